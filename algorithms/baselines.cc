@@ -102,6 +102,7 @@ Description Local() {
       "steps.";
   local.has_personal_models = true;
   local.has_common_model = false;
+  local.has_independent_state = true;
   local.notes = LocalNotes;
   local.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
     Schema schema;

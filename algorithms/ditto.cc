@@ -60,6 +60,7 @@ Description Ditto() {
       "up      Δ = y − x\n"
       "server  x ← x + η_g·mean(Δ)";
   ditto.has_personal_models = true;
+  ditto.has_independent_state = true;
   ditto.parameters.push_back({.name = "lambda",
                               .default_value = 1.0,
                               .help = "λ: pull of a personal model towards x; 0 is local training",

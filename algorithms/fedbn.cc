@@ -52,6 +52,7 @@ Description FedBn() {
       "up      Δ = y − x                 without u_i\n"
       "server  x ← x + η_g·mean(Δ)";
   fedbn.has_personal_models = true;
+  fedbn.has_independent_state = true;
   fedbn.parameters.push_back(
       {.name = "local",
        .default_value = "",

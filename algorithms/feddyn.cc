@@ -19,9 +19,8 @@ class FedDynClient final : public DeltaClient {
   explicit FedDynClient(const Setup& setup)
       : DeltaClient(setup),
         alpha_(setup.Get<double>("alpha")),
-        mean_weight_(setup.Get<bool>("weighted")
-                         ? setup.total_weight / static_cast<double>(setup.clients)
-                         : 0) {}
+        weighted_(setup.Get<bool>("weighted")),
+        mean_weight_(setup.total_weight / static_cast<double>(setup.clients)) {}
 
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
@@ -45,11 +44,12 @@ class FedDynClient final : public DeltaClient {
 
  private:
   double Alpha(const ClientContext& context) const {
-    return mean_weight_ == 0 ? alpha_ : alpha_ * mean_weight_ / context.weight;
+    return weighted_ ? alpha_ * mean_weight_ / context.weight : alpha_;
   }
 
   const double alpha_;
-  const double mean_weight_;  // W/N, so that 1/(N·p_k) = (W/N)/w_k; 0: the uniform objective
+  const bool weighted_;       // the objective Σ p_k L_k, not the plain mean
+  const double mean_weight_;  // W/N, so that 1/(N·p_k) = (W/N)/w_k
 };
 
 class FedDynServer final : public MeanDeltaServer {
@@ -97,6 +97,10 @@ absl::StatusOr<Schema> FedDynSchema(const Setup& setup) {
   return schema;
 }
 
+TotalsUsed FedDynTotals(const Setup& setup) {
+  return {.clients = true, .weight = setup.Get<bool>("weighted")};
+}
+
 absl::Status CheckFedDyn(const Setup& setup) {
   if (setup.Get<double>("alpha") > 0) return NeedsPlannedCohort(setup);
   return absl::InvalidArgumentError("alpha must be above 0: the server divides by it");
@@ -132,6 +136,7 @@ Description FedDyn() {
             if (setup.Get<bool>("weighted")) return std::vector<std::string>();
             return PlainMeanNote(setup, "set algorithm.feddyn.weighted = true");
           },
+      .totals = FedDynTotals,
       .check = CheckFedDyn,
       .schema = FedDynSchema,
       .server = MakeServer<FedDynServer>,

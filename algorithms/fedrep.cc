@@ -29,7 +29,7 @@ class FedRepClient final : public LocalGroupClient {
     training::Stage head = LocalWork(context, workspace);
     head.trainable = group_.inside();
     head.local.epochs = HeadEpochs(context.local);
-    head.local.steps = 0;
+    head.local.steps = HeadSteps(context.local);
     training::Stage body = head;
     body.start = training::StageEnd{0};
     body.trainable = group_.outside();
@@ -45,6 +45,12 @@ class FedRepClient final : public LocalGroupClient {
     const uint64_t part = counts_steps ? local.steps : local.epochs;
     if (whole == 0 || part >= whole) return head_epochs_;
     return static_cast<uint32_t>((head_epochs_ * part + whole - 1) / whole);
+  }
+
+  // A straggler whose one epoch is cut to k of its S steps does k · head_epochs of the head's
+  // S · head_epochs.
+  uint32_t HeadSteps(const LocalConfig& local) const {
+    return whole_.steps == 0 ? local.steps * head_epochs_ : 0;
   }
 
   const uint32_t head_epochs_;
@@ -79,6 +85,7 @@ Description FedRep() {
       "up      Δ = y − x                      without h_i\n"
       "server  x ← x + η_g·mean(Δ)";
   fedrep.has_personal_models = true;
+  fedrep.has_independent_state = true;
   fedrep.parameters.push_back(
       {.name = "head",
        .default_value = "",

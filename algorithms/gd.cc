@@ -34,6 +34,8 @@ Description GradientDescent() {
   gd.formula =
       "up      Δ = −η·∇f_i(x)\n"
       "server  x ← x + η_g·mean(Δ)";
+  gd.ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
+                "local.drop_last"};
   gd.check = NeedsSgd;  // a client's Adam step is not along its gradient
   gd.client = MakeClient<GradientDescentClient>;
   return gd;

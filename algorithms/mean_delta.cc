@@ -9,15 +9,19 @@
 #include "core/parallel_for.h"
 #include "core/status.h"
 #include "training/api/schedule.h"
+#include "training/api/straggler.h"
 
 namespace macaw::algorithms {
 namespace {
 
-// With Poisson sampling the mean is Σ w_i Δ_i / (q·W) with q = size/N, however many clients came.
+// With Poisson sampling the mean is Σ w_i Δ_i / (q·W), however many clients came, with q = size/N
+// times the share that is not dropped as a straggler.
 double PlannedWeight(const Setup& setup) {
   if (setup.cohort.sampling != "poisson") return 0;
-  return setup.total_weight * static_cast<double>(setup.cohort.size) /
-         static_cast<double>(setup.clients);
+  const double size =
+      static_cast<double>(setup.cohort.size) * training::ShareThatTrains(setup.cohort);
+  if (setup.clients == 0) return size;  // weights are equal, or the run is refused
+  return setup.total_weight * size / static_cast<double>(setup.clients);
 }
 
 }  // namespace

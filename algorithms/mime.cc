@@ -245,6 +245,11 @@ Description MimeFamily(std::string name, std::string summary) {
       .server = MakeServer<MimeServer<kLite>>,
       .client = MakeClient<MimeClient<kLite>>,
   };
+  const auto is = [](const AlgorithmConfig& config, const char* base) {
+    return config.parameters.at("base") == ParameterValue(std::string(base));
+  };
+  const auto tracks = [is](const AlgorithmConfig& config) { return !is(config, "sgd"); };
+  const auto adam = [is](const AlgorithmConfig& config) { return is(config, "adam"); };
   mime.parameters.push_back({.name = "base",
                              .default_value = "momentum",
                              .help = "the server optimizer that clients step with",
@@ -253,11 +258,19 @@ Description MimeFamily(std::string name, std::string summary) {
                              .default_value = 0.9,
                              .help = "β₁ of momentum and adam",
                              .minimum = 0,
-                             .maximum = 1});
-  mime.parameters.push_back(
-      {.name = "beta2", .default_value = 0.99, .help = "β₂ of adam", .minimum = 0, .maximum = 1});
-  mime.parameters.push_back(
-      {.name = "epsilon", .default_value = 1e-3, .help = "ε of adam: added to √v", .minimum = 0});
+                             .maximum = 1,
+                             .needs = {{tracks, "base = \"momentum\" or \"adam\""}}});
+  mime.parameters.push_back({.name = "beta2",
+                             .default_value = 0.99,
+                             .help = "β₂ of adam",
+                             .minimum = 0,
+                             .maximum = 1,
+                             .needs = {{adam, "base = \"adam\""}}});
+  mime.parameters.push_back({.name = "epsilon",
+                             .default_value = 1e-3,
+                             .help = "ε of adam: added to √v",
+                             .minimum = 0,
+                             .needs = {{adam, "base = \"adam\""}}});
   return mime;
 }
 

@@ -39,8 +39,8 @@ class ScaffoldClient final : public DeltaClient {
     const ConstVectorView c = context.Down("control"), c_i = context.State("control");
     const VectorView control = workspace.Vector(layout_);  // c_i⁺, by the paper's options
     if (option_one_) {
-      Copy(outcomes[1].end, control);  // (i): ∇f_i(x)
-    } else if (outcomes[0].steps == 0) {
+      Copy(outcomes[1].end, control);        // (i): ∇f_i(x)
+    } else if (outcomes[0].rate_sum == 0) {  // no steps, or a rate of 0: nothing was learnt of ∇f_i
       Copy(c_i, control);
     } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with the K_i·η of the steps taken
       const training::StageOutcome& steps = outcomes[0];
@@ -65,7 +65,8 @@ class ScaffoldServer final : public MeanDeltaServer {
  public:
   ScaffoldServer(const Setup& setup, FlatVector model)
       : MeanDeltaServer(setup, std::move(model)),
-        total_weight_(setup.Get<bool>("weighted") ? setup.total_weight : 0),
+        weighted_(setup.Get<bool>("weighted")),
+        total_weight_(setup.total_weight),
         control_(kept_.Vector("control", FlatVector(setup.layout))) {}
 
   absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
@@ -78,7 +79,7 @@ class ScaffoldServer final : public MeanDeltaServer {
     MACAW_RETURN_IF_ERROR(MeanDeltaServer::Apply(context, std::move(aggregate)).status());
     // The server's control: c += ΣΔc_i/N; if weighted, c += Σ p_i Δc_i over the cohort, with p_i
     // relative to all clients.
-    if (total_weight_ == 0) {
+    if (!weighted_) {
       Add(change.value.view(), control_);
     } else if (!change.value.empty()) {
       Axpy(change.weight / total_weight_, change.value.view(), control_);
@@ -87,7 +88,8 @@ class ScaffoldServer final : public MeanDeltaServer {
   }
 
  private:
-  const double total_weight_;  // 0: the uniform objective
+  const bool weighted_;        // the objective Σ p_i f_i, not the plain mean
+  const double total_weight_;  // W, so that p_i = w_i/W
   VectorView control_;         // c
 };
 
@@ -104,6 +106,11 @@ absl::StatusOr<Schema> ScaffoldSchema(const Setup& setup) {
                        .divisor = static_cast<double>(setup.clients)});
   schema.state = {{"control", setup.layout}};
   return schema;
+}
+
+TotalsUsed ScaffoldTotals(const Setup& setup) {
+  const bool weighted = setup.Get<bool>("weighted");
+  return {.clients = !weighted, .weight = weighted};
 }
 
 absl::Status CheckScaffold(const Setup& setup) {
@@ -148,6 +155,7 @@ Description Scaffold() {
             if (setup.Get<bool>("weighted")) return std::vector<std::string>();
             return PlainMeanNote(setup, "set algorithm.scaffold.weighted = true");
           },
+      .totals = ScaffoldTotals,
       .check = CheckScaffold,
       .schema = ScaffoldSchema,
       .server = MakeServer<ScaffoldServer>,

@@ -5,6 +5,7 @@ Committed MNIST, 100 clients of `dirichlet-class` 0.1 (two or three digits each)
 local epochs. Every algorithm gets the same grid: lr and its own second rate (server_lr, or what the rule has instead)
 are each chosen among at least three values by the accuracy on validation clients, who never train.
 Then three seeds with the chosen pair: test accuracy (mean ± standard deviation) and rounds to 90 %.
+The partition is the same for all seeds (partition.seed = data.seed = 1), so ± is over cohorts, initial weights and batches.
 Writes the table, the whole grid and a plot. Needs no package beside Python's own.
 
   ./dev bench algorithms                    the whole comparison

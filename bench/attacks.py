@@ -11,7 +11,7 @@ centered_clipping hold up to half of them. Needs no package beside Python's own.
 
 Runs that are in --out already are not made again, so an interrupted table goes on.
 """
-import argparse, concurrent.futures, json, pathlib, subprocess, sys, time
+import argparse, concurrent.futures, json, math, pathlib, statistics, subprocess, sys, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CLIENTS = 20
@@ -101,10 +101,23 @@ def cell(rule, fraction, accuracy):
     return f"**{text}**" if failed and inside else f"*{text}*" if failed else text
 
 
+def deviations(fraction):
+    """alie's z where attack.z is not given (algorithms/api/attack.h), the column rule_attack_z."""
+    m = math.floor(fraction * CLIENTS + 1e-9)
+    wanted = (CLIENTS - m - (math.floor(CLIENTS / 2 + 1) - m)) / (CLIENTS - m)
+    return 0.0 if wanted <= 0.5 else min(3.0, statistics.NormalDist().inv_cdf(min(wanted, 0.999)))
+
+
+def column(attack, fraction):
+    """The head of a column; z is the strength of an attack and grows with the fraction."""
+    z = f", z = {deviations(fraction):.2g}" if attack == "alie" and fraction > 0 else ""
+    return f"{100 * fraction:g} %{z}"
+
+
 def table(accuracies, attack, rules):
     parameters = ", ".join(f"{key} = {value}" for key, value in ATTACKS[attack][0].items())
     lines = [f"### {attack}" + (f", {parameters}" if parameters else ""), "",
-             "| rule | " + " | ".join(f"{100 * f:g} %" for f in FRACTIONS) + " |", "|---|" + "---|" * len(FRACTIONS)]
+             "| rule | " + " | ".join(column(attack, f) for f in FRACTIONS) + " |", "|---|" + "---|" * len(FRACTIONS)]
     for rule in rules:
         cells = [cell(rule, f, accuracies[rule, attack, f]) for f in FRACTIONS]
         lines.append(f"| {rule} | " + " | ".join(cells) + " |")

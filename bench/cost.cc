@@ -105,7 +105,7 @@ absl::StatusOr<Times> RunBare(const Options& options) {
   MACAW_ASSIGN_OR_RETURN(cli::Config config, cli::ReadConfig(document, overrides, catalogue));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          data::OpenDataset(config.node.data, config.node.partition));
-  MACAW_RETURN_IF_ERROR(cli::Resolve(config, dataset->info(), catalogue));
+  MACAW_RETURN_IF_ERROR(cli::Resolve(config, *dataset, catalogue));
   return RunBareLoop(config, *dataset, cli::SlotsPerProcess(config.node.workers));
 }
 

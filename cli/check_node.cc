@@ -52,7 +52,7 @@ absl::StatusOr<RunPlan> PlanFor(const std::string& file, const Config& node,
   sample.run.cohort.size = 1;
   MACAW_ASSIGN_OR_RETURN(sample.run.algorithm, catalogue.algorithms().Complete({"fedavg", {}}));
   sample.run.plugins = catalogue.plugins();
-  MACAW_RETURN_IF_ERROR(Resolve(sample, dataset.info(), catalogue));
+  MACAW_RETURN_IF_ERROR(Resolve(sample, dataset, catalogue));
   return sample.run;
 }
 

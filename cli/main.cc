@@ -189,10 +189,16 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
       return good ? std::string() : "must be a whole number of at least 1, found " + text;
     });
   };
-  count("--clients", options->clients, "In all");
+  count("--clients", options->clients, "Of the run, in all");
   count("--cohort", options->cohort, "Of a round: cohort.size, or privacy.noise_cohort");
   count("--rounds", options->rounds, "run.rounds");
-  command->add_option("--delta", options->delta, "privacy.delta (default: a tenth of 1 / clients)");
+  command
+      ->add_option("--population", options->population,
+                   "privacy.population: the clients among which --cohort is drawn, where the run "
+                   "simulates fewer (default: --clients)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--delta", options->delta,
+                      "privacy.delta (default: a tenth of 1 / population)");
   CLI::Option* epsilon =
       command->add_option("--epsilon", options->epsilon, "Print the noise for this one");
   CLI::Option* noise =

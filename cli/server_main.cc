@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/config/client_state.h"
+#include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/settings.h"
@@ -72,7 +73,7 @@ absl::StatusOr<Config> ReadResolved(const Document& document, const sdk::Catalog
   if (IsResolved(config.run)) return config;
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
-  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
+  MACAW_RETURN_IF_ERROR(Resolve(config, *dataset, catalogue));
   return config;
 }
 
@@ -226,6 +227,10 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   MACAW_ASSIGN_OR_RETURN(Config config, ReadResolved(document, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
+  if (arguments.by_hand()) {
+    for (const std::string& note : ScheduleNotes(config.run))
+      Logger("server").Warning(absl::StrCat("schedule ", note));
+  }
   if (!arguments.resume) MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
   Fd lock;
   if (arguments.by_hand()) {

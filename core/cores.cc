@@ -54,21 +54,6 @@ double SmallestLimit(const std::string& mount, std::string path, bool unified) {
   }
 }
 
-uint32_t AllowedCores() {
-  // A machine may have more processors than a cpu_set_t.
-  for (size_t processors = CPU_SETSIZE; processors <= size_t{1} << 20; processors *= 2) {
-    std::vector<cpu_set_t> set((processors + CPU_SETSIZE - 1) / CPU_SETSIZE);
-    const size_t bytes = set.size() * sizeof(cpu_set_t);
-    if (::sched_getaffinity(0, bytes, set.data()) == 0) {
-      const int count = CPU_COUNT_S(bytes, set.data());
-      if (count > 0) return static_cast<uint32_t>(count);
-      break;
-    }
-    if (errno != EINVAL) break;
-  }
-  return std::thread::hardware_concurrency();
-}
-
 }  // namespace
 
 double CoresOfCgroups(absl::string_view membership, const std::string& root) {
@@ -92,6 +77,21 @@ double CoresOfCgroups(absl::string_view membership, const std::string& root) {
       take(SmallestLimit(absl::StrCat(root, "/", mount), path, /*unified=*/false));
   }
   return smallest;
+}
+
+uint32_t AllowedCores() {
+  // A machine may have more processors than a cpu_set_t.
+  for (size_t processors = CPU_SETSIZE; processors <= size_t{1} << 20; processors *= 2) {
+    std::vector<cpu_set_t> set((processors + CPU_SETSIZE - 1) / CPU_SETSIZE);
+    const size_t bytes = set.size() * sizeof(cpu_set_t);
+    if (::sched_getaffinity(0, bytes, set.data()) == 0) {
+      const int count = CPU_COUNT_S(bytes, set.data());
+      if (count > 0) return static_cast<uint32_t>(count);
+      break;
+    }
+    if (errno != EINVAL) break;
+  }
+  return std::thread::hardware_concurrency();
 }
 
 uint32_t UsableCores(uint32_t allowed, double quota) {

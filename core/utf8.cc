@@ -60,6 +60,17 @@ size_t FirstNotUtf8(absl::string_view text) {
   return kNone;
 }
 
+std::string EscapeToUtf8(absl::string_view text) {
+  std::string escaped;
+  while (!text.empty()) {
+    const size_t wrong = std::min(FirstNotUtf8(text), text.size());
+    absl::StrAppend(&escaped, absl::Utf8SafeCEscape(text.substr(0, wrong)));
+    if (wrong < text.size()) absl::StrAppend(&escaped, absl::CHexEscape(text.substr(wrong, 1)));
+    text.remove_prefix(std::min(wrong + 1, text.size()));
+  }
+  return escaped;
+}
+
 std::string HowToConvert(const std::string& file, absl::string_view encoding) {
   return absl::StrCat("convert it: iconv -f ", encoding, " -t UTF-8 ", file, " > utf8-copy");
 }
@@ -67,7 +78,7 @@ std::string HowToConvert(const std::string& file, absl::string_view encoding) {
 absl::Status RefuseNotUtf8(absl::string_view what, absl::string_view word,
                            const std::string& file) {
   return absl::InvalidArgumentError(absl::StrCat(
-      what, " \"", absl::Utf8SafeCHexEscape(word.substr(0, 40)),
+      what, " \"", EscapeToUtf8(word.substr(0, 40)),
       "\" is not UTF-8. If the file is in Latin-1 (or Windows' code page), ", HowToConvert(file)));
 }
 

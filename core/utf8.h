@@ -16,6 +16,10 @@ namespace macaw {
 size_t FirstNotUtf8(absl::string_view text);
 inline bool IsUtf8(absl::string_view text) { return FirstNotUtf8(text) == absl::string_view::npos; }
 
+// The text for a message of one line, in UTF-8 whatever it holds: quotation marks, backslashes and
+// control characters are escaped as in C, and bytes that are not UTF-8 as "\xe9".
+std::string EscapeToUtf8(absl::string_view text);
+
 // "the word "\xe9t" is not UTF-8; convert FILE with iconv …". `what` names the word.
 absl::Status RefuseNotUtf8(absl::string_view what, absl::string_view word, const std::string& file);
 

@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "data/options.h"
 #include "data/partition.h"
 
@@ -24,6 +25,28 @@ std::vector<std::string> Names(const std::vector<Choice>& choices) {
   return names;
 }
 
+std::string Listed(absl::string_view before, const std::vector<std::string>& words) {
+  return absl::StrCat(before, "\"", absl::StrJoin(words, "\", \""), "\"");
+}
+
+// A key that some of this room's sources read. What a plug-in's source reads is not known here, nor
+// which source a path without one has.
+void ReadBy(Field<DataOptions>& field, std::vector<std::string> sources, std::string words = "") {
+  if (words.empty()) words = Listed("data.source = ", sources);
+  field.Needs(
+      [sources = std::move(sources), known = Names(DataSources())](const DataOptions& data) {
+        return settings::Contains(sources, data.source) || !settings::Contains(known, data.source);
+      },
+      words);
+}
+
+// The same, but for these sources.
+void NotReadBy(Field<DataOptions>& field, const std::vector<std::string>& others) {
+  std::vector<std::string> sources = Names(DataSources());
+  std::erase_if(sources, [&](const std::string& name) { return settings::Contains(others, name); });
+  ReadBy(field, std::move(sources), Listed("data.source other than ", others));
+}
+
 // A column's name, or its number from 0.
 void AddColumn(Section<DataOptions>& f, const std::string& key, std::string DataOptions::*column,
                std::string help) {
@@ -35,15 +58,17 @@ void AddColumn(Section<DataOptions>& f, const std::string& key, std::string Data
     data.*column = absl::StrCat(*number);
     return true;
   };
+  ReadBy(field, {"csv"});
 }
 
 // "auto" or a boolean.
 void AddResident(Section<DataOptions>& f) {
   Field<DataOptions>& field =
       f.AddChoice("resident", &DataOptions::resident, {"auto", "true", "false"},
-                  "kept in memory, or read and generated on demand")
+                  "synthetic: kept in memory, or generated on demand")
           .Expecting("\"auto\" | true | false")
           .As(Role::kCompute);
+  ReadBy(field, {"synthetic"});
   field.set = [set = field.set](DataOptions& data, const Value& value) {
     const bool* flag = value.As<bool>();
     return set(data, flag == nullptr ? value : Value{std::string(*flag ? "true" : "false")});
@@ -52,6 +77,24 @@ void AddResident(Section<DataOptions>& f) {
     if (data.resident == "auto") return Value{data.resident};
     return Value{data.resident == "true"};
   };
+}
+
+// A key that these partition schemes read.
+void ForSchemes(Field<PartitionOptions>& field, std::vector<std::string> schemes) {
+  const std::string words = Listed("partition.scheme = ", schemes);
+  field.Needs(
+      [schemes = std::move(schemes)](const PartitionOptions& partition) {
+        return settings::Contains(schemes, partition.scheme);
+      },
+      words);
+}
+
+// Those that divide rows themselves; "auto" does where the data has no clients of its own.
+std::vector<std::string> DividingSchemes() {
+  std::vector<std::string> schemes = Names(PartitionSchemes());
+  std::erase(schemes, "natural");
+  std::erase(schemes, "file");
+  return schemes;
 }
 
 // One character, or "tab". Cells hold letters, digits and signs of numbers, so these separate none.
@@ -73,8 +116,7 @@ void AddSeparator(Section<DataOptions>& f) {
     data.separator = separator;
     return true;
   };
-  field.Needs([](const DataOptions& data) { return data.source == "csv"; },
-              "data.source = \"csv\"");
+  ReadBy(field, {"csv"});
 }
 
 // The number that a run has is in its files, and that of a histogram's clients only if it is given.
@@ -90,14 +132,19 @@ void AddClients(Section<PartitionOptions>& f) {
   field.Hidden([](const P& partition) {
     return partition.scheme == kHistogramScheme && partition.clients == 0;
   });
+  ForSchemes(field, DividingSchemes());
 }
 
 Section<SyntheticOptions> SyntheticSection() {
   using S = SyntheticOptions;
   Section<S> f;
+  const auto uneven = [](const S& synthetic) { return !synthetic.iid; };
+  const char* const needs_uneven = "data.synthetic.iid = false";
   f.Add("clients", &S::clients, "population", AtLeast(1));
-  f.Add("alpha", &S::alpha, "standard deviation of the clients' model means", AtLeast(0));
-  f.Add("beta", &S::beta, "standard deviation of the clients' feature means", AtLeast(0));
+  f.Add("alpha", &S::alpha, "standard deviation of the clients' model means", AtLeast(0))
+      .Needs(uneven, needs_uneven);
+  f.Add("beta", &S::beta, "standard deviation of the clients' feature means", AtLeast(0))
+      .Needs(uneven, needs_uneven);
   f.Add("max_size", &S::max_size, "cap on a client's examples; 0: none", AtLeast(0));
   f.Add("iid", &S::iid, "one model for everybody");
   return f;
@@ -111,27 +158,36 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
   std::vector<std::string> sources = Names(DataSources());
   sources.insert(sources.end(), more_sources.begin(), more_sources.end());
   f.AddChoice("source", &D::source, std::move(sources), "the form of the examples");
-  f.AddPath("path", &D::path, "file or folder").As(Role::kResult);
-  f.AddPath("test_path", &D::test_path, "a second file of the same kind, for tests")
-      .As(Role::kResult);
+  NotReadBy(f.AddPath("path", &D::path, "file or folder").As(Role::kResult), {"synthetic"});
+  NotReadBy(f.AddPath("test_path", &D::test_path, "a second file of the same kind, for tests")
+                .As(Role::kResult),
+            {"synthetic", "prepared", "declared"});
   f.AddSeed("seed", &D::seed, "of splits and generated data; default: run.seed");
-  f.Add("test_fraction", &D::test_fraction,
-        "of all rows, set aside centrally where the source has no test set", Below(0, 1));
-  f.Add("central_val_fraction", &D::central_val_fraction,
-        "of the training rows (of all, where test_fraction is cut), set aside centrally before the "
-        "partition, to choose by: val_*",
-        Below(0, 1));
+  NotReadBy(f.Add("test_fraction", &D::test_fraction,
+                  "of all rows, set aside centrally where the source has no test set", Below(0, 1)),
+            {"declared"});
+  NotReadBy(f.Add("central_val_fraction", &D::central_val_fraction,
+                  "of the training rows (of all, where test_fraction is cut), set aside centrally "
+                  "before the partition, to choose by: val_*",
+                  Below(0, 1)),
+            {"declared"});
   f.Add("client_test_fraction", &D::client_test_fraction,
-        "of each client's rows, for tests of its own (evaluation.clients)", Below(0, 1));
+        "of each client's rows, for tests of its own (evaluation.clients); rounded up or down at "
+        "random, so that small clients have some",
+        Below(0, 1));
   f.Add("val_fraction", &D::val_fraction,
-        "of each client's rows, for validation (evaluation.splits)", Below(0, 1));
+        "of each client's rows, for validation (evaluation.splits); rounded likewise", Below(0, 1));
   f.Add("heldout_clients", &D::heldout_clients, "fraction of clients that never train",
         Below(0, 1));
   f.Add("heldout_tuning", &D::heldout_tuning,
         "of each such client's rows, to tune it on once it has joined (evaluation.heldout)",
-        Below(0, 1));
+        Below(0, 1))
+      .Needs([](const D& data) { return data.heldout_clients > 0; },
+             "data.heldout_clients above 0");
   AddResident(f);
-  f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows", AtLeast(0));
+  NotReadBy(f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows",
+                  AtLeast(0)),
+            {"synthetic", "cifar10", "cifar100", "declared"});
   f.Add("input_shape", &D::input_shape,
         "take an example's values for such an array, [1, 28, 28] for LEAF's FEMNIST; default: as "
         "stored",
@@ -143,17 +199,20 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
             "csv: name or number of the label's column; default: the last");
   AddColumn(f, "client_column", &D::client_column,
             "csv: likewise, of the column that says whose row it is; \"none\": no column does");
-  f.Add("drop_columns", &D::drop_columns,
-        "csv: columns that are neither label, client nor feature");
+  ReadBy(f.Add("drop_columns", &D::drop_columns,
+               "csv: columns that are neither label, client nor feature"),
+         {"csv"});
   AddSeparator(f);
-  f.Add("unreadable_rows", &D::unreadable_rows,
-        "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: none",
-        Below(0, 1));
+  ReadBy(f.Add("unreadable_rows", &D::unreadable_rows,
+               "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: "
+               "none",
+               Below(0, 1)),
+         {"csv", "libsvm"});
   const size_t before = f.fields().size();
   f.AddSection("synthetic", &D::synthetic, SyntheticSection());
   for (size_t i = before; i < f.fields().size(); ++i) {
-    // They may stand in the file of a run of other data.
-    f.fields()[i].Needs([](const D& data) { return data.source == "synthetic"; });
+    f.fields()[i].Needs([](const D& data) { return data.source == "synthetic"; },
+                        "data.source = \"synthetic\"");
   }
   return f;
 }
@@ -164,17 +223,26 @@ Section<PartitionOptions> PartitionSection() {
   f.AddChoice("scheme", &P::scheme, Names(PartitionSchemes()),
               "who gets which rows; `macaw partitions`");
   AddClients(f);
-  f.Add("concentration", &P::concentration,
-        "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0));
-  f.Add("classes_per_client", &P::classes_per_client, "of k-classes; shards a client for shards",
-        AtLeast(1));
-  f.Add("min_size", &P::min_size, "fewest rows of a client, met by moving rows from the largest",
-        AtLeast(0));
-  f.AddPath("path", &P::path,
-            "scheme = file: JSON {\"client\": [row, …]}; histogram: rows of each class and client, "
-            ".npy, .npz or CSV")
-      .As(Role::kResult);
-  f.AddSeed("seed", &P::seed, "default: run.seed");
+  ForSchemes(
+      f.Add("concentration", &P::concentration,
+            "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0)),
+      {"dirichlet-class", "dirichlet-client", "dirichlet-quantity", "lognormal", "power-law"});
+  ForSchemes(f.Add("classes_per_client", &P::classes_per_client,
+                   "of k-classes; shards a client for shards", AtLeast(1)),
+             {"k-classes", "shards"});
+  std::vector<std::string> sized = DividingSchemes();
+  std::erase(sized, kHistogramScheme);
+  ForSchemes(f.Add("min_size", &P::min_size,
+                   "fewest rows of a client, met by moving rows from the largest", AtLeast(0)),
+             sized);
+  ForSchemes(f.AddPath("path", &P::path,
+                       "scheme = file: JSON {\"client\": [row, …]}; histogram: rows of each class "
+                       "and client, .npy, .npz or CSV")
+                 .As(Role::kResult),
+             {"file", kHistogramScheme});
+  std::vector<std::string> drawn = DividingSchemes();
+  std::erase(drawn, "sorted");
+  ForSchemes(f.AddSeed("seed", &P::seed, "default: run.seed"), std::move(drawn));
   f.Add("train_together", &P::train_together,
         "one client trains on all training rows; algorithm pooled sets it");
   return f;

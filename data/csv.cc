@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -141,8 +140,7 @@ class Columns {
                     ", and the file has no header with names");
     }
     return Refuse(key, " \"", wanted, "\" is neither a name of the header (",
-                  absl::Utf8SafeCEscape(absl::StrJoin(names_, ", ")), ") nor a number 0 ... ",
-                  size() - 1);
+                  EscapeToUtf8(absl::StrJoin(names_, ", ")), ") nor a number 0 ... ", size() - 1);
   }
 
   std::vector<std::string> names_;  // empty: the file has no header
@@ -280,9 +278,8 @@ class CsvReader {
     } else if (header && !columns_->names().empty() &&
                !std::equal(cells.begin(), cells.end(), columns_->names().begin(),
                            columns_->names().end())) {
-      return Refuse("has the columns ", absl::Utf8SafeCEscape(absl::StrJoin(cells, ", ")),
-                    ", the first file has ",
-                    absl::Utf8SafeCEscape(absl::StrJoin(columns_->names(), ", ")));
+      return Refuse("has the columns ", EscapeToUtf8(absl::StrJoin(cells, ", ")),
+                    ", the first file has ", EscapeToUtf8(absl::StrJoin(columns_->names(), ", ")));
     }
     return header;
   }
@@ -336,7 +333,7 @@ class CsvReader {
     const float value = static_cast<float>(number.value_or(NAN));
     if (std::isfinite(value)) return value;
     if (NamesAPicture(cell)) {
-      return Refuse(columns_->Text(column), ": \"", absl::Utf8SafeCHexEscape(cell.substr(0, 40)),
+      return Refuse(columns_->Text(column), ": \"", EscapeToUtf8(cell.substr(0, 40)),
                     "\" is the name of a picture. ", kPicturesAdvice,
                     "; or leave the column out: data.drop_columns");
     }
@@ -344,7 +341,7 @@ class CsvReader {
         number || cell.empty() ? ""
                                : "; whose row it is belongs into data.client_column, what is no "
                                  "feature into data.drop_columns";
-    return Refuse(columns_->Text(column), ": \"", absl::Utf8SafeCEscape(cell.substr(0, 40)),
+    return Refuse(columns_->Text(column), ": \"", EscapeToUtf8(cell.substr(0, 40)),
                   "\" is not a finite number", way_out);
   }
 

@@ -106,9 +106,10 @@ absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view te
   }
   if (IsSparseRow(line)) return "libsvm";
   if (const std::string known = KnownFile(text); !known.empty()) {
-    // A table of CelebA's attributes can be read, without the names of its pictures.
-    const bool table = !lines.empty() && IsTable(text, lines) && absl::StrContains(line, ',');
-    return table ? absl::StatusOr<std::string>("csv") : Unknown(path, "is not read: ", known);
+    // The numbers of a table of pictures can be read, without the pictures' names.
+    const bool numbers = absl::StrContains(known, kPicturesAdvice) && IsTable(text, lines) &&
+                         absl::StrContains(line, ',');
+    return numbers ? absl::StatusOr<std::string>("csv") : Unknown(path, "is not read: ", known);
   }
   if (!lines.empty() && IsTable(text, lines)) return "csv";
   return Unknown(path,

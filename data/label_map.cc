@@ -14,7 +14,8 @@
 namespace macaw::data {
 namespace {
 
-enum LabelDraw : uint32_t { kIsNoisyDraw = 1, kNoiseDraw = 2, kGroupDraw = 3, kNamesDraw = 4 };
+// 3 is the draw of a client's group (ConceptGroups).
+enum LabelDraw : uint32_t { kIsNoisyDraw = 1, kNoiseDraw = 2, kNamesDraw = 4 };
 
 RandomStream LabelStream(uint64_t seed, LabelDraw what, ClientId client = {}, uint64_t extra = 0) {
   return RandomStream({.seed = seed,
@@ -164,21 +165,21 @@ absl::Status CheckChanges(const TransformConfig& transform, TaskKind task, int64
   return CheckCanTurn(input_shape, groups);
 }
 
-uint32_t ConceptGroup(const TransformConfig& transform, const NoiseKey& key) {
-  if (transform.concept_shift == ConceptShift::kNone) return 0;
-  return static_cast<uint32_t>(
-      LabelStream(key.seed, kGroupDraw, key.client).Below(transform.concept_shift_groups));
+RowChanges ShiftOf(const TransformConfig& transform, uint64_t seed, uint32_t group,
+                   int64_t classes) {
+  RowChanges changes{.classes = classes};
+  if (group == 0) return changes;
+  if (transform.concept_shift == ConceptShift::kRotation) {
+    changes.quarter_turns = group * 4 / transform.concept_shift_groups;
+  } else {
+    changes.renamed = NamesOfGroup(seed, group, classes);
+  }
+  return changes;
 }
 
 RowChanges ChangesOf(const TransformConfig& transform, const NoiseKey& key, int64_t classes) {
-  RowChanges changes{.classes = classes};
-  if (const uint32_t group = ConceptGroup(transform, key); group > 0) {
-    if (transform.concept_shift == ConceptShift::kRotation) {
-      changes.quarter_turns = group * 4 / transform.concept_shift_groups;
-    } else {
-      changes.renamed = NamesOfGroup(key.seed, group, classes);
-    }
-  }
+  const ConceptGroups groups(transform, key.seed);
+  RowChanges changes = ShiftOf(transform, key.seed, groups.Of(key.client), classes);
   if (key.split != Split::kTrain || transform.label_noise == 0) return changes;
   const bool noisy =
       transform.label_noise_clients >= 1 ||

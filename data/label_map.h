@@ -36,9 +36,10 @@ struct RowChanges {
 absl::Status CheckChanges(const TransformConfig& transform, TaskKind task, int64_t classes,
                           const std::vector<int64_t>& input_shape);
 
-// The client's group under concept shift, 0 … concept_shift_groups − 1, drawn from the seed. Group
-// 0 sees the rows as they are stored, and so does whoever evaluates the central test set.
-uint32_t ConceptGroup(const TransformConfig& transform, const NoiseKey& key);
+// How a group of concept shift (plan/transform.h) sees rows: those of its clients, and the central
+// test set when that is evaluated for the group. `seed`: the run's.
+RowChanges ShiftOf(const TransformConfig& transform, uint64_t seed, uint32_t group,
+                   int64_t classes);
 
 // The changes of the client's rows of key.split: concept shift of all of them, label noise of
 // training rows. Takes time O(classes) at most.

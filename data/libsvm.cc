@@ -38,8 +38,7 @@ absl::Status AppendRow(absl::string_view line, SparseRows& rows) {
   const absl::string_view label_text = next_token();
   const std::optional<double> label = ParseNumber(label_text);
   if (!label || !std::isfinite(*label)) {
-    return refuse("label \"", absl::Utf8SafeCEscape(label_text.substr(0, 40)),
-                  "\" is not a finite number");
+    return refuse("label \"", EscapeToUtf8(label_text.substr(0, 40)), "\" is not a finite number");
   }
   uint32_t last = 0;
   for (absl::string_view token = next_token(); !token.empty(); token = next_token()) {
@@ -48,15 +47,15 @@ absl::Status AppendRow(absl::string_view line, SparseRows& rows) {
     const char* index_end = token.data() + std::min(colon, token.size());
     const auto [end, error] = std::from_chars(token.data(), index_end, index);
     if (colon == absl::string_view::npos || error != std::errc() || end != index_end) {
-      return refuse("\"", absl::Utf8SafeCEscape(token.substr(0, 40)), "\" is not index:value");
+      return refuse("\"", EscapeToUtf8(token.substr(0, 40)), "\" is not index:value");
     }
     if (index == 0) return refuse("index 0; LIBSVM indices start at 1");
     if (index <= last) return refuse("index ", index, " follows ", last, "; indices must ascend");
     const std::optional<double> number = ParseNumber(token.substr(colon + 1));
     const float value = static_cast<float>(number.value_or(NAN));
     if (!std::isfinite(value)) {
-      return refuse("value \"", absl::Utf8SafeCEscape(token.substr(colon + 1, 40)), "\" of index ",
-                    index, " is not a finite number");
+      return refuse("value \"", EscapeToUtf8(token.substr(colon + 1, 40)), "\" of index ", index,
+                    " is not a finite number");
     }
     rows.columns.push_back(index - 1);
     rows.values.push_back(value);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -106,11 +105,10 @@ class NpzClients {
  private:
   static absl::Status CheckName(const StoredArray& client, uint64_t row, const std::string& name) {
     if (!IsUtf8(name)) {
-      return RefuseArray(
-          client, absl::StrCat("has the name \"", absl::Utf8SafeCHexEscape(name.substr(0, 40)),
-                               "\" in row ", row,
-                               ", which is not UTF-8; write texts, of Latin-1 "
-                               "with numpy.char.decode(client, \"latin-1\")"));
+      return RefuseArray(client, absl::StrCat("has the name \"", EscapeToUtf8(name.substr(0, 40)),
+                                              "\" in row ", row,
+                                              ", which is not UTF-8; write texts, of Latin-1 "
+                                              "with numpy.char.decode(client, \"latin-1\")"));
     }
     if (absl::StrContains(name, '\0'))
       return RefuseArray(client, absl::StrCat("has a name with a zero byte in row ", row));

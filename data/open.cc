@@ -11,6 +11,7 @@
 #include "data/prepared.h"
 #include "data/readers.h"
 #include "data/source_file.h"
+#include "data/splits.h"
 #include "data/synthetic.h"
 
 namespace macaw::data {
@@ -102,7 +103,10 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
       MACAW_RETURN_IF_ERROR(
           RefuseSplits(data, "or prepare it again without validation and test rows of clients"));
     }
-    if (!AsksForSplits(data)) return ServePrepared(std::move(file));
+    if (!AsksForSplits(data)) {
+      NoteOwnTestSet(data, file.examples.notes);
+      return ServePrepared(std::move(file));
+    }
     GroupByClient(file);
   }
   if (file.examples.block.count > UINT32_MAX) {

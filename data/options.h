@@ -40,14 +40,15 @@ struct DataOptions {
   // set of its own) that becomes the central validation set. It is cut from the training rows
   // before they are partitioned, and never from test rows.
   double central_val_fraction = 0.0;
-  // Fractions of each client's rows, rounded down: those that become its own test rows, and those
-  // that become its validation rows. Together below 1.
+  // Fractions of each client's rows: those that become its own test rows, and those that become its
+  // validation rows. Together below 1. Rounded up or down at random (splits.h), so that small
+  // clients have some, too; one row is left to train on.
   double client_test_fraction = 0.0;
   double val_fraction = 0.0;
   // Fraction of the clients that never train; their rows become test rows.
   double heldout_clients = 0.0;
-  // Fraction of each held-out client's rows, rounded down, that becomes its validation rows: what
-  // it is tuned on once it has joined (evaluation.heldout, evaluation.fine_tune).
+  // Fraction of each held-out client's rows, rounded likewise, that becomes its validation rows:
+  // what it is tuned on once it has joined (evaluation.heldout, evaluation.fine_tune).
   double heldout_tuning = 0.0;
   std::string resident =
       "auto";           // auto | true | false: kept in memory, or read and generated on demand

@@ -150,18 +150,22 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
       }
     }
   }
+  std::vector<bool> validates(rows);
   for (const uint32_t row : division.central_val) {
-    if (trains[row]) {
-      return absl::InvalidArgumentError(absl::StrCat("row ", row, " is a client's and is in \"",
-                                                     kCentralValidationKey, "\" too"));
-    }
-    trains[row] = true;  // a test row may be none of these either
+    validates[row] = true;
+    if (!trains[row]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("row ", row, " is a client's and is in \"", kCentralValidationKey, "\" too"));
   }
   const auto refuse_test = [&](std::span<const uint32_t> test, const std::string& name) {
     for (const uint32_t row : test) {
       if (trains[row]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("row ", row, " trains a client and is in \"", name, "\" too"));
+      }
+      if (validates[row]) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "row ", row, " trains a client (or validates) and is in \"", name, "\" too"));
+            "row ", row, " is in \"", kCentralValidationKey, "\" and in \"", name, "\" too"));
       }
     }
     return absl::OkStatus();

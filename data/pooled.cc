@@ -166,6 +166,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
   }
   CentralCut cut;
   if (examples.own_test.size() > 0) {
+    NoteOwnTestSet(data, examples.notes);
     cut.test.resize(examples.own_test.size());
     std::iota(cut.test.begin(), cut.test.end(), static_cast<uint32_t>(examples.own_test.begin));
     cut.train.resize(examples.train.size());

@@ -242,7 +242,8 @@ class PreparedDataset final : public Dataset {
     info_.classes = examples.classes;
     info_.class_names = examples.class_names;
     info_.feature_names = examples.feature_names;
-    info_.notes = SharedRanges();
+    info_.notes = file_.examples.notes;
+    for (std::string& note : SharedRanges()) info_.notes.push_back(std::move(note));
     info_.transform = examples.transform;
     info_.clients = file_.offsets[0].size() - 1;
     for (uint64_t c = 0; c < info_.clients; ++c)

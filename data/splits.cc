@@ -4,12 +4,14 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/fraction.h"
 #include "core/random.h"
 
 namespace macaw::data {
 namespace {
 
+// 6 to 8 are the draws of SplitOf.
 enum SplitDraw : uint64_t {
   kHeldout = 1,
   kTestSet = 2,
@@ -36,16 +38,47 @@ struct CutRows {
   std::vector<uint32_t> rest, off;
 };
 
-// Draws ⌊fraction · whole⌋ of `rows`.
-CutRows CutOff(std::span<const uint32_t> rows, double fraction, size_t whole, RandomStream stream) {
-  const uint64_t count = FloorOf(fraction, whole);
+// Draws `count` of `rows`.
+CutRows CutOff(std::span<const uint32_t> rows, uint64_t count, RandomStream stream) {
   const std::vector<bool> drawn = Draw(stream, rows.size(), count);
   CutRows cut;
   for (size_t i = 0; i < rows.size(); ++i) (drawn[i] ? cut.off : cut.rest).push_back(rows[i]);
   return cut;
 }
 
+double FractionOf(const DataOptions& options, SplitOf split) {
+  switch (split) {
+    case SplitOf::kClientTest:
+      return options.client_test_fraction;
+    case SplitOf::kValidation:
+      return options.val_fraction;
+    case SplitOf::kTuning:
+      break;
+  }
+  return options.heldout_tuning;
+}
+
 }  // namespace
+
+uint64_t CountOf(const DataOptions& options, SplitOf split, ClientId client, uint64_t rows,
+                 uint64_t most) {
+  const double fraction = FractionOf(options, split);
+  uint64_t count = FloorOf(fraction, rows);
+  const double rest = fraction * static_cast<double>(rows) - static_cast<double>(count);
+  // Where the product is whole, no binary rest of the decimal is drawn.
+  constexpr double kLeast = 1e-9;
+  if (rest > kLeast) {
+    RandomStream stream = Stream(options, static_cast<SplitDraw>(split), client.value);
+    if (stream.Uniform() < rest) ++count;
+  }
+  return std::min(count, most);
+}
+
+void NoteOwnTestSet(const DataOptions& options, std::vector<std::string>& notes) {
+  if (options.test_fraction == 0 || options.test_fraction == DataOptions().test_fraction) return;
+  notes.push_back(absl::StrCat("the data says itself which rows are tests; data.test_fraction = ",
+                               options.test_fraction, " has no effect"));
+}
 
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
   return Draw(Stream(options, kHeldout), clients, FloorOf(options.heldout_clients, clients));
@@ -84,18 +117,23 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
   const auto end_list = [&split] { split.begin.push_back(split.rows.size()); };
   for (uint64_t client = 0; client < rows.clients(); ++client) {
     const std::span<const uint32_t> own = rows.Of(client);
+    const uint64_t most = own.empty() ? 0 : own.size() - 1;
+    const auto count = [&](SplitOf what, uint64_t at_most) {
+      return CountOf(options, what, ClientId(client), own.size(), at_most);
+    };
     if (heldout[client]) {
       end_list();
       const CutRows tuning_cut =
-          CutOff(own, options.heldout_tuning, own.size(), Stream(options, kTuning, client));
+          CutOff(own, count(SplitOf::kTuning, most), Stream(options, kTuning, client));
       for (const uint32_t row : tuning_cut.off) append(row);
       end_list();
       for (const uint32_t row : tuning_cut.rest) append(row);
     } else {
-      const CutRows test_cut = CutOff(own, options.client_test_fraction, own.size(),
-                                      Stream(options, kClientTest, client));
-      const CutRows validation_cut = CutOff(test_cut.rest, options.val_fraction, own.size(),
-                                            Stream(options, kValidation, client));
+      const uint64_t tests = count(SplitOf::kClientTest, most);
+      const CutRows test_cut = CutOff(own, tests, Stream(options, kClientTest, client));
+      const CutRows validation_cut =
+          CutOff(test_cut.rest, count(SplitOf::kValidation, most - tests),
+                 Stream(options, kValidation, client));
       for (const uint32_t row : validation_cut.rest) append(row);
       end_list();
       for (const uint32_t row : validation_cut.off) append(row);

@@ -35,6 +35,13 @@ struct Division {
   }
 };
 
+// What is cut off a client's rows. The numbers are part of every result.
+enum class SplitOf : uint8_t { kClientTest = 6, kValidation = 7, kTuning = 8 };
+
+// Adds a note where data with test rows of its own leaves a data.test_fraction that was asked for
+// without an effect.
+void NoteOwnTestSet(const DataOptions& options, std::vector<std::string>& notes);
+
 // `result[c]`: client c never trains. ⌊fraction · clients⌋ clients, drawn from the seed.
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients);
 
@@ -50,9 +57,16 @@ CentralCut CutTestSet(const DataOptions& options, RowRange range);
 // fraction counts `rows`, so that both fractions are of the same rows.
 void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut& cut);
 
-// Splits every client's rows by client_test_fraction and val_fraction (⌊fraction · rows⌋ of them
-// each, drawn from the seed), and by heldout_clients and heldout_tuning. The clients' own test rows
-// (as many lists, or none) stay test rows, behind those that are drawn. The stored order is kept.
+// How many of a client's `rows` a fraction is: one of the two whole numbers beside fraction · rows,
+// drawn so that the mean over clients is fraction · rows. (Rounded down, small clients would have
+// none.) At most `most`.
+uint64_t CountOf(const DataOptions& options, SplitOf split, ClientId client, uint64_t rows,
+                 uint64_t most);
+
+// Splits every client's rows by client_test_fraction and val_fraction (CountOf them each, drawn from
+// the seed; one row is left to train on), and by heldout_clients and heldout_tuning (one row is left
+// to test). The clients' own test rows (as many lists, or none) stay test rows, behind those that
+// are drawn. The stored order is kept.
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
 
 }  // namespace macaw::data

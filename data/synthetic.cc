@@ -186,7 +186,8 @@ class SyntheticDataset final : public Dataset {
                                 options_.heldout_clients}) {
       digester.Add(std::bit_cast<uint64_t>(number));
     }
-    // Only if it is set, so that data without it keep their digests.
+    // Only if they are set, so that data without them keep their digests.
+    if (options_.val_fraction > 0 || options_.heldout_tuning > 0) digester.Add("counts are drawn");
     if (options_.heldout_tuning > 0) digester.Add(std::bit_cast<uint64_t>(options_.heldout_tuning));
     info_.digest = digester.Finish();
   }
@@ -228,11 +229,13 @@ class SyntheticDataset final : public Dataset {
   RowRange RangeOf(ClientId client, Split split) const {
     if (client.value >= sizes_.size()) return {};
     const uint64_t size = sizes_[client.value];
-    uint64_t validation = FloorOf(options_.heldout_tuning, size);
-    uint64_t test = size - validation;
-    if (!heldout_[client.value]) {
+    uint64_t validation = 0, test = 0;
+    if (heldout_[client.value]) {
+      validation = CountOf(options_, SplitOf::kTuning, client, size, size - 1);
+      test = size - validation;
+    } else {
       test = FloorOf(options_.test_fraction, size);
-      validation = FloorOf(options_.val_fraction, size - test);
+      validation = CountOf(options_, SplitOf::kValidation, client, size - test, size - test - 1);
     }
     if (split == Split::kTest) return {size - test, size};
     if (split == Split::kValidation) return {size - test - validation, size - test};

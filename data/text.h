@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "core/utf8.h"
 
 namespace macaw::data {
 
@@ -26,7 +26,7 @@ inline std::optional<double> ParseNumber(absl::string_view text) {
 
 // A name that a file gives, for a message of one line.
 inline std::string Quoted(absl::string_view name) {
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(name), "\"");
+  return absl::StrCat("\"", EscapeToUtf8(name), "\"");
 }
 
 inline bool IsWhole(double value) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "models/dropout_mask.h"
 #include "models/script_module.h"
 
 namespace macaw::models {
@@ -17,20 +18,6 @@ using Tensors = std::span<const Tensor>;
 
 constexpr double kNormEpsilon = 1e-5;  // PyTorch's defaults
 constexpr double kNormMomentum = 0.1;
-
-// Each element is 0 or 1/(1−p), so that the expectation is unchanged.
-Tensor DropoutMask(const Tensor& like, double p, RandomStream& stream) {
-  Tensor mask = at::empty(like.sizes(), like.options().requires_grad(false));
-  const uint32_t dropped = static_cast<uint32_t>(std::ldexp(p, 32));  // out of 2^32 words
-  const auto fill = [&]<typename T>(T) {
-    const T kept = static_cast<T>(1.0 / (1.0 - p));
-    for (T& m : std::span(mask.data_ptr<T>(), static_cast<size_t>(mask.numel()))) {
-      m = stream.NextU32() < dropped ? T{0} : kept;
-    }
-  };
-  DispatchDType(like.scalar_type() == at::kFloat ? DType::kF32 : DType::kF64, fill);
-  return mask;
-}
 
 Tensor Conv(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t stride,
             int64_t padding) {
@@ -208,7 +195,7 @@ Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
 Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout,
                          Statistics statistics, const Tensor& lengths) const {
   if (!spec_.move_buffers) statistics = Statistics::kRunning;
-  if (script_ != nullptr) return script_->Forward(batch, parameters, statistics);
+  if (script_ != nullptr) return script_->Forward(batch, parameters, dropout, statistics);
   Outputs outputs{.logits = batch};
   const Pass pass{dropout, statistics, lengths};
   for (size_t i = 0; i < spec_.layers.size(); ++i) {

@@ -1,14 +1,11 @@
 #include "models/script_module.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/jit/ir/constants.h>
-#include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -17,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "models/one_thread.h"
 #include "models/script.h"
+#include "models/script_random.h"
 #include "models/script_tensors.h"
 
 namespace macaw::models {
@@ -27,76 +25,6 @@ using at::Tensor;
 torch::jit::Module Load(const std::string& bytes) {
   std::istringstream stream(bytes);
   return torch::jit::load(stream, at::Device(at::kCPU));
-}
-
-// Finds the ops of a forward pass that draw random numbers.
-class RandomOps {
- public:
-  explicit RandomOps(const torch::jit::Module& module)
-      : module_(module), graph_(module.get_method("forward").graph()->copy()) {
-    torch::jit::Inline(*graph_);
-    CollectSet(*graph_->block());
-    Collect(*graph_->block());
-  }
-  const std::set<std::string>& kinds() const { return kinds_; }
-
- private:
-  void CollectSet(const torch::jit::Block& block) {
-    for (const torch::jit::Node* node : block.nodes()) {
-      if (node->kind() == c10::prim::SetAttr) set_.insert(node->s(c10::attr::name));
-      for (const torch::jit::Block* inner : node->blocks()) CollectSet(*inner);
-    }
-  }
-  void Collect(const torch::jit::Block& block) {
-    for (const torch::jit::Node* node : block.nodes()) {
-      if (node->isNondeterministic() && !DropsNothing(*node))
-        kinds_.insert(node->kind().toQualString());
-      for (const torch::jit::Block* inner : node->blocks()) Collect(*inner);
-    }
-  }
-
-  // Dropout with probability 0, also that of attention and between recurrent layers, returns its
-  // input and draws nothing.
-  bool DropsNothing(const torch::jit::Node& node) const {
-    for (const char* const name : {"p", "dropout_p", "dropout"})
-      if (node.hasNamedInput(name)) return IsZero(*node.namedInput(name));
-    return false;
-  }
-  bool IsZero(const torch::jit::Value& value) const {
-    const torch::jit::Node* const node = value.node();
-    if (node->kind() == c10::prim::If) {  // "p if self.training else 0.0"
-      return std::ranges::all_of(node->blocks(), [&](const torch::jit::Block* branch) {
-        return IsZero(*branch->outputs().at(value.offset()));
-      });
-    }
-    const std::optional<c10::IValue> known = ValueOf(value);
-    return known && known->isDouble() && known->toDouble() == 0;
-  }
-  // A constant, or an attribute that has the value in the file as long as the module lives.
-  std::optional<c10::IValue> ValueOf(const torch::jit::Value& value) const {
-    if (&value == graph_->inputs().at(0)) return module_._ivalue();
-    const torch::jit::Node* const node = value.node();
-    if (node->kind() == c10::prim::Constant) return torch::jit::toIValue(&value);
-    if (node->kind() != c10::prim::GetAttr) return std::nullopt;
-    if (set_.contains(node->s(c10::attr::name))) return std::nullopt;
-    const std::optional<c10::IValue> owner = ValueOf(*node->input());
-    if (!owner || !owner->isObject()) return std::nullopt;
-    return owner->toObject()->getAttr(node->s(c10::attr::name));
-  }
-
-  const torch::jit::Module& module_;
-  std::shared_ptr<torch::jit::Graph> graph_;
-  std::set<std::string> set_;  // names of attributes that the forward pass sets
-  std::set<std::string> kinds_;
-};
-
-void RefuseRandom(const torch::jit::Module& module) {
-  const RandomOps random(module);
-  if (random.kinds().empty()) return;
-  throw std::invalid_argument(absl::StrCat(
-      "the scripted module draws random numbers (", absl::StrJoin(random.kinds(), ", "),
-      "), which no run could repeat: script it without them (dropout = 0); [model] layers has "
-      "\"dropout P\""));
 }
 
 }  // namespace
@@ -114,7 +42,7 @@ ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Mod
   if (spec.script == nullptr) throw std::invalid_argument("the scripted module was not read");
   torch::jit::Module& script = module_->script;
   script = Load(*spec.script);
-  RefuseRandom(script);
+  DrawFromTheRun(script);
   ScriptTensors& named = module_->tensors.emplace(script);
   const std::vector<LayoutEntry>& entries = spec.layout->entries();
   for (size_t i = 0; i < std::max(entries.size(), named.tensors().size()); ++i) {
@@ -137,7 +65,8 @@ ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Mod
 ScriptModule::~ScriptModule() = default;
 
 Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> parameters,
-                              Statistics statistics) {
+                              RandomStream* dropout, Statistics statistics) {
+  const MasksFrom masks(dropout);
   // The optimising executor rewrites a graph after its first runs, so a result would depend on what
   // ran before. Without it the ops are those of eager mode.
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);
@@ -179,8 +108,8 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
 absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
   UseOneThread();
   try {
-    const torch::jit::Module script = Load(bytes);
-    RefuseRandom(script);
+    torch::jit::Module script = Load(bytes);
+    DrawFromTheRun(script);
     const ScriptTensors named(script);
     ScriptContent content;
     for (const ScriptTensor& tensor : named.tensors()) {

@@ -22,13 +22,14 @@ namespace macaw::models {
 class ScriptModule {
  public:
   // Throws LibTorch's exception if the bytes are no scripted module. Throws std::invalid_argument
-  // if its tensors are not those of the layout, or if it draws random numbers (dropout): these
-  // would come from a generator that all slots share, and a run could not be repeated.
+  // if its tensors are not those of the layout, or if it draws random numbers other than dropout
+  // (script_random.h): a run could not be repeated.
   explicit ScriptModule(const ModelSpec& spec);
   ~ScriptModule();
 
+  // Masks of dropout are drawn from `dropout`; null: nothing is dropped.
   Outputs Forward(const at::Tensor& batch, std::span<const at::Tensor> parameters,
-                  Statistics statistics);
+                  RandomStream* dropout, Statistics statistics);
 
  private:
   struct Module;

@@ -25,7 +25,7 @@ settings::Section<AttackConfig> AttackSection() {
   const auto attacked = [](const A& attack) { return attack.kind != "none"; };
   f.Add("fraction", &A::fraction, "of all clients that are hostile, the same ones in every round",
         Below(0, 1))
-      .Needs(attacked, "attack.kind");
+      .Needs(attacked, "attack.kind other than \"none\"");
   f.Add("scale", &A::scale,
         "times an honest update; default: sign-flip 1 (sent as -1), scaling 10, inner-product 0.5 "
         "(sent as -0.5), label-flip 1",

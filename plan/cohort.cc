@@ -6,13 +6,37 @@ using settings::AboveUpTo;
 using settings::AtLeast;
 using settings::Between;
 
+bool NameMatches(absl::string_view name, absl::string_view pattern) {
+  size_t n = 0, p = 0;
+  // The last "*", and where the text that it stands for ends so far.
+  std::optional<size_t> star;
+  size_t end = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star.has_value()) {
+      p = *star + 1;
+      n = ++end;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 settings::Section<CohortConfig> CohortSection() {
   using C = CohortConfig;
   settings::Section<C> f;
   f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
     return cohort.size == 0;
   });
-  f.Add("fraction", &C::fraction, "… or a fraction of the population", AboveUpTo(0, 1))
+  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn",
+        AboveUpTo(0, 1))
       .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
   f.AddChoice("sampling", &C::sampling,
@@ -33,7 +57,10 @@ settings::Section<CohortConfig> CohortSection() {
   f.Add("straggler_fraction", &C::straggler_fraction,
         "of the clients: too slow for their whole work in a round", Between(0, 1));
   f.AddChoice("straggler_policy", &C::straggler_policy, {"partial", "drop"},
-              "what stragglers do: 1 to epochs-1 epochs (or steps), or nothing");
+              "what stragglers do: 1 to epochs-1 epochs, with one epoch or with local.steps 1 to "
+              "steps-1 steps; or nothing")
+      .Needs([](const C& cohort) { return cohort.straggler_fraction > 0; },
+             "cohort.straggler_fraction above 0");
   const auto by_availability = [](const C& cohort) { return cohort.sampling == "available"; };
   const char* const available = "cohort.sampling = \"available\"";
   f.Add("availability", &C::availability, "probability that a client is there in a round",
@@ -43,15 +70,17 @@ settings::Section<CohortConfig> CohortSection() {
         "part of it that follows the day, each client with a phase of its own", Between(0, 1))
       .Needs(by_availability, available);
   f.Add("availability_day", &C::availability_day, "rounds of a day", AtLeast(1))
-      .Needs(by_availability, available);
+      .Needs(by_availability, available)
+      .Needs([](const C& cohort) { return cohort.availability_swing > 0; },
+             "cohort.availability_swing above 0");
   f.Add("over_selection", &C::over_selection,
         "times cohort.size are asked, and the first cohort.size to report are kept", AtLeast(1));
   const auto over = [](const C& cohort) { return cohort.over_selection > 1; };
   f.Add("device_spread", &C::device_spread,
         "of ln(seconds a row), between clients: who reports first", AtLeast(0))
-      .Needs(over, "cohort.over_selection > 1");
+      .Needs(over, "cohort.over_selection above 1");
   f.Add("round_spread", &C::round_spread, "of ln(seconds), between a client's rounds", AtLeast(0))
-      .Needs(over, "cohort.over_selection > 1");
+      .Needs(over, "cohort.over_selection above 1");
   return f;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/settings/section.h"
 
 namespace macaw {
@@ -13,7 +14,7 @@ enum class WeightPolicy : uint8_t { kExamples = 0, kUniform = 1, kTokens = 2 };
 
 struct CohortConfig {
   uint64_t size = 0;                 // clients a round
-  double fraction = 0;               // > 0: of the population, until the plan is resolved
+  double fraction = 0;               // > 0: of the clients that can be drawn, until the plan is resolved
   std::string sampling = "uniform";  // a name of scheduler/cohort.h
   WeightPolicy weight = WeightPolicy::kExamples;
   uint64_t seed = 0;
@@ -35,6 +36,10 @@ struct CohortConfig {
   double device_spread = 1, round_spread = 0.2;
   friend bool operator==(const CohortConfig&, const CohortConfig&) = default;
 };
+
+// Whether a client's name matches the whole pattern of `eligible`: "*" is any text, "?" any one
+// byte.
+bool NameMatches(absl::string_view name, absl::string_view pattern);
 
 // The keys of [cohort].
 settings::Section<CohortConfig> CohortSection();

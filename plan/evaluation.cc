@@ -94,8 +94,10 @@ settings::Section<FineTune> FineTuneSection() {
   f.Add("steps", &FineTune::steps,
         "so many local steps on a client's training rows, then its test rows again; 0: none",
         AtLeast(0));
-  f.Add("lr", &FineTune::lr, "their learning rate; 0: the round's", AtLeast(0))
-      .Needs([](const FineTune& tune) { return tune.steps > 0; }, "evaluation.fine_tune.steps");
+  f.Add("lr", &FineTune::lr,
+        "their learning rate in every round; 0: local.lr, without its schedule", AtLeast(0))
+      .Needs([](const FineTune& tune) { return tune.steps > 0; },
+             "evaluation.fine_tune.steps above 0");
   return f;
 }
 
@@ -106,8 +108,14 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   settings::Section<E> f;
   f.Add("every", &E::every, "rounds; 0: only after the last", AtLeast(0));
   f.Add("chunk", &E::chunk, "rows a task; part of the result's bits", AtLeast(1));
-  f.Add("central", &E::central, "the central test set");
-  f.Add("clients", &E::clients, "every client's own test rows");
+  // A key that asks for nothing may always do so.
+  const auto test_rows = [](bool E::*asks) {
+    return [asks](const E& e) { return e.test || !(e.*asks); };
+  };
+  const char* const needs_test = "\"test\" in evaluation.splits";
+  f.Add("central", &E::central, "the central test set").Needs(test_rows(&E::central), needs_test);
+  f.Add("clients", &E::clients, "every client's own test rows")
+      .Needs(test_rows(&E::clients), needs_test);
   f.Add("sample", &E::sample,
         "so many clients, drawn anew each time, instead of every one (test and validation rows; of "
         "clients without training rows as many)",
@@ -115,7 +123,12 @@ settings::Section<EvaluationConfig> EvaluationSection() {
       .Needs(EvaluatesClients,
              "clients to evaluate: evaluation.clients or heldout, or evaluation.splits with "
              "\"validation\"");
+  const size_t before = f.fields().size();
   f.AddSection("fine_tune", &E::fine_tune, FineTuneSection());
+  for (settings::Field<E>& field : std::span(f.fields()).subspan(before)) {
+    field.Needs([](const E& e) { return e.test && (e.clients || e.heldout); },
+                "clients to tune: set evaluation.clients = true, or evaluation.heldout");
+  }
   settings::Field<E>& splits =
       AddFlags(f, "splits", kSplits,
                "which rows are evaluated; validation, train: those of all clients; train: the "
@@ -132,7 +145,8 @@ settings::Section<EvaluationConfig> EvaluationSection() {
              "evaluation.splits with \"validation\" or \"train\"");
   f.Add("heldout", &E::heldout,
         "clients without training rows (data.heldout_clients) apart, as those who join later: "
-        "heldout_test_*");
+        "heldout_test_*")
+      .Needs(test_rows(&E::heldout), needs_test);
   return f;
 }
 

@@ -10,7 +10,7 @@ namespace macaw {
 // them. They change nothing but the columns clients_test_tuned_*.
 struct FineTune {
   uint32_t steps = 0;  // 0: none
-  double lr = 0;       // 0: the round's rate
+  double lr = 0;       // 0: local.lr, without its schedule
   friend bool operator==(const FineTune&, const FineTune&) = default;
 };
 

@@ -13,10 +13,22 @@ settings::Section<Schedule> ScheduleSection() {
   settings::Section<Schedule> f;
   f.AddChoice("kind", &Schedule::kind, {"constant", "step", "exponential", "cosine"},
               "of the learning rate over rounds; lr_schedule = \"cosine\" works, too");
-  f.Add("gamma", &Schedule::gamma, "step, exponential: the factor", Above(0));
-  f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1));
-  f.Add("rounds", &Schedule::rounds, "cosine: rounds down to the floor; 0: run.rounds", AtLeast(0));
-  f.Add("floor", &Schedule::floor, "cosine: the last factor", Between(0, 1));
+  const auto is = [](const char* kind) {
+    return [kind](const Schedule& schedule) { return schedule.kind == kind; };
+  };
+  const auto multiplies = [](const Schedule& schedule) {
+    return schedule.kind == "step" || schedule.kind == "exponential";
+  };
+  f.Add("gamma", &Schedule::gamma, "step, exponential: the factor", Above(0))
+      .Needs(multiplies, "local.lr_schedule.kind = \"step\" or \"exponential\"");
+  f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1))
+      .Needs(is("step"), "local.lr_schedule.kind = \"step\"");
+  f.Add("rounds", &Schedule::rounds,
+        "cosine: rounds that it takes, as T_max of PyTorch; 0: run.rounds", AtLeast(0))
+      .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
+  f.Add("floor", &Schedule::floor,
+        "cosine: the factor that it falls towards, and has after its rounds", Between(0, 1))
+      .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
   f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
   return f;
 }
@@ -35,21 +47,34 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
   f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
               "of the local steps; its state starts afresh each round");
-  f.Add("lr", &L::lr, "learning rate in round 1", Above(0));
-  f.Add("momentum", &L::momentum, "starts afresh each round", Below(0, 1));
-  f.Add("nesterov", &L::nesterov, "Nesterov's form of the momentum");
-  f.Add("beta1", &L::beta1, "adam, adamw: decay of the gradient's mean", Below(0, 1));
-  f.Add("beta2", &L::beta2, "adam, adamw: decay of the squared gradient's mean", Below(0, 1));
+  f.Add("lr", &L::lr, "learning rate in round 1; default with adam, adamw: 0.001", Above(0));
+  const auto sgd = [](const L& local) { return local.optimizer == "sgd"; };
+  const auto adam = [sgd](const L& local) { return !sgd(local); };
+  const char* const needs_sgd = "local.optimizer = \"sgd\"";
+  const char* const needs_adam = "local.optimizer = \"adam\" or \"adamw\"";
+  f.Add("momentum", &L::momentum, "starts afresh each round", Below(0, 1)).Needs(sgd, needs_sgd);
+  f.Add("nesterov", &L::nesterov, "Nesterov's form of the momentum")
+      .Needs(sgd, needs_sgd)
+      .Needs([](const L& local) { return local.momentum > 0; }, "local.momentum above 0");
+  f.Add("beta1", &L::beta1, "adam, adamw: decay of the gradient's mean", Below(0, 1))
+      .Needs(adam, needs_adam);
+  f.Add("beta2", &L::beta2, "adam, adamw: decay of the squared gradient's mean", Below(0, 1))
+      .Needs(adam, needs_adam);
   f.Add("epsilon", &L::epsilon, "adam, adamw: added to the root of the squared gradient's mean",
-        Above(0));
+        Above(0))
+      .Needs(adam, needs_adam);
   f.Add("weight_decay", &L::weight_decay,
         "times the weights, added to the gradient; adamw: taken off the weights", AtLeast(0));
   f.Add("clip_norm", &L::clip_norm, "largest norm of a gradient; 0: no limit", AtLeast(0));
   f.AddChoice("clip", &L::clip, {"gradient", "corrected"},
-              "what clip_norm limits: before the algorithm's correction, or after it");
+              "what clip_norm limits: before the algorithm's correction, or after it")
+      .Needs([](const L& local) { return local.clip_norm > 0; }, "local.clip_norm above 0");
   f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", Above(0));
   f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
-  f.Add("drop_last", &L::drop_last, "leave out a last batch that is not full");
+  f.Add("drop_last", &L::drop_last,
+        "leave out a last batch that is not full; clients with fewer rows than a batch are not "
+        "drawn")
+      .Needs([](const L& local) { return local.batch_size > 0; }, "local.batch_size above 0");
   f.Add("shuffle", &L::shuffle, "false: batches in stored order");
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
   return f;

@@ -10,7 +10,8 @@ namespace macaw {
 
 struct Schedule {
   // "constant"; "step": × gamma every `every` rounds; "exponential": × gamma each round;
-  // "cosine": from 1 to `floor` over `rounds`. Round 1 has factor 1 (after warm-up).
+  // "cosine": from 1 towards `floor` over `rounds`, of which the last is still above it. Round 1
+  // has factor 1 (after warm-up).
   std::string kind = "constant";
   double gamma = 1.0;
   uint32_t every = 1;
@@ -25,7 +26,7 @@ struct LocalConfig {
   uint32_t steps = 0;             // > 0: exactly this many steps; rows are repeated as needed
   uint32_t batch_size = 10;       // 0: all rows in one batch
   std::string optimizer = "sgd";  // "sgd", "adam", "adamw"
-  double lr = 0.1;
+  double lr = 0.1;                // adam, adamw: 0.001, where the configuration does not give it
   Schedule lr_schedule;
   double momentum = 0;
   bool nesterov = false;

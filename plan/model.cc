@@ -23,7 +23,9 @@ settings::Section<ModelConfig> ModelSection() {
       .As(Role::kDerived);
   f.Add("classes", &ModelConfig::classes, "outputs; default: the data's", AtLeast(1))
       .Hidden([](const ModelConfig& m) { return m.classes == 0; });
-  f.Add("bias", &ModelConfig::bias, "false: the model \"logistic\" without its bias");
+  f.Add("bias", &ModelConfig::bias, "false: the model \"logistic\" without its bias")
+      .Needs([](const ModelConfig& m) { return m.name == "logistic"; },
+             "model.name = \"logistic\" (a line of model.layers takes the word nobias)");
   f.AddChoice("buffers", &ModelConfig::buffers, {"mean", "local", "server"},
               "batch-norm statistics: aggregated, each client's own (by fedbn), moved by nobody");
   return f;

@@ -24,7 +24,7 @@ settings::Section<PrivacyConfig> PrivacySection() {
         "privacy` says which is enough for an epsilon",
         Above(0))
       .Needs(on, needs);
-  f.Add("delta", &P::delta, "of (epsilon, delta); below 1 / clients",
+  f.Add("delta", &P::delta, "of (epsilon, delta); below 1 / privacy.population",
         {.least = 0, .most = 1, .open_least = true, .open_most = true})
       .Needs(on, needs);
   f.Add("clip_quantile", &P::clip_quantile,
@@ -33,15 +33,22 @@ settings::Section<PrivacyConfig> PrivacySection() {
         {.least = 0, .most = 1, .open_least = true, .open_most = true})
       .Needs(on, needs);
   f.Add("clip_rate", &P::clip_rate, "adaptive clipping: how fast clip moves", AboveUpTo(0, 10))
+      .Needs(on, needs)
       .Needs(adaptive, needs_quantile);
   f.Add("count_noise", &P::count_noise,
         "adaptive clipping: standard deviation of the noise on the number of shorter updates, in "
         "clients; default: a twentieth of a round's",
         Above(0))
+      .Needs(on, needs)
       .Needs(adaptive, needs_quantile);
   f.Add("noise_cohort", &P::noise_cohort,
         "the noise and epsilon are those of rounds with so many clients, of which cohort.size are "
         "simulated; default: cohort.size",
+        AtLeast(1))
+      .Needs(on, needs);
+  f.Add("population", &P::population,
+        "epsilon is that of rounds whose clients are drawn from so many; default: the clients of "
+        "the run",
         AtLeast(1))
       .Needs(on, needs);
   return f;

@@ -19,6 +19,8 @@ struct PrivacyConfig {
   std::optional<double> count_noise;    // σ_b, in clients; CountNoise() has the default
   // The clients of a round whose noise is simulated; unset: cohort.size.
   std::optional<uint64_t> noise_cohort;
+  // The clients among which those are drawn, for epsilon; unset: those of the run.
+  std::optional<uint64_t> population;
 
   bool on() const { return mechanism != "none"; }
   bool adaptive() const { return clip_quantile.has_value(); }

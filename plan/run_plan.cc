@@ -39,13 +39,16 @@ void AddRun(Section<RunPlan>& f) {
         "the population; filled in from the data where `macaw simulate` sees it", AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_clients", &R::train_clients,
-        "clients with training rows, 0: all; filled in likewise", AtLeast(0))
+        "clients that can be drawn (with training rows, by cohort.eligible and cohort.min_rows), "
+        "0: all; filled in likewise",
+        AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_examples", &R::train_examples,
-        "training rows of the population; filled in likewise", AtLeast(0))
+        "training rows of the clients that can be drawn; filled in likewise", AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_tokens", &R::train_tokens,
-        "training tokens of the population, of sequences; filled in likewise", AtLeast(0))
+        "training tokens of the clients that can be drawn, of sequences; filled in likewise",
+        AtLeast(0))
       .As(Role::kDerived);
   f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own")
       .Expecting("an integer >= 0");
@@ -178,6 +181,18 @@ double TotalWeight(const RunPlan& plan) {
       break;
   }
   return static_cast<double>(plan.train_examples);
+}
+
+std::string TotalWeightKey(WeightPolicy weight) {
+  switch (weight) {
+    case WeightPolicy::kUniform:
+      return "run.train_clients";
+    case WeightPolicy::kTokens:
+      return "run.train_tokens";
+    case WeightPolicy::kExamples:
+      break;
+  }
+  return "run.train_examples";
 }
 
 std::string Name(TaskKind task) {

@@ -29,9 +29,11 @@ struct RunPlan {
   uint64_t seed = 0;                 // the default for sections without a seed of their own
   uint32_t rounds = 1;
   uint64_t clients = 0;         // the population; 0: not known before the workers register
-  uint64_t train_clients = 0;   // clients with training rows; 0: all
-  uint64_t train_examples = 0;  // over the population
-  uint64_t train_tokens = 0;    // the same in tokens, for sequences; 0: the data has none
+  // Of the clients that can be drawn: those with training rows that cohort.eligible and
+  // cohort.min_rows do not leave out.
+  uint64_t train_clients = 0;   // how many there are; 0: all clients
+  uint64_t train_examples = 0;  // their training rows
+  uint64_t train_tokens = 0;    // the tokens of these, for sequences; 0: the data has none
   DType dtype = DType::kF32;
   TaskKind task = TaskKind::kAuto;
   ModelConfig model;
@@ -65,8 +67,8 @@ absl::StatusOr<RunPlan> PlanOf(const std::vector<settings::Setting>& settings);
 // fingerprint; its name and the number of its rounds may differ.
 std::map<std::string, std::string> Fingerprint(const RunPlan& plan);
 
-// N in the papers: the number of clients that can train. Clients that are held out or have no rows
-// do not count.
+// N in the papers: the number of clients that can be drawn. Clients that are held out, have no rows
+// or are left out by cohort.eligible and cohort.min_rows do not count.
 inline uint64_t TrainClients(const RunPlan& plan) {
   return plan.train_clients > 0 ? plan.train_clients : plan.clients;
 }
@@ -81,7 +83,16 @@ inline int64_t LabelClasses(const RunPlan& plan) {
   return plan.task == TaskKind::kBinary ? 2 : plan.model.classes;
 }
 
-// Σ w_i over the population, by the plan's weight policy.
+// W: Σ w_i over the same clients, by the plan's weight policy.
 double TotalWeight(const RunPlan& plan);
+// The key that gives W: "run.train_examples".
+std::string TotalWeightKey(WeightPolicy weight);
+
+// Which of these two a rule computes with (algorithms/api/registry.h). A fleet whose clients have
+// other totals than its plan says gets a wrong result from such a rule.
+struct TotalsUsed {
+  bool clients = false;  // N
+  bool weight = false;   // W
+};
 
 }  // namespace macaw

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/random.h"
+
 namespace macaw {
 
 using settings::Above;
@@ -32,6 +34,14 @@ bool TransformConfig::normalises() const {
   return scale.value_or(1.0) != 1.0 || !all(mean, 0.0) || !all(std, 1.0);
 }
 
+uint32_t ConceptGroups::Of(ClientId client) const {
+  if (count_ == 1) return 0;
+  constexpr Phase kGroupDraw{3};  // among the draws of data/label_map.cc
+  RandomStream stream(
+      {.seed = seed_, .purpose = Purpose::kLabels, .phase = kGroupDraw, .client = client});
+  return static_cast<uint32_t>(stream.Below(count_));
+}
+
 settings::Section<TransformConfig> TransformSection() {
   using T = TransformConfig;
   settings::Section<T> f;
@@ -50,7 +60,8 @@ settings::Section<TransformConfig> TransformSection() {
                {"label-permutation", ConceptShift::kLabelPermutation},
                {"rotation", ConceptShift::kRotation}},
               "clients fall into groups, which have their classes renamed or their images turned, "
-              "in training and in evaluation of their rows");
+              "in training and in evaluation; the central test set is evaluated as each group sees "
+              "it");
   f.Add("concept_shift_groups", &T::concept_shift_groups,
         "how many groups; rotation: 2 or 4, a half or a quarter turn from one to the next",
         AtLeast(2))

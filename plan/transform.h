@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/ids.h"
 #include "core/settings/section.h"
 
 namespace macaw {
@@ -35,6 +36,24 @@ struct TransformConfig {
   // Whether a client's rows differ from the stored ones before any of the above.
   bool changes_rows() const { return label_noise > 0 || concept_shift != ConceptShift::kNone; }
   friend bool operator==(const TransformConfig&, const TransformConfig&) = default;
+};
+
+// The groups of clients that see rows alike under concept shift. A client is in one of them, drawn
+// from the run's seed; group 0 sees rows as they are stored. Without concept shift there is one
+// group. A value.
+class ConceptGroups {
+ public:
+  ConceptGroups() = default;
+  ConceptGroups(const TransformConfig& transform, uint64_t seed)
+      : count_(transform.concept_shift == ConceptShift::kNone ? 1 : transform.concept_shift_groups),
+        seed_(seed) {}
+
+  uint32_t count() const { return count_; }
+  uint32_t Of(ClientId client) const;
+
+ private:
+  uint32_t count_ = 1;
+  uint64_t seed_ = 0;
 };
 
 // The keys of [data] that all nodes agree on: client_noise, label_noise, concept_shift, normalise,

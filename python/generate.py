@@ -65,7 +65,11 @@ def type_of(key: Key) -> str:
 
 def about(key: Key) -> str:
     default = f"; default: {json.dumps(key['default'])}" if "default" in key else ""
-    return f"{key['help']} ({key['expected']}{default})"
+    return f"{key['help']} ({key['expected']}{default}){needs(key)}"
+
+
+def needs(key: Key) -> str:
+    return f"; needs {key['needs']}" if key["needs"] else ""
 
 
 def keys_module(keys: list[Key]) -> str:
@@ -131,7 +135,7 @@ def algorithm_class(algorithm: Key, name: str) -> str:
         own = key["name"] + ("_" if keyword.iskeyword(key["name"]) else "")
         words = ", ".join(json.dumps(word) for word in key["choices"])
         kind = f"Literal[{words}]" if words else _TYPES[key["type"]]
-        note += f"{own}: {key['help']} ({key['expected']})\n"
+        note += f"{own}: {key['help']} ({key['expected']}){needs(key)}\n"
         standard = key["default"]
         value = json.dumps(standard) if isinstance(standard, str) else repr(standard)
         fields += f"    {own}: {kind} = {value}\n"

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "algorithms/api/guard.h"
@@ -83,10 +82,9 @@ namespace {
 absl::Status CheckNames(const data::Dataset& dataset, const std::string& source) {
   const auto check = [&](const char* of, const std::string& name) {
     if (IsUtf8(name)) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("the data source \"", source, "\" gives the name \"",
-                     absl::Utf8SafeCHexEscape(name.substr(0, 40)), "\" of a ", of,
-                     ", which is not UTF-8: convert it there"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the data source \"", source, "\" gives the name \"", EscapeToUtf8(name.substr(0, 40)),
+        "\" of a ", of, ", which is not UTF-8: convert it there"));
   };
   for (const std::string& name : dataset.info().class_names)
     MACAW_RETURN_IF_ERROR(check("class", name));

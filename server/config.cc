@@ -17,7 +17,9 @@ Section<StopRule> StopSection() {
   f.Add("metric", &StopRule::metric,
         "end early when this column of metrics.jsonl …; default: an accuracy, else a loss, of "
         "validation rows where there are some, else of test rows; rule_epsilon with at_least is a "
-        "budget, which no round exceeds");
+        "budget, which no round exceeds")
+      .Needs([](const StopRule& rule) { return rule.at_least.has_value() || rule.patience > 0; },
+             "run.stop.at_least or run.stop.patience");
   f.Add("at_least", &StopRule::at_least, "… reaches this value");
   f.Add("patience", &StopRule::patience,
         "… has not improved for so many evaluations; "
@@ -35,7 +37,12 @@ Section<RoundRules> RoundSection() {
         "seconds after which a round (each phase of it) closes without the clients that are "
         "missing; 0: it waits for all",
         AtLeast(0));
-  f.Add("quorum", &R::quorum, "share of the round's clients that must be counted", Between(0, 1));
+  f.Add("quorum", &R::quorum, "share of the round's clients that must be counted", Between(0, 1))
+      .Needs(
+          [](const R& round) {
+            return round.deadline > 0 || round.below_quorum == R::BelowQuorum::kDrop;
+          },
+          "round.deadline above 0 or round.below_quorum = \"drop\"");
   f.Add("enough", &R::enough, "close as soon as so many clients are counted; 0: all", AtLeast(0));
   f.AddChoice("below_quorum", &R::below_quorum,
               {{"extend", R::BelowQuorum::kExtend}, {"drop", R::BelowQuorum::kDrop}},
@@ -82,7 +89,8 @@ Section<ServerConfig> ServerSection() {
   f.AddPath("server.http_token", &C::http_token,
             "a file whose first line is the token that the status page asks for; needed where "
             "server.http is not loopback")
-      .As(Role::kCompute);
+      .As(Role::kCompute)
+      .Needs([](const C& config) { return !config.http.empty(); }, "server.http");
   f.AddChoice("server.durability", &C::durability, {"checkpoint", "commit"},
               "what a crash of the server leaves: the newest checkpoint, or also every commit "
               "accepted since; `macaw simulate` then starts it again")

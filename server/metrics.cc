@@ -51,6 +51,14 @@ static_assert(std::size(kPrefixes) == kEvaluatedRows);
 
 std::string PrefixOf(EvaluatedRows rows) { return kPrefixes[static_cast<size_t>(rows)]; }
 
+// Behind a prefix of clients: over how many the columns are, and how many could not be evaluated.
+constexpr char kEvaluatedCount[] = "clients", kMissingCount[] = "missing";
+
+// "test_group2_"
+std::string OfGroup(EvaluatedRows rows, uint32_t group) {
+  return absl::StrCat(PrefixOf(rows), "group", group, "_");
+}
+
 bool HasClasses(TaskKind task) {
   return task == TaskKind::kClassification || task == TaskKind::kBinary;
 }
@@ -63,6 +71,11 @@ double RowsOf(const EvaluationSums& sums, EvaluatedRows of) {
   double all = 0;
   for (const EvaluationSums::ClientSums& client : sums.Of(of)) all += rows(client.sums);
   return all;
+}
+
+// Whether rows of the client were evaluated.
+bool HasRows(const EvaluationSums::ClientSums& client) {
+  return !client.sums.empty() && client.sums[0] > 0;
 }
 
 OrderedJson ListOf(const std::vector<double>& values) {
@@ -121,7 +134,7 @@ absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description
 }
 
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
-                                        const algorithms::Schema& schema) {
+                                        const algorithms::Schema& schema, uint32_t groups) {
   using Rows = EvaluatedRows;
   std::vector<MetricColumn> columns;
   const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
@@ -150,8 +163,20 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     if (common && !algorithm.has_common_model) continue;
     if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
     add_totals(PrefixOf(of), of);
-    if (IsOfClients(of)) add_statistics(PrefixOf(of), of);
+    if (!IsOfClients(of)) continue;
+    add_statistics(PrefixOf(of), of);
+    for (const char* count : {kEvaluatedCount, kMissingCount})
+      columns.push_back({PrefixOf(of) + count, of});
   }
+  for (uint32_t group = 0; groups > 1 && group < groups; ++group) {
+    for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
+      if (algorithm.has_common_model)
+        columns.push_back({OfGroup(Rows::kCentral, group) + ratio.name, Rows::kCentral});
+      columns.push_back({OfGroup(Rows::kClients, group) + ratio.name, Rows::kClients});
+    }
+    columns.push_back({OfGroup(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
+  }
+  columns.push_back({PrefixOf(Rows::kTrain) + kMissingCount, Rows::kTrain});
   columns.push_back({"l2_penalty", Rows::kTrain});
   columns.push_back({"train_objective", Rows::kTrain});
   add_totals("train_", std::nullopt);
@@ -280,23 +305,51 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
   columns_.emplace_back("l2_penalty", 0.5 * lambda * squared_norm);
 }
 
-void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts) {
+void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts,
+                               const ConceptGroups& groups) {
   AddTotal(PrefixOf(EvaluatedRows::kCentral), {sums.central});
   AddTotal(PrefixOf(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(PrefixOf(EvaluatedRows::kTrain), {sums.train});
+  const auto missing =
+      static_cast<double>(sums.missing[static_cast<size_t>(EvaluatedRows::kTrain)]);
+  if (!sums.train.empty() || missing > 0)
+    columns_.emplace_back(PrefixOf(EvaluatedRows::kTrain) + kMissingCount, missing);
   const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
   if (loss.has_value() && penalty.has_value()) {
     columns_.emplace_back("train_objective", *loss + *penalty);
   }
-  for (size_t i = 0; i < kEvaluatedRows; ++i) AddClients(kPrefixes[i], sums.clients[i]);
+  for (size_t i = 0; i < kEvaluatedRows; ++i) {
+    if (IsOfClients(static_cast<EvaluatedRows>(i)))
+      AddClients(kPrefixes[i], sums.clients[i], sums.missing[i]);
+  }
   AddClassMetrics(sums, counts);
+  if (groups.count() > 1) AddGroups(sums, groups);
+}
+
+void MetricsRow::AddGroups(const EvaluationSums& sums, const ConceptGroups& groups) {
+  for (uint32_t group = 0; group < sums.central_groups.size(); ++group)
+    AddTotal(OfGroup(EvaluatedRows::kCentral, group), {sums.central_groups[group]});
+  std::vector<std::vector<std::vector<double>>> of_clients(groups.count());
+  for (const EvaluationSums::ClientSums& client : sums.Of(EvaluatedRows::kClients)) {
+    if (HasRows(client)) of_clients[groups.Of(client.client)].push_back(client.sums);
+  }
+  for (uint32_t group = 0; group < of_clients.size(); ++group) {
+    if (sums.Of(EvaluatedRows::kClients).empty()) break;
+    const std::string prefix = OfGroup(EvaluatedRows::kClients, group);
+    AddTotal(prefix, of_clients[group]);
+    columns_.emplace_back(prefix + kEvaluatedCount, static_cast<double>(of_clients[group].size()));
+  }
 }
 
 void MetricsRow::AddClients(const std::string& prefix,
-                            const std::vector<EvaluationSums::ClientSums>& clients) {
-  if (clients.empty()) return;
+                            const std::vector<EvaluationSums::ClientSums>& clients,
+                            uint64_t missing) {
+  if (clients.empty() && missing == 0) return;
   std::vector<std::vector<double>> sums;
   for (const EvaluationSums::ClientSums& client : clients) sums.push_back(client.sums);
+  columns_.emplace_back(prefix + kEvaluatedCount,
+                        static_cast<double>(std::ranges::count_if(clients, HasRows)));
+  columns_.emplace_back(prefix + kMissingCount, static_cast<double>(missing));
   AddTotal(prefix, sums);  // example-weighted, over all clients' rows
   AddClientStatistics(prefix, sums);
 }

@@ -27,9 +27,9 @@ struct MetricColumn {
 };
 
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
-// contributed.
+// contributed. `groups`: of concept shift.
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
-                                        const algorithms::Schema& schema);
+                                        const algorithms::Schema& schema, uint32_t groups = 1);
 
 // What confusion.json holds after an evaluation: the confusion matrix and the metrics of each
 // class, by the columns' beginnings ("test"). Undefined values are null.
@@ -53,7 +53,8 @@ class MetricsRow {
   // Adds λ/2‖w‖² of the model after the round. It is a term of the objective that AddEvaluation
   // reports.
   void AddPenalty(double lambda, ConstVectorView model);
-  void AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts = {});
+  void AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts = {},
+                     const ConceptGroups& groups = {});
   std::string Text() const;  // one line of JSON
   std::optional<double> Get(const std::string& column) const;
 
@@ -62,8 +63,11 @@ class MetricsRow {
   // AddTotal: columns over the rows of all clients together. AddClientStatistics: columns over the
   // clients, such as the mean and the quantiles. AddClassMetrics: of the metrics of classes, both.
   void AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums);
-  void AddClients(const std::string& prefix,
-                  const std::vector<EvaluationSums::ClientSums>& clients);  // both
+  // Both, and how many clients they are over.
+  void AddClients(const std::string& prefix, const std::vector<EvaluationSums::ClientSums>& clients,
+                  uint64_t missing);
+  // Over the rows of each group of concept shift.
+  void AddGroups(const EvaluationSums& sums, const ConceptGroups& groups);
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   void AddClassMetrics(const EvaluationSums& sums, const training::ClassCounts& counts);
   void AddStatistics(const std::string& metric, std::vector<double> values, bool higher_is_better);

@@ -101,8 +101,8 @@ absl::Status CheckBeginsAgain(const Options& options) {
 }
 
 // The rows after those of the checkpoint; their rounds have been evaluated.
-absl::StatusOr<std::map<Round, std::string>> EvaluatedRows(const Options& options,
-                                                           uint64_t checkpoint_bytes) {
+absl::StatusOr<std::map<Round, std::string>> RowsSince(const Options& options,
+                                                       uint64_t checkpoint_bytes) {
   std::map<Round, std::string> rows;
   const std::string path = options.run_dir + "/metrics.jsonl";
   if (!FileExists(path)) return rows;
@@ -147,7 +147,7 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
   MACAW_ASSIGN_OR_RETURN(inside.recovery,
                          Recover(options.run_dir, round, DigestOfRun(options.run)));
   MACAW_ASSIGN_OR_RETURN(
-      inside.rows, EvaluatedRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+      inside.rows, RowsSince(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
   // A round that the log does not close may end otherwise now (which clients come in time).
   std::erase_if(inside.rows,
                 [&](const auto& row) { return row.first > inside.recovery.completed; });
@@ -272,7 +272,8 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
-  return CheckStopRule(config.stop, run, MetricColumns(run.task, algorithm, schema));
+  const uint32_t groups = ConceptGroups(run.transform, run.seed).count();
+  return CheckStopRule(config.stop, run, MetricColumns(run.task, algorithm, schema, groups));
 }
 
 // The keeper of the initial model.
@@ -287,6 +288,7 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
 
 absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry) {
+  MACAW_RETURN_IF_ERROR(CheckRounds(run.cohort, config.round));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
   return CheckPlanOf(run, config, algorithms::SetupOf(run, layout), algorithm);
 }
@@ -298,6 +300,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
+  MACAW_RETURN_IF_ERROR(CheckRounds(options.run.cohort, options.config.round));
+  const TotalsUsed totals =
+      algorithms::TotalsOf(algorithm, algorithms::SetupOf(options.run, initial.layout()));
   MACAW_ASSIGN_OR_RETURN(std::optional<Budget> budget, BudgetOf(options.config.stop, options.run));
   if (budget.has_value()) {
     options.stop_after = budget->rounds;
@@ -307,6 +312,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.totals = totals;
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
   EarlyStopping early_stopping(options.config.stop);

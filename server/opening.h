@@ -35,8 +35,8 @@ struct Opening {
 };
 
 // What a server refuses of a run before it has workers: an algorithm that is not made for the run,
-// evaluations that cannot be made, a stop rule that can never end it, rounds that close with fewer
-// clients than the algorithm needs.
+// evaluations that cannot be made, rounds that its cohorts cannot have, a stop rule that can never
+// end it, rounds that close with fewer clients than the algorithm needs.
 absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry);
 

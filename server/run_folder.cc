@@ -358,8 +358,9 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
                                {"model_digest", digest->Hex()}};
     }
   }
-  if (facts.epsilon.has_value()) {
-    summary["privacy"] = {{"epsilon", *facts.epsilon}, {"delta", facts.delta}, {"rounds", rounds}};
+  if (facts.epsilon) {
+    if (const std::optional<double> epsilon = facts.epsilon(); epsilon.has_value())
+      summary["privacy"] = {{"epsilon", *epsilon}, {"delta", facts.delta}, {"rounds", rounds}};
   }
   return AtomicWriteFile(path_ + "/summary.json", summary.dump(2) + "\n");
 }

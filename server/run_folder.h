@@ -38,7 +38,8 @@ struct SummaryFacts {
   std::vector<uint64_t> worker_memory;
   std::string stop_metric;        // decides "best"; empty: a default (server/README.md)
   uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
-  std::optional<double> epsilon;  // of a private run, after its last round
+  // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.
+  std::function<std::optional<double>()> epsilon;
   double delta = 0;
   std::vector<NumericProfile> profiles;  // of all workers, each once
 };

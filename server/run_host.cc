@@ -81,7 +81,7 @@ void RunThreads::Apply(PhaseReport report) {
 
 std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
   const training::ClassCounts counts = training::ClassCountsOf(options_.run);
-  owed_row_->AddEvaluation(sums, counts);
+  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
   WriteRow([row] { return row.Text(); });
@@ -149,8 +149,10 @@ void RunThreads::Ended(RunEnd end, absl::Status status, std::string reason) {
     ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
     ending.facts.model_digest = DigestOfValues(ending.model.view());
     ending.facts.parameters = layout->count();
-    if (ending.status.ok()) {
-      ending.facts.epsilon = EpsilonOf(options_.run, ending.checkpoint.round.value);
+    if (options_.run.privacy.on()) {
+      ending.facts.epsilon = [this, rounds = ending.checkpoint.round.value] {
+        return EpsilonOf(options_.run, rounds);
+      };
     }
     if (whole) over.model = ending.facts.model_digest;
     Record(std::move(over));

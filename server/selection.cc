@@ -31,8 +31,10 @@ const char* Name(MetricRows rows) {
 }
 
 bool OfUntrainedRows(absl::string_view column) {
-  if (RowsOfMetric(column) == MetricRows::kTraining || absl::EndsWith(column, "_clients"))
+  if (RowsOfMetric(column) == MetricRows::kTraining || absl::EndsWith(column, "_clients") ||
+      absl::EndsWith(column, "_missing")) {
     return false;
+  }
   for (const char* statistic : kClientStatistics) {
     if (absl::EndsWith(column, absl::StrCat("_", statistic))) return false;
   }

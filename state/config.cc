@@ -24,21 +24,37 @@ Section<StateConfig> StateSection() {
   Section<C> f;
   f.AddChoice("store", &C::store, {"disk", "memory", "redis"},
               "where client states are kept; memory: one worker process, not resumable");
+  const auto is = [](const char* store) {
+    return [store](const C& config) { return config.store == store; };
+  };
+  const auto outlasts = [](const C& config) { return config.store != "memory"; };
+  const char* const needs_outlasting = "state.store = \"disk\" or \"redis\"";
   f.AddPath("path", &C::path,
-            "disk: a folder of this run's own; default: state/ in the run's folder");
-  f.Add("url", &C::url,
-        "redis: unix:/path, redis://:password@host:port/db, or spawn: one of the run's own; the "
-        "password is not kept: MACAW_REDIS_PASSWORD")
-      .get = [](const C& config) -> std::optional<Value> {
+            "disk: a folder of this run's own; default: state/ in the run's folder")
+      .Needs(is("disk"), "state.store = \"disk\"");
+  settings::Field<C>& url = f.Add(
+      "url", &C::url,
+      "redis: unix:/path, redis://:password@host:port/db, or spawn: one of the run's own; the "
+      "password is not kept: MACAW_REDIS_PASSWORD");
+  url.Needs(is("redis"), "state.store = \"redis\"");
+  url.get = [](const C& config) -> std::optional<Value> {
     if (config.url.empty()) return std::nullopt;
     return Value{WithoutPassword(config.url)};
   };
   f.Add("sync", &C::sync,
-        "disk, spawn: states outlast a crash of the machine, too, not only of processes");
-  f.Add("keep", &C::keep, "false: dropped when the run is over, which then cannot go on");
-  f.Add("memory_mb", &C::memory_mb, "memory: the most it may hold", AtLeast(1));
+        "disk, spawn: states outlast a crash of the machine, too, not only of processes")
+      .Needs(
+          [](const C& config) {
+            return config.store == "disk" || (config.store == "redis" && config.url == "spawn");
+          },
+          "state.store = \"disk\" or state.url = \"spawn\"");
+  f.Add("keep", &C::keep, "false: dropped when the run is over, which then cannot go on")
+      .Needs(outlasts, needs_outlasting);
+  f.Add("memory_mb", &C::memory_mb, "memory: the most it may hold", AtLeast(1))
+      .Needs(is("memory"), "state.store = \"memory\"");
   f.Add("cache_mb", &C::cache_mb, "disk, redis: memory in front of it, in each worker process",
-        AtLeast(0));
+        AtLeast(0))
+      .Needs(outlasts, needs_outlasting);
   for (settings::Field<C>& field : f.fields()) field.role = Role::kCompute;
   return f;
 }

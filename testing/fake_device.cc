@@ -171,6 +171,8 @@ absl::StatusOr<device::Memory> FakeDevice::AllocateHost(size_t bytes) {
     absl::MutexLock lock(&mutex_);
     if (operations_ >= lost_from_) return Lost();
   }
+  if (host_used_ + bytes > options_.host_memory)
+    return absl::ResourceExhaustedError("the host has no more memory to page-lock");
   auto* const data =
       static_cast<std::byte*>(std::aligned_alloc(kAlignment, RoundUp(bytes, kAlignment)));
   if (data == nullptr) return absl::ResourceExhaustedError("the host is out of memory");

@@ -19,7 +19,8 @@
 namespace macaw::testing_support {
 
 struct FakeDeviceOptions {
-  uint64_t memory = uint64_t{256} << 20;  // bytes that can be allocated
+  uint64_t memory = uint64_t{256} << 20;                        // bytes that can be allocated
+  uint64_t host_memory = std::numeric_limits<uint64_t>::max();  // that can be page-locked
   uint32_t processors = 2;
   uint32_t shared_bytes = 200 << 10;  // the most that a block can have
   // A team has as many threads as its launch asks for, but at most so many. They are real ones, so

@@ -26,7 +26,7 @@ std::optional<Value> OtherValue(const Field<S>& field, const S& section) {
     candidates.push_back(Value{Array{Value{real}}});
   }
   for (const bool flag : {true, false}) candidates.push_back(Value{flag});
-  for (const char* text : {"/a/word", "22:00-06:00"}) {
+  for (const char* text : {"/a/word", "22:00-06:00", ";"}) {
     candidates.push_back(Value{std::string(text)});
     candidates.push_back(Value{Array{Value{std::string(text)}}});
   }

@@ -133,10 +133,11 @@ absl::Status Backends::Missing(const std::string& name, absl::string_view why) c
                                    : "install the package macaw-backend-torch");
   }
   if (name == kCudaBackend) {
-    text = absl::StrCat("the back end for NVIDIA GPUs is not installed here: ",
-                        built_here ? "put nvcc of CUDA 12 or 13 into PATH, delete CMakeCache.txt and "
-                                     "build again (MACAW_PRESET=cuda ./dev build)"
-                                   : "install the package macaw-backend-cuda");
+    text =
+        absl::StrCat("the back end for NVIDIA GPUs is not installed here: ",
+                     built_here ? "put nvcc of CUDA 12 or 13 into PATH, delete CMakeCache.txt and "
+                                  "build again (MACAW_PRESET=cuda ./dev build)"
+                                : "install the package macaw-backend-cuda");
   }
   absl::Status status =
       absl::FailedPreconditionError(absl::StrCat(why, why.empty() ? "" : ", and ", text));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/status.h"
+#include "plan/local_steps.h"
 #include "worker/hours.h"
 
 namespace macaw::worker {
@@ -72,7 +73,7 @@ Section<AcceptConfig> AcceptSection() {
   f.fields().back().Expecting("a command: a list of strings, or a string that is cut at spaces");
   f.Add("run_when_every", &A::run_when_every,
         "seconds between two answers of accept.run_when, at least", AtLeast(1))
-      .Needs([](const A& accept) { return !accept.run_when.empty(); });
+      .Needs([](const A& accept) { return !accept.run_when.empty(); }, "accept.run_when");
   OrOneString(f.Add("hours", &A::hours,
                     "times of day at which the node works, on its own clock; default: always"),
               [](const std::string& text) { return std::vector<std::string>{text}; });
@@ -87,12 +88,7 @@ Section<AcceptConfig> AcceptSection() {
   return f;
 }
 
-uint64_t NominalSteps(const LocalConfig& local, uint64_t rows) {
-  if (local.steps > 0) return local.steps;
-  const uint64_t batch = local.batch_size > 0 ? local.batch_size : std::max<uint64_t>(rows, 1);
-  const uint64_t batches = local.drop_last ? rows / batch : (rows + batch - 1) / batch;
-  return local.epochs * batches;
-}
+uint64_t NominalSteps(const LocalConfig& local, uint64_t rows) { return StepsOf(local, rows); }
 
 absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, const Demand& demand) {
   MACAW_RETURN_IF_ERROR(

@@ -20,11 +20,23 @@ Section<EmulationConfig> EmulationSection() {
         "emulation: slot i of the run takes so many times as long", AtLeast(1));
   f.AddChoice("emulation.environment", &E::environment, {"none", "ratio", "cos"},
               "uneven hardware as FedML Parrot emulates it: by slot, or by slot and round");
-  f.Add("emulation.ratio", &E::ratio, "how uneven", AtLeast(0));
+  f.Add("emulation.ratio", &E::ratio, "how uneven", AtLeast(0))
+      .Needs([](const E& emulation) { return emulation.environment != "none"; },
+             "emulation.environment = \"ratio\" or \"cos\"");
+  const auto may_pause = [](const E& emulation) { return emulation.pause_probability > 0; };
+  const char* const pauses = "emulation.pause_probability above 0";
   f.Add("emulation.pause_probability", &E::pause_probability,
-        "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1));
-  f.Add("emulation.pause_seconds", &E::pause_seconds, "seconds", AtLeast(0));
-  f.Add("emulation.seed", &E::seed, "of the pauses");
+        "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1))
+      .Needs([](const E& emulation) { return emulation.pause_seconds > 0; },
+             "emulation.pause_seconds above 0");
+  f.Add("emulation.pause_seconds", &E::pause_seconds, "seconds", AtLeast(0))
+      .Needs(may_pause, pauses);
+  f.Add("emulation.seed", &E::seed, "of the pauses")
+      .Needs(
+          [](const E& emulation) {
+            return emulation.pause_probability > 0 && emulation.pause_seconds > 0;
+          },
+          "emulation.pause_probability and emulation.pause_seconds above 0");
   return f;
 }
 
@@ -52,7 +64,12 @@ Section<training::BackendChoice> BackendSection() {
   f.AddChoice("workers.instruction_set", &B::instruction_set,
               {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
               "of the fused kernels; auto: the processor's best. It decides the last bits, so all "
-              "workers of a run need the same");
+              "workers of a run need the same")
+      .Needs(
+          [](const B& backend) {
+            return !settings::Contains({"torch", "cuda", "process"}, backend.name);
+          },
+          "workers.backend = \"auto\" or \"fused\"");
   f.Add(
        "workers.devices", &B::devices,
        "GPUs of backend = \"cuda\", such as [\"cuda:0\", \"cuda:1\"]; default: all that the process "
@@ -61,9 +78,8 @@ Section<training::BackendChoice> BackendSection() {
   const size_t before = f.fields().size();
   f.AddSection("", &B::program, ProgramSection());
   for (settings::Field<B>& field : std::span(f.fields()).subspan(before)) {
-    const bool has_default = field.key == "workers.turn_seconds";
     field.Needs([](const B& backend) { return backend.name == "process"; },
-                has_default ? "" : "workers.backend = \"process\"");
+                "workers.backend = \"process\"");
   }
   return f;
 }
@@ -100,10 +116,11 @@ Section<WorkersConfig> WorkersSection() {
         "so many of the first clients have a process each, and a folder with only their own rows: "
         "a rehearsal of a deployment",
         Between(0, 10000));
-  f.Add("workers.slots", &W::slots,
-        "clients at a time in each; 0: the cores that the process may use (affinity, cgroup), shared "
-        "out, or for backend = \"cuda\" 512 for each GPU",
-        Between(0, kMostSlots));
+  f.Add(
+      "workers.slots", &W::slots,
+      "clients at a time in each; 0: the cores that the process may use (affinity, cgroup), shared "
+      "out, or for backend = \"cuda\" 512 for each GPU",
+      Between(0, kMostSlots));
   f.AddSection("", &W::backend, BackendSection());
   f.AddSection("", &W::emulation, EmulationSection());
   for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;

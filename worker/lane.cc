@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "plan/local_steps.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
@@ -237,6 +238,11 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
   if (turn.task.train.empty()) {
     return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
   }
+  if (turn.task.train.size() < LeastRows(phase.local)) {
+    return absl::NotFoundError(
+        absl::StrCat("client ", client.value, " has ", turn.task.train.size(),
+                     " training rows, fewer than a batch, and takes no step (local.drop_last)"));
+  }
   turn.loaded = SteadyClock().Now();
 
   turn.context = {.round = phase.round,
@@ -244,7 +250,8 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
                   .client = client,
                   .examples = static_cast<uint32_t>(turn.task.train.size()),
                   .weight = assignment.weight,
-                  .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client),
+                  .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client,
+                                            turn.task.train.size()),
                   .broadcast = phase.vectors,
                   .state = turn.state.items,
                   .first_turn = assignment.state_version.counter == 0,
@@ -345,14 +352,15 @@ absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluat
                               .client = task.client};
   MACAW_ASSIGN_OR_RETURN(client.train,
                          LoadRowsToTuneOn(*context_, *dataset_, SubjectOf(task), work_));
-  if (client.train.size() == 0) return start;
+  if (client.train.size() == 0) return ConstVectorView();
   training::LocalPlan plan;
   training::Stage& stage = plan.stages.emplace_back();
   stage.start = start;
   stage.local = evaluation.local;
   const FineTune& fine_tune = context_->run.evaluation.fine_tune;
   stage.local.steps = fine_tune.steps;
-  if (fine_tune.lr > 0) stage.local.lr = fine_tune.lr;
+  // Not at the round's rate: tuning would do less in each round, and nothing in the last ones.
+  stage.local.lr = fine_tune.lr > 0 ? fine_tune.lr : context_->run.local.lr;
   stage.local.drop_last = false;  // a client with less than a batch is tuned, too
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())
@@ -405,11 +413,13 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
   uint64_t begin = task.begin, end = task.end;
   switch (task.kind) {
     case fleet::EvaluationKind::kCentralTest:
-      rows = dataset_->CentralTest();
+    case fleet::EvaluationKind::kCentralValidation: {
+      const bool tests = task.kind == fleet::EvaluationKind::kCentralTest;
+      rows = tests ? dataset_->CentralTest() : dataset_->CentralValidation();
+      MACAW_ASSIGN_OR_RETURN(rows, OfTheCentralRows(*context_, std::move(rows), begin, end));
+      end -= std::exchange(begin, 0);
       break;
-    case fleet::EvaluationKind::kCentralValidation:
-      rows = dataset_->CentralValidation();
-      break;
+    }
     case fleet::EvaluationKind::kClientTest:
     case fleet::EvaluationKind::kClientTestGlobal:
     case fleet::EvaluationKind::kClientTuned:
@@ -430,6 +440,7 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
       MACAW_ASSIGN_OR_RETURN(model, PointOf(evaluation, task, state));
       if (task.kind == fleet::EvaluationKind::kClientTuned && rows.size() > 0) {
         MACAW_ASSIGN_OR_RETURN(model, FineTuned(evaluation, task, model));
+        if (model.empty()) end = begin;  // no rows to tune on: not evaluated
       }
       break;
     }

@@ -109,7 +109,7 @@ class Lane {
                                           const fleet::EvaluationTask& task,
                                           const state::ClientState& state);
   // The parameters after the run's fine-tuning of `start` on the client's rows for that
-  // (LoadRowsToTuneOn); `start` if it has none. Valid until the trainer's next Run.
+  // (LoadRowsToTuneOn); empty if it has none. Valid until the trainer's next Run.
   absl::StatusOr<ConstVectorView> FineTuned(const EvaluationContext& evaluation,
                                             const fleet::EvaluationTask& task,
                                             ConstVectorView start);

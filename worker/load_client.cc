@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "data/label_map.h"
 
@@ -36,7 +37,38 @@ absl::StatusOr<data::Rows> OfTheRun(const RunContext& context, const data::Datas
   return data::ApplyChanges(std::move(rows), changes, context.run.model.input_shape);
 }
 
+// Rows begin … end−1 of these.
+data::Rows PartOf(data::Rows rows, uint64_t begin, uint64_t end) {
+  if (!rows.index.empty()) {
+    rows.index = rows.index.subspan(begin, end - begin);
+    return rows;
+  }
+  data::ExampleBlock& block = rows.block;
+  block.features += begin * block.row_bytes;
+  if (block.classes != nullptr) block.classes += begin;
+  if (block.targets != nullptr) block.targets += begin;
+  if (block.lengths != nullptr) block.lengths += begin;
+  block.count = end - begin;
+  return rows;
+}
+
 }  // namespace
+
+absl::StatusOr<data::Rows> OfTheCentralRows(const RunContext& context, data::Rows rows,
+                                            uint64_t begin, uint64_t end) {
+  const TransformConfig& transform = context.run.transform;
+  const uint64_t size = rows.size(), group = size > 0 ? begin / size : 0;
+  const uint64_t first = begin - group * size;
+  if (group >= ConceptGroups(transform, context.run.seed).count() || begin > end ||
+      end - begin > size - first) {
+    return absl::OutOfRangeError(
+        absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of a central set of ", size));
+  }
+  rows = PartOf(std::move(rows), first, first + (end - begin));
+  const data::RowChanges changes = data::ShiftOf(
+      transform, context.run.seed, static_cast<uint32_t>(group), LabelClasses(context.run));
+  return data::ApplyChanges(std::move(rows), {&changes, 1}, context.run.model.input_shape);
+}
 
 absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
                                     const Subject& subject, data::Split split, WorkCounter* work) {

@@ -20,6 +20,12 @@ struct Subject {
 absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,
                                     const Subject& subject, data::Split split, WorkCounter* work);
 
+// Rows begin … end−1 of a central set (`rows`). Under concept shift it is evaluated as each of the
+// groups sees it, one after the other: row r of group g is row g · (its rows) + r. Errors:
+// kOutOfRange for rows that do not exist, or that are of two groups.
+absl::StatusOr<data::Rows> OfTheCentralRows(const RunContext& context, data::Rows rows,
+                                            uint64_t begin, uint64_t end);
+
 // The training rows that are the client's own, also where one client trains on everybody's
 // (data/together.h); with evaluation.heldout, the validation rows of a client that has none. For
 // tuning a model to the client before it is evaluated (evaluation.fine_tune).

@@ -278,7 +278,8 @@ class Session {
                     .max_multiplicity = lease.max_multiplicity,
                     .total_multiplicity = lease.total_multiplicity};
     phase->local = context_.run.local;
-    phase->local.lr *= training::ScheduleFactor(phase->local.lr_schedule, lease.round.value);
+    phase->local.lr *=
+        training::ScheduleFactor(training::LocalSchedule(context_.run), lease.round.value);
     phase->broadcast = lease.broadcast;
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
                            FetchChannels(lease.phase, phase->broadcast));
@@ -293,7 +294,7 @@ class Session {
     evaluation->round = lease.round;
     evaluation->local = context_.run.local;
     evaluation->local.lr *=
-        training::ScheduleFactor(evaluation->local.lr_schedule, lease.round.value);
+        training::ScheduleFactor(training::LocalSchedule(context_.run), lease.round.value);
     if (!lease.model.named()) return evaluation;  // only states are asked for
     MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
     const LayoutPtr layouts[] = {context_.spec.layout};

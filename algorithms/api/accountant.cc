@@ -16,6 +16,7 @@ constexpr double kPointsADeviation = 25;
 // Where ε says nothing, it is not computed closely.
 constexpr double kMostEpsilon = 200, kLeastNoise = 0.05;
 constexpr size_t kMostCells = size_t{1} << 20;
+constexpr double kMostOrder = 0x1p18;
 
 double NormalBelow(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
@@ -192,6 +193,10 @@ Accountant::Accountant(double q, double z) : q_(q), z_(z) {
   }
   for (int whole = 2; whole < 64; ++whole) orders_.push_back(whole);
   for (double order = 64; order < 1100; order = std::ceil(order * 1.1)) orders_.push_back(order);
+  // The conversion alone costs log(1/(δ·α))/α, so an ε below 0.01 needs orders of thousands. With a
+  // low noise the divergences of such orders are beyond use.
+  for (double order = 2048; order <= std::min(kMostOrder, 20 * z * z); order *= 2)
+    orders_.push_back(order);
   for (const double order : orders_) renyi_.push_back(RenyiDivergence(order, q, z));
 }
 

@@ -72,8 +72,10 @@ struct Setup {
   LayoutPtr layout;        // the model's
   LocalConfig local;
   CohortConfig cohort;
-  uint64_t clients = 0;     // N: the clients that can train
-  double total_weight = 0;  // Σ w_i over them, under the run's weight policy
+  // Over the clients that can be drawn. 0: not known, which MakeSchema refuses of a rule that uses
+  // it (Description::totals).
+  uint64_t clients = 0;     // N: how many there are
+  double total_weight = 0;  // W = Σ w_i, under the run's weight policy
   double contribution_bound = 65536;
   uint64_t seed = 0;  // the run's
   TaskKind task = TaskKind::kClassification;

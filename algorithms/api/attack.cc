@@ -85,6 +85,25 @@ std::string NoteOf(const Setup& setup, const Attack& attack) {
   return note;
 }
 
+// Of alie's z in a round with the average number of hostile clients; empty: another kind.
+std::string DeviationsNote(const Setup& setup, const Attack& attack) {
+  if (attack.config.kind != "alie" || attack.hostile.count() == 0) return "";
+  const auto clients = static_cast<double>(attack.hostile.clients());
+  const double n = std::min(static_cast<double>(setup.cohort.size), clients);
+  const double m = std::round(static_cast<double>(attack.hostile.count()) * n / clients);
+  const double z = attack.config.z.value_or(AlieDeviations(n, m));
+  std::string note = absl::StrFormat(
+      "attack.kind = \"alie\": with %g of a round's %g clients hostile, they send the honest mean "
+      "less %.3g standard deviations%s",
+      m, n, z, attack.config.z.has_value() ? "" : "; each round's are rule_attack_z");
+  if (z == 0) {
+    absl::StrAppend(&note,
+                    ". That is the honest mean itself and no attack: so few cannot make a majority "
+                    "in the paper's way. Raise attack.fraction, or set attack.z");
+  }
+  return note;
+}
+
 // Of an attack with more hostile clients in a round than the rule withstands; empty: there are not
 // more on average.
 std::string TooManyNote(const Description& rule, const Setup& setup, const Attack& attack) {
@@ -114,6 +133,8 @@ Schema WithAttack(Schema schema, const AttackConfig& attack) {
                             .bound = 1,
                             .phases = {Phase(0)}});
   if (!attack.omniscient()) return schema;
+  if (attack.kind == "alie")
+    schema.metrics.push_back({.name = kDeviationsMetric, .reduction = std::nullopt});
   std::vector<ChannelSpec> added;
   // In every phase that has a sum.
   std::vector<Phase> phases;
@@ -161,6 +182,8 @@ Description Attacked(Description rule, const AttackConfig& config, HostileClient
     std::vector<std::string> notes;
     if (rule.notes) notes = rule.notes(setup);
     notes.push_back(NoteOf(setup, *attack));
+    if (std::string note = DeviationsNote(setup, *attack); !note.empty())
+      notes.push_back(std::move(note));
     if (std::string note = TooManyNote(rule, setup, *attack); !note.empty())
       notes.push_back(std::move(note));
     return notes;

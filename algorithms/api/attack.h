@@ -36,7 +36,8 @@ namespace macaw::algorithms {
 // A hostile client's state and metrics are those that the rule concludes from its honest work. A
 // free-rider concludes nothing: its state does not change, and its metrics are 0.
 //
-// Adds the rule metric `attackers`: the hostile ones among a round's counted clients.
+// Adds the rule metrics `attackers`, the hostile ones among a round's counted clients, and for alie
+// `attack_z`, the z of the round, where some of its clients are hostile and some are not.
 Description Attacked(Description rule, const AttackConfig& attack, HostileClients hostile);
 
 // What the halves below share. Immutable.
@@ -55,6 +56,7 @@ inline constexpr char kHonestCount[] = "attack_honest";          // plain mean o
 inline constexpr char kHonestWeight[] = "attack_honest_weight";  // weighted mean of 1 or 0
 std::string SquaresOf(absl::string_view channel);                // mean of u², in f64
 inline constexpr char kAttackersMetric[] = "attackers";
+inline constexpr char kDeviationsMetric[] = "attack_z";
 
 // The rule's schema with these channels and the metric.
 Schema WithAttack(Schema schema, const AttackConfig& attack);

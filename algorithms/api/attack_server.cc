@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Lie {
         factor_(alie_ ? attack.z.value_or(AlieDeviations(n, m)) : attack.Scale()) {}
 
   bool needs_deviation() const { return alie_; }
+  double deviations() const { return factor_; }  // z, of alie
   double Of(double mean, double deviation) const {
     return alie_ ? mean - factor_ * deviation : -factor_ * mean;
   }
@@ -50,11 +52,11 @@ class AttackedServer final : public ServerAlgorithm {
     for (AggregatedChannel& channel : aggregate.channels) {
       const auto spec = std::ranges::find(rule_.up, channel.name, &ChannelSpec::name);
       if (spec == rule_.up.end()) continue;
-      if (spec->reduction == Reduction::kCollect) {
-        ReplaceRows(channel.collected);
-      } else {
-        AddLies(*spec, added, channel);
-      }
+      const std::optional<Lie> lie = spec->reduction == Reduction::kCollect
+                                         ? ReplaceRows(channel.collected)
+                                         : AddLies(*spec, added, channel);
+      if (lie.has_value() && lie->needs_deviation())
+        context.Report(kDeviationsMetric, lie->deviations());
     }
     return inner_->Apply(context, std::move(aggregate));
   }
@@ -79,20 +81,21 @@ class AttackedServer final : public ServerAlgorithm {
   }
 
   // Hostile clients have sent zeros. Let p be the honest part of the weight and A the channel's
-  // value, c·p·μ with c = 1 for a mean and n/divisor for a sum. Adds their c·(1 − p)·lie.
-  void AddLies(const ChannelSpec& spec, const std::vector<AggregatedChannel>& added,
-               AggregatedChannel& channel) const {
+  // value, c·p·μ with c = 1 for a mean and n/divisor for a sum. Adds their c·(1 − p)·lie. Returns
+  // the lie; nothing: nobody is honest, or nobody hostile.
+  std::optional<Lie> AddLies(const ChannelSpec& spec, const std::vector<AggregatedChannel>& added,
+                             AggregatedChannel& channel) const {
     const auto find = [&](const std::string& name) -> const AggregatedChannel* {
       const auto found = std::ranges::find(added, name, &AggregatedChannel::name);
       return found == added.end() ? nullptr : &*found;
     };
     const AggregatedChannel* const count = find(kHonestCount);
     const AggregatedChannel* const weight = find(kHonestWeight);
-    if (count == nullptr || weight == nullptr || channel.value.empty()) return;
+    if (count == nullptr || weight == nullptr || channel.value.empty()) return std::nullopt;
     const double n = count->weight, honest = NumberIn(count->value);
     const bool weighted = spec.reduction == Reduction::kWeightedMean;
     const double p = weighted ? NumberIn(weight->value) : honest;
-    if (p <= 0 || p >= 1) return;  // nobody is honest, or nobody hostile
+    if (p <= 0 || p >= 1) return std::nullopt;
     const Lie lie(attack_->config, n, n * (1 - honest));
     const double c = spec.reduction == Reduction::kFixedSum ? n / spec.divisor : 1;
     const AggregatedChannel* const squares =
@@ -114,14 +117,15 @@ class AttackedServer final : public ServerAlgorithm {
         }
       }
     });
+    return lie;
   }
 
   // Of a channel that collects: plain mean and deviation, since its rule sees no weights.
-  void ReplaceRows(Rows& rows) const {
+  std::optional<Lie> ReplaceRows(Rows& rows) const {
     std::vector<FlatVector*> honest, hostile;
     for (auto& [client, vector] : rows)
       (attack_->Hits(client) ? hostile : honest).push_back(&vector);
-    if (honest.empty() || hostile.empty()) return;
+    if (honest.empty() || hostile.empty()) return std::nullopt;
     const auto n = static_cast<double>(honest.size());
     const Lie lie(attack_->config, static_cast<double>(rows.size()),
                   static_cast<double>(hostile.size()));
@@ -155,6 +159,7 @@ class AttackedServer final : public ServerAlgorithm {
         }
       }
     });
+    return lie;
   }
 
   const std::unique_ptr<ServerAlgorithm> inner_;

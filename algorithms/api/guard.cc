@@ -95,6 +95,13 @@ Description Guard(Description description) {
       return std::vector<std::string>{std::string(notes.status().message())};
     };
   }
+  if (description.totals) {
+    description.totals = [inner = std::move(description.totals), whose](const Setup& setup) {
+      const absl::StatusOr<TotalsUsed> used =
+          Caught(whose, [&]() -> absl::StatusOr<TotalsUsed> { return inner(setup); });
+      return used.value_or(TotalsUsed{.clients = true, .weight = true});
+    };
+  }
   description.schema = [inner = std::move(description.schema), whose](const Setup& setup) {
     return Caught(whose, [&] { return inner(setup); });
   };

@@ -10,11 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "algorithms/api/accountant.h"
 #include "algorithms/api/guard.h"
 #include "algorithms/api/vector_math.h"
 #include "core/status.h"
+#include "training/api/straggler.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -29,7 +31,20 @@ LayoutPtr NumberLayout() {
 }
 
 double NoiseCohort(const PrivacyConfig& config, const Setup& setup) {
-  return static_cast<double>(config.noise_cohort.value_or(setup.cohort.size));
+  return static_cast<double>(config.noise_cohort.value_or(setup.cohort.size)) *
+         training::ShareThatTrains(setup.cohort);
+}
+
+// How many clips long a hostile client's update can be. A free-rider's normals end at 6.66.
+double ReachOf(const AttackConfig& attack, const PrivacyConfig& config) {
+  if (!attack.on()) return 1;
+  if (attack.kind == "free-rider") return std::max(1.0, 7 * attack.noise / config.clip);
+  return std::max(1.0, attack.scales() ? attack.Scale() : 1.0);
+}
+
+// The clients among which the noise's cohort is drawn.
+uint64_t Population(const PrivacyConfig& config, const Setup& setup) {
+  return config.population.value_or(setup.clients);
 }
 
 // σ_b, of the noise's cohort.
@@ -57,6 +72,16 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
   if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some)) {
     return absl::InvalidArgumentError(
         "the rule has several phases a round, and epsilon is of one sum a round");
+  }
+  if (!schema.state.empty() && !rule.has_independent_state) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the clients of ", rule.name, " keep a state that mirrors what they send (",
+        absl::StrJoin(schema.state, ", ",
+                      [](std::string* out, const auto& item) { absl::StrAppend(out, item.name); }),
+        "). Clipping takes a part of that away, and noise adds to what the server keeps of it, so "
+        "the two no longer agree and the run converges to a wrong model. Take a rule without "
+        "client state (fedavg, fedprox, fedavgm, fedadam), or one whose state is a model of the "
+        "client's own (ditto, fedrep, fedbn)"));
   }
   for (const MetricSpec& metric : schema.metrics) {
     if (metric.name == "epsilon" || metric.name == "clip" || metric.name == "clipped") {
@@ -98,13 +123,26 @@ absl::Status CheckSettings(const PrivacyConfig& config, const Setup& setup) {
     return absl::InvalidArgumentError(
         "a client may count only as much as any other: set cohort.weight = \"uniform\"");
   }
+  const uint64_t population = Population(config, setup);
+  if (population < setup.clients) {
+    return absl::InvalidArgumentError(absl::StrCat("privacy.population = ", population,
+                                                   " is less than the ", setup.clients,
+                                                   " clients of the run, which belong to it"));
+  }
   const uint64_t noise_cohort = config.noise_cohort.value_or(setup.cohort.size);
-  if (noise_cohort < setup.cohort.size || noise_cohort > setup.clients) {
+  if (noise_cohort < setup.cohort.size || noise_cohort > population) {
     return absl::InvalidArgumentError(absl::StrCat(
         "privacy.noise_cohort = ", noise_cohort, " is to be from cohort.size = ", setup.cohort.size,
-        " to the number of clients, ", setup.clients));
+        " to the number of clients that it is drawn from, ", population,
+        config.population.has_value()
+            ? " (privacy.population)"
+            : ": set privacy.population to the clients of the system that the run simulates"));
   }
   const double count_noise = CountNoise(config, setup);
+  if (training::ShareThatTrains(setup.cohort) <= 0) {
+    return absl::InvalidArgumentError(
+        "cohort.straggler_policy = \"drop\" with straggler_fraction = 1 leaves no client to train");
+  }
   if (config.adaptive() && 2 * count_noise <= config.noise) {
     return absl::InvalidArgumentError(absl::StrCat(
         "adaptive clipping needs privacy.count_noise (", count_noise,
@@ -132,20 +170,22 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
   constexpr double kSaysNothing = 50;
   const PrivacyConfig& config = privacy.config;
   const double epsilon = EpsilonAtTheEnd(privacy);
+  const uint64_t population = Population(config, setup);
   std::vector<std::string> notes;
   notes.push_back(absl::StrFormat(
-      "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each "
-      "client; updates are clipped to %g%s, and the noise on the sum of some %d has deviation %.3g",
-      privacy.rounds, epsilon, config.delta, config.clip, config.adaptive() ? " at first" : "",
-      setup.cohort.size, privacy.noise * config.clip));
+      "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each of "
+      "%d clients; updates are clipped to %g%s, and the noise on the sum of some %d has deviation "
+      "%.3g",
+      privacy.rounds, epsilon, config.delta, population, config.clip,
+      config.adaptive() ? " at first" : "", static_cast<int>(std::lround(privacy.cohort)),
+      privacy.noise * config.clip));
   if (epsilon > kSaysNothing)
     notes.push_back(
         "privacy: such an epsilon promises nothing; `macaw privacy` says which noise does");
-  const auto clients = static_cast<double>(setup.clients);
-  if (config.delta * clients >= 1) {
+  if (config.delta * static_cast<double>(population) >= 1) {
     notes.push_back(absl::StrFormat(
         "privacy.delta = %g is not below 1 / clients = %.3g: such a run may give a whole client away",
-        config.delta, 1 / clients));
+        config.delta, 1 / static_cast<double>(population)));
   }
   if (config.noise_cohort.has_value() && *config.noise_cohort > setup.cohort.size) {
     notes.push_back(absl::StrFormat(
@@ -153,17 +193,30 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
         "simulated",
         *config.noise_cohort, setup.cohort.size));
   }
+  if (population > setup.clients) {
+    notes.push_back(absl::StrFormat(
+        "privacy.population = %d: epsilon is that of rounds drawn from so many clients, of which %d "
+        "are simulated",
+        population, setup.clients));
+  }
+  if (privacy.reach > 1) {
+    notes.push_back(absl::StrFormat(
+        "privacy: hostile clients do not clip; an update of theirs may be %.3g clips long, and the "
+        "server adds it up as it is. epsilon is of the honest clients",
+        privacy.reach));
+  }
   return notes;
 }
 
 }  // namespace
 
-Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds) {
-  Privacy privacy{.config = config, .rounds = rounds};
-  privacy.cohort = static_cast<double>(setup.cohort.size);
+Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds,
+                    const AttackConfig& attack) {
+  Privacy privacy{.config = config, .rounds = rounds, .reach = ReachOf(attack, config)};
+  privacy.cohort = static_cast<double>(setup.cohort.size) * training::ShareThatTrains(setup.cohort);
   const double noise_cohort = NoiseCohort(config, setup);
-  privacy.q =
-      std::min(1.0, noise_cohort / static_cast<double>(std::max<uint64_t>(1, setup.clients)));
+  const uint64_t population = std::max<uint64_t>(1, Population(config, setup));
+  privacy.q = std::min(1.0, noise_cohort / static_cast<double>(population));
   const double scale = privacy.cohort / noise_cohort;
   double z = config.noise;
   if (config.adaptive()) {
@@ -177,7 +230,8 @@ Privacy Privacy::Of(const PrivacyConfig& config, const Setup& setup, uint32_t ro
 
 Schema WithPrivacy(Schema schema, const Privacy& privacy) {
   // So that the grid of the sums is fine beside the clip.
-  const double most = privacy.config.clip * (privacy.config.adaptive() ? kClipRange : 1);
+  const double most =
+      privacy.config.clip * (privacy.config.adaptive() ? kClipRange : 1) * privacy.reach;
   for (ChannelSpec& channel : schema.up) channel.bound = std::min(channel.bound, most);
   if (privacy.config.adaptive()) {
     schema.down.push_back({.name = kClipChannel, .layout = NumberLayout()});
@@ -197,7 +251,8 @@ Schema WithPrivacy(Schema schema, const Privacy& privacy) {
   return schema;
 }
 
-Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds) {
+Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds,
+                        const AttackConfig& attack) {
   Description result = rule;
   result.check = [rule, config](const Setup& setup) -> absl::Status {
     if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(InnerSetup(setup)));
@@ -208,34 +263,34 @@ Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t 
     return absl::InvalidArgumentError(
         absl::StrCat("privacy.mechanism = \"", config.mechanism, "\": ", status.message()));
   };
-  result.notes = [rule, config, rounds, check = result.check](const Setup& setup) {
+  result.notes = [rule, config, rounds, attack, check = result.check](const Setup& setup) {
     std::vector<std::string> notes;
     if (rule.notes) notes = rule.notes(InnerSetup(setup));
     if (!check(setup).ok()) return notes;  // the run will be refused
-    std::ranges::move(NotesOf(Privacy::Of(config, setup, rounds), setup),
+    std::ranges::move(NotesOf(Privacy::Of(config, setup, rounds, attack), setup),
                       std::back_inserter(notes));
     return notes;
   };
-  result.schema = [rule, config, rounds](const Setup& setup) -> absl::StatusOr<Schema> {
+  result.schema = [rule, config, rounds, attack](const Setup& setup) -> absl::StatusOr<Schema> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
-    return WithPrivacy(std::move(schema), Privacy::Of(config, setup, rounds));
+    return WithPrivacy(std::move(schema), Privacy::Of(config, setup, rounds, attack));
   };
-  result.client = [rule, config,
-                   rounds](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+  result.client = [rule, config, rounds,
+                   attack](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     schema.whose = WhoseOf(rule);
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(InnerSetup(setup)));
     return MakePrivateClient(std::move(inner), std::move(schema),
-                             Privacy::Of(config, setup, rounds));
+                             Privacy::Of(config, setup, rounds, attack));
   };
-  result.server = [rule, config, rounds](
+  result.server = [rule, config, rounds, attack](
                       const Setup& setup,
                       FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(InnerSetup(setup)));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
                            rule.server(InnerSetup(setup), std::move(model)));
     return MakePrivateServer(std::move(inner), std::move(schema),
-                             Privacy::Of(config, setup, rounds));
+                             Privacy::Of(config, setup, rounds, attack));
   };
   return result;
 }

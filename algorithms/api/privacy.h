@@ -4,6 +4,7 @@
 #include <string>
 
 #include "algorithms/api/registry.h"
+#include "plan/attack.h"
 #include "plan/privacy.h"
 
 namespace macaw::algorithms {
@@ -32,13 +33,29 @@ namespace macaw::algorithms {
 // ε and δ are of the models, and of whatever is made of them: not of metrics that clients report,
 // and not of what others learn from seeing who takes part.
 //
+// Stragglers that are dropped (cohort.straggler_policy) are drawn independently, too, and send
+// nothing. So with straggler_fraction f a client takes part with probability q·(1 − f), which counts
+// for ε, and the planned cohort is cohort.size·(1 − f).
+//
+// Hostile clients ([attack]) change what they send after the clip, which is part of an honest
+// client's program. The channels' bounds have room for it, so that no bound of privacy leaves them
+// out.
+//
 // With noise_cohort M, the noise is that of rounds of M clients: its deviation is smaller by
 // cohort.size/M, as it would be beside the sum of M updates, and ε is that of M clients a round.
+// They are drawn from `population` clients, by default those of the run: q = M/population.
+//
+// A rule whose clients keep a state that mirrors what they send is refused
+// (Description::has_independent_state): SCAFFOLD's c stays the mean of the c_i, and FedDyn's h that
+// of the g_i, only while the server counts what the clients believe that they sent. With s_i the
+// clip's factor of a client, c − mean c_i moves by −Σ (1 − s_i)Δc_i/N and stays there, so the run
+// ends where ∇F = mean c_i − c ≠ 0. The noise adds up in c and h, too.
 //
 // Adds the rule metrics `epsilon` (by Rényi divergences, accountant.h), `clip` (C, with which the
 // round's clients clipped) and `clipped` (the part of them whose update was longer; exact, unless
 // clipping is adaptive).
-Description WithPrivacy(Description rule, const PrivacyConfig& privacy, uint32_t rounds);
+Description WithPrivacy(Description rule, const PrivacyConfig& privacy, uint32_t rounds,
+                        const AttackConfig& attack = {});
 
 inline constexpr double kClipRange = 1000;
 inline constexpr char kClipChannel[] = "privacy_clip";        // down: C
@@ -49,10 +66,12 @@ struct Privacy {
   PrivacyConfig config;
   uint32_t rounds = 1;
   double q = 0;            // the probability that a client is drawn, of the noise's cohort
-  double cohort = 0;       // planned clients of a round
+  double cohort = 0;       // planned clients of a round, without stragglers that are dropped
   double noise = 0;        // of the sums, in units of C: z, or z_Δ; times `scale`
   double count_noise = 0;  // σ_b · `scale`
-  static Privacy Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds);
+  double reach = 1;        // the longest that a hostile client sends, in clips
+  static Privacy Of(const PrivacyConfig& config, const Setup& setup, uint32_t rounds,
+                    const AttackConfig& attack = {});
 };
 
 // The rule's schema with these channels and metrics.

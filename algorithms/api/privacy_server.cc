@@ -39,7 +39,7 @@ class PrivateServer final : public ServerAlgorithm {
     context.Report("epsilon", accountant_.RenyiEpsilon(context.round.value, privacy_.config.delta));
     context.Report("clip", clip());
     if (adaptive()) MoveClip(context, aggregate);
-    aggregate.clients = static_cast<uint64_t>(privacy_.cohort);
+    aggregate.clients = std::max<uint64_t>(1, std::llround(privacy_.cohort));
     MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner_->Apply(context, std::move(aggregate)));
     if (after == AfterApply::kRoundDone) return after;
     return absl::InternalError("the rule has several phases a round, and epsilon is of one");
@@ -78,8 +78,9 @@ class PrivateServer final : public ServerAlgorithm {
       Scale(channel.weight / divisor, channel.value.view());
     }
     channel.weight = privacy_.cohort;
-    AddNormal(context.Random(absl::StrCat("privacy ", spec.name)),
-              privacy_.noise * clip() / divisor, channel.value.view());
+    channel.max_abs = 0;  // of a client's own values
+    AddNormalWithTail(context.Random(absl::StrCat("privacy ", spec.name)),
+                      privacy_.noise * clip() / divisor, channel.value.view());
   }
 
   void MoveClip(const ServerContext& context, Aggregate& aggregate) {

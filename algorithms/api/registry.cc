@@ -107,6 +107,15 @@ Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
           .task = run.task};
 }
 
+TotalsUsed TotalsOf(const Description& description, const Setup& setup) {
+  TotalsUsed used{.clients = !description.plugin.empty(), .weight = !description.plugin.empty()};
+  if (description.totals) used = description.totals(setup);
+  // q·W = size/N · Σ w_i. With equal weights that is the cohort's size, whatever N is.
+  if (setup.cohort.sampling == "poisson" && setup.cohort.weight != WeightPolicy::kUniform)
+    used = {.clients = true, .weight = true};
+  return used;
+}
+
 absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
   schema.whose = WhoseOf(description);
@@ -140,7 +149,8 @@ absl::Status CheckNeeded(const Description& description, const Setup& setup, uin
         needed.why, "), or it leaves the model as it is: ", why...));
   };
   if (enough > 0 && enough < needed.clients)
-    return refuse("round.enough = ", enough, " closes every round before");
+    return refuse("round.enough = ", enough, " closes rounds with fewer; set it to ",
+                  needed.clients, " or more");
   const uint64_t most = MostClients(setup);
   if (most >= needed.clients) return absl::OkStatus();
   const CohortConfig& cohort = setup.cohort;
@@ -161,6 +171,14 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
       return refuse(status.message());
   }
   MACAW_RETURN_IF_ERROR(CheckNeeded(description, setup));
+  const TotalsUsed used = TotalsOf(description, setup);
+  const auto unknown = [&](absl::string_view what, absl::string_view key) {
+    return refuse(absl::StrCat("it computes with ", what, " of all clients that can be drawn, and ",
+                               key, " is not set: write the number into the plan"));
+  };
+  if (used.clients && setup.clients == 0) return unknown("the number", "run.clients");
+  if (used.weight && !(setup.total_weight > 0))
+    return unknown("the weight", TotalWeightKey(setup.cohort.weight));
   MACAW_ASSIGN_OR_RETURN(Schema schema, SchemaOf(description, setup));
   const auto twice = [&](absl::string_view why) {
     return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
@@ -195,7 +213,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
                      "\" makes what it sends of the honest updates before they are noised, and so "
                      "[privacy]'s epsilon would not hold: take one of the two out"));
   }
-  if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds);
+  if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
   return rule;
 }

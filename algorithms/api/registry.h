@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
+#include "core/settings/section.h"
 
 namespace macaw::algorithms {
 
@@ -22,6 +23,8 @@ struct ParameterSpec {
   std::vector<std::string> choices;  // for strings
   // A check beyond the fields above, for texts with a syntax of their own.
   std::function<absl::Status(const ParameterValue&)> check = {};
+  // What other parameters must be for this one to have an effect; empty: it always has.
+  std::vector<settings::Need<AlgorithmConfig>> needs = {};
 };
 
 // What a formula need not explain.
@@ -55,6 +58,7 @@ struct Description {
   std::vector<ParameterSpec> parameters;
   std::string remarks = {};  // what to know before choosing it; shown by `macaw algorithms NAME`
   std::string plugin = {};   // that it is from; filled in when that is loaded. Empty: a built-in
+  std::vector<std::string> ignores = {};  // keys of a run that change nothing: "local.epochs"
 
   // Some stage has hooks (training/api/hooks.h), which only LibTorch can run. Without this a run
   // does not ask for that back end before it begins.
@@ -70,6 +74,17 @@ struct Description {
   bool pools_clients = false;
   // Sentences about this particular run for its opening lines; empty function: none.
   std::function<std::vector<std::string>(const Setup&)> notes = {};
+
+  // What a client keeps (Schema::state) does not mirror what it sends, as a personal model does
+  // not: the rule is right whatever part of an update the server counts. SCAFFOLD's c_i does,
+  // because the server's c has to be the mean of all c_i. [privacy] takes a rule with a state only
+  // if this is true.
+  bool has_independent_state = false;
+  // Which totals over the population its halves compute with, apart from what the sampling needs.
+  // A fleet whose clients have other totals than its plan says is refused for such a rule, and
+  // warned of for others. Empty function: both if the rule is of a plug-in, none if it is a
+  // built-in.
+  std::function<TotalsUsed(const Setup&)> totals = {};
 
   // How many hostile clients of a round it is set up for; empty function: it makes no such promise.
   std::function<Withstood(const Setup&)> withstands = {};
@@ -96,8 +111,12 @@ absl::Status CheckNeeded(const Description& description, const Setup& setup, uin
 
 // The schema of a run, which server and workers both start from. Refuses, with the reason: a run
 // that the algorithm is not made for; sampling with replacement, if each client's state or update
-// must be unique.
+// must be unique; a total that the run depends on and that is not known.
 absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
+
+// Which totals the run depends on, by its rule or by its sampling: a Poisson cohort is divided by
+// its planned weight, q·W.
+TotalsUsed TotalsOf(const Description& description, const Setup& setup);
 
 // The same without the refusals: the description's schema, checked and with the names for messages.
 absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup);

@@ -5,11 +5,33 @@
 #include <cstring>
 #include <vector>
 
+#include "core/normal_tail.h"
+
 namespace macaw::algorithms {
 namespace {
 
 void AssertAlike([[maybe_unused]] ConstVectorView a, [[maybe_unused]] ConstVectorView b) {
   assert(SameLayout(a.layout, b.layout) && a.bytes.size() == b.bytes.size());
+}
+
+// Adds deviation · fill's values to each parameter.
+template <typename Normal, typename F>
+void AddNoise(F&& fill, double deviation, VectorView v) {
+  constexpr size_t kPiece = 1 << 16;  // of values; FillNormal draws them in groups of 64
+  std::vector<Normal> normal;
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    for (const LayoutEntry& entry : v.layout->entries()) {
+      if (entry.group != Group::kParameter) continue;
+      const std::span<T> values = v.As<T>().subspan(entry.offset, entry.size);
+      for (size_t at = 0; at < values.size(); at += kPiece) {
+        const std::span<T> piece = values.subspan(at, std::min(kPiece, values.size() - at));
+        normal.resize(piece.size());
+        fill(std::span(normal));
+        for (size_t i = 0; i < piece.size(); ++i)
+          piece[i] = static_cast<T>(double{piece[i]} + deviation * double{normal[i]});
+      }
+    }
+  });
 }
 
 }  // namespace
@@ -114,21 +136,12 @@ double SquaredNorm(ConstVectorView v) {
 }
 
 void AddNormal(RandomStream random, double deviation, VectorView v) {
-  constexpr size_t kPiece = 1 << 16;  // of values; FillNormal draws them in groups of 64
-  std::vector<float> normal;
-  DispatchDType(v.dtype(), [&]<typename T>(T) {
-    for (const LayoutEntry& entry : v.layout->entries()) {
-      if (entry.group != Group::kParameter) continue;
-      const std::span<T> values = v.As<T>().subspan(entry.offset, entry.size);
-      for (size_t at = 0; at < values.size(); at += kPiece) {
-        const std::span<T> piece = values.subspan(at, std::min(kPiece, values.size() - at));
-        normal.resize(piece.size());
-        random.FillNormal(normal);
-        for (size_t i = 0; i < piece.size(); ++i)
-          piece[i] = static_cast<T>(double{piece[i]} + deviation * double{normal[i]});
-      }
-    }
-  });
+  AddNoise<float>([&](std::span<float> normal) { random.FillNormal(normal); }, deviation, v);
+}
+
+void AddNormalWithTail(RandomStream random, double deviation, VectorView v) {
+  AddNoise<double>([&](std::span<double> normal) { FillNormalWithTail(random, normal); }, deviation,
+                   v);
 }
 
 double Dot(ConstVectorView a, ConstVectorView b) {

@@ -26,8 +26,10 @@ void CopyBuffers(ConstVectorView from, VectorView to);  // the buffers only
 void AddBuffers(ConstVectorView from, VectorView to);   // the buffers only
 void ZeroBuffers(VectorView v);                         // the buffers only
 
-// Adds N(0, deviation²), drawn from `random`, to each parameter.
+// Adds N(0, deviation²), drawn from `random`, to each parameter. Normals have float's precision and
+// end at 6.66 deviations; with their tail: double's, and 9.49 (core/normal_tail.h).
 void AddNormal(RandomStream random, double deviation, VectorView v);
+void AddNormalWithTail(RandomStream random, double deviation, VectorView v);
 
 // Summed in double, in the vector's order, over the tensors (gaps are skipped).
 double Dot(ConstVectorView a, ConstVectorView b);

@@ -137,7 +137,8 @@ class Training {
                     .max_multiplicity = lease.max_multiplicity,
                     .total_multiplicity = lease.total_multiplicity};
     phase->local = context_.run.local;
-    phase->local.lr *= training::ScheduleFactor(phase->local.lr_schedule, lease.round.value);
+    phase->local.lr *=
+        training::ScheduleFactor(training::LocalSchedule(context_.run), lease.round.value);
     phase->broadcast = lease.broadcast;
     return phase;
   }

@@ -43,6 +43,8 @@ class Case:
 
     def configuration(self, dtype):
         keys = BASE | {"run.dtype": dtype, "algorithm.name": self.rule, "local.momentum": self.momentum}
+        if self.rule == "gd":  # it takes one step on all rows, and refuses what says otherwise
+            del keys["local.epochs"], keys["local.batch_size"]
         keys |= {f"algorithm.{self.rule}.{key}": value for key, value in self.parameters.items()}
         if self.attack:
             keys |= {"attack.fraction": HOSTILE} | {f"attack.{key}": value for key, value in self.attack.items()}

@@ -77,7 +77,8 @@ int TrackRun(const TrackCommand& command);
 // Prints the noise that is enough for an epsilon, or the epsilon of a noise, under [privacy].
 struct PrivacyCommand {
   uint64_t clients = 0, cohort = 0, rounds = 0;
-  std::optional<double> delta;           // unset: a tenth of 1 / clients
+  std::optional<uint64_t> population;    // privacy.population; unset: clients
+  std::optional<double> delta;           // unset: a tenth of 1 / population
   std::optional<double> epsilon, noise;  // one of them
 };
 int ShowPrivacy(const PrivacyCommand& command);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -78,8 +77,7 @@ std::string ClientsOf(const identity::Grant& grant) {
 absl::Status SetClients(const std::vector<std::string>& clients, identity::Grant& grant) {
   for (const std::string& client : clients) {
     if (IsUtf8(client)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the client \"",
-                                                   absl::Utf8SafeCHexEscape(client),
+    return absl::InvalidArgumentError(absl::StrCat("the client \"", EscapeToUtf8(client),
                                                    "\" is not UTF-8: write its name in UTF-8"));
   }
   grant.owns_any = clients == std::vector<std::string>{"*"};

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
+#include "cli/config/drawable.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
 #include "cli/config/writer.h"
@@ -15,6 +16,24 @@
 
 namespace macaw::cli {
 namespace {
+
+// A plan may be made on data of the same shape as the fleet's. If their names are others than
+// cohort.eligible asks for, the totals are those of all of this data's clients.
+absl::StatusOr<Drawable> DrawableHere(const RunPlan& run, const data::Dataset& dataset) {
+  const uint64_t clients = dataset.info().clients;
+  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(run, dataset));
+  if (run.cohort.eligible.empty() ||
+      (drawable.clients > 0 && CheckDrawable(run, drawable, clients).ok())) {
+    return drawable;
+  }
+  std::cerr << "note  cohort.eligible and cohort.min_rows leave " << drawable.clients << " of the "
+            << clients << " clients of this data: run.train_clients, run.train_examples and "
+            << "run.train_tokens are written as if cohort.eligible left nobody out. Once the "
+            << "clients have registered, the server says which numbers belong there" << std::endl;
+  RunPlan everybody = run;
+  everybody.cohort.eligible.clear();
+  return DrawableOf(everybody, dataset);
+}
 
 absl::Status Write(const DataCommand& command) {
   if (!command.force && FileExists(command.out)) {
@@ -43,7 +62,8 @@ absl::Status Write(const DataCommand& command) {
   }
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
-  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), catalogue));
+  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableHere(config.run, *dataset));
+  MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), drawable, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_RETURN_IF_ERROR(ChooseStopMetric(config, spec, *dataset, catalogue.algorithms()));
   return AtomicWriteFile(command.out, absl::StrCat("# The plan of ", command.source,

@@ -27,6 +27,47 @@ size_t TableOf(absl::string_view key) {
                              std::begin(kTables));
 }
 
+template <typename S>
+settings::Field<S>& FieldOf(std::vector<settings::Field<S>>& fields, absl::string_view key) {
+  return *std::ranges::find(fields, key, &settings::Field<S>::key);
+}
+
+// What keys need of the keys of other rooms. A need of the same room's keys is in its own list.
+void AddNeedsOfANode(std::vector<settings::Field<NodeConfig>>& fields) {
+  for (const char* key : {"partition.clients", "partition.min_size", "partition.seed"}) {
+    FieldOf(fields, key)
+        .Needs(
+            [](const NodeConfig& node) {
+              return node.data.source != "synthetic" && node.data.source != "declared";
+            },
+            "data that a partition divides: clients of data.source = \"synthetic\" and \"declared\" "
+            "have their own rows");
+  }
+  for (const char* key : {"data.central_val_fraction", "data.client_test_fraction",
+                          "data.val_fraction", "data.heldout_clients", "data.heldout_tuning"}) {
+    FieldOf(fields, key)
+        .Needs(
+            [](const NodeConfig& node) { return node.partition.scheme != "file"; },
+            "partition.scheme other than \"file\": the partition's file gives these rows itself");
+  }
+}
+
+void AddNeedsOfARun(std::vector<Field>& fields) {
+  FieldOf(fields, "data.heldout_tuning")
+      .Needs(
+          [](const Config& config) {
+            const EvaluationConfig& evaluation = config.run.evaluation;
+            return evaluation.heldout && evaluation.fine_tune.steps > 0;
+          },
+          "evaluation.heldout = true and evaluation.fine_tune.steps, which use those rows");
+  FieldOf(fields, "model.seed")
+      .Needs(
+          [](const Config& config) {
+            return config.node.model_init.empty() && config.node.model_script.empty();
+          },
+          "initial weights that are drawn: model.init and model.torchscript give their own");
+}
+
 }  // namespace
 
 Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
@@ -55,6 +96,7 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
   f.AddSection("", &N::track, TrackSection());
   f.AddSection("", &N::fleet, worker::FleetSection());
   f.AddSection("state", &N::state, state::StateSection());
+  AddNeedsOfANode(f.fields());
   return f;
 }
 
@@ -71,6 +113,7 @@ std::vector<Field> FieldsWith(const std::vector<std::string>& data_sources) {
   for (const Field& field : plan.fields()) {
     if (field.in_file && absl::StartsWith(field.key, "data.")) all.fields().push_back(field);
   }
+  AddNeedsOfARun(all.fields());
   std::ranges::stable_sort(all.fields(), {}, [](const Field& field) { return TableOf(field.key); });
   return std::move(all.fields());
 }

@@ -14,14 +14,6 @@
 
 namespace macaw::cli {
 
-// A section that is off while one of its keys is "none": then its other keys mean nothing.
-struct OffSwitch {
-  const char* prefix;  // "attack."
-  const char* key;     // "attack.kind"
-};
-inline constexpr OffSwitch kOffSwitches[] = {{"attack.", "attack.kind"},
-                                             {"privacy.", "privacy.mechanism"}};
-
 // What one node alone decides; it never leaves the node. Each section belongs to the room that uses
 // it.
 struct NodeConfig {
@@ -40,11 +32,18 @@ struct NodeConfig {
 
 using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterValue>>;
 
+// A key that was given, has no effect, and was left out for that reason (idle_keys.h).
+struct IdleKey {
+  std::string key;  // "local.nesterov"
+  std::string why;  // "without local.momentum above 0"; completes "… has no effect"
+};
+
 // One file configures a run: what all nodes agree on and what this node alone decides.
 struct Config {
   RunPlan run;
   NodeConfig node;
   AlgorithmTables algorithm_tables;  // [algorithm.NAME]; the chosen algorithm's table is complete
+  std::vector<IdleKey> idle;         // each has its default here
 };
 
 using Field = settings::Field<Config>;

@@ -59,6 +59,7 @@ Json KeyJson(const Field& field) {
   key["expected"] = field.expected;
   key["choices"] = field.choices;
   key["instead_of"] = field.instead_of;
+  key["needs"] = settings::NeedsText(field.needs);
   key["role"] = NameOf(field.role);
   key["path"] = field.is_path;
   key["seed"] = field.is_seed;
@@ -80,7 +81,8 @@ Json AlgorithmJson(const algorithms::Description& algorithm) {
                           {"default", ToJson(spec.default_value)},
                           {"help", spec.help},
                           {"expected", RangeText(spec)},
-                          {"choices", spec.choices}});
+                          {"choices", spec.choices},
+                          {"needs", settings::NeedsText(spec.needs)}});
   }
   return {{"name", algorithm.name},       {"summary", algorithm.summary},
           {"paper", algorithm.paper},     {"formula", algorithm.formula},
@@ -92,8 +94,8 @@ Json AlgorithmJson(const algorithms::Description& algorithm) {
 std::vector<std::string> TypesOf(const Field& field) {
   const std::vector<Value> integers = {{int64_t{1}}, {int64_t{0}}, {int64_t{100}}};
   const std::vector<Value> reals = {{0.5}, {1.5}};
-  // Anything, and what a key of hours takes.
-  std::vector<Value> texts = {{std::string("a")}, {std::string("22:00-06:00")}};
+  // Anything, what a key of hours takes, and a separator.
+  std::vector<Value> texts = {{std::string("a")}, {std::string("22:00-06:00")}, {std::string(";")}};
   for (const std::string& choice : field.choices) texts.push_back({choice});
   std::vector<std::string> types;
   const auto add = [&](const char* type, const std::vector<Value>& values) {

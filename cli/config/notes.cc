@@ -1,7 +1,18 @@
 #include "cli/config/notes.h"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <variant>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/config/client_state.h"
+#include "cli/config/idle_keys.h"
+#include "cli/config/settings.h"
+#include "cli/config/toml.h"
+#include "plan/local_steps.h"
+#include "training/api/schedule.h"
 
 namespace macaw::cli {
 namespace {
@@ -43,6 +54,119 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
                       "evaluation.clients = true for clients_test_*");
 }
 
+// Of clients that train without a step, or without fewer steps as stragglers.
+void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
+                     std::vector<std::string>& notes) {
+  const LocalConfig& local = run.local;
+  const uint32_t least = LeastRows(local);
+  const bool shortens =
+      run.cohort.straggler_fraction > 0 && run.cohort.straggler_policy == "partial";
+  if (least <= 1 && !(shortens && (local.epochs == 1 || local.steps > 0))) return;
+  uint64_t clients = 0, without = 0, with_one = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
+    const uint32_t rows = dataset.Examples(client, data::Split::kTrain);
+    if (rows == 0) continue;
+    ++clients;
+    without += rows < least ? 1 : 0;
+    with_one += rows >= least && StepsOf(local, rows) == 1 ? 1 : 0;
+  }
+  if (without > 0) {
+    notes.push_back(absl::StrCat("local.drop_last: ", without, " of ", clients,
+                                 " clients have fewer training rows than a batch of ",
+                                 local.batch_size, " and take no step, so no round draws them"));
+  }
+  if (shortens && with_one > 0) {
+    notes.push_back(absl::StrCat("cohort.straggler_fraction: ", with_one, " of ", clients,
+                                 " clients take one step a round, and take it as stragglers, too"));
+  }
+}
+
+// Of clients that have training rows and none of this split, and so are in none of its columns.
+void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::string_view rows,
+                    absl::string_view columns, absl::string_view key,
+                    std::vector<std::string>& notes) {
+  uint64_t clients = 0, without = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
+    if (dataset.Examples(client, data::Split::kTrain) == 0) continue;
+    ++clients;
+    without += dataset.Examples(client, split) == 0 ? 1 : 0;
+  }
+  if (without == 0 || without == clients) return;  // none at all: another note
+  notes.push_back(absl::StrCat(without, " of ", clients, " clients that train have no ", rows,
+                               " rows, so ", columns, "* say nothing of them (", columns,
+                               "clients: how many they are of): raise ", key));
+}
+
+std::string ConceptShiftNote(const RunPlan& run, bool own_tests) {
+  const uint32_t groups = run.transform.concept_shift_groups;
+  std::string note = absl::StrCat("data.concept_shift: ", groups,
+                                  " groups of clients see the same rows in different ways");
+  if (run.evaluation.central) {
+    absl::StrAppend(&note, "; test_* are over the central test set as each of them sees it, ",
+                    "test_group0_* to test_group", groups - 1, "_* over one view each");
+  }
+  if (run.evaluation.clients && own_tests)
+    absl::StrAppend(&note, "; clients_test_group0_* and so on are over one group's clients");
+  return note;
+}
+
+// What decides, beside other keys, whether a key has an effect.
+struct Facts {
+  const Config& config;
+  const models::ModelSpec& spec;
+  const data::DatasetInfo& data;
+  bool keeps_states;
+
+  // Whether the data's own clients are the run's, although no key says so.
+  bool natural() const {
+    const data::PartitionOptions& partition = config.node.partition;
+    const uint64_t asked = partition.clients == 0 ? data::kDefaultClients : partition.clients;
+    return partition.scheme == "auto" && !partition.train_together && data.clients != asked;
+  }
+};
+
+// Keys that data, model or rule leave without an effect, each for itself or a table of them.
+struct IdleHere {
+  const char* key;  // "partition.clients", "state."
+  bool (*idle)(const Facts&);
+  const char* why;
+};
+constexpr char kNatural[] =
+    "on data with clients of its own: partition.scheme divides the rows anew";
+constexpr IdleHere kIdleHere[] = {
+    {"partition.clients", [](const Facts& facts) { return facts.natural(); }, kNatural},
+    {"partition.min_size", [](const Facts& facts) { return facts.natural(); }, kNatural},
+    {"data.normalise.",
+     [](const Facts& facts) {
+       return facts.data.feature_type == data::FeatureType::kI32 &&
+              facts.config.run.transform.normalises();
+     },
+     "on rows of tokens"},
+    {"model.buffers", [](const Facts& facts) { return !facts.spec.has_buffers(); },
+     "on a model without batch-norm statistics"},
+    {"state.", [](const Facts& facts) { return !facts.keeps_states; },
+     "with this algorithm, whose clients keep no state"},
+    {"node.server", [](const Facts&) { return true; },
+     "in a simulation, which starts the workers itself"},
+};
+
+// Of the keys that are not at their defaults.
+std::vector<std::string> IdleHereNotes(const Facts& facts) {
+  const Config defaults;
+  std::vector<std::string> notes;
+  for (const Field& field : AllFields()) {
+    const std::optional<Value> value = field.Shown(facts.config);
+    if (!value.has_value() || value == field.get(defaults)) continue;
+    for (const IdleHere& here : kIdleHere) {
+      const absl::string_view key = here.key;
+      const bool meant =
+          absl::EndsWith(key, ".") ? absl::StartsWith(field.key, key) : field.key == key;
+      if (meant && here.idle(facts)) notes.push_back(TextOf({field.key, here.why}));
+    }
+  }
+  return notes;
+}
+
 // A GPU trains a client on one of its processors, so that few clients use a small part of it.
 std::string SmallCohortNote(const Config& config) {
   constexpr uint64_t kFewClients = 64;  // below the break-even of convolutional networks, estimated
@@ -56,6 +180,31 @@ std::string SmallCohortNote(const Config& config) {
 }
 
 }  // namespace
+
+std::vector<std::string> ScheduleNotes(const RunPlan& run) {
+  std::vector<std::string> notes;
+  const auto add = [&](absl::string_view key, const Schedule& schedule, absl::string_view what) {
+    const std::optional<uint32_t> idle = training::FirstIdleRound(schedule, run.rounds);
+    if (!idle.has_value()) return;
+    notes.push_back(absl::StrCat(
+        key, ": the rate is 0 from round ", *idle, " on, so ", what, " in the last ",
+        run.rounds - *idle + 1, " of ", run.rounds, " rounds",
+        schedule.kind == "cosine" ? "; a cosine over more rounds, or with a floor, does not end"
+                                    " there"
+                                  : ""));
+  };
+  add("local.lr_schedule", training::LocalSchedule(run), "clients train nothing");
+  const auto text = run.algorithm.parameters.find("server_lr_schedule");
+  if (text == run.algorithm.parameters.end()) return notes;
+  const auto* const line = std::get_if<std::string>(&text->second);
+  const absl::StatusOr<Schedule> schedule =
+      line == nullptr ? Schedule() : training::ParseSchedule(*line);
+  if (schedule.ok()) {
+    add(absl::StrCat("algorithm.", run.algorithm.name, ".server_lr_schedule"), *schedule,
+        "the model stays as it is");
+  }
+  return notes;
+}
 
 std::vector<std::string> PrivacyNotesOf(const Config& config, const models::ModelSpec& spec,
                                         const algorithms::Registry& registry) {
@@ -72,8 +221,18 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   const RunPlan& run = config.run;
   const auto algorithm = registry.RuleOf(run);
   if (!algorithm.ok()) return {};
-  std::vector<std::string> notes;
-  if (algorithm->notes) notes = algorithm->notes(algorithms::SetupOf(run, spec.layout));
+  std::vector<std::string> notes = ScheduleNotes(run);
+  for (const IdleKey& key : config.idle) notes.push_back(TextOf(key));
+  for (const std::string& unused : UnusedParameters(config)) {
+    notes.push_back(absl::StrCat(unused, " is not used: the algorithm is ", run.algorithm.name));
+  }
+  const auto states = StateItemsOf(config, spec, registry);
+  const Facts facts{config, spec, dataset.info(), !states.ok() || !states->empty()};
+  for (std::string& note : IdleHereNotes(facts)) notes.push_back(std::move(note));
+  if (algorithm->notes) {
+    for (std::string& note : algorithm->notes(algorithms::SetupOf(run, spec.layout)))
+      notes.push_back(std::move(note));
+  }
   if (algorithm->has_personal_models) {
     const std::string note = PersonalModelsNote(config, dataset);
     if (!note.empty()) notes.push_back(note);
@@ -81,6 +240,22 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     notes.push_back(
         "evaluation.clients tests clients on rows of their own, but no client has test rows "
         "(clients_test_* will be null): set data.client_test_fraction, or give them with the data");
+  }
+  AddNotesOnSteps(run, dataset, notes);
+  if (run.evaluation.clients) {
+    AddNoteOnSplit(dataset, data::Split::kTest, "test", "clients_test_",
+                   "data.client_test_fraction", notes);
+  }
+  if (run.evaluation.validation) {
+    AddNoteOnSplit(dataset, data::Split::kValidation, "validation", "clients_val_",
+                   "data.val_fraction", notes);
+  }
+  if (ConceptGroups(run.transform, run.seed).count() > 1)
+    notes.push_back(ConceptShiftNote(run, AnyHas(dataset, data::Split::kTest)));
+  constexpr double kLargeForAdam = 0.01;
+  if (run.local.optimizer != "sgd" && run.local.lr > kLargeForAdam) {
+    notes.push_back(absl::StrCat("local.lr = ", run.local.lr, " is large for ", run.local.optimizer,
+                                 ", whose steps are about as long as the rate; usual is 0.001"));
   }
   const bool of_clients = run.evaluation.clients || run.evaluation.heldout ||
                           run.evaluation.validation || run.evaluation.train;

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/config/idle_keys.h"
 #include "cli/config/key_error.h"
 #include "cli/config/resolve.h"
 #include "cli/config/suggest.h"
@@ -78,6 +78,9 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   return sources;
 }
 
+// local.lr with adam and adamw where no key gives it: that of PyTorch and of the paper.
+constexpr double kAdamsRate = 0.001;
+
 // Fills a Config from several sources, the file first.
 class Reader {
  public:
@@ -96,11 +99,22 @@ class Reader {
 
   absl::StatusOr<Config> FinishNode(const std::string& file) && {
     MACAW_RETURN_IF_ERROR(CheckSource(Place{file}));
+    const settings::Section<NodeConfig> node = NodeSection(DataSourcesOf(catalogue_));
+    for (const settings::Field<NodeConfig>& field : node.fields()) {
+      const auto* const need = settings::Missing(field.needs, config_.node);
+      if (need == nullptr || !given_.contains(field.key) ||
+          AsksForNothing(*by_path_.at(field.key), config_)) {
+        continue;
+      }
+      if (!effective_.contains(field.key))
+        return Refused({field.key, absl::StrCat("without ", need->words)});
+      Forget(field.key);
+    }
     FollowTheRunsSeed();
     return std::move(config_);
   }
 
-  absl::StatusOr<Config> Finish(const std::string& file) && {
+  absl::StatusOr<Config> Finish(const std::string& file, Idle idle) && {
     const Place place{file};
     // A fleet's server has no data: its file says what would follow from them.
     if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(CheckSource(place));
@@ -110,17 +124,13 @@ class Reader {
                 "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
                 "lists the names");
     }
-    if (!config_.run.model.layers.empty()) config_.run.model.name = "layers";
-    if (!config_.node.model_script.empty()) config_.run.model.name = models::kScriptName;
+    NameModel(config_);
     if (config_.run.cohort.size == 0 && config_.run.cohort.fraction == 0) {
       return At(place,
                 "cohort.size or cohort.fraction is missing: how many clients train in a round");
     }
-    const server::StopRule& stop = config_.node.server.stop;
-    // A metric that is not given is chosen when the data is known (cli/simulate/selection.h).
-    if (!stop.metric.empty() && !stop.at_least.has_value() && stop.patience == 0) {
-      return At(place, "run.stop.metric has no effect without at_least or patience (or both)");
-    }
+    MACAW_RETURN_IF_ERROR(CheckAlgorithm(place));
+    MACAW_RETURN_IF_ERROR(LeaveOutIdle(idle));
     config_.run.plugins = catalogue_.plugins();
     const Schedule& schedule = config_.run.local.lr_schedule;
     if ((schedule.kind == "step" || schedule.kind == "exponential") &&
@@ -129,7 +139,9 @@ class Reader {
                 absl::StrCat("a schedule of kind \"", schedule.kind,
                              "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
     }
-    MACAW_RETURN_IF_ERROR(CheckThatAllApply());
+    // Adam's step is about as long as the rate, whatever the gradient.
+    LocalConfig& local = config_.run.local;
+    if (local.optimizer != "sgd" && !given_.contains("local.lr")) local.lr = kAdamsRate;
     FollowTheRunsSeed();
     if (config_.run.attack.kind != "none" && !given_.contains("attack.fraction")) {
       return At(places_.at("attack.kind"),
@@ -138,16 +150,7 @@ class Reader {
     }
     MACAW_RETURN_IF_ERROR(CheckPrivacy());
     EvaluationConfig& evaluation = config_.run.evaluation;
-    MACAW_RETURN_IF_ERROR(CheckTestRows(evaluation));
     if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
-    if (evaluation.fine_tune.steps > 0 && !evaluation.clients && !evaluation.heldout) {
-      return At(places_.contains("evaluation.fine_tune.steps")
-                    ? places_.at("evaluation.fine_tune.steps")
-                    : place,
-                "evaluation.fine_tune tests clients on rows of their own: set evaluation.clients = "
-                "true, too (and data.client_test_fraction if the data have no such rows), or "
-                "evaluation.heldout");
-    }
     return std::move(*this).CompleteAlgorithm(place);
   }
 
@@ -163,8 +166,32 @@ class Reader {
                                " say the same thing in two ways; give one of them"));
       }
     }
-    from_document_ = given_;
+    NoteEffects();
     return absl::OkStatus();
+  }
+
+  // Remembers which of the keys so far have an effect. An override may take it from them.
+  void NoteEffects() {
+    Config so_far = config_;
+    NameModel(so_far);
+    data::DataOptions& data = so_far.node.data;
+    if (data.source.empty() && !data.path.empty())
+      data.source = data::DetectSource(data.path).value_or("");
+    for (const std::string& key : given_) {
+      if (!effective_.contains(key) && WhyIdle(*by_path_.at(key), so_far, registry_).empty())
+        effective_.insert(key);
+    }
+    const std::string& rule = so_far.run.algorithm.name;
+    const std::map<std::string, std::string> idle = IdleParameters(so_far, registry_);
+    for (const auto& [name, value] : so_far.algorithm_tables[rule]) {
+      if (!idle.contains(name)) effective_.insert(absl::StrCat("algorithm.", rule, ".", name));
+    }
+  }
+
+  // The names of models that have no name of their own.
+  static void NameModel(Config& config) {
+    if (!config.run.model.layers.empty()) config.run.model.name = "layers";
+    if (!config.node.model_script.empty()) config.run.model.name = models::kScriptName;
   }
 
   absl::Status ReadOverride(const Override& override) {
@@ -172,29 +199,67 @@ class Reader {
     MACAW_ASSIGN_OR_RETURN(Value value, ParseTomlValue(override.value, Place{override.place}));
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
+    if (!overridden_.insert(override.key).second) {
+      // An earlier override of the key is taken back, and with it the effect of others. What that
+      // override took from the document does not come back.
+      NoteEffects();
+      LeaveOutTaken();
+    }
+    std::erase_if(effective_, [&](const std::string& key) {
+      return key == override.key || absl::StartsWith(key, override.key + ".");
+    });
     const auto field = by_path_.find(override.key);
     if (field == by_path_.end()) return ReadEntry(override.key, value);
+    // If a key takes words only, an override that looks like another type is still a word (--set
+    // run.name=7).
     if (field->second->expected == "a string" && value.As<std::string>() == nullptr)
       value.data = override.value;
     for (const Field& other : fields_) {
       if (other.Excludes(*field->second)) Forget(other.key);
     }
-    from_document_.erase(override.key);
-    MACAW_RETURN_IF_ERROR(ReadEntry(override.key, value));
-    for (const OffSwitch& section : kOffSwitches) {
-      if (override.key == section.key && value == Value{"none"})
-        ForgetSectionOfFile(section.prefix);
+    return ReadEntry(override.key, value);
+  }
+
+  void LeaveOutTaken() {
+    for (const std::string& key : std::set<std::string>(given_)) {
+      const Field& field = *by_path_.at(key);
+      const IdleKey idle{key, WhyIdle(field, config_, registry_)};
+      if (overridden_.contains(key) || idle.why.empty() || AsksForNothing(field, config_)) continue;
+      config_.idle.push_back(idle);
+      Forget(key);
+    }
+  }
+
+  // See Idle. Leaving a key out may leave others without an effect, too.
+  absl::Status LeaveOutIdle(Idle what) {
+    for (bool again = true; again;) {
+      again = false;
+      for (const std::string& key : std::set<std::string>(given_)) {
+        const Field& field = *by_path_.at(key);
+        const IdleKey idle{key, WhyIdle(field, config_, registry_)};
+        if (idle.why.empty() || AsksForNothing(field, config_)) continue;
+        if (what == Idle::kRefuse && !effective_.contains(key)) return Refused(idle);
+        config_.idle.push_back(idle);
+        Forget(key);
+        again = true;
+      }
+    }
+    return LeaveOutIdleParameters(what);
+  }
+
+  absl::Status LeaveOutIdleParameters(Idle what) {
+    const std::string& name = config_.run.algorithm.name;
+    for (const auto& [parameter, why] : IdleParameters(config_, registry_)) {
+      const IdleKey idle{absl::StrCat("algorithm.", name, ".", parameter), why};
+      if (what == Idle::kRefuse && !effective_.contains(idle.key)) return Refused(idle);
+      config_.idle.push_back(idle);
+      config_.algorithm_tables[name].erase(parameter);
     }
     return absl::OkStatus();
   }
 
-  // An override that switches a section off means all of it that the file has.
-  void ForgetSectionOfFile(absl::string_view prefix) {
-    for (auto key = from_document_.begin(); key != from_document_.end();) {
-      const bool of_section = absl::StartsWith(*key, prefix);
-      if (of_section) Forget(*key);
-      key = of_section ? from_document_.erase(key) : std::next(key);
-    }
+  absl::Status Refused(const IdleKey& idle) const {
+    return WrongKey(places_.at(idle.key), idle.key, "", TextOf(idle));
   }
 
   // A path without a source says it by its contents.
@@ -220,8 +285,8 @@ class Reader {
     }
   }
 
-  absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
-    AlgorithmConfig& algorithm = config_.run.algorithm;
+  absl::Status CheckAlgorithm(const Place& place) const {
+    const AlgorithmConfig& algorithm = config_.run.algorithm;
     const auto named = places_.find("algorithm.name");
     if (absl::Status status = registry_.Find(algorithm.name).status(); !status.ok()) {
       std::vector<std::string> names;
@@ -229,6 +294,11 @@ class Reader {
       return WrongKey(named == places_.end() ? place : named->second, "algorithm.name",
                       NearestWord(algorithm.name, names), status.message());
     }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
+    AlgorithmConfig& algorithm = config_.run.algorithm;
     bool& together = config_.node.partition.train_together;
     if ((*registry_.Find(algorithm.name))->pools_clients && !together) {
       const std::string key = "partition.train_together";
@@ -246,21 +316,6 @@ class Reader {
     return std::move(config_);
   }
 
-  // The keys that choose among the rows of the split "test".
-  absl::Status CheckTestRows(const EvaluationConfig& evaluation) const {
-    if (evaluation.test) return absl::OkStatus();
-    for (const auto& [key, on] : {std::pair{"evaluation.central", evaluation.central},
-                                  std::pair{"evaluation.clients", evaluation.clients},
-                                  std::pair{"evaluation.heldout", evaluation.heldout}}) {
-      if (!on || !given_.contains(key)) continue;
-      return At(places_.at(key),
-                absl::StrCat(key, " = true has no effect: evaluation.splits has no \"test\""));
-    }
-    return absl::OkStatus();
-  }
-
-  // A key that would be ignored is an error, because it was meant to have an effect. 0 or false,
-  // where that is the default, switches something off.
   absl::Status CheckPrivacy() const {
     if (!config_.run.privacy.on()) return absl::OkStatus();
     const std::pair<const char*, const char*> needed[] = {
@@ -271,21 +326,6 @@ class Reader {
       return At(places_.at("privacy.mechanism"),
                 absl::StrCat("privacy.mechanism = \"", config_.run.privacy.mechanism, "\" needs ",
                              key, ": ", meaning));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckThatAllApply() const {
-    const Config defaults;
-    const auto is_off = [&](const Field& field) {
-      const std::optional<Value> value = field.get(config_);
-      const bool zero = value == Value{0.0} || value == Value{int64_t{0}} || value == Value{false};
-      return zero && value == field.get(defaults);
-    };
-    for (const std::string& path : given_) {
-      const Field& field = *by_path_.at(path);
-      if (field.needs.empty() || field.Applies(config_) || is_off(field)) continue;
-      return At(places_.at(path), absl::StrCat(path, " has no effect without ", field.needs));
     }
     return absl::OkStatus();
   }
@@ -350,7 +390,7 @@ class Reader {
     if (const std::string word = NotUtf8In(placed); !word.empty()) {
       return WrongKey(
           value.place, field.key, "",
-          absl::StrCat(field.key, " is \"", absl::Utf8SafeCHexEscape(word),
+          absl::StrCat(field.key, " is \"", EscapeToUtf8(word),
                        "\", which is not UTF-8, as the run's config.toml must be: ",
                        field.is_path ? "rename the file or folder" : "write it in UTF-8"));
     }
@@ -416,6 +456,7 @@ class Reader {
       const absl::Status checked = registry_.Complete({name, {{key, *parameter}}}).status();
       if (!checked.ok()) return WrongKey(value.place, path, "", checked.message());
       config_.algorithm_tables[name][key] = *parameter;
+      places_[path] = value.place;
       return absl::OkStatus();
     }
     std::string meant = NearestWord(key, known);
@@ -461,7 +502,8 @@ class Reader {
   std::map<std::string, const Field*> by_path_;
   Config config_;
   std::set<std::string> given_;
-  std::set<std::string> from_document_;  // of these, what no override has given
+  std::set<std::string> effective_;   // of these, what has had an effect since it was given
+  std::set<std::string> overridden_;  // what overrides have given
   std::map<std::string, Place> places_;
   std::string folder_;
 };
@@ -490,16 +532,16 @@ absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
 }
 
 absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Override>& overrides,
-                                  const sdk::Catalogue& catalogue) {
+                                  const sdk::Catalogue& catalogue, Idle idle) {
   Reader reader(catalogue);
   MACAW_RETURN_IF_ERROR(reader.ReadAll(document, overrides));
-  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name));
+  MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name, idle));
   std::string& name = config.run.name;
   if (name.empty()) name = std::filesystem::path(document.name).stem().string();
   if (name.empty()) name = "run";  // without a file
   if (!IsUtf8(name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the run would be called \"", absl::Utf8SafeCHexEscape(name),
+        absl::StrCat("the run would be called \"", EscapeToUtf8(name),
                      "\" like the file, which is not UTF-8: set run.name"));
   }
   if (name.find('/') != std::string::npos) {

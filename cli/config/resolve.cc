@@ -25,6 +25,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// A count of the data is what it is, whatever the configuration says.
+void TakeCount(Config& config, const char* key, uint64_t& count, uint64_t counted) {
+  if (count != 0 && count != counted)
+    config.idle.push_back({key, absl::StrCat("beside the data, which say ", counted)});
+  count = counted;
+}
+
 // One client that trains on everybody's rows has them in one place.
 absl::Status CheckTogether(const Config& config) {
   if (!config.node.partition.train_together) return absl::OkStatus();
@@ -136,7 +143,8 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
   return data::CheckChanges(transform, config.run.task, LabelClasses(config.run), info.input_shape);
 }
 
-absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
+absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
+                           const Drawable& drawable) {
   CohortConfig& cohort = config.run.cohort;
   if (cohort.fraction > 0) {
     const double size = std::round(cohort.fraction * static_cast<double>(TrainClients(config.run)));
@@ -148,7 +156,8 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info) {
         "cohort.size is ", cohort.size, ", but there are only ", info.clients, " clients"));
   }
   // A cohort of everybody means everybody who can train, whatever the partition gives.
-  cohort.size = std::min(cohort.size, TrainClients(config.run));
+  cohort.size = std::min(cohort.size, info.train_clients > 0 ? info.train_clients : info.clients);
+  MACAW_RETURN_IF_ERROR(CheckDrawable(config.run, drawable, info.clients));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
@@ -191,11 +200,6 @@ absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
         "evaluation.fine_tune has no rows to tune the clients of data.heldout_clients on: set "
         "data.heldout_tuning, the fraction of their rows for that");
   }
-  if (data.heldout_tuning > 0 && !tunes) {
-    return absl::InvalidArgumentError(
-        "data.heldout_tuning takes rows from the tests of clients that never train: it needs "
-        "evaluation.heldout = true and evaluation.fine_tune.steps, which use them");
-  }
   return absl::OkStatus();
 }
 
@@ -232,12 +236,26 @@ std::string NormaliseText(const TransformConfig& transform) {
   return text == "x" ? "x, as stored" : text;
 }
 
+absl::Status Resolve(Config& config, const data::Dataset& dataset,
+                     const sdk::Catalogue& catalogue) {
+  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset));
+  return Resolve(config, dataset.info(), drawable, catalogue);
+}
+
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue) {
-  config.run.clients = info.clients;
-  config.run.train_clients = info.train_clients;
-  config.run.train_examples = info.train_examples;
-  config.run.train_tokens = info.train_tokens;
+  return Resolve(
+      config, info,
+      {.clients = info.train_clients, .examples = info.train_examples, .tokens = info.train_tokens},
+      catalogue);
+}
+
+absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawable& drawable,
+                     const sdk::Catalogue& catalogue) {
+  TakeCount(config, "run.clients", config.run.clients, info.clients);
+  TakeCount(config, "run.train_clients", config.run.train_clients, drawable.clients);
+  TakeCount(config, "run.train_examples", config.run.train_examples, drawable.examples);
+  TakeCount(config, "run.train_tokens", config.run.train_tokens, drawable.tokens);
   if (config.node.workers.owners > info.clients) {
     return absl::InvalidArgumentError(absl::StrCat("workers.owners is ", config.node.workers.owners,
                                                    ", but the data has ", info.clients,
@@ -254,7 +272,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
   }
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
   MACAW_RETURN_IF_ERROR(ResolveClassNames(config, info));
-  MACAW_RETURN_IF_ERROR(ResolveCohort(config, info));
+  MACAW_RETURN_IF_ERROR(ResolveCohort(config, info, drawable));
   Schedule& schedule = config.run.local.lr_schedule;
   if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
   return absl::OkStatus();

@@ -5,16 +5,22 @@
 
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
+#include "cli/config/drawable.h"
 #include "data/dataset.h"
 #include "models/spec.h"
 #include "sdk/catalogue.h"
 
 namespace macaw::cli {
 
-// Fills in what depends on the data (task, input shape, classes, normalisation, a cohort given as a
-// fraction), and checks the configuration against the data. A plug-in's model becomes its layers.
+// Fills in what depends on the data (task, input shape, classes, normalisation, the totals of the
+// clients that can be drawn, a cohort given as a fraction of these), and checks the configuration against the data. A plug-in's model becomes its layers.
 // Afterwards the configuration is complete, and the server needs no data. Resolving twice changes
 // nothing. Errors name the keys that do not fit, and what the data has.
+absl::Status Resolve(Config& config, const data::Dataset& dataset, const sdk::Catalogue& catalogue);
+// The same with totals of the clients that can be drawn (run.train_clients and so on) that are known.
+absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawable& drawable,
+                     const sdk::Catalogue& catalogue);
+// The same where every client with training rows can be drawn.
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
                      const sdk::Catalogue& catalogue);
 

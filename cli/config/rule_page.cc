@@ -82,6 +82,15 @@ std::vector<Listing> ListingsOf(const Registry& registry, const Description& rul
   return listings;
 }
 
+// The rule's own remarks, and what its description says of other sections.
+std::string RemarksOf(const Registry& registry, const Description& rule) {
+  const absl::StatusOr<Schema> schema = ExampleSchema(registry, rule);
+  if (!schema.ok() || schema->state.empty() || rule.has_independent_state) return rule.remarks;
+  return absl::StrCat(rule.remarks, rule.remarks.empty() ? "" : " ",
+                      "Not with [privacy]: what a client keeps mirrors what it sends, of which "
+                      "clipping takes a part away, and the run would end at a wrong model.");
+}
+
 // Wraps a text into lines of at most 100 bytes.
 std::string Wrapped(absl::string_view text) {
   std::string lines;
@@ -98,10 +107,17 @@ std::string Indented(absl::string_view text) {
   return absl::StrCat("  ", absl::StrReplaceAll(text, {{"\n", "\n  "}}));
 }
 
+// "; needs base = \"adam\"", or nothing.
+std::string NeedsOf(const ParameterSpec& spec) {
+  const std::string needs = settings::NeedsText(spec.needs);
+  return needs.empty() ? "" : absl::StrCat("; needs ", needs);
+}
+
 std::string ParameterLine(const ParameterSpec& spec) {
   return absl::StrFormat(
-      "%-34s # %s%s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help,
-      spec.choices.empty() ? "" : absl::StrCat(" (", absl::StrJoin(spec.choices, " | "), ")"));
+      "%-34s # %s%s%s\n", absl::StrCat(spec.name, " = ", ToToml(spec.default_value)), spec.help,
+      spec.choices.empty() ? "" : absl::StrCat(" (", absl::StrJoin(spec.choices, " | "), ")"),
+      NeedsOf(spec));
 }
 
 // A cell of a table.
@@ -128,7 +144,8 @@ std::string RulePage(const Registry& registry, const Description& rule) {
   }
   for (const ParameterSpec& spec : rule.parameters) {
     absl::StrAppend(&page, "| `", spec.name, "` | `", Cell(ToToml(spec.default_value)), "` | ",
-                    Cell(spec.help), " | ", Cell(RangeText(spec)), " |\n");
+                    Cell(spec.help), " | ", Cell(absl::StrCat(RangeText(spec), NeedsOf(spec))),
+                    " |\n");
   }
   const std::vector<Listing> listings = ListingsOf(registry, rule);
   if (!listings.empty()) absl::StrAppend(&page, "\n## What travels, what stays\n");
@@ -137,8 +154,9 @@ std::string RulePage(const Registry& registry, const Description& rule) {
     for (const auto& [name, word] : listing.items)
       absl::StrAppend(&page, "  - `", name, "`: ", word, "\n");
   }
-  if (!rule.remarks.empty())
-    absl::StrAppend(&page, "\n## Before you choose it\n", Wrapped(rule.remarks), "\n");
+  const std::string remarks = RemarksOf(registry, rule);
+  if (!remarks.empty())
+    absl::StrAppend(&page, "\n## Before you choose it\n", Wrapped(remarks), "\n");
   return page;
 }
 
@@ -159,7 +177,8 @@ std::string RuleText(const Registry& registry, const Description& rule) {
     for (const auto& [name, word] : listing.items)
       absl::StrAppend(&text, absl::StrFormat("  %-26s %s\n", name, word));
   }
-  if (!rule.remarks.empty()) absl::StrAppend(&text, "\n", Wrapped(rule.remarks), "\n");
+  const std::string remarks = RemarksOf(registry, rule);
+  if (!remarks.empty()) absl::StrAppend(&text, "\n", Wrapped(remarks), "\n");
   return text;
 }
 

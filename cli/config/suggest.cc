@@ -85,6 +85,7 @@ constexpr Synonym kSynonyms[] = {
     {"clipping_norm", "privacy.clip"},
     {"clipping_bound", "privacy.clip"},
     {"noise_cohort_size", "privacy.noise_cohort"},
+    {"population", "privacy.population"},
     {"target_clipped_quantile", "privacy.clip_quantile"},
     {"max_grad_norm", "local.clip_norm"},
     {"grad_clip", "local.clip_norm"},

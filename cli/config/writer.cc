@@ -41,9 +41,11 @@ class TomlText {
 
 std::string KeyOf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
+// `needs`: what else must be so for the key to have an effect; "": nothing.
 std::string HelpLine(const std::string& key, const std::string& value, const std::string& help,
-                     const std::string& expected) {
-  return absl::StrFormat("%-36s # %s (%s)", absl::StrCat(key, " = ", value), help, expected);
+                     const std::string& expected, const std::string& needs) {
+  return absl::StrFormat("%-36s # %s (%s)%s", absl::StrCat(key, " = ", value), help, expected,
+                         needs.empty() ? "" : absl::StrCat("; needs ", needs));
 }
 
 template <typename S>
@@ -121,12 +123,14 @@ std::string ConfigHelp(const algorithms::Registry& registry) {
     const bool hidden = field.hidden && field.hidden(defaults);
     const std::optional<Value> value = hidden ? std::nullopt : field.get(defaults);
     const std::string shown = value.has_value() ? ToToml(*value) : "…";
-    text.Add(field.key, HelpLine(KeyOf(field.key), shown, field.help, field.expected));
+    text.Add(field.key, HelpLine(KeyOf(field.key), shown, field.help, field.expected,
+                                 settings::NeedsText(field.needs)));
   }
   for (const algorithms::Description* algorithm : registry.All()) {
     for (const algorithms::ParameterSpec& spec : algorithm->parameters) {
       text.Add(absl::StrCat("algorithm.", algorithm->name, ".", spec.name),
-               HelpLine(spec.name, ToToml(spec.default_value), spec.help, RangeText(spec)));
+               HelpLine(spec.name, ToToml(spec.default_value), spec.help, RangeText(spec),
+                        settings::NeedsText(spec.needs)));
     }
   }
   return std::move(text).Finish();

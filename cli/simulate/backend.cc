@@ -23,7 +23,8 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
   return backends.ProfileOf(setup).status();  // whether there are such GPUs
 }
 
-uint32_t SlotsHere(const worker::WorkersConfig& workers) {
+uint32_t SlotsHere(const Config& config) {
+  const auto& workers = config.node.workers;
   const absl::StatusOr<std::string> programs = ProgramFolder();
   if (workers.slots > 0 || workers.backend.name != training::kCudaBackend || !programs.ok())
     return SlotsPerProcess(workers);

@@ -6,7 +6,6 @@
 #include "algorithms/api/registry.h"
 #include "cli/config/config.h"
 #include "models/spec.h"
-#include "worker/config.h"
 
 namespace macaw::cli {
 
@@ -18,6 +17,6 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
 
 // Slots per worker process of a simulation on this machine (SlotsPerProcess), with the devices of
 // its back end counted.
-uint32_t SlotsHere(const worker::WorkersConfig& workers);
+uint32_t SlotsHere(const Config& config);
 
 }  // namespace macaw::cli

@@ -113,7 +113,8 @@ void AddBatch(const std::string& number, const Batch& batch, const training::Tra
 
 training::Stage StageOf(training::StageKind kind, training::Point start, data::Split rows) {
   training::Stage stage{.kind = kind, .start = std::move(start), .rows = rows};
-  stage.local = LocalConfig{.epochs = 1, .batch_size = 0, .lr = kRate};
+  stage.local.batch_size = 0;  // all rows
+  stage.local.lr = kRate;
   return stage;
 }
 
@@ -179,7 +180,9 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
   }
   file.Add("loss", "F64", {losses.size()}, losses);
 
-  training::ClientTask task{.seed = config.run.seed, .round = Round(1)};
+  training::ClientTask task;
+  task.seed = config.run.seed;
+  task.round = Round(1);
   task.train = batches[0].rows;
   task.validation = batches[1].rows;
   const ConstVectorView origin = start.view();
@@ -197,7 +200,8 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
   }
   metadata["backend"] = trainer->name();
   metadata["lr"] = absl::StrCat(kRate);
-  metadata["random"] = std::ranges::any_of(spec.layers, models::DrawsMasks) ? "1" : "0";
+  const int random = std::ranges::any_of(spec.layers, models::DrawsMasks) ? 1 : 0;
+  metadata["random"] = absl::StrCat(random);
   return file.Write(out, metadata);
 }
 

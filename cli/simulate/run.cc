@@ -51,7 +51,7 @@ struct Node {
 absl::StatusOr<std::vector<Node>> NodesOf(const Config& config, const std::string& run,
                                           const std::string& callers_file) {
   const uint32_t processes = config.node.workers.processes, owners = config.node.workers.owners;
-  const uint32_t slots = SlotsHere(config.node.workers);
+  const uint32_t slots = SlotsHere(config);
   std::vector<Node> nodes;
   for (uint32_t i = 0; i < processes; ++i) {
     Node node{

@@ -118,7 +118,7 @@ absl::StatusOr<RunStates> OpenRunStates(const std::string& run, Use use) {
   MACAW_RETURN_IF_ERROR(CheckStatesKept(run));
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   RunStates states;
   const bool starts_redis = config.node.state.store == "redis" && config.node.state.url == "spawn";

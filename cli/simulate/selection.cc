@@ -62,7 +62,8 @@ absl::StatusOr<std::vector<server::MetricColumn>> ColumnsOf(const Config& config
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
                          algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
   MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
-  return server::MetricColumns(plan.task, algorithm, schema);
+  return server::MetricColumns(plan.task, algorithm, schema,
+                               ConceptGroups(plan.transform, plan.seed).count());
 }
 
 absl::Status CheckHas(const std::string& key, const std::string& metric, const RunPlan& run,
@@ -85,11 +86,12 @@ std::string UsualMetricOf(const RunPlan& run, const std::vector<server::MetricCo
 absl::Status ChooseStopMetric(Config& config, const models::ModelSpec& spec,
                               const data::Dataset& dataset, const algorithms::Registry& registry) {
   server::StopRule& stop = config.node.server.stop;
-  if (stop.active() || (!stop.at_least.has_value() && stop.patience == 0)) return absl::OkStatus();
+  if (!stop.active() && !stop.at_least.has_value() && stop.patience == 0) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::vector<server::MetricColumn> columns,
                          ColumnsOf(config, spec, registry));
-  stop.metric = UsualMetricOf(config.run, columns, EvaluableRowsOf(dataset));
-  return absl::OkStatus();
+  const EvaluableRows rows = EvaluableRowsOf(dataset);
+  if (!stop.active()) stop.metric = UsualMetricOf(config.run, columns, rows);
+  return CheckHas("run.stop.metric", stop.metric, config.run, columns, rows);
 }
 
 std::vector<std::string> NotesOnTheEnd(const Config& config) {

@@ -34,7 +34,7 @@ absl::Status CheckHas(const std::string& key, const std::string& metric, const R
 std::string UsualMetricOf(const RunPlan& run, const std::vector<server::MetricColumn>& columns,
                           const EvaluableRows& rows);
 
-// Fills in run.stop.metric where only its limits are given.
+// Fills in run.stop.metric where only its limits are given. An error if it will have no value.
 absl::Status ChooseStopMetric(Config& config, const models::ModelSpec& spec,
                               const data::Dataset& dataset, const algorithms::Registry& registry);
 

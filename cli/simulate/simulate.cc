@@ -37,6 +37,7 @@
 #include "data/dataset.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
+#include "training/api/schedule.h"
 #include "training/backends.h"
 
 namespace macaw::cli {
@@ -82,12 +83,14 @@ class Run {
       : options_(options), document_(document), catalogue_(catalogue), output_(output) {}
 
   // Later overrides (`extra`) win.
-  absl::Status Compose(const std::vector<Override>& extra) {
+  absl::Status Compose(const std::vector<Override>& extra, Idle idle = Idle::kRefuse) {
     const bool resume = !options_.resume.empty();
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, document_));
     if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
-    MACAW_ASSIGN_OR_RETURN(config_, ReadConfig(document_, overrides, catalogue_));
+    // The file of a run that goes on may be of a release that listed every key.
+    MACAW_ASSIGN_OR_RETURN(
+        config_, ReadConfig(document_, overrides, catalogue_, resume ? Idle::kLeaveOut : idle));
     MACAW_RETURN_IF_ERROR(CheckTrackers(config_.node.track));
     return resume ? ComposeResumed() : ComposeNew();
   }
@@ -188,7 +191,8 @@ class Run {
   }
 
   absl::Status ComposeResumed() {
-    MACAW_ASSIGN_OR_RETURN(const Config before, ReadConfig(document_, {}, catalogue_));
+    MACAW_ASSIGN_OR_RETURN(const Config before,
+                           ReadConfig(document_, {}, catalogue_, Idle::kLeaveOut));
     if (config_.run.rounds < before.run.rounds) {
       return absl::InvalidArgumentError(absl::StrCat("run.rounds was ", before.run.rounds,
                                                      "; a run that goes on may have more, not ",
@@ -199,6 +203,7 @@ class Run {
           absl::StrCat("workers.owners was ", before.node.workers.owners,
                        "; a run that goes on keeps it: the owners have rows and states"));
     }
+    MACAW_RETURN_IF_ERROR(CheckScheduleGoesOn(before.run));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
     const bool begins_again = !server::HasCheckpoint(options_.resume);  // if the server agrees
@@ -209,10 +214,34 @@ class Run {
     Say("resume", absl::StrCat(folder_->path, begins_again ? ": it has no checkpoint yet, so the "
                                                              "run begins again from round 1"
                                                            : ""));
+    for (const std::string& note : ScheduleNotes(config_.run)) Say("note", note);
     for (const std::string& note : PrivacyNotesOf(config_, spec, catalogue_.algorithms()))
       Say("note", note);
     for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
     return absl::OkStatus();
+  }
+
+  // A run that goes on keeps its schedule: over more rounds the rounds that are done would have had
+  // other rates. A cosine that has ended would train all further rounds at its floor.
+  absl::Status CheckScheduleGoesOn(const RunPlan& before) const {
+    const Schedule& schedule = config_.run.local.lr_schedule;
+    const uint32_t rounds = config_.run.rounds;
+    if (schedule.kind != "cosine" || rounds <= before.rounds) return absl::OkStatus();
+    if (training::LocalSchedule(before).rounds != before.rounds) return absl::OkStatus();
+    if (schedule.floor > 0) {
+      Say("note", absl::StrCat("local.lr_schedule is a cosine over the ", before.rounds,
+                               " rounds that the run had, and a run that goes on keeps it: rounds ",
+                               before.rounds + 1, " to ", rounds, " train at its floor, ",
+                               schedule.floor, " of local.lr"));
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "run.rounds: local.lr_schedule is a cosine over the ", before.rounds,
+        " rounds that the run had, and a run that goes on keeps it, so rounds ", before.rounds + 1,
+        " to ", rounds, " would train at a rate of 0 (a longer cosine would have given the rounds ",
+        "that are done other rates). Begin a run of ", rounds,
+        " rounds anew, or one that starts from this model: --set model.init=", options_.resume,
+        "/model.safetensors"));
   }
 
   // Nobody else can join: only the workers that are started here get a token.
@@ -244,7 +273,7 @@ class Run {
 
   absl::StatusOr<models::ModelSpec> ResolveWith(const data::Dataset& dataset) {
     const data::DatasetInfo& info = dataset.info();
-    MACAW_RETURN_IF_ERROR(Resolve(config_, info, catalogue_));
+    MACAW_RETURN_IF_ERROR(Resolve(config_, dataset, catalogue_));
     MACAW_ASSIGN_OR_RETURN(models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckTokens(config_, spec, dataset));
     MACAW_RETURN_IF_ERROR(ChooseStopMetric(config_, spec, dataset, catalogue_.algorithms()));
@@ -261,14 +290,10 @@ class Run {
                      Grouped(config_.run.cohort.size), " clients each, on ",
                      config_.node.workers.processes,
                      config_.node.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsHere(config_.node.workers), "slot"),
+                     Counted(SlotsHere(config_), "slot"),
                      config_.node.workers.owners == 0
                          ? ""
                          : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));
-    for (const std::string& unused : UnusedParameters(config_)) {
-      Say("note",
-          absl::StrCat(unused, " is not used: the algorithm is ", config_.run.algorithm.name));
-    }
     for (const std::string& note : NotesOf(config_, spec, dataset, catalogue_.algorithms()))
       Say("note", note);
     for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
@@ -447,7 +472,7 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
   options.check = true;
   const std::unique_ptr<RunOutput> silent = OutputAsJson([](const std::string&) {});
   Run run(options, document, catalogue, *silent);
-  MACAW_RETURN_IF_ERROR(run.Compose(overrides));
+  MACAW_RETURN_IF_ERROR(run.Compose(overrides, Idle::kLeaveOut));
   CheckedRun checked;
   checked.config = run.config();
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));

@@ -25,9 +25,9 @@ struct SimulateOptions {
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;  // a log of rounds whose decisions the run repeats (`macaw replay`)
   bool force = false;
-  bool tcp = false;    // TCP loopback instead of a Unix socket
-  bool trace = false;  // the workers write down every batch (trace/ in the run's folder)
-  bool check = false;  // find every error that can be found before a run, and end
+  bool tcp = false;        // TCP loopback instead of a Unix socket
+  bool trace = false;      // the workers write down every batch (trace/ in the run's folder)
+  bool check = false;      // find every error that can be found before a run, and end
   std::string model_step;  // a file for what the first model does with two batches (model_step.h)
   bool quiet = false;
   bool json = false;  // events for programs on standard output (output.h), and nothing else

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,16 +14,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "cli/compare/text.h"
+#include "cli/config/idle_keys.h"
 #include "cli/config/json.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
 #include "cli/simulate/result.h"
 #include "cli/simulate/simulate.h"
+#include "cli/sweep/metric.h"
 #include "core/spelling.h"
 #include "core/status.h"
-#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -42,6 +42,14 @@ void Flatten(const std::string& key, const Value& value, Point& into) {
     Flatten(absl::StrCat(key, ".", name), placed, into);
   }
 }
+
+// Sections that a baseline runs without: their keys, and the one that is then "none".
+struct OffSwitch {
+  const char* prefix;
+  const char* key;
+};
+constexpr OffSwitch kOffSwitches[] = {{"attack.", "attack.kind"},
+                                      {"privacy.", "privacy.mechanism"}};
 
 // The word that the point gives a key; null: it gives none.
 const std::string* WordAt(const Point& point, absl::string_view key) {
@@ -79,50 +87,6 @@ void FixSchedule(Config& config) {
   if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
 }
 
-bool IsMeasured(const std::string& metric) {
-  return metric == "seconds" || metric == "rounds_per_second" ||
-         absl::StartsWith(metric, "rounds_to_");
-}
-
-// The plan as far as a sweep's metric is concerned: without evaluations during the run there is
-// still one after the last round.
-RunPlan Evaluated(const CheckedRun& run) {
-  RunPlan plan = run.config.run;
-  if (plan.evaluation.every == 0) plan.evaluation.every = 1;
-  return plan;
-}
-
-absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
-                              const CheckedRun& run) {
-  if (IsMeasured(metric)) return absl::OkStatus();
-  return CheckHas(key, std::string(absl::StripPrefix(metric, "best_")), Evaluated(run), run.columns,
-                  run.rows);
-}
-
-std::string UsualMetric(const CheckedRun& run) {
-  return UsualMetricOf(Evaluated(run), run.columns, run.rows);
-}
-
-// What is reported beside the metric where nothing is named: where validation rows choose, the
-// metric of test rows that would choose without them.
-std::vector<std::string> UsualReport(const std::string& metric, const CheckedRun& run) {
-  const auto column = absl::StripPrefix(metric, "best_");
-  if (server::RowsOfMetric(column) != server::MetricRows::kValidation) return {};
-  EvaluableRows without = run.rows;
-  without.central_val = without.client_val = false;
-  std::string usual = UsualMetricOf(Evaluated(run), run.columns, without);
-  if (server::RowsOfMetric(usual) != server::MetricRows::kTest) return {};
-  return {std::move(usual)};
-}
-
-// A metric of test rows is reported in the round that `metric` chooses: for best_ that is not the
-// last one.
-std::string ReportName(const std::string& reported, const std::string& metric) {
-  const bool of_test = server::RowsOfMetric(reported) == server::MetricRows::kTest;
-  if (!absl::StartsWith(metric, "best_") || !of_test || ChoosesByTestRows(metric)) return reported;
-  return AtBest(reported, std::string(absl::StripPrefix(metric, "best_")));
-}
-
 class Preparation {
  public:
   Preparation(const SweepFile& file, const sdk::Catalogue& catalogue,
@@ -141,7 +105,8 @@ class Preparation {
     const size_t own = points.size();
     AddBaselines(points);
     sweep_.plan.keys = KeysOf(points);
-    for (const OffSwitch& section : kOffSwitches) LeaveOut(section, points);
+    for (const auto& [key, value] : file_.base.content) AddKeys(key, value);
+    for (const OffSwitch& section : kOffSwitches) LeaveOutOfBaselines(section, points);
     if (points.size() * std::max<size_t>(1, settings.seeds.size()) > kMostJobs) {
       return absl::InvalidArgumentError(absl::StrCat(
           file_.path, ": ", points.size(), " configurations with ", settings.seeds.size(),
@@ -158,6 +123,7 @@ class Preparation {
           same == 1 ? " is the same experiment as another" : " are the same experiments as others",
           ", and left out."));
     }
+    MACAW_RETURN_IF_ERROR(CheckEffects());
     MACAW_ASSIGN_OR_RETURN(
         const std::string fixed,
         FixedOverSeeds(file_.base, OverridesOf(points.front()), sweep_.plan.seeds, catalogue_));
@@ -204,21 +170,15 @@ class Preparation {
     return kind.ok() && kind->has_value() && **kind != Value{"none"};
   }
 
-  // A baseline runs without the section, and where it is off, its other keys are left out.
-  void LeaveOut(const OffSwitch& section, std::vector<Point>& points) {
-    std::set<std::string> baselines, keys;
+  void LeaveOutOfBaselines(const OffSwitch& section, std::vector<Point>& points) {
+    std::set<std::string> baselines;
     for (Point& point : points) {
-      const bool baseline = IsBaseline(point);
+      if (!IsBaseline(point)) continue;
       const std::string* const kind = WordAt(point, section.key);
-      const bool off = kind != nullptr && *kind == "none";
-      if (baseline && !off && (kind != nullptr || BaseHas(section)))
-        baselines.insert(*WordAt(point, "algorithm.name"));
+      const bool on = kind != nullptr ? *kind != "none" : BaseHas(section);
+      if (on) baselines.insert(*WordAt(point, "algorithm.name"));
       std::erase_if(point, [&](const settings::Setting& setting) {
-        if (!absl::StartsWith(setting.key, section.prefix)) return false;
-        if (baseline) return true;
-        const bool idle = off && setting.key != section.key;
-        if (idle) keys.insert(setting.key);
-        return idle;
+        return absl::StartsWith(setting.key, section.prefix);
       });
     }
     if (!baselines.empty()) {
@@ -226,11 +186,65 @@ class Preparation {
                                           " are without ", section.key,
                                           ": their server adds up nothing that clients send."));
     }
-    if (!keys.empty()) {
-      sweep_.notes.push_back(absl::StrCat("Where ", section.key, " is \"none\", ",
-                                          absl::StrJoin(keys, ", "),
-                                          keys.size() == 1 ? " is left out." : " are left out."));
+  }
+
+  // Notes which keys of the base and of the point have an effect in the configuration, and which
+  // have none.
+  void NoteEffects(const Config& config, const Point& point) {
+    std::set<std::string> idle;
+    for (const IdleKey& key : config.idle) {
+      idle.insert(key.key);
+      const bool of_baseline =
+          IsBaseline(point) && std::ranges::any_of(kOffSwitches, [&](const OffSwitch& section) {
+            return absl::StartsWith(key.key, section.prefix);
+          });
+      if (!of_baseline) idle_.emplace(key.key, key.why);
     }
+    for (const std::string& key : base_keys_) {
+      if (!idle.contains(key) && !IsOfAnotherAlgorithm(key, config)) used_.insert(key);
+    }
+    for (const settings::Setting& setting : point) {
+      const std::string& key = setting.key;
+      places_.emplace(key, setting.value.place.text);
+      if (IsOfAnotherAlgorithm(key, config)) {
+        of_others_.insert(key);
+      } else if (!idle.contains(key)) {
+        used_.insert(key);
+      }
+    }
+  }
+
+  // A key may be without an effect in some configurations, but not in all.
+  absl::Status CheckEffects() {
+    const auto refuse = [&](const std::string& key, const std::string& text) {
+      const auto base = Lookup(file_.base, {}, key);
+      const std::string place = places_.contains(key)            ? places_[key]
+                                : base.ok() && base->has_value() ? (*base)->place.text
+                                                                 : file_.path;
+      return WithKeyError(absl::InvalidArgumentError(absl::StrCat(place, ": ", text)),
+                          {.place = place, .key = key});
+    };
+    for (const auto& [key, why] : idle_) {
+      const std::string text = TextOf({key, why});
+      if (!used_.contains(key))
+        return refuse(key, absl::StrCat(text, ", in all configurations of the sweep"));
+      sweep_.notes.push_back(
+          absl::StrCat(text, ": configurations without an effect leave it out."));
+    }
+    for (const std::string& key : of_others_) {
+      if (!used_.contains(key))
+        return refuse(key, absl::StrCat(key,
+                                        " has no effect: no configuration of the sweep has this "
+                                        "algorithm"));
+    }
+    return absl::OkStatus();
+  }
+
+  void AddKeys(const std::string& key, const Value& value) {
+    const Table* const table = value.As<Table>();
+    if (table == nullptr) base_keys_.insert(key);
+    for (size_t i = 0; table != nullptr && i < table->size(); ++i)
+      AddKeys(absl::StrCat(key, ".", (*table)[i].first), (*table)[i].second);
   }
 
   // A key with a single value needs no column.
@@ -273,7 +287,9 @@ class Preparation {
   // Returns whether the point is another experiment than those before.
   absl::StatusOr<bool> Add(const Point& point, size_t count) {
     std::vector<Override> overrides = OverridesOf(point);
-    MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(file_.base, overrides, catalogue_));
+    MACAW_ASSIGN_OR_RETURN(Config config,
+                           ReadConfig(file_.base, overrides, catalogue_, Idle::kLeaveOut));
+    NoteEffects(config, point);
     if (!identities_.insert(IdentityOf(config)).second) return false;
     std::vector<uint64_t>& seeds = sweep_.plan.seeds;
     if (seeds.empty()) seeds = file_.settings.seeds;
@@ -285,7 +301,8 @@ class Preparation {
     configuration.rounds = config.run.rounds;
     for (const std::string& key : sweep_.plan.keys) {
       const auto setting = std::ranges::find(point, key, &settings::Setting::key);
-      const bool used = setting != point.end() && !IsOfAnotherAlgorithm(key, config);
+      const bool used = setting != point.end() && !IsOfAnotherAlgorithm(key, config) &&
+                        std::ranges::find(config.idle, key, &IdleKey::key) == config.idle.end();
       if (key == "algorithm.name") {  // baselines have it, even if it is no key of the file's
         configuration.values.push_back(config.run.algorithm.name);
         continue;
@@ -296,7 +313,8 @@ class Preparation {
     for (const uint64_t seed : seeds) {
       std::vector<Override> seeded = overrides;
       seeded.push_back({"run.seed", absl::StrCat(seed), "seeds", FolderOf()});
-      MACAW_ASSIGN_OR_RETURN(Config whole, ReadConfig(file_.base, seeded, catalogue_));
+      MACAW_ASSIGN_OR_RETURN(Config whole,
+                             ReadConfig(file_.base, seeded, catalogue_, Idle::kLeaveOut));
       Job job;
       job.name = JobName(configuration, seed);
       job.configuration = sweep_.plan.configurations.size();
@@ -318,18 +336,8 @@ class Preparation {
     if (!first && is_known_(job)) return absl::OkStatus();
     absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
     if (!run.ok()) return Explained(run.status(), overrides);
-    if (first) {
-      sweep_.plan.metric = file_.settings.metric;
-      if (sweep_.plan.metric.empty()) sweep_.plan.metric = UsualMetric(*run);
-      sweep_.plan.higher = HigherMetricIsBetter(sweep_.plan.metric);
-      reported_ = file_.settings.report;
-      if (reported_.empty()) reported_ = UsualReport(sweep_.plan.metric, *run);
-      for (const std::string& reported : reported_)
-        sweep_.plan.report.push_back(ReportName(reported, sweep_.plan.metric));
-    }
-    absl::Status status = CheckSweepMetric("metric", sweep_.plan.metric, *run);
-    for (const std::string& reported : file_.settings.report)
-      status.Update(CheckSweepMetric("report", reported, *run));
+    if (first) ChooseMetrics(file_.settings, *run, sweep_.plan);
+    const absl::Status status = CheckMetrics(file_.settings, *run, sweep_.plan);
     return status.ok() ? status : Annotate(status, file_.path);
   }
 
@@ -358,7 +366,11 @@ class Preparation {
   const std::function<bool(const Job&)>& is_known_;
   PreparedSweep sweep_;
   std::set<std::string> identities_;
-  std::vector<std::string> reported_;  // columns
+  std::set<std::string> base_keys_;            // that the base gives
+  std::set<std::string> used_;                 // keys that have an effect in some configuration
+  std::map<std::string, std::string> idle_;    // keys that have none in some, and why
+  std::set<std::string> of_others_;            // parameters of algorithms that some do not have
+  std::map<std::string, std::string> places_;  // of the keys that vary
 };
 
 }  // namespace

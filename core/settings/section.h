@@ -55,6 +55,29 @@ inline bool Contains(const std::vector<std::string>& words, const std::string& w
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+// What else must be so for a key of a struct S to have an effect.
+template <typename S>
+struct Need {
+  std::function<bool(const S&)> holds;
+  std::string words;  // completes "local.nesterov has no effect without …"
+};
+
+// The first need that does not hold; null: all hold, and the key has an effect.
+template <typename S>
+const Need<S>* Missing(const std::vector<Need<S>>& needs, const S& section) {
+  for (const Need<S>& need : needs) {
+    if (!need.holds(section)) return &need;
+  }
+  return nullptr;
+}
+
+// For people: "local.optimizer = \"sgd\", local.momentum above 0"; "" without needs.
+template <typename S>
+std::string NeedsText(const std::vector<Need<S>>& needs) {
+  return absl::StrJoin(
+      needs, ", ", [](std::string* out, const Need<S>& need) { absl::StrAppend(out, need.words); });
+}
+
 // The value of a seed that is run.seed, which replaces a number that the file has.
 inline constexpr char kRunsSeed[] = "run";
 
@@ -80,14 +103,14 @@ struct Field {
   std::function<std::optional<Value>(const S&)> get;
   std::function<void(S&)> reset;         // back to the default
   std::function<bool(const S&)> hidden;  // while true, files leave it out; empty: never
-  // The setting has an effect only while this is true; empty: always.
-  std::function<bool(const S&)> applies;
-  std::string needs;  // `applies` in words; then giving the key otherwise is an error
+  // The key has an effect only while all of these hold; empty: always. While one does not, files
+  // leave the key out, and giving it is an error that says what is missing.
+  std::vector<Need<S>> needs;
 
   bool Excludes(const Field& other) const {
     return Contains(instead_of, other.key) || Contains(other.instead_of, key);
   }
-  bool Applies(const S& section) const { return !applies || applies(section); }
+  bool Applies(const S& section) const { return Missing(needs, section) == nullptr; }
   // The value that a file has, and nothing if it leaves the key out.
   std::optional<Value> Shown(const S& section) const {
     return !Applies(section) || (hidden && hidden(section)) ? std::nullopt : get(section);
@@ -99,9 +122,8 @@ struct Field {
   Field& Expecting(std::string what) { return (expected = std::move(what), *this); }
   Field& OrWord(std::string word) { return (choices.push_back(std::move(word)), *this); }
   Field& InsteadOf(std::vector<std::string> keys) { return (instead_of = std::move(keys), *this); }
-  // Without `words`, the key is left out of files and accepted all the same.
-  Field& Needs(std::function<bool(const S&)> when, std::string words = "") {
-    return (applies = std::move(when), needs = std::move(words), *this);
+  Field& Needs(std::function<bool(const S&)> holds, std::string words) {
+    return (needs.push_back({std::move(holds), std::move(words)}), *this);
   }
 };
 
@@ -312,7 +334,6 @@ class Section {
       field.in_file = sub.in_file;
       field.choices = sub.choices;
       for (const std::string& other : sub.instead_of) field.instead_of.push_back(whole(other));
-      field.needs = sub.needs;
       field.set = [set = sub.set, member](S& s, const Value& value) {
         return set(s.*member, value);
       };
@@ -323,7 +344,7 @@ class Section {
                      : [test, member](const S& s) { return test(s.*member); };
       };
       field.hidden = lift(sub.hidden);
-      field.applies = lift(sub.applies);
+      for (const Need<Sub>& need : sub.needs) field.Needs(lift(need.holds), need.words);
     }
   }
 

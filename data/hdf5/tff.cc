@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status.h"
@@ -59,7 +58,7 @@ absl::StatusOr<TffFile> OpenTff(const std::string& path, Digester& digest) {
   for (const std::string& client : opened.clients) {
     if (IsUtf8(client)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": the client \"", absl::Utf8SafeCHexEscape(client.substr(0, 40)),
+        absl::StrCat(path, ": the client \"", EscapeToUtf8(client.substr(0, 40)),
                      "\" is not UTF-8: rename its group (h5py: file.move)"));
   }
   return opened;

@@ -18,8 +18,9 @@ namespace macaw::device {
 // that is too old, no GPU.
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices();
 
-// `kernels`: all that its queues can run. kFailedPrecondition: the program has no code for this GPU. The device's memory is taken with cudaMalloc and its
-// queues are streams that do not wait for the default one. A thread that waits sleeps.
+// `kernels`: all that its queues can run. kFailedPrecondition: the program has no code for this
+// GPU. The device's memory is taken with cudaMalloc and its queues are streams that do not wait for
+// the default one. A thread that waits sleeps.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(int index, std::vector<CudaKernel> kernels);
 
 // The stream of a queue of such a device, for libraries that take one.

@@ -10,6 +10,8 @@ namespace {
 // The documentation of these says that the process must end to use CUDA again, or that the device
 // or its driver is gone.
 bool LosesDevice(cudaError_t code) {
+  constexpr int kContained = 721;  // cudaErrorContained, which CUDA 12.4 does not name yet
+  if (static_cast<int>(code) == kContained) return true;
   switch (code) {
     case cudaErrorIllegalAddress:
     case cudaErrorIllegalInstruction:
@@ -22,7 +24,6 @@ bool LosesDevice(cudaError_t code) {
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
     case cudaErrorExternalDevice:
     case cudaErrorCudartUnloading:
     case cudaErrorContextIsDestroyed:

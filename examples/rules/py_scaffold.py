@@ -10,6 +10,7 @@ class PyScaffold(Rule):
     """Control variates take the clients' drift out of their steps."""
 
     paper = "Karimireddy et al., 2020, SCAFFOLD: Stochastic Controlled Averaging"
+    totals = ("clients",)  # what schema() divides by
     option: int = parameter(2, "c_i from 1: a full gradient at x; 2: the steps taken", 1, 2)
     server_lr: float = parameter(1.0, "η_g: the model moves by η_g times the mean", minimum=0)
 
@@ -35,7 +36,7 @@ class PyScaffold(Rule):
         delta = steps.end - ctx.model
         if self.option == 1:  # (i): the gradient at x
             control = outcomes[1].end.copy()
-        elif steps.steps == 0:
+        elif steps.rate_sum == 0:  # no steps, or a rate of 0
             control = c_i.copy()
         else:  # (ii): c_i - c + (x - y_i) / (K eta), where momentum makes K the norm of a
             travelled = steps.rate_sum * (steps.a_norm1 / steps.steps)

@@ -171,9 +171,11 @@ inline bool AtClientsPoint(EvaluationKind kind) {
 struct EvaluationTask {
   Fence fence;
   EvaluationKind kind = EvaluationKind::kCentralTest;
-  ClientId client;              // of the kinds kClient…
-  uint64_t place = 0;           // of the client, as in an assignment
-  uint64_t begin = 0, end = 0;  // range of rows; unused if TakesAllRows
+  ClientId client;     // of the kinds kClient…
+  uint64_t place = 0;  // of the client, as in an assignment
+  // Range of rows; unused if TakesAllRows. Under concept shift the rows of a central set are as
+  // many times as there are groups: first as group 0 sees them, then as group 1 does, ….
+  uint64_t begin = 0, end = 0;
   Fence state_version;  // AtClientsPoint: the state to use; counter 0: the client has none yet
   std::vector<Attempt> states;  // kStateDigest: the stored version of each client
 };

@@ -9,6 +9,8 @@
 The work is done by Macaw's own programs, which are part of the package.
 """
 
+from typing import TYPE_CHECKING
+
 from . import _names, algorithms, errors, partitions, rules
 from ._data import prepare
 from ._run import Run
@@ -82,9 +84,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    meant = _names.unknown_name(name, __all__)
-    question = f"; did you mean macaw.{meant}?" if meant else ""
-    raise errors.NameMissingError(f"macaw has no {name}{question}", key=name, nearest=meant)
+if not TYPE_CHECKING:  # type checkers know the names themselves
+
+    def __getattr__(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        meant = _names.unknown_name(name, __all__)
+        question = f"; did you mean macaw.{meant}?" if meant else ""
+        raise errors.NameMissingError(f"macaw has no {name}{question}", key=name, nearest=meant)

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from . import _model, _safetensors, _trace
+from . import _model, _modules, _safetensors, _trace
 from ._program import Simulation
 from ._safetensors import Array
 from .errors import ModelError
 
 _EQUAL = 1e-5  # relative to the largest number of a tensor
 _AFTER_TWO_STEPS = 10  # times as much
+_LARGE = 20_000_000  # parameters
 _SKIPPING = "check_model=False trains it all the same"
 
 
@@ -77,32 +78,56 @@ class _Comparison:
         self._made, self._ours, self._about = made, ours, about
         self._random = about["random"] == "1"
         self._worst = 0.0
+        self._lost: dict[str, float] = {}  # by the tensor's name
 
     def run(self) -> str:
         module = self._made.module
-        if drops := _dropping(module):
-            if not self._random:
-                raise self._refusal(f"your module drops at random ({drops}), and the run does not")
-        elif self._random:
-            raise self._refusal("the run drops at random, and your module does not")
+        drops = _modules.dropping(module)
+        if "layers" in self._made.keys and self._random != (drops is not None):
+            whose = "your module" if drops else "the run"
+            raise self._refusal(f"{whose} drops at random ({drops}), and the other does not")
+        self._random = drops is not None
         try:
             module = copy.deepcopy(module)
         except Exception:  # such as tensors that are no leaves; then the module itself is put back
             pass
-        with _trace.untouched(module), _deterministic():
+        without: list[str] = []
+        with (
+            _trace.untouched(module),
+            _deterministic(),
+            _modules.dropping_nothing(module),
+        ):
             self._losses(module)
-            without = self._gradients(module)
-            if not self._random:
-                self._steps(module)
+            what = "losses in evaluation mode"
+            if not self._draws(module):
+                with _trace.untouched(module):  # a forward pass moves running statistics
+                    without = self._gradients(module)
+                what = "losses and gradients"
+                if not self._random:
+                    self._steps(module)
+                    what = "losses, gradients and two steps"
         said = (
-            f"losses, gradients{'' if self._random else ' and two steps'} equal the module's own "
-            f"in PyTorch, to {max(self._worst, 1e-9):.0e} (back end {self._about['backend']})"
+            f"{what} equal the module's own in PyTorch, to {max(self._worst, 1e-9):.0e} (back end "
+            f"{self._about['backend']})"
         )
-        if self._random:
-            said += "; compared without dropout"
+        if what != "losses, gradients and two steps":
+            said += "; the rest is random, and was not compared"
         if without:
             said += f"; {', '.join(without)} gets no gradient"
         return said
+
+    def _draws(self, module: Any) -> bool:
+        """Whether the module draws random numbers in training that no layer of it tells of."""
+        import torch
+
+        module.train()
+        x, _ = self._batch(0, module)
+        outputs = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            with _trace.untouched(module), torch.no_grad():
+                outputs.append(_trace.logits_of(module(x)))
+        return not torch.equal(*outputs)
 
     def _losses(self, module: Any) -> None:
         module.eval()
@@ -119,8 +144,6 @@ class _Comparison:
         import torch
 
         module.train()
-        if self._random:
-            _drop_nothing(module)
         named = _trained(module)
         own = self._named("gradient", module)
         for name, parameter in named.items():
@@ -130,8 +153,10 @@ class _Comparison:
         loss = self._loss(module, x, y)
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         theirs = dict(zip(map(id, named.values()), found))
-        noise = self._noise(module, named, x, y)
-        largest = max((float(g.abs().max()) for g in found if g is not None and g.numel()), default=0)
+        self._lost = self._lost_in_float32(module, x, y)
+        largest = max(
+            (float(g.abs().max()) for g in found if g is not None and g.numel()), default=0
+        )
         without = [name for name, g in zip(named, found) if g is None]
         for name, (tensor, gradient) in own.items():
             if not tensor.requires_grad:
@@ -140,33 +165,38 @@ class _Comparison:
             expected = np.zeros_like(gradient) if other is None else other.cpu().numpy()
             scale = max(_most(expected), 1e-4 * largest)
             self._compare(
-                gradient, expected, scale, f"the gradient of {name}", noise.get(id(tensor), 0.0)
+                gradient, expected, scale, f"the gradient of {name}", self._lost.get(name, 0.0)
             )
         return without
 
-    def _noise(self, module: Any, named: Mapping[str, Any], x: Any, y: Any) -> dict[int, float]:
-        """What float32 alone loses in each gradient: its difference from float64."""
+    def _lost_in_float32(self, module: Any, x: Any, y: Any) -> dict[str, float]:
+        """What float32 alone loses of each gradient: its difference from that in float64."""
         import torch
 
-        if not x.is_floating_point() or x.dtype == torch.float64:
-            wide = x
-        else:
-            wide = x.double()
+        named = _trained(module)
+        found = torch.autograd.grad(
+            self._loss(module, x, y), list(named.values()), allow_unused=True
+        )
+        narrow = {name: g for name, g in zip(named, found) if g is not None and g.numel()}
+        if next(iter(named.values())).dtype == torch.float64:
+            return dict.fromkeys(narrow, 0.0)
+        size = sum(value.numel() for value in named.values())
         try:
+            if size > _LARGE:
+                raise ValueError("a copy in float64 would take long")
             double = copy.deepcopy(module).double()
+            wide = x.double() if x.is_floating_point() else x
             target = y.double() if y.is_floating_point() else y
+            trained = _trained(double)
             exact = torch.autograd.grad(
-                self._loss(double, wide, target), list(_trained(double).values()), allow_unused=True
+                self._loss(double, wide, target), list(trained.values()), allow_unused=True
             )
-            narrow = torch.autograd.grad(
-                self._loss(module, x, y), list(named.values()), allow_unused=True
-            )
-        except Exception:  # a forward that is written for float32
-            return {}
+        except Exception:  # also a forward that is written for float32
+            return {name: 1e-6 * float(gradient.abs().max()) for name, gradient in narrow.items()}
+        there = dict(zip(trained, exact))
         return {
-            id(tensor): float((a.double() - b).abs().max())
-            for tensor, a, b in zip(named.values(), narrow, exact)
-            if a is not None and b is not None and a.numel()
+            name: float((gradient.double() - there[name]).abs().max())
+            for name, gradient in narrow.items()
         }
 
     def _steps(self, module: Any) -> None:
@@ -189,7 +219,10 @@ class _Comparison:
                 expected = tensor.detach().cpu().numpy()
                 moved = _most(expected - before[id(tensor)].cpu().numpy())
                 rounding = 4 * float(np.finfo(own.dtype).eps) * _most(expected)
-                scale = max(moved, _most(expected) * 1e-2) * (1 if number == 0 else _AFTER_TWO_STEPS)
+                rounding += rate * self._lost.get(name, 0.0) * (1 + _AFTER_TWO_STEPS * number)
+                scale = max(moved, _most(expected) * 1e-2) * (
+                    1 if number == 0 else _AFTER_TWO_STEPS
+                )
                 self._compare(
                     own, expected, scale, f"{name} after the {step} step of training", rounding
                 )
@@ -231,8 +264,10 @@ class _Comparison:
 
     def _named(self, prefix: str, module: Any) -> dict[str, tuple[Any, Array]]:
         """The module's tensors by their own names, and what the program made of each."""
-        there = dict(module.named_parameters(remove_duplicate=False))
-        there.update(module.named_buffers(remove_duplicate=False))
+        there = {}
+        for place, layer in module.named_modules(remove_duplicate=False):
+            for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+                there[f"{place}.{name}" if place else name] = tensor
         found = {}
         for key, array in self._ours.items():
             kind, _, name = key.partition("/")
@@ -279,22 +314,6 @@ def _numbers(array: Array) -> str:
     flat = np.ravel(array)[:3]
     text = ", ".join(f"{value:.6g}" for value in flat.tolist())
     return f"{text}, …" if array.size > 3 else text
-
-
-def _dropping(module: Any) -> str | None:
-    """The first layer that drops at random."""
-    for name, layer in module.named_modules():
-        if "Dropout" in type(layer).__name__ and getattr(layer, "p", 0) > 0:
-            return f"{name}: {layer}"
-    return None
-
-
-def _drop_nothing(module: Any) -> None:
-    for layer in module.modules():
-        if "Dropout" in type(layer).__name__:
-            layer.eval()
-        if isinstance(getattr(layer, "dropout", None), float):
-            layer.dropout = 0.0
 
 
 @contextmanager

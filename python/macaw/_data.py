@@ -18,8 +18,10 @@ import numpy as np
 
 from . import _safetensors, _tables
 from ._safetensors import Array
-from .errors import CacheError, DataError
+from .errors import CacheError, ConfigError, DataError
 
+# Keys of [data] that name columns, as arguments.
+COLUMN_KEYS = {"label_column": "label", "client_column": "client", "drop_columns": "drop"}
 _SPLITS = ("train", "val", "test")
 
 
@@ -28,7 +30,7 @@ def cache_folder() -> Path:
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:  # no HOME, and the system does not know this user
-        raise CacheError(f"there is no home folder for the cache ({error}): give cache=…") from error
+        raise CacheError(f"the cache has no home folder ({error}): give cache=…") from error
     return Path(base) / "macaw"
 
 
@@ -85,6 +87,7 @@ def prepared(
 
 def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
     data, test = _splits_of(data, test, columns)
+    columns.check(data, test)
     columns.fit(data, test)
     data = _by_client(data, columns)
     if isinstance(data, Mapping):
@@ -116,7 +119,8 @@ def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
 
 def _splits_of(data: Any, test: Any, columns: Columns) -> tuple[Any, Any]:
     """The training and the test rows of a ``DatasetDict``."""
-    if not isinstance(data, Mapping) or type(data).__name__ not in ("DatasetDict", "IterableDatasetDict"):
+    kinds = ("DatasetDict", "IterableDatasetDict")
+    if not isinstance(data, Mapping) or type(data).__name__ not in kinds:
         return data, test
     if "train" not in data:
         raise DataError(
@@ -140,7 +144,8 @@ def _by_client(data: Any, columns: Columns) -> Any:
     if client is None:
         return data
     if isinstance(data, Mapping):
-        raise DataError("client: the data is a dict of clients already", key="client")
+        called = columns.called.get("client", "client")
+        raise DataError(f"{called}: the data is a dict of clients already", key=called)
     block = _pair(data, "data", columns)
     if isinstance(client, str):
         if _tables.is_table(data):
@@ -150,16 +155,18 @@ def _by_client(data: Any, columns: Columns) -> Any:
             _tables.pick(data, client, (), "client", "data")
             owners = _tables.owners_of(np.asarray(list(data[client]), object))
         else:
+            called = columns.called.get("client", "client")
             raise DataError(
-                f'client: "{client}" names a column, and the data is no table; give an array with '
-                "a client's name a row",
-                key="client",
+                f'{called}: "{client}" names a column, and the data is no table; give client= an '
+                "array with a client's name a row",
+                key=called,
             )
     else:
         names = np.asarray(_plain(client))
         if names.shape != (len(block.y),):
             raise DataError(
-                f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows", key="client"
+                f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows",
+                key="client",
             )
         owners = _tables.owners_of(names)
     return {
@@ -193,6 +200,9 @@ class Columns:
     ) -> None:
         """tokens: whether whole numbers are tokens, and not numbers."""
         self.features, self.label, self.client = features, label, client
+        self.drop: Sequence[str] = ()  # columns that are nothing
+        # What the caller calls these, where it is not an argument: "label" -> "data.label_column".
+        self.called: dict[str, str] = {}
         self.missing, self.tokens = missing, tokens
         self.words: list[str] = []  # of the classes
         self.reader: _tables.Reader | None = None
@@ -202,6 +212,34 @@ class Columns:
         self.hints: dict[str, str] = {}
         if missing not in (None, "mean", "indicator"):
             raise DataError(f'missing is {missing!r}; it is "mean" or "indicator"', key="missing")
+
+    def take(self, options: dict[str, Any]) -> None:
+        """Takes the keys of [data] that name columns: in memory they are these arguments."""
+        for key, name in COLUMN_KEYS.items():
+            column = options.pop(key, None)
+            if column is None or (name == "client" and column == "none"):  # as in a file: none
+                continue
+            if getattr(self, name) not in (None, ()):
+                raise ConfigError(
+                    f"{name}= and data.{key} say the same thing: give one of them",
+                    key=f"data.{key}",
+                )
+            setattr(self, name, column)
+            self.called[name] = f"data.{key}"
+
+    def check(self, data: Any, test: Any) -> None:
+        """Refuses the names of columns where nothing has columns."""
+        if any(map(_has_columns, (data, test, *_values_of(data)))):
+            return
+        for name in ("features", "label", "drop"):
+            column = getattr(self, name)
+            if column not in (None, ()):
+                called = self.called.get(name, name)
+                raise DataError(
+                    f"data: {called} = {column!r} names a column, and the data has none: it is for "
+                    "a table or a Hugging Face dataset",
+                    key=called,
+                )
 
     def fit(self, data: Any, test: Any) -> None:
         """Learns the columns of the tables in the data, if there are any."""
@@ -224,7 +262,7 @@ class Columns:
             _tables.tables_in(test),
             label=label,
             client=self.client if isinstance(self.client, str) else None,
-            features=self.features,
+            features=self.features or self._kept(training[0], label),
             missing=self.missing,
         )
         if self.reader.words is not None:
@@ -232,10 +270,18 @@ class Columns:
         if note := self.reader.note():
             self.notes.append(note)
 
+    def _kept(self, table: Any, label: str | None) -> list[str] | None:
+        """The columns of a table that are features once others are dropped; None: none is."""
+        if not self.drop:
+            return None
+        dropped = {_tables.pick(table, name, (), "drop_columns", "data") for name in self.drop}
+        others = {label, self.client if isinstance(self.client, str) else label, *dropped}
+        return [name for name in _tables.columns_of(table) if name not in others]
+
     def of(self, data: Any, what: str) -> tuple[str, str]:
         """The columns of features and labels of a Hugging Face dataset."""
         label = _tables.pick(data, self.label, _tables._LABELS, "label", what)
-        taken = {label, self.client if isinstance(self.client, str) else label}
+        taken = {label, self.client if isinstance(self.client, str) else label, *self.drop}
         rest = [name for name in data.column_names if name not in taken]
         asked = self.features if isinstance(self.features, str) else None
         features = _tables.pick(
@@ -243,6 +289,20 @@ class Columns:
         )
         self.words = list(getattr(data.features[label], "names", None) or self.words)
         return features, label
+
+    def look_again(self, data: Any, x: Sequence[Array]) -> None:
+        """Notices a dataset that gives another row when it is asked again."""
+        for number in range(min(3, len(x))):
+            again = np.asarray(_plain(data[number][0]))
+            if again.shape != x[number].shape or not np.array_equal(again, x[number]):
+                note = (
+                    f"item {number} of the dataset is another one each time (random transforms): "
+                    "its rows are read once and stay as they are; a run draws anew with "
+                    "data_options=dict(pad_crop=…, flip=True)"
+                )
+                if note not in self.warnings:
+                    self.warnings.append(note)
+                return
 
     def look_at(self, x: Array, y: Array) -> None:
         """What is likely a mistake, for warnings and for errors of the run."""
@@ -265,6 +325,10 @@ class Columns:
             self.hints[hint + 'give y.astype("float32")'] = "run.task"
 
 
+def _has_columns(data: Any) -> bool:
+    return bool(_tables.tables_in(data)) or _tables.is_dataset(data)
+
+
 def _values_of(data: Any) -> list[Any]:
     return list(data.values()) if isinstance(data, Mapping) else []
 
@@ -273,7 +337,8 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
     """One block of rows, checked."""
     if isinstance(data, _Block):
         return data
-    lengths = None
+    x: Any
+    y: Any
     if _tables.is_table(data):
         assert columns.reader is not None
         if columns.reader.label is None:
@@ -285,17 +350,18 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
             assert columns.reader is not None
             x = columns.reader.x(x, what)
     elif _tables.is_dataset(data):
-        features, label = columns.of(data, what)
-        x, y = _images(data[features]), data[label]
+        column, label = columns.of(data, what)
+        x, y = _images(data[column]), data[label]
         if len(x) and isinstance(x[0], str):
             raise DataError(
-                f'{what}: column "{features}" has texts; a run takes tokens: give lists of whole '
+                f'{what}: column "{column}" has texts; a run takes tokens: give lists of whole '
                 "numbers, such as a tokenizer's input_ids"
             )
     elif type(data).__name__ == "DataLoader" and hasattr(data, "dataset"):
         raise DataError(f"{what}: a DataLoader; give its rows, loader.dataset")
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         x, y = _stacked((data[i] for i in range(len(data))), what)
+        columns.look_again(data, x)
     elif isinstance(data, Iterable):
         x, y = _stacked(data, what)
     else:

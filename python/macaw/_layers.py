@@ -43,7 +43,7 @@ def _inside(module: Any) -> list[Layer] | str:
             continue
         text = _text(child)
         if text is None:
-            return f"layer {name} is {child}"
+            return f"layer {name} is {_shown(child)}"
         layers.append(Layer(text, name, child))
     return layers
 
@@ -97,6 +97,11 @@ def _text(layer: Any) -> str | None:
         if _is(layer, kind):
             return write(layer)
     return None
+
+
+def _shown(layer: Any) -> str:
+    text = " ".join(str(layer).split())
+    return text if len(text) <= 80 else type(layer).__name__
 
 
 def _one(value: Any) -> int | None:

@@ -154,7 +154,8 @@ def _weights_file(model: Model, module: Any, folder: Path) -> Path:
     if model.names:
         state = module.state_dict()
         return _write_weights({ours: state[own] for ours, own in model.names.items()}, folder)
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    tensors = {**trained, **dict(module.named_buffers())}
     floats = {model.prefix + name: t for name, t in tensors.items() if t.is_floating_point()}
     return _write_weights(floats, folder)
 
@@ -220,7 +221,6 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             why += f"; torch.jit.script refuses it: {_first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
-    prefix = _trace.PREFIX if how == "traced" else ""
     return Model({"torchscript": path}, said, module, prefix=prefix)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .errors import ModelError
@@ -12,7 +14,9 @@ def dtype_of(module: Any) -> str | None:
     import torch
 
     if type(module).__name__ == "OptimizedModule":
-        raise ModelError("model: it is compiled (torch.compile); give the module itself, net._orig_mod")
+        raise ModelError(
+            "model: it is compiled (torch.compile); give the module itself, net._orig_mod"
+        )
     trained = 0
     wide = False
     for name, value in module.named_parameters():
@@ -60,23 +64,53 @@ def refuse_odd(module: Any) -> None:
                 f"{here}: max_norm changes weights in the forward pass, outside the optimizer; "
                 "leave max_norm out"
             )
-        if dropped := _drops(layer):
+        if drawn := _draws(layer):
             raise ModelError(
-                f"{here}: it draws random numbers ({dropped}), and a module that is scripted has "
-                "no stream of the run's seed; set it to 0, build the model as a Sequential of "
-                "Dropout and other layers (macaw models), or train with a program of your own "
+                f"{here}: it draws random numbers ({drawn}) in a way that no run can repeat; set "
+                "it to 0, use torch.nn.Dropout, or train with a program of your own "
                 '(workers=dict(backend="process", command=[...]), training/README.md)'
             )
 
 
-def _drops(layer: Any) -> str | None:
-    kind = type(layer).__name__
-    in_torch = type(layer).__module__.startswith("torch.nn")
-    if in_torch and "Dropout" in kind and layer.p > 0:
-        return f"p={layer.p}"
-    between = isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0
-    if in_torch and between and (kind == "MultiheadAttention" or layer.num_layers > 1):
-        return f"dropout={layer.dropout}"
-    if in_torch and kind == "RReLU":
-        return "random slopes"
+# Those that a script may have: their masks come from a stream of the run's seed.
+_REPEATABLE = ("Dropout", "MultiheadAttention")
+
+
+def dropping(module: Any) -> str | None:
+    """The first layer that drops at random in training."""
+    for name, layer in module.named_modules():
+        if "Dropout" in type(layer).__name__ and getattr(layer, "p", 0) > 0:
+            return f"{name}: {layer}"
+        if isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0:
+            return f"{name}: dropout={layer.dropout}"
     return None
+
+
+@contextmanager
+def dropping_nothing(module: Any) -> Iterator[None]:
+    """Whatever its mode, the layers of the module do not drop."""
+    kept: list[tuple[Any, str, float]] = []
+    for layer in module.modules():
+        for name in ("p", "dropout"):
+            value = getattr(layer, name, None)
+            is_rate = name == "dropout" or "Dropout" in type(layer).__name__
+            if is_rate and isinstance(value, float) and value > 0:
+                kept.append((layer, name, value))
+                setattr(layer, name, 0.0)
+    try:
+        yield
+    finally:
+        for layer, name, value in kept:
+            setattr(layer, name, value)
+
+
+def _draws(layer: Any) -> str | None:
+    kind = type(layer).__name__
+    if not type(layer).__module__.startswith("torch.nn") or kind in _REPEATABLE:
+        return None
+    if "Dropout" in kind and layer.p > 0:
+        return f"p={layer.p}"
+    recurrent = kind in ("RNN", "LSTM", "GRU")
+    if recurrent and layer.dropout > 0 and layer.num_layers > 1:
+        return f"dropout={layer.dropout}"
+    return "random slopes" if kind == "RReLU" else None

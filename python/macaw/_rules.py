@@ -59,6 +59,11 @@ def _describe(rule: type[Rule]) -> dict[str, Any]:
     if dataclasses.is_dataclass(rule) and text.startswith(f"{rule.__name__}("):
         first = rest = ""  # dataclass's own
     summary = " ".join(first.split()).rstrip(".")
+    totals = rule.totals
+    if not isinstance(totals, Sequence) or not set(totals) <= {"clients", "total_weight"}:
+        raise RuleError(
+            f'{rule.__name__}.totals is {totals!r} instead of some of "clients", "total_weight"'
+        )
     return {
         "name": rule.name,
         "summary": summary,
@@ -69,6 +74,9 @@ def _describe(rule: type[Rule]) -> dict[str, Any]:
         "proceeds": rule.proceed is not Rule.proceed,
         "personal": rule.evaluation_point is not Rule.evaluation_point,
         "begins": rule.begin is not Rule.begin,
+        "independent_state": bool(rule.has_independent_state),
+        "uses_clients": "clients" in totals,
+        "uses_total_weight": "total_weight" in totals,
     }
 
 

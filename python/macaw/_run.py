@@ -85,7 +85,10 @@ class Run:
                 "its end on"
             )
         if not path.exists():
-            raise Error(f"{self.folder} has no model yet: no round has been kept")
+            raise Error(
+                f"{self.folder} has no model yet: a run writes it when it ends, by itself or early "
+                "(stream.close(), Ctrl-C)"
+            )
         tensors = _safetensors.read(path)
         if module is not None:
             return _model.state_dict(module, tensors, _model.names_of(module))

@@ -179,7 +179,7 @@ def stream(
     given.update(given.pop("sections"))
     settings, made, folder, columns = keys_of(given)
     arguments = [str(config)] if config is not None else []
-    said = [*_dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
+    said = [*dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
     for text in columns.warnings:
         said.append(("warning", text))
         warnings.warn(text, UserWarning, stacklevel=2)
@@ -202,10 +202,8 @@ def _begun(
     given: Mapping[str, Any],
 ) -> Stream:
     config, out, progress = given["config"], given["out"], given["progress"]
-    if made is not None and made.module is not None:
-        _check.forward(made.module, _example(settings, made.module))
-    if given["check_model"] and made is not None and made.module is not None:
-        said.append(("check", _check.check(made, _for_check(settings, config), words)))
+    if given["check_model"] and made is not None:
+        said += check_model(made, settings, config, words)
     if out is not None:
         arguments += ["--out", os.fspath(out)]
     if given["overwrite"]:
@@ -333,8 +331,11 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
     columns = _data.Columns(
         own["features"], own["label"], own["client"], own["missing"], tokens=tokens
     )
+    options = dict(own["data_options"] or {})
+    if not (own["data"] is None or isinstance(own["data"], (str, os.PathLike))):
+        columns.take(options)
     _add_data(settings, own["data"], own["test"], columns, folder)
-    _add(settings, "data", own["data_options"] or {})
+    _add(settings, "data", options)
     add_partition(settings, own["partition"], folder)
     made = None
     if own["model"] is not None:
@@ -344,6 +345,12 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
         example = functools.partial(_example, settings)
         made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
         _add(settings, "model", made.keys)
+    elif own["init"] is not None:
+        raise ConfigError(
+            "init= has no effect without model=; model_options=dict(init=…) takes a file for the "
+            "model of config=",
+            key="init",
+        )
     _add(settings, "model", own["model_options"] or {})
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
@@ -364,7 +371,7 @@ def _example(settings: Mapping[str, Any], module: Any) -> Any:
     return torch.from_numpy(x / (255 if x.dtype == np.uint8 else 1)).to(dtype)
 
 
-def _dtype_of(
+def dtype_of(
     settings: dict[str, Any], made: _model.Model | None, config: Path_ | None
 ) -> list[tuple[str, str]]:
     """Sets run.dtype for a module of float64, unless it was given; says so in either case."""
@@ -375,7 +382,8 @@ def _dtype_of(
     given = settings.get("run.dtype")
     if given == made.dtype:
         return [("dtype", f"{made.dtype}, as the module's parameters are")]
-    text = f"run.dtype is {given or 'that of the file'}, and the module's parameters are {made.dtype}"
+    given = given or "that of the file"
+    text = f"run.dtype is {given}, and the module's parameters are {made.dtype}"
     return [("dtype", text)]
 
 
@@ -384,6 +392,23 @@ _OF_A_STEP = (
     *("data.", "partition.", "model.", "local.optimizer", "workers."),
     *("run.task", "run.dtype", "run.seed"),
 )
+
+
+def check_model(
+    made: _model.Model,
+    settings: Mapping[str, Any],
+    config: Path_ | None,
+    words: Mapping[str, str],
+) -> list[tuple[str, str]]:
+    """Refuses a model that is not its module. Returns what there is to say."""
+    if made.module is None:
+        return []
+    keys = {f"model.{key}": value for key, value in made.keys.items()}
+    chosen = {**keys, **settings}
+    if any(chosen.get(f"model.{key}") != made.keys.get(key) for key in ("init", "torchscript")):
+        return [("check", "the run starts from other weights than the module's: not compared")]
+    _check.forward(made.module, _example(settings, made.module))
+    return [("check", _check.check(made, _for_check(chosen, config), words))]
 
 
 def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:
@@ -464,10 +489,12 @@ def _add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> Non
 def _add_data(
     settings: dict[str, Any], data: Any, test: Any, columns: _data.Columns, folder: Path
 ) -> None:
-    if data is None:
-        return
-    if isinstance(data, str) and data == "synthetic":
-        settings["data.source"] = data
+    if data is None or (isinstance(data, str) and data == "synthetic"):
+        _of_no_table(columns)
+        if test is not None:
+            raise ConfigError("test= has no effect without data= of the same kind", key="test")
+        if data is not None:
+            settings["data.source"] = data
         return
     if isinstance(data, (str, os.PathLike)):
         path = Path(data)
@@ -482,12 +509,17 @@ def _add_data(
 
 def _of_no_table(columns: _data.Columns) -> None:
     """Refuses arguments for tables where the data is a file, whose keys say the same."""
-    for name, key in (("label", "label_column"), ("client", "client_column"), ("features", None)):
+    for name, key in (
+        ("label", "label_column"),
+        ("client", "client_column"),
+        ("features", None),
+        ("missing", None),
+    ):
         if getattr(columns, name) is not None:
             value = getattr(columns, name)
             text = json.dumps(value) if isinstance(value, str) else "…"
             advice = f": give data_options=dict({key}={text})" if key else ""
-            raise ConfigError(f"{name} is for tables in memory, and data is a path{advice}", key=name)
+            raise ConfigError(f"{name}= is for tables in memory{advice}", key=name)
 
 
 def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None:

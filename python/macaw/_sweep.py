@@ -20,6 +20,8 @@ from ._simulate import (
     Path_,
     add_algorithm,
     add_partition,
+    check_model,
+    dtype_of,
     keys_of,
     run_seed,
     to_toml,
@@ -200,8 +202,11 @@ def sweep(
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
     _note_weights(model, own_seeds)
 
+    varied_models: list[_model.Model] = []
+
     def add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
         made = _model.read(item, None, cache / "models", seeds=own_seeds)
+        varied_models.append(made)
         for key, value in made.keys.items():
             settings[f"model.{key}"] = value
 
@@ -214,7 +219,17 @@ def sweep(
         varied[name] = Space(value.kind, tuple(tables))
         model = None if name == "model" else model
         arguments.pop(name, None)
-    settings = keys_of({"model": model, "data": data, **arguments}, own_seeds).settings
+    keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
+    settings = keys.settings
+    for made in [keys.model, *varied_models]:
+        dtype_of(settings, made, config)
+    for note in keys.columns.warnings:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    if arguments.get("check_model", True):
+        fixed = {key: value for key, value in settings.items() if not isinstance(value, Space)}
+        fixed["run.seed"] = own_seeds[0]
+        for made in [keys.model, *varied_models] if keys.model is not None else varied_models:
+            check_model(made, fixed, config, words_for(settings, cache_folder))
     text = _file({**settings, **varied}, samples is not None, config)
     top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
     top |= {"metric": metric, "mode": mode, "report": report}
@@ -300,6 +315,8 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
                 event = json.loads(line)
                 if event["event"] == "error":
                     error = event
+                elif event["event"] == "said" and event["what"] == "warning":
+                    warnings.warn(event["text"], UserWarning, stacklevel=3)
                 elif progress and event["event"] == "run":
                     value = event["state"] if event["value"] is None else f"{event['value']:.4f}"
                     over = event["done"] + event["failed"]

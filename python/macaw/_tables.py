@@ -33,10 +33,9 @@ def is_dataset(value: Any) -> bool:
 
 
 def columns_of(table: Any) -> list[str]:
-    names = table.columns if hasattr(table, "columns") and not is_dataset(table) else None
-    if names is None or not all(isinstance(name, str) for name in names):
-        names = getattr(table, "column_names", names)
-    return list(names)
+    if hasattr(table, "column_names"):  # of Arrow, whose columns are the columns themselves
+        return list(table.column_names)
+    return list(table.columns)
 
 
 def pick(table: Any, asked: str | None, usual: Sequence[str], key: str, what: str) -> str:
@@ -239,9 +238,9 @@ class Reader:
         return owners_of(column.values)
 
     def note(self) -> str | None:
-        made = [
-            f"{f.name} becomes {len(f.words)} indicators" for f in self.features if f.words
-        ] + [f"gaps in {f.name} become its mean" for f in self.features if f.gaps and not f.words]
+        made = [f"{f.name} becomes {len(f.words)} indicators" for f in self.features if f.words] + [
+            f"gaps in {f.name} become its mean" for f in self.features if f.gaps and not f.words
+        ]
         return "; ".join(made) or None
 
 

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from . import _modules
 from .errors import ModelError
 
 PREFIX = "macaw_net."  # of tensor names, where a module's outputs had to be unpacked
 
 
 def traced(module: Any, example: Any, refused: str) -> Any:
-    """A trace of the module; raises where a trace would not be the module."""
+    """A trace of the module; raises where a trace would not be the module.
+
+    It is traced in training mode. The back end drops in training alone, whatever the trace says.
+    """
     import torch
 
     reason = f"torch.jit.script refuses it ({refused})"
@@ -23,7 +27,8 @@ def traced(module: Any, example: Any, refused: str) -> Any:
             'dict(torchscript="net.pt"), or train with a program of your own (training/README.md)'
         )
     with untouched(module):
-        one, other = _outputs(module, example, reason)
+        with _modules.dropping_nothing(module):
+            one, other = _outputs(module, example, reason)
         if not torch.equal(one, other):
             raise ModelError(
                 f"model: {reason}, and a trace would keep one mode: the module computes something "
@@ -79,7 +84,7 @@ def _outputs(module: Any, example: Any, reason: str) -> list[Any]:
 def _unpacking(module: Any) -> Any:
     import torch
 
-    class Unpacking(torch.nn.Module):
+    class Unpacking(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.macaw_net = module

@@ -192,7 +192,7 @@ class Layout:
 class Setup:
     """What a rule may look at before a run: in schema() and check(), and as ctx.setup.
 
-    clients: those that can train. total_weight: the sum of their weights. local and cohort: the
+    clients: how many can be drawn. total_weight: the sum of their weights. local and cohort: the
     keys of these tables.
     """
 
@@ -430,6 +430,13 @@ class Rule(_Fields):
     paper: ClassVar[str] = ""
     #: The longest that one call of a method may take, in seconds.
     seconds: ClassVar[float] = 300.0
+    #: Whether what a client keeps (Schema.state) does not mirror what it sends, as a model of its
+    #: own does not. [privacy] takes a rule with client state only if this is true: a clip takes a
+    #: part of what a client believes that it sent.
+    has_independent_state: ClassVar[bool] = False
+    #: Which of setup.clients and setup.total_weight the rule computes with. A fleet whose clients
+    #: have other totals than its plan says is refused for these, and warned of for others.
+    totals: ClassVar[Sequence[str]] = ("clients", "total_weight")
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

@@ -32,6 +32,10 @@ absl::StatusOr<algorithms::Description> DescriptionOf(const Json& said,
     description.parameters.push_back(std::move(spec));
   }
   description.has_personal_models = rule.personal;
+  description.has_independent_state = said.at("independent_state").get<bool>();
+  const TotalsUsed totals{.clients = said.at("uses_clients").get<bool>(),
+                          .weight = said.at("uses_total_weight").get<bool>()};
+  description.totals = [totals](const algorithms::Setup&) { return totals; };
   description.check = [rule](const algorithms::Setup& setup) -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(const Opened opened, Open(rule, setup));
     return opened.refused;

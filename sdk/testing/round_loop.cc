@@ -118,7 +118,10 @@ ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& k
   context.client = ClientId(client);
   context.examples = population_[client].examples;
   context.weight = population_[client].examples;
-  context.local = training::WorkOf(setup_.cohort, setup_.local, context.round, context.client);
+  // PlainTrainer takes a step an example.
+  const uint64_t rows = uint64_t{setup_.local.batch_size} * context.examples;
+  context.local =
+      training::WorkOf(setup_.cohort, setup_.local, context.round, context.client, rows);
   if (population_[client].steps > 0) context.local.steps = population_[client].steps;
   context.broadcast = broadcast;
   context.state = state_views_;

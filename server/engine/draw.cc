@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "plan/local_steps.h"
 #include "training/api/straggler.h"
 
 namespace macaw::server {
@@ -15,15 +16,32 @@ bool Filters(const CohortConfig& cohort) {
   return !cohort.eligible.empty() || cohort.min_rows.has_value();
 }
 
-// The rows of each client, 0 for those that are not eligible. Empty: everybody is.
-std::vector<uint32_t> EligibleRows(const CohortConfig& cohort, const Roster& roster) {
-  if (!Filters(cohort)) return {};
+// The rows of each client, 0 for those that are not eligible and for those that cannot take a step.
+// Empty: everybody can be drawn.
+std::vector<uint32_t> EligibleRows(const RunPlan& run, const Roster& roster) {
+  const uint32_t steps = LeastRows(run.local);
+  const auto cannot_step = [&](uint32_t rows) { return rows > 0 && rows < steps; };
+  if (!Filters(run.cohort) && std::ranges::none_of(roster.rows(), cannot_step)) return {};
+  const uint32_t least = std::max(run.cohort.min_rows.value_or(1), steps);
   std::vector<uint32_t> rows = roster.rows();
   for (uint64_t client = 0; client < rows.size(); ++client) {
-    if (rows[client] < cohort.min_rows.value_or(1) || !roster.MayBeDrawn(ClientId(client)))
-      rows[client] = 0;
+    if (rows[client] < least || !roster.MayBeDrawn(ClientId(client))) rows[client] = 0;
   }
   return rows;
+}
+
+// Of clients that are not enough for a cohort.
+absl::Status CheckLeft(const RunPlan& run, const std::vector<uint32_t>& rows) {
+  const auto left = rows.size() - static_cast<size_t>(std::ranges::count(rows, 0U));
+  if (left >= scheduler::AskedClients(run.cohort)) return absl::OkStatus();
+  std::string keys = Filters(run.cohort) ? "cohort.eligible and cohort.min_rows leave " : "";
+  if (run.local.drop_last) {
+    keys = absl::StrCat(Filters(run.cohort) ? "cohort.eligible, cohort.min_rows and " : "",
+                        "local.drop_last (", run.local.batch_size, " rows for a step) leave ");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(keys, left, " of ", rows.size(), " clients to draw from, but a round asks ",
+                   scheduler::AskedClients(run.cohort), " (cohort.size, cohort.over_selection)"));
 }
 
 absl::Status CheckSampling(const CohortConfig& cohort, absl::string_view keys) {
@@ -46,17 +64,10 @@ absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster
 }
 
 absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster) {
-  std::vector<uint32_t> rows = EligibleRows(run.cohort, roster);
-  if (Filters(run.cohort)) {
+  std::vector<uint32_t> rows = EligibleRows(run, roster);
+  if (Filters(run.cohort))
     MACAW_RETURN_IF_ERROR(CheckSampling(run.cohort, "cohort.eligible or cohort.min_rows"));
-    const auto left = rows.size() - static_cast<size_t>(std::ranges::count(rows, 0U));
-    if (left < scheduler::AskedClients(run.cohort)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "cohort.eligible and cohort.min_rows leave ", left, " of ", rows.size(),
-          " clients to draw from, but a round asks ", scheduler::AskedClients(run.cohort),
-          " (cohort.size, cohort.over_selection)"));
-    }
-  }
+  if (!rows.empty()) MACAW_RETURN_IF_ERROR(CheckLeft(run, rows));
   MACAW_ASSIGN_OR_RETURN(Pool everybody, PoolOf(run, roster, std::move(rows)));
   return Draw(run, roster, std::move(everybody));
 }
@@ -73,7 +84,7 @@ absl::Status Draw::Among(std::vector<ClientId> present) {
   present_ = std::move(present);
   some_.reset();
   if (present_.empty()) return absl::OkStatus();
-  const std::vector<uint32_t>& all = EverybodysRows();
+  const std::vector<uint32_t>& all = drawable_rows();
   std::vector<uint32_t> rows(all.size(), 0);
   for (size_t i = 0; i + 1 < present_.size(); i += 2) {
     const uint64_t end = std::min<uint64_t>(present_[i + 1].value, rows.size());
@@ -87,7 +98,7 @@ uint64_t Draw::Drawable(const std::vector<ClientId>& present) const {
   uint64_t drawable = 0;
   for (size_t i = 0; i + 1 < present.size(); i += 2) {
     for (uint64_t client = present[i].value; client < present[i + 1].value; ++client)
-      drawable += EverybodysRows()[client] > 0 ? 1 : 0;
+      drawable += drawable_rows()[client] > 0 ? 1 : 0;
   }
   return drawable;
 }
@@ -127,10 +138,8 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& s
 }
 
 uint64_t Draw::StepsOf(Round round, const scheduler::CohortEntry& entry) const {
-  const LocalConfig local = training::WorkOf(run_->cohort, run_->local, round, entry.client);
-  const uint64_t batch =
-      local.batch_size > 0 ? local.batch_size : std::max<uint64_t>(entry.load, 1);
-  return local.steps > 0 ? local.steps : local.epochs * ((entry.load + batch - 1) / batch);
+  return macaw::StepsOf(
+      training::WorkOf(run_->cohort, run_->local, round, entry.client, entry.load), entry.load);
 }
 
 double Draw::WeightOf(ClientId client) const {

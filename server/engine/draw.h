@@ -35,6 +35,11 @@ class Draw {
   uint64_t Drawable(const std::vector<ClientId>& present) const;
   uint64_t needed() const;
 
+  // The training rows of each client, 0 for one that cannot be drawn even if it is present.
+  const std::vector<uint32_t>& drawable_rows() const {
+    return everybody_.rows.empty() ? roster_->rows() : everybody_.rows;
+  }
+
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
   absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
   // Digest of the clients that can be drawn and of their rows.
@@ -43,7 +48,9 @@ class Draw {
  private:
   // Clients to draw from.
   struct Pool {
-    std::vector<uint32_t> rows;  // by client, 0: cannot be drawn; empty: those of the roster
+    // By client, 0: cannot be drawn (not eligible, or too few for a step, plan/local_steps.h);
+    // empty: those of the roster.
+    std::vector<uint32_t> rows;
     std::unique_ptr<scheduler::CohortSampler> sampler;  // refers to the rows
     Digest digest;
   };
@@ -51,9 +58,6 @@ class Draw {
       : run_(&run), roster_(&roster), everybody_(std::move(everybody)) {}
   static absl::StatusOr<Pool> PoolOf(const RunPlan& run, const Roster& roster,
                                      std::vector<uint32_t> rows);
-  const std::vector<uint32_t>& EverybodysRows() const {
-    return everybody_.rows.empty() ? roster_->rows() : everybody_.rows;
-  }
   const Pool& pool() const { return some_.has_value() ? *some_ : everybody_; }
   double WeightOf(ClientId client) const;
   uint64_t StepsOf(Round round, const scheduler::CohortEntry& entry) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -78,23 +79,31 @@ void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_m
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                                  bool personal_models, const Roster& roster, uint64_t seed,
-                                 const training::ClassCounts& counts, const HostileClients& hostile)
-    : round_(round), model_(std::move(model)), classes_(counts) {
+                                 const training::ClassCounts& counts, const HostileClients& hostile,
+                                 uint32_t groups)
+    : round_(round),
+      model_(std::move(model)),
+      groups_(groups),
+      central_rows_(roster.central_test_rows()),
+      classes_(counts) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
-                       uint64_t rows) {
-    for (uint64_t begin = 0; begin < rows; begin += config.chunk) {
+                       uint64_t first, uint64_t rows) {
+    for (uint64_t begin = first; begin < first + rows; begin += config.chunk) {
       Add(queue, {.kind = kind,
                   .client = client,
                   .place = place,
                   .begin = begin,
-                  .end = std::min<uint64_t>(begin + config.chunk, rows)});
+                  .end = std::min<uint64_t>(begin + config.chunk, first + rows)});
     }
   };
-  if (config.central) {
-    cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, roster.central_test_rows());
+  for (uint64_t group = 0; config.central && group < groups; ++group) {
+    cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, group * central_rows_,
+        central_rows_);
   }
-  if (config.central_validation) {
-    cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, roster.central_val_rows());
+  const uint64_t validation = roster.central_val_rows();
+  for (uint64_t group = 0; config.central_validation && group < groups; ++group) {
+    cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, group * validation,
+        validation);
   }
   const bool of_clients = config.clients || config.validation || config.heldout;
   std::vector<uint64_t> clients, heldout;
@@ -112,7 +121,7 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   AddClients(config, personal_models, roster, sample(std::move(heldout), 1), /*heldout=*/true);
   for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
     cut(Of(roster.HoldingOf(client)), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
-        roster.rows()[client.value]);
+        0, roster.rows()[client.value]);
   }
 }
 
@@ -299,9 +308,16 @@ size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
 
 EvaluationSums EvaluationBoard::Report() const {
   EvaluationSums report{.round = round_};
+  std::optional<ClientId> missing;  // the last one without some of its training rows
   for (const Slot& slot : slots_) {
     if (slot.state == State::kGivenUp) {
       report.given_up.push_back(slot.task.client);
+      const EvaluatedRows of = RowsOf(slot.task.kind, slot.heldout);
+      const bool again = of == EvaluatedRows::kTrain && missing == slot.task.client;
+      const bool counts =
+          of != EvaluatedRows::kCentral && slot.task.kind != EvaluationKind::kStateDigest;
+      if (counts && !again) ++report.missing[static_cast<size_t>(of)];
+      if (of == EvaluatedRows::kTrain) missing = slot.task.client;
       continue;
     }
     if (slot.task.kind == EvaluationKind::kStateDigest) {
@@ -311,12 +327,15 @@ EvaluationSums EvaluationBoard::Report() const {
     const EvaluatedRows rows = RowsOf(slot.task.kind, slot.heldout);
     if (IsOfClients(rows)) {
       report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
-    } else {
-      training::AddTo(rows == EvaluatedRows::kCentral             ? report.central
-                      : rows == EvaluatedRows::kCentralValidation ? report.validation
-                                                                  : report.train,
-                      slot.sums);
+      continue;
     }
+    training::AddTo(rows == EvaluatedRows::kCentral             ? report.central
+                    : rows == EvaluatedRows::kCentralValidation ? report.validation
+                                                                : report.train,
+                    slot.sums);
+    if (rows != EvaluatedRows::kCentral || groups_ == 1) continue;
+    report.central_groups.resize(groups_);
+    training::AddTo(report.central_groups[slot.task.begin / central_rows_], slot.sums);
   }
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)
     report.counts[rows] = training::SparseCounts::Of(counts_[rows]);

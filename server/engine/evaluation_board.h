@@ -38,7 +38,10 @@ constexpr bool IsOfClients(EvaluatedRows rows) { return rows >= EvaluatedRows::k
 struct EvaluationSums {
   Round round{};
   std::vector<double> central;  // of the central test set, added in chunk order; empty: not asked
-  std::vector<double> train;    // of all clients' training rows, added by client id, then chunk
+  // By group of concept shift: of the central test set as that group sees it; `central` is their
+  // sum. Empty: there is one group.
+  std::vector<std::vector<double>> central_groups = {};
+  std::vector<double> train;       // of all clients' training rows, added by client id, then chunk
   std::vector<double> validation;  // of the central validation set, added in chunk order
   struct ClientSums {
     ClientId client;
@@ -55,12 +58,15 @@ struct EvaluationSums {
   const std::vector<ClientSums>& Of(EvaluatedRows rows) const {
     return clients[static_cast<size_t>(rows)];
   }
+  // By EvaluatedRows: the clients among given_up whose rows were asked for.
+  std::array<uint64_t, kEvaluatedRows> missing = {};
   // By EvaluatedRows: the counts of classes over all rows. Empty: none are asked for.
   std::array<training::SparseCounts, kEvaluatedRows> counts;
 };
 
 // The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
-// `chunk` rows of the central test set and of each client's training rows, and one task for all
+// `chunk` rows of the central test set, as each group of concept shift sees it, and of each client's
+// training rows, and one task for all
 // test rows or all validation rows of a client. Only a node with a task's rows can do it, so a task
 // waits in the queue of the central test set or in the queue of its client's holding. Tasks are
 // leased, expire and are queued again like clients. A result counts once. Pure.
@@ -75,10 +81,11 @@ class EvaluationBoard {
   // `personal_models`: the rule has models of clients' own beside the common one.
   // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
-  // part of the objective.
+  // part of the objective. `groups`: of concept shift.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   bool personal_models, const Roster& roster, uint64_t seed = 0,
-                  const training::ClassCounts& counts = {}, const HostileClients& hostile = {});
+                  const training::ClassCounts& counts = {}, const HostileClients& hostile = {},
+                  uint32_t groups = 1);
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.
@@ -147,6 +154,8 @@ class EvaluationBoard {
 
   Round round_{};
   fleet::Blob model_;
+  uint32_t groups_ = 1;        // of concept shift
+  uint64_t central_rows_ = 0;  // as one group sees them
   training::ClassCounts classes_;
   std::array<std::vector<double>, kEvaluatedRows> counts_;  // whole numbers, so in any order
   uint64_t rows_of_a_client_ = 0;                           // a guess of its test rows

@@ -46,29 +46,6 @@ bool NameBefore(absl::string_view a, absl::string_view b) {
   return whole_a < whole_b;  // "07" and "7" are different names and need an order
 }
 
-bool NameMatches(absl::string_view name, absl::string_view pattern) {
-  size_t n = 0, p = 0;
-  // The last "*", and where the text that it stands for ends so far.
-  std::optional<size_t> star;
-  size_t end = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      end = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star.has_value()) {
-      p = *star + 1;
-      n = ++end;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 std::optional<HoldingId> Roster::Find(const Digest& data) const {
   const auto it = by_data_.find(data);
   return it != by_data_.end() ? std::optional(it->second) : std::nullopt;

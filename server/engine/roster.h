@@ -101,7 +101,4 @@ class Roster {
 // The order of clients' names: runs of digits compare as numbers, everything else by byte.
 bool NameBefore(absl::string_view a, absl::string_view b);
 
-// Whether the name matches the whole pattern: "*" is any text, "?" any one byte.
-bool NameMatches(absl::string_view name, absl::string_view pattern);
-
 }  // namespace macaw::server

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/logging.h"
 #include "core/status.h"
 #include "server/engine/part_checks.h"
+#include "server/engine/totals.h"
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
@@ -42,6 +45,10 @@ void RoundEngine::Begin(TimePoint now) {
   roster_.Begin(options_.run.cohort.eligible);
   absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_);
   if (!draw.ok()) return Fail(draw.status());
+  const absl::StatusOr<std::string> warning =
+      CompareTotals(options_.run, options_.totals, *draw, roster_);
+  if (!warning.ok()) return Fail(warning.status());
+  if (!warning->empty()) Logger("server").Warning(absl::StrCat("totals_differ ", *warning));
   draw_ = *std::move(draw);
   if (options_.round.present_within > 0) {
     if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
@@ -226,9 +233,10 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
     if (stop.has_value()) Finish(RunEnd::kStopped, *stop, now);
     return;
   }
-  evaluation_.Open(EvaluationBoard(round, std::move(model), options_.run.evaluation,
-                                   options_.personal_models, roster_, options_.run.seed,
-                                   training::ClassCountsOf(options_.run), hostile_));
+  evaluation_.Open(
+      EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
+                      roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
+                      ConceptGroups(options_.run.transform, options_.run.seed).count()));
   GiveUpDeclined();
 }
 

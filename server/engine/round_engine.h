@@ -49,6 +49,7 @@ struct EngineOptions {
   Digest run_id;
   RoundRules round;              // when rounds end
   log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
+  TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
   bool stateful = false;         // clients keep a state between rounds
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
+
 namespace macaw::server {
 
 Course CompleteRounds::Decide(const Standing& standing) const {
@@ -30,6 +32,20 @@ uint64_t RoundRules::Needed(uint64_t drawn) const {
   // 0.7 times 10 is 7 clients, although the product of the doubles is a little more than 7.
   const double share = std::ceil(quorum * static_cast<double>(drawn) - 1e-9);
   return std::min(drawn, std::max<uint64_t>(1, static_cast<uint64_t>(std::max(0.0, share))));
+}
+
+absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules) {
+  if (cohort.straggler_policy == "drop" && cohort.straggler_fraction >= 1) {
+    return absl::InvalidArgumentError(
+        "cohort.straggler_policy = \"drop\" with straggler_fraction = 1 leaves no client to train: "
+        "lower the fraction");
+  }
+  if (cohort.sampling != "poisson" || (rules.enough == 0 && rules.quorum >= 1))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cohort.sampling = \"poisson\" divides by the planned cohort, and the clients that ",
+      rules.enough > 0 ? "round.enough" : "round.quorum",
+      " does not wait for would count as zeros: remove the key, or use \"uniform\""));
 }
 
 Course TimelyRounds::Decide(const Standing& standing) const {

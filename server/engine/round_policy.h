@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "core/ids.h"
+#include "plan/cohort.h"
 
 namespace macaw::server {
 
@@ -90,6 +92,9 @@ struct RoundRules {
   // The number of clients that must be counted: the quorum, but at least one client.
   uint64_t Needed(uint64_t drawn) const;
 };
+
+// Refuses rules that a round of this cohort cannot have. Errors name the keys.
+absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules);
 
 // Rounds that do not wait for everybody.
 //   counted = enough             closes at once

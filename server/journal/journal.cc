@@ -87,7 +87,7 @@ std::optional<JournalNode> DecodeNode(absl::string_view head) {
   request.central_test_digest = in.Name();
   request.volatile_state = in.Small<bool>();
   request.table.digest = in.Name();
-  request.central_val_rows = in.Number();
+  if (!in.at_end()) request.central_val_rows = in.Number();  // an older server did not know it
   if (!in.at_end()) return std::nullopt;
   return node;
 }

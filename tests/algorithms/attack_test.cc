@@ -146,6 +146,40 @@ TEST(Alie, TakesTheDeviationsOfItsPaper) {
   EXPECT_LT(Distance(AfterOneRound(attack, "fedavg"), expected), 1e-9);
 }
 
+TEST(Alie, SaysItsDeviationsAndThatNoneAreNoAttack) {
+  for (const auto& [rule, parameters] :
+       {std::pair("fedavg", std::map<std::string, ParameterValue>()),
+        std::pair("trimmed_mean", std::map<std::string, ParameterValue>{{"beta", 0.0}})}) {
+    RoundLoop loop = Q4Under(Of("alie", .5), rule, {.parameters = parameters});
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    EXPECT_EQ(loop.metrics().at("attack_z"), 0) << rule;
+    AttackConfig attack = Of("alie", .5);
+    attack.z = 1.5;
+    RoundLoop given = Q4Under(attack, rule, {.parameters = parameters});
+    ASSERT_TRUE(given.Rounds(1).ok());
+    EXPECT_EQ(given.metrics().at("attack_z"), 1.5) << rule;
+  }
+  RoundLoop other = Q4Under(Of("inner-product", .5), "fedavg");
+  ASSERT_TRUE(other.Rounds(1).ok());
+  EXPECT_EQ(other.metrics().count("attack_z"), 0u);
+
+  algorithms::Setup setup;
+  setup.cohort.size = 20;
+  setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
+  const auto notes = [&](const AttackConfig& attack, uint64_t clients) {
+    setup.clients = clients;
+    return Under(attack, "fedavg", clients).notes(setup);
+  };
+  // n = 20, m = 2: s = 9, Φ⁻¹(9/18) = 0.
+  EXPECT_THAT(notes(Of("alie", .1), 20),
+              testing::Contains(testing::AllOf(testing::HasSubstr("2 of a round's 20 clients"),
+                                               testing::HasSubstr("no attack"))));
+  EXPECT_THAT(notes(Of("alie", .3), 200),
+              testing::Contains(testing::AllOf(testing::HasSubstr("6 of a round's 20 clients"),
+                                               testing::HasSubstr("less 0.366 standard"),
+                                               testing::Not(testing::HasSubstr("no attack")))));
+}
+
 TEST(FreeRider, DoesNotTrainAndSendsNoise) {
   AttackConfig attack = Of("free-rider", .5);
   const FirstRound round(attack, "fedavg");

@@ -248,5 +248,20 @@ TEST(FedAvg, DividesAPoissonCohortByItsPlannedWeight) {
   EXPECT_LT(Distance(loop.Model(), expected), 1e-15);
 }
 
+TEST(FedAvg, PlansAPoissonCohortWithoutTheStragglersThatAreDropped) {
+  RoundLoop loop = FedAvgOn(Q4(), {.steps = 1,
+                                   .cohort = {.size = 2,
+                                              .sampling = "poisson",
+                                              .straggler_fraction = 0.25,
+                                              .straggler_policy = "drop"}});
+  ASSERT_TRUE(loop.Round({0, 2, 3}).ok());  // ¾ of q·W
+  Numbers expected(2);
+  for (const size_t c : {0, 2, 3}) {
+    const Numbers g = Q4()[c].objective->Gradient({0, 0});
+    for (size_t i = 0; i < 2; ++i) expected[i] -= .1 * static_cast<double>(c + 1) * g[i] / 3.75;
+  }
+  EXPECT_LT(Distance(loop.Model(), expected), 1e-14);
+}
+
 }  // namespace
 }  // namespace macaw::algorithms

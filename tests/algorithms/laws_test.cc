@@ -1,5 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "algorithms/api/privacy.h"
 #include "sdk/testing/round_loop.h"
 
 // What every built-in algorithm must do, whatever its rule.
@@ -15,7 +22,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
     return {};
   }
   // A network with a norm layer and a head, so that each rule has what it needs.
-  static RoundLoop Loop(DType dtype, uint64_t planned = 4) {
+  static RoundLoop Loop(DType dtype, uint64_t planned = 4, double lr = 0.1) {
     const LayoutPtr net =
         *ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
                                 {.name = "fc.weight", .shape = {1}},
@@ -26,6 +33,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
             {.steps = 3,
              .parameters = Parameters(),
              .start = {1, -1},
+             .lr = lr,
              .layout = net,
              .cohort = {.size = planned}}};
   }
@@ -110,6 +118,99 @@ TEST_P(EveryAlgorithm, LoadsOnlyAStateOfItsOwn) {
     EXPECT_FALSE(loop.server().Load(partial).ok());
   }
   EXPECT_TRUE(loop.server().Load(whole).ok());
+}
+
+// The last round of some schedules.
+TEST_P(EveryAlgorithm, StaysWhereItIsAtARateOfZero) {
+  RoundLoop warm = Loop(DType::kF64), still = Loop(DType::kF64, 4, /*lr=*/0);
+  ASSERT_TRUE(warm.Rounds(3).ok());
+  ASSERT_TRUE(still.ResumeFrom(warm).ok());
+  const absl::Status status = still.Rounds(2);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [name, vector] : still.server().Save().vectors) {
+    for (const double number : NumbersOf(vector.view())) EXPECT_TRUE(std::isfinite(number)) << name;
+  }
+  for (size_t item = 0; item < still.schema().state.size(); ++item) {
+    for (size_t client = 0; client < 4; ++client) {
+      for (const double number : still.State(client, item)) EXPECT_TRUE(std::isfinite(number));
+    }
+  }
+  // Server momentum, FedDyn's h/α and the centre of earlier rounds move the model on.
+  const std::set<std::string> moves_on = {"fedavgm", "fedadam", "fedyogi", "feddyn",
+                                          "centered_clipping"};
+  if (!moves_on.contains(GetParam())) {
+    EXPECT_EQ(still.Model(), warm.Model());
+  }
+}
+
+// Under a clip that shortens the first updates and none of the last, and with noise that does not
+// count, a rule ends where it ends without: what was clipped is made up for later. A rule whose
+// clients remember what they sent as if it had been counted does not.
+class FixedPoint {
+ public:
+  explicit FixedPoint(const Description& rule)
+      : plain_(rule, Population(), OptionsFor(rule, "uniform")),
+        private_(WithPrivacy(rule, kPrivacy, kRounds), Population(), OptionsFor(rule, "poisson")) {}
+
+  static constexpr uint32_t kRounds = 3000;
+  absl::Status Accepted(const Description& rule) const {
+    return MakeSchema(WithPrivacy(rule, kPrivacy, kRounds), private_.setup()).status();
+  }
+  // How far the two end from each other: the common model, and those of the clients.
+  double Error() {
+    EXPECT_TRUE(plain_.Rounds(kRounds).ok());
+    EXPECT_TRUE(private_.Rounds(1).ok());
+    EXPECT_EQ(private_.metrics().at("clipped"), 1) << "the first updates should be long";
+    EXPECT_TRUE(private_.Rounds(kRounds - 1).ok());
+    EXPECT_EQ(private_.metrics().at("clipped"), 0) << "the last updates should be short";
+    double error = Distance(plain_.Model(), private_.Model());
+    for (size_t client = 0; client < 4; ++client)
+      error = std::max(error, Distance(plain_.Personal(client), private_.Personal(client)));
+    return error;
+  }
+
+ private:
+  inline static const PrivacyConfig kPrivacy = {
+      .mechanism = "gaussian", .clip = 3, .noise = 1e-12};
+  // Who count alike, as [privacy] wants it.
+  static std::vector<TestPopulationClient> Population() {
+    std::vector<TestPopulationClient> population = Q4();
+    for (TestPopulationClient& client : population) client.examples = 1;
+    return population;
+  }
+  static RoundLoop::Options OptionsFor(const Description& rule, const std::string& sampling) {
+    RoundLoop::Options options{.steps = 3, .start = {60, -60}};
+    options.cohort.size = 4;
+    options.cohort.sampling = sampling;
+    options.cohort.weight = WeightPolicy::kUniform;
+    options.layout = *ParameterLayout::Make(
+        {{.name = "norm.weight", .shape = {1}}, {.name = "fc.weight", .shape = {1}}}, DType::kF64);
+    if (rule.name == "fedbn") options.parameters = {{"local", "norm.*"}};
+    return options;
+  }
+
+  RoundLoop plain_, private_;
+};
+
+TEST_P(EveryAlgorithm, WithAClientStateReachesItsFixedPointUnderAClip) {
+  if (Loop(DType::kF64).schema().state.empty()) return;
+  const Description rule = Builtin(GetParam());
+  FixedPoint point(rule);
+  if (!point.Accepted(rule).ok()) return;
+  EXPECT_LT(point.Error(), 1e-9);
+}
+
+TEST(FixedPointUnderAClip, IsReachedByTheRulesThatAreAcceptedAndMissedByThoseThatAreNot) {
+  for (const char* name : {"ditto", "fedrep", "fedbn"})
+    EXPECT_TRUE(FixedPoint(Builtin(name)).Accepted(Builtin(name)).ok()) << name;
+  for (const char* name : {"scaffold", "feddyn"}) {
+    Description rule = Builtin(name);
+    EXPECT_FALSE(FixedPoint(rule).Accepted(rule).ok()) << name;
+    rule.has_independent_state = true;  // which it has not
+    FixedPoint point(rule);
+    EXPECT_TRUE(point.Accepted(rule).ok()) << name;
+    EXPECT_GT(point.Error(), 1e-2) << name << ": the law would not notice it";
+  }
 }
 
 std::vector<std::string> Names() {

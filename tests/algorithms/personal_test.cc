@@ -200,7 +200,7 @@ TEST(FedRep, AStragglerDoesItsPartOfTheHeadToo) {
     LocalConfig whole;
     whole.epochs = 8;
     whole.steps = steps;
-    const LocalConfig part = training::WorkOf(slow, whole, Round(1), ClientId(0));
+    const LocalConfig part = training::WorkOf(slow, whole, Round(1), ClientId(0), 10);
     const uint32_t body = steps > 0 ? part.steps : part.epochs;
     ASSERT_LT(body, 8u);
     ASSERT_TRUE(loop.Rounds(1).ok());
@@ -209,6 +209,26 @@ TEST(FedRep, AStragglerDoesItsPartOfTheHeadToo) {
     for (uint32_t k = 0; k < body; ++k) w[0] -= .1 * f->Gradient(w)[0];
     EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
   }
+}
+
+// A client of eight examples takes eight steps an epoch here.
+TEST(FedRep, AStragglerOfOneEpochDoesTheSamePartOfTheHeadsSteps) {
+  using A = std::array<std::array<double, 2>, 2>;
+  const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
+  const CohortConfig slow = {.seed = 3, .straggler_fraction = 1};
+  RoundLoop loop(Builtin("fedrep"), {{f, 8}},
+                 {.steps = 0,
+                  .epochs = 1,
+                  .parameters = {{"head_epochs", int64_t{4}}},
+                  .layout = HeadNet(),
+                  .cohort = slow});
+  const LocalConfig part = training::WorkOf(slow, {}, Round(1), ClientId(0), 80);
+  ASSERT_TRUE(part.steps >= 1 && part.steps < 8);
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  Numbers w(2);
+  for (uint32_t k = 0; k < 4 * part.steps; ++k) w[1] -= .1 * f->Gradient(w)[1];
+  for (uint32_t k = 0; k < part.steps; ++k) w[0] -= .1 * f->Gradient(w)[0];
+  EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
 }
 
 TEST(FedRep, EachClientFindsItsOwnHeadOnACommonBody) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/accountant.h"
 #include "sdk/testing/round_loop.h"
 
@@ -111,12 +113,77 @@ TEST(Privacy, NoiseOfALargerCohortIsSmallerBesideTheSum) {
   EXPECT_NEAR(scaled.metrics().at("epsilon"), Accountant(0.4, 2).RenyiEpsilon(1, 1e-6), 1e-12);
 }
 
+// A benchmark trains a thousand clients and stands for a million, of whom a thousand are drawn.
+TEST(Privacy, EpsilonIsOfThePopulationThatTheRunStandsFor) {
+  EXPECT_NEAR(Accountant(1, 0.865).Epsilon(40, 1e-6), 60.8, 0.1);
+  EXPECT_NEAR(Accountant(1e-3, 0.865).Epsilon(40, 1e-6), 0.13, 0.005);
+  PrivacyConfig privacy = Gaussian(1, 0.865);
+  privacy.noise_cohort = 1000;
+  RoundLoop those = Loop(privacy, 10, 1000);
+  privacy.population = 1000000;
+  RoundLoop million = Loop(privacy, 10, 1000);
+  ASSERT_TRUE(those.Round({}).ok() && million.Round({}).ok());
+  EXPECT_EQ(those.ModelDigest(), million.ModelDigest());  // the noise is the same
+  EXPECT_NEAR(those.metrics().at("epsilon"), Accountant(1, 0.865).RenyiEpsilon(1, 1e-6), 1e-12);
+  EXPECT_NEAR(million.metrics().at("epsilon"), Accountant(1e-3, 0.865).RenyiEpsilon(1, 1e-6),
+              1e-12);
+}
+
 TEST(Privacy, EpsilonCountsRounds) {
   RoundLoop loop = Loop(Gaussian(1, 1), 1, 100);
   for (int round = 1; round <= 3; ++round) {
     ASSERT_TRUE(loop.Round({}).ok());
     EXPECT_NEAR(loop.metrics().at("epsilon"), Accountant(0.01, 1).RenyiEpsilon(round, 1e-6), 1e-12);
   }
+}
+
+// Of its float precision nothing is left, and its tail is that of 64 bits.
+TEST(Privacy, NoiseIsDrawnInDoublePrecision) {
+  RoundLoop loop = Loop(Gaussian(1, 1), 1, 10, 1000);
+  ASSERT_TRUE(loop.Round({}).ok());
+  int floats = 0;
+  for (const double x : loop.Model()) floats += static_cast<float>(x) == x ? 1 : 0;
+  EXPECT_LT(floats, 10);
+}
+
+// Stragglers that are dropped are no zeros of the mean, and make ε smaller.
+TEST(Privacy, TheCohortIsPlannedWithoutTheStragglersThatAreDropped) {
+  std::vector<TestPopulationClient> population;
+  for (size_t k = 0; k < 10; ++k) population.push_back({std::make_shared<Slope>(Numbers{3, 4}), 1});
+  CohortConfig cohort = Poisson(4);
+  cohort.straggler_fraction = 0.25;
+  cohort.straggler_policy = "drop";
+  RoundLoop loop(WithPrivacy(Builtin("fedavg"), Gaussian(2, kTiny), kRounds), population,
+                 {.steps = 1, .start = Numbers(2), .cohort = cohort, .seed = 1});
+  ASSERT_TRUE(loop.Round({1, 2, 8}).ok());  // the three of four that did not straggle
+  EXPECT_NEAR(loop.Model()[0], -0.3, 1e-5);
+  EXPECT_NEAR(loop.metrics().at("epsilon"), Accountant(0.3, kTiny).RenyiEpsilon(1, 1e-6), 1e-9);
+  cohort.straggler_policy = "partial";
+  RoundLoop partial(WithPrivacy(Builtin("fedavg"), Gaussian(2, kTiny), kRounds), population,
+                    {.steps = 1, .start = Numbers(2), .cohort = cohort, .seed = 1});
+  ASSERT_TRUE(partial.Round({1, 2, 8}).ok());
+  EXPECT_NEAR(partial.Model()[0], -0.3 * 3 / 4, 1e-5);
+}
+
+// The clip is a part of an honest client's program.
+TEST(Privacy, BoundsLetHostileUpdatesThrough) {
+  const auto bound = [](const AttackConfig& attack) {
+    algorithms::Setup setup;
+    setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
+    setup.cohort = Poisson(4);
+    setup.clients = 10;
+    setup.config.parameters = {{"server_lr", 1.0}};
+    return WithPrivacy(Builtin("fedavg"), Gaussian(0.5, 1), kRounds, attack)
+        .schema(setup)
+        ->up[0]
+        .bound;
+  };
+  EXPECT_EQ(bound({}), 0.5);
+  EXPECT_EQ(bound({.kind = "scaling", .fraction = 0.2, .scale = 100}), 50);
+  EXPECT_EQ(bound({.kind = "scaling", .fraction = 0.2}), 5);
+  EXPECT_EQ(bound({.kind = "scaling", .fraction = 0.2, .scale = 1e9}), 65536) << "the run's own";
+  EXPECT_EQ(bound({.kind = "sign-flip", .fraction = 0.2}), 0.5);
+  EXPECT_EQ(bound({.kind = "free-rider", .fraction = 0.2, .noise = 3}), 21);
 }
 
 // Andrew et al. 2021, algorithm 1, by hand.
@@ -200,6 +267,7 @@ class Spy final : public ServerAlgorithm {
   absl::StatusOr<AfterApply> Apply(const ServerContext&, aggregation::Aggregate all) override {
     EXPECT_EQ(all.clients, 4);
     EXPECT_EQ(all.channels[0].weight, 4);
+    EXPECT_EQ(all.channels[0].max_abs, 0);
     model_ = std::move(all.channels[0].value);
     return AfterApply::kRoundDone;
   }
@@ -210,6 +278,18 @@ class Spy final : public ServerAlgorithm {
  private:
   FlatVector model_;
 };
+
+TEST(Privacy, RulesDoNotSeeAClientsLargestNumber) {
+  Description rule = Builtin("fedavg");
+  rule.server = [](const algorithms::Setup&,
+                   FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+    return std::make_unique<Spy>(std::move(model));
+  };
+  RoundLoop loop(WithPrivacy(rule, Gaussian(0.5, 3), kRounds),
+                 {{std::make_shared<Slope>(Numbers{3, 4}), 1}},
+                 {.steps = 1, .start = Numbers(2), .cohort = Poisson(4)});
+  ASSERT_TRUE(loop.Round({0}).ok());
+}
 
 TEST(Privacy, RulesDoNotSeeHowManyCame) {
   Description rule = Builtin("fedavg");
@@ -248,11 +328,23 @@ std::string WhyNot(const std::string& rule, PrivacyConfig privacy, const CohortC
 TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
   const PrivacyConfig privacy = Gaussian(1, 1);
   for (const char* rule :
-       {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "scaffold"})
+       {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "ditto"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
-  for (const char* rule : {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled"})
+  for (const char* rule :
+       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "scaffold", "feddyn"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
+}
+
+// What the clip takes away, such a client believes that it sent (laws_test.cc shows where that
+// ends). The refusal says which rule, why, and what to take instead.
+TEST(Privacy, RefusesRulesWhoseStateMirrorsWhatTheySend) {
+  for (const auto& [rule, item] : {std::pair("scaffold", "control"), {"feddyn", "gradient"}}) {
+    EXPECT_THAT(WhyNot(rule, Gaussian(1, 1), Poisson(10)),
+                testing::AllOf(HasSubstr(absl::StrCat("the clients of ", rule)), HasSubstr(item),
+                               HasSubstr("mirrors what they send"), HasSubstr("fedavg"),
+                               HasSubstr("ditto")));
+  }
 }
 
 TEST(Privacy, RefusesRunsOfWhichItsEpsilonIsNot) {
@@ -275,6 +367,14 @@ TEST(Privacy, RefusesRunsOfWhichItsEpsilonIsNot) {
     changed.noise_cohort = wrong;
     EXPECT_THAT(WhyNot("fedavg", changed, Poisson(10)), HasSubstr("privacy.noise_cohort"));
   }
+  EXPECT_THAT(WhyNot("fedavg", changed, Poisson(10)), HasSubstr("set privacy.population"));
+  changed.population = 101;
+  EXPECT_EQ(WhyNot("fedavg", changed, Poisson(10)), "");
+  changed.population = 100;
+  EXPECT_THAT(WhyNot("fedavg", changed, Poisson(10)), HasSubstr("(privacy.population)"));
+  changed.noise_cohort.reset();
+  changed.population = 99;  // of 100 clients
+  EXPECT_THAT(WhyNot("fedavg", changed, Poisson(10)), HasSubstr("privacy.population = 99"));
   changed = Gaussian(1, 2);
   changed.clip_quantile = 0.5;
   changed.noise_cohort = 100;  // σ_b is five clients
@@ -303,6 +403,17 @@ TEST(Privacy, SaysWhatARunGivesAway) {
   EXPECT_THAT(notes, all);
   EXPECT_THAT(notes, testing::Contains(HasSubstr("0.001 is not below 1 / clients")));
   EXPECT_THAT(notes, testing::Contains(HasSubstr("of which 10 are simulated")));
+  const AttackConfig attack = {.kind = "scaling", .fraction = 0.2, .scale = 100};
+  EXPECT_THAT(WithPrivacy(Builtin("fedavg"), privacy, kRounds, attack).notes(setup),
+              testing::Contains(HasSubstr("hostile clients do not clip")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("for each of 1000 clients")));
+  privacy.population = 2000;
+  const std::vector<std::string> larger =
+      WithPrivacy(Builtin("fedavg"), privacy, kRounds).notes(setup);
+  EXPECT_THAT(larger, testing::Contains(HasSubstr("for each of 2000 clients")));
+  EXPECT_THAT(larger, testing::Contains(testing::AllOf(HasSubstr("privacy.population = 2000"),
+                                                       HasSubstr("of which 1000"))));
+  EXPECT_THAT(larger, testing::Contains(HasSubstr("1 / clients = 0.0005")));
 }
 
 }  // namespace

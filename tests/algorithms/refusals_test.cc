@@ -55,6 +55,46 @@ TEST(Refusals, NoneForAnOrdinaryRun) {
   }
 }
 
+// 0 is no weight and no number of clients: it is one that nobody has written into the plan.
+TEST(Refusals, ARuleThatComputesWithATotalNeedsIt) {
+  for (const std::string name : {"scaffold", "feddyn"}) {
+    auto setup = SetupOf(name, {{"weighted", true}});
+    EXPECT_EQ(Refusal(setup), "");
+    setup.total_weight = 0;
+    EXPECT_THAT(Refusal(setup), AllOf(HasSubstr(name), HasSubstr("run.train_examples")));
+    setup.cohort.weight = WeightPolicy::kTokens;
+    EXPECT_THAT(Refusal(setup), HasSubstr("run.train_tokens"));
+    setup = SetupOf(name);
+    setup.total_weight = 0;
+    EXPECT_EQ(Refusal(setup), "") << "the plain mean has no weights";
+    setup.clients = 0;
+    EXPECT_THAT(Refusal(setup), HasSubstr("run.clients"));
+  }
+  auto fedavg = SetupOf("fedavg");
+  fedavg.clients = 0;
+  fedavg.total_weight = 0;
+  EXPECT_EQ(Refusal(fedavg), "");
+  fedavg.cohort.sampling = "poisson";
+  EXPECT_THAT(Refusal(fedavg), HasSubstr("run.clients"));
+  fedavg.clients = 100;
+  EXPECT_THAT(Refusal(fedavg), HasSubstr("run.train_examples"));
+  fedavg.cohort.weight = WeightPolicy::kUniform;
+  EXPECT_EQ(Refusal(fedavg), "") << "q·N is the cohort's size";
+}
+
+TEST(Refusals, ARuleOfAPlugInMayComputeWithTotalsUnlessItSaysOtherwise) {
+  auto setup = SetupOf("fedavg");
+  Description plugin = Builtin("fedavg");
+  EXPECT_FALSE(TotalsOf(plugin, setup).clients || TotalsOf(plugin, setup).weight);
+  plugin.plugin = "mine";
+  EXPECT_TRUE(TotalsOf(plugin, setup).clients && TotalsOf(plugin, setup).weight);
+  setup.total_weight = 0;
+  EXPECT_THAT(std::string(MakeSchema(plugin, setup).status().message()),
+              HasSubstr("run.train_examples"));
+  plugin.totals = [](const algorithms::Setup&) { return TotalsUsed{.clients = true}; };
+  EXPECT_TRUE(MakeSchema(plugin, setup).ok());
+}
+
 TEST(Refusals, AClientWithStateTakesOneTurnARound) {
   for (const std::string name : {"scaffold", "feddyn", "ditto", "fedrep", "local"}) {
     auto setup = SetupOf(name);

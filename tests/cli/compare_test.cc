@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "cli/compare/text.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 
@@ -149,6 +150,65 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
               HasSubstr("nope holds no run"));
   const std::string old = summary("old", R"({"rounds": 3})");
   EXPECT_THAT(std::string(ReadRuns({old}).status().message()), HasSubstr("older version"));
+}
+
+// A run whose validation rows chose round 6.
+RunResult Validated(const std::string& algorithm, uint64_t seed, double validation, double test) {
+  RunResult run = Done(algorithm, seed, 0.5);
+  run.bests["val_accuracy"] = {
+      .value = validation, .round = 6, .report = {{"test_accuracy", test}}};
+  run.best_metric = "val_accuracy";
+  return run;
+}
+
+TEST(Compare, ShowsTestValuesInTheRoundsThatValidationRowsChoose) {
+  const std::vector<RunResult> runs = {Validated("fedavg", 1, 0.8, 0.75),
+                                       Validated("fedavg", 2, 0.9, 0.85),
+                                       Done("scaffold", 1, 0.4)};  // of an older version
+  const auto comparison = Compare(runs, {}, Builtins(), {.select = "val_accuracy"});
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_THAT(comparison->metrics,
+              ElementsAre("best_val_accuracy", "test_accuracy_at_best_val_accuracy"));
+  EXPECT_DOUBLE_EQ(comparison->rows[0].values[1]->mean, 0.8);
+  EXPECT_EQ(comparison->rows[1].values[1], std::nullopt);
+  EXPECT_THAT(comparison->notes, IsEmpty());
+  EXPECT_THAT(
+      std::string(Compare(runs, {}, Builtins(), {.select = "val_acuracy"}).status().message()),
+      HasSubstr("did you mean val_accuracy?"));
+}
+
+TEST(Compare, AValueIsAsGoodAsItsOwnNameSays) {
+  EXPECT_TRUE(HigherMetricIsBetter("test_accuracy_at_best_val_loss"));
+  EXPECT_FALSE(HigherMetricIsBetter("test_loss_at_best_val_accuracy"));
+  EXPECT_FALSE(HigherMetricIsBetter("best_val_loss"));
+  EXPECT_FALSE(HigherMetricIsBetter("rounds_to_0.9"));
+}
+
+TEST(Compare, SaysThatTestRowsChoose) {
+  EXPECT_THAT(Compared({Done("fedavg", 1, 0.5)}, {"best_test_accuracy"}).notes,
+              ElementsAre(HasSubstr("is of test rows")));
+}
+
+TEST(Compare, PairsEachRowWithTheBestAndCorrectsForTheirNumber) {
+  std::vector<RunResult> runs;
+  for (const uint64_t seed : {1, 2, 3}) {
+    const double noise = 0.01 * static_cast<double>(seed * seed);
+    runs.push_back(Done("fedavg", seed, 0.80 + noise));
+    runs.push_back(Done("fedprox", seed, 0.90 - noise));
+    runs.push_back(Done("scaffold", seed, 0.60 + 2 * noise));
+  }
+  const auto comparison = Compare(runs, {"test_accuracy"}, Builtins(), {.paired = "test_accuracy"});
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  std::vector<std::optional<double>> p;
+  for (const Comparison::Row& row : comparison->rows)
+    p.push_back(row.against_best.has_value() ? row.against_best->p : std::nullopt);
+  ASSERT_TRUE(p[0].has_value() && !p[1].has_value() && p[2].has_value()) << "fedavg is the best";
+  const std::vector<std::optional<double>> holm = HolmAdjusted(p);
+  EXPECT_EQ(comparison->rows[0].p_holm, holm[0]);
+  EXPECT_EQ(comparison->rows[2].p_holm, holm[2]);
+  EXPECT_THAT(TableText(*comparison), HasSubstr("p, Holm"));
+  EXPECT_THAT(TableCsv(*comparison),
+              HasSubstr("minus_best,minus_best_low,minus_best_high,p,p_holm"));
 }
 
 }  // namespace

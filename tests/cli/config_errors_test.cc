@@ -112,7 +112,7 @@ TEST(ConfigErrors, NameWhatIsMissing) {
   EXPECT_THAT(Refusal("[data]\nsource = \"idx\"\n[model]\nname = \"cnn\"\n"),
               HasSubstr("cohort.size or cohort.fraction is missing"));
   EXPECT_THAT(Refusal(With("[run]\nstop = {metric = \"test_accuracy\"}\n")),
-              HasSubstr("run.stop needs"));
+              HasSubstr("run.stop.metric has no effect without run.stop.at_least or"));
 }
 
 TEST(ConfigErrors, GiveTheLineOfASyntaxErrorAndOfARepeatedKey) {

@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Every key with a value that differs from its default.
+// As many keys as have an effect together; needs_test.cc tries each of the others.
 constexpr char kEverything[] = R"(
 plugins = ["libmoon.so", "/abs/liba.so"]
 [run]
@@ -40,7 +41,6 @@ seed = 11
 test_fraction = 0.25
 val_fraction = 0.1
 heldout_clients = 0.2
-resident = false
 classes = 2
 class_names = ["no", "yes"]
 label_column = 3
@@ -53,17 +53,13 @@ augment = {pad_crop = 4, flip = true}
 scheme = "dirichlet-class"
 clients = 321
 concentration = 0.3
-classes_per_client = 5
 min_size = 0
-path = "split.json"
 seed = 12
 [model]
 layers = ["conv 32 5 pad 2", "relu"]
 init = "start.safetensors"
-seed = 13
 input_shape = [1, 28, 28]
 classes = 1
-bias = false
 buffers = "server"
 [algorithm]
 name = "other"
@@ -86,11 +82,9 @@ weight = "uniform"
 seed = 14
 [local]
 steps = 5
-batch_size = 0
+batch_size = 7
 lr = 0.3
-lr_schedule = {kind = "cosine", gamma = 0.5, every = 2, rounds = 60, floor = 0.1, warmup_rounds = 3}
-momentum = 0.9
-nesterov = true
+lr_schedule = {kind = "cosine", rounds = 60, floor = 0.1, warmup_rounds = 3}
 optimizer = "adamw"
 beta1 = 0.8
 beta2 = 0.99
@@ -104,7 +98,7 @@ drop_last = true
 shuffle = false
 [workers]
 processes = 3
-backend = "torch"
+backend = "fused"
 instruction_set = "portable"
 owners = 5
 slots = 2
@@ -129,16 +123,13 @@ durability = "commit"
 lease_timeout = 2.5
 workers = 2
 [state]
-store = "memory"
-path = "kept"
+store = "redis"
 url = "redis://:p@host:7000/1"
-sync = false
 keep = false
-memory_mb = 12
 cache_mb = 0
 )";
 
-TEST(Config, TakesEveryKey) {
+TEST(Config, TakesKeysOfEverySection) {
   const absl::StatusOr<Config> config = Parse(kEverything);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->run.name, "full \"quoted\" ö");
@@ -151,7 +142,6 @@ TEST(Config, TakesEveryKey) {
   EXPECT_EQ(config->node.server.stop.patience, 4u);
   EXPECT_EQ(config->node.data.path, "/rows.csv");  // relative to the file's folder, one folder up
   EXPECT_EQ(config->node.data.test_path, "/abs/test.csv");
-  EXPECT_EQ(config->node.data.resident, "false");
   EXPECT_EQ(config->node.data.label_column, "3");
   EXPECT_THAT(config->run.transform.mean, ElementsAre(0.1, 1e-30));
   EXPECT_EQ(config->run.transform.pad_crop, 4);
@@ -169,12 +159,9 @@ TEST(Config, TakesEveryKey) {
   EXPECT_TRUE(config->node.server.keeps_commits());
   EXPECT_EQ(config->node.server.lease_timeout, 2.5);
   EXPECT_THAT(config->node.plugins, ElementsAre("/configs/libmoon.so", "/abs/liba.so"));
-  EXPECT_EQ(config->node.state.store, "memory");
-  EXPECT_EQ(config->node.state.path, "/configs/kept");
+  EXPECT_EQ(config->node.state.store, "redis");
   EXPECT_EQ(config->node.state.url, "redis://:p@host:7000/1");
-  EXPECT_FALSE(config->node.state.sync);
   EXPECT_FALSE(config->node.state.keep);
-  EXPECT_EQ(config->node.state.memory_mb, 12u);
   EXPECT_EQ(config->node.state.cache_mb, 0u);
   EXPECT_EQ(std::get<std::string>(config->run.algorithm.parameters.at("option")), "b");
   EXPECT_EQ(std::get<int64_t>(config->run.algorithm.parameters.at("count")),
@@ -200,12 +187,31 @@ TEST(Config, ReadsItsEffectiveFileBackToTheSameConfig) {
 }
 
 TEST(Config, SeedsEverythingFromTheRunUnlessASectionHasItsOwn) {
-  const auto config = Parse(kMinimal, {"run.seed=7", "partition.seed=8"});
+  const auto config = Parse(kMinimal, {"data.source=idx", "run.seed=7", "partition.seed=8"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->node.data.seed, 7u);
   EXPECT_EQ(config->node.partition.seed, 8u);
   EXPECT_EQ(config->run.model.seed, 7u);
   EXPECT_EQ(config->run.cohort.seed, 7u);
+}
+
+TEST(Config, ASeedOfTheWordRunFollowsTheRunsSeedAgain) {
+  const std::string file = absl::StrCat(kMinimal, "[partition]\nseed = 3\n");
+  EXPECT_EQ(Parse(file, {"data.source=idx", "run.seed=7"})->node.partition.seed, 3u);
+  const auto config =
+      Parse(file, {"data.source=idx", "run.seed=7", "partition.seed=run", "model.seed=\"run\""});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->node.partition.seed, 7u);
+  EXPECT_EQ(config->run.model.seed, 7u);
+  EXPECT_FALSE(Parse(kMinimal, {"run.seed=run"}).ok());
+  EXPECT_FALSE(Parse(kMinimal, {"partition.seed=ran"}).ok());
+}
+
+TEST(Config, AStopRuleMayLeaveItsMetricToTheData) {
+  const auto config = Parse(kMinimal, {"run.stop.patience=3"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->node.server.stop.metric, "");
+  EXPECT_FALSE(Parse(kMinimal, {"run.stop.metric=test_loss"}).ok()) << "it would never stop";
 }
 
 TEST(Config, TakesZeroForAStartThatIsNoPath) {
@@ -275,6 +281,21 @@ TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
               HasSubstr("did you mean \"f1\"?"));
 }
 
+TEST(Config, AdamHasARateOfItsOwnWhereNoneIsGiven) {
+  const auto rate = [](const std::vector<std::string>& set) {
+    const auto config = Parse(kMinimal, set);
+    EXPECT_TRUE(config.ok()) << config.status();
+    // A run that goes on reads its effective file.
+    EXPECT_EQ(Parse(EffectiveToml(*config))->run.local.lr, config->run.local.lr);
+    return config->run.local.lr;
+  };
+  EXPECT_EQ(rate({}), 0.1);
+  EXPECT_EQ(rate({"local.optimizer=adam"}), 0.001);
+  EXPECT_EQ(rate({"local.optimizer=adamw"}), 0.001);
+  EXPECT_EQ(rate({"local.optimizer=adam", "local.lr=0.1"}), 0.1);
+  EXPECT_EQ(rate({"local.lr=0.02", "local.optimizer=adamw"}), 0.02);
+}
+
 TEST(Config, TakesANameForASchedule) {
   const auto config = Parse(absl::StrCat(kMinimal, "[local]\nlr_schedule = \"cosine\"\n"));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -289,7 +310,7 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
       Parse(kMinimal, {"cohort.availability=0.5"}).status().message(),
       HasSubstr("cohort.availability has no effect without cohort.sampling = \"available\""));
   EXPECT_THAT(Parse(kMinimal, {"cohort.round_spread=1"}).status().message(),
-              HasSubstr("has no effect without cohort.over_selection > 1"));
+              HasSubstr("has no effect without cohort.over_selection above 1"));
   EXPECT_TRUE(Parse(kMinimal, {"cohort.availability=0.5", "cohort.sampling=available"}).ok());
   const auto why = [](const std::vector<std::string>& overrides) {
     return std::string(Parse(kMinimal, overrides).status().message());
@@ -312,7 +333,7 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_EQ(why({"evaluation.sample=3", "evaluation.splits=[\"validation\"]"}), "");
   for (const char* key : {"clients", "heldout", "central"}) {
     EXPECT_THAT(why({"evaluation.splits=[\"train\"]", absl::StrCat("evaluation.", key, "=true")}),
-                HasSubstr(absl::StrCat("evaluation.", key, " = true has no effect")));
+                HasSubstr(absl::StrCat("evaluation.", key, " has no effect without \"test\"")));
   }
   EXPECT_THAT(why({"evaluation.central=false", "evaluation.metrics=[\"f1\"]"}),
               HasSubstr("without something to evaluate"));
@@ -337,7 +358,7 @@ TEST(Config, LetsTheLastOverrideWinAndReplaceARival) {
 }
 
 TEST(Config, StartsRelativePathsOfOverridesAtTheCurrentFolder) {
-  const auto config = Parse(kMinimal, {"data.path=rows.csv"});
+  const auto config = Parse(kMinimal, {"data.source=csv", "data.path=rows.csv"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->node.data.path, (std::filesystem::current_path() / "rows.csv").string());
 }

@@ -12,6 +12,7 @@
 #include "cli/config/writer.h"
 #include "testing/other_value.h"
 #include "tests/cli/config_test_util.h"
+#include "tests/cli/key_contexts.h"
 
 namespace macaw::cli {
 namespace {
@@ -20,30 +21,8 @@ using settings::OtherValue;
 using settings::Role;
 using ::testing::HasSubstr;
 
-Config Minimal() {
-  const absl::StatusOr<Config> config = Parse(kMinimal);
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
-}
-
-// A configuration in which `key` has an effect: it takes at most one other key of its table.
-Config WhereItApplies(const Field& key) {
-  Config config = Minimal();
-  const std::string table = key.key.substr(0, key.key.find('.'));
-  for (const Field& other : AllFields()) {
-    if (key.Applies(config)) break;
-    if (other.key == key.key || !other.key.starts_with(table)) continue;
-    for (const std::string& choice : other.choices) {
-      Config changed = config;
-      if (other.set(changed, Value{choice}) && key.Applies(changed)) return changed;
-    }
-    Config changed = config;
-    const std::optional<Value> value = OtherValue(other, changed);
-    if (value.has_value() && other.set(changed, *value) && key.Applies(changed)) return changed;
-  }
-  EXPECT_TRUE(key.Applies(config)) << key.key;
-  return config;
-}
+// A configuration in which `key` has an effect.
+Config WhereItApplies(const Field& key) { return After(Meeting(key)); }
 
 // As the reader does when a key is given: other keys for the same thing are forgotten.
 void ForgetOthers(Config& config, const Field& given) {

@@ -48,7 +48,7 @@ std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
   for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
   auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, builtins);
   EXPECT_TRUE(config.ok()) << config.status();
-  const absl::Status resolved = Resolve(*config, dataset.info(), builtins);
+  const absl::Status resolved = Resolve(*config, dataset, builtins);
   EXPECT_TRUE(resolved.ok()) << resolved;
   const auto spec = SpecOf(*config);
   EXPECT_TRUE(spec.ok()) << spec.status();
@@ -67,8 +67,67 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   EXPECT_THAT(Notes("fedavg", without, evaluated), HasSubstr("set data.client_test_fraction"));
   EXPECT_EQ(Notes("fedavg", held_out, evaluated), "");
   EXPECT_EQ(Notes("fedavg", without), "");
-  EXPECT_EQ(Notes("ditto", with, evaluated), "");
+  EXPECT_THAT(Notes("ditto", with, evaluated),
+              AllOf(HasSubstr("2 of 3 clients that train have no test rows"),
+                    HasSubstr("clients_test_clients"), HasSubstr("data.client_test_fraction")));
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
+}
+
+TEST(Notes, SayWhichClientsTakeNoStepOrOne) {
+  const SomeRows rows({3, 12, 25, 0}, {1, 1, 1, 1});
+  EXPECT_EQ(Notes("fedavg", rows), "");
+  EXPECT_THAT(Notes("fedavg", rows, {"local.drop_last=true"}),
+              HasSubstr("1 of 3 clients have fewer training rows than a batch of 10"));
+  EXPECT_THAT(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5"}),
+              HasSubstr("1 of 3 clients take one step"));
+  EXPECT_THAT(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.batch_size=0"}),
+              HasSubstr("3 of 3 clients take one step"));
+  EXPECT_EQ(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.epochs=2"}), "");
+}
+
+TEST(Notes, SayWhatAConceptShiftDoesToTheTestMetrics) {
+  const SomeRows rows({20, 40, 60}, {1, 1, 1});
+  EXPECT_THAT(Notes("fedavg", rows,
+                    {"data.concept_shift=label-permutation", "data.concept_shift_groups=3"}),
+              AllOf(HasSubstr("3 groups"), HasSubstr("test_group0_* to test_group2_*")));
+}
+
+TEST(Notes, SayThatARateIsLargeForAdam) {
+  const SomeRows rows({20, 40, 60}, {1, 1, 1});
+  EXPECT_EQ(Notes("fedavg", rows, {"local.optimizer=adam"}), "");
+  EXPECT_THAT(Notes("fedavg", rows, {"local.optimizer=adamw", "local.lr=0.1"}),
+              HasSubstr("local.lr = 0.1 is large for adamw"));
+  EXPECT_EQ(Notes("fedavg", rows, {"local.lr=0.1"}), "");
+}
+
+TEST(Notes, SayThatACohortIsTooSmallForAGpu) {
+  const std::vector<uint32_t> rows(200, 5), none(200, 0);
+  const SomeRows many(rows, none);
+  EXPECT_THAT(Notes("fedavg", many, {"workers.backend=cuda"}),
+              AllOf(HasSubstr("2 clients a round"), HasSubstr("cohort.size")));
+  EXPECT_EQ(Notes("fedavg", many, {"workers.backend=fused"}), "");
+  EXPECT_EQ(Notes("fedavg", many), "");
+}
+
+TEST(Notes, NameKeysThatDataModelOrRuleLeaveWithoutAnEffect) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 5});
+  const auto note = [&](std::vector<std::string> set, const std::string& rule = "fedavg") {
+    set.insert(set.begin(), "data.source=leaf");  // clients of its own
+    return Notes(rule, rows, set);
+  };
+  EXPECT_EQ(note({}), "");
+  EXPECT_EQ(note({"partition.clients=100"}), "");  // the default
+  EXPECT_THAT(note({"partition.clients=50"}), HasSubstr("partition.clients has no effect on data"));
+  EXPECT_EQ(note({"partition.clients=3", "partition.scheme=iid"}), "");
+  EXPECT_THAT(note({"model.buffers=server"}), HasSubstr("model.buffers has no effect"));
+  EXPECT_THAT(note({"state.cache_mb=7"}), HasSubstr("state.cache_mb has no effect"));
+  EXPECT_EQ(note({"state.cache_mb=7", "algorithm.scaffold.weighted=true"}, "scaffold"), "");
+  EXPECT_THAT(note({"run.clients=7"}), HasSubstr("run.clients has no effect beside the data"));
+  EXPECT_EQ(note({"run.clients=3"}), "");
+  EXPECT_THAT(note({"algorithm.fedprox.mu=7"}), HasSubstr("algorithm.fedprox.mu is not used"));
+  // What an override took from a file.
+  EXPECT_THAT(note({"local.momentum=0.9", "local.nesterov=true", "local.momentum=0"}),
+              HasSubstr("local.nesterov has no effect without local.momentum above 0"));
 }
 
 TEST(Notes, SayThatThereAreNoValidationRows) {
@@ -88,6 +147,26 @@ TEST(Notes, SayWhatTheAlgorithmHasToSay) {
   const SomeRows rows({20, 40, 60}, {0, 0, 0});
   EXPECT_THAT(Notes("scaffold", rows), HasSubstr("plain mean"));
   EXPECT_EQ(Notes("scaffold", rows, {"algorithm.scaffold.weighted=true"}), "");
+}
+
+TEST(Notes, SayFromWhichRoundOnNothingIsLearnt) {
+  const SomeRows data({20, 20, 20}, {0, 0, 0});
+  const auto of = [&](const std::vector<std::string>& set) {
+    std::vector<std::string> all = {"run.rounds=10"};
+    all.insert(all.end(), set.begin(), set.end());
+    return Notes("fedavg", data, all);
+  };
+  EXPECT_EQ(of({"local.lr_schedule=cosine"}), "");
+  EXPECT_EQ(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=12"}), "");
+  EXPECT_EQ(
+      of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6", "local.lr_schedule.floor=0.1"}),
+      "");
+  EXPECT_THAT(of({"local.lr_schedule=cosine", "local.lr_schedule.rounds=6"}),
+              AllOf(HasSubstr("local.lr_schedule"), HasSubstr("from round 7 on"),
+                    HasSubstr("last 4 of 10 rounds")));
+  EXPECT_THAT(of({"algorithm.fedavg.server_lr_schedule=cosine rounds 8"}),
+              AllOf(HasSubstr("algorithm.fedavg.server_lr_schedule"), HasSubstr("from round 9 on"),
+                    HasSubstr("the model stays")));
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ TEST_F(RepeatTest, ItsFileNamesAlgorithmSettingsSeedsAndMetrics) {
   EXPECT_EQ(file["runs"][1]["folder"], folder_ / "exp-seed2");
 }
 
+TEST_F(RepeatTest, OneRunHasNoDeviation) {
+  Repeat repeat = *Open(kFedAvg);
+  Make(repeat, 1);
+  const Json metric = File("exp-repeat.json")["metrics"]["test_loss"];
+  EXPECT_EQ(metric["mean"], 1);
+  EXPECT_TRUE(metric["std"].is_null()) << metric;
+}
+
 TEST_F(RepeatTest, TheSameExperimentGoesOnWithWhatIsThere) {
   {
     Repeat repeat = *Open(kFedAvg);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -150,6 +151,34 @@ TEST(Report, SaysWhichFolderHoldsNoRun) {
   const TemporaryFolder folder;
   EXPECT_THAT(ReportData({folder / "nothing"}).status().ToString(),
               HasSubstr("nothing holds no run"));
+}
+
+void WriteSettings(const std::string& folder, const std::string& algorithm, const Json& settings) {
+  WriteRun(folder, algorithm, kTwoRounds);
+  const Json summary = {{"name", algorithm}, {"algorithm", algorithm}, {"settings", settings},
+                        {"seed", 1},         {"end", "finished"},      {"rounds", 2}};
+  ASSERT_TRUE(AtomicWriteFile(folder + "/summary.json", summary.dump()).ok());
+}
+
+// A default has a value, and a rule without the key has none.
+TEST(Report, WhatDiffersHasValues) {
+  const TemporaryFolder folder;
+  WriteSettings(folder / "a", "fedavg", {{"local.lr", 0.01}});
+  WriteSettings(folder / "b", "fedprox", Json::object());
+  WriteSettings(folder / "c", "fedprox", {{"local.lr", 0.3}, {"algorithm.fedprox.mu", 0.5}});
+  WriteRun(folder / "d", "", kTwoRounds, 1, /*over=*/false);
+  const Json differs = DataOf({folder / "d", folder / "a", folder / "b", folder / "c"})["differs"];
+  EXPECT_EQ(differs["runs"], Json({1, 2, 3}));
+  std::map<std::string, Json> rows;
+  for (const Json& row : differs["rows"]) rows[row["key"]] = row["values"];
+  EXPECT_EQ(rows["local.lr"], Json({"0.01", "0.1", "0.3"}));
+  EXPECT_EQ(rows["algorithm.name"], Json({"fedavg", "fedprox", "fedprox"}));
+  const Json mu = rows["algorithm.fedprox.mu"];
+  EXPECT_EQ(mu[0], "") << "fedavg has no mu";
+  EXPECT_NE(mu[1], "");
+  EXPECT_NE(mu[1], "default");
+  EXPECT_EQ(mu[2], "0.5");
+  EXPECT_FALSE(absl::StrContains(kReportPage, "\"default\""));
 }
 
 }  // namespace

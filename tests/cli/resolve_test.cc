@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
 #include "core/cores.h"
+#include "core/safetensors.h"
+#include "data/options.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -56,6 +60,28 @@ TEST(Resolve, RefusesToPredictNumbersWhereLabelsAreClasses) {
               testing::AllOf(HasSubstr("run.task"), HasSubstr("10 classes")));
 }
 
+TEST(Resolve, CountsOnlyTheClientsThatCanTakeAStep) {
+  const auto dataset = data::OpenDataset(
+      {.source = "synthetic", .test_fraction = 0, .synthetic = {.clients = 40}}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  uint64_t clients = 0, examples = 0;
+  for (uint64_t c = 0; c < 40; ++c) {
+    const uint32_t rows = (*dataset)->Examples(ClientId(c), data::Split::kTrain);
+    if (rows >= 100) ++clients, examples += rows;
+  }
+  ASSERT_TRUE(clients > 5 && clients < 40);
+  Config config = Get({"cohort.size=5", "local.batch_size=100", "local.drop_last=true"});
+  ASSERT_TRUE(Resolve(config, **dataset, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.run.train_clients, clients);
+  EXPECT_EQ(config.run.train_examples, examples);
+  Config whole = Get({"cohort.size=5", "local.batch_size=100"});
+  ASSERT_TRUE(Resolve(whole, **dataset, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(whole.run.train_clients, 40u);
+  Config none = Get({"cohort.size=5", "local.batch_size=1000000", "local.drop_last=true"});
+  EXPECT_THAT(std::string(Resolve(none, **dataset, sdk::Catalogue::Builtins()).message()),
+              HasSubstr("local.drop_last"));
+}
+
 TEST(Resolve, CountsOnlyTheClientsThatCanTrain) {
   data::DatasetInfo info = Images();
   info.train_clients = 30;
@@ -100,6 +126,29 @@ TEST(Resolve, StartsAtZeroButForRunningStatistics) {
     EXPECT_EQ(weights->As<float>()[entry.offset], entry.name == "0.running_var" ? 1 : 0)
         << entry.name;
   }
+}
+
+TEST(Resolve, StartsFromTheFileOfItsSeed) {
+  const testing_support::TemporaryFolder folder;
+  Config config = Get({"model.layers=[\"flatten\", \"linear 10\"]"});
+  ASSERT_TRUE(Resolve(config, Images(), sdk::Catalogue::Builtins()).ok());
+  const auto spec = SpecOf(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  for (const uint64_t seed : {1, 2}) {
+    const FlatVector weights = models::InitialModel(*spec, seed);
+    ASSERT_TRUE(
+        WriteModel(folder / absl::StrCat("w-", seed, ".safetensors"), weights.view(), {}).ok());
+  }
+  config.node.model_init = folder / "w-{seed}.safetensors";
+  config.run.seed = config.run.model.seed = 2;
+  const auto weights = InitialWeights(config, *spec);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(DigestOfValues(weights->view()), DigestOfValues(models::InitialModel(*spec, 2).view()));
+  EXPECT_TRUE(InitFollowsTheSeed(config));
+  config.run.seed = 3;
+  EXPECT_FALSE(InitFollowsTheSeed(config)) << "model.seed is its own";
+  config.run.model.seed = 3;
+  EXPECT_THAT(InitialWeights(config, *spec).status().ToString(), HasSubstr("w-3.safetensors"));
 }
 
 TEST(Resolve, GivesAFileThatStandsAloneAndResolvesToItself) {
@@ -205,6 +254,59 @@ TEST(SlotsPerProcess, AreManyForEachDevice) {
   EXPECT_EQ(SlotsPerProcess({.processes = 1}, 8), 8 * worker::kDeviceSlots);
   EXPECT_EQ(SlotsPerProcess({.processes = 1}, 64), worker::kMostSlots) << "what a server takes";
   EXPECT_EQ(SlotsPerProcess({.processes = 1, .slots = 5}, 2), 5u);
+}
+
+// Ten clients: "big-0" … "big-3" with 40 rows each, "small-4" … "small-8" with 10, and one with none.
+class BigAndSmall final : public data::Dataset {
+ public:
+  BigAndSmall() {
+    info_ = Images();
+    info_.clients = 10;
+    info_.train_clients = 9;
+    info_.train_examples = 210;
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  uint32_t Examples(ClientId client, data::Split split) const override {
+    if (split != data::Split::kTrain || client.value == 9) return 0;
+    return client.value < 4 ? 40 : 10;
+  }
+  absl::StatusOr<data::Rows> Client(ClientId, data::Split) const override {
+    return absl::UnimplementedError("counts only");
+  }
+  data::Rows CentralTest() const override { return {}; }
+  std::string ClientName(ClientId client) const override {
+    return absl::StrCat(client.value < 4 ? "big-" : "small-", client.value);
+  }
+
+ private:
+  data::DatasetInfo info_;
+};
+
+// N and Σ w_i, which rules divide by, are those of the clients that a round can draw.
+TEST(Resolve, CountsOnlyTheClientsThatCanBeDrawn) {
+  const BigAndSmall data;
+  const auto totals = [&](const std::vector<std::string>& set) {
+    Config config = Get(set);
+    const absl::Status status = Resolve(config, data, sdk::Catalogue::Builtins());
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(config.run.clients, 10u);
+    return std::vector<uint64_t>{TrainClients(config.run), config.run.train_examples,
+                                 config.run.cohort.size};
+  };
+  EXPECT_THAT(totals({"cohort.size=2"}), ElementsAre(9, 210, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.min_rows=20"}), ElementsAre(4, 160, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.eligible=[\"small-*\"]"}), ElementsAre(5, 50, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.eligible=[\"*-4\",\"*-3\"]"}),
+              ElementsAre(2, 50, 2));
+  EXPECT_THAT(totals({"cohort.fraction=1", "cohort.min_rows=20"}), ElementsAre(4, 160, 4));
+  EXPECT_THAT(totals({"cohort.size=10"}), ElementsAre(9, 210, 9));
+}
+
+TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {
+  Config config = Get({"cohort.size=5", "cohort.min_rows=20"});
+  EXPECT_THAT(
+      std::string(Resolve(config, BigAndSmall(), sdk::Catalogue::Builtins()).message()),
+      testing::AllOf(HasSubstr("cohort.min_rows leave 4 of 10 clients"), HasSubstr("asks 5")));
 }
 
 // One client with one row of two tokens.

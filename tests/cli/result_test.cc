@@ -139,9 +139,9 @@ TEST_F(FolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(path_);
   constexpr int kRuns = 8;
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
     std::filesystem::remove_all("runs");
-    std::vector<absl::StatusOr<HeldFolder>> made(kRuns, absl::UnknownError("not begun"));
+    std::vector<absl::StatusOr<HeldFolder>> made(kRuns);
     std::latch begin(kRuns);
     std::vector<std::jthread> threads;
     for (int i = 0; i < kRuns; ++i) {
@@ -164,10 +164,10 @@ TEST_F(FolderTest, RunsThatBeginAtOneMomentGetAFolderEach) {
 
 TEST_F(FolderTest, OfTwoThatReplaceARunAtOneMomentOneIsRefused) {
   const std::string run = path_ + "/run";
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
     ASSERT_TRUE(MakeDirectories(run).ok());
     ASSERT_TRUE(AtomicWriteFile(run + "/config.toml", "").ok());
-    std::vector<absl::StatusOr<HeldFolder>> made(2, absl::UnknownError("not begun"));
+    std::vector<absl::StatusOr<HeldFolder>> made(2);
     std::latch begin(2);
     {
       std::vector<std::jthread> threads;
@@ -385,6 +385,40 @@ TEST(RowReporter, PassesAWarningOnThatIsNoRow) {
   EXPECT_EQ(WarningIn(lines[0]), "");
   EXPECT_EQ(WarningIn(lines[1]), "no room in \"runs/exp\"");
   EXPECT_EQ(WarningIn("torn {"), "");
+}
+
+TEST(Spread, OfOneRunHasNoDeviation) {
+  RunResult run;
+  run.final = {{"loss", 0.25}};
+  const std::vector<Spread> spreads = SpreadOf(std::vector<RunResult>{run});
+  ASSERT_EQ(spreads.size(), 1u);
+  EXPECT_FALSE(spreads[0].std.has_value());
+  EXPECT_EQ(SpreadText(spreads), "loss                     0.2500\n");
+}
+
+TEST_F(FolderTest, ASummaryReportsTestValuesWhereValidationRowsHaveChosen) {
+  folder_.Write("summary.json", R"({
+    "end": "stopped", "rounds": 9, "final": {"val_accuracy": 0.7, "test_accuracy": 0.65},
+    "best": {"metric": "val_accuracy", "value": 0.8, "round": 6, "rows": "validation",
+             "report": {"test_accuracy": 0.75}},
+    "bests": {"val_accuracy": {"value": 0.8, "round": 6, "report": {"test_accuracy": 0.75}},
+              "test_accuracy": {"value": 0.76, "round": 7}}})");
+  const auto result = ReadResult(path_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::map<std::string, double> values = ValuesOf(*result);
+  EXPECT_EQ(values.at("best_val_accuracy"), 0.8);
+  EXPECT_EQ(values.at("test_accuracy_at_best_val_accuracy"), 0.75);
+  EXPECT_FALSE(values.contains("test_accuracy_at_best_test_accuracy"));
+  EXPECT_THAT(ResultText(*result),
+              HasSubstr("val_accuracy 0.8000 in round 6, with  test_accuracy 0.7500"));
+}
+
+TEST(TestRows, ChooseWhereAMetricIsTheirs) {
+  for (const char* metric : {"test_accuracy", "best_test_loss", "clients_test_accuracy"})
+    EXPECT_TRUE(ChoosesByTestRows(metric)) << metric;
+  for (const char* metric : {"val_accuracy", "best_clients_val_loss", "train_loss", "seconds",
+                             "test_accuracy_at_best_val_accuracy"})
+    EXPECT_FALSE(ChoosesByTestRows(metric)) << metric;
 }
 
 }  // namespace

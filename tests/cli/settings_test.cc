@@ -46,8 +46,8 @@ TEST(Settings, AreTheSameForEverySeedMachineAndFolder) {
 }
 
 TEST(Settings, NameASeedThatDoesNotFollowTheRuns) {
-  EXPECT_EQ(SettingsOf(kMinimal, {"run.seed=7", "partition.seed=5"}),
-            R"({"data.source":"synthetic","partition.seed":5,"model.name":"logistic",)"
+  EXPECT_EQ(SettingsOf(kMinimal, {"data.source=idx", "run.seed=7", "partition.seed=5"}),
+            R"({"data.source":"idx","partition.seed":5,"model.name":"logistic",)"
             R"("cohort.size":10})");
 }
 

@@ -316,7 +316,7 @@ attack.fraction = [0.1, 0.3]
   ASSERT_THAT(sweep.plan.keys, ElementsAre("attack.fraction", "attack.kind"));
   EXPECT_TRUE(sweep.plan.configurations[0].values[0].is_null());
   ASSERT_EQ(sweep.notes.size(), 2u);
-  EXPECT_THAT(sweep.notes[0], AllOf(HasSubstr("\"none\""), HasSubstr("attack.fraction")));
+  EXPECT_THAT(sweep.notes[1], AllOf(HasSubstr("\"none\""), HasSubstr("attack.fraction")));
   // What the base says of its attack goes, too.
   folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
   const auto off =
@@ -326,6 +326,37 @@ attack.fraction = [0.1, 0.3]
   // A fraction beside no kind at all is still a mistake.
   EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nattack.fraction = [0.1]\n"),
               HasSubstr("without attack.kind"));
+}
+
+TEST_F(SweepPlanTest, AKeyIsLeftOutOfConfigurationsWhereItHasNoEffect) {
+  const PreparedSweep sweep = Sweep(R"(
+[keys]
+cohort.straggler_fraction = [0, 0.5]
+cohort.straggler_policy = ["partial", "drop"]
+)");
+  ASSERT_THAT(sweep.plan.keys, ElementsAre("cohort.straggler_fraction", "cohort.straggler_policy"));
+  ASSERT_EQ(sweep.plan.configurations.size(), 3u);  // without stragglers once
+  EXPECT_TRUE(sweep.plan.configurations[0].values[1].is_null());
+  EXPECT_THAT(sweep.jobs[0].config, testing::Not(HasSubstr("straggler_policy")));
+  EXPECT_THAT(sweep.jobs[2].config, HasSubstr("straggler_policy = \"drop\""));
+  EXPECT_THAT(sweep.notes,
+              testing::Contains(HasSubstr("cohort.straggler_policy has no effect without")));
+  // In the base, too.
+  folder_.Write("drop.toml", absl::StrCat(kMinimal, "straggler_policy = \"drop\"\n"));
+  const auto base = Read("base = \"drop.toml\"\n[keys]\ncohort.straggler_fraction = [0, 0.5]\n");
+  ASSERT_TRUE(base.ok()) << base.status();
+  EXPECT_THAT(base->jobs[0].config, testing::Not(HasSubstr("straggler_policy")));
+  EXPECT_THAT(base->jobs[1].config, HasSubstr("straggler_policy = \"drop\""));
+}
+
+TEST_F(SweepPlanTest, AKeyWithoutAnEffectInAllConfigurationsIsRefused) {
+  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nlocal.beta1 = [0.8, 0.7]\n", "local.beta1"),
+              AllOf(HasSubstr("sweep.toml"), HasSubstr("local.beta1 has no effect without")));
+  folder_.Write("adam.toml", absl::StrCat(kMinimal, "[local]\nbeta1 = 0.8\n"));
+  EXPECT_THAT(Refused("base = \"adam.toml\"\n[keys]\nlocal.lr = [0.1, 0.2]\n", "local.beta1"),
+              AllOf(HasSubstr("adam.toml:8"), HasSubstr("local.beta1 has no effect without")));
+  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nalgorithm.scaffold.option = [1, 2]\n"),
+              HasSubstr("no configuration of the sweep has this algorithm"));
 }
 
 TEST_F(SweepPlanTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {
@@ -365,6 +396,44 @@ TEST_F(SweepPlanTest, BaselinesRunWithoutTheAttack) {
   EXPECT_THAT(AttacksOf(keys),
               ElementsAre("fedavg sign-flip 0.1", "fedavg sign-flip 0.3", "pooled none 0"));
   EXPECT_TRUE(Sweep("baselines = [\"local\"]\nmetric = \"train_loss\"\n").notes.empty());
+}
+
+TEST_F(SweepPlanTest, ValidationRowsChooseAndTestRowsAreReported) {
+  const std::string both =
+      "data.val_fraction = [0.2]\nevaluation.splits = [[\"test\", \"validation\"]]\n";
+  const PreparedSweep sweep = Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n" + both);
+  EXPECT_EQ(sweep.plan.metric, "clients_val_accuracy");
+  EXPECT_THAT(sweep.plan.report, ElementsAre("test_accuracy"));
+  EXPECT_THAT(sweep.warnings, testing::IsEmpty());
+  const PreparedSweep best =
+      Sweep("metric = \"best_clients_val_loss\"\n[keys]\nlocal.lr = [0.1, 0.2]\n" + both);
+  EXPECT_THAT(best.plan.report, ElementsAre("test_accuracy_at_best_clients_val_loss"));
+  EXPECT_FALSE(best.plan.higher);
+}
+
+TEST_F(SweepPlanTest, WarnsWhereTestRowsChooseAndRefusesAMetricWithoutRows) {
+  const PreparedSweep sweep = Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n");
+  EXPECT_EQ(sweep.plan.metric, "test_accuracy");
+  EXPECT_THAT(sweep.plan.report, testing::IsEmpty());
+  EXPECT_THAT(sweep.warnings, ElementsAre(HasSubstr("data.central_val_fraction")));
+  EXPECT_THAT(Sweep("").warnings, testing::IsEmpty()) << "one configuration: nothing is chosen";
+  EXPECT_THAT(Refused("base = \"run.toml\"\nmetric = \"val_accuracy\"\n"),
+              HasSubstr("data.central_val_fraction"));
+  EXPECT_THAT(Refused("base = \"run.toml\"\nreport = [\"test_acuracy\"]\n"),
+              HasSubstr("did you mean \"test_accuracy\""));
+  const PreparedSweep without =
+      Sweep("[keys]\ndata.test_fraction = [0.0]\nlocal.lr = [0.1, 0.2]\n");
+  EXPECT_EQ(without.plan.metric, "train_loss") << "there are no test rows";
+}
+
+TEST_F(SweepPlanTest, SaysWhatSeedsDoNotCover) {
+  const std::string seeds = "seeds = [1, 2]\n[keys]\n";
+  EXPECT_THAT(Sweep(seeds + "local.lr = [0.1]\n").warnings, testing::IsEmpty());
+  EXPECT_THAT(Sweep(seeds + "data.seed = [1]\n").warnings,
+              ElementsAre(AllOf(HasSubstr("data.seed = 1"), HasSubstr("\"run\""))));
+  EXPECT_THAT(Sweep(seeds + "data.seed = [\"run\"]\n").warnings, testing::IsEmpty());
+  EXPECT_THAT(Sweep(seeds + "model.init = [\"zero\"]\n").warnings,
+              ElementsAre(HasSubstr("model.init")));
 }
 
 }  // namespace

@@ -77,5 +77,18 @@ TEST(SweepStatistics, EqualDifferencesNeedNoTest) {
   EXPECT_FALSE(CompareInPairs({2}, {1}).p.has_value());
 }
 
+// As R's p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm").
+TEST(SweepStatistics, HolmsCorrectionHoldsForAllTestsTogether) {
+  const auto adjusted = HolmAdjusted({0.01, std::nullopt, 0.04, 0.03, 0.005});
+  ASSERT_EQ(adjusted.size(), 5u);
+  EXPECT_DOUBLE_EQ(adjusted[0].value(), 0.03);
+  EXPECT_FALSE(adjusted[1].has_value()) << "no test";
+  EXPECT_DOUBLE_EQ(adjusted[2].value(), 0.06);
+  EXPECT_DOUBLE_EQ(adjusted[3].value(), 0.06);
+  EXPECT_DOUBLE_EQ(adjusted[4].value(), 0.02);
+  EXPECT_EQ(HolmAdjusted({0.6, 0.7})[0], 1) << "a probability";
+  EXPECT_EQ(HolmAdjusted({0.3})[0], 0.3) << "one test is as it is";
+}
+
 }  // namespace
 }  // namespace macaw::cli

@@ -89,6 +89,63 @@ TEST(SweepTable, TheBestMeanComesFirstAndOthersAreComparedWithIt) {
                     HasSubstr("\n002,0.2,2,0,10,0.8"), HasSubstr(",,,,,\n003,")));
 }
 
+TEST(SweepTable, ReportsTestValuesBesideWhatValidationRowsChoose) {
+  SweepPlan plan = PlanOf(2);
+  plan.metric = "val_accuracy";
+  plan.report = {"test_accuracy"};
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.9, 0.9);  // better on the test rows, which do not choose
+  Put(results, "002", 10, 0.7, 0.8);
+  for (const char* seed : {"1", "2"}) {
+    results.at(absl::StrCat("001-seed", seed)).rungs[10]["val_accuracy"] = 0.5;
+    results.at(absl::StrCat("002-seed", seed)).rungs[10]["val_accuracy"] = 0.6;
+  }
+  const SweepTable table = MakeTable(plan, results);
+  EXPECT_EQ(table.best, 1u);
+  EXPECT_DOUBLE_EQ(table.rows[0].report.at(0).mean, 0.75);
+  const std::string text = SweepTableText(plan, table, results);
+  EXPECT_THAT(text, AllOf(HasSubstr("val_accuracy  test_accuracy"), HasSubstr("0.7500 ± 0.0707"),
+                          Not(HasSubstr("warning"))));
+  EXPECT_THAT(SweepTableCsv(plan, table), HasSubstr("test_accuracy,test_accuracy_std\n"));
+  const auto json = nlohmann::json::parse(SweepTableJson(plan, table, results, SweepFolder("s")));
+  EXPECT_EQ(json["rows_of_metric"], "validation");
+  EXPECT_EQ(json["rows"][0]["report"]["test_accuracy"]["mean"], 0.75);
+  const auto again = ParsePlan(JsonOf(plan), "sweep.json");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_THAT(again->report, ElementsAre("test_accuracy"));
+}
+
+TEST(SweepTable, WarnsWhereTestRowsChoose) {
+  const SweepPlan plan = PlanOf(2);
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.5, 0.6);
+  Put(results, "002", 10, 0.8, 0.9);
+  const std::string text = SweepTableText(plan, MakeTable(plan, results), results);
+  EXPECT_THAT(text, AllOf(HasSubstr("warning: "), HasSubstr("data.central_val_fraction")));
+}
+
+TEST(SweepTable, HasHolmsCorrection) {
+  const SweepPlan plan = PlanOf(3);
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.50, 0.61);
+  Put(results, "002", 10, 0.80, 0.90);
+  Put(results, "003", 10, 0.70, 0.82);
+  const SweepTable table = MakeTable(plan, results);
+  const double p = *table.rows[1].against_best->p, q = *table.rows[2].against_best->p;
+  EXPECT_DOUBLE_EQ(*table.rows[2].p_holm, 2 * std::min(p, q));
+  EXPECT_DOUBLE_EQ(*table.rows[1].p_holm, std::max(std::max(p, q), 2 * std::min(p, q)));
+  EXPECT_FALSE(table.rows[0].p_holm.has_value());
+}
+
+TEST(SweepTable, OfAnOlderSweepHasNothingToReport) {
+  const auto plan = ParsePlan(
+      R"({"metric":"test_loss","mode":"min","keys":[],"seeds":[1],"rungs":[],"factor":0,
+          "configurations":[]})",
+      "sweep.json");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->report, IsEmpty());
+}
+
 TEST(SweepTable, LessIsBetterOfALoss) {
   SweepPlan plan = PlanOf(2);
   plan.higher = false;

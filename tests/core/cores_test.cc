@@ -85,7 +85,12 @@ TEST(UsableCores, AreTheFewerOfBoth) {
   EXPECT_EQ(UsableCores(0, 0), 1u);
 }
 
-TEST(UsableCores, FollowTheAffinity) {
+TEST(UsableCores, AreAtMostTheAllowedOnes) {
+  EXPECT_GE(UsableCores(), 1u);
+  EXPECT_LE(UsableCores(), AllowedCores());
+}
+
+TEST(AllowedCores, FollowTheAffinity) {
   const pid_t child = ::fork();
   if (child == 0) {
     cpu_set_t allowed, one;
@@ -94,7 +99,7 @@ TEST(UsableCores, FollowTheAffinity) {
     for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
       if (CPU_ISSET(i, &allowed)) CPU_SET(i, &one);
     if (::sched_setaffinity(0, sizeof(one), &one) != 0) ::_exit(2);
-    ::_exit(UsableCores() == 1 ? 0 : 1);
+    ::_exit(AllowedCores() == 1 ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -53,6 +53,15 @@ TEST(CheckPlainText, NamesTheLineOfAZeroByteAndTakesAnyOtherBytes) {
   EXPECT_TRUE(CheckPlainText("", "t.csv").ok());
 }
 
+TEST(EscapeToUtf8, IsOneLineOfUtf8WhateverTheTextHolds) {
+  EXPECT_EQ(EscapeToUtf8("caf\xE9 \xC3\xA9\n\"x\\"), "caf\\xe9 \xC3\xA9\\n\\\"x\\\\");
+  EXPECT_EQ(EscapeToUtf8(""), "");
+  EXPECT_EQ(EscapeToUtf8("\xE9"), "\\xe9");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  EXPECT_TRUE(IsUtf8(EscapeToUtf8(all)));
+}
+
 TEST(CheckUtf8, NamesTheLineAndTheByte) {
   EXPECT_THAT(std::string(CheckUtf8("a\nb\xE9\n", "c.toml").message()),
               AllOf(HasSubstr("c.toml line 2"), HasSubstr("\\xe9"), HasSubstr("iconv -f LATIN1")));

@@ -255,7 +255,7 @@ TEST_F(Csv, ACellInQuotationMarksMayHoldLineBreaks) {
       With("x,\"the\nclass\"\n1,\"two\r\nlines, \"\"quoted\"\"\"\r\n2,\"\none; more\"\n3,plain\n"));
   ASSERT_NE(dataset, nullptr);
   EXPECT_THAT(dataset->info().class_names,
-              ElementsAre("one; more", "plain", "two\r\nlines, \"quoted\""));
+              ElementsAre("\none; more", "plain", "two\r\nlines, \"quoted\""));
   // A message names the line on which the row begins, and the rows behind a mark that is never
   // closed are read.
   EXPECT_THAT(Refusal("x,y\n1,\"a\nb\"\ntwo,c\n"), HasSubstr("a.csv line 4"));

@@ -38,7 +38,7 @@ TEST(CsvText, ReadsBackWhatWasWritten) {
         for (const char c : row[i]) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
         absl::StrAppend(&text, i > 0 ? std::string(1, separator) : "", "\"", quoted, "\"");
       }
-      text += end;
+      absl::StrAppend(&text, end);
     }
     CsvText table(text, separator);
     for (const auto& row : rows) {

@@ -83,10 +83,10 @@ TEST(ConceptShift, PutsClientsIntoGroupsOfAboutEqualSizeBySeed) {
   std::map<uint32_t, int> size;
   int moved = 0;
   for (uint64_t client = 0; client < 4000; ++client) {
-    const uint32_t group = ConceptGroup(shift, Of(client));
+    const uint32_t group = ConceptGroups(shift, Of(client).seed).Of(ClientId(client));
     ++size[group];
-    moved += group != ConceptGroup(shift, Of(client, Split::kTrain, 4)) ? 1 : 0;
-    EXPECT_EQ(group, ConceptGroup(shift, Of(client, Split::kTest)));
+    moved += group != ConceptGroups(shift, 4).Of(ClientId(client)) ? 1 : 0;
+    EXPECT_EQ(ChangesOf(shift, Of(client, Split::kTest), 10).quarter_turns, group);
     EXPECT_EQ(ChangesOf(shift, Of(client), 10).quarter_turns, group);
   }
   EXPECT_EQ(size.size(), 4u);
@@ -103,7 +103,7 @@ TEST(ConceptShift, RenamesClassesSoThatGroupsDisagreeAboutEachOfThem) {
     std::vector<int32_t> renamed;
     for (int32_t label = 0; label < kClasses; ++label)
       renamed.push_back(Labels(shift, Of(client), label, 1, kClasses)[0]);
-    const uint32_t group = ConceptGroup(shift, Of(client));
+    const uint32_t group = ConceptGroups(shift, Of(client).seed).Of(ClientId(client));
     EXPECT_EQ(names.emplace(group, renamed).first->second, renamed);  // one permutation a group
     EXPECT_EQ(std::set(renamed.begin(), renamed.end()).size(), 7u);
   }

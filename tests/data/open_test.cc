@@ -92,9 +92,44 @@ TEST_F(Open, OwnTestRowsAreThatFractionOfEachClientUnderEveryScheme) {
     ASSERT_TRUE(cut.ok()) << cut.status();
     for (uint64_t c = 0; c < 10; ++c) {
       const uint32_t rows = (*whole)->Examples(ClientId(c), Split::kTrain);
-      EXPECT_EQ((*cut)->Examples(ClientId(c), Split::kTest), rows / 4) << scheme;
-      EXPECT_EQ((*cut)->Examples(ClientId(c), Split::kValidation), rows / 2) << scheme;
+      // One of the two whole numbers beside the product.
+      EXPECT_NEAR((*cut)->Examples(ClientId(c), Split::kTest), rows / 4.0, 0.76) << scheme;
+      EXPECT_NEAR((*cut)->Examples(ClientId(c), Split::kValidation), rows / 2.0, 0.51) << scheme;
     }
+  }
+}
+
+// Forty clients of five rows: a tenth of them is half a row.
+TEST_F(Open, SmallClientsHaveTheirShareOfTestRows) {
+  int tests = 0, with_tests = 0, validation = 0;
+  constexpr int kSeeds = 20;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const auto cut =
+        With({.seed = seed, .test_fraction = 0, .client_test_fraction = 0.1, .val_fraction = 0.3},
+             {.scheme = "iid", .clients = 40});
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    for (uint64_t c = 0; c < 40; ++c) {
+      const uint32_t own = (*cut)->Examples(ClientId(c), Split::kTest);
+      EXPECT_LE(own, 1u);
+      tests += static_cast<int>(own);
+      with_tests += own > 0 ? 1 : 0;
+      validation += static_cast<int>((*cut)->Examples(ClientId(c), Split::kValidation));
+      EXPECT_GE((*cut)->Examples(ClientId(c), Split::kTrain), 1u);
+    }
+  }
+  constexpr double kClients = 40.0 * kSeeds;
+  EXPECT_NEAR(with_tests, 0.5 * kClients, 4 * std::sqrt(kClients * 0.25));
+  EXPECT_EQ(tests, with_tests);
+  EXPECT_NEAR(validation, 1.5 * kClients, 4 * std::sqrt(kClients * 0.25));
+}
+
+TEST_F(Open, OneRowIsLeftToTrainOn) {
+  const auto cut = With({.test_fraction = 0, .client_test_fraction = 0.5, .val_fraction = 0.49},
+                        {.scheme = "iid", .clients = 100});  // two rows each
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  for (uint64_t c = 0; c < 100; ++c) {
+    EXPECT_EQ((*cut)->Examples(ClientId(c), Split::kTest), 1u);
+    EXPECT_EQ((*cut)->Examples(ClientId(c), Split::kTrain), 1u);
   }
 }
 
@@ -136,8 +171,9 @@ TEST_F(Open, HeldoutClientsKeepRowsToTuneOnForWhenTheyHaveJoined) {
   for (uint64_t c = 0; c < 10; ++c) {
     const bool heldout = (*dataset)->Examples(ClientId(c), Split::kTrain) == 0;
     EXPECT_EQ(heldout, (*plain)->Examples(ClientId(c), Split::kTrain) == 0);
-    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kValidation), heldout ? 5u : 0u);
-    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTest), heldout ? 15u : 0u);
+    const uint32_t tuning = (*dataset)->Examples(ClientId(c), Split::kValidation);  // of 5.2
+    EXPECT_TRUE(heldout ? tuning == 5 || tuning == 6 : tuning == 0) << tuning;
+    EXPECT_EQ((*dataset)->Examples(ClientId(c), Split::kTest), heldout ? 20 - tuning : 0);
   }
   EXPECT_NE((*dataset)->info().digest, (*plain)->info().digest);
   EXPECT_THAT(With({.heldout_tuning = 0.5}).status().message(), HasSubstr("data.heldout_clients"));

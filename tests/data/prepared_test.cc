@@ -95,7 +95,7 @@ TEST(PreparedFile, KeepsTheNamesOfColumnsWhoseRowsHaveAnotherShape) {
   const std::string table =
       folder.Write("t.csv", "y,a1,b1,a2,b2,a3,b3\n1,2,3,4,5,6,7\n0,7,6,5,4,3,2\n");
   const auto dataset = OpenDataset(
-      {.source = "csv", .path = table, .label_column = "y", .input_shape = {3, 2}}, {.clients = 2});
+      {.source = "csv", .path = table, .input_shape = {3, 2}, .label_column = "y"}, {.clients = 2});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const std::string path = folder.path() + "/t.safetensors";
   ExpectRoundTrip(**dataset, path);
@@ -265,6 +265,20 @@ TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
   EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
 }
 
+TEST_F(SpoiledFile, SaysThatATestFractionHasNoEffect) {
+  ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+  for (const double fraction : {0.3, 0.1, 0.0}) {  // 0.1 is the default, and 0 asks for nothing
+    DataOptions options = Prepared(path_);
+    options.test_fraction = fraction;
+    const auto dataset = OpenDataset(options, {});
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(absl::StrJoin((*dataset)->info().notes, "\n"),
+              fraction == 0.3 ? "the data says itself which rows are tests; data.test_fraction = "
+                                "0.3 has no effect"
+                              : "");
+  }
+}
+
 TEST_F(SpoiledFile, MustNameAllItsClassesOrNone) {
   metadata_["class_names"] = R"(["cat", "dog"])";
   ASSERT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
@@ -348,6 +362,36 @@ TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
   ASSERT_EQ(rows.size(), 9u);
   EXPECT_EQ(rows[0].label, 9);  // row 9
   EXPECT_EQ((*dataset)->CentralTest().size(), 100u);
+}
+
+// So does the program for tweets, whose file is in Latin-1.
+TEST(PicturesAndTexts, TheReadmesProgramMakesRowsOfSentiment140) {
+  if (const std::string why = testing_support::WhyNoPython("numpy"); !why.empty())
+    GTEST_SKIP() << why;
+  const std::string readme = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/data/README.md");
+  const size_t begin = readme.find("```python\nimport collections") + 10;
+  const size_t end = readme.find("```", begin);
+  ASSERT_LT(begin, end);
+  const TemporaryFolder folder;
+  folder.Write("texts.py", readme.substr(begin, end - begin));
+  folder.Write(
+      "training.1600000.processed.noemoticon.csv",
+      "\"0\",\"1\",\"Mon Apr 06 22:19:45 PDT 2009\",\"NO_QUERY\",\"ann\",\"caf\xE9 closed\"\n"
+      "\"4\",\"2\",\"Mon Apr 06 22:19:49 PDT 2009\",\"NO_QUERY\",\"Jos\xE9\",\"good, good\"\n"
+      "\"4\",\"3\",\"Mon Apr 06 22:19:53 PDT 2009\",\"NO_QUERY\",\"ann\",\"a \"\"good\"\" caf\xE9\"\n");
+  const testing_support::Finished run = testing_support::RunShell(
+      absl::StrCat("cd ", folder.path(), " && ", testing_support::Python(), " texts.py"));
+  ASSERT_EQ(run.exit, 0) << run.output;
+  const auto dataset = OpenDataset(
+      {.source = "npz", .path = folder.path() + "/sent140.npz", .test_fraction = 0}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const DatasetInfo& info = (*dataset)->info();
+  EXPECT_EQ(info.clients, 2u);
+  EXPECT_EQ((*dataset)->ClientName(ClientId(1)), "Jos\xC3\xA9");
+  EXPECT_EQ(info.classes, 2);
+  EXPECT_EQ(info.feature_type, FeatureType::kI32);
+  EXPECT_THAT(info.input_shape, ElementsAre(40));
+  EXPECT_EQ(Copy(**dataset, 0, Split::kTrain)[1].label, 1);
 }
 
 }  // namespace

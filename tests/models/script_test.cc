@@ -151,11 +151,10 @@ TEST_F(Script, MayReturnARepresentationBesideItsLogits) {
 }
 
 TEST_F(Script, WhatCannotBeTrainedIsRefusedWithTheReason) {
-  WrittenScript drops("Drops");
-  drops.Inner("fc", WrittenLinear("Fc", kIn, kOut)).Training();
-  drops.Define(
-      "    return torch.dropout(self.fc.forward(torch.flatten(x, 1)), 0.5, self.training)\n");
-  EXPECT_THAT(Refusal(drops), AllOf(HasSubstr("aten::dropout"), HasSubstr("random numbers")));
+  WrittenScript noisy("Noisy");
+  noisy.Inner("fc", WrittenLinear("Fc", kIn, kOut)).Training();
+  noisy.Define("    return self.fc.forward(torch.flatten(x, 1)) + torch.rand_like(x).sum()\n");
+  EXPECT_THAT(Refusal(noisy), AllOf(HasSubstr("aten::rand_like"), HasSubstr("random numbers")));
 
   EXPECT_THAT(ReadScriptContent("no zip archive").status().message(),
               HasSubstr("does not read it as a scripted module"));
@@ -251,9 +250,7 @@ TEST_F(Script, MayDropNothing) {
     return net;
   };
   EXPECT_EQ(Refusal(drops("0.0")), "");
-  EXPECT_THAT(Refusal(drops("0.1")),
-              AllOf(HasSubstr("aten::dropout"), HasSubstr("aten::scaled_dot_product_attention"),
-                    HasSubstr("aten::gru")));
+  EXPECT_THAT(Refusal(drops("0.1")), HasSubstr("(aten::gru)"));
 }
 
 TEST_F(Script, ListsOfTensorsAreCheckedLineByLine) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import warnings
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,19 @@ class Prepared(TestCase):
                 self.prepare((x, y), client=wrong)
             self.assertEqual(caught.exception.key, "client")
 
+    def test_of_a_dataset_with_random_transforms_says_that_rows_stay(self) -> None:
+        class Shifted(list):  # type: ignore[type-arg]
+            def __getitem__(self, i: Any) -> Any:
+                return x[i] + rng.normal(), int(y[i])
+
+        rng = np.random.default_rng(1)
+        x, y = rows(20)
+        with self.assertWarnsRegex(UserWarning, "random transforms.*pad_crop"):
+            self.prepare(Shifted(x))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.prepare([(x[i], int(y[i])) for i in range(20)])
+
     def test_of_a_loader_says_to_give_its_rows(self) -> None:
         loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda self: iter(())})()
         with self.assertRaisesRegex(macaw.DataError, "loader.dataset"):
@@ -174,6 +188,91 @@ class Prepared(TestCase):
         self.assertIn(b"class_names", path.read_bytes())
         with self.assertRaisesRegex(macaw.DataError, "label=.*x, label"):
             self.prepare(dataset, label="y")
+
+    def columns(self) -> Any:
+        """What a Hugging Face dataset looks like, with three speakers."""
+
+        x, y = rows(12)
+        who = [f"s{i % 3}" for i in range(12)]
+
+        class Columns:
+            table: dict[str, Any] = {"x": list(x), "noise": [0] * 12, "y": y, "who": who}
+            features: dict[str, Any] = dict.fromkeys(table)
+            column_names = list(table)
+
+            def __len__(self) -> int:
+                return 12
+
+            def __getitem__(self, name: str) -> Any:
+                return self.table[name]
+
+        return Columns(), x, y
+
+    def test_gives_the_keys_of_columns_to_what_is_in_memory(self) -> None:
+        dataset, x, y = self.columns()
+        options = {"client_column": "who", "label_column": "y", "drop_columns": ["noise"]}
+        more = {"partition": None, "cohort": 2, "rounds": 1, "model": ["linear 3"]}
+        of_run = {**options, "test_fraction": 0.0}
+        run = macaw.simulate(**self.job("columns", data=dataset, data_options=of_run, **more))
+        self.assertIn("3 clients", dict(run.said)["data"])
+        # The same as by arguments, which have no drop_columns.
+        config = (self.folder / "columns" / "config.toml").read_text()
+        owners = np.array([f"s{i % 3}" for i in range(12)])
+        self.assertIn(str(self.prepare_in_cache((x, y), client=owners)), config)
+        for value, keys in (
+            ({"client_column": "who"}, "data.client_column"),
+            ({"label_column": "y"}, "data.label_column"),
+            ({"drop_columns": ["noise"]}, "data.drop_columns"),
+        ):
+            for data in (rows(), {"ann": rows(20), "bob": rows(20)}):
+                with self.subTest(keys), self.assertRaises(macaw.DataError) as caught:
+                    macaw.simulate(**self.job("refused", data=data, data_options=value, **more))
+                self.assertEqual(caught.exception.key, keys)
+                self.assertIn(keys, str(caught.exception))
+        with self.assertRaisesRegex(macaw.ConfigError, "say the same thing"):
+            macaw.simulate(
+                **self.job("twice", data=dataset, label="y", data_options=options, **more)
+            )
+        # As in a file: no column says whose row it is.
+        nobody = {"client_column": "none"}
+        macaw.simulate(**self.job("none", data_options=nobody, rounds=1))
+
+    def prepare_in_cache(self, data: Any, **more: Any) -> Any:
+        return macaw.prepare(data, cache=self.folder / "cache", **more)
+
+    def test_without_columns_refuses_what_names_one(self) -> None:
+        x, y = rows(12)
+        for data in ((x, y), list(zip(x, y)), {"ann": (x, y)}):
+            for key, given in (("features", {"features": "x"}), ("label", {"label": "y"})):
+                with self.subTest(key), self.assertRaises(macaw.DataError) as caught:
+                    self.prepare(data, **given)
+                self.assertEqual(caught.exception.key, key)
+        # The columns may be those of the test set.
+        dataset, _, _ = self.columns()
+        self.prepare((x, y), test=dataset, label="y", features="x")
+
+    @needs("pandas")
+    def test_of_a_table_drops_columns(self) -> None:
+        import pandas
+
+        frame = pandas.DataFrame({"age": range(60), "id": range(60), "ill": [0, 1] * 30})
+        options = {"drop_columns": ["id"], "label_column": "ill"}
+        run = macaw.simulate(
+            **self.job("run", data=frame, data_options=options, model=["linear 2"], cohort=2)
+        )
+        self.assertEqual(run.model()["0.weight"].shape, (2, 1))
+
+    def test_without_data_refuses_what_is_of_data(self) -> None:
+        for given, said in (
+            ({"test": rows(5)}, "test="),
+            ({"data": "rows.csv", "label": "y"}, "label=.*label_column"),
+            ({"label": "y"}, "label="),
+            ({"data": "synthetic", "test": rows(5)}, "test="),
+            ({"data": "synthetic", "missing": "mean"}, "missing="),
+            ({"init": "zero"}, "init="),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(macaw.ConfigError, said):
+                macaw.simulate(config="run.toml", out=self.folder / "run", **given)
 
     def test_refuses_what_cannot_be_trained_by_name_and_row(self) -> None:
         x, y = rows()

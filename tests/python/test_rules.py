@@ -183,6 +183,30 @@ class AMethod(TestCase):
         self.assertEqual(run.digest, plain.digest)  # it changes what is evaluated alone
 
 
+    def test_a_state_under_privacy_must_not_mirror_what_is_sent(self) -> None:
+        body = """
+    def schema(self, setup):
+        return Schema(state=["own"])
+
+    def conclude(self, ctx, outcomes):
+        own = outcomes[0].end
+        return Result({"delta": own - ctx.model}, state={"own": own})
+"""
+        changes: dict[str, Any] = {
+            "cohort": {"size": 5, "sampling": "poisson", "weight": "uniform"},
+            "privacy": {"mechanism": "gaussian", "clip": 1.0, "noise": 0.1, "delta": 1e-3},
+        }
+        with self.assertRaisesRegex(macaw.ConfigError, "mine.*mirrors what they send"):
+            self.run_of("mirror", body, **changes)
+        run = self.run_of("own", "    has_independent_state = True\n" + body, **changes)
+        self.assertEqual(run.summary["rounds"], 4)
+
+    def test_totals_are_of_the_two_that_there_are(self) -> None:
+        self.run_of("none", "    totals = ()\n", rounds=1)
+        with self.assertRaisesRegex(macaw.Error, "totals.*total_weight"):
+            self.run_of("other", '    totals = ("weight",)\n', rounds=1)
+
+
 class APython(TestCase):
     def test_without_numpy_is_named(self) -> None:
         bare = self.folder / "bare-python"  # its site-packages are not looked at

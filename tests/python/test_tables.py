@@ -99,7 +99,8 @@ class ATable(TestCase):
         self.check(DataFrame(PEOPLE), DataFrame)
 
     def test_of_each_library_that_is_here(self) -> None:
-        for library, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+        names = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+        for library, make in names.items():
             try:
                 module = importlib.import_module(library)
             except ImportError:

@@ -79,6 +79,22 @@ TEST(Eligible, ClientsWithTooFewRowsAreNotDrawn) {
   for (const ClientId client : DrawnFrom(*draw)) EXPECT_GE(Examples()[client.value], 6u);
 }
 
+TEST(Eligible, ClientsThatCannotTakeAStepAreNotDrawn) {
+  RunPlan run = TestRun(1);
+  run.local.batch_size = 6;
+  run.local.drop_last = true;
+  const Named named(run);
+  for (const char* sampling : {"uniform", "poisson"}) {
+    run.cohort.sampling = sampling;
+    const auto draw = Draw::Make(run, named.roster);
+    ASSERT_TRUE(draw.ok()) << draw.status();
+    for (const ClientId client : DrawnFrom(*draw)) EXPECT_GE(Examples()[client.value], 6u);
+  }
+  run.local.batch_size = 1000;
+  EXPECT_THAT(std::string(Draw::Make(run, named.roster).status().message()),
+              testing::AllOf(HasSubstr("local.drop_last"), HasSubstr("0 of 40")));
+}
+
 TEST(Eligible, TooFewForACohortAreRefusedWithTheKeys) {
   RunPlan run = TestRun(1);
   run.cohort.eligible = {"a-phone-?"};

@@ -56,6 +56,43 @@ TEST(EvaluationBoard, CutsByTheConfigurationAndAddsInChunkOrder) {
   EXPECT_THAT(board.Report().central, testing::ElementsAre(1000, (0.0 + 40.0) + 80.0));
 }
 
+// As two groups of concept shift see it: no task is of both.
+TEST(EvaluationBoard, TakesTheCentralTestSetOnceForEachGroup) {
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = true}, false, Everything(), 0, {},
+                        {}, /*groups=*/2);
+  FenceSource fences(1);
+  const auto tasks = Take(board, kAnna, kCentral, 10, 5, fences);
+  ASSERT_EQ(tasks.size(), 6u);
+  EXPECT_EQ(tasks[2].end, 1000u);
+  EXPECT_EQ(tasks[3].begin, 1000u);
+  EXPECT_EQ(tasks[5].end, 2000u);
+  for (const auto& task : tasks) EXPECT_TRUE(board.Complete(kAnna, Result(task)));
+  const EvaluationSums sums = board.Report();
+  EXPECT_EQ(sums.central[0], 2000);
+  ASSERT_EQ(sums.central_groups.size(), 2u);
+  EXPECT_EQ(sums.central_groups[0][0], 1000);
+  EXPECT_DOUBLE_EQ(sums.central_groups[0][1], 120);
+  EXPECT_DOUBLE_EQ(sums.central_groups[1][1], 100 + 140 + 180);
+}
+
+TEST(EvaluationBoard, CountsTheClientsThatItDidWithout) {
+  EvaluationBoard board(
+      Round(3), {},
+      {.chunk = 400, .central = false, .clients = true, .validation = true, .train = true}, false,
+      Everything());
+  FenceSource fences(1);
+  const auto tasks = Take(board, kAnna, kClients, 3, 5, fences);
+  ASSERT_EQ(tasks.size(), 3u);
+  board.GiveUp(kAnna, Result(tasks[0]));
+  for (const size_t i : {1, 2}) board.Complete(kAnna, Result(tasks[i]));
+  board.DoWithout(kClients);
+  const EvaluationSums sums = board.Report();
+  EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kClients)], 3u);
+  EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kValidation)], 5u);
+  EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kGlobal)], 0u);
+  EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kTrain)], 4u) << "with training rows";
+}
+
 TEST(EvaluationBoard, CountsAResultOnceAndOnlyFromItsHolder) {
   EvaluationBoard board = Board();
   FenceSource fences(1);
@@ -71,8 +108,10 @@ TEST(EvaluationBoard, CountsAResultOnceAndOnlyFromItsHolder) {
 
 TEST(EvaluationBoard, AsksForTheGlobalModelWhereClientsHaveTheirOwn) {
   for (const bool personal : {false, true}) {
-    EvaluationBoard board(Round(3), {}, {.central = false, .clients = true, .validation = true},
-                          personal, Everything());
+    EvaluationBoard board(
+        Round(3), {},
+        {.chunk = 400, .central = false, .clients = true, .validation = true, .train = true},
+        personal, Everything());
     FenceSource fences(1);
     for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
       board.Complete(kAnna, Result(task));
@@ -98,7 +137,8 @@ TEST(EvaluationBoard, AsksForFineTunedClients) {
 
 // Client 1 has no training rows.
 TEST(EvaluationBoard, KeepsClientsThatNeverTrainApart) {
-  EvaluationConfig config{.central = false, .clients = true, .validation = true};
+  EvaluationConfig config{
+      .chunk = 400, .central = false, .clients = true, .validation = true, .train = true};
   config.fine_tune.steps = 5;
   config.heldout = true;
   EvaluationBoard board(Round(3), {}, config, /*personal_models=*/false, Everything());
@@ -216,8 +256,10 @@ TEST(EvaluationBoard, LeavesHostileClientsOut) {
 }
 
 TEST(EvaluationBoard, NamesAClientThatIsGivenUpOnce) {
-  EvaluationBoard board(Round(3), {}, {.central = false, .clients = true, .validation = true},
-                        /*personal_models=*/true, Everything());
+  EvaluationBoard board(
+      Round(3), {},
+      {.chunk = 400, .central = false, .clients = true, .validation = true, .train = true},
+      /*personal_models=*/true, Everything());
   board.DoWithout(kClients);
   ASSERT_TRUE(board.done());
   EXPECT_EQ(board.Report().given_up.size(), 5u);

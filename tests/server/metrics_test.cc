@@ -104,7 +104,14 @@ TEST(MetricsRow, AddsTheEvaluation) {
   sums.Of(EvaluatedRows::kGlobal) = {{ClientId(0), {10, 40, 5}}, {ClientId(2), {30, 40, 5}}};
   sums.Of(EvaluatedRows::kTuned) = {{ClientId(0), {10, 5, 9}}};
   sums.Of(EvaluatedRows::kValidation) = {{ClientId(0), {4, 2, 3}}};
+  sums.missing[static_cast<size_t>(EvaluatedRows::kClients)] = 4;
   row.AddEvaluation(sums);
+  EXPECT_EQ(*row.Get("clients_test_clients"), 2) << "the statistics are over these";
+  EXPECT_EQ(*row.Get("clients_test_missing"), 4);
+  EXPECT_EQ(*row.Get("clients_val_clients"), 1);
+  EXPECT_EQ(*row.Get("clients_val_missing"), 0);
+  EXPECT_FALSE(row.Get("heldout_test_clients").has_value());
+  EXPECT_FALSE(row.Get("test_group0_accuracy").has_value());
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_tuned_accuracy"), 0.9);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_loss"), 2);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_global_accuracy"), 0.25);
@@ -117,6 +124,32 @@ TEST(MetricsRow, AddsTheEvaluation) {
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_accuracy_mean"), 0.75) << "over clients with rows";
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss_p50"), 1.5);
   EXPECT_FALSE(row.Get("no_such_column").has_value());
+}
+
+TEST(MetricsRow, HasColumnsOfEachGroupOfConceptShift) {
+  const ConceptGroups groups({.concept_shift = ConceptShift::kRotation, .concept_shift_groups = 2},
+                             /*seed=*/1);
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  EvaluationSums sums{.round = Round(7), .central = {20, 10, 12}};
+  sums.central_groups = {{10, 2, 10}, {10, 8, 2}};
+  std::vector<double> accuracy(2), clients(2);
+  for (uint64_t k = 0; k < 40; ++k) {
+    const uint32_t group = groups.Of(ClientId(k));
+    const double correct = group == 0 ? 3 : 1;
+    const double rows = k < 10 ? 0 : 4;  // the first have no test rows
+    sums.Of(EvaluatedRows::kClients).push_back({ClientId(k), {rows, 1, rows > 0 ? correct : 0}});
+    clients[group] += rows > 0 ? 1 : 0;
+  }
+  row.AddEvaluation(sums, {}, groups);
+  EXPECT_DOUBLE_EQ(*row.Get("test_accuracy"), 0.6);
+  EXPECT_DOUBLE_EQ(*row.Get("test_group0_accuracy"), 1);
+  EXPECT_DOUBLE_EQ(*row.Get("test_group1_accuracy"), 0.2);
+  EXPECT_DOUBLE_EQ(*row.Get("test_group1_loss"), 0.8);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_group0_accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_group1_accuracy"), 0.25);
+  EXPECT_EQ(*row.Get("clients_test_group0_clients"), clients[0]);
+  EXPECT_EQ(clients[0] + clients[1], 30);
+  EXPECT_EQ(*row.Get("clients_test_group1_clients"), clients[1]);
 }
 
 TEST(MetricsRow, AddsTheObjectiveOverAllTrainingRows) {

@@ -1,5 +1,6 @@
 #include "server/engine/round_policy.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/engine/troubles.h"
@@ -43,6 +44,19 @@ TEST(RoundPolicy, TheQuorumIsAShareOfTheRoundsCohortAndAtLeastOneClient) {
   EXPECT_EQ((RoundRules{.quorum = 1}.Needed(10)), 10u);
   EXPECT_EQ((RoundRules{.quorum = 0}.Needed(10)), 1u);
   EXPECT_EQ((RoundRules{.quorum = 0}.Needed(0)), 0u);
+}
+
+TEST(RoundPolicy, RoundsThatDoNotWaitAreRefusedWhereThePlannedCohortDivides) {
+  const auto refusal = [](const CohortConfig& cohort, const RoundRules& rules) {
+    return std::string(CheckRounds(cohort, rules).message());
+  };
+  const CohortConfig poisson{.sampling = "poisson"};
+  EXPECT_THAT(refusal(poisson, {.enough = 3}), testing::HasSubstr("round.enough"));
+  EXPECT_THAT(refusal(poisson, {.deadline = 9, .quorum = 0.5}), testing::HasSubstr("round.quorum"));
+  EXPECT_EQ(refusal(poisson, {.deadline = 9, .below_quorum = RoundRules::BelowQuorum::kDrop}), "");
+  EXPECT_EQ(refusal({}, {.deadline = 9, .quorum = 0.5, .enough = 3}), "");
+  EXPECT_THAT(refusal({.straggler_fraction = 1, .straggler_policy = "drop"}, {}),
+              testing::HasSubstr("straggler_fraction = 1"));
 }
 
 TEST(RoundPolicy, WhatHappensAtTheDeadlineDependsOnTheQuorum) {

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -19,35 +20,37 @@ using testing_support::Simulation;
 // The loss over all clients' training rows, mean of the last 20 of 200 rounds.
 double LateLoss(const std::string& algorithm, double stragglers, int seed) {
   const bool fedavg = algorithm == "fedavg";
-  Simulation run(absl::StrCat(algorithm, stragglers, "-", seed),
-                 {MACAW_SOURCE_DIR "/examples/synthetic.toml",
-                  "--quiet",
-                  "--clients",
-                  "30",
-                  "--rounds",
-                  "200",
-                  "--set",
-                  absl::StrCat("run.seed=", seed),
-                  "--set",
-                  "data.synthetic.max_size=0",
-                  "--set",
-                  "cohort.size=10",
-                  "--set",
-                  "local.epochs=20",
-                  "--set",
-                  "evaluation.every=1",
-                  "--set",
-                  "evaluation.splits=[\"train\"]",
-                  "--set",
-                  "run.checkpoint_every=200",
-                  "--set",
-                  "algorithm.name=" + algorithm,
-                  "--set",
-                  "algorithm.fedprox.mu=1",
-                  "--set",
-                  absl::StrCat("cohort.straggler_fraction=", stragglers),
-                  "--set",
-                  absl::StrCat("cohort.straggler_policy=", fedavg ? "drop" : "partial")});
+  std::vector<std::string> arguments = {MACAW_SOURCE_DIR "/examples/synthetic.toml",
+                                        "--quiet",
+                                        "--clients",
+                                        "30",
+                                        "--rounds",
+                                        "200",
+                                        "--set",
+                                        absl::StrCat("run.seed=", seed),
+                                        "--set",
+                                        "data.synthetic.max_size=0",
+                                        "--set",
+                                        "cohort.size=10",
+                                        "--set",
+                                        "local.epochs=20",
+                                        "--set",
+                                        "evaluation.every=1",
+                                        "--set",
+                                        "evaluation.splits=[\"train\"]",
+                                        "--set",
+                                        "run.checkpoint_every=200",
+                                        "--set",
+                                        "algorithm.name=" + algorithm,
+                                        "--set",
+                                        "algorithm.fedprox.mu=1",
+                                        "--set",
+                                        absl::StrCat("cohort.straggler_fraction=", stragglers)};
+  if (stragglers > 0) {
+    arguments.insert(arguments.end(), {"--set", absl::StrCat("cohort.straggler_policy=",
+                                                             fedavg ? "drop" : "partial")});
+  }
+  Simulation run(absl::StrCat(algorithm, stragglers, "-", seed), arguments);
   EXPECT_EQ(run.Wait(), 0) << run.output();
   double sum = 0;
   int rows = 0;

@@ -117,7 +117,7 @@ TEST(Backends, ProfileIsOfTheTrainersThatRun) {
   const NumericProfile fused = *none.ProfileOf(SetupOf(kDense, "auto"));
   EXPECT_EQ(fused.trainer, "fused");
   EXPECT_EQ(fused.instruction_set, fused::Name(*fused::ChooseIsa("auto")));
-  EXPECT_THAT(fused.libraries, AllOf(HasSubstr("macaw-fused 2"), HasSubstr("glibc 2.")));
+  EXPECT_THAT(fused.libraries, AllOf(HasSubstr("macaw-fused 3"), HasSubstr("glibc 2.")));
   EXPECT_THAT(fused.libraries, Not(HasSubstr("libtorch"))) << "whether it is installed or not";
   EXPECT_EQ(*none.ProfileOf(SetupOf(kDense, "fused")), fused);
 }

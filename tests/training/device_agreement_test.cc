@@ -136,7 +136,7 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnSequencesOfNumbersAndLastFlattens) {
       SpecOf({"linear 5", "sigmoid", "flatten", "linear 3"}, {1, 6}, 3, DType::kF32),
       SpecOf({"conv 2 1", "avgpool 3", "flatten"}, {1, 8, 6}, 8, DType::kF32),
       SpecOf({"conv 1 3", "sigmoid", "flatten"}, {1, 5, 4}, 6, DType::kF32)};
-  for (uint64_t seed = 1; seed <= 36; ++seed) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomRun random(specs[seed % specs.size()], seed);
     random.KeepToTheFusedTrainer();

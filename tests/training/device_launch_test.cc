@@ -269,5 +269,17 @@ TEST(DeviceEnds, ArePageLockedWhenTheyAreFetched) {
   EXPECT_GE(device->most_host_used(), outcomes.size() * bytes);
 }
 
+TEST(DeviceEnds, NeedNoPageLockedMemory) {
+  const Cohort cohort(SpecOf({"linear 500"}, {200}, 500, DType::kF32), 6);
+  const auto roomy = TeamsOf(1);
+  const Outcomes expected = RunAll(*DeviceTrainerOf(cohort.Setup(), *roomy), cohort.turns());
+  FakeDeviceOptions options;
+  options.host_memory = 2 * cohort.start().layout()->bytes();
+  const auto device = DeviceOf(options);
+  const auto trainer = TrainerWith(cohort.Setup(), *device, {.upload_bytes = 10'000});
+  ExpectSame(RunAll(*trainer, cohort.turns()), expected);
+  EXPECT_EQ(trainer->turns_at_once(), DeviceTrainerOf(cohort.Setup(), *roomy)->turns_at_once());
+}
+
 }  // namespace
 }  // namespace macaw::training

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "plan/local_steps.h"
+
 namespace macaw::training {
 namespace {
 
@@ -26,7 +28,7 @@ TEST(Straggler, PartialWorkIsUniformBelowTheWhole) {
   const CohortConfig cohort{.seed = 3, .straggler_fraction = 1};
   std::map<uint32_t, int> epochs;
   for (uint32_t id = 0; id < kClients; ++id) {
-    const LocalConfig work = WorkOf(cohort, {.epochs = 5}, Round(1), ClientId(id));
+    const LocalConfig work = WorkOf(cohort, {.epochs = 5}, Round(1), ClientId(id), 9);
     EXPECT_EQ(work.steps, 0u);
     ++epochs[work.epochs];
   }
@@ -35,18 +37,51 @@ TEST(Straggler, PartialWorkIsUniformBelowTheWhole) {
     EXPECT_TRUE(amount >= 1 && amount <= 4) << amount;
     EXPECT_NEAR(count, kClients / 4.0, 4 * std::sqrt(kClients * 0.25 * 0.75));
   }
-  const LocalConfig steps = WorkOf(cohort, {.epochs = 5, .steps = 2}, Round(1), ClientId(1));
+  const LocalConfig steps = WorkOf(cohort, {.epochs = 5, .steps = 2}, Round(1), ClientId(1), 9);
   EXPECT_EQ(steps.steps, 1u);
   EXPECT_EQ(steps.epochs, 5u);
 }
 
-TEST(Straggler, NobodyIsSlowerThanOneEpochOrWhereNoneIsAskedFor) {
-  EXPECT_EQ(WorkOf({.straggler_fraction = 1}, {.epochs = 1}, Round(1), ClientId(1)).epochs, 1u);
-  EXPECT_EQ(WorkOf({}, {.epochs = 5}, Round(1), ClientId(1)).epochs, 5u);
+// 47 rows are five batches.
+TEST(Straggler, OfOneEpochDoesAPartOfItsSteps) {
+  const CohortConfig cohort{.seed = 3, .straggler_fraction = 1};
+  std::map<uint32_t, int> steps;
+  for (uint32_t id = 0; id < kClients; ++id) {
+    const LocalConfig work = WorkOf(cohort, {.epochs = 1}, Round(1), ClientId(id), 47);
+    EXPECT_EQ(work.epochs, 1u);
+    ++steps[work.steps];
+  }
+  ASSERT_EQ(steps.size(), 4u);
+  for (const auto& [amount, count] : steps) {
+    EXPECT_TRUE(amount >= 1 && amount <= 4) << amount;
+    EXPECT_NEAR(count, kClients / 4.0, 4 * std::sqrt(kClients * 0.25 * 0.75));
+  }
+  // Without the last batch, which is not full, they are four.
+  for (uint32_t id = 0; id < 100; ++id) {
+    const LocalConfig full = {.epochs = 1, .drop_last = true};
+    EXPECT_LE(WorkOf(cohort, full, Round(1), ClientId(id), 47).steps, 3u);
+  }
+}
+
+TEST(Straggler, NobodyIsSlowerThanOneStepOrWhereNoneIsAskedFor) {
+  const auto steps = [](const LocalConfig& local, uint64_t rows) {
+    const LocalConfig work = WorkOf({.straggler_fraction = 1}, local, Round(1), ClientId(1), rows);
+    return StepsOf(work, rows);
+  };
+  EXPECT_EQ(steps({.epochs = 1}, 10), 1u);
+  EXPECT_EQ(steps({.epochs = 1, .batch_size = 0}, 500), 1u);
+  EXPECT_EQ(steps({.steps = 1}, 500), 1u);
+  EXPECT_EQ(WorkOf({}, {.epochs = 5}, Round(1), ClientId(1), 9).epochs, 5u);
   EXPECT_EQ(WorkOf({.straggler_fraction = 1, .straggler_policy = "drop"}, {.epochs = 5}, Round(1),
-                   ClientId(1))
+                   ClientId(1), 9)
                 .epochs,
             5u);
+}
+
+TEST(Straggler, TheDroppedOnesAreAShareThatDoesNotTrain) {
+  EXPECT_EQ(ShareThatTrains({}), 1);
+  EXPECT_EQ(ShareThatTrains({.straggler_fraction = 0.25}), 1);
+  EXPECT_EQ(ShareThatTrains({.straggler_fraction = 0.25, .straggler_policy = "drop"}), 0.75);
 }
 
 }  // namespace

@@ -263,6 +263,21 @@ TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
   EXPECT_EQ(added, 3u) << "what is left out leaves no trace";
 }
 
+TEST_F(SlotPoolTest, LeavesOutAClientThatCannotTakeAStep) {
+  const auto pool = Start(2);
+  const auto phase = Phase1();
+  const uint32_t rows = dataset_->Examples(ClientId(1), data::Split::kTrain);
+  phase->local.batch_size = rows + 1;
+  phase->local.drop_last = true;
+  pool->Enqueue(phase, Assignments(1, 2), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  const Harvest harvest = *pool->TakeHarvest();
+  EXPECT_THAT(harvest.included, IsEmpty());
+  ASSERT_THAT(harvest.left_out, SizeIs(1));
+  EXPECT_EQ(harvest.left_out[0].reason, fleet::LeftOutReason::kNoData);
+  EXPECT_THAT(harvest.left_out[0].message, HasSubstr("local.drop_last"));
+}
+
 TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
   const auto pool = Start(2);
   const auto phase = Phase1();
@@ -345,6 +360,30 @@ TEST_F(SlotPoolTest, EvaluatesRowsWhoeverAsksForThem) {
   }
   EXPECT_THAT(harvest.evaluations, SizeIs(3));
   EXPECT_EQ(central, static_cast<double>(rows));
+}
+
+// Row r of a group is row group · rows + r, with the labels that the group's clients have.
+TEST_F(SlotPoolTest, EvaluatesTheCentralTestSetAsEachGroupSeesIt) {
+  context_.run.transform.concept_shift = ConceptShift::kLabelPermutation;
+  context_.run.transform.concept_shift_groups = 3;
+  const auto pool = Start(2);
+  auto evaluation = std::make_shared<EvaluationContext>();
+  evaluation->round = Round(1);
+  evaluation->model = model_.view();
+  const uint64_t rows = dataset_->info().test_examples;
+  std::vector<fleet::EvaluationTask> tasks;
+  for (uint64_t group = 0; group < 3; ++group)
+    tasks.push_back({.fence = {1, group + 1}, .begin = group * rows, .end = (group + 1) * rows});
+  pool->Enqueue(evaluation, tasks);
+  ASSERT_TRUE(pool->WaitIdle());
+  std::vector<double> losses(3);
+  for (const fleet::EvaluationResult& result : pool->TakeHarvest()->evaluations) {
+    EXPECT_EQ(result.sums[0], static_cast<double>(rows));
+    losses[result.task.begin / rows] = result.sums[1];
+  }
+  EXPECT_NE(losses[1], losses[0]);
+  EXPECT_NE(losses[2], losses[0]);
+  EXPECT_NE(losses[2], losses[1]);
 }
 
 TEST_F(SlotPoolTest, SaysWhichEvaluationIsImpossible) {

@@ -24,14 +24,32 @@ double ScheduleFactor(const Schedule& schedule, uint32_t round) {
   }
   if (schedule.kind == "exponential") return std::pow(schedule.gamma, passed);
   if (schedule.kind == "cosine") {
-    // Falls from 1 in the first round to the floor in the last round, and stays there.
+    // As PyTorch's CosineAnnealingLR with T_max = the schedule's rounds without warm-up: 1 in the
+    // first of them. The last one is a step above the floor, which follows it and stays.
     const uint32_t proper = schedule.rounds - std::min(schedule.rounds, schedule.warmup_rounds);
-    const double length = std::max(proper, first + 1) - 1.0;
-    const double turn = std::min(passed / length, 1.0);
+    const double turn = std::min(passed / static_cast<double>(std::max(proper, first)), 1.0);
     return schedule.floor +
            (1.0 - schedule.floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * turn));
   }
   return 1.0;
+}
+
+Schedule LocalSchedule(const RunPlan& run) {
+  Schedule schedule = run.local.lr_schedule;
+  if (schedule.rounds == 0) schedule.rounds = run.rounds;
+  return schedule;
+}
+
+std::optional<uint32_t> FirstIdleRound(const Schedule& schedule, uint32_t rounds) {
+  const auto idle = [&](uint32_t round) { return ScheduleFactor(schedule, round) == 0; };
+  if (rounds == 0 || !idle(rounds)) return std::nullopt;
+  // Behind the warm-up no factor is above the one before it.
+  uint32_t trains = std::min(schedule.warmup_rounds, rounds), first = rounds;
+  while (first - trains > 1) {
+    const uint32_t middle = trains + (first - trains) / 2;
+    (idle(middle) ? first : trains) = middle;
+  }
+  return first;
 }
 
 absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {

@@ -1,6 +1,7 @@
 #include "training/api/straggler.h"
 
 #include "core/random.h"
+#include "plan/local_steps.h"
 
 namespace macaw::training {
 namespace {
@@ -17,14 +18,20 @@ bool IsStraggler(const CohortConfig& cohort, Round round, ClientId client) {
   return StreamOf(cohort, round, client).Uniform() < cohort.straggler_fraction;
 }
 
+double ShareThatTrains(const CohortConfig& cohort) {
+  return cohort.straggler_policy == "drop" ? 1 - cohort.straggler_fraction : 1;
+}
+
 LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round round,
-                   ClientId client) {
+                   ClientId client, uint64_t rows) {
   LocalConfig work = local;
   if (cohort.straggler_policy != "partial" || !IsStraggler(cohort, round, client)) return work;
   RandomStream stream = StreamOf(cohort, round, client);
   stream.Uniform();  // skip the draw that decides who is a straggler
-  uint32_t& amount = local.steps > 0 ? work.steps : work.epochs;
-  if (amount > 1) amount = 1 + static_cast<uint32_t>(stream.Below(amount - 1));
+  const bool in_steps = local.steps > 0 || local.epochs == 1;
+  const uint64_t whole = in_steps ? StepsOf(local, rows) : local.epochs;
+  if (whole > 1)
+    (in_steps ? work.steps : work.epochs) = 1 + static_cast<uint32_t>(stream.Below(whole - 1));
   return work;
 }
 

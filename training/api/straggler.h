@@ -13,10 +13,14 @@ namespace macaw::training {
 
 bool IsStraggler(const CohortConfig& cohort, Round round, ClientId client);
 
-// The part of `local` that `client` does in `round`. A straggler under the "partial" policy does a
-// number of epochs uniform on 1 … E − 1 of its E epochs (or of its steps, if those are set). Other
-// clients do everything, and so does a straggler with E = 1.
+// The share of the clients drawn that train: all but the stragglers under the policy "drop".
+double ShareThatTrains(const CohortConfig& cohort);
+
+// The part of `local` that `client`, which has `rows` training rows, does in `round`. A straggler
+// under the "partial" policy does a number of epochs uniform on 1 … E − 1 of its E epochs. Where E
+// is 1 or steps are set, it does 1 … S − 1 of its S steps. Other clients do everything, and so does a
+// straggler with one step.
 LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round round,
-                   ClientId client);
+                   ClientId client, uint64_t rows);
 
 }  // namespace macaw::training

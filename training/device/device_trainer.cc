@@ -277,7 +277,7 @@ absl::Status DeviceTrainer::Launch(std::vector<StageWork>& works, Room& room, ui
   for (const size_t i : sequence) jobs_in_order.push_back(made[i]);
   std::ranges::copy(jobs_in_order, upload.Host<ClientJob>(jobs));
   room.ends_bytes = sums_at;
-  room.fetched = false;
+  room.fetched = nullptr;
   MACAW_RETURN_IF_ERROR(upload.Send(*queue_));
   const ondevice::LaunchSize size =
       ondevice::SizeOfLaunch(program_, run_.model.row_work, limits_.launch_seconds, works.size(),
@@ -331,11 +331,19 @@ absl::Status DeviceTrainer::RunJobs(std::span<const ClientJob> jobs, ondevice::T
 }
 
 absl::Status DeviceTrainer::Room::Fetch() {
-  if (fetched) return absl::OkStatus();
-  MACAW_RETURN_IF_ERROR(device::Grow(device, ends_bytes, /*on_host=*/true, ends_host));
-  queue.CopyOut(std::span(ends_host.data(), ends_bytes), results.data());
+  if (fetched != nullptr) return absl::OkStatus();
+  const absl::Status grown = device::Grow(device, ends_bytes, /*on_host=*/true, ends_host);
+  if (absl::IsResourceExhausted(grown)) {
+    // Copies to other memory are slower, and work.
+    ends_host = device::Memory();
+    ends_pageable = AlignedBuffer::Unset(ends_bytes);
+  } else {
+    MACAW_RETURN_IF_ERROR(grown);
+  }
+  std::byte* const to = ends_host.empty() ? ends_pageable.bytes().data() : ends_host.data();
+  queue.CopyOut(std::span(to, ends_bytes), results.data());
   MACAW_RETURN_IF_ERROR(queue.Wait());
-  fetched = true;
+  fetched = to;
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/buffer.h"
 #include "device/device.h"
 #include "training/api/trainer.h"
 #include "training/batch_order.h"
@@ -42,7 +43,7 @@ struct DeviceLimits {
 class DeviceTrainer final : public LocalTrainer {
  public:
   // Part of the numeric profile. Increase it with each change that gives other bits.
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   // Whether it can do what the run asks of every stage. An error says briefly what it cannot do.
   static absl::Status Supports(const TrainerSetup& setup);
@@ -71,13 +72,14 @@ class DeviceTrainer final : public LocalTrainer {
   struct Room final : LeftOnDevice {
     Room(device::Device& of, device::Queue& with) : device(of), queue(with) {}
     absl::Status Fetch() override;
-    const std::byte* on_host() const override { return fetched ? ends_host.data() : nullptr; }
+    const std::byte* on_host() const override { return fetched; }
 
     device::Device& device;
     device::Queue& queue;
     device::Memory upload, results, results_host, ends_host;
     size_t ends_bytes = 0;
-    bool fetched = false;
+    AlignedBuffer ends_pageable;         // where none can be page-locked
+    const std::byte* fetched = nullptr;  // the ends on the host
   };
 
   DeviceTrainer(ondevice::RunParts run, device::Device& device,

@@ -14,8 +14,6 @@ namespace {
 constexpr uint32_t kFewRows = 8, kManyRows = 64;
 // Floats of an example's columns at most (Op::columns), and the cost of writing and reading one.
 constexpr uint64_t kMostColumns = 1 << 18, kColumnCost = 50;
-// Floats of an example between two layers.
-constexpr uint64_t kMostFloats = uint64_t{1} << 24;
 
 }  // namespace
 
@@ -222,20 +220,6 @@ size_t ProgramBuilder::AddBatchNorm(int64_t channels, uint32_t weight, uint32_t 
   return out;
 }
 
-void ProgramBuilder::AddLayerNorm(uint32_t weight) {
-  Op op;
-  op.weight = weight;
-  op.bias = weight + 1;
-  op.trained = 2;
-  op.positions = static_cast<uint32_t>(positions_);
-  op.kept = Keep(2 * positions_);
-  const size_t in = at_;
-  const uint64_t width = values_[in].size / positions_;
-  scratch_ = std::max<uint64_t>(scratch_, positions_ * (2 * kMomentLanes + 2));
-  scratch_least_ = std::max<uint64_t>(scratch_least_, width * 2 * kMomentLanes);
-  Append(OpKind::kLayerNorm, op, in, AddLike(in));
-}
-
 void ProgramBuilder::AddElements(OpKind kind, Op op) {
   const size_t in = at_;
   Append(kind, op, in, AddLike(in));
@@ -336,6 +320,7 @@ void ProgramBuilder::Add(const models::BatchNorm& norm) {
   AddBatchNorm(norm.channels, tensor_, buffer_, at_, TakeRelu());
 }
 void ProgramBuilder::Add(const models::LayerNorm&) { AddLayerNorm(tensor_); }
+
 // Finds places for the gradients of values. That of a value is alive from its last user, where
 // the backward pass first writes it, to the operation that made the value.
 void ProgramBuilder::PlaceGradients() {

@@ -11,6 +11,9 @@
 
 namespace macaw::training::ondevice {
 
+// Floats of an example between two layers, at most.
+constexpr uint64_t kMostFloats = uint64_t{1} << 24;
+
 // Makes operations of a model's layers: gives values and what is kept for the backward pass their
 // places in the activations, and values their places in the gradients.
 class ProgramBuilder {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "training/device/product_shape.h"
@@ -22,6 +23,20 @@ void ProgramBuilder::Add(const models::Positions&) {
   op.weight = tensor_;
   op.trained = 1;
   AddElements(OpKind::kPositions, op);
+}
+
+void ProgramBuilder::AddLayerNorm(uint32_t weight) {
+  Op op;
+  op.weight = weight;
+  op.bias = weight + 1;
+  op.trained = 2;
+  op.positions = static_cast<uint32_t>(positions_);
+  op.kept = Keep(2 * positions_);
+  const size_t in = at_;
+  const uint64_t width = values_[in].size / positions_;
+  scratch_ = std::max<uint64_t>(scratch_, positions_ * (2 * kMomentLanes + 2));
+  scratch_least_ = std::max<uint64_t>(scratch_least_, width * 2 * kMomentLanes);
+  Append(OpKind::kLayerNorm, op, in, AddLike(in));
 }
 
 void ProgramBuilder::AddOneVector(OpKind kind) {

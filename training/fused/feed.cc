@@ -49,20 +49,20 @@ absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positi
   targets_.resize(regression ? n : 0);
   if (as_stored_) {
     const data::ExampleBlock& block = rows.block;
-    addresses_.clear();
+    addresses_.resize(n * lines_);
+    size_t at = 0;
     for (size_t i = 0; i < n; ++i) {
       const uint64_t row = rows.at(positions[i]);
-      for (size_t line = 0; line < lines_; ++line) {
-        addresses_.push_back(block.features + row * block.row_bytes +
-                             line * width_ * sizeof(float));
-      }
+      const std::byte* const example = block.features + row * block.row_bytes;
+      for (size_t line = 0; line < lines_; ++line)
+        addresses_[at++] = example + line * width_ * sizeof(float);
       if (regression) {
         targets_[i] = block.targets[row];
       } else {
         classes_[i] = block.classes[row];
       }
     }
-    kernels_.copy_rows(addresses_.data(), addresses_.size(), width_, in);
+    kernels_.copy_rows(addresses_.data(), at, width_, in);
     return objective.CheckClasses(classes_);
   }
   const auto gather = [&](size_t first, size_t count) {

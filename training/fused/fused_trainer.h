@@ -20,7 +20,7 @@
 namespace macaw::training::fused {
 
 // Part of every numeric profile. Increase it with each change that gives other bits.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 // Whether this trainer can do what the run asks of every stage. An error says briefly what it
 // cannot do (a layer, float64, ...), so that the caller can choose another back end.

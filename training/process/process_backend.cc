@@ -67,16 +67,16 @@ absl::StatusOr<Resident> StartResident(const TrainerSetup& setup) {
 class WaitingRoom {
  public:
   void Give(Resident resident) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (resident.slot != 0) return;                             // it was told another one
     if (resident.thread != std::this_thread::get_id()) return;  // its thread may end soon
     const absl::MutexLock lock(&mutex_);
     if (!waiting_.has_value()) waiting_ = std::move(resident);
   }
   std::optional<Resident> Take(const TrainerSetup& setup) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
-    // It was told its slot when it was started.
-    if (!waiting_.has_value() || waiting_->slot != setup.lane) return std::nullopt;
+    if (setup.lane != 0) return std::nullopt;
     std::optional<Resident> resident = std::exchange(waiting_, std::nullopt);
-    if (resident->options != setup.backend.program ||
+    if (!resident.has_value() || resident->options != setup.backend.program ||
         resident->hello != HelloLine(setup, *resident->memory)) {
       return std::nullopt;
     }

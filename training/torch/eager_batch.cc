@@ -26,8 +26,8 @@ std::span<T> Typed(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-bool HasDropout(const models::ModelSpec& spec) {
-  return std::ranges::any_of(spec.layers, models::DrawsMasks);
+bool MayDrop(const models::ModelSpec& spec) {
+  return spec.is_script() || std::ranges::any_of(spec.layers, models::DrawsMasks);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& 
       task_(task),
       dtype_(dtype),
       work_(work),
-      has_dropout_(HasDropout(network.spec())) {}
+      has_dropout_(MayDrop(network.spec())) {}
 
 void EagerBatch::Reserve(size_t rows) {
   if (rows == rows_) return;

@@ -1,0 +1,59 @@
+#include "cli/config/drawable.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+#include "plan/local_steps.h"
+#include "scheduler/cohort.h"
+
+namespace macaw::cli {
+namespace {
+
+bool Filters(const CohortConfig& cohort) {
+  return !cohort.eligible.empty() || cohort.min_rows.has_value();
+}
+
+bool LeavesOut(const RunPlan& run) { return Filters(run.cohort) || LeastRows(run.local) > 1; }
+
+bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, ClientId client) {
+  const CohortConfig& cohort = run.cohort;
+  const uint32_t rows = dataset.Examples(client, data::Split::kTrain);
+  if (rows < std::max({1U, cohort.min_rows.value_or(1), LeastRows(run.local)})) return false;
+  if (cohort.eligible.empty()) return true;
+  const std::string name = dataset.ClientName(client);
+  return std::ranges::any_of(
+      cohort.eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); });
+}
+
+}  // namespace
+
+absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset) {
+  const data::DatasetInfo& info = dataset.info();
+  Drawable drawable{.tokens = LeavesOut(run) ? 0 : info.train_tokens};
+  for (ClientId client; client.value < info.clients; ++client.value) {
+    if (!CanBeDrawn(run, dataset, client)) continue;
+    ++drawable.clients;
+    drawable.examples += dataset.Examples(client, data::Split::kTrain);
+    if (info.train_tokens == 0 || !LeavesOut(run)) continue;
+    MACAW_ASSIGN_OR_RETURN(const data::Rows rows, dataset.Client(client, data::Split::kTrain));
+    drawable.tokens += data::TokensOf(rows);
+  }
+  return drawable;
+}
+
+absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients) {
+  const uint64_t asked = scheduler::AskedClients(run.cohort);
+  if (!LeavesOut(run) || drawable.clients >= asked) return absl::OkStatus();
+  std::string keys = Filters(run.cohort) ? "cohort.eligible and cohort.min_rows" : "";
+  if (LeastRows(run.local) > 1) {
+    absl::StrAppend(&keys, keys.empty() ? "" : " and ", "local.drop_last (", LeastRows(run.local),
+                    " rows for a step)");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(keys, " leave ", drawable.clients, " of ", clients,
+                                                 " clients to draw from, but a round asks ", asked,
+                                                 " (cohort.size, cohort.over_selection)"));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "data/dataset.h"
+#include "plan/run_plan.h"
+
+namespace macaw::cli {
+
+// What the clients that can be drawn have, of all clients of a data set: those with training rows
+// that cohort.eligible and cohort.min_rows do not leave out, and enough of them for a step
+// (plan/local_steps.h).
+struct Drawable {
+  uint64_t clients = 0;
+  uint64_t examples = 0;  // training rows
+  uint64_t tokens = 0;    // in them, of sequences
+};
+
+// Looks at every client. Reads rows only to count tokens, where a key leaves clients out.
+absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset);
+
+// Whether a round can ask as many clients as it has to. The error names the keys.
+absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients);
+
+}  // namespace macaw::cli

@@ -1,0 +1,142 @@
+#include "server/engine/totals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/policies/policies.h"
+#include "server/engine/round_engine.h"
+#include "tests/server/fake_host.h"
+
+// N and W of a fleet's plan against those of the clients that registered.
+namespace macaw::server {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing_support::Durable;
+using testing_support::Examples;
+using testing_support::FakeHost;
+using testing_support::kPopulation;
+using testing_support::NodeWithEverybody;
+using testing_support::TestRun;
+
+constexpr TotalsUsed kNone, kN{.clients = true}, kW{.weight = true};
+
+uint64_t RowsOfAll(uint32_t least = 1) {
+  const std::vector<uint32_t> rows = Examples();
+  return std::accumulate(rows.begin(), rows.end(), uint64_t{0},
+                         [&](uint64_t sum, uint32_t n) { return n < least ? sum : sum + n; });
+}
+
+RunPlan Planned(uint64_t clients, uint64_t examples) {
+  RunPlan run = TestRun(1);
+  run.algorithm.name = "scaffold";
+  run.clients = kPopulation;
+  run.train_clients = clients;
+  run.train_examples = examples;
+  return run;
+}
+
+absl::StatusOr<std::string> Compared(const RunPlan& run, TotalsUsed used) {
+  Roster roster;
+  fleet::ClientTable table{.rows = Examples()};
+  for (uint64_t k = 0; k < kPopulation; ++k) {
+    table.names.push_back(absl::StrCat(k < 20 ? "a-phone-" : "b-lab-", k));
+    table.tokens.push_back(10 * table.rows[k]);
+  }
+  roster.Add(NodeWithEverybody("w", 1), table);
+  roster.Begin(run.cohort.eligible);
+  const auto draw = Draw::Make(run, roster);
+  EXPECT_TRUE(draw.ok()) << draw.status();
+  return CompareTotals(run, used, *draw, roster);
+}
+
+std::string Refusal(const RunPlan& run, TotalsUsed used) {
+  return std::string(Compared(run, used).status().message());
+}
+
+TEST(CompareTotals, SaysNothingWhereThePlanIsThatOfTheRegisteredClients) {
+  for (const TotalsUsed used : {kNone, kN, kW}) {
+    const auto compared = Compared(Planned(kPopulation, RowsOfAll()), used);
+    ASSERT_TRUE(compared.ok()) << compared.status();
+    EXPECT_THAT(*compared, IsEmpty());
+  }
+}
+
+TEST(CompareTotals, RefusesWhatTheRunComputesWithAndSaysWhatToWrite) {
+  EXPECT_THAT(Refusal(Planned(kPopulation, 10 * RowsOfAll()), kW),
+              AllOf(HasSubstr("scaffold computes with it"),
+                    HasSubstr(absl::StrCat("run.train_examples = ", RowsOfAll()))));
+  EXPECT_THAT(Refusal(Planned(kPopulation, 0), kW), HasSubstr("run.train_examples"));
+  EXPECT_THAT(Refusal(Planned(30, RowsOfAll()), kN),
+              HasSubstr(absl::StrCat("run.train_clients = ", kPopulation)));
+  RunPlan poisson = Planned(kPopulation, 1);
+  poisson.cohort.sampling = "poisson";
+  EXPECT_THAT(Refusal(poisson, {.clients = true, .weight = true}), HasSubstr("poisson"));
+}
+
+TEST(CompareTotals, WarnsOfWhatTheRunDoesNotComputeWith) {
+  const auto compared = Compared(Planned(30, 7), kNone);
+  ASSERT_TRUE(compared.ok()) << compared.status();
+  EXPECT_THAT(*compared, AllOf(HasSubstr("run.train_clients is 30"),
+                               HasSubstr("run.train_examples is 7"),
+                               HasSubstr("nothing in this run depends on it")));
+  EXPECT_THAT(*Compared(Planned(kPopulation, 7), kN),
+              AllOf(HasSubstr("run.train_examples"), Not(HasSubstr("run.train_clients"))));
+  EXPECT_THAT(*Compared(Planned(kPopulation, 0), kN), IsEmpty()) << "the plan does not say it";
+}
+
+TEST(CompareTotals, AreThoseOfTheWeight) {
+  RunPlan run = Planned(kPopulation, RowsOfAll());
+  run.cohort.weight = WeightPolicy::kTokens;
+  run.train_tokens = 10 * RowsOfAll();
+  EXPECT_THAT(*Compared(run, kW), IsEmpty());
+  run.train_tokens = 1;
+  EXPECT_THAT(Refusal(run, kW),
+              HasSubstr(absl::StrCat("run.train_tokens = ", 10 * RowsOfAll())));
+  run.cohort.weight = WeightPolicy::kUniform;
+  run.train_examples = 1;
+  EXPECT_THAT(*Compared(run, kW), IsEmpty()) << "equal weights add up to N";
+  run.train_clients = 30;
+  EXPECT_THAT(Refusal(run, kW), HasSubstr("run.train_clients"));
+}
+
+TEST(CompareTotals, AreOverTheClientsThatCanBeDrawn) {
+  const std::vector<uint32_t> rows = Examples();
+  const auto many = [](uint32_t n) { return n >= 6; };
+  RunPlan run = Planned(static_cast<uint64_t>(std::ranges::count_if(rows, many)), RowsOfAll(6));
+  run.cohort.min_rows = 6;
+  EXPECT_THAT(*Compared(run, {.clients = true, .weight = true}), IsEmpty());
+  run.cohort.min_rows.reset();
+  EXPECT_THAT(Refusal(run, kN), HasSubstr("run.train_clients = 40"));
+  run = Planned(20, std::accumulate(rows.begin(), rows.begin() + 20, uint64_t{0}));
+  run.cohort.eligible = {"a-phone-*"};
+  EXPECT_THAT(*Compared(run, {.clients = true, .weight = true}), IsEmpty());
+}
+
+TEST(CompareTotals, EndsTheRunBeforeItsFirstRound) {
+  for (const TotalsUsed used : {kNone, kW}) {
+    Durable durable;
+    FakeHost host(durable, 1, 1);
+    const scheduler::PlannedStealingScheduler scheduler;
+    RoundEngine engine(EngineOptions{.run = Planned(kPopulation, 10 * RowsOfAll()), .totals = used},
+                       scheduler, host);
+    host.Bind(&engine);
+    const auto joined =
+        engine.Register(NodeWithEverybody("w", 1), {.rows = Examples()}, TimePoint());
+    ASSERT_TRUE(joined.ok()) << joined.status();
+    EXPECT_EQ(host.ended.has_value(), used.weight);
+    EXPECT_EQ(absl::IsFailedPrecondition(host.error), used.weight) << host.error;
+  }
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,145 @@
+// Of whom the numbers of a round are, by the real programs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::WriteConfig;
+
+std::vector<std::string> Keys(const std::string& config, const std::vector<std::string>& settings,
+                              std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {config};
+  for (const std::string& setting : settings) {
+    arguments.emplace_back("--set");
+    arguments.push_back(setting);
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// The sums of columns over the rounds.
+nlohmann::json SumsOf(const Simulation& run) {
+  nlohmann::json sums;
+  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    for (const auto& [name, value] : row.items()) {
+      if (value.is_number()) sums[name] = sums.value(name, 0.0) + value.get<double>();
+    }
+  }
+  return sums;
+}
+
+TEST(Statistics, StragglersOfOneEpochDoLessUnderEveryRuleAlike) {
+  const std::string config = WriteConfig("stragglers");
+  Simulation all("all", Keys(config, {"local.epochs=1", "local.batch_size=1"}));
+  ASSERT_EQ(all.Wait(), 0) << all.output();
+  std::vector<double> steps = {SumsOf(all)["steps"].get<double>()};
+  for (const char* rule : {"fedavg", "fedprox", "fednova"}) {
+    const std::vector<std::string> slow = {"local.epochs=1", "local.batch_size=1",
+                                           "cohort.straggler_fraction=0.9",
+                                           absl::StrCat("algorithm.name=", rule)};
+    Simulation one(absl::StrCat("one-", rule), Keys(config, slow, {"--processes", "1"}));
+    ASSERT_EQ(one.Wait(), 0) << one.output();
+    EXPECT_NE(one.digest(), all.digest());
+    steps.push_back(SumsOf(one)["steps"].get<double>());
+    EXPECT_LT(steps.back(), 0.75 * steps[0]) << rule;
+    EXPECT_EQ(steps.back(), steps[1]) << rule;
+    Simulation owners(absl::StrCat("owners-", rule), Keys(config, slow, {"--owners", "3"}));
+    ASSERT_EQ(owners.Wait(), 0) << owners.output();
+    EXPECT_EQ(owners.digest(), one.digest()) << rule;
+  }
+}
+
+TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
+  const std::string config = WriteConfig("drop-last");
+  for (const char* rule : {"fedavg", "fednova", "scaffold"}) {
+    const std::string name = absl::StrCat("algorithm.name=", rule);
+    // Clients with twenty rows or more, and nothing of a batch that is not full.
+    const std::vector<std::string> dropping = {name, "local.drop_last=true", "local.batch_size=20",
+                                               "cohort.size=10"};
+    Simulation one(absl::StrCat("one-", rule), Keys(config, dropping));
+    ASSERT_EQ(one.Wait(), 0) << one.output();
+    EXPECT_THAT(one.output(), HasSubstr("fewer training rows than a batch of 20"));
+    const nlohmann::json sums = SumsOf(one);
+    EXPECT_EQ(sums["left_out"], 0) << rule;
+    EXPECT_EQ(sums["clients"], 30) << rule;
+    EXPECT_GE(sums["steps"].get<double>(), 30) << rule;
+    // The same clients by a key of their own.
+    std::vector<std::string> same = dropping;
+    same.push_back("cohort.min_rows=20");
+    Simulation keyed(absl::StrCat("keyed-", rule), Keys(config, same));
+    ASSERT_EQ(keyed.Wait(), 0) << keyed.output();
+    EXPECT_EQ(keyed.digest(), one.digest()) << rule;
+    Simulation owners(absl::StrCat("owners-", rule), Keys(config, dropping, {"--owners", "3"}));
+    ASSERT_EQ(owners.Wait(), 0) << owners.output();
+    EXPECT_EQ(owners.digest(), one.digest()) << rule;
+    std::vector<std::string> on_torch = dropping;
+    on_torch.push_back("workers.backend=torch");
+    Simulation torch(absl::StrCat("torch-", rule), Keys(config, on_torch));
+    ASSERT_EQ(torch.Wait(), 0) << torch.output();
+    EXPECT_EQ(SumsOf(torch)["steps"], sums["steps"]) << rule;
+  }
+}
+
+TEST(Statistics, NoBoundOfPrivacyIsADefenceAgainstAttackers) {
+  const std::vector<std::string> keys = {"privacy.mechanism=gaussian", "privacy.clip=1",
+                                         "privacy.noise=0.1",          "cohort.sampling=poisson",
+                                         "cohort.weight=uniform",      "attack.kind=scaling",
+                                         "attack.fraction=0.3",        "attack.scale=100"};
+  Simulation run("hostile", Keys(WriteConfig("hostile"), keys));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const nlohmann::json sums = SumsOf(run);
+  EXPECT_EQ(sums["left_out"], 0);
+  EXPECT_GT(sums["rule_attackers"].get<double>(), 0);
+  EXPECT_THAT(run.output(), AllOf(HasSubstr("do not clip"), HasSubstr("100 clips long")));
+}
+
+TEST(Statistics, RoundsThatDoNotWaitAreRefusedWithAPlannedCohort) {
+  Simulation run("enough",
+                 Keys(WriteConfig("enough"), {"cohort.sampling=poisson", "round.enough=3"}));
+  EXPECT_EQ(run.Wait(), 2) << run.output();
+  EXPECT_THAT(run.output(), HasSubstr("round.enough"));
+}
+
+TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
+  Simulation run("counts", Keys(WriteConfig("counts"),
+                                {"data.client_test_fraction=0.1", "evaluation.clients=true"}));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const nlohmann::json final = run.summary()["final"];
+  const auto clients = final["clients_test_clients"].get<int>();
+  EXPECT_TRUE(clients > 20 && clients < 200) << clients;
+  EXPECT_EQ(final["clients_test_missing"], 0);
+  EXPECT_THAT(run.output(), HasSubstr(absl::StrCat(200 - clients, " of 200 clients that train")));
+  EXPECT_FALSE(run.summary()["bests"].contains("clients_test_clients"));
+}
+
+TEST(MacawPrivacy, FindsTheNoiseOfASmallEpsilonAndSaysWhatPromisesNothing) {
+  const std::string about = "privacy --clients 1000 --cohort 100 --rounds 100 ";
+  for (const char* epsilon : {"0.002", "0.001"}) {
+    const auto found = RunMacaw(absl::StrCat(about, "--delta 1e-5 --epsilon ", epsilon));
+    EXPECT_EQ(found.exit, 0) << found.text;
+    EXPECT_THAT(found.text, AllOf(HasSubstr("noise = "), Not(HasSubstr("below 1 / clients"))));
+  }
+  for (const char* delta : {"0.5", "0.001"}) {
+    const auto said = RunMacaw(absl::StrCat(about, "--noise 1 --delta ", delta));
+    EXPECT_EQ(said.exit, 0) << said.text;
+    EXPECT_THAT(said.text, HasSubstr("delta is not below 1 / clients = 0.001"));
+  }
+}
+
+}  // namespace
+}  // namespace macaw
