@@ -264,8 +264,10 @@ class _Comparison:
 
     def _named(self, prefix: str, module: Any) -> dict[str, tuple[Any, Array]]:
         """The module's tensors by their own names, and what the program made of each."""
-        there = dict(module.named_parameters(remove_duplicate=False))
-        there.update(module.named_buffers(remove_duplicate=False))
+        there = {}
+        for place, layer in module.named_modules(remove_duplicate=False):
+            for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+                there[f"{place}.{name}" if place else name] = tensor
         found = {}
         for key, array in self._ours.items():
             kind, _, name = key.partition("/")

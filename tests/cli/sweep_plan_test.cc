@@ -331,21 +331,22 @@ attack.fraction = [0.1, 0.3]
 TEST_F(SweepPlanTest, AKeyIsLeftOutOfConfigurationsWhereItHasNoEffect) {
   const PreparedSweep sweep = Sweep(R"(
 [keys]
-local.beta1 = [0.8, 0.7]
-local.optimizer = ["sgd", "adam"]
+cohort.straggler_fraction = [0, 0.5]
+cohort.straggler_policy = ["partial", "drop"]
 )");
-  ASSERT_THAT(sweep.plan.keys, ElementsAre("local.beta1", "local.optimizer"));
-  ASSERT_EQ(sweep.plan.configurations.size(), 3u);  // SGD once
-  EXPECT_TRUE(sweep.plan.configurations[0].values[0].is_null());
-  EXPECT_THAT(sweep.jobs[0].config, testing::Not(HasSubstr("beta1")));
-  EXPECT_THAT(sweep.jobs[1].config, HasSubstr("beta1 = 0.8"));
-  EXPECT_THAT(sweep.notes, testing::Contains(HasSubstr("local.beta1 has no effect without")));
+  ASSERT_THAT(sweep.plan.keys, ElementsAre("cohort.straggler_fraction", "cohort.straggler_policy"));
+  ASSERT_EQ(sweep.plan.configurations.size(), 3u);  // without stragglers once
+  EXPECT_TRUE(sweep.plan.configurations[0].values[1].is_null());
+  EXPECT_THAT(sweep.jobs[0].config, testing::Not(HasSubstr("straggler_policy")));
+  EXPECT_THAT(sweep.jobs[2].config, HasSubstr("straggler_policy = \"drop\""));
+  EXPECT_THAT(sweep.notes,
+              testing::Contains(HasSubstr("cohort.straggler_policy has no effect without")));
   // In the base, too.
-  folder_.Write("adam.toml", absl::StrCat(kMinimal, "[local]\nbeta1 = 0.8\n"));
-  const auto base = Read("base = \"adam.toml\"\n[keys]\nlocal.optimizer = [\"sgd\", \"adam\"]\n");
+  folder_.Write("drop.toml", absl::StrCat(kMinimal, "straggler_policy = \"drop\"\n"));
+  const auto base = Read("base = \"drop.toml\"\n[keys]\ncohort.straggler_fraction = [0, 0.5]\n");
   ASSERT_TRUE(base.ok()) << base.status();
-  EXPECT_THAT(base->jobs[0].config, testing::Not(HasSubstr("beta1")));
-  EXPECT_THAT(base->jobs[1].config, HasSubstr("beta1 = 0.8"));
+  EXPECT_THAT(base->jobs[0].config, testing::Not(HasSubstr("straggler_policy")));
+  EXPECT_THAT(base->jobs[1].config, HasSubstr("straggler_policy = \"drop\""));
 }
 
 TEST_F(SweepPlanTest, AKeyWithoutAnEffectInAllConfigurationsIsRefused) {

@@ -275,7 +275,7 @@ class Modules(TestCase):
         reference = copy.deepcopy(net)
         run = macaw.simulate(**self.job_of(net))
         said = dict(run.said)
-        self.assertRegex(said["model"], how)
+        self.assertRegex(run.said[0][1], how)
         self.assertRegex(said["check"], "losses, gradients and two steps equal")
         x, y = rows(60)
         losses = torch_trains(reference, x, y, 0.2, 3)

@@ -25,7 +25,7 @@ double ScheduleFactor(const Schedule& schedule, uint32_t round) {
   if (schedule.kind == "exponential") return std::pow(schedule.gamma, passed);
   if (schedule.kind == "cosine") {
     // As PyTorch's CosineAnnealingLR with T_max = the schedule's rounds without warm-up: 1 in the
-    // first of them. The last one is a step above the floor, which comes after it and stays.
+    // first of them. The last one is a step above the floor, which follows it and stays.
     const uint32_t proper = schedule.rounds - std::min(schedule.rounds, schedule.warmup_rounds);
     const double turn = std::min(passed / static_cast<double>(std::max(proper, first)), 1.0);
     return schedule.floor +
