@@ -127,21 +127,22 @@ def _of_factory(
     # further seeds leave as they are.
     model = read(made_by(factory), None, folder, example)
     stem = _weights_file(model, model.module, folder).stem
+    model.module = made_by(factory, seeds[0])  # what a run of the first seed is compared with
     for seed in seeds:
         module = made_by(factory, seed)
         if names_of(module) != model.names or _shapes(module) != _shapes(model.module):
             raise ModelError("model: the function makes another network with another seed")
         weights = _weights_file(model, module, folder)
         path = folder / f"{stem}-{seed}.safetensors"
-        if path.exists() and path.read_bytes() != weights.read_bytes():
+        again = _weights_file(model, model.module, folder) if seed == seeds[0] else weights
+        if again != weights or (path.exists() and path.read_bytes() != weights.read_bytes()):
             raise ModelError(
-                f"model: the function's weights with seed {seed} are not those of an earlier call: "
-                "they are to be drawn from torch alone, which is seeded for each call"
+                f"model: the function makes other weights with seed {seed} each time: they are to be "
+                "drawn from torch alone, which is seeded for each call"
             )
         _safetensors.copy(weights, path)
     model.keys["init"] = folder / f"{stem}-{{seed}}.safetensors"
     model.said = model.said.replace("with its weights", "with weights drawn from the run's seed")
-    model.module = made_by(factory, seeds[0])
     return model
 
 
