@@ -31,7 +31,7 @@ RULES = {
 CONFIG = f"""
 [data]
 source = "idx"
-path = "{ROOT}/examples/data/mnist"
+path = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.1
 heldout_clients = 0.2
 [partition]

@@ -41,7 +41,7 @@ FAILED = 0.7  # accuracy below this is called a failure
 CONFIG = f"""
 [data]
 source = "idx"
-path = "{ROOT}/examples/data/mnist"
+path = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.1
 [partition]
 scheme = "iid"

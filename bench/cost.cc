@@ -85,7 +85,7 @@ size = 20
 }
 
 struct Options {
-  std::string images = MACAW_SOURCE_DIR "/examples/data/mnist";
+  std::string images = MACAW_SOURCE_DIR "/examples/data/mnist/t10k-images-idx3-ubyte.gz";
   std::vector<std::string> jobs = {"logistic", "simple_cnn"};
   std::string backend = "torch";
   std::vector<uint32_t> slots = {1, 2};

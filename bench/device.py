@@ -3,7 +3,7 @@
 
     ./dev bench device [--env FOLDER] [--idle SECONDS] [--rounds N] [--starts N] [--only macaw|flower]
 
-One client trains LeNet-5 on a tenth of the quick start's images (iid), five epochs of batches of ten a round, one thread, over
+One client trains LeNet-5 on a tenth of the images of examples/mnist10k.toml (iid), five epochs of batches of ten a round, one thread, over
 TLS. Ours is the program of the package macaw-worker with a certificate of its own (mutual TLS); Flower is what its documents
 describe: SuperLink, SuperNode with --root-certificates, and a ClientApp (device_flower/) in a process of its own. All bytes go
 through a counting proxy. Memory is the PSS of the device's processes, all together. Prints a table in Markdown.
@@ -27,7 +27,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CONFIG = ROOT / "examples/quickstart.toml"
+CONFIG = ROOT / "examples/mnist10k.toml"
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 900
 

@@ -4,7 +4,7 @@
     ./dev bench long_fleet [--minutes N] [--devices N] [--seed N]
 
 Everything runs over mutual TLS on this machine: an authority, a server with durable commits, devices with a shard of the
-quick start's images each, a tester with the public test set. A seeded stream of events kills devices, ends them in order,
+images of examples/mnist10k.toml each, a tester with the public test set. A seeded stream of events kills devices, ends them in order,
 stops them for a while (SIGSTOP), starts those that are gone, and kills the server, which is started again under its
 workers. Certificates live five minutes; a device that was away for longer enrols again. Prints the server's memory, descriptors and threads over time, and at the end
 simulates the run again from its log: it must end with the same model. Needs what ./dev build makes.
@@ -28,7 +28,7 @@ ROWS = 12  # of the printed table
 class Fleet:
     def __init__(self, told, home):
         self.bin, self.devices, self.home = told.bin, told.devices, home
-        self.config = ROOT / "examples/quickstart.toml"
+        self.config = ROOT / "examples/mnist10k.toml"
         self.settings = [part for setting in (
             f"partition.clients={told.devices}", f"cohort.size={told.devices // 3}", "run.rounds=1000000",
             "model.name=logistic", "evaluation.every=10") for part in ("--set", setting)]

@@ -37,7 +37,7 @@ MACAW = ROOT / os.environ.get("MACAW_BUILD", "build") / "bin/macaw"
 IMAGES = f"""
 [data]
 source = "idx"
-path = "{ROOT}/examples/data/mnist"
+path = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.1
 client_test_fraction = 0.3
 [model]

@@ -53,7 +53,7 @@ def main() -> None:
         (folder / "program.py").write_text(PROGRAM)
         clients = [{"name": f"c{i}", "train": 1} for i in range(100)]
         (folder / "rows.json").write_text(json.dumps({"clients": clients, "input_shape": [1, 28, 28], "classes": 10}))
-        mnist = f'[data]\nsource = "idx"\npath = "{ROOT}/examples/data/mnist"\n[partition]\nclients = 100\n'
+        mnist = f'[data]\nsource = "idx"\npath = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"\n[partition]\nclients = 100\n'
         for backend in BACKENDS:
             (folder / f"{backend}.toml").write_text(("" if backend == "process" else mnist) + "[cohort]\nsize = 100\n")
         print("milliseconds of a client's turn\n\n| model | " + " | ".join(BACKENDS) + " |\n|---|---|---|---|")

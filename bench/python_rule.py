@@ -36,7 +36,7 @@ def run(folder: Path, model: str, rule: str, rounds: int) -> tuple[float, str]:
     }
     if rule == "fedprox":
         del settings["plugins"]
-    command = [MACAW, "simulate", HERE / "examples/quickstart.toml", "--quiet", "--out", out]
+    command = [MACAW, "simulate", HERE / "examples/mnist10k.toml", "--quiet", "--out", out]
     command += ["--rounds", str(rounds), "--processes", "1", "--slots", str(SLOTS)]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

@@ -2,8 +2,8 @@
 
     ./dev bench rounds [--rounds N] [--repetitions N] [--old MACAW] [JOB…]
 
-Jobs: lenet5 (the quick start, two slots), lenet5-2x1 (two processes of a slot), simple_cnn (1.2 million weights) and
-resnet18 (11 million, LibTorch), on the images under examples/. With --old, the programs of another build take turns
+Jobs: lenet5 (examples/mnist10k.toml, two slots), lenet5-2x1 (two processes of a slot), simple_cnn (1.2 million weights) and
+resnet18 (11 million, LibTorch), on the same images. With --old, the programs of another build take turns
 with this one's, and the last table has the ratios. Prints the milliseconds of the median round, as `macaw timeline` cuts
 it, and medians over the repetitions; nothing else should run.
 """
@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-QUICK = ROOT / "examples/quickstart.toml"
+SMALL = ROOT / "examples/mnist10k.toml"
 LARGE = ["--set", "cohort.size=8", "--set", "local.steps=2", "--set", "local.batch_size=20"]
 JOBS = {
     "lenet5": ["--slots", "2"],
@@ -51,7 +51,7 @@ def measure(macaw: pathlib.Path, job: str, rounds: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "run"
         rounds = max(3, rounds // 5) if job == "resnet18" else rounds
-        command = [macaw, "simulate", QUICK, *JOBS[job], "--rounds", rounds, "--set", "evaluation.every=0"]
+        command = [macaw, "simulate", SMALL, *JOBS[job], "--rounds", rounds, "--set", "evaluation.every=0"]
         command += ["--out", out, "--quiet"]
         subprocess.run([str(word) for word in command], check=True, capture_output=True, cwd=ROOT)
         told = subprocess.run([str(macaw), "timeline", str(out)], check=True, capture_output=True, text=True).stdout

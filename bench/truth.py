@@ -20,7 +20,7 @@ CONFIG = f"""
 client_records = true
 [data]
 source = "idx"
-path = "{ROOT}/examples/data/mnist"
+path = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 [partition]
 scheme = "dirichlet-class"
 concentration = 0.5

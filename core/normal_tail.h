@@ -8,8 +8,8 @@
 
 namespace macaw {
 
-// The two standard normals that two words of a stream make (Box-Muller): the radius from all 64 bits
-// of the first, the angle from the second. In double precision, the same bits on every processor.
+// The two standard normals of two words of a stream (Box-Muller): the radius from all 64 bits of
+// the first, the angle from the second. In double precision, the same bits on every processor.
 std::pair<double, double> NormalsOf(uint64_t radius_word, uint64_t angle_word);
 
 // Standard normals with their tail, NormalsOf of one pair of words after the other.

@@ -35,11 +35,11 @@ struct HistogramDivision {
   std::vector<std::string> notes;  // for people
 };
 
-// `options.clients` of the histogram's clients, drawn from the seed, in the histogram's order (fewer
-// are a part of more); 0: all. If the pool has too few rows of a class, every client gets the same
-// share of its rows of every class, so that its mix of classes stays; a note says the share. No row
-// is moved to meet min_size. Refused: other classes than the pool's, and a class of which the pool
-// has no row.
+// `options.clients` of the histogram's clients, drawn from the seed, in the histogram's order
+// (fewer are a part of more); 0: all. If the pool has too few rows of a class, every client gets
+// the same share of its rows of every class, so that its mix of classes stays; a note says the
+// share. No row is moved to meet min_size. Refused: other classes than the pool's, and a class of
+// which the pool has no row.
 absl::StatusOr<HistogramDivision> DivideByHistogram(const PartitionOptions& options,
                                                     const Histogram& histogram, const Pool& pool);
 

@@ -33,7 +33,7 @@ class PooledDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-// Divides a reader's examples by the options: central sets, partition, validation, held-out clients.
+// Divides a reader's examples: central sets, partition, validation, held-out clients.
 absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOptions& data,
                                                 const PartitionOptions& partition);
 

@@ -63,10 +63,10 @@ void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut&
 uint64_t CountOf(const DataOptions& options, SplitOf split, ClientId client, uint64_t rows,
                  uint64_t most);
 
-// Splits every client's rows by client_test_fraction and val_fraction (CountOf them each, drawn from
-// the seed; one row is left to train on), and by heldout_clients and heldout_tuning (one row is left
-// to test). The clients' own test rows (as many lists, or none) stay test rows, behind those that
-// are drawn. The stored order is kept.
+// Splits every client's rows by client_test_fraction and val_fraction (CountOf them each, drawn
+// from the seed; one row is left to train on), and by heldout_clients and heldout_tuning (one row
+// is left to test). The clients' own test rows (as many lists, or none) stay test rows, behind
+// those that are drawn. The stored order is kept.
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
 
 }  // namespace macaw::data

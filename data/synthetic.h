@@ -17,8 +17,8 @@ namespace macaw::data {
 // Client k is a function of (seed, k) alone. It is generated on demand (tens of microseconds) or,
 // if resident, once at the start with the same bytes. Sizes are drawn at the start, 4 bytes per
 // client. A client's first rows are for training, the next for validation (CountOf, splits.h), the
-// last ⌊test_fraction⌋ for testing (they are exchangeable). The central test set consists of the test
-// rows of the first 1000 clients, in order, and always stays in memory.
+// last ⌊test_fraction⌋ for testing (they are exchangeable). The central test set consists of the
+// test rows of the first 1000 clients, in order, and always stays in memory.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeSynthetic(const DataOptions& options);
 
 }  // namespace macaw::data

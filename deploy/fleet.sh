@@ -31,7 +31,7 @@ while (($#)); do
 done
 [[ $devices -ge 3 ]] || { echo "fleet.sh: --devices must be 3 or more" >&2; exit 2; }
 [[ -x $programs/macaw ]] || { echo "fleet.sh: no programs in $programs (./dev build, or --bin)" >&2; exit 2; }
-config=${config:-$here/examples/quickstart.toml}
+config=${config:-$here/examples/mnist10k.toml}
 arm64_worker=("$here/cmake/arm64_run.sh" "$here/build-arm64/bin/macaw-worker")
 if [[ $arm64 == yes && ! -x ${arm64_worker[1]} ]]; then
   echo "fleet.sh: no arm64 worker at ${arm64_worker[1]} (MACAW_PRESET=arm64 ./dev build macaw-worker)" >&2

@@ -13,8 +13,8 @@ namespace macaw {
 enum class WeightPolicy : uint8_t { kExamples = 0, kUniform = 1, kTokens = 2 };
 
 struct CohortConfig {
-  uint64_t size = 0;                 // clients a round
-  double fraction = 0;               // > 0: of the clients that can be drawn, until the plan is resolved
+  uint64_t size = 0;    // clients a round
+  double fraction = 0;  // > 0: of the clients that can be drawn, until the plan is resolved
   std::string sampling = "uniform";  // a name of scheduler/cohort.h
   WeightPolicy weight = WeightPolicy::kExamples;
   uint64_t seed = 0;

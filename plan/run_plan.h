@@ -28,7 +28,7 @@ struct RunPlan {
   std::vector<std::string> plugins;  // "NAME VERSION DIGEST" of each; the same on all nodes
   uint64_t seed = 0;                 // the default for sections without a seed of their own
   uint32_t rounds = 1;
-  uint64_t clients = 0;         // the population; 0: not known before the workers register
+  uint64_t clients = 0;  // the population; 0: not known before the workers register
   // Of the clients that can be drawn: those with training rows that cohort.eligible and
   // cohort.min_rows do not leave out.
   uint64_t train_clients = 0;   // how many there are; 0: all clients

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "core/logging.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "plan/run_plan.h"
 
 namespace macaw::server {
 namespace {
@@ -52,13 +54,23 @@ Digest DigestOfAll(const std::string& about,
   return digester.Finish();
 }
 
+// A fingerprint leaves out keys without an effect, and those of earlier releases have some of them,
+// with their defaults.
+bool IsDefault(const std::string& key, const std::string& value) {
+  const auto& fields = PlanSection().fields();
+  const auto field = std::ranges::find(fields, key, &settings::Field<RunPlan>::key);
+  if (field == fields.end()) return false;
+  const std::optional<settings::Value> standard = field->get(RunPlan());
+  return standard.has_value() && ToToml(*standard) == value;
+}
+
 absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
                                  const std::map<std::string, std::string>& there,
                                  const std::string& path) {
   for (const auto& [key, value] : there) {
     const auto it = here.find(key);
     const std::string now = it == here.end() ? "(not set)" : it->second;
-    if (now != value) {
+    if (now != value && !(it == here.end() && IsDefault(key, value))) {
       return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path,
                                                         ": it was written with ", key, " = ", value,
                                                         ", the configuration now says ", now));

@@ -34,8 +34,8 @@ namespace macaw::algorithms {
 // and not of what others learn from seeing who takes part.
 //
 // Stragglers that are dropped (cohort.straggler_policy) are drawn independently, too, and send
-// nothing. So with straggler_fraction f a client takes part with probability q·(1 − f), which counts
-// for ε, and the planned cohort is cohort.size·(1 − f).
+// nothing. So with straggler_fraction f a client takes part with probability q·(1 − f), which
+// counts for ε, and the planned cohort is cohort.size·(1 − f).
 //
 // Hostile clients ([attack]) change what they send after the clip, which is part of an honest
 // client's program. The channels' bounds have room for it, so that no bound of privacy leaves them

@@ -70,6 +70,13 @@ absl::Status CheckMetrics(const Metrics& metrics, const Runs& runs) {
   return absl::OkStatus();
 }
 
+// "-": its rule has no such key.
+std::string SettingText(const RunResult& run, const std::string& key,
+                        const algorithms::Registry& registry) {
+  std::string text = SettingOf(run, key, registry);
+  return text.empty() ? "-" : text;
+}
+
 // Adds the run to the row of its configuration, unless it is there already.
 void Take(const RunResult& run, Comparison::Row& row, std::vector<std::string>& notes) {
   for (const RunResult& other : row.runs) {
@@ -281,7 +288,7 @@ absl::StatusOr<Comparison> Compare(const std::vector<RunResult>& runs, Metrics m
     if (row == comparison.rows.end()) {
       Comparison::Row fresh;
       for (const std::string& key : comparison.keys)
-        fresh.settings.push_back(SettingOf(run, key, registry));
+        fresh.settings.push_back(SettingText(run, key, registry));
       row = comparison.rows.insert(row, std::move(fresh));
     }
     Take(run, *row, comparison.notes);

@@ -13,7 +13,7 @@ namespace macaw::cli {
 // A table of runs: one row per configuration, over its seeds.
 struct Comparison {
   struct Row {
-    std::vector<std::string> settings;          // parallel to `keys`; "": its rule has no such key
+    std::vector<std::string> settings;          // parallel to `keys`; "-": its rule has no such key
     std::vector<RunResult> runs;                // by seed; each seed once
     std::vector<std::optional<Spread>> values;  // parallel to `metrics`; empty if a run lacks it
     // With the best row, over common seeds; none: it is the best, or nothing is paired.

@@ -17,8 +17,8 @@ absl::StatusOr<sdk::Catalogue> LoadCatalogue(const Document& document,
 // What becomes of a key that other keys leave without an effect (idle_keys.h). It is an error,
 // unless the key had an effect that was taken from it: that of a document by the overrides, since a
 // file may be shared by many commands, or that of an override by a later one for the same key as an
-// earlier one. Such a key is left out. kLeaveOut: all are, for the configurations that a sweep makes
-// of one file, and for the file of a run that goes on. Config::idle lists them.
+// earlier one. Such a key is left out. kLeaveOut: all are, for the configurations that a sweep
+// makes of one file, and for the file of a run that goes on. Config::idle lists them.
 enum class Idle { kRefuse, kLeaveOut };
 
 // Reads and checks a whole configuration, except what depends on the data (resolve.h). Errors begin

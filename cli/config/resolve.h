@@ -13,11 +13,13 @@
 namespace macaw::cli {
 
 // Fills in what depends on the data (task, input shape, classes, normalisation, the totals of the
-// clients that can be drawn, a cohort given as a fraction of these), and checks the configuration against the data. A plug-in's model becomes its layers.
-// Afterwards the configuration is complete, and the server needs no data. Resolving twice changes
-// nothing. Errors name the keys that do not fit, and what the data has.
+// clients that can be drawn, a cohort given as a fraction of these), and checks the configuration
+// against the data. A plug-in's model becomes its layers. Afterwards the configuration is complete,
+// and the server needs no data. Resolving twice changes nothing. Errors name the keys that do not
+// fit, and what the data has.
 absl::Status Resolve(Config& config, const data::Dataset& dataset, const sdk::Catalogue& catalogue);
-// The same with totals of the clients that can be drawn (run.train_clients and so on) that are known.
+// The same with totals of the clients that can be drawn (run.train_clients and so on) that are
+// known.
 absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawable& drawable,
                      const sdk::Catalogue& catalogue);
 // The same where every client with training rows can be drawn.

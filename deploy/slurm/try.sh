@@ -101,7 +101,7 @@ rounds = 12
 seed = 3
 [data]
 source = "idx"
-path = "$here/../../examples/data/mnist"
+path = "$here/../../examples/data/mnist/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.1
 [partition]
 scheme = "dirichlet-class"

@@ -65,11 +65,11 @@ struct EvaluationSums {
 };
 
 // The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
-// `chunk` rows of the central test set, as each group of concept shift sees it, and of each client's
-// training rows, and one task for all
-// test rows or all validation rows of a client. Only a node with a task's rows can do it, so a task
-// waits in the queue of the central test set or in the queue of its client's holding. Tasks are
-// leased, expire and are queued again like clients. A result counts once. Pure.
+// `chunk` rows of the central test set, as each group of concept shift sees it, and of each
+// client's training rows, and one task for all test rows or all validation rows of a client. Only a
+// node with a task's rows can do it, so a task waits in the queue of the central test set or in the
+// queue of its client's holding. Tasks are leased, expire and are queued again like clients. A
+// result counts once. Pure.
 class EvaluationBoard {
  public:
   // A queue of tasks that need the same rows.

@@ -170,8 +170,7 @@ class FixedPoint {
   }
 
  private:
-  inline static const PrivacyConfig kPrivacy = {
-      .mechanism = "gaussian", .clip = 3, .noise = 1e-12};
+  inline static const PrivacyConfig kPrivacy = {.mechanism = "gaussian", .clip = 3, .noise = 1e-12};
   // Who count alike, as [privacy] wants it.
   static std::vector<TestPopulationClient> Population() {
     std::vector<TestPopulationClient> population = Q4();

@@ -256,7 +256,8 @@ TEST(SlotsPerProcess, AreManyForEachDevice) {
   EXPECT_EQ(SlotsPerProcess({.processes = 1, .slots = 5}, 2), 5u);
 }
 
-// Ten clients: "big-0" … "big-3" with 40 rows each, "small-4" … "small-8" with 10, and one with none.
+// Ten clients: "big-0" … "big-3" with 40 rows each, "small-4" … "small-8" with 10, and one with
+// none.
 class BigAndSmall final : public data::Dataset {
  public:
   BigAndSmall() {

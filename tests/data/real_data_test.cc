@@ -16,27 +16,27 @@ using testing_support::PublicData;
 TEST(RealData, TheCommittedMnistMakesTheQuickstartsThousandClients) {
   const std::string path = std::string(MACAW_SOURCE_DIR) + "/examples/data/mnist";
   const auto dataset = OpenDataset(
-      {.source = "idx", .path = path, .test_fraction = 0.1},
-      {.scheme = "dirichlet-class", .clients = 1000, .concentration = 0.3, .min_size = 1});
+      {.source = "idx", .path = path},
+      {.scheme = "dirichlet-class", .clients = 1000, .concentration = 0.1, .min_size = 1});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const DatasetInfo& info = (*dataset)->info();
   EXPECT_THAT(info.input_shape, ElementsAre(1, 28, 28));
   EXPECT_EQ(info.classes, 10);
   EXPECT_EQ(info.clients, 1000u);
-  EXPECT_EQ(info.train_examples, 9000u);
-  EXPECT_EQ(info.test_examples, 1000u);
-  EXPECT_LT(info.mean_classes_per_client, 5.0);
-  EXPECT_GT(info.mean_classes_per_client, 1.5);
+  EXPECT_EQ(info.train_examples, 60000u);
+  EXPECT_EQ(info.test_examples, 10000u);
+  EXPECT_LT(info.mean_classes_per_client, 6.0);
+  EXPECT_GT(info.mean_classes_per_client, 2.5);
   for (uint64_t c = 0; c < 1000; ++c)
     ASSERT_GE((*dataset)->Examples(ClientId(c), Split::kTrain), 1u);
   std::cout << "mean classes per client " << info.mean_classes_per_client << "\n";
   RecordProperty("mean_classes_per_client", std::to_string(info.mean_classes_per_client));
-  // The label counts of the published file.
+  // The label counts of both published files together.
   std::vector<int> counts(10);
   for (const auto& rows : CopyAll(**dataset)) {
     for (const RowCopy& row : rows) ++counts[static_cast<size_t>(row.label)];
   }
-  EXPECT_THAT(counts, ElementsAre(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009));
+  EXPECT_THAT(counts, ElementsAre(6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958));
 }
 
 TEST(RealData, A9a) {

@@ -27,11 +27,21 @@ constexpr double kNoise = 2, kDelta = 1e-3;
 
 Options PrivateOptions(const std::string& run_dir, uint32_t rounds, uint32_t every) {
   Options options = TinyOptions(run_dir, rounds);
-  options.run.privacy = {.mechanism = "gaussian", .clip = 0.5, .noise = kNoise, .delta = kDelta};
+  options.run.privacy = {.mechanism = "gaussian", .clip = 1000, .noise = kNoise, .delta = kDelta};
   options.run.cohort.sampling = "poisson";
   options.run.cohort.weight = WeightPolicy::kUniform;
   options.run.evaluation.every = every;
   return options;
+}
+
+// What a private client sends on: the sums' bound is the clip.
+std::vector<aggregation::ChannelSpec> ChannelsOf(const RunPlan& run) {
+  const auto rule = testing_support::Registry().RuleOf(run);
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  const auto schema =
+      algorithms::MakeSchema(*rule, algorithms::SetupOf(run, testing_support::TinyLayout()));
+  EXPECT_TRUE(schema.ok()) << schema.status();
+  return schema->up;
 }
 
 // ε after so many rounds of that run, as its column has it.
@@ -66,6 +76,7 @@ TEST(Budget, APrivateRunEndsBeforeTheRoundThatWouldExceedIt) {
     const auto coordinator = StartTiny(options);
     ASSERT_NE(coordinator, nullptr);
     FakeWorker worker(*coordinator);
+    worker.SendOn(ChannelsOf(options.run));
     ASSERT_TRUE(worker.Register().ok());
     worker.RunToEnd();
     const auto outcome = coordinator->Wait();
@@ -88,6 +99,7 @@ TEST(Budget, APrivateRunEndsBeforeTheRoundThatWouldExceedIt) {
     const auto further = StartTiny(options);
     ASSERT_NE(further, nullptr);
     FakeWorker again(*further);
+    again.SendOn(ChannelsOf(options.run));
     ASSERT_TRUE(again.Register().ok());
     again.RunToEnd();
     EXPECT_EQ(further->Wait()->rounds, 6u) << "a larger budget carries it on";

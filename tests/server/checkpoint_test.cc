@@ -149,6 +149,20 @@ TEST(Checkpoint, IsRefusedByTheKeyThatDiffers) {
               HasSubstr("without model.name"));
 }
 
+// Earlier releases kept the keys without an effect, too.
+TEST(Checkpoint, MayHaveADefaultThatIsLeftOutNow) {
+  for (const char* beta1 : {"0.9", "0.8"}) {
+    const TemporaryFolder folder;
+    auto written = Example(5);
+    written.fingerprint["local.beta1"] = beta1;
+    ASSERT_TRUE(WriteCheckpoint(folder.path(), written).ok());
+    const absl::Status read =
+        ReadNewestCheckpoint(folder.path(), Example(5).fingerprint, {TinyLayout(), MomentLayout()})
+            .status();
+    EXPECT_EQ(read.ok(), beta1 == std::string("0.9")) << read;
+  }
+}
+
 TEST(Checkpoint, IsRefusedForAnotherModelByTheNameOfTheVector) {
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteCheckpoint(folder.path(), Example(5)).ok());

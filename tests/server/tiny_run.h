@@ -48,6 +48,8 @@ class FakeWorker {
   FakeWorker(std::unique_ptr<fleet::FleetLink> link, const std::string& name);
 
   fleet::RegisterRequest& identity() { return identity_; }  // change it before Register
+  // Of a rule with other channels up than FedAvg's; before Register.
+  void SendOn(std::vector<aggregation::ChannelSpec> channels) { channels_ = std::move(channels); }
   absl::StatusOr<fleet::RegisterReply> Register();
   fleet::LeaseReply Lease();
   // Leases, trains and evaluates until a commit is due, and returns it. nullopt: the run is over.

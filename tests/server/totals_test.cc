@@ -86,9 +86,9 @@ TEST(CompareTotals, RefusesWhatTheRunComputesWithAndSaysWhatToWrite) {
 TEST(CompareTotals, WarnsOfWhatTheRunDoesNotComputeWith) {
   const auto compared = Compared(Planned(30, 7), kNone);
   ASSERT_TRUE(compared.ok()) << compared.status();
-  EXPECT_THAT(*compared, AllOf(HasSubstr("run.train_clients is 30"),
-                               HasSubstr("run.train_examples is 7"),
-                               HasSubstr("nothing in this run depends on it")));
+  EXPECT_THAT(*compared,
+              AllOf(HasSubstr("run.train_clients is 30"), HasSubstr("run.train_examples is 7"),
+                    HasSubstr("nothing in this run depends on it")));
   EXPECT_THAT(*Compared(Planned(kPopulation, 7), kN),
               AllOf(HasSubstr("run.train_examples"), Not(HasSubstr("run.train_clients"))));
   EXPECT_THAT(*Compared(Planned(kPopulation, 0), kN), IsEmpty()) << "the plan does not say it";
@@ -100,8 +100,7 @@ TEST(CompareTotals, AreThoseOfTheWeight) {
   run.train_tokens = 10 * RowsOfAll();
   EXPECT_THAT(*Compared(run, kW), IsEmpty());
   run.train_tokens = 1;
-  EXPECT_THAT(Refusal(run, kW),
-              HasSubstr(absl::StrCat("run.train_tokens = ", 10 * RowsOfAll())));
+  EXPECT_THAT(Refusal(run, kW), HasSubstr(absl::StrCat("run.train_tokens = ", 10 * RowsOfAll())));
   run.cohort.weight = WeightPolicy::kUniform;
   run.train_examples = 1;
   EXPECT_THAT(*Compared(run, kW), IsEmpty()) << "equal weights add up to N";

@@ -29,7 +29,7 @@ rounds = 2
 seed = 2
 [data]
 source = "idx"
-path = ")" MACAW_SOURCE_DIR R"(/examples/data/mnist"
+path = ")" MACAW_SOURCE_DIR R"(/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 [partition]
 scheme = "file"
 path = "rows.json"

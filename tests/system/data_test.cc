@@ -187,11 +187,14 @@ TEST(Data, AHistogramGivesTheSameRunToProcessesAndOwnersAndGoesOn) {
   ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
   EXPECT_EQ(resumed.digest(), whole->digest());
   // All of its clients where no number is given, in the run's own configuration, too.
+  const std::string images = absl::StrCat(kExamples, "/data/mnist");
   const std::string divided = absl::StrCat(
-      "data info ", config, " --set partition.scheme=histogram --set partition.path=", file);
+      "data info ", images, " --set partition.scheme=histogram --set partition.path=", file);
   EXPECT_THAT(RunMacaw(divided).text, testing::ContainsRegex("clients +20\n"));
-  Simulation all("all", {config, "--rounds", "1", "--set", "partition.scheme=histogram", "--set",
-                         "partition.path=" + file, "--set", "cohort.size=6"});
+  Simulation all("all",
+                 {"--rounds", "1", "--set", "data.path=" + images, "--set",
+                  "model.layers=[\"flatten\",\"linear 10\"]", "--set", "partition.scheme=histogram",
+                  "--set", "partition.path=" + file, "--set", "cohort.size=6"});
   ASSERT_EQ(all.Wait(), 0) << all.output();
   EXPECT_THAT(RunMacaw("data info " + all.folder() + "/config.toml").text,
               testing::ContainsRegex("clients +20\n"));

@@ -25,7 +25,7 @@ using testing_support::Printed;
 using testing_support::RunProgram;
 using testing_support::TemporaryFolder;
 
-constexpr char kQuickstart[] = MACAW_SOURCE_DIR "/examples/quickstart.toml";
+constexpr char kQuickstart[] = MACAW_SOURCE_DIR "/examples/mnist10k.toml";
 
 Printed Rehearse(const std::string& arguments) {
   return RunProgram(MACAW_SOURCE_DIR "/deploy/fleet.sh",

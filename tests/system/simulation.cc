@@ -204,7 +204,7 @@ seed = 7
 checkpoint_every = 1
 [data]
 source = "idx"
-path = ")" MACAW_SOURCE_DIR R"(/examples/data/mnist"
+path = ")" MACAW_SOURCE_DIR R"(/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 [partition]
 scheme = "dirichlet-class"
 concentration = 0.3

@@ -1,5 +1,5 @@
-// How a device's trainer cuts its work up: launches of bounded length, uploads in pieces, memory that
-// is taken when it is needed. The bits do not depend on any of it.
+// How a device's trainer cuts its work up: launches of bounded length, uploads in pieces, memory
+// that is taken when it is needed. The bits do not depend on any of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

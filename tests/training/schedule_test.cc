@@ -25,16 +25,9 @@ TEST(ScheduleFactor, StepsAndDecays) {
 
 // torch.optim.lr_scheduler.CosineAnnealingLR(T_max, eta_min) of PyTorch 1.13, at lr 1.
 TEST(ScheduleFactor, OfACosineIsPyTorchsAndStillTrainsInItsLastRound) {
-  const std::vector<double> ten = {1.0,
-                                   0.9755282581475768,
-                                   0.9045084971874737,
-                                   0.7938926261462366,
-                                   0.6545084971874737,
-                                   0.5,
-                                   0.34549150281252633,
-                                   0.2061073738537635,
-                                   0.09549150281252633,
-                                   0.024471741852423234};
+  const std::vector<double> ten = {
+      1.0, 0.9755282581475768,  0.9045084971874737, 0.7938926261462366,  0.6545084971874737,
+      0.5, 0.34549150281252633, 0.2061073738537635, 0.09549150281252633, 0.024471741852423234};
   const Schedule cosine{.kind = "cosine", .rounds = 10};
   for (uint32_t round = 1; round <= 10; ++round)
     EXPECT_NEAR(ScheduleFactor(cosine, round), ten[round - 1], 1e-15) << round;

@@ -20,7 +20,7 @@ class LeftOnDevice {
 
 // The vector at a stage's end. A device's stays there until code on the host looks at it, and so
 // the vectors of clients that are added up where they were trained never travel, and have no memory
-// on the host. The first look at one copies all that its launch left. One thread, the trainer's; as long as the outcome is valid.
+// on the host. The first look copies all that its launch left. Trainer's thread, valid outcomes.
 class EndVector {
  public:
   EndVector() = default;  // none

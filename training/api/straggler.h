@@ -18,8 +18,8 @@ double ShareThatTrains(const CohortConfig& cohort);
 
 // The part of `local` that `client`, which has `rows` training rows, does in `round`. A straggler
 // under the "partial" policy does a number of epochs uniform on 1 … E − 1 of its E epochs. Where E
-// is 1 or steps are set, it does 1 … S − 1 of its S steps. Other clients do everything, and so does a
-// straggler with one step.
+// is 1 or steps are set, it does 1 … S − 1 of its S steps. Other clients do everything, and so does
+// a straggler with one step.
 LocalConfig WorkOf(const CohortConfig& cohort, const LocalConfig& local, Round round,
                    ClientId client, uint64_t rows);
 

@@ -23,7 +23,7 @@ namespace macaw::training {
 
 // How a DeviceTrainer cuts its work up. The bits do not depend on it.
 struct DeviceLimits {
-  // Of a launch, by an estimate (training/device/work_estimate.h), but for a pass that takes longer.
+  // Of a launch, by an estimate (training/device/work_estimate.h); a single pass may take longer.
   // Between two launches, batches are counted (TrainerSetup::work) and work that is given up ends.
   double launch_seconds = 1;
   // Of the host's memory, page-locked for what a launch reads; more is sent in pieces.

@@ -214,8 +214,8 @@ struct ClientJob {
   float* outputs = nullptr;     // kLoss: of every row of its step; null: nobody needs them
 };
 
-// How far a job is: the next pass begins with this row of this step. All else that a job leaves from
-// one launch to the next is in its vectors and sums.
+// How far a job is: the next pass begins with this row of this step. All else that a job leaves
+// from one launch to the next is in its vectors and sums.
 struct JobCursor {
   uint32_t step = 0, row = 0;
   uint32_t passes = 0;  // done so far

@@ -369,7 +369,8 @@ std::vector<Op> ProgramBuilder::Ops() const {
       op.in.height = op.in.width = 1;
     }
     op.out = values_[draft.out];
-    // A sum writes its second input's gradient first; both are one value where nothing lies between.
+    // A sum writes its second input's gradient first; both are one value where nothing lies
+    // between.
     if (draft.in2 != Draft::kNone) {
       op.in2 = values_[draft.in2];
       op.adds2 = written[draft.in2] ? 1 : 0;

@@ -41,8 +41,8 @@ struct RunParts {
            (prepares_rows() ? sizeof(float) : data::SizeOf(setup.feature_type));
   }
   size_t sent_label_bytes() const { return model.program.positions * sizeof(int32_t); }
-  // Of all rows that the turn's stages use, on the device; those that its plan adds later use one of
-  // these splits, too.
+  // Of all rows that the turn's stages use, on the device; those that its plan adds later use one
+  // of these splits, too.
   uint64_t RowBytes(const Turn& turn) const;
 };
 
@@ -98,8 +98,8 @@ class StageWork {
   std::span<const float> outputs() const { return outputs_; }
   ClientTurn* turn() const { return turn_; }
 
-  // Adds what the job reads. The rows are written while the upload is sent: until then, the work and
-  // `run` must stay where they are.
+  // Adds what the job reads. The rows are written while the upload is sent: until then, the work
+  // and `run` must stay where they are.
   void AddTo(const RunParts& run, Upload& upload);
   // What is known once the upload has memory; writes what has addresses itself. `end` is null for a
   // loss stage. `vectors` is room for vectors() vectors, `outputs` for output_count() numbers.

@@ -8,10 +8,10 @@
 #include "training/device/recurrent-inl.h"
 #include "training/device/sequence-inl.h"
 
-// The kernel that trains clients: a block takes a client and does its stage, pass after pass, as far
-// as the launch goes; the next launch goes on from there. Blocks share nothing, so a client's bits depend on its job alone. Within a
-// block, every element has one thread and one order (device/kernel.h), so they do not depend on the
-// number of threads.
+// The kernel that trains clients: a block takes a client and does its stage, pass after pass, as
+// far as the launch goes; the next launch goes on from there. Blocks share nothing, so a client's
+// bits depend on its job alone. Within a block, every element has one thread and one order
+// (device/kernel.h), so they do not depend on the number of threads.
 namespace macaw::training::ondevice {
 
 // Writes the pass's rows, normalised and moved, to the first operation's input. Tokens are read

@@ -60,8 +60,8 @@ absl::Status Upload::Send(device::Queue& queue) const {
   for (const Part& part : parts_) {
     std::memcpy(host_ + part.place, part.bytes.data(), part.bytes.size());
   }
-  // A piece: bytes [begin, end) of all. Byte `base` of all has the page-locked memory's first place;
-  // it is aligned, so that what is aligned on the device is here, too.
+  // A piece: bytes [begin, end) of all. Byte `base` of all has the page-locked memory's first
+  // place; it is aligned, so that what is aligned on the device is here, too.
   size_t base = 0, begin = 0, end = size_;
   const auto send = [&] {
     queue.CopyIn(device_ + begin, std::span<const std::byte>(host_ + (begin - base), end - begin));

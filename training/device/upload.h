@@ -14,10 +14,10 @@
 
 namespace macaw::training::ondevice {
 
-// What one launch reads, sent in pieces of bounded size, so that no more than a piece is page-locked.
-// First everything is added and gets a place; then there is memory, and so addresses; then what
-// holds addresses is written; then it is sent. Small things lie in front and are in the first piece;
-// vectors and rows are written into each piece as it is sent. One thread.
+// What one launch reads, sent in pieces of bounded size, so that no more than a piece is
+// page-locked. First everything is added and gets a place; then there is memory, and so addresses;
+// then what holds addresses is written; then it is sent. Small things lie in front and are in the
+// first piece; vectors and rows are written into each piece as it is sent. One thread.
 class Upload {
  public:
   // Writes units [first, first + count) to `to`.

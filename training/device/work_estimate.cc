@@ -5,8 +5,9 @@
 namespace macaw::training::ondevice {
 namespace {
 
-// What a block does in a second while another one shares its processor: a third of what the kernel's
-// instructions need on an H100 for the slowest models, and a slow GPU's share of a fast one.
+// What a block does in a second while another one shares its processor: a third of what the
+// kernel's instructions need on an H100 for the slowest models, and a slow GPU's share of a fast
+// one.
 constexpr double kWorkOfASecond = 5e9;
 constexpr uint64_t kBlocksOfAProcessor = 2;
 constexpr uint64_t kElementWork = 10;  // of an element without products, or of a weight's step

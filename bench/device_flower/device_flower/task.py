@@ -7,7 +7,7 @@ import numpy
 import torch
 from torch import nn
 
-EPOCHS, BATCH, LR = 5, 10, 0.1  # of examples/quickstart.toml
+EPOCHS, BATCH, LR = 5, 10, 0.1  # of examples/mnist10k.toml
 
 
 def network():
