@@ -70,9 +70,10 @@ def read(
         if init is not None:
             raise ModelError("init: a module brings its own weights; load others into it instead")
         dtype = _modules.dtype_of(model)
+        _modules.refuse_odd(model)
+        _modules.forward(model, example(model))
         found = layers_of(model)
         if isinstance(found, str):
-            _modules.refuse_odd(model)
             made = _scripted(model, found, folder, example)
         else:
             made = _layers(model, found, folder)
@@ -127,22 +128,27 @@ def _of_factory(
     # further seeds leave as they are.
     model = read(made_by(factory), None, folder, example)
     stem = _weights_file(model, model.module, folder).stem
-    model.module = made_by(factory, seeds[0])  # what a run of the first seed is compared with
-    for seed in seeds:
-        module = made_by(factory, seed)
+    made = [made_by(factory, seed) for seed in seeds]
+    once, again = made[0].state_dict(), made_by(factory, seeds[0]).state_dict()
+    if any(not again[name].equal(value) for name, value in once.items()):
+        raise ModelError(
+            "model: two calls of the function with one seed give other weights: they are to be "
+            "drawn from torch alone, which is seeded for each call"
+        )
+    for seed, module in zip(seeds, made):
         if names_of(module) != model.names or _shapes(module) != _shapes(model.module):
             raise ModelError("model: the function makes another network with another seed")
         weights = _weights_file(model, module, folder)
         path = folder / f"{stem}-{seed}.safetensors"
-        again = _weights_file(model, model.module, folder) if seed == seeds[0] else weights
-        if again != weights or (path.exists() and path.read_bytes() != weights.read_bytes()):
+        if path.exists() and path.read_bytes() != weights.read_bytes():
             raise ModelError(
-                f"model: the function makes other weights with seed {seed} each time: they are to be "
-                "drawn from torch alone, which is seeded for each call"
+                f"model: the function's weights with seed {seed} are not those of an earlier call: "
+                "they are to be drawn from torch alone, which is seeded for each call"
             )
         _safetensors.copy(weights, path)
     model.keys["init"] = folder / f"{stem}-{{seed}}.safetensors"
     model.said = model.said.replace("with its weights", "with weights drawn from the run's seed")
+    model.module = made[0]
     return model
 
 
@@ -211,7 +217,7 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
         # PyTorch 2.11 advises against scripts, and LibTorch trains nothing else.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
-            torch.jit.save(torch.jit.script(module), buffer)
+            _trace.save_script(module, example(module), buffer)
         except Exception as error:
             traced = _trace.traced(module, example(module), _first_line(error))
             buffer = io.BytesIO()

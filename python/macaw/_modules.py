@@ -114,3 +114,51 @@ def _draws(layer: Any) -> str | None:
     if recurrent and layer.dropout > 0 and layer.num_layers > 1:
         return f"dropout={layer.dropout}"
     return "random slopes" if kind == "RReLU" else None
+
+
+def forward(module: Any, x: Any) -> None:
+    """Calls the module on rows as a run gives them; what fails there is said as such."""
+    import torch
+
+    if x is None:
+        return
+    with untouched(module), torch.no_grad():
+        module.eval()
+        x = x.to(next(module.parameters()).device)
+        try:
+            if type(module) is torch.nn.Sequential:
+                for name, layer in module._modules.items():
+                    given, where = x, f"layer {name}, {layer}"
+                    x = layer(x)
+            else:
+                given, where = x, type(module).__name__
+                module(x)
+        except Exception as error:
+            raise ModelError(
+                f"model: {where} fails on an input of shape {list(given.shape)} and type "
+                f"{str(given.dtype).removeprefix('torch.')}, which is what two rows of the data "
+                f"become there: {error}",
+                key="model",
+            ) from error
+
+
+@contextmanager
+def untouched(module: Any) -> Iterator[None]:
+    """Puts back what a forward pass changes: buffers, modes, gradients, the random generator."""
+    import torch
+
+    modes = {layer: layer.training for layer in module.modules()}
+    values = [(t, t.detach().clone()) for t in (*module.parameters(), *module.buffers())]
+    gradients = [(p, p.grad) for p in module.parameters()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in values:
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
+        for layer, mode in modes.items():
+            layer.training = mode
+        for parameter, gradient in gradients:
+            parameter.grad = gradient

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from . import _modules
@@ -26,10 +24,11 @@ def traced(module: Any, example: Any, refused: str) -> Any:
             "save torch.jit.trace(net, x[:2]) yourself and give model_options="
             'dict(torchscript="net.pt"), or train with a program of your own (training/README.md)'
         )
-    with untouched(module):
+    with _modules.untouched(module):
         with _modules.dropping_nothing(module):
-            one, other = _outputs(module, example, reason)
-        if not torch.equal(one, other):
+            one, again, other = _outputs(module, example, reason)
+        # What is random in training is compared in evaluation, before the run.
+        if not torch.equal(one, other) and torch.equal(one, again):
             raise ModelError(
                 f"model: {reason}, and a trace would keep one mode: the module computes something "
                 "else in training than in evaluation (such as batch norm); make it scriptable, or "
@@ -41,6 +40,17 @@ def traced(module: Any, example: Any, refused: str) -> Any:
             return torch.jit.trace(whole, (example,), check_trace=False)
         except Exception as error:
             raise ModelError(f"model: {reason}, and torch.jit.trace, too: {error}") from error
+
+
+def save_script(module: Any, example: Any, buffer: Any) -> None:
+    """Scripts the module; raises also where its script compiles and does not run."""
+    import torch
+
+    script = torch.jit.script(module)
+    if example is not None:
+        with _modules.untouched(module), torch.no_grad():
+            script(example)
+    torch.jit.save(script, buffer)
 
 
 def logits_of(outputs: Any) -> Any:
@@ -57,13 +67,13 @@ def logits_of(outputs: Any) -> Any:
 
 
 def _outputs(module: Any, example: Any, reason: str) -> list[Any]:
-    """The logits in training and in evaluation mode, with the same random numbers."""
+    """The logits in training mode twice, with other random numbers, and in evaluation mode."""
     import torch
 
-    both = []
-    for training in (True, False):
+    found = []
+    for seed, training in enumerate((True, True, False)):
         module.train(training)
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         try:
             logits = logits_of(module(example))
         except Exception as error:
@@ -77,8 +87,8 @@ def _outputs(module: Any, example: Any, reason: str) -> list[Any]:
                 f"model: {reason}, and its forward returns no tensor; return the logits, or "
                 "logits and a representation"
             )
-        both.append(logits.detach())
-    return both
+        found.append(logits.detach())
+    return found
 
 
 def _unpacking(module: Any) -> Any:
@@ -93,25 +103,3 @@ def _unpacking(module: Any) -> Any:
             return logits_of(self.macaw_net(x))
 
     return Unpacking()
-
-
-@contextmanager
-def untouched(module: Any) -> Iterator[None]:
-    """Puts back what a forward pass changes: buffers, modes, gradients, the random generator."""
-    import torch
-
-    modes = {layer: layer.training for layer in module.modules()}
-    values = [(t, t.detach().clone()) for t in (*module.parameters(), *module.buffers())]
-    gradients = [(p, p.grad) for p in module.parameters()]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        with torch.no_grad():
-            for tensor, value in values:
-                if not torch.equal(tensor, value):
-                    tensor.copy_(value)
-        for layer, mode in modes.items():
-            layer.training = mode
-        for parameter, gradient in gradients:
-            parameter.grad = gradient

@@ -178,7 +178,7 @@ EQUAL: dict[str, tuple[str, Any]] = {
     "tied layers": ("scripted", with_tied_layers),
     "frozen layer": ("scripted", frozen),
     "hook": ("scripted|traced", hooked),
-    "parametrized": ("scripted|traced", reparametrized),
+    "parametrized": ("traced", reparametrized),
     "tied": ("scripted", lambda: Tied()),
     "used twice": ("scripted", lambda: Twice()),
     "list of parameters": ("scripted", lambda: Listed()),
@@ -195,7 +195,7 @@ EQUAL: dict[str, tuple[str, Any]] = {
     "gru": ("scripted", lambda: Recurrent(nn.GRU(2, 5, batch_first=True), 5)),
     "attention": ("scripted|traced", lambda: Attentive()),
     "encoder": ("scripted|traced", lambda: Body(
-        nn.TransformerEncoderLayer(2, 1, 8, dropout=0.0, batch_first=True), 8, (4, 2))),
+        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), 8, (2, 4))),
     "conv1d": ("scripted", lambda: Body(nn.Conv1d(2, 3, 2), 9, (2, 4))),
     "conv2d with groups": ("scripted", lambda: Body(nn.Conv2d(2, 4, 2, groups=2), 4, (2, 2, 2))),
     "transposed": ("scripted", lambda: Body(nn.ConvTranspose2d(1, 2, 2), 30, IMAGE)),
