@@ -129,6 +129,7 @@ std::string DefaultOf(const std::string& key, const algorithms::Registry& regist
   const Config defaults;
   for (const Field& field : AllFields()) {
     if (field.key != key || (field.hidden && field.hidden(defaults))) continue;
+    if (field.is_seed && key != "run.seed") return absl::StrCat("\"", settings::kRunsSeed, "\"");
     const std::optional<Value> value = field.get(defaults);
     return value.has_value() ? ToJson(*value).dump() : "";
   }

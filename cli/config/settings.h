@@ -17,7 +17,7 @@ namespace macaw::cli {
 std::string SettingsJson(const Config& config, const algorithms::Registry& registry);
 
 // The default of a key, or of a parameter of a built-in algorithm ("algorithm.fedprox.mu"), as
-// JSON; "" if there is none.
+// JSON: "\"run\"" for a seed, which follows run.seed. "" if there is none.
 std::string DefaultOf(const std::string& key, const algorithms::Registry& registry);
 
 // Parameters that are given for algorithms other than the run's: "algorithm.fedprox.mu".

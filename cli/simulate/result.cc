@@ -167,8 +167,14 @@ std::string SettingOf(const RunResult& run, const std::string& key,
   if (key == kAlgorithm) return run.algorithm;
   const auto found = run.settings.find(key);
   if (found != run.settings.end()) return Unquoted(found->second);
-  const bool of_another = absl::StartsWith(key, "algorithm.") &&
-                          !absl::StartsWith(key, absl::StrCat("algorithm.", run.algorithm, "."));
+  bool of_another = absl::StartsWith(key, "algorithm.") &&
+                    !absl::StartsWith(key, absl::StrCat("algorithm.", run.algorithm, "."));
+  // A section that the run does not use.
+  for (const auto& [prefix, kind] :
+       {std::pair("attack.", "attack.kind"), std::pair("privacy.", "privacy.mechanism")}) {
+    of_another = of_another ||
+                 (absl::StartsWith(key, prefix) && key != kind && !run.settings.contains(kind));
+  }
   return of_another ? "" : Unquoted(DefaultOf(key, registry));
 }
 

@@ -177,6 +177,16 @@ TEST(Compare, ShowsTestValuesInTheRoundsThatValidationRowsChoose) {
       HasSubstr("did you mean val_accuracy?"));
 }
 
+TEST(Compare, ASectionThatARunDoesNotUseHasNoValuesAndASeedFollowsTheRuns) {
+  const std::map<std::string, std::string> used = {
+      {"privacy.mechanism", "\"gaussian\""}, {"privacy.noise", "2.0"}, {"partition.seed", "3"}};
+  const Comparison comparison =
+      Compared({Done("fedavg", 1, 0.5), Done("fedavg", 1, 0.6, used)}, {"test_accuracy"});
+  EXPECT_THAT(comparison.keys, ElementsAre("partition.seed", "privacy.mechanism", "privacy.noise"));
+  EXPECT_THAT(comparison.rows[0].settings, ElementsAre("run", "none", "-"));
+  EXPECT_THAT(comparison.rows[1].settings, ElementsAre("3", "gaussian", "2.0"));
+}
+
 TEST(Compare, AValueIsAsGoodAsItsOwnNameSays) {
   EXPECT_TRUE(HigherMetricIsBetter("test_accuracy_at_best_val_loss"));
   EXPECT_FALSE(HigherMetricIsBetter("test_loss_at_best_val_accuracy"));
