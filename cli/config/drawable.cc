@@ -17,23 +17,26 @@ bool Filters(const CohortConfig& cohort) {
 
 bool LeavesOut(const RunPlan& run) { return Filters(run.cohort) || LeastRows(run.local) > 1; }
 
-bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, ClientId client) {
+bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched,
+                ClientId client) {
   const CohortConfig& cohort = run.cohort;
   const uint32_t rows = dataset.Examples(client, data::Split::kTrain);
   if (rows < std::max({1U, cohort.min_rows.value_or(1), LeastRows(run.local)})) return false;
   if (cohort.eligible.empty()) return true;
-  const std::string name = dataset.ClientName(client);
+  const std::string name =
+      matched == MatchedBy::kName ? dataset.ClientName(client) : absl::StrCat(client.value);
   return std::ranges::any_of(
       cohort.eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); });
 }
 
 }  // namespace
 
-absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset) {
+absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset,
+                                    MatchedBy matched) {
   const data::DatasetInfo& info = dataset.info();
   Drawable drawable{.tokens = LeavesOut(run) ? 0 : info.train_tokens};
   for (ClientId client; client.value < info.clients; ++client.value) {
-    if (!CanBeDrawn(run, dataset, client)) continue;
+    if (!CanBeDrawn(run, dataset, matched, client)) continue;
     ++drawable.clients;
     drawable.examples += dataset.Examples(client, data::Split::kTrain);
     if (info.train_tokens == 0 || !LeavesOut(run)) continue;

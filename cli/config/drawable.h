@@ -17,8 +17,13 @@ struct Drawable {
   uint64_t tokens = 0;    // in them, of sequences
 };
 
+// What cohort.eligible matches: the names of the data, or, where owners hold the clients of a
+// simulation, their numbers.
+enum class MatchedBy { kName, kNumber };
+
 // Looks at every client. Reads rows only to count tokens, where a key leaves clients out.
-absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset);
+absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset,
+                                    MatchedBy matched = MatchedBy::kName);
 
 // Whether a round can ask as many clients as it has to. The error names the keys.
 absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients);

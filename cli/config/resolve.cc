@@ -157,7 +157,13 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
   }
   // A cohort of everybody means everybody who can train, whatever the partition gives.
   cohort.size = std::min(cohort.size, info.train_clients > 0 ? info.train_clients : info.clients);
-  MACAW_RETURN_IF_ERROR(CheckDrawable(config.run, drawable, info.clients));
+  const absl::Status enough = CheckDrawable(config.run, drawable, info.clients);
+  if (!enough.ok() && config.node.workers.owners > 0 && !cohort.eligible.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(enough.message(),
+                     "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
+  }
+  MACAW_RETURN_IF_ERROR(enough);
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
@@ -238,7 +244,10 @@ std::string NormaliseText(const TransformConfig& transform) {
 
 absl::Status Resolve(Config& config, const data::Dataset& dataset,
                      const sdk::Catalogue& catalogue) {
-  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset));
+  const bool owners = config.node.workers.owners > 0;
+  MACAW_ASSIGN_OR_RETURN(
+      const Drawable drawable,
+      DrawableOf(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName));
   return Resolve(config, dataset.info(), drawable, catalogue);
 }
 

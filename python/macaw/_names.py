@@ -58,7 +58,6 @@ _ARGUMENTS = {
 # Keys of tables that the program's own list of names does not have.
 _KEYS = {
     ("privacy", "epsilon"): "`macaw privacy --epsilon …` says the noise; privacy=dict(noise=…)",
-    ("privacy", "delta"): "privacy=dict(noise=…, …); `macaw privacy --delta …` says the noise",
 }
 # Keys that are so common that they are arguments, too.
 _SHORT = {"task": "run", "dtype": "run", "track": "run", "checkpoint_every": "run"}

@@ -140,7 +140,8 @@ TEST(Notes, SayThatMetricsHaveNothingToCount) {
   const SomeRows rows({20, 40, 60}, {0, 0, 5});  // without a central test set
   const std::string metrics = R"(evaluation.metrics=["f1"])";
   EXPECT_THAT(Notes("fedavg", rows, {metrics}), HasSubstr("nothing to count"));
-  EXPECT_EQ(Notes("fedavg", rows, {metrics, "evaluation.clients=true"}), "");
+  EXPECT_THAT(Notes("fedavg", rows, {metrics, "evaluation.clients=true"}),
+              ::testing::Not(HasSubstr("nothing to count")));
 }
 
 TEST(Notes, SayWhatTheAlgorithmHasToSay) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 
 import macaw
+import macaw.keys
+from macaw import _names
 from support import TestCase, rows
 
 
@@ -159,6 +162,16 @@ class Steps(TestCase):
         ]:  # fmt: skip
             with self.subTest(name):
                 self.assertIn(f"did you mean {line}", self.said(**{name: 3}))
+
+    def test_in_the_words_of_other_systems_are_none_of_ours(self) -> None:
+        known = inspect.signature(macaw.simulate).parameters
+        tables = macaw.keys.Sections.__annotations__
+        self.assertFalse({*_names._ARGUMENTS, *_names._SHORT} & {*known, *tables})
+        for table, key in _names._KEYS:
+            self.assertNotIn(key, getattr(macaw.keys, table.capitalize()).__annotations__)
+        for meant in _names._PARAMETERS:
+            for function in (macaw.iid, macaw.dirichlet, macaw.shards, macaw.k_classes):
+                self.assertNotIn(meant, inspect.signature(function).parameters)
 
     def test_of_functions_and_names_are_errors_of_ours(self) -> None:
         for wrong, meant in [

@@ -309,7 +309,7 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
         training::ClassCounts::Of({.balanced_accuracy = true, .f1 = true, .auc = true}, task, 2);
     const std::vector<EvaluationSums::ClientSums> client = {
         {ClientId(0), sums, std::vector<double>(counts.names().size(), 0.5)}};
-    EvaluationSums evaluated{.round = Round(1), .central = sums, .train = sums};
+    EvaluationSums evaluated{.round = Round(1), .central = sums, .train = sums, .validation = sums};
     for (size_t rows = 0; rows < kEvaluatedRows; ++rows) {
       if (IsOfClients(static_cast<EvaluatedRows>(rows))) evaluated.clients[rows] = client;
     }

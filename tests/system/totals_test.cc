@@ -90,8 +90,10 @@ TEST_P(DrawableClients, AreAllThatARuleCounts) {
   ASSERT_EQ(alone->digest().size(), 64u);
   EXPECT_EQ(run("rows", kSmall, "min_rows = 20\n")->digest(), alone->digest());
   EXPECT_EQ(run("names", kSmall, "eligible = [\"big-*\"]\n")->digest(), alone->digest());
-  EXPECT_EQ(run("owners", kSmall, "eligible = [\"big-*\"]\n", {"--owners", "2"})->digest(),
-            alone->digest());
+  EXPECT_EQ(run("owners", kSmall, "min_rows = 20\n", {"--owners", "2"})->digest(), alone->digest());
+  const std::string numbers =
+      "eligible = [\"0\", \"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\"]\n";
+  EXPECT_EQ(run("numbers", kSmall, numbers, {"--owners", "2"})->digest(), alone->digest());
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,0 +1,167 @@
+"""How data is read: the columns that were asked for, and what there is to say about the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _tables
+from ._safetensors import Array
+from .errors import ConfigError, DataError
+
+# Keys of [data] that name columns, as arguments.
+COLUMN_KEYS = {"label_column": "label", "client_column": "client", "drop_columns": "drop"}
+
+
+class Columns:
+    """How data is read: its columns, and what there is to say about it once it is."""
+
+    def __init__(
+        self,
+        features: str | Sequence[str] | None = None,
+        label: str | None = None,
+        client: Any = None,
+        missing: _tables.Missing | None = None,
+        *,
+        tokens: bool = True,
+    ) -> None:
+        """tokens: whether whole numbers are tokens, and not numbers."""
+        self.features, self.label, self.client = features, label, client
+        self.drop: Sequence[str] = ()  # columns that are nothing
+        # What the caller calls these, where it is not an argument: "label" -> "data.label_column".
+        self.called: dict[str, str] = {}
+        self.missing, self.tokens = missing, tokens
+        self.words: list[str] = []  # of the classes
+        self.reader: _tables.Reader | None = None
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        # What may explain an error of the run, and the keys that it is about (their beginnings).
+        self.hints: dict[str, str] = {}
+        if missing not in (None, "mean", "indicator"):
+            raise DataError(f'missing is {missing!r}; it is "mean" or "indicator"', key="missing")
+
+    def take(self, options: dict[str, Any]) -> None:
+        """Takes the keys of [data] that name columns: in memory they are these arguments."""
+        for key, name in COLUMN_KEYS.items():
+            column = options.pop(key, None)
+            if column is None or (name == "client" and column == "none"):  # as in a file: none
+                continue
+            if getattr(self, name) not in (None, ()):
+                raise ConfigError(
+                    f"{name}= and data.{key} say the same thing: give one of them",
+                    key=f"data.{key}",
+                )
+            setattr(self, name, column)
+            self.called[name] = f"data.{key}"
+
+    def check(self, data: Any, test: Any) -> None:
+        """Refuses the names of columns where nothing has columns."""
+        if any(map(_has_columns, (data, test, *values_of(data)))):
+            return
+        for name in ("features", "label", "drop"):
+            column = getattr(self, name)
+            if column not in (None, ()):
+                called = self.called.get(name, name)
+                raise DataError(
+                    f"data: {called} = {column!r} names a column, and the data has none: it is for "
+                    "a table or a Hugging Face dataset",
+                    key=called,
+                )
+
+    def fit(self, data: Any, test: Any) -> None:
+        """Learns the columns of the tables in the data, if there are any."""
+        training = _tables.tables_in(data)
+        if not training:
+            if self.missing is not None:
+                raise DataError(
+                    "missing is for tables (pandas, polars, Arrow), and the data is none",
+                    key="missing",
+                )
+            return
+        paired = isinstance(data, (tuple, list)) or any(
+            isinstance(value, (tuple, list)) for value in values_of(data)
+        )
+        label = None
+        if not paired:
+            label = _tables.pick(training[0], self.label, _tables._LABELS, "label", "data")
+        self.reader = _tables.Reader.of(
+            training,
+            _tables.tables_in(test),
+            label=label,
+            client=self.client if isinstance(self.client, str) else None,
+            features=self.features or self._kept(training[0], label),
+            missing=self.missing,
+        )
+        if self.reader.words is not None:
+            self.words = [str(word) for word in self.reader.words]
+        if note := self.reader.note():
+            self.notes.append(note)
+
+    def _kept(self, table: Any, label: str | None) -> list[str] | None:
+        """The columns of a table that are features once others are dropped; None: none is."""
+        if not self.drop:
+            return None
+        dropped = {_tables.pick(table, name, (), "drop_columns", "data") for name in self.drop}
+        others = {label, self.client if isinstance(self.client, str) else label, *dropped}
+        return [name for name in _tables.columns_of(table) if name not in others]
+
+    def of(self, data: Any, what: str) -> tuple[str, str]:
+        """The columns of features and labels of a Hugging Face dataset."""
+        label = _tables.pick(data, self.label, _tables._LABELS, "label", what)
+        taken = {label, self.client if isinstance(self.client, str) else label, *self.drop}
+        rest = [name for name in data.column_names if name not in taken]
+        asked = self.features if isinstance(self.features, str) else None
+        features = _tables.pick(
+            data, asked or (rest[0] if len(rest) == 1 else None), (), "features", what
+        )
+        self.words = list(getattr(data.features[label], "names", None) or self.words)
+        return features, label
+
+    def look_again(self, data: Any, x: Sequence[Array]) -> None:
+        """Notices a dataset that gives another row when it is asked again."""
+        for number in range(min(3, len(x))):
+            again = np.asarray(plain(data[number][0]))
+            if again.shape != x[number].shape or not np.array_equal(again, x[number]):
+                note = (
+                    f"item {number} of the dataset is another one each time (random transforms): "
+                    "its rows are read once and stay as they are; a run draws anew with "
+                    "data_options=dict(pad_crop=…, flip=True)"
+                )
+                if note not in self.warnings:
+                    self.warnings.append(note)
+                return
+
+    def look_at(self, x: Array, y: Array) -> None:
+        """What is likely a mistake, for warnings and for errors of the run."""
+        if x.dtype == np.uint8 and x.max(initial=0) <= 1:
+            self.warnings.append(
+                "x is uint8 with values 0 and 1 alone, and uint8 is scaled by 1/255; for 0 and 1 "
+                'give x.astype("float32")'
+            )
+        if y.dtype == np.int32 and not self.words and y.min() >= 1:
+            self.warnings.append(
+                f"no row has class 0: y is {y.min()} to {y.max()}, and classes count from 0; "
+                f"give y - {y.min()}"
+            )
+            self.hints[self.warnings[-1]] = "model run.task"
+        if y.dtype == np.float32 and np.array_equal(y, np.round(y)) and len(np.unique(y)) <= 100:
+            hint = "y is float, which is read as targets of a regression; for classes give "
+            self.hints[hint + "y.astype(int)"] = "model run.task partition"
+        if y.dtype == np.int32:
+            hint = "y is whole numbers, which are read as classes; for targets of a regression "
+            self.hints[hint + 'give y.astype("float32")'] = "run.task"
+
+
+def _has_columns(data: Any) -> bool:
+    return bool(_tables.tables_in(data)) or _tables.is_dataset(data)
+
+
+def values_of(data: Any) -> list[Any]:
+    return list(data.values()) if isinstance(data, Mapping) else []
+
+
+def plain(value: Any) -> Any:
+    """A tensor as an array."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
