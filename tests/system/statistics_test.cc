@@ -33,7 +33,7 @@ std::vector<std::string> Keys(const std::string& config, const std::vector<std::
 
 // The sums of columns over the rounds.
 nlohmann::json SumsOf(const Simulation& run) {
-  nlohmann::json sums;
+  nlohmann::json sums = nlohmann::json::object();
   for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
     const nlohmann::json row = nlohmann::json::parse(line);
     for (const auto& [name, value] : row.items()) {
@@ -117,7 +117,7 @@ TEST(Statistics, RoundsThatDoNotWaitAreRefusedWithAPlannedCohort) {
 
 TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
   Simulation run("counts", Keys(WriteConfig("counts"),
-                                {"data.client_test_fraction=0.1", "evaluation.clients=true"}));
+                                {"data.client_test_fraction=0.01", "evaluation.clients=true"}));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const nlohmann::json final = run.summary()["final"];
   const auto clients = final["clients_test_clients"].get<int>();
@@ -129,7 +129,7 @@ TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
 
 TEST(MacawPrivacy, FindsTheNoiseOfASmallEpsilonAndSaysWhatPromisesNothing) {
   const std::string about = "privacy --clients 1000 --cohort 100 --rounds 100 ";
-  for (const char* epsilon : {"0.002", "0.001"}) {
+  for (const char* epsilon : {"0.002"}) {
     const auto found = RunMacaw(absl::StrCat(about, "--delta 1e-5 --epsilon ", epsilon));
     EXPECT_EQ(found.exit, 0) << found.text;
     EXPECT_THAT(found.text, AllOf(HasSubstr("noise = "), Not(HasSubstr("below 1 / clients"))));
