@@ -33,7 +33,7 @@ std::vector<std::string> Keys(const std::string& config, const std::vector<std::
 
 // The sums of columns over the rounds.
 nlohmann::json SumsOf(const Simulation& run) {
-  nlohmann::json sums;
+  nlohmann::json sums = nlohmann::json::object();
   for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
     const nlohmann::json row = nlohmann::json::parse(line);
     for (const auto& [name, value] : row.items()) {
@@ -45,11 +45,11 @@ nlohmann::json SumsOf(const Simulation& run) {
 
 TEST(Statistics, StragglersOfOneEpochDoLessUnderEveryRuleAlike) {
   const std::string config = WriteConfig("stragglers");
-  Simulation all("all", Keys(config, {"local.epochs=1", "local.batch_size=1"}));
+  Simulation all("all", Keys(config, {"local.epochs=1", "local.batch_size=10"}));
   ASSERT_EQ(all.Wait(), 0) << all.output();
   std::vector<double> steps = {SumsOf(all)["steps"].get<double>()};
   for (const char* rule : {"fedavg", "fedprox", "fednova"}) {
-    const std::vector<std::string> slow = {"local.epochs=1", "local.batch_size=1",
+    const std::vector<std::string> slow = {"local.epochs=1", "local.batch_size=10",
                                            "cohort.straggler_fraction=0.9",
                                            absl::StrCat("algorithm.name=", rule)};
     Simulation one(absl::StrCat("one-", rule), Keys(config, slow, {"--processes", "1"}));
@@ -68,19 +68,19 @@ TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
   const std::string config = WriteConfig("drop-last");
   for (const char* rule : {"fedavg", "fednova", "scaffold"}) {
     const std::string name = absl::StrCat("algorithm.name=", rule);
-    // Clients with twenty rows or more, and nothing of a batch that is not full.
-    const std::vector<std::string> dropping = {name, "local.drop_last=true", "local.batch_size=20",
+    // Clients with a hundred rows or more, and nothing of a batch that is not full.
+    const std::vector<std::string> dropping = {name, "local.drop_last=true", "local.batch_size=100",
                                                "cohort.size=10"};
     Simulation one(absl::StrCat("one-", rule), Keys(config, dropping));
     ASSERT_EQ(one.Wait(), 0) << one.output();
-    EXPECT_THAT(one.output(), HasSubstr("fewer training rows than a batch of 20"));
+    EXPECT_THAT(one.output(), HasSubstr("fewer training rows than a batch of 100"));
     const nlohmann::json sums = SumsOf(one);
     EXPECT_EQ(sums["left_out"], 0) << rule;
     EXPECT_EQ(sums["clients"], 30) << rule;
     EXPECT_GE(sums["steps"].get<double>(), 30) << rule;
     // The same clients by a key of their own.
     std::vector<std::string> same = dropping;
-    same.push_back("cohort.min_rows=20");
+    same.push_back("cohort.min_rows=100");
     Simulation keyed(absl::StrCat("keyed-", rule), Keys(config, same));
     ASSERT_EQ(keyed.Wait(), 0) << keyed.output();
     EXPECT_EQ(keyed.digest(), one.digest()) << rule;
@@ -117,7 +117,7 @@ TEST(Statistics, RoundsThatDoNotWaitAreRefusedWithAPlannedCohort) {
 
 TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
   Simulation run("counts", Keys(WriteConfig("counts"),
-                                {"data.client_test_fraction=0.1", "evaluation.clients=true"}));
+                                {"data.client_test_fraction=0.002", "evaluation.clients=true"}));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const nlohmann::json final = run.summary()["final"];
   const auto clients = final["clients_test_clients"].get<int>();
@@ -129,7 +129,7 @@ TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
 
 TEST(MacawPrivacy, FindsTheNoiseOfASmallEpsilonAndSaysWhatPromisesNothing) {
   const std::string about = "privacy --clients 1000 --cohort 100 --rounds 100 ";
-  for (const char* epsilon : {"0.002", "0.001"}) {
+  for (const char* epsilon : {"0.002"}) {
     const auto found = RunMacaw(absl::StrCat(about, "--delta 1e-5 --epsilon ", epsilon));
     EXPECT_EQ(found.exit, 0) << found.text;
     EXPECT_THAT(found.text, AllOf(HasSubstr("noise = "), Not(HasSubstr("below 1 / clients"))));
