@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithms/api/accountant.h"
+#include "algorithms/api/channels.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
@@ -41,7 +42,7 @@ std::vector<aggregation::ChannelSpec> ChannelsOf(const RunPlan& run) {
   const auto schema =
       algorithms::MakeSchema(*rule, algorithms::SetupOf(run, testing_support::TinyLayout()));
   EXPECT_TRUE(schema.ok()) << schema.status();
-  return schema->up;
+  return algorithms::UpChannels(*schema, Phase(0));
 }
 
 // ε after so many rounds of that run, as its column has it.

@@ -229,13 +229,16 @@ void FakeWorker::Evaluate(const fleet::EvaluationLease& lease,
 fleet::Blob FakeWorker::Sums(const std::vector<Summand>& summands,
                              std::vector<aggregation::ChannelSpec> channels) const {
   const LayoutPtr layout = channels.front().layout;
+  std::vector<FlatVector> zeros;  // on the other channels, such as a metric's
+  for (size_t i = 1; i < channels.size(); ++i) zeros.emplace_back(channels[i].layout);
   auto sum = aggregation::ExactSum::Make(std::move(channels), order_);
   EXPECT_TRUE(sum.ok()) << sum.status();
   for (const Summand& summand : summands) {
     const FlatVector delta = layout->digest() == TinyLayout()->digest()
                                  ? TinyDelta(summand.client, model_.view())
                                  : FlatVector(layout);
-    const ConstVectorView values[] = {delta.view()};
+    std::vector<ConstVectorView> values = {delta.view()};
+    for (const FlatVector& zero : zeros) values.push_back(zero.view());
     const absl::Status added = sum->Add({.client = summand.client,
                                          .weight = summand.weight,
                                          .multiplicity = summand.multiplicity,
