@@ -83,6 +83,22 @@ inline double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView star
   return change == 0 ? (error == 0 ? 0 : 1) : std::sqrt(error / change);
 }
 
+// The numbers of a vector in another precision; their layouts have the same entries.
+inline FlatVector Converted(ConstVectorView from, const LayoutPtr& to) {
+  FlatVector result(to);
+  DispatchDType(from.dtype(), [&]<typename From>(From) {
+    DispatchDType(to->dtype(), [&]<typename To>(To) {
+      for (size_t i = 0; i < to->entries().size(); ++i) {
+        const LayoutEntry &source = from.layout->entries()[i], &target = to->entries()[i];
+        const auto numbers = from.As<From>().subspan(source.offset, source.size);
+        std::ranges::transform(numbers, result.As<To>().begin() + target.offset,
+                               [](From number) { return static_cast<To>(number); });
+      }
+    });
+  });
+  return result;
+}
+
 // Random models, rows and plans, one after another from a stream, so that a failure names its seed.
 class RandomRun {
  public:

@@ -137,22 +137,6 @@ double DifferenceOf(const absl::StatusOr<MetricSums>& ours,
   return Worse(0, std::abs((*ours)[1] - loss) / std::max(1e-3, std::abs(loss)));
 }
 
-// The numbers of a vector in another precision; their layouts have the same entries.
-FlatVector Converted(ConstVectorView from, const LayoutPtr& to) {
-  FlatVector result(to);
-  DispatchDType(from.dtype(), [&]<typename From>(From) {
-    DispatchDType(to->dtype(), [&]<typename To>(To) {
-      for (size_t i = 0; i < to->entries().size(); ++i) {
-        const LayoutEntry &source = from.layout->entries()[i], &target = to->entries()[i];
-        const auto numbers = from.As<From>().subspan(source.offset, source.size);
-        std::ranges::transform(numbers, result.As<To>().begin() + target.offset,
-                               [](From number) { return static_cast<To>(number); });
-      }
-    });
-  });
-  return result;
-}
-
 // How far LibTorch in single precision is from LibTorch in double precision: what rounding makes of
 // this work. Few networks magnify it, such as batch norm of two equal rows.
 double RoundingOf(const RandomNetwork& network, const Work& work,
