@@ -377,7 +377,8 @@ TEST_F(SlotPoolTest, EvaluatesTheCentralTestSetAsEachGroupSeesIt) {
   pool->Enqueue(evaluation, tasks);
   ASSERT_TRUE(pool->WaitIdle());
   std::vector<double> losses(3);
-  for (const fleet::EvaluationResult& result : pool->TakeHarvest()->evaluations) {
+  const Harvest harvest = *pool->TakeHarvest();
+  for (const fleet::EvaluationResult& result : harvest.evaluations) {
     EXPECT_EQ(result.sums[0], static_cast<double>(rows));
     losses[result.task.begin / rows] = result.sums[1];
   }
