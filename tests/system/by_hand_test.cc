@@ -106,8 +106,8 @@ TEST_F(ByHand, AServerThatWasKilledGoesOnUnderItsWorkersWhereTheyLookForIt) {
   std::string text = testing_support::Slurp(config_);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"durability = \"checkpoint\"", "durability = \"commit\""},
-           {"pause_probability = 0.0", "pause_probability = 1.0"},  // somebody is at work
-           {"pause_seconds = 0.0", "pause_seconds = 0.02"}}) {
+           // A worker is at work when the server is killed.
+           {"pause_probability = 0.0", "pause_probability = 1.0\npause_seconds = 0.02"}}) {
     const size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << text;
     text.replace(at, from.size(), to);
