@@ -68,19 +68,19 @@ TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
   const std::string config = WriteConfig("drop-last");
   for (const char* rule : {"fedavg", "fednova", "scaffold"}) {
     const std::string name = absl::StrCat("algorithm.name=", rule);
-    // Clients with a hundred rows or more, and nothing of a batch that is not full.
-    const std::vector<std::string> dropping = {name, "local.drop_last=true", "local.batch_size=100",
+    // Clients with thirty rows or more, and nothing of a batch that is not full.
+    const std::vector<std::string> dropping = {name, "local.drop_last=true", "local.batch_size=30",
                                                "cohort.size=10"};
     Simulation one(absl::StrCat("one-", rule), Keys(config, dropping));
     ASSERT_EQ(one.Wait(), 0) << one.output();
-    EXPECT_THAT(one.output(), HasSubstr("fewer training rows than a batch of 100"));
+    EXPECT_THAT(one.output(), HasSubstr("fewer training rows than a batch of 30"));
     const nlohmann::json sums = SumsOf(one);
     EXPECT_EQ(sums["left_out"], 0) << rule;
     EXPECT_EQ(sums["clients"], 30) << rule;
     EXPECT_GE(sums["steps"].get<double>(), 30) << rule;
     // The same clients by a key of their own.
     std::vector<std::string> same = dropping;
-    same.push_back("cohort.min_rows=100");
+    same.push_back("cohort.min_rows=30");
     Simulation keyed(absl::StrCat("keyed-", rule), Keys(config, same));
     ASSERT_EQ(keyed.Wait(), 0) << keyed.output();
     EXPECT_EQ(keyed.digest(), one.digest()) << rule;
@@ -117,7 +117,7 @@ TEST(Statistics, RoundsThatDoNotWaitAreRefusedWithAPlannedCohort) {
 
 TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
   Simulation run("counts", Keys(WriteConfig("counts"),
-                                {"data.client_test_fraction=0.002", "evaluation.clients=true"}));
+                                {"data.client_test_fraction=0.01", "evaluation.clients=true"}));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const nlohmann::json final = run.summary()["final"];
   const auto clients = final["clients_test_clients"].get<int>();
