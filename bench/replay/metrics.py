@@ -105,6 +105,7 @@ def columns_of_clients(prefix, outputs, labels, classes):
     pooled = of_rows(np.concatenate(outputs), np.concatenate(labels), classes)
     columns = {prefix + name: value for name, value in pooled.items()}
     each = [of_rows(o, y, classes) for o, y in zip(outputs, labels) if len(y)]
+    columns |= {prefix + "clients": len(each), prefix + "missing": 0}  # nobody is given up here
     for name in pooled:
         statistics = over_clients(np.array([client[name] for client in each]), name in HIGHER_IS_WORSE)
         columns |= {f"{prefix}{name}_{statistic}": value for statistic, value in statistics.items()}
@@ -118,5 +119,5 @@ def objective(problem, model, decay):
     found = of_rows(outputs, problem.y[rows], problem.classes)
     penalty = decay / 2 * (model[:problem.network.parameters] ** 2).sum()
     columns = {f"clients_train_{name}": value for name, value in found.items()}
-    columns |= {"l2_penalty": penalty, "train_objective": found["loss"] + penalty}
+    columns |= {"clients_train_missing": 0, "l2_penalty": penalty, "train_objective": found["loss"] + penalty}
     return columns, (outputs, problem.y[rows])
