@@ -107,7 +107,7 @@ TEST_F(ByHand, AServerThatWasKilledGoesOnUnderItsWorkersWhereTheyLookForIt) {
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"durability = \"checkpoint\"", "durability = \"commit\""},
            // A worker is at work when the server is killed.
-           {"pause_probability = 0.0", "pause_probability = 1.0\npause_seconds = 0.02"}}) {
+           {"[emulation]\n", "[emulation]\npause_probability = 1.0\npause_seconds = 0.02\n"}}) {
     const size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << text;
     text.replace(at, from.size(), to);
