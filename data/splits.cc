@@ -18,7 +18,7 @@ enum SplitDraw : uint64_t {
   kValidation = 3,
   kClientTest = 4,
   kTuning = 5,
-  kCentralValidation = 6
+  kCentralValidation = 9
 };
 
 RandomStream Stream(const DataOptions& options, SplitDraw what, uint64_t client = 0) {

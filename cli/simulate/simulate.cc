@@ -206,6 +206,12 @@ class Run {
     MACAW_RETURN_IF_ERROR(CheckScheduleGoesOn(before.run));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
+    const server::StopRule& stop = config_.node.server.stop;
+    if (!stop.active() && (stop.at_least.has_value() || stop.patience > 0)) {
+      MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                             catalogue_.OpenDataset(config_.node.data, config_.node.partition));
+      MACAW_RETURN_IF_ERROR(ChooseStopMetric(config_, spec, *dataset, catalogue_.algorithms()));
+    }
     const bool begins_again = !server::HasCheckpoint(options_.resume);  // if the server agrees
     MACAW_RETURN_IF_ERROR(CheckState(spec, begins_again ? Start::kNew : Start::kResumed));
     MACAW_RETURN_IF_ERROR(CheckStatesKept(options_.resume));

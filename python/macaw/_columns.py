@@ -70,6 +70,14 @@ class Columns:
                     key=called,
                 )
 
+    @staticmethod
+    def _held_back(data: Any) -> list[Any]:
+        """The tables of clients' validation and test rows."""
+        if not isinstance(data, Mapping):
+            return []
+        divided = [value for value in data.values() if _tables._divided(value)]
+        return [t for value in divided for t in _tables.tables_in(value, ("val", "test"))]
+
     def fit(self, data: Any, test: Any) -> None:
         """Learns the columns of the tables in the data, if there are any."""
         training = _tables.tables_in(data)
@@ -88,7 +96,7 @@ class Columns:
             label = _tables.pick(training[0], self.label, _tables._LABELS, "label", "data")
         self.reader = _tables.Reader.of(
             training,
-            _tables.tables_in(test),
+            [*_tables.tables_in(test), *self._held_back(data)],
             label=label,
             client=self.client if isinstance(self.client, str) else None,
             features=self.features or self._kept(training[0], label),

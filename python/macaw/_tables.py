@@ -33,7 +33,7 @@ def is_dataset(value: Any) -> bool:
 
 
 def columns_of(table: Any) -> list[str]:
-    if hasattr(table, "column_names"):  # of Arrow, whose columns are the columns themselves
+    if hasattr(type(table), "column_names"):  # of Arrow, whose columns are the columns themselves
         return list(table.column_names)
     return list(table.columns)
 
@@ -118,7 +118,7 @@ class _Column:
 
 
 def _column(table: Any, name: str, what: str) -> _Column:
-    column = table.column(name) if hasattr(table, "column") else table[name]
+    column = table.column(name) if hasattr(type(table), "column") else table[name]
     words = None
     kind = str(getattr(column, "dtype", getattr(column, "type", "")))
     if hasattr(column, "cat") and hasattr(column.cat, "categories"):  # pandas
@@ -289,12 +289,20 @@ def _words(columns: Sequence[_Column]) -> list[Any]:
     return sorted({v for column in columns for v in column.values[~column.gaps]}, key=str)
 
 
-def tables_in(data: Any) -> list[Any]:
-    """The tables in data: a table, (table, y), or a dict of them."""
+def _divided(value: Any) -> bool:
+    """Whether a client's value has a part for each split."""
+    return isinstance(value, Mapping) and "train" in value and set(value) <= {"train", "val", "test"}
+
+
+def tables_in(data: Any, splits: Sequence[str] = ("train",)) -> list[Any]:
+    """The tables in data: a table, (table, y), or a dict of them; of clients that are divided,
+    those of these splits."""
     if is_table(data):
         return [data]
+    if _divided(data):
+        return [table for split in splits for table in tables_in(data.get(split))]
     if isinstance(data, Mapping):
-        return [table for value in data.values() for table in tables_in(value)]
+        return [table for value in data.values() for table in tables_in(value, splits)]
     if isinstance(data, (tuple, list)) and len(data) == 2 and is_table(data[0]):
         return [data[0]]
     return []

@@ -129,6 +129,9 @@ class ATable(TestCase):
         test = DataFrame({"a": [None, 100.0], "y": [0, 1]})
         found = self.read(frame, test=test, missing="mean")["features"]
         np.testing.assert_array_equal(found.ravel(), [1, 3, 5, 3, 100])
+        clients = {"al": {"train": frame, "test": test}}
+        found = self.read(clients, missing="mean")["features"]
+        np.testing.assert_array_equal(found.ravel(), [1, 3, 5, 3, 100])
         error = self.refused(frame)
         self.assertIn('column "a" has no value in 1 of 3 rows, first in row 1', str(error))
         self.assertIn('missing="mean"', str(error))
