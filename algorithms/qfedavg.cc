@@ -36,7 +36,7 @@ class QFedAvgClient final : public DeltaClient {
     const VectorView delta = Delta(context, outcomes[0].end, workspace);
     const training::MetricSums& sums = outcomes[1].sums;
     const double f = sums[1] / sums[0] + 1e-10;  // 0^(q−1) is infinite for q < 1
-    // At a rate of 0 nobody moves, and L·‖x − y_k‖² is 0.
+    // At a rate of 0 no client moves, and L·‖x − y_k‖² is 0.
     const double l = context.local.lr > 0 ? 1 / context.local.lr : 0;
     const VectorView h = workspace.Vector(number_);
     h.As<double>()[0] = q_ * std::pow(f, q_ - 1) * l * SquaredNorm(delta) + std::pow(f, q_);

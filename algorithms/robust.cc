@@ -263,7 +263,7 @@ absl::Status CheckKrum(const Setup& setup) {
   return absl::OkStatus();
 }
 
-// Of rounds that count so few clients that the rule does nothing; empty: hardly any.
+// The note on rounds with too few clients for the rule; empty if they are rare.
 std::string FewClientsNote(const Setup& setup, const Needed& needed) {
   const double mean = MeanClients(setup);
   const bool varies =
@@ -276,7 +276,7 @@ std::string FewClientsNote(const Setup& setup, const Needed& needed) {
                       needed.why, ") leaves the model as it is: raise cohort.size");
 }
 
-// Of a trimmed mean that trims nothing; empty: it does trim.
+// The note on a trimmed mean that trims nothing; empty if it trims.
 std::string TrimsNothingNote(const Setup& setup) {
   const auto beta = setup.Get<double>("beta");
   if (beta == 0 || FloorOf(beta, std::max(setup.cohort.size, MostClients(setup))) > 0) return "";

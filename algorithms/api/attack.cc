@@ -85,7 +85,7 @@ std::string NoteOf(const Setup& setup, const Attack& attack) {
   return note;
 }
 
-// Of alie's z in a round with the average number of hostile clients; empty: another kind.
+// The note on alie's z with the average number of hostile clients; empty for other attacks.
 std::string DeviationsNote(const Setup& setup, const Attack& attack) {
   if (attack.config.kind != "alie" || attack.hostile.count() == 0) return "";
   const auto clients = static_cast<double>(attack.hostile.clients());

@@ -82,7 +82,7 @@ class AttackedServer final : public ServerAlgorithm {
 
   // Hostile clients have sent zeros. Let p be the honest part of the weight and A the channel's
   // value, c·p·μ with c = 1 for a mean and n/divisor for a sum. Adds their c·(1 − p)·lie. Returns
-  // the lie; nothing: nobody is honest, or nobody hostile.
+  // the lie; nullopt: no client is honest, or none hostile.
   std::optional<Lie> AddLies(const ChannelSpec& spec, const std::vector<AggregatedChannel>& added,
                              AggregatedChannel& channel) const {
     const auto find = [&](const std::string& name) -> const AggregatedChannel* {

@@ -105,7 +105,7 @@ def columns_of_clients(prefix, outputs, labels, classes):
     pooled = of_rows(np.concatenate(outputs), np.concatenate(labels), classes)
     columns = {prefix + name: value for name, value in pooled.items()}
     each = [of_rows(o, y, classes) for o, y in zip(outputs, labels) if len(y)]
-    columns |= {prefix + "clients": len(each), prefix + "missing": 0}  # nobody is given up here
+    columns |= {prefix + "clients": len(each), prefix + "missing": 0}  # no client is given up here
     for name in pooled:
         statistics = over_clients(np.array([client[name] for client in each]), name in HIGHER_IS_WORSE)
         columns |= {f"{prefix}{name}_{statistic}": value for statistic, value in statistics.items()}
