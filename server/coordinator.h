@@ -8,7 +8,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/clock.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"

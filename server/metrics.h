@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "aggregation/exact_sum.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "core/logging.h"
 #include "core/status.h"
 #include "data/label_map.h"

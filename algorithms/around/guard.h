@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 
 namespace macaw::algorithms {
 

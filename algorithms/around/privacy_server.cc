@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/accountant.h"
-#include "algorithms/api/privacy.h"
 #include "algorithms/api/vector_math.h"
+#include "algorithms/around/accountant.h"
+#include "algorithms/around/decorated.h"
+#include "algorithms/around/privacy.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -17,10 +18,10 @@ using aggregation::AggregatedChannel;
 using aggregation::ChannelSpec;
 using aggregation::Reduction;
 
-class PrivateServer final : public ServerAlgorithm {
+class PrivateServer final : public DecoratedServer {
  public:
   PrivateServer(std::unique_ptr<ServerAlgorithm> inner, Schema rule, const Privacy& privacy)
-      : inner_(std::move(inner)),
+      : DecoratedServer(std::move(inner)),
         rule_(std::move(rule)),
         privacy_(privacy),
         accountant_(privacy.q, privacy.config.noise),
@@ -29,7 +30,7 @@ class PrivateServer final : public ServerAlgorithm {
   }
 
   absl::StatusOr<Broadcast> Configure(const ServerContext& context) const override {
-    MACAW_ASSIGN_OR_RETURN(Broadcast broadcast, inner_->Configure(context));
+    MACAW_ASSIGN_OR_RETURN(Broadcast broadcast, inner().Configure(context));
     if (adaptive()) broadcast.push_back({kClipChannel, clip_.view()});
     return broadcast;
   }
@@ -40,15 +41,13 @@ class PrivateServer final : public ServerAlgorithm {
     context.Report("clip", clip());
     if (adaptive()) MoveClip(context, aggregate);
     aggregate.clients = std::max<uint64_t>(1, std::llround(privacy_.cohort));
-    MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner_->Apply(context, std::move(aggregate)));
+    MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner().Apply(context, std::move(aggregate)));
     if (after == AfterApply::kRoundDone) return after;
     return absl::InternalError("the rule has several phases a round, and epsilon is of one");
   }
-  ConstVectorView Model() const override { return inner_->Model(); }
-  ConstVectorView Result() const override { return inner_->Result(); }
 
   ServerState Save() const override {
-    ServerState state = inner_->Save();
+    ServerState state = inner().Save();
     state.numbers[kClipChannel] = clip();
     return state;
   }
@@ -57,7 +56,7 @@ class PrivateServer final : public ServerAlgorithm {
     if (found == state.numbers.end())
       return absl::InvalidArgumentError(
           absl::StrCat("the saved state has no number '", kClipChannel, "'"));
-    MACAW_RETURN_IF_ERROR(inner_->Load(state));
+    MACAW_RETURN_IF_ERROR(inner().Load(state));
     clip() = found->second;
     return absl::OkStatus();
   }
@@ -99,7 +98,6 @@ class PrivateServer final : public ServerAlgorithm {
                         config.clip / kClipRange, config.clip * kClipRange);
   }
 
-  const std::unique_ptr<ServerAlgorithm> inner_;
   const Schema rule_;  // of the rule alone
   const Privacy privacy_;
   const Accountant accountant_;

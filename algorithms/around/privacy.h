@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "plan/attack.h"
 #include "plan/privacy.h"
 
@@ -45,11 +45,12 @@ namespace macaw::algorithms {
 // cohort.size/M, as it would be beside the sum of M updates, and ε is that of M clients a round.
 // They are drawn from `population` clients, by default those of the run: q = M/population.
 //
-// A rule whose clients keep a state that mirrors what they send is refused
-// (Description::has_independent_state): SCAFFOLD's c stays the mean of the c_i, and FedDyn's h that
-// of the g_i, only while the server counts what the clients believe that they sent. With s_i the
-// clip's factor of a client, c − mean c_i moves by −Σ (1 − s_i)Δc_i/N and stays there, so the run
-// ends where ∇F = mean c_i − c ≠ 0. The noise adds up in c and h, too.
+// A rule whose clients keep a state that mirrors what they send is told of the clip's factor s_i
+// (ClientAlgorithm::Sent): SCAFFOLD's c stays the mean of the c_i, and FedDyn's h that of the g_i,
+// only if a client's state moves by s_i·Δc_i as the server's does. Without that, c − mean c_i moves
+// by −Σ (1 − s_i)Δc_i/N and stays there, so the run ends where ∇F = mean c_i − c ≠ 0. So a rule
+// with a state is accepted if its description has state_follows_sent or has_independent_state. The
+// noise is the server's alone: it adds up in c and h.
 //
 // Adds the rule metrics `epsilon` (by Rényi divergences, accountant.h), `clip` (C, with which the
 // round's clients clipped) and `clipped` (the part of them whose update was longer; exact, unless

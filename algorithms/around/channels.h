@@ -43,8 +43,10 @@ absl::StatusOr<std::vector<ConstVectorView>> OnHost(
 absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
                                                      const ClientResult& result,
                                                      Workspace& workspace);
-// The result's state, parallel to Schema::state; empty if it does not change.
+// The next state, parallel to Schema::state: an item that the result lacks is that of `before`
+// (ClientContext::state). Empty if the result has none: the state does not change.
 absl::StatusOr<std::vector<ConstVectorView>> StateViews(const Schema& schema,
+                                                        std::span<const ConstVectorView> before,
                                                         const ClientResult& result);
 
 // Takes the metrics' channels of `phase` out of the aggregate: a value for each that has one.

@@ -1,14 +1,16 @@
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "algorithms/api/attack.h"
-#include "algorithms/api/channels.h"
-#include "algorithms/api/guard.h"
-#include "algorithms/api/privacy.h"
+#include "algorithms/around/attack.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/guard.h"
+#include "algorithms/around/privacy.h"
+#include "core/logging.h"
 #include "core/spelling.h"
 #include "core/status.h"
 
@@ -123,23 +125,6 @@ absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& set
   return schema;
 }
 
-uint64_t MostClients(const Setup& setup) {
-  const CohortConfig& cohort = setup.cohort;
-  if (cohort.straggler_policy == "drop" && cohort.straggler_fraction >= 1) return 0;
-  // A Poisson cohort has any number of clients, and `size` on average.
-  const uint64_t asked = cohort.sampling == "poisson" ? setup.clients : cohort.size;
-  return setup.clients == 0 ? cohort.size : std::min(asked, setup.clients);
-}
-
-double MeanClients(const Setup& setup) {
-  const CohortConfig& cohort = setup.cohort;
-  auto mean = static_cast<double>(std::min(MostClients(setup), cohort.size));
-  if (cohort.sampling == "available" && setup.clients > 0)
-    mean = std::min(mean, cohort.availability * static_cast<double>(setup.clients));
-  if (cohort.straggler_policy == "drop") mean *= 1 - cohort.straggler_fraction;
-  return mean;
-}
-
 absl::Status CheckNeeded(const Description& description, const Setup& setup, uint64_t enough) {
   if (!description.needs) return absl::OkStatus();
   const Needed needed = description.needs(setup);
@@ -193,6 +178,16 @@ absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& s
   if (std::ranges::any_of(schema.up, collects) && setup.with_replacement())
     return twice("a rule that looks at each client's own update would count it once");
   return schema;
+}
+
+void Registry::AddBuiltin(std::vector<Description> descriptions) {
+  for (Description& description : descriptions) {
+    const absl::Status status = Add(std::move(description));
+    if (status.ok()) continue;
+    // A name that is taken, or a default out of range. It occurs at start-up.
+    Logger("algorithms").Error(status.ToString());
+    std::abort();
+  }
 }
 
 absl::StatusOr<const Description*> Registry::Find(const std::string& name) const {

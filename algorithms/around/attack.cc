@@ -1,4 +1,4 @@
-#include "algorithms/api/attack.h"
+#include "algorithms/around/attack.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "plan/attack.h"
 
 namespace macaw::algorithms {

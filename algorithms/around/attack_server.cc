@@ -4,7 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/api/attack.h"
+#include "algorithms/around/attack.h"
+#include "algorithms/around/decorated.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -38,15 +39,12 @@ class Lie {
 // The square root of a variance that was rounded.
 double Deviation(double variance) { return std::sqrt(std::max(0.0, variance)); }
 
-class AttackedServer final : public ServerAlgorithm {
+class AttackedServer final : public DecoratedServer {
  public:
   AttackedServer(std::unique_ptr<ServerAlgorithm> inner, std::shared_ptr<const Attack> attack,
                  Schema rule)
-      : inner_(std::move(inner)), attack_(std::move(attack)), rule_(std::move(rule)) {}
+      : DecoratedServer(std::move(inner)), attack_(std::move(attack)), rule_(std::move(rule)) {}
 
-  absl::StatusOr<Broadcast> Configure(const ServerContext& context) const override {
-    return inner_->Configure(context);
-  }
   absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
     std::vector<AggregatedChannel> added = TakeAdded(aggregate);
     for (AggregatedChannel& channel : aggregate.channels) {
@@ -58,12 +56,8 @@ class AttackedServer final : public ServerAlgorithm {
       if (lie.has_value() && lie->needs_deviation())
         context.Report(kDeviationsMetric, lie->deviations());
     }
-    return inner_->Apply(context, std::move(aggregate));
+    return inner().Apply(context, std::move(aggregate));
   }
-  ConstVectorView Model() const override { return inner_->Model(); }
-  ConstVectorView Result() const override { return inner_->Result(); }
-  ServerState Save() const override { return inner_->Save(); }
-  absl::Status Load(const ServerState& state) override { return inner_->Load(state); }
 
  private:
   using Rows = std::vector<std::pair<ClientId, FlatVector>>;
@@ -162,7 +156,6 @@ class AttackedServer final : public ServerAlgorithm {
     return lie;
   }
 
-  const std::unique_ptr<ServerAlgorithm> inner_;
   const std::shared_ptr<const Attack> attack_;
   const Schema rule_;  // of the rule alone
 };

@@ -1,4 +1,4 @@
-#include "algorithms/api/local_work.h"
+#include "algorithms/around/local_work.h"
 
 #include <utility>
 

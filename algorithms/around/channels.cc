@@ -1,4 +1,4 @@
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 
 #include <algorithm>
 #include <optional>
@@ -264,11 +264,18 @@ absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase
 }
 
 absl::StatusOr<std::vector<ConstVectorView>> StateViews(const Schema& schema,
+                                                        std::span<const ConstVectorView> before,
                                                         const ClientResult& result) {
   if (result.state.empty()) return std::vector<ConstVectorView>();
   const Kind kind{"Conclude gives the state", schema};
   MACAW_RETURN_IF_ERROR(CheckNoneElse(kind, schema.state, Phase(0), result.state));
-  return InOrder(kind, schema.state, Phase(0), result.state);
+  std::vector<NamedView> whole = result.state;
+  for (size_t i = 0; i < schema.state.size(); ++i) {
+    const std::string& name = schema.state[i].name;
+    if (!std::ranges::count(result.state, name, &NamedView::name))
+      whole.push_back({name, before[i]});
+  }
+  return InOrder(kind, schema.state, Phase(0), whole);
 }
 
 std::vector<std::pair<std::string, double>> TakeMetrics(const Schema& schema, Phase phase,

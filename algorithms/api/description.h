@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,11 +74,14 @@ struct Description {
   // Sentences about this particular run for its opening lines; empty function: none.
   std::function<std::vector<std::string>(const Setup&)> notes = {};
 
+  // [privacy] takes a rule with a client state only if one of these two is true.
   // What a client keeps (Schema::state) does not mirror what it sends, as a personal model does
-  // not: the rule is right whatever part of an update the server counts. SCAFFOLD's c_i does,
-  // because the server's c has to be the mean of all c_i. [privacy] takes a rule with a state only
-  // if this is true.
+  // not: the rule is right whatever part of an update the server counts.
   bool has_independent_state = false;
+  // What a client keeps mirrors what it sends, and ClientAlgorithm::Sent makes it mirror the part
+  // that is counted. SCAFFOLD's c_i is such a state, because the server's c has to be the mean of
+  // all c_i.
+  bool state_follows_sent = false;
   // Which totals over the population its halves compute with, apart from what the sampling needs.
   // A fleet whose clients have other totals than its plan says is refused for such a rule, and
   // warned of for others. Empty function: both if the rule is of a plug-in, none if it is a
@@ -105,25 +107,6 @@ struct Description {
 uint64_t MostClients(const Setup& setup);
 double MeanClients(const Setup& setup);
 
-// Refuses a rule that no round of this run can serve: it needs more clients than MostClients, or
-// than `enough`, with which each round closes ([round] enough; 0: all).
-absl::Status CheckNeeded(const Description& description, const Setup& setup, uint64_t enough = 0);
-
-// The schema of a run, which server and workers both start from. Refuses, with the reason: a run
-// that the algorithm is not made for; sampling with replacement, if each client's state or update
-// must be unique; a total that the run depends on and that is not known.
-absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup);
-
-// Which totals the run depends on, by its rule or by its sampling: a Poisson cohort is divided by
-// its planned weight, q·W.
-TotalsUsed TotalsOf(const Description& description, const Setup& setup);
-
-// The same without the refusals: the description's schema, checked and with the names for messages.
-absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup);
-
-// The setup of `run`. The parameters of its algorithm must be complete.
-Setup SetupOf(const RunPlan& run, LayoutPtr layout);
-
 // For Description::server and client, if the half's constructor has the same parameters.
 template <typename Half>
 absl::StatusOr<std::unique_ptr<ServerAlgorithm>> MakeServer(const Setup& setup, FlatVector model) {
@@ -133,27 +116,5 @@ template <typename Half>
 absl::StatusOr<std::unique_ptr<ClientAlgorithm>> MakeClient(const Setup& setup) {
   return std::make_unique<Half>(setup);
 }
-
-// Filled once in main(), read-only afterwards.
-class Registry {
- public:
-  // Refuses a name that is taken. What is added is guarded (guard.h).
-  absl::Status Add(Description description);
-  absl::StatusOr<const Description*> Find(
-      const std::string& name) const;           // an error lists the nearest names
-  std::vector<const Description*> All() const;  // by name
-  // The rule of a run: its algorithm, and around it the run's privacy and its attackers, if it has
-  // any.
-  absl::StatusOr<Description> RuleOf(const RunPlan& run) const;
-
-  // Fills in defaults and checks types, ranges and names. Errors name `algorithm.NAME.parameter`.
-  absl::StatusOr<AlgorithmConfig> Complete(AlgorithmConfig config) const;
-
- private:
-  std::map<std::string, Description> descriptions_;
-};
-
-// Adds every algorithm of this folder. A new one needs a line here.
-void RegisterBuiltinAlgorithms(Registry& registry);
 
 }  // namespace macaw::algorithms

@@ -3,10 +3,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/attack.h"
-#include "algorithms/api/channels.h"
-#include "algorithms/api/privacy.h"
 #include "algorithms/api/vector_math.h"
+#include "algorithms/around/attack.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/decorated.h"
+#include "algorithms/around/privacy.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -27,11 +28,11 @@ void SquareInto(ConstVectorView from, VectorView out) {
   });
 }
 
-class AttackedClient final : public ClientAlgorithm {
+class AttackedClient final : public DecoratedClient {
  public:
   AttackedClient(std::unique_ptr<ClientAlgorithm> inner, std::shared_ptr<const Attack> attack,
                  const Schema& rule, LayoutPtr model)
-      : inner_(std::move(inner)),
+      : DecoratedClient(std::move(inner)),
         attack_(std::move(attack)),
         rule_(rule),
         attacked_(WithAttack(rule, attack_->config)),
@@ -40,17 +41,13 @@ class AttackedClient final : public ClientAlgorithm {
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     if (RidesFree(context)) return training::LocalPlan();
-    return inner_->Prepare(context, workspace);
+    return DecoratedClient::Prepare(context, workspace);
   }
   absl::StatusOr<training::LocalPlan> Continue(const ClientContext& context,
                                                std::span<const training::StageOutcome> outcomes,
                                                Workspace& workspace) const override {
     if (RidesFree(context)) return training::LocalPlan();
-    return inner_->Continue(context, outcomes, workspace);
-  }
-  absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
-                                                  Workspace& workspace) const override {
-    return inner_->EvaluationPoint(context, workspace);
+    return DecoratedClient::Continue(context, outcomes, workspace);
   }
 
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
@@ -61,7 +58,7 @@ class AttackedClient final : public ClientAlgorithm {
     if (RidesFree(context)) {
       result = FreeRide(context, workspace);
     } else {
-      MACAW_ASSIGN_OR_RETURN(result, inner_->Conclude(context, outcomes, workspace));
+      MACAW_ASSIGN_OR_RETURN(result, inner().Conclude(context, outcomes, workspace));
     }
     if (attack_->config.omniscient()) {
       if (hostile) SendZeros(result, workspace);
@@ -157,7 +154,6 @@ class AttackedClient final : public ClientAlgorithm {
     return absl::OkStatus();
   }
 
-  const std::unique_ptr<ClientAlgorithm> inner_;
   const std::shared_ptr<const Attack> attack_;
   const Schema rule_;      // of the rule alone
   const Schema attacked_;  // with the channels of the attack behind the rule's

@@ -1,73 +1,74 @@
-#include "algorithms/api/guard.h"
+#include "algorithms/around/guard.h"
 
 #include <memory>
 #include <utility>
 
+#include "algorithms/around/decorated.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
 namespace {
 
-class GuardedClient final : public ClientAlgorithm {
+class GuardedClient final : public DecoratedClient {
  public:
   GuardedClient(std::unique_ptr<ClientAlgorithm> inner, std::string whose)
-      : inner_(std::move(inner)), whose_(std::move(whose)) {}
+      : DecoratedClient(std::move(inner)), whose_(std::move(whose)) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
-    return Caught(whose_, [&] { return inner_->Prepare(context, workspace); });
+    return Caught(whose_, [&] { return inner().Prepare(context, workspace); });
   }
   absl::StatusOr<training::LocalPlan> Continue(const ClientContext& context,
                                                std::span<const training::StageOutcome> outcomes,
                                                Workspace& workspace) const override {
-    return Caught(whose_, [&] { return inner_->Continue(context, outcomes, workspace); });
+    return Caught(whose_, [&] { return inner().Continue(context, outcomes, workspace); });
   }
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
-    return Caught(whose_, [&] { return inner_->Conclude(context, outcomes, workspace); });
+    return Caught(whose_, [&] { return inner().Conclude(context, outcomes, workspace); });
+  }
+  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+                    Workspace& workspace) const override {
+    return Caught(whose_, [&] { return inner().Sent(context, factor, result, workspace); });
   }
   absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
                                                   Workspace& workspace) const override {
-    return Caught(whose_, [&] { return inner_->EvaluationPoint(context, workspace); });
+    return Caught(whose_, [&] { return inner().EvaluationPoint(context, workspace); });
   }
 
  private:
-  const std::unique_ptr<ClientAlgorithm> inner_;
   const std::string whose_;
 };
 
 // Save returns a plain value and cannot fail. If it throws, the exception is stored, and the next
 // Apply returns it as an error that ends the round. (Model and Result return views of existing
 // data; they must not throw.)
-class GuardedServer final : public ServerAlgorithm {
+class GuardedServer final : public DecoratedServer {
  public:
   GuardedServer(std::unique_ptr<ServerAlgorithm> inner, std::string whose)
-      : inner_(std::move(inner)), whose_(std::move(whose)) {}
+      : DecoratedServer(std::move(inner)), whose_(std::move(whose)) {}
 
   absl::StatusOr<Broadcast> Configure(const ServerContext& context) const override {
-    return Caught(whose_, [&] { return inner_->Configure(context); });
+    return Caught(whose_, [&] { return inner().Configure(context); });
   }
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
     MACAW_RETURN_IF_ERROR(failure_);
-    return Caught(whose_, [&] { return inner_->Apply(context, std::move(aggregate)); });
+    return Caught(whose_, [&] { return inner().Apply(context, std::move(aggregate)); });
   }
-  ConstVectorView Model() const override { return inner_->Model(); }
-  ConstVectorView Result() const override { return inner_->Result(); }
   ServerState Save() const override {
     absl::StatusOr<ServerState> saved =
-        Caught(whose_, [&]() -> absl::StatusOr<ServerState> { return inner_->Save(); });
+        Caught(whose_, [&]() -> absl::StatusOr<ServerState> { return inner().Save(); });
     if (saved.ok()) return *std::move(saved);
     failure_ = saved.status();
     return {};
   }
   absl::Status Load(const ServerState& state) override {
-    return Caught(whose_, [&] { return inner_->Load(state); });
+    return Caught(whose_, [&] { return inner().Load(state); });
   }
 
  private:
-  const std::unique_ptr<ServerAlgorithm> inner_;
   const std::string whose_;
   mutable absl::Status failure_;  // not locked: the server half is used by one thread
 };
