@@ -317,7 +317,8 @@ constexpr Entry kSchemes[] = {
      "rows of each class for each client as the matrix in partition.path says, drawn at "
      "random"},
     {"file", nullptr, false,
-     "as partition.path says: {\"client\": [row, ...], ..., \"test\": [...]} (data/README.md)"},
+     "as partition.path says: {\"client\": [row, ...], ..., \"test\": [...]} "
+     "(docs/guides/data.md)"},
 };
 
 }  // namespace
