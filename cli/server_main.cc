@@ -333,7 +333,7 @@ absl::StatusOr<std::unique_ptr<http::WebServer>> ListenForBrowsers(
   } else if (!address.IsLoopback()) {
     return absl::InvalidArgumentError(
         absl::StrCat("server.http = \"", config.http,
-                     "\" is not a loopback address, and whoever reaches it sees the run: name a "
+                     "\" is not a loopback address, and every caller there sees the run: name a "
                      "file with a token in server.http_token, or use 127.0.0.1"));
   }
   MACAW_ASSIGN_OR_RETURN(auto web, http::WebServer::Start(options, coordinator.operations()));
@@ -429,7 +429,7 @@ int Main(int argc, char** argv) {
   app.add_option("--replay", arguments.replay,
                  "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
   app.add_option("--callers", arguments.callers,
-                 "A JSON list of {\"node\": NAME, \"token\": SECRET}: nobody else is answered "
+                 "A JSON list of {\"node\": NAME, \"token\": SECRET}: only these are answered "
                  "(default: everybody who can reach the address)");
   app.add_option("--authority", arguments.authority,
                  "The folder that `macaw pki init` made: TLS, and only nodes with a certificate "

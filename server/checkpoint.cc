@@ -264,7 +264,7 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
   const auto damaged = [&](absl::string_view why) {
     const std::string advice =
         files.size() > 1 ? absl::StrCat("remove it to resume from ", files[files.size() - 2])
-                         : std::string("there is no older one; start the run anew");
+                         : std::string("there is no older one; start the run again");
     return absl::DataLossError(
         absl::StrCat("checkpoint ", path, " is damaged (", why, "): ", advice));
   };

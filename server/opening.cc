@@ -90,7 +90,7 @@ absl::Status CheckBeginsAgain(const Options& options) {
   if (ended || (every > 0 && rows > every)) {
     return absl::DataLossError(
         absl::StrCat(none, ", though the run had done ", rows,
-                     " rounds: put them back from a copy, or begin the run anew (macaw simulate "
+                     " rounds: put them back from a copy, or begin the run again (macaw simulate "
                      "--force, or another folder)"));
   }
   if (!options.reset_states.empty()) {

@@ -36,7 +36,7 @@ struct SummaryFacts {
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
-  std::string stop_metric;        // decides "best"; empty: a default (server/README.md)
+  std::string stop_metric;        // decides "best"; empty: a default (docs/guides/runs.md)
   uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
   // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.
   std::function<std::optional<double>()> epsilon;

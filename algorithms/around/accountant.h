@@ -22,7 +22,7 @@ class Accountant {
   // client removed). Above the exact ε by 1 % or so, by more where ε is below 0.01; the other bound
   // where that is beyond 200. Takes up to some seconds.
   double Epsilon(uint64_t rounds, double delta) const;
-  // The same, by `error` too high; by more where that is too fine.
+  // An upper bound of the same within `error`, or a coarser one where `error` is too fine.
   double EpsilonWithin(double error, uint64_t rounds, double delta) const;
 
   // By Rényi divergences: Mironov, Talwar, Zhang, "Rényi Differential Privacy of the Sampled

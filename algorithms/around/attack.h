@@ -70,8 +70,8 @@ std::unique_ptr<ServerAlgorithm> MakeAttackedServer(std::unique_ptr<ServerAlgori
                                                     Schema rule);
 
 // alie's z_max: with n clients, m of them hostile, Φ⁻¹((n − m − s)/(n − m)), s = ⌊n/2 + 1⌋ − m the
-// honest clients that must be outvoted for a majority; at least 0, and at most 3 (a majority of
-// hostile clients needs nobody).
+// honest clients that must be outvoted for a majority; at least 0, and at most 3 (a hostile
+// majority outvotes without them).
 double AlieDeviations(double n, double m);
 
 }  // namespace macaw::algorithms

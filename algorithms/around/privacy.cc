@@ -189,7 +189,7 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
   }
   if (config.noise_cohort.has_value() && *config.noise_cohort > setup.cohort.size) {
     notes.push_back(absl::StrFormat(
-        "privacy.noise_cohort = %d: epsilon is that of rounds with so many clients, of which %d are "
+        "privacy.noise_cohort = %d: epsilon is that of rounds of this size, of which %d clients are "
         "simulated",
         *config.noise_cohort, setup.cohort.size));
   }

@@ -67,7 +67,7 @@ class PrivateServer final : public DecoratedServer {
   double clip() const { return clip_.As<double>()[0]; }
 
   // Makes the channel's value the noised sum divided by its divisor, or by the planned cohort if it
-  // is a mean. How many came must not show, nor that nobody did.
+  // is a mean. The number of reports is hidden, zero included.
   void Blur(const ServerContext& context, const ChannelSpec& spec, AggregatedChannel& channel) {
     const bool mean = spec.reduction != Reduction::kFixedSum;
     const double divisor = mean ? privacy_.cohort : spec.divisor;

@@ -246,7 +246,7 @@ class Run {
         " rounds that the run had, and a run that goes on keeps it, so rounds ", before.rounds + 1,
         " to ", rounds, " would train at a rate of 0 (a longer cosine would have given the rounds ",
         "that are done other rates). Begin a run of ", rounds,
-        " rounds anew, or one that starts from this model: --set model.init=", options_.resume,
+        " rounds again, or one that starts from this model: --set model.init=", options_.resume,
         "/model.safetensors"));
   }
 

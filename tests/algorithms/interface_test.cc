@@ -107,7 +107,7 @@ TEST(Names, ASchemaThatCannotBeIsRefusedWithTheNameOfWhatIsWrong) {
   ExpectMisuse(with([](Schema& s) { s.metrics = {{"all", Reduction::kCollect}}; }), "'all'");
 }
 
-TEST(Random, AStreamIsOfTheSeedTheRoundThePhaseTheClientAndThePurposeAndOfNothingElse) {
+TEST(Random, AStreamDependsOnlyOnItsFiveInputs) {
   const auto first = [](const ClientContext& context, absl::string_view purpose) {
     return context.Random(purpose).NextU64();
   };
