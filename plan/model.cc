@@ -26,6 +26,8 @@ settings::Section<ModelConfig> ModelSection() {
   f.Add("bias", &ModelConfig::bias, "false: the model \"logistic\" without its bias")
       .Needs([](const ModelConfig& m) { return m.name == "logistic"; },
              "model.name = \"logistic\" (a line of model.layers takes the word nobias)");
+  f.Add("frozen", &ModelConfig::frozen,
+        "tensors that are not trained and not sent, by name or pattern: [\"0.*\", \"2.bias\"]");
   f.AddChoice("buffers", &ModelConfig::buffers, {"mean", "local", "server"},
               "batch-norm statistics: aggregated, each client's own (by fedbn), moved by nobody");
   return f;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "algorithms/api/attack.h"
 #include "algorithms/api/channels.h"
+#include "algorithms/api/frozen.h"
 #include "algorithms/api/guard.h"
 #include "algorithms/api/privacy.h"
 #include "core/spelling.h"
@@ -215,6 +216,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   }
   if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
+  if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
   return rule;
 }
 
