@@ -28,6 +28,8 @@ settings::Section<ModelConfig> ModelSection() {
   f.Add("bias", &ModelConfig::bias, "whether the model \"logistic\" has a bias")
       .Needs([](const ModelConfig& m) { return m.name == "logistic"; },
              "model.name = \"logistic\" (a line of model.layers takes the word nobias)");
+  f.Add("frozen", &ModelConfig::frozen,
+        "tensors that are not trained and not sent, by name or pattern: [\"0.*\", \"2.bias\"]");
   f.AddChoice("buffers", &ModelConfig::buffers, {"mean", "local", "server"},
               "batch-norm statistics. mean: aggregated; local: kept by each client (fedbn); "
               "server: frozen");

@@ -17,6 +17,8 @@ struct ModelConfig {
   // next-token. 0: as the data says.
   int64_t classes = 0;
   bool bias = true;  // false: the named model "logistic" without its bias
+  // Globs on names of tensors that nobody trains and no client sends: {"0.*"}.
+  std::vector<std::string> frozen;
   // How batch-norm statistics are treated. "mean": averaged over clients like parameters; "local":
   // each client keeps its own; "server": they never change.
   std::string buffers = "mean";

@@ -63,6 +63,8 @@ struct Schema {
   std::vector<aggregation::ChannelSpec> up;  // what every client returns
   std::vector<NamedLayout> state;            // what a client keeps between rounds; empty: stateless
   std::vector<MetricSpec> metrics = {};
+  // Layouts of vectors that the server half saves, beside those of the channels.
+  std::vector<LayoutPtr> saved = {};
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
 

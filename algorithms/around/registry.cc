@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
+#include "algorithms/around/frozen.h"
 #include "algorithms/around/guard.h"
 #include "algorithms/around/privacy.h"
 #include "core/logging.h"
@@ -210,6 +211,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   }
   if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
+  if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
   return rule;
 }
 

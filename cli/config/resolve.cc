@@ -290,6 +290,9 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
   absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config.run.model, config.run.dtype);
   if (spec.ok()) return spec;
+  constexpr absl::string_view kFrozen = "model.frozen";
+  if (absl::StartsWith(spec.status().message(), kFrozen))
+    return WithKeyError(spec.status(), {.key = std::string(kFrozen)});
   const std::string& name = config.run.model.name;
   std::vector<std::string> names;
   for (const models::NamedModel& model : models::NamedModels()) names.push_back(model.name);

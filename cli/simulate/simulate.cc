@@ -69,9 +69,13 @@ std::string DataLine(const data::DatasetInfo& info) {
 }
 
 std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
-  return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()),
-                      " parameters, input [", absl::StrJoin(spec.input_shape, ", "), "], ",
-                      spec.outputs, " outputs, ", Name(config.run.task));
+  uint64_t frozen = 0;
+  for (size_t i = 0; i < spec.frozen.size(); ++i)
+    frozen += spec.frozen[i] ? spec.layout->entries()[i].size : 0;
+  return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()), " parameters",
+                      frozen > 0 ? absl::StrCat(" (", Grouped(frozen), " frozen)") : "",
+                      ", input [", absl::StrJoin(spec.input_shape, ", "), "], ", spec.outputs,
+                      " outputs, ", Name(config.run.task));
 }
 
 // One run, from its configuration to its result on disk. The order matters: every error of the

@@ -1,4 +1,4 @@
-#include "algorithms/parameter_group.h"
+#include "algorithms/api/parameter_group.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "algorithms/api/vector_math.h"
+#include "core/glob.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -26,25 +26,16 @@ std::vector<bool> Choose(const ParameterLayout& layout, F&& chosen) {
 
 }  // namespace
 
-bool MatchesGlob(absl::string_view glob, absl::string_view name) {
-  if (glob.empty()) return name.empty();
-  if (glob[0] == '*') {
-    for (size_t skip = 0; skip <= name.size(); ++skip) {
-      if (MatchesGlob(glob.substr(1), name.substr(skip))) return true;
-    }
-    return false;
-  }
-  return !name.empty() && (glob[0] == '?' || glob[0] == name[0]) &&
-         MatchesGlob(glob.substr(1), name.substr(1));
-}
-
 ParameterGroup ParameterGroup::Matching(const LayoutPtr& layout, absl::string_view globs) {
   const std::vector<std::string> patterns =
       absl::StrSplit(globs, absl::ByAnyChar(" ,"), absl::SkipEmpty());
-  return {layout, Choose(*layout, [&](const LayoutEntry& entry) {
-            return std::ranges::any_of(
-                patterns, [&](const std::string& glob) { return MatchesGlob(glob, entry.name); });
-          })};
+  return Matching(layout, patterns);
+}
+
+ParameterGroup ParameterGroup::Matching(const LayoutPtr& layout,
+                                        std::span<const std::string> globs) {
+  return {layout,
+          Choose(*layout, [&](const LayoutEntry& entry) { return MatchesAny(globs, entry.name); })};
 }
 
 ParameterGroup ParameterGroup::OfNormLayers(const LayoutPtr& layout) {
@@ -109,44 +100,6 @@ void ParameterGroup::Clear(VectorView whole) const {
     if ((*inside_)[i])
       std::memset(whole.bytes.data() + entry.offset * width, 0, entry.size * width);
   }
-}
-
-ConstVectorView LocalGroupClient::Personal(const ClientContext& context,
-                                           Workspace& workspace) const {
-  if (context.first_turn) return context.model();
-  const VectorView personal = workspace.Vector(layout_);
-  Copy(context.model(), personal);
-  group_.Insert(context.State("group"), personal);
-  return personal;
-}
-
-training::Stage LocalGroupClient::LocalWork(const ClientContext& context,
-                                            Workspace& workspace) const {
-  training::Stage stage = DeltaClient::LocalWork(context, workspace);
-  stage.start = Personal(context, workspace);
-  return stage;
-}
-
-absl::StatusOr<ClientResult> LocalGroupClient::Conclude(
-    const ClientContext& context, std::span<const training::StageOutcome> outcomes,
-    Workspace& workspace) const {
-  const ConstVectorView end = outcomes.back().end;
-  const VectorView own = workspace.Vector(group_.layout());
-  group_.Extract(end, own);
-  // The group stays with the client, so it is part neither of the update nor of its norm.
-  const VectorView shared = workspace.Vector(layout_);
-  Copy(end, shared);
-  const VectorView broadcast_group = workspace.Vector(group_.layout());
-  group_.Extract(context.model(), broadcast_group);
-  group_.Insert(broadcast_group, shared);
-  return ClientResult{.up = {{"delta", Delta(context, shared, workspace)}},
-                      .state = {{"group", own}}};
-}
-
-Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group) {
-  Schema schema = MeanDeltaSchema(setup);
-  schema.state = {{"group", group.layout()}};
-  return schema;
 }
 
 }  // namespace macaw::algorithms

@@ -1,18 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "algorithms/mean_delta.h"
 #include "core/vector.h"
 
 namespace macaw::algorithms {
-
-// Whether `name` matches a glob: * stands for any characters, ? for one.
-bool MatchesGlob(absl::string_view glob, absl::string_view name);
 
 // Some of a model's tensors, chosen by name, and the layout of a vector that holds only them.
 // Immutable, thread-safe.
@@ -21,6 +17,9 @@ class ParameterGroup {
   // The entries whose name matches one of the globs, which are separated by spaces or commas. May
   // contain none or all; the rule decides whether that is acceptable.
   static ParameterGroup Matching(const LayoutPtr& layout, absl::string_view globs);
+  static ParameterGroup Matching(const LayoutPtr& layout, std::span<const std::string> globs);
+  // The others: what is outside this group.
+  ParameterGroup Others() const { return {whole_, *outside_}; }
   // The tensors of normalisation layers: of every module that has a "running_mean".
   static ParameterGroup OfNormLayers(const LayoutPtr& layout);
   // The tensors of the last module with parameters: a classifier's head.
@@ -45,32 +44,5 @@ class ParameterGroup {
   Mask inside_;
   Mask outside_;
 };
-
-// A client whose group is personal: it trains from x with its own group inserted, sends zeros for
-// the group, keeps the group as its state, and is evaluated with it. Before its first training it
-// uses the broadcast's group.
-class LocalGroupClient : public DeltaClient {
- public:
-  LocalGroupClient(const Setup& setup, ParameterGroup group)
-      : DeltaClient(setup), group_(std::move(group)) {}
-
-  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
-                                        std::span<const training::StageOutcome> outcomes,
-                                        Workspace& workspace) const override;
-  absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
-                                                  Workspace& workspace) const override {
-    return training::Point(Personal(context, workspace));
-  }
-
- protected:
-  training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override;
-  // x with the client's own group inserted.
-  ConstVectorView Personal(const ClientContext& context, Workspace& workspace) const;
-
-  const ParameterGroup group_;
-};
-
-// MeanDeltaSchema, with the group as client state.
-Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group);
 
 }  // namespace macaw::algorithms
