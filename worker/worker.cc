@@ -331,7 +331,10 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
       return end.status();
     }
     if (!end.ok()) return absl::AbortedError(end.status().message());
-    if (*end == SessionEnd::kRunOver) break;
+    if (*end == SessionEnd::kRunOver) {
+      log.Info("run_over the run is over");
+      break;
+    }
     log.Info("session_lost registering_again");
   }
   return absl::OkStatus();

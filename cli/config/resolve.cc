@@ -226,6 +226,13 @@ bool IsResolved(const RunPlan& run) {
          !run.transform.mean.empty() && !run.transform.std.empty();
 }
 
+absl::Status CheckNamesData(const Config& config) {
+  if (!config.node.data.source.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.source is missing. This file says all that follows from data, so it is a fleet's plan "
+      "already: give it to macaw-server --config. `macaw plan` and `macaw simulate` need [data]");
+}
+
 std::string NormaliseText(const TransformConfig& transform) {
   const double scale = transform.scale.value_or(1.0);
   const double divisor = 1 / scale;

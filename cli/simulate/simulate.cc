@@ -166,6 +166,7 @@ class Run {
     if (!config_.node.model_script.empty()) {
       MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
     }
+    MACAW_RETURN_IF_ERROR(CheckNamesData(config_));
     MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                            catalogue_.OpenDataset(config_.node.data, config_.node.partition));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWith(*dataset));
