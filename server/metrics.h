@@ -26,6 +26,9 @@ struct MetricColumn {
   const char* metric = nullptr;
 };
 
+// How the columns of what is evaluated begin: "clients_test_".
+std::string ColumnPrefix(EvaluatedRows rows);
+
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
 // contributed. `groups`: of concept shift.
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,

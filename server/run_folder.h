@@ -63,6 +63,8 @@ class RunFolder {
   }
   // Replaces confusion.json. It is written before the row of its round, so the two agree.
   absl::Status WriteConfusion(const std::string& text);
+  // Replaces clients_evaluated.json, likewise.
+  absl::Status WriteClientEvaluation(const std::string& text);
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
   // Appends the record to the log and its events to events.jsonl. The record is buffered until

@@ -6,6 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/budget.h"
+#include "server/client_evaluation.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
@@ -84,6 +85,8 @@ std::optional<std::string> RunThreads::Evaluated(const EvaluationSums& sums) {
   owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
+  if (std::string text = ClientEvaluationText(sums, options_.run.task); !text.empty())
+    writer_.ClientEvaluation(std::move(text));
   WriteRow([row] { return row.Text(); });
   const std::optional<std::string> stop = ObserveForStop(sums.round, row);
   if (!sums.given_up.empty()) {

@@ -95,6 +95,10 @@ void RunWriter::Confusion(std::string text) {
   Write([this, text = std::move(text)] { return folder_.WriteConfusion(text); });
 }
 
+void RunWriter::ClientEvaluation(std::string text) {
+  Write([this, text = std::move(text)] { return folder_.WriteClientEvaluation(text); });
+}
+
 void RunWriter::Best(Round round, fleet::Blob model, LayoutPtr layout) {
   Write([this, round, model = std::move(model), layout = std::move(layout)]() mutable {
     folder_.HoldBest(round, std::move(model), std::move(layout));

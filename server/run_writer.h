@@ -38,6 +38,7 @@ class RunWriter {
   // writer's thread.
   void Row(std::function<std::string()> text);
   void Confusion(std::string text);
+  void ClientEvaluation(std::string text);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.
   void Best(Round round, fleet::Blob model, LayoutPtr layout);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
