@@ -87,7 +87,8 @@ bool ModelSpec::has_buffers() const { return layout->parameter_size() < layout->
 
 absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
   MACAW_RETURN_IF_ERROR(CheckInput(config));
-  if (config.name == kScriptName) return BuildScriptSpec(config, dtype);
+  if (config.name == kScriptName || config.name == kProgramsName)
+    return BuildScriptSpec(config, dtype);
   std::vector<std::string> lines = config.layers;
   if (config.name != "layers") {
     MACAW_ASSIGN_OR_RETURN(lines, LayersOf(config));

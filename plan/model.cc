@@ -8,7 +8,7 @@ using settings::Role;
 settings::Section<ModelConfig> ModelSection() {
   settings::Section<ModelConfig> f;
   f.Add("name", &ModelConfig::name, "a name of `macaw models`").Hidden([](const ModelConfig& m) {
-    return m.name == "layers" || m.name == "torchscript";
+    return m.name == "layers" || m.name == "torchscript" || m.name == "program";
   });
   f.Add("layers", &ModelConfig::layers, "… or the layers: [\"conv 32 5 pad 2\", \"relu\", …]")
       .InsteadOf({"name"});
@@ -16,7 +16,8 @@ settings::Section<ModelConfig> ModelSection() {
         "of the file model.torchscript, which every worker's must have; filled in")
       .As(Role::kDerived);
   f.Add("tensors", &ModelConfig::tensors,
-        "of the scripted module: [\"parameter fc.weight 10 784\", …]; filled in")
+        "of the scripted module: [\"parameter fc.weight 10 784\", …]; filled in, or given where "
+        "workers.command alone knows the model")
       .As(Role::kDerived);
   f.AddSeed("seed", &ModelConfig::seed, "of the initial weights; default: run.seed");
   f.Add("input_shape", &ModelConfig::input_shape, "one example's; default: the data's", AtLeast(1))

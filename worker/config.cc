@@ -49,6 +49,10 @@ Section<training::ProgramOptions> ProgramSection() {
   f.Add("workers.turn_seconds", &P::turn_seconds,
         "the longest that workers.command may take for a client; then it is started again",
         Above(0));
+  f.Add("workers.give_rows", &P::give_rows,
+        "workers.command gets its clients' rows from the worker, normalised and with the clients' "
+        "own noise; default: it reads rows of its own")
+      .As(Role::kResult);
   return f;
 }
 
