@@ -342,8 +342,8 @@ bool InitFollowsTheSeed(const Config& config) {
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
-        "model.init is missing: a scripted module starts from the values in its file, which "
-        "`macaw simulate` writes beside the config.toml of the run");
+        "model.init is missing: a model of which the run knows the tensors alone starts from the "
+        "values in a file, which `macaw simulate` writes beside the config.toml of the run");
   }
   if (config.node.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
   if (config.node.model_init == "zero") {

@@ -1,5 +1,9 @@
 #include "cli/simulate/simulate.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -29,6 +33,7 @@
 #include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
 #include "cli/track/tracking.h"
+#include "core/fd.h"
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "core/spelling.h"
@@ -115,6 +120,9 @@ class Run {
       replaced = true;
       replacing = WriteFiles(config, node);
     };
+    const Fd steps(options_.step ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1);
+    if (options_.step && !steps.open())
+      return absl::ErrnoToStatus(errno, "--step: there is no standard input");
     const absl::StatusOr<SupervisedEnd> end = RunInChildren(
         config_, {.folder = folder_->path,
                   .config_file = config + next,
@@ -131,6 +139,7 @@ class Run {
                   .state_reset = options_.state_reset,
                   .replay = options_.replay,
                   .trace = options_.trace,
+                  .steps = options_.step ? steps.get() : -1,
                   .quiet = options_.quiet,
                   .silent = options_.json});
     if (end.ok()) replace();
