@@ -14,6 +14,7 @@
 #include "testing/public_data.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/installed.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/program.h"
 #include "tests/system/simulation.h"
 
@@ -66,6 +67,7 @@ TEST_F(Package, OfTheProgramsRunsAndResumesAnywhere) {
 }
 
 TEST_F(Package, OfTheLibTorchBackEndNeedsNothingBesideIt) {
+  MACAW_NEEDS_LIBTORCH();
   HoldsComponents({"command", "server", "worker", "torch", "libtorch"});
   const Printed needed = RunProgram("ldd", root_ + "/lib/macaw/libmacaw_torch.so");
   ASSERT_EQ(needed.exit, 0) << needed.text;
@@ -132,6 +134,7 @@ TEST_F(Package, OfTheServerHasAPlanThatItRuns) {
 }
 
 TEST_F(Package, NamesNoFolderOfTheMachineThatBuiltIt) {
+  MACAW_NEEDS_LIBTORCH();
   HoldsComponents({"command", "server", "worker", "torch", "sdk"});
   // As a path of its own, and not as the end of a longer one such as include/macaw.
   const Printed named = RunProgram(

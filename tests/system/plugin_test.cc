@@ -91,6 +91,7 @@ TEST(Programs, HaveTheRoomsOfTheSdkWhole) {
 }
 
 TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
+  MACAW_NEEDS_LIBTORCH();
   const std::string folder = NewProject("moon");
   const Output without = Build(folder);
   EXPECT_NE(without.code, 0);
@@ -141,6 +142,7 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
 }
 
 TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
+  MACAW_NEEDS_LIBTORCH();
   const std::string folder = NewProject("outside");
   std::string source = R"(#include "sdk/plugin.h"
 #include "core/status.h"
@@ -151,6 +153,7 @@ TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
 #include "scaffold.inc"
 #include "mime.inc"
 #include "fedrep.inc"
+#include "tests/system/libtorch.h"
 namespace {
 absl::Status Contribute(macaw::sdk::Catalogue& catalogue) {
   for (macaw::algorithms::Description rule :

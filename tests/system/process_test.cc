@@ -15,6 +15,7 @@
 #include "core/files.h"
 #include "testing/python.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/program.h"
 #include "tests/system/simulation.h"
 
@@ -165,6 +166,7 @@ momentum = 0.5
 };
 
 TEST_F(PlainPyTorch, GivesTheModelOfTheLibTorchBackEnd) {
+  MACAW_NEEDS_LIBTORCH();
   Simulation program("program", {ByProgram()});
   ASSERT_EQ(program.Wait(), 0) << program.output();
   Simulation native("native",
