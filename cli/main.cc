@@ -86,11 +86,17 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       ->excludes(repeat);
   CLI::Option* quiet =
       command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
+  CLI::Option* json =
+      command
+          ->add_flag("--json", options->json,
+                     "For programs: print what happens as one JSON object a line, and nothing else")
+          ->excludes(quiet)
+          ->excludes(repeat);
   command
-      ->add_flag("--json", options->json,
-                 "For programs: print what happens as one JSON object a line, and nothing else")
-      ->excludes(quiet)
-      ->excludes(repeat);
+      ->add_flag("--step", options->step,
+                 "For programs: wait after each round for a line on standard input, \"go ROUND\" "
+                 "(how far to go on) or \"stop WHY\"; its end interrupts the run")
+      ->needs(json);
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "

@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("macaw", "macaw-server", "macaw-worker")
 HEADERS = (
-    "algorithms/api/algorithm.h", "algorithms/api/registry.h", "algorithms/api/workspace.h",
+    "algorithms/api/algorithm.h", "algorithms/api/description.h", "algorithms/api/workspace.h",
     "algorithms/api/vector_math.h", "training/api/stage.h", "training/api/trainer.h",
     "training/api/backend.h", "sdk/plugin.h", "sdk/testing/round_loop.h",
 )  # fmt: skip

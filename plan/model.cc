@@ -8,7 +8,9 @@ using settings::Role;
 settings::Section<ModelConfig> ModelSection() {
   settings::Section<ModelConfig> f;
   f.Add("name", &ModelConfig::name, "name of a model; `macaw models` lists them")
-      .Hidden([](const ModelConfig& m) { return m.name == "layers" || m.name == "torchscript"; });
+      .Hidden([](const ModelConfig& m) {
+        return m.name == "layers" || m.name == "torchscript" || m.name == "program";
+      });
   f.Add("layers", &ModelConfig::layers,
         "list of layers, instead of model.name: [\"conv 32 5 pad 2\", \"relu\", …]")
       .InsteadOf({"name"});
@@ -16,7 +18,8 @@ settings::Section<ModelConfig> ModelSection() {
         "digest of the file model.torchscript, the same on every worker; filled in")
       .As(Role::kDerived);
   f.Add("tensors", &ModelConfig::tensors,
-        "tensors of the scripted module: [\"parameter fc.weight 10 784\", …]; filled in")
+        "tensors of the scripted module: [\"parameter fc.weight 10 784\", …]; filled in, or given "
+        "where workers.command alone knows the model")
       .As(Role::kDerived);
   f.AddSeed("seed", &ModelConfig::seed, "seed of the initial weights; default: run.seed");
   f.Add("input_shape", &ModelConfig::input_shape, "shape of one example; default: the data's",
@@ -28,6 +31,8 @@ settings::Section<ModelConfig> ModelSection() {
   f.Add("bias", &ModelConfig::bias, "whether the model \"logistic\" has a bias")
       .Needs([](const ModelConfig& m) { return m.name == "logistic"; },
              "model.name = \"logistic\" (a line of model.layers takes the word nobias)");
+  f.Add("frozen", &ModelConfig::frozen,
+        "tensors that are not trained and not sent, by name or pattern: [\"0.*\", \"2.bias\"]");
   f.AddChoice("buffers", &ModelConfig::buffers, {"mean", "local", "server"},
               "batch-norm statistics. mean: aggregated; local: kept by each client (fedbn); "
               "server: frozen");

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
@@ -25,6 +25,9 @@ struct MetricColumn {
   // The word of evaluation.metrics that it needs; null: none.
   const char* metric = nullptr;
 };
+
+// How the columns of what is evaluated begin: "clients_test_".
+std::string ColumnPrefix(EvaluatedRows rows);
 
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
 // contributed. `groups`: of concept shift.

@@ -257,6 +257,10 @@ absl::Status RunFolder::WriteConfusion(const std::string& text) {
   return AtomicWriteFile(path_ + "/confusion.json", text);
 }
 
+absl::Status RunFolder::WriteClientEvaluation(const std::string& text) {
+  return AtomicWriteFile(path_ + "/clients_evaluated.json", text);
+}
+
 absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {
   OrderedJson line = {
       {"t", std::round(seconds * 1e6) / 1e6}, {"epoch", epoch_}, {"event", event.kind}};

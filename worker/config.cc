@@ -50,6 +50,10 @@ Section<training::ProgramOptions> ProgramSection() {
   f.Add("workers.turn_seconds", &P::turn_seconds,
         "seconds that workers.command may take for a client; after them it is started again",
         Above(0));
+  f.Add("workers.give_rows", &P::give_rows,
+        "workers.command gets its clients' rows from the worker, normalised and with the clients' "
+        "own noise; default: it reads rows of its own")
+      .As(Role::kResult);
   return f;
 }
 

@@ -13,7 +13,7 @@
 #include "aggregation/channel.h"
 #include "aggregation/device_sum.h"
 #include "aggregation/exact_sum.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "algorithms/api/workspace.h"
 #include "core/ids.h"
 #include "device/collective.h"

@@ -60,6 +60,7 @@ absl::Status Write(const DataCommand& command) {
         "model.torchscript and model.init name files of the server's own: write them into the "
         "server's file by hand");
   }
+  MACAW_RETURN_IF_ERROR(CheckNamesData(config));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableHere(config.run, *dataset));
