@@ -26,7 +26,8 @@ from test_tutorial import run_cell
 from support import BUILD, SOURCE
 
 GUIDES = sorted((SOURCE / "docs").glob("guides/*.md"))
-PAGES = ["README.md", "docs/how-do-i.md", *(str(page.relative_to(SOURCE)) for page in GUIDES)]
+OTHERS = ["README.md", "docs/how-do-i.md", "docs/gallery.md"]
+PAGES = [*OTHERS, *(str(page.relative_to(SOURCE)) for page in GUIDES)]
 NUMBER = r"(?<![\w.])-?\d+\.?\d*(?:e-?\d+)?(?![\w])"
 
 
