@@ -4,8 +4,8 @@
     make_gallery.py BUILD      (NumPy and matplotlib; PYTHONPATH=BUILD/python)
 
 Blocks that are marked `<!-- run -->` run in order in a folder of their own, as in
-tests/python/test_docs.py. A block after `<!-- picture: NAME -->` draws `figure`, which is kept under
-that name. The tests leave these out.
+tests/python/test_docs.py. A block after `<!-- picture: NAME -->` draws `figure`, which is kept
+under that name. The tests leave these out.
 """
 
 from __future__ import annotations
