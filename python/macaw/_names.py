@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -170,6 +171,15 @@ _WORDS = (
      "macaw.resume(…) goes on with it, overwrite=True replaces it"),
     ("name a new folder, or --force to run in it", "give another out=…, or overwrite=True"),
     ("ask for more with --rounds", "ask for more with macaw.resume(…, rounds=…)"),
+    ("go on with macaw simulate --resume", "go on with macaw.resume(…)"),
+    ("macaw simulate --force, or another folder", "overwrite=True, or another out=…"),
+    ("or replace it with --force", "or replace it with overwrite=True"),
+    ("name another --out", "give another out=…"),
+    ("--out (or run.out) names", "out=… names"),
+    ("give this state up with --resume DIR",
+     "give this state up with the command macaw simulate --resume DIR"),
+    ("--retry-failed tries them again",
+     "the command macaw sweep with --retry-failed tries them again"),
     ("is not a finite number",
      "is not a finite number (of words and gaps: data=pandas.read_csv(…), label=…, missing=…)"),
 )  # fmt: skip
@@ -178,7 +188,7 @@ _WORDS = (
 def in_python(message: str) -> str:
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
-    return message
+    return re.sub(r"--set (?=[a-z_]+(\.[a-z_]+)*=)", "", message)
 
 
 def _of_labels(message: str) -> bool:
