@@ -54,11 +54,7 @@ _ARGUMENTS = {
     "device": 'workers=dict(backend="cuda")',
     "loss": "run=dict(task=…), or a rule of your own (macaw.rules)",
     "dropna": 'missing="mean", or data=df.dropna()',
-    "epsilon": "privacy=dict(noise=…); `macaw privacy --epsilon 8` says the noise",
-}
-# Keys of tables that the program's own list of names does not have.
-_KEYS = {
-    ("privacy", "epsilon"): "`macaw privacy --epsilon …` says the noise; privacy=dict(noise=…)",
+    "epsilon": "privacy=dict(epsilon=…)",
 }
 # Keys that are so common that they are arguments, too.
 _SHORT = {"task": "run", "dtype": "run", "track": "run", "checkpoint_every": "run"}
@@ -93,10 +89,6 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
             meant = _ARGUMENTS[name]
             raise ConfigError(f"unknown argument {name}; did you mean {meant}?", key=name,
                               nearest=meant)  # fmt: skip
-        for (table, key), meant in _KEYS.items():
-            if name == table and isinstance(value, Mapping) and key in value:
-                raise ConfigError(f"unknown key {table}.{key}: {meant}", key=f"{table}.{key}",
-                                  nearest=meant)  # fmt: skip
     return left
 
 

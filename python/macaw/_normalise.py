@@ -6,6 +6,7 @@ Which rows train follows from the keys of ``[data]`` and ``[partition]`` and fro
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ from . import _safetensors
 from ._names import in_python
 from ._program import program
 from ._safetensors import Array
+from ._settings import value_of
 from .errors import ArgumentError, ConfigError, DataError
 
 Of = Literal["train", "client"]
@@ -157,7 +159,7 @@ def add(
             key="normalise",
         )
     division = _same_division(settings, of, config, seeds, overrides, check, tensors)
-    shape = _value(settings, config, "data.input_shape") or list(x.shape[1:])
+    shape = value_of(settings, config, "data.input_shape") or list(x.shape[1:])
     x = x.reshape([len(x), *shape])
     axis = _axis_of(shape, x.dtype)
     scale = 1 / 255 if x.dtype == np.uint8 else 1.0
@@ -220,7 +222,7 @@ def _same_division(
 ) -> _Division:
     """The division of the rows, which must be the same in all runs of a sweep."""
     varied = [key for key, value in settings.items() if hasattr(value, "toml")]
-    cuts = any(_value(settings, config, f"data.{cut}") for cut in _CUTS[:3])
+    cuts = any(value_of(settings, config, f"data.{cut}") for cut in _CUTS[:3])
     for key in varied:
         by_clients = key.startswith("partition.") and (of == "client" or cuts)
         if (key.startswith("data.") or by_clients) and not key.startswith("data.augment."):
@@ -250,8 +252,8 @@ def _own_clients(
     settings: Mapping[str, Any], config: str | os.PathLike[str] | None, tensors: Mapping[str, Array]
 ) -> bool:
     """Whether the clients are those of the file, with the rows that it gives them."""
-    scheme = _value(settings, config, "partition.scheme") or "auto"
-    cut = any(_value(settings, config, f"data.{key}") for key in _CUTS)
+    scheme = value_of(settings, config, "partition.scheme") or "auto"
+    cut = any(value_of(settings, config, f"data.{key}") for key in _CUTS)
     return "train_offsets" in tensors and scheme in ("auto", "natural") and not cut
 
 
@@ -274,7 +276,7 @@ def _names_in(tensors: Mapping[str, Array]) -> list[str]:
     if offsets is None:
         return [str(number) for number in range(len(tensors["train_offsets"]) - 1)]
     text = tensors["client_names"].tobytes()
-    return [text[begin:end].decode() for begin, end in zip(offsets[:-1], offsets[1:])]
+    return [text[begin:end].decode() for begin, end in itertools.pairwise(offsets)]
 
 
 def _exported(
@@ -385,22 +387,3 @@ def _rewritten(
 
 
 _NONE = np.zeros(0, np.int64)
-
-
-def _value(settings: Mapping[str, Any], config: str | os.PathLike[str] | None, key: str) -> Any:
-    """A key's value, as it was given or as the file has it; None: neither."""
-    if key in settings:
-        return settings[key]
-    if config is None:
-        return None
-    try:
-        import tomllib
-    except ImportError as error:  # before Python 3.11
-        raise ConfigError(
-            "normalise: Python before 3.11 cannot read config=; give its keys as arguments",
-            key="normalise",
-        ) from error
-    table: Any = tomllib.loads(Path(config).read_text())
-    for part in key.split("."):
-        table = table.get(part) if isinstance(table, dict) else None
-    return table

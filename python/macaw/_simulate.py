@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from . import _check, _data, _model, _names, _normalise, _progress, _rule_file, _safetensors
+from . import (
+    _check,
+    _data,
+    _model,
+    _names,
+    _normalise,
+    _privacy,
+    _progress,
+    _rule_file,
+    _safetensors,
+)
 from . import rules as _rules
 from ._program import Event, Simulation
 from ._run import Row, Run
@@ -365,6 +375,8 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     _add(settings, "local", own["local"] or {})
+    if (done := _privacy.add_noise(settings, given.get("config"))) is not None:
+        columns.notes.append(done)
     if own["normalise"] is not None:
         _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
     return Keys(settings, made, folder, columns)

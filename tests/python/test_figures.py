@@ -57,7 +57,9 @@ class Groups(Runs):
     def test_are_configurations_and_named_by_what_differs(self) -> None:
         groups = _groups.groups_of(self.two_rules())
         self.assertEqual([g.name for g in groups], ["fedavg", "fedprox, mu 0.5"])
-        self.assertEqual([[r.folder.name for r in g.runs] for g in groups], [["a", "b"], ["x", "y"]])
+        self.assertEqual(
+            [[r.folder.name for r in g.runs] for g in groups], [["a", "b"], ["x", "y"]]
+        )
         self.assertIsNone(groups[0].differs["algorithm.fedprox.mu"])  # FedAvg has none
 
     def test_have_the_default_where_a_run_says_nothing(self) -> None:
