@@ -70,6 +70,7 @@ void RunThreads::Apply(PhaseReport report) {
           closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
         }
       }
+      if (options_.stepwise) closed.shown = keeper_.ModelBlob();
       const uint32_t every = options_.config.checkpoint_every;
       // Ended keeps that state.
       const bool last =
@@ -234,6 +235,8 @@ void RunThreads::OnClosed(Closed closed) {
     if (options_.config.client_records) {
       writer_.Clients(report.round, report.records, options_.run.task);
     }
+    if (closed.shown.has_value())  // before the round's row, whose reader may ask for the model
+      writer_.RoundModel(report.round, *std::move(closed.shown), layout_);
     Checkpoint checkpoint;
     if (closed.state.has_value()) {
       checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);
