@@ -28,7 +28,7 @@ absl::StatusOr<Drawable> DrawableHere(const RunPlan& run, const data::Dataset& d
   }
   std::cerr << "note  cohort.eligible and cohort.min_rows leave " << drawable.clients << " of the "
             << clients << " clients of this data: run.train_clients, run.train_examples and "
-            << "run.train_tokens are written as if cohort.eligible left nobody out. Once the "
+            << "run.train_tokens are written as if cohort.eligible left no client out. Once the "
             << "clients have registered, the server says which numbers belong there" << std::endl;
   RunPlan everybody = run;
   everybody.cohort.eligible.clear();

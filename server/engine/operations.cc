@@ -68,6 +68,21 @@ absl::StatusOr<std::string> RoundEngine::GoOn(const admin::Change& change, TimeP
   return "the run goes on";
 }
 
+void RoundEngine::GoOnTo(Round round, TimePoint now) {
+  if (state_ == State::kEnded || ending_.has_value()) return;
+  orders_.go_on_to = std::max(orders_.go_on_to, round.value);
+  if (WaitsToGoOn() || orders_.pause || !orders_.held.has_value()) return;
+  orders_.held.reset();
+  NextRound(now);
+  ServeParked(now);
+}
+
+void RoundEngine::StopHere(std::string reason, TimePoint now) {
+  if (state_ == State::kEnded || ending_.has_value() || !orders_.held.has_value()) return;
+  orders_.held.reset();
+  Finish(RunEnd::kStopped, std::move(reason), now);
+}
+
 absl::StatusOr<std::string> RoundEngine::Drain(const admin::Change& change) {
   if (!std::exchange(orders_.drain, true)) RecordOperation(change);
   orders_.drained_by = change.by;
