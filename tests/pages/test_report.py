@@ -92,6 +92,8 @@ class Report(PageTest):
             self.assertIn("Accuracy on test rows", text)
             self.assertIn("Training accuracy: each client's on its own rows", text)
             # A histogram is not stretched over the whole page.
+            pictures = self.browser.run("document.querySelectorAll('#clients svg.plot').length")
+            self.assertEqual(2, pictures, "of test rows and of training rows")
             histogram = "document.querySelector('#clients svg.plot').getBoundingClientRect()"
             self.assertLessEqual(self.browser.run(f"{histogram}.width"), 700)
             head = self.browser.run(TABLE % "#runs")[0]
