@@ -242,7 +242,7 @@ absl::Status ExplainHello(const wire::Address& address, const absl::Status& stat
         absl::StrCat("the server answers, and speaks another version: ", why,
                      "; install the same version of Macaw on both"));
   if (absl::StrContains(why, "onnection refused"))
-    return absl::UnavailableError(absl::StrCat("nobody listens at ", address.Text(),
+    return absl::UnavailableError(absl::StrCat("nothing listens at ", address.Text(),
                                                ": is the server running, and is the port right?"));
   if (absl::StrContains(why, "imed out") || absl::IsDeadlineExceeded(status))
     return absl::UnavailableError(

@@ -1,6 +1,5 @@
-// The `macaw` command: simulate, sweep, compare, data, models, algorithms, partitions, plugin,
-// state, timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are
-// macaw-admin.
+// The `macaw` command and its verbs. Each verb is in cli/commands/ or in the folder of its name.
+// Links no LibTorch. `admin` and `doctor --server` are the program macaw-admin.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -38,7 +37,7 @@ void AddShortForms(CLI::App& command, SimulateOptions& options) {
   command.add_option("--processes", options.processes, "workers.processes");
   command.add_option("--slots", options.slots, "workers.slots: clients at a time in each process");
   command.add_option("--owners", options.owners,
-                     "workers.owners: so many of the first clients train in a process of their "
+                     "workers.owners: this many of the first clients train in a process of their "
                      "own, which has no rows but theirs");
 }
 
@@ -87,11 +86,17 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       ->excludes(repeat);
   CLI::Option* quiet =
       command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
+  CLI::Option* json =
+      command
+          ->add_flag("--json", options->json,
+                     "For programs: print what happens as one JSON object a line, and nothing else")
+          ->excludes(quiet)
+          ->excludes(repeat);
   command
-      ->add_flag("--json", options->json,
-                 "For programs: print what happens as one JSON object a line, and nothing else")
-      ->excludes(quiet)
-      ->excludes(repeat);
+      ->add_flag("--step", options->step,
+                 "For programs: wait after each round for a line on standard input, \"go ROUND\" "
+                 "(how far to go on) or \"stop WHY\"; its end interrupts the run")
+      ->needs(json);
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "
@@ -420,7 +425,7 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
   const auto [invite, invite_folder] = add("invite", "Print a code with which one node may enrol");
   auto options = std::make_shared<PkiInvite>();
   options->role = "device";
-  invite->add_option("NAME", options->name, "The node's name, for ever")->required();
+  invite->add_option("NAME", options->name, "The node's name, which never changes")->required();
   invite
       ->add_option("--role", options->role,
                    "device: trains its own clients alone; worker: also shared ones; operator")

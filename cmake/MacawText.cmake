@@ -1,9 +1,14 @@
-# macaw_text_header(GEN cli/gen/cli/report/page.h NAMESPACE macaw::cli CONSTANT kReportPage FILE report/page.html)
-# makes a header below the build folder, with the text of a file for a program that has it inside.
+# macaw_text_header(GEN cli/gen/cli/watch/live.h NAMESPACE macaw::cli CONSTANT kLiveScript FILES watch/live.js)
+# makes a header below the build folder, with the text of these files, one after the other, for a program that has it
+# inside.
 function(macaw_text_header)
-  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT;FILE" "" ${ARGN})
-  file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FILE} text)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FILE})
+  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT" "FILES" ${ARGN})
+  set(text "")
+  foreach(file IN LISTS ARG_FILES)
+    file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${file} part)
+    string(APPEND text "${part}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
   set(declaration "inline constexpr char ${ARG_CONSTANT}[] = R\"macaw(${text})macaw\";")
   set(includes "")
   macaw_write_text_header()

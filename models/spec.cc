@@ -177,8 +177,9 @@ absl::StatusOr<ModelSpec> BuildLayers(const ModelConfig& config, DType dtype) {
 
 absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
   MACAW_RETURN_IF_ERROR(CheckInput(config));
-  MACAW_ASSIGN_OR_RETURN(ModelSpec spec, config.name == kScriptName ? BuildScriptSpec(config, dtype)
-                                                                    : BuildLayers(config, dtype));
+  const bool tensors_alone = config.name == kScriptName || config.name == kProgramsName;
+  MACAW_ASSIGN_OR_RETURN(
+      ModelSpec spec, tensors_alone ? BuildScriptSpec(config, dtype) : BuildLayers(config, dtype));
   MACAW_ASSIGN_OR_RETURN(spec.frozen, FrozenOf(config, *spec.layout));
   return spec;
 }

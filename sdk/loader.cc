@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/guard.h"
+#include "algorithms/around/guard.h"
 #include "core/digest.h"
 #include "core/files.h"
 #include "core/status.h"

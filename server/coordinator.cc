@@ -120,6 +120,8 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::StatusOr<Outcome> Wait() override { return run_.Wait(); }
   void Interrupt() override { run_.Interrupt(); }
+  void GoOnTo(Round round) override { run_.GoOnTo(round); }
+  void StopHere(std::string reason) override { run_.StopHere(std::move(reason)); }
   void AskEngine(absl::AnyInvocable<void() &&> then) override { run_.AskEngine(std::move(then)); }
   admin::AdminHandler& operations() override { return run_; }
 

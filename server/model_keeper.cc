@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 

@@ -270,4 +270,12 @@ void RunThreads::Interrupt() {
   loop_.Post([this] { engine_.Interrupt(); });
 }
 
+void RunThreads::GoOnTo(Round round) {
+  loop_.Post([this, round] { engine_.GoOnTo(round, SteadyClock().Now()); });
+}
+
+void RunThreads::StopHere(std::string reason) {
+  loop_.Post([this, reason = std::move(reason)] { engine_.StopHere(reason, SteadyClock().Now()); });
+}
+
 }  // namespace macaw::server

@@ -14,6 +14,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "device/collective.h"
+#include "models/script.h"
 #include "training/fused/fused_trainer.h"
 
 namespace macaw::training {
@@ -88,6 +89,11 @@ bool IsMissingBackend(const absl::Status& status) {
 }
 
 absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) {
+  if (setup.spec.name == models::kProgramsName && setup.backend.name != kProcessBackend) {
+    return absl::InvalidArgumentError(
+        "the run knows only the tensors of its model (model.tensors), which a program of yours can "
+        "train: set workers.backend = \"process\" and workers.command");
+  }
   const absl::Status fused = FusedBackend().Supports(setup);
   if (setup.backend.name == kFusedBackend) {
     if (!fused.ok()) {

@@ -119,7 +119,7 @@ class Reader {
     // A fleet's server has no data: its file says what would follow from them.
     if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(CheckSource(place));
     if (config_.run.model.name.empty() && config_.run.model.layers.empty() &&
-        config_.node.model_script.empty()) {
+        config_.run.model.tensors.empty() && config_.node.model_script.empty()) {
       return At(place,
                 "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
                 "lists the names");
@@ -191,7 +191,9 @@ class Reader {
   // The names of models that have no name of their own.
   static void NameModel(Config& config) {
     if (!config.run.model.layers.empty()) config.run.model.name = "layers";
-    if (!config.node.model_script.empty()) config.run.model.name = models::kScriptName;
+    ModelConfig& model = config.run.model;
+    if (model.name.empty() && !model.tensors.empty()) model.name = models::kProgramsName;
+    if (!config.node.model_script.empty()) model.name = models::kScriptName;
   }
 
   absl::Status ReadOverride(const Override& override) {

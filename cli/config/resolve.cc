@@ -226,6 +226,13 @@ bool IsResolved(const RunPlan& run) {
          !run.transform.mean.empty() && !run.transform.std.empty();
 }
 
+absl::Status CheckNamesData(const Config& config) {
+  if (!config.node.data.source.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.source is missing. This file says all that follows from data, so it is a fleet's plan "
+      "already: give it to macaw-server --config. `macaw plan` and `macaw simulate` need [data]");
+}
+
 std::string NormaliseText(const TransformConfig& transform) {
   const double scale = transform.scale.value_or(1.0);
   const double divisor = 1 / scale;
@@ -335,8 +342,8 @@ bool InitFollowsTheSeed(const Config& config) {
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
-        "model.init is missing: a scripted module starts from the values in its file, which "
-        "`macaw simulate` writes beside the config.toml of the run");
+        "model.init is missing: a model of which the run knows the tensors alone starts from the "
+        "values in a file, which `macaw simulate` writes beside the config.toml of the run");
   }
   if (config.node.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
   if (config.node.model_init == "zero") {

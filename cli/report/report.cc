@@ -17,7 +17,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/report/page.h"
+#include "cli/report/page_html.h"
+#include "cli/report/page_script.h"
+#include "cli/report/page_style.h"
 #include "cli/simulate/repeat.h"
 #include "cli/simulate/result.h"
 #include "cli/timeline/timeline.h"
@@ -33,7 +35,6 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMostPoints = 2000;  // of a curve
 constexpr size_t kBins = 20;          // of the histogram
 constexpr size_t kPhasesDrawn = 3;
-constexpr char kData[] = "@DATA@";  // where the page wants it
 
 // Six digits are more than a curve shows, and make the page a third as large.
 Json Short(double value) {
@@ -123,6 +124,17 @@ Json TimeOf(const std::string& folder) {
           {"picture", Picture(*timeline, count - std::min(count, kPhasesDrawn), count - 1)}};
 }
 
+// The number of the configuration in its sweep ("003"), where the run is one of a sweep's folder
+// (cli/sweep/folder.h): SWEEP/runs/003-seed1. Empty for other runs.
+std::string ConfigurationInSweep(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+  const std::string name = path.filename().string();
+  const size_t end = name.rfind("-seed");
+  const bool in_sweep = end != std::string::npos && path.parent_path().filename() == "runs" &&
+                        FileExists(path.parent_path().parent_path() / "sweep.json");
+  return in_sweep ? name.substr(0, end) : "";
+}
+
 absl::StatusOr<Json> RunOf(const std::string& folder) {
   std::vector<Json> rows;
   if (FileExists(folder + "/metrics.jsonl")) {
@@ -147,13 +159,15 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
   if (FileExists(folder + "/config.toml")) {
     MACAW_ASSIGN_OR_RETURN(run["config"], ReadFile(folder + "/config.toml"));
   }
+  if (std::string number = ConfigurationInSweep(folder); !number.empty()) run["sweep"] = number;
   run["curves"] = CurvesOf(rows);
   run["accuracy"] = AccuracyByClient(folder);
   run["time"] = TimeOf(folder);
   return run;
 }
 
-// What each run is called on the page: its name; where several have it, its folder's.
+// What each run is called on the page: its name; where several have it, or a sweep has named it,
+// its folder's.
 void NameRuns(Json& runs) {
   namespace fs = std::filesystem;
   const auto folder_of = [](const Json& run) {
@@ -166,9 +180,9 @@ void NameRuns(Json& runs) {
   }
   for (Json& run : runs) {
     const std::string name = run.value("name", folder_of(run));
-    run["label"] = names[name] == 1               ? name
-                   : folders[folder_of(run)] == 1 ? folder_of(run)
-                                                  : run["folder"].get<std::string>();
+    run["label"] = names[name] == 1 && !run.contains("sweep") ? name
+                   : folders[folder_of(run)] == 1             ? folder_of(run)
+                                                              : run["folder"].get<std::string>();
   }
 }
 
@@ -223,7 +237,8 @@ absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
 }
 
 std::string ReportPage(const std::string& data) {
-  return absl::StrReplaceAll(kReportPage, {{kData, data}});
+  return absl::StrReplaceAll(
+      kReportHtml, {{"@STYLE@", kReportStyle}, {"@SCRIPT@", kReportScript}, {"@DATA@", data}});
 }
 
 }  // namespace macaw::cli

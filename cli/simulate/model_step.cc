@@ -163,7 +163,7 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
   };
   if (info.declared || config.node.workers.backend.name == training::kProcessBackend)
     return skip("a program of the owner's trains the rows");
-  if (spec.is_script()) {
+  if (config.run.model.name == models::kScriptName) {
     MACAW_ASSIGN_OR_RETURN(
         spec.script, models::ReadScript(config.node.model_script, config.run.model.script_digest));
   }

@@ -102,6 +102,7 @@ struct Commands {
     ChildSpec spec{.name = "macaw-server",
                    .log = LogOf("server"),
                    .inherit = {start.ready_fd, start.report_fd, options.lock}};
+    if (options.steps >= 0) spec.inherit.push_back(options.steps);
     spec.argv = {server,
                  "--config",
                  options.config_file,
@@ -117,6 +118,8 @@ struct Commands {
                  absl::StrCat(options.lock),
                  "--callers",
                  callers};
+    if (options.steps >= 0)
+      spec.argv.insert(spec.argv.end(), {"--step-fd", absl::StrCat(options.steps)});
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume || start.again) spec.argv.push_back("--resume");
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
@@ -207,6 +210,7 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
 
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
+  if (options.steps >= 0) supervisor.report_pause = {};  // somebody waits for each row
   // A run that repeats another one cannot be resumed.
   supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
   supervisor.server = [&](const ServerStart& start) { return commands.Server(start); };

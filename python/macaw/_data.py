@@ -1,6 +1,6 @@
 """Data: arrays, clients, datasets of other libraries, or a path.
 
-What is in memory is written once into a prepared file (data/README.md), which is named by its
+What is in memory is written once into a prepared file (docs/guides/data.md), which is named by its
 content; runs map it. The same data is found again, whatever it came from.
 """
 
@@ -317,7 +317,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
-    """Images with channels last, as the files that runs read have them turned (data/README.md)."""
+    """Images with channels last, as the files that runs read have them turned (docs/guides/data.md)."""
     if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
         return x
     turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))

@@ -38,7 +38,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Final and best metrics, speed, memory, digests (server/README.md)."""
+        """Final and best metrics, speed, memory, digests (docs/guides/runs.md)."""
         path = self.folder / "summary.json"
         if not path.exists():
             raise Error(f"{self.folder} has no summary yet: the run has not ended")

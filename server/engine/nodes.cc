@@ -21,7 +21,7 @@ const Node* Nodes::Find(SessionId session) const {
 
 Node* Nodes::Hear(SessionId session, TimePoint now) {
   Node* node = Find(session);
-  if (node != nullptr) node->last_seen = now;
+  if (node != nullptr) node->heard = node->last_seen = now;
   return node;
 }
 
@@ -37,7 +37,7 @@ bool Nodes::WasReplaced(const std::string& name, uint64_t incarnation) const {
 Node& Nodes::Add(Node node, TimePoint now) {
   if (node.id.value == 0) node.id = WorkerId(last_ + 1);
   last_ = std::max(last_, node.id.value);
-  node.last_seen = node.progressed = now;
+  node.heard = node.last_seen = node.progressed = now;
   Team& team = TeamOf(node.holding);
   team.members.insert(node.id);
   team.slots += node.slots;

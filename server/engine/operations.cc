@@ -68,6 +68,21 @@ absl::StatusOr<std::string> RoundEngine::GoOn(const admin::Change& change, TimeP
   return "the run goes on";
 }
 
+void RoundEngine::GoOnTo(Round round, TimePoint now) {
+  if (state_ == State::kEnded || ending_.has_value()) return;
+  orders_.go_on_to = std::max(orders_.go_on_to, round.value);
+  if (WaitsToGoOn() || orders_.pause || !orders_.held.has_value()) return;
+  orders_.held.reset();
+  NextRound(now);
+  ServeParked(now);
+}
+
+void RoundEngine::StopHere(std::string reason, TimePoint now) {
+  if (state_ == State::kEnded || ending_.has_value() || !orders_.held.has_value()) return;
+  orders_.held.reset();
+  Finish(RunEnd::kStopped, std::move(reason), now);
+}
+
 absl::StatusOr<std::string> RoundEngine::Drain(const admin::Change& change) {
   if (!std::exchange(orders_.drain, true)) RecordOperation(change);
   orders_.drained_by = change.by;
@@ -240,15 +255,14 @@ void RoundEngine::DescribeMissing(admin::RunStatus& status) const {
 void RoundEngine::DescribeNodes(admin::RunStatus& status, TimePoint now) const {
   const absl::flat_hash_map<WorkerId, uint64_t> evaluating = evaluation_.Held();
   for (const auto& [id, node] : nodes_) {
-    admin::NodeStatus one{
-        .name = node.name,
-        .slots = node.slots,
-        .clients = roster_.clients_of(node.holding),
-        .owner = !roster_.owner_of(node.holding).empty(),
-        .waits = node.poll.has_value(),
-        .on_trial = node.on_trial,
-        .silent_seconds = node.poll.has_value() ? 0 : ToSeconds(now - node.last_seen),
-        .leased = phase_.leased_to(id)};
+    admin::NodeStatus one{.name = node.name,
+                          .slots = node.slots,
+                          .clients = roster_.clients_of(node.holding),
+                          .owner = !roster_.owner_of(node.holding).empty(),
+                          .waits = node.poll.has_value(),
+                          .on_trial = node.on_trial,
+                          .silent_seconds = ToSeconds(now - node.heard),
+                          .leased = phase_.leased_to(id)};
     const auto tasks = evaluating.find(id);
     one.doing = node.declined.empty() ? Doing(one, tasks == evaluating.end() ? 0 : tasks->second)
                                       : absl::StrCat("declines: ", node.declined);

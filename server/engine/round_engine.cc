@@ -26,7 +26,9 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       nodes_(options_.lease_timeout),
       phase_(options_.epoch),
       evaluation_(options_.epoch),
-      states_(options_.stateful, options_.versions, options_.run.clients) {}
+      states_(options_.stateful, options_.versions, options_.run.clients) {
+  orders_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
+}
 
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
   const uint32_t every = run.evaluation.every;
@@ -64,9 +66,10 @@ void RoundEngine::Begin(TimePoint now) {
 }
 
 void RoundEngine::NextRound(TimePoint now) {
-  if (completed_ < LastRound() && caught_up() && (orders_.drain || orders_.pause)) {
+  const bool paused = completed_ < LastRound() && caught_up() && (orders_.drain || orders_.pause);
+  if (paused || WaitsToGoOn()) {
     state_ = State::kDraining;  // an evaluation may go on
-    if (orders_.drain) return EndDrained();
+    if (paused && orders_.drain) return EndDrained();
     if (!orders_.held.has_value()) orders_.held = now;
     return;
   }
@@ -251,8 +254,7 @@ void RoundEngine::CloseEvaluation(TimePoint now) {
 void RoundEngine::AfterEvaluation(const std::optional<std::string>& stop, TimePoint now) {
   if (state_ != State::kDraining) return;
   if (stop.has_value()) return Finish(RunEnd::kStopped, *stop, now);
-  if (completed_ < LastRound()) return NextRound(now);
-  FinishRounds(now);
+  NextRound(now);
 }
 
 // ---- the end

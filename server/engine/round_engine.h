@@ -38,9 +38,12 @@ struct EngineOptions {
   CompleteRounds::Limits limits;
   uint32_t workers = 1;           // the first round begins when so many have registered
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
-  uint32_t completed = 0;         // rounds already done (a resumed run)
-  uint32_t stop_after = 0;        // the run stops after so many of its rounds; 0: it does them all
-  std::string stop_reason;        // for stop_after
+  // After each round the engine waits for GoOnTo or StopHere. Set evaluation_gates with it, so that
+  // the round's row is written by then. The first round of a session does not wait.
+  bool stepwise = false;
+  uint32_t completed = 0;   // rounds already done (a resumed run)
+  uint32_t stop_after = 0;  // the run stops after so many of its rounds; 0: it does them all
+  std::string stop_reason;  // for stop_after
   std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
   std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
   bool mixed_profiles = false;           // … nodes with any profile may join
@@ -113,6 +116,10 @@ class RoundEngine {
   // Makes the change and returns what follows from it, in words. An error says why it cannot be
   // made; then nothing has changed.
   absl::StatusOr<std::string> Operate(const admin::Change& change, TimePoint now);
+  // Of a stepwise run: opens rounds up to this one, or ends the run where it waits, as a stop rule
+  // does. Either has no effect on a run that is over.
+  void GoOnTo(Round round, TimePoint now);
+  void StopHere(std::string reason, TimePoint now);
   // Fills in everything of the status that the engine knows.
   void Describe(admin::RunStatus& status, TimePoint now) const;
 
@@ -178,6 +185,9 @@ class RoundEngine {
   void AfterEvaluation(const std::optional<std::string>& stop, TimePoint now);
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
+  }
+  bool WaitsToGoOn() const {  // between two rounds of a stepwise run, or behind the last one
+    return options_.stepwise && caught_up() && orders_.go_on_to <= completed_;
   }
   void FinishRounds(TimePoint now);  // all that are to be done are done
   // Ends a run whose rounds are done. A stateful run ends only after all states were digested.

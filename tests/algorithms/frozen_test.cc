@@ -1,4 +1,4 @@
-#include "algorithms/api/frozen.h"
+#include "algorithms/around/frozen.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/builtin.h"
 #include "plan/run_plan.h"
 #include "sdk/testing/round_loop.h"
 
@@ -141,7 +142,7 @@ TEST_P(EveryFrozenRule, GoesOnWithTheSameBitsAfterAResume) {
 
 std::vector<std::string> Names() {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
   for (const Description* description : registry.All()) names.push_back(description->name);
   return names;
@@ -153,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryFrozenRule, ::testing::ValuesIn(Names()),
 // Privacy and hostile clients stand inside, too: their norms and noise are of the other tensors.
 TEST(WithFrozen, IsOutsidePrivacyAndAttackers) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   for (const bool private_run : {true, false}) {
     RunPlan run;
     run.algorithm.name = "fedavg";

@@ -21,7 +21,7 @@ class ARun(TestCase):
     def test_has_the_digest_of_the_same_run_from_toml(self) -> None:
         x, y = rows()
         y = y.astype(np.int32)
-        # As data/README.md writes a prepared file.
+        # As docs/guides/data.md writes a prepared file.
         header: dict[str, Any] = {}
         at = 0
         for name, kind, tensor in (("labels", "I32", y), ("features", "F32", x)):

@@ -25,9 +25,10 @@ using testing_support::TestRun;
 
 class OneRound : public testing::Test {
  protected:
-  explicit OneRound(bool stateful = false, uint32_t rounds = 1)
+  explicit OneRound(bool stateful = false, uint32_t rounds = 1, bool stepwise = false)
       : host_(durable_, rounds, 1),
-        engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful}, scheduler_, host_) {
+        engine_({.run = TestRun(rounds), .workers = 1, .stepwise = stepwise, .stateful = stateful},
+                scheduler_, host_) {
     host_.Bind(&engine_);
   }
   static fleet::RegisterRequest Node(uint64_t incarnation = 1) {
