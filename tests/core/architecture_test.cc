@@ -37,7 +37,6 @@ const std::map<std::string, Room>& Rooms() {
       {"proto/admin", {{"core", "proto/fleet"}, {"nlohmann"}}},
       {"proto/http",
        {{"core", "proto/fleet", "proto/admin"}, {"nlohmann", "httplib", "prometheus"}}},
-      {"proto/track", {{}, {}}},  // generated alone
       {"proto/wire",
        {{"core", "identity", "plan", "proto/fleet", "proto/admin"}, {"grpc", "protobuf"}}},
       {"data", {{"core", "plan"}, {"zlib", "nlohmann"}}},
@@ -96,8 +95,7 @@ const std::map<std::string, Room>& Rooms() {
       {"cli/process", {{"core", "identity", "proto/fleet"}, {"nlohmann"}}},
       {"cli/log", {{"core", "server/log"}, {}}},
       {"cli/timeline", {{"core"}, {"nlohmann"}}},
-      {"cli/track",
-       {{"core", "proto/track", "server/log", "cli/config"}, {"nlohmann", "httplib", "zlib"}}},
+      {"cli/track", {{"core", "cli/config", "cli/process"}, {"nlohmann"}}},
       {"cli/simulate",
        {{"core", "plan", "data", "state", "models", "training", "training/api", "algorithms/api",
          "sdk", "server", "cli/config", "cli/process", "cli/track"},
