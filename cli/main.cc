@@ -318,12 +318,12 @@ void AddTrack(CLI::App& app, std::function<int()>& run) {
       ->check(CLI::IsMember(Trackers()))
       ->delimiter(',');
   command->add_option("--mlflow-uri", options->mlflow_uri,
-                      "http://host:port of the MLflow server (default: the run's run.mlflow.uri, "
-                      "or MLFLOW_TRACKING_URI)");
+                      "The MLflow server, http://host:port (default: the run's run.mlflow.uri, or "
+                      "MLFLOW_TRACKING_URI)");
   command->add_flag("-f,--follow", options->follow, "Go on until the run's process ends");
   command->footer(
-      "What a tracker has is not delivered again, so the command can be repeated. Exit code 1: "
-      "something could not be delivered.");
+      "What a tracker has is not delivered again, so the command can be repeated. The packages are "
+      "those of MACAW_PYTHON, or python3. Exit code 1: something could not be delivered.");
   command->final_callback([=, &run] { run = [options] { return TrackRun(*options); }; });
 }
 

@@ -258,7 +258,7 @@ TEST_P(AlgorithmInvariant, HoldsWithAWorkerKilledInEveryRound) {
     const std::string file = folder / absl::StrCat(client, ".safetensors");
     const std::string command = absl::StrCat(MACAW_BIN_DIR "/macaw state export ", run.folder(),
                                              " ", client, " --out ", file, " > /dev/null");
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    ASSERT_EQ(testing_support::RunShell(command).exit, 0) << command;
     const auto state = SafetensorsFile::Open(file);
     ASSERT_TRUE(state.ok()) << state.status();
     const double share = invariant.weighted ? rows / all : 1.0 / 14;

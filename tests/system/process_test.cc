@@ -13,10 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
+#include "testing/program.h"
 #include "testing/python.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/libtorch.h"
-#include "tests/system/program.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
