@@ -12,7 +12,6 @@ import macaw
 from macaw import _safetensors
 from support import TestCase, needs, rows
 
-
 # As `datasets` has it, which is known by its name.
 Splits = type("DatasetDict", (dict,), {})
 
