@@ -106,7 +106,7 @@ def has_fixed_weights(model: Any) -> bool:
 
 
 def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
-    """A module of the function, with weights that torch draws from the seed; torch's state stays."""
+    """A module of the function, with weights drawn from the seed; torch's own state stays."""
     try:
         import torch
     except ImportError as error:
