@@ -323,6 +323,7 @@ class ClientContext:
         "round", "setup", "state", "weight",
     )  # fmt: skip
 
+    _arena: Any
     round: int
     phase: int
     client: int
@@ -356,6 +357,7 @@ class ServerContext:
 
     __slots__ = ("_metrics", "layout", "model", "numbers", "phase", "round", "setup", "vectors")
 
+    _metrics: dict[str, float]
     round: int
     phase: int
     setup: Setup
