@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from . import _names, algorithms, errors, partitions, rules
 from ._data import prepare
+from ._figures import Plot, plot, plot_clients
+from ._latex import to_latex
+from ._normalise import Normalisation
 from ._run import Run
 from ._simulate import Stream, resume, simulate, stream
 from ._sweep import SweepResult, choice, grid, integers, log_uniform, sweep, uniform
@@ -50,7 +53,9 @@ __all__ = [
     "Error",
     "MissingBackendError",
     "ModelError",
+    "Normalisation",
     "Partition",
+    "Plot",
     "Run",
     "RunError",
     "Stream",
@@ -70,6 +75,8 @@ __all__ = [
     "lognormal",
     "natural",
     "partitions",
+    "plot",
+    "plot_clients",
     "power_law",
     "prepare",
     "resume",
@@ -79,6 +86,7 @@ __all__ = [
     "sorted_blocks",
     "stream",
     "sweep",
+    "to_latex",
     "uniform",
     *algorithms.__all__,
 ]

@@ -245,7 +245,9 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
         line[: len(row)] = row
     if padded.min() < 0 or padded.max() >= 2**31:
         row = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
-        raise DataError(f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold")
+        raise DataError(
+            f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold"
+        )
     return padded.astype(np.int32), lengths
 
 
@@ -372,7 +374,15 @@ def _labels(y: Array, what: str) -> Array:
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(f"{what}: y is {y[row]} at row {row}; targets must be finite")
-    return y.astype(np.float32)
+    with np.errstate(over="ignore"):
+        kept = y.astype(np.float32)
+    if not np.isfinite(kept).all():
+        row = int(np.flatnonzero(~np.isfinite(kept))[0])
+        raise DataError(
+            f"{what}: y is {y[row]} at row {row}, beyond what float32 holds (3.4e38): give smaller "
+            "targets, such as y / y.std()"
+        )
+    return kept
 
 
 def _as_int32(array: Array, what: str) -> Array:
@@ -388,6 +398,7 @@ def _clients(
     """Blocks in the order train, val, test, each client by client, and where a client's begin."""
     if not data:
         raise DataError("data: there is no client in the dict")
+    _tables.refuse_same_names(data)
     blocks: list[_Block] = []
     tensors: dict[str, Array] = {}
     at = 0

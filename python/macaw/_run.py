@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _model, _safetensors
-from .errors import Error, PackageMissingError
+from . import _model, _normalise, _safetensors
+from ._normalise import Normalisation
+from .errors import ArgumentError, Error, PackageMissingError
 
 if TYPE_CHECKING:
     import os
@@ -66,8 +68,25 @@ class Run:
         try:
             import pandas
         except ImportError:
-            return _columns(rows)
+            return columns_of(rows)
         return pandas.DataFrame(rows)
+
+    @property
+    def normalisation(self) -> Normalisation:
+        """The numbers of a run with ``normalise=``: ``run.normalisation.apply(x)`` scales new rows.
+
+        A run of a sweep has those of its sweep.
+        """
+        for folder in (self.folder, self.folder.parent.parent):
+            if (folder / _normalise.FILE).exists():
+                return Normalisation.load(folder / _normalise.FILE)
+        raise Error(f"{self.folder} has no {_normalise.FILE}: the run was without normalise=…")
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether the run was begun with ``normalise=``."""
+        places = (self.folder, self.folder.parent.parent)
+        return any((folder / _normalise.FILE).exists() for folder in places)
 
     def model(self, module: Any = None, *, best: bool = False) -> Any:
         """The final model.
@@ -99,18 +118,28 @@ class Run:
     def plot(self, *metrics: str) -> Any:
         """Draws metrics over rounds with matplotlib, and returns the figure.
 
-        Without names, accuracies where there are any, and losses.
+        Without names, accuracies where there are any, and losses. ``macaw.plot`` draws several.
         """
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise PackageMissingError("run.plot() draws with matplotlib: pip install matplotlib") from error
-        columns = _columns(self.rows)
+            raise PackageMissingError(
+                "run.plot() draws with matplotlib: pip install matplotlib"
+            ) from error
+        columns = columns_of(self.rows)
         chosen = [list(metrics)] if metrics else _usual(columns)
         figure = Figure(figsize=(5 * len(chosen), 3.5), layout="tight")
         for place, names in enumerate(chosen):
             axes = figure.add_subplot(1, len(chosen), place + 1)
             for name in names:
+                if name not in columns:
+                    meant = next(iter(get_close_matches(name, list(columns), 1, 0.5)), None)
+                    question = f"; did you mean {meant}?" if meant else "."
+                    raise ArgumentError(
+                        f"the run has no column {name}{question} It has {', '.join(columns)}",
+                        key=name,
+                        nearest=meant,
+                    )
                 there = np.isfinite(columns[name])
                 axes.plot(columns["round"][there], columns[name][there], label=name)
             axes.set_xlabel("round")
@@ -130,7 +159,7 @@ class Run:
         return f"<macaw.Run {self.folder}: {summary['end']}, {summary['rounds']} rounds{metrics}>"
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
+def columns_of(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
     names = dict.fromkeys(name for row in rows for name in row)
     columns: dict[str, _safetensors.Array] = {}
     for name in names:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from . import _check, _data, _model, _names, _progress, _rule_file, _safetensors
+from . import (
+    _check,
+    _data,
+    _model,
+    _names,
+    _normalise,
+    _privacy,
+    _progress,
+    _rule_file,
+    _safetensors,
+)
 from . import rules as _rules
 from ._program import Event, Simulation
 from ._run import Row, Run
@@ -30,6 +40,7 @@ Path_ = str | os.PathLike[str]
 # Arguments that become keys in a way of their own, and those that are no keys at all.
 _ARGUMENTS = (
     *("name", "rounds", "seed", "data", "test", "features", "label", "client", "missing"),
+    "normalise",
     *("data_options", "partition"),
     *("model", "init", "model_options", "algorithm", "cohort", "local"),
 )
@@ -45,6 +56,7 @@ def stream(
     label: str | None = None,
     client: Any = None,
     missing: Literal["mean", "indicator"] | None = None,
+    normalise: Literal["train", "client"] | None = None,
     partition: Partition | _keys.Partition | str | None = None,
     algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
@@ -80,7 +92,10 @@ def stream(
     if not arguments:
         raise ConfigError("nothing is given: simulate needs a model and data, or config=FILE")
     try:
-        return _begun(made, settings, arguments, words, said, given)
+        begun = _begun(made, settings, arguments, words, said, given)
+        if columns.normalisation is not None:
+            columns.normalisation.save(begun.folder)
+        return begun
     except Error as error:
         raise _names.explained(error, columns.hints) from error.__cause__
 
@@ -112,6 +127,7 @@ def simulate(
     label: str | None = None,
     client: Any = None,
     missing: Literal["mean", "indicator"] | None = None,
+    normalise: Literal["train", "client"] | None = None,
     partition: Partition | _keys.Partition | str | None = None,
     algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
@@ -145,6 +161,9 @@ def simulate(
     features, label: columns of a table or a Hugging Face dataset; features may be a list.
     client: whose row it is: a column, or an array with a client's name a row.
     missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.
+    normalise: "train" gives x mean 0 and deviation 1 over the run's training rows, each column or
+        channel for itself; "client" over each client's own. Validation and test rows are scaled by
+        the same numbers, which ``run.normalisation`` keeps.
     partition: who gets which rows, such as ``macaw.dirichlet(0.3, clients=1000)``.
     algorithm: such as ``macaw.FedProx(mu=0.1)``, its name, or a rule of one's own (macaw.rules).
     cohort: clients a round, a fraction of all (a float up to 1), or a dict of ``[cohort]``.
@@ -204,6 +223,7 @@ class Keys(NamedTuple):
 
 def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Keys:
     """seeds: of the runs, if they are several."""
+    run_seeds = seeds
     if _rules.serving:
         raise ConfigError(
             "a run begins while the file of its rule is loaded: put what begins it under "
@@ -236,6 +256,12 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
             seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
         example = functools.partial(_example, settings)
         made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
+        if made.module is not None and "frozen" in (own["model_options"] or {}):
+            raise ConfigError(
+                "model_options=dict(frozen=…) is for lists of layers and names; a module says it "
+                "itself: net.body.requires_grad_(False)",
+                key="model.frozen",
+            )
         _add(settings, "model", made.keys)
     elif own["init"] is not None:
         raise ConfigError(
@@ -247,7 +273,39 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     _add(settings, "local", own["local"] or {})
+    if (done := _privacy.add_noise(settings, given.get("config"))) is not None:
+        columns.notes.append(done)
+    if own["normalise"] is not None:
+        _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
     return Keys(settings, made, folder, columns)
+
+
+def _normalise_rows(
+    settings: dict[str, Any],
+    of: _normalise.Of,
+    columns: _data.Columns,
+    config: Path_ | None,
+    seeds: Sequence[int] | None,
+    folder: Path,
+) -> None:
+    """Standardises the rows of the data. seeds: of the runs, if they are several."""
+
+    def check() -> None:
+        fixed = {key: value for key, value in settings.items() if not hasattr(value, "toml")}
+        file = [str(config)] if config is not None else []
+        arguments = [*file, *_overrides(fixed), "--check"]
+        simulation = Simulation(arguments, words_for(settings, folder))
+        try:
+            for _ in simulation.events():
+                pass
+        finally:
+            simulation.close()
+
+    made = _normalise.add(
+        settings, of, config, seeds or [run_seed(settings, config)], _overrides, check
+    )
+    columns.normalisation = made
+    columns.notes.append(made.note())
 
 
 def _example(settings: Mapping[str, Any], module: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _model
+from . import _data, _figures, _groups, _latex, _model, _normalise
+from ._names import in_python
 from ._program import program
 from ._run import Run
 from ._simulate import (
@@ -120,6 +122,28 @@ class SweepResult:
             return self.rows
         return pandas.DataFrame(self.rows)
 
+    def to_latex(self, *, digits: int | None = None) -> str:
+        """The table for a paper (booktabs): mean ± deviation over seeds, the best in bold.
+
+        Keys with one value in all rows have no column. digits: behind the point; by default two
+        of the deviation that are not 0. ``macaw.to_latex`` takes other metrics.
+        """
+        rows = self.result["rows"]
+        metric = self.result["metric"]
+        metrics = [metric, *(name for name in self.result["report"] if name != metric)]
+        cells = []
+        for row in rows:
+            found = {metric: row, **{name: row["report"][name] for name in metrics[1:]}}
+            cells.append([_latex.Cell(found[m]["mean"], found[m]["std"]) for m in metrics])
+        higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
+        counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
+        return _latex.table([r["values"] for r in rows], counts, metrics, cells, higher, digits)
+
+    def plot(self, y: str | Sequence[str] | None = None, x: str = "round") -> _figures.Plot:
+        """Draws a metric, by default the sweep's, a curve a configuration (``macaw.plot``)."""
+        metric = str(self.result["metric"]).removeprefix("best_")
+        return _figures.plot(self, y or metric, x)
+
     @property
     def best(self) -> dict[str, Any]:
         """The keys of the best configuration. ``DIR/best.toml`` is all of it."""
@@ -215,12 +239,15 @@ def sweep(
         value = model if name == "model" else arguments.get(name)
         if not isinstance(value, Space):
             continue
-        tables = [_table(name, item, add, cache_folder) for item in value.values]
-        varied[name] = Space(value.kind, tuple(tables))
+        varied |= _tables_of(name, value, add, cache_folder, samples is not None)
         model = None if name == "model" else model
         arguments.pop(name, None)
+    _normalise.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
+    plugins = _plugins_of(varied)
     keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
     settings = keys.settings
+    if plugins:  # of all rules, whichever a run has
+        settings["plugins"] = list(dict.fromkeys([*settings.get("plugins", ()), *plugins]))
     for made in [keys.model, *varied_models]:
         dtype_of(settings, made, config)
     for note in keys.columns.warnings:
@@ -248,6 +275,59 @@ def sweep(
 
 class _Table(dict[str, Any]):
     """Keys that are set together."""
+
+
+def _tables_of(
+    name: str, space: Space, add: Callable[..., None], cache: Path, drawn: bool
+) -> dict[str, Space]:
+    """A space of objects as one of tables, whose own spaces are values of theirs or keys beside.
+
+    Of ``grid([FedAvg(), FedProx(mu=grid([0.1, 1]))])`` there are three tables. A range, such as
+    ``FedProx(mu=log_uniform(0.01, 1))``, becomes the key ``algorithm.fedprox.mu``, which
+    configurations of other algorithms leave out.
+    """
+    tables: list[_Table] = []
+    beside: dict[str, Space] = {}
+    for item in space.values:
+        table = _table(name, item, add, cache)
+        ranges = {k: v for k, v in table.items() if isinstance(v, Space) and not _listed(v, drawn)}
+        for key, value in ranges.items():
+            _refuse_twice(name, key, item, space)
+            beside[f"{name}.{key}"] = value
+            del table[key]
+        tables += _each(table)
+    return {name: Space(space.kind, tuple(tables)), **beside}
+
+
+def _plugins_of(varied: Mapping[str, Space]) -> list[str]:
+    """Takes the files of rules out of the tables of algorithms: they are a key of their own."""
+    tables = [table for space in varied.values() for table in space.values if type(table) is _Table]
+    return [file for table in tables for file in table.pop("plugins", ())]
+
+
+def _listed(space: Space, drawn: bool) -> bool:
+    """Whether each value of the space is tried."""
+    return space.kind == "grid" or (space.kind == "choice" and not drawn)
+
+
+def _refuse_twice(name: str, key: str, item: Any, space: Space) -> None:
+    """A key beside the tables is for all tables that have it, so there may be one of them."""
+    alike = [other for other in space.values if type(other) is type(item)]
+    if len(alike) > 1 or name == "partition":
+        raise ConfigError(
+            f"{name}: {type(item).__name__} has a range for {key} inside a grid of several: give "
+            "the values, macaw.grid([…]), or a sweep of its own",
+            key=f"{name}.{key}",
+        )
+
+
+def _each(table: _Table) -> list[_Table]:
+    """A table for each combination of the values of its spaces."""
+    spaces = [key for key, value in table.items() if isinstance(value, Space)]
+    return [
+        _Table({**table, **dict(zip(spaces, values))})
+        for values in itertools.product(*(table[key].values for key in spaces))
+    ]
 
 
 def _table(name: str, item: Any, add: Callable[..., None], cache: Path) -> _Table:
@@ -329,6 +409,7 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
         message = error["message"]
         for text, word in words.items():
             message = message.replace(text, word)
+        message = in_python(message)
         if error["code"] == 2:
             raise ConfigError(message, key=error["key"] or None, nearest=error["meant"] or None)
         raise RunError(message, folder=str(folder), key=error["key"] or None)
