@@ -76,10 +76,9 @@ class _Rows:
     """The memory in which the worker gives rows and takes the model's outputs (workers.give_rows)."""
 
     def __init__(self, hello):
-        names = {"i32": "int32", "i64": "int64", "f32": "float32", "f64": "float64"}
-        self.features = np.dtype(names[hello["rows"]["features"]])
-        self.labels = np.dtype(names[hello["rows"]["labels"]])
-        self.dtype = np.dtype(names[hello["dtype"]])
+        self.features = np.dtype(hello["rows"]["features"])
+        self.labels = np.dtype(hello["rows"]["labels"])
+        self.dtype = np.dtype(hello["dtype"])
         self.shape = hello["input_shape"]
         self.bytes = None
 
