@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import _safetensors, _tables
-from ._columns import Columns, plain
+from ._columns import Columns as Columns
+from ._columns import plain
 from ._safetensors import Array
 from .errors import CacheError, DataError
 
@@ -244,9 +245,9 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
     for line, row in zip(padded, rows):
         line[: len(row)] = row
     if padded.min() < 0 or padded.max() >= 2**31:
-        row = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
+        wrong = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
         raise DataError(
-            f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold"
+            f"{what}: row {wrong} of x has a token below 0, or one that int32 cannot hold"
         )
     return padded.astype(np.int32), lengths
 

@@ -258,13 +258,16 @@ def sweep(
         for made in [keys.model, *varied_models] if keys.model is not None else varied_models:
             check_model(made, fixed, config, words_for(settings, cache_folder))
     text = _file({**settings, **varied}, samples is not None, config)
-    top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
+    top: dict[str, Any] = {"seeds": seeds, "baselines": baselines}
+    top |= {"samples": samples, "sample_seed": sample_seed}
     top |= {"metric": metric, "mode": mode, "report": report}
     top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
     folder.mkdir(parents=True, exist_ok=True)
+    if keys.columns.normalisation is not None:
+        keys.columns.normalisation.save(folder)
     file = folder / "sweep.toml"
     file.write_text(head + text)
     if progress is None:
@@ -293,7 +296,8 @@ def _tables_of(
         ranges = {k: v for k, v in table.items() if isinstance(v, Space) and not _listed(v, drawn)}
         for key, value in ranges.items():
             _refuse_twice(name, key, item, space)
-            beside[f"{name}.{key}"] = value
+            # In quotation marks: TOML has no room below a key that has values.
+            beside[json.dumps(f"{name}.{key}")] = value
             del table[key]
         tables += _each(table)
     return {name: Space(space.kind, tuple(tables)), **beside}
@@ -385,7 +389,7 @@ def _file(
 
 
 def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:
-    command = [program(), "sweep", "--json", file, "--out", folder]
+    command = [str(program()), "sweep", "--json", str(file), "--out", str(folder)]
     error: dict[str, Any] | None = None
     # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:

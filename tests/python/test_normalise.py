@@ -60,7 +60,9 @@ class Normalised(TestCase):
         settings = macaw._simulate.keys_of(self.job("batch", **changes)).settings
         file = self.folder / "step.safetensors"
         arguments = [*macaw._simulate._overrides(settings), "--model-step", str(file)]
-        for _ in macaw._program.Simulation(arguments, {}).events():
+        simulation = macaw._program.Simulation(arguments, {})
+        self.addCleanup(simulation.close)
+        for _ in simulation.events():
             pass
         return _safetensors.read(file)["features.0"]
 
