@@ -54,6 +54,8 @@ class Normalisation:
     mean: Array
     std: Array
     clients: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    #: The name of the prepared file with the rows as they were given.
+    source: str = ""
 
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
@@ -87,6 +89,7 @@ class Normalisation:
                 rows=self.rows,
                 axis=-1 if self.axis is None else self.axis,
                 scale=self.scale,
+                source=self.source,
                 mean=self.mean,
                 std=self.std,
                 clients=np.array(list(self.clients), str),
@@ -105,6 +108,7 @@ class Normalisation:
             return Normalisation(
                 of, int(file["rows"]), None if axis < 0 else axis, float(file["scale"]),
                 file["mean"], file["std"], dict(zip(names, own)),
+                str(file["source"]),
             )  # fmt: skip
 
     def note(self) -> str:
@@ -165,7 +169,7 @@ def add(
     scale = 1 / 255 if x.dtype == np.uint8 else 1.0
     training = np.sort(np.concatenate(list(division.training.values())))
     mean, std = _moments(x, training, axis, scale)
-    made = Normalisation(of, len(training), axis, scale, mean, std)
+    made = Normalisation(of, len(training), axis, scale, mean, std, source=Path(file).name)
     if of == "client":
         made.clients = {
             name: _moments(x, rows, axis, scale) for name, rows in division.training.items()
