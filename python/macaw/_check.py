@@ -249,7 +249,7 @@ class _Comparison:
                 continue
             own = self._made.names.get(name, name)
             if own not in there:
-                own = own.removeprefix(_trace.PREFIX)
+                own = _trace.own_name(own)
             if own not in there:
                 raise self._refusal(f"the run trains {name}, and your module has no such tensor")
             found[own] = (there[own], array)

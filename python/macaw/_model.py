@@ -183,8 +183,8 @@ def state_dict(
     state = OrderedDict((name, value.detach().clone()) for name, value in tensors_of_module.items())
     for name, array in tensors.items():
         own = names.get(name, name)
-        if own not in state and name.startswith(_trace.PREFIX):
-            own = name.removeprefix(_trace.PREFIX)
+        if own not in state:
+            own = _trace.own_name(name)
         if own in unsaved:  # register_buffer(..., persistent=False): no state dict has it
             continue
         if own not in state or tuple(state[own].shape) != array.shape:
@@ -205,6 +205,9 @@ def _layers(module: Any, layers: Sequence[Layer], folder: Path) -> Model:
     tensors = {ours: _array(state[own], own) for ours, own in names.items()}
     keys = {"layers": [layer.text for layer in layers], "init": _write_weights(tensors, folder)}
     said = f"{type(module).__name__} as {len(layers)} layers, with its weights"
+    if frozen := _layers_file.frozen(layers):
+        keys["frozen"] = frozen
+        said += f", {', '.join(names[name] for name in frozen)} frozen"
     return Model(keys, said, module, names)
 
 
@@ -223,8 +226,10 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             buffer = io.BytesIO()
             torch.jit.save(traced, buffer)
             how = "traced"
-            if any(name.startswith(_trace.PREFIX) for name, _ in traced.named_parameters()):
-                prefix = _trace.PREFIX
+            if isinstance(traced, torch.jit.RecursiveScriptModule):
+                how += " in both modes"
+            first = next(name for name, _ in traced.named_parameters())
+            prefix = first.removesuffix(_trace.own_name(first))
             why += f"; torch.jit.script refuses it: {_first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"

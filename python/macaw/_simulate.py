@@ -365,6 +365,12 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
             seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
         example = functools.partial(_example, settings)
         made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
+        if made.module is not None and "frozen" in (own["model_options"] or {}):
+            raise ConfigError(
+                "model_options=dict(frozen=…) is for lists of layers and names; a module says it "
+                "itself: net.body.requires_grad_(False)",
+                key="model.frozen",
+            )
         _add(settings, "model", made.keys)
     elif own["init"] is not None:
         raise ConfigError(
