@@ -320,7 +320,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
-    """Images with channels last, as the files that runs read have them turned (docs/guides/data.md)."""
+    """Images with channels last, turned as those of files are (docs/guides/data.md)."""
     if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
         return x
     turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))

@@ -55,7 +55,7 @@ def read(
     model: Any,
     init: Any,
     folder: Path,
-    example: Example = lambda module: None,
+    example: Example = lambda _: None,
     seeds: Sequence[int] = (0,),
 ) -> Model:
     """What the keys of ``[model]`` are for this model. Weights are written into `folder`.
@@ -106,7 +106,7 @@ def has_fixed_weights(model: Any) -> bool:
 
 
 def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
-    """A module of the function, whose weights torch draws from the seed; torch's own state stays."""
+    """A module of the function, with weights that torch draws from the seed; its state stays."""
     try:
         import torch
     except ImportError as error:

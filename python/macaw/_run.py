@@ -100,8 +100,8 @@ class Run:
         path = self.folder / ("model.best.safetensors" if best else "model.safetensors")
         if best and not path.exists():
             raise Error(
-                f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from "
-                "its end on"
+                f"{self.folder} has no best model: a run keeps one that has run.stop.patience, "
+                "from its end on"
             )
         if not path.exists():
             raise Error(

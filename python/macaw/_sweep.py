@@ -347,8 +347,8 @@ def _note_weights(model: Any, seeds: Sequence[int]) -> None:
     if len(seeds) < 2 or not fixed:
         return
     warnings.warn(
-        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do not "
-        f"cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
+        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do "
+        f"not cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
         UserWarning,
         stacklevel=3,
     )
