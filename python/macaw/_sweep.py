@@ -265,6 +265,8 @@ def sweep(
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
     folder.mkdir(parents=True, exist_ok=True)
+    if keys.columns.normalisation is not None:
+        keys.columns.normalisation.save(folder)
     file = folder / "sweep.toml"
     file.write_text(head + text)
     if progress is None:
@@ -293,7 +295,8 @@ def _tables_of(
         ranges = {k: v for k, v in table.items() if isinstance(v, Space) and not _listed(v, drawn)}
         for key, value in ranges.items():
             _refuse_twice(name, key, item, space)
-            beside[f"{name}.{key}"] = value
+            # In quotation marks: TOML has no room below a key that has values.
+            beside[json.dumps(f"{name}.{key}")] = value
             del table[key]
         tables += _each(table)
     return {name: Space(space.kind, tuple(tables)), **beside}

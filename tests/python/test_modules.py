@@ -24,7 +24,7 @@ try:
             self.layer, self.head, self.shape = layer, nn.Linear(width, 3), shape
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = self.layer(x.reshape((x.size(0),) + self.shape))
+            y = self.layer(x.reshape((x.size(0), *self.shape)))
             return self.head(torch.flatten(y, 1))
 
     class Recurrent(nn.Module):
