@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _layers as _layers_file
-from . import _modules, _safetensors, _trace
+from . import _libtorch, _modules, _safetensors, _trace
 from ._layers import Layer, layers_of
 from .errors import ModelError
 
@@ -238,6 +238,7 @@ def _tensors_alone(module: Any, dtype: str | None, folder: Path) -> Model:
 def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     import torch
 
+    _libtorch.check()
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
     with warnings.catch_warnings():
