@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _layers as _layers_file
-from . import _modules, _safetensors, _trace
+from . import _libtorch, _modules, _safetensors, _trace
 from ._layers import Layer, layers_of
 from .errors import ModelError
 
@@ -55,7 +55,7 @@ def read(
     model: Any,
     init: Any,
     folder: Path,
-    example: Example = lambda module: None,
+    example: Example = lambda _: None,
     seeds: Sequence[int] = (0,),
     in_python: bool = False,
 ) -> Model:
@@ -110,7 +110,7 @@ def has_fixed_weights(model: Any) -> bool:
 
 
 def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
-    """A module of the function, whose weights torch draws from the seed; torch's own state stays."""
+    """A module of the function, with weights drawn from the seed; torch's own state stays."""
     try:
         import torch
     except ImportError as error:
@@ -238,6 +238,7 @@ def _tensors_alone(module: Any, dtype: str | None, folder: Path) -> Model:
 def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     import torch
 
+    _libtorch.check()
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
     with warnings.catch_warnings():

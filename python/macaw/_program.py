@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from . import _libtorch
 from ._names import in_python
 from .errors import ConfigError, Error, MissingBackendError, RunError, TrainError
 
@@ -133,13 +134,11 @@ class Simulation:
         if (failed := _failed_turn(message, self.go_on)) is not None:
             return failed
         key, nearest = event["key"] or None, event["meant"] or None
-        if "libmacaw_torch.so" in message:
-            why = "the LibTorch back end does not find the PyTorch that it was built with beside it"
-            advice = 'pip install "macaw[torch]" into the same environment'
-            return MissingBackendError(f"{why}: {advice} ({message})", key=key)
+        if _libtorch.BACK_END in message:
+            return MissingBackendError(f"{_libtorch.advice()} ({message})", key=key)
         if event["code"] == _MISSING_BACKEND:
             if "LibTorch" in message:
-                message += "; a wheel of `./dev wheel` has it after `./dev setup torch`"
+                message = f"{_libtorch.advice()} ({message})"
             return MissingBackendError(message, key=key)
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)

@@ -26,6 +26,7 @@ from . import (
 from . import rules as _rules
 from ._callback import Callbacks, Metric, OnRound
 from ._run import Run
+from ._settings import value_of
 from ._stream import Stream
 from ._train import EvaluateFunction, LossFunction, TrainFunction
 from .algorithms import Algorithm
@@ -396,20 +397,7 @@ def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:
 
 def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:
     """``run.seed`` of a run with these keys, some of which may stand in a file."""
-    if "run.seed" in settings:
-        return int(settings["run.seed"])
-    if config is None:
-        return 0
-    try:
-        import tomllib
-    except ImportError as error:  # before Python 3.11
-        raise ConfigError(
-            "seed: give it beside a model that a function makes: Python before 3.11 cannot read it "
-            f"in {os.fspath(config)}",
-            key="run.seed",
-        ) from error
-    seed = tomllib.loads(Path(config).read_text()).get("run", {}).get("seed", 0)
-    return int(seed)
+    return int(value_of(settings, config, "run.seed") or 0)
 
 
 def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:

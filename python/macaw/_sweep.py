@@ -284,13 +284,15 @@ def sweep(
         for made in [keys.model, *varied_models] if keys.model is not None else varied_models:
             check_model(made, fixed, config, words_for(settings, cache_folder))
     text = _file({**settings, **varied}, samples is not None, config)
-    top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
-    top |= {"metric": metric, "mode": mode, "report": report}
+    top: dict[str, Any] = {"seeds": seeds, "baselines": baselines, "samples": samples}
+    top |= {"sample_seed": sample_seed, "metric": metric, "mode": mode, "report": report}
     top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
     folder.mkdir(parents=True, exist_ok=True)
+    if keys.columns.normalisation is not None:
+        keys.columns.normalisation.save(folder)
     file = folder / "sweep.toml"
     file.write_text(head + text)
     if progress is None:
@@ -319,7 +321,8 @@ def _tables_of(
         ranges = {k: v for k, v in table.items() if isinstance(v, Space) and not _listed(v, drawn)}
         for key, value in ranges.items():
             _refuse_twice(name, key, item, space)
-            beside[f"{name}.{key}"] = value
+            # In quotation marks: TOML has no room below a key that has values.
+            beside[json.dumps(f"{name}.{key}")] = value
             del table[key]
         tables += _each(table)
     return {name: Space(space.kind, tuple(tables)), **beside}
@@ -369,8 +372,8 @@ def _note_weights(model: Any, seeds: Sequence[int]) -> None:
     if len(seeds) < 2 or not fixed:
         return
     warnings.warn(
-        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do not "
-        f"cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
+        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do "
+        f"not cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
         UserWarning,
         stacklevel=3,
     )
@@ -411,7 +414,7 @@ def _file(
 
 
 def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:
-    command = [program(), "sweep", "--json", file, "--out", folder]
+    command: list[Any] = [program(), "sweep", "--json", file, "--out", folder]
     error: dict[str, Any] | None = None
     # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:

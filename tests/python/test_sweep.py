@@ -7,9 +7,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from support import TestCase, job
-
 import macaw
+from support import TestCase, job
 
 
 def arguments(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
