@@ -101,10 +101,13 @@ def _settings(run: Run) -> dict[str, Any]:
     """The settings that decide a result and differ from their defaults. Seeds are none."""
     summary = _summary(run)
     settings: dict[str, Any] = dict(summary.get("settings") or {})
-    # Of normalise=: numbers of the training rows, which may be other rows for each seed.
-    for key in ("data.normalise.mean", "data.normalise.std"):
-        if run.is_normalised:
-            settings.pop(key, None)
+    if run.is_normalised:  # its numbers are of training rows, which may be others for each seed
+        made = run.normalisation
+        settings = {
+            **{key: v for key, v in settings.items() if not key.startswith("data.normalise.")},
+            "data.path": made.source,
+            "normalise": made.of,
+        }
     return {ALGORITHM: summary.get("algorithm"), **settings}
 
 
@@ -118,6 +121,8 @@ def _identity(run: Run) -> str:
 def _set_differences(groups: Sequence[Group]) -> None:
     settings = [_settings(group.runs[0]) if group.runs else {} for group in groups]
     keys = list(dict.fromkeys(key for each in settings for key in each))
+    if "normalise" in keys:  # it says what these say
+        keys = [key for key in keys if not key.startswith("data.normalise.")]
     missing = object()
     differing = [key for key in keys if len({_text(s.get(key, missing)) for s in settings}) > 1]
     differing.sort(key=lambda key: key != ALGORITHM)  # the algorithm is named first
@@ -176,7 +181,7 @@ def _name(group: Group, groups: Sequence[Group]) -> str:
         if value is None:
             continue
         parts.append(str(value) if key == ALGORITHM else f"{names[key]} {plain(value)}")
-    return ", ".join(parts) or run.folder.name
+    return ", ".join(parts) or str(_summary(run).get("algorithm"))
 
 
 def plain(value: Any) -> str:

@@ -54,6 +54,8 @@ class Normalisation:
     mean: Array
     std: Array
     clients: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    #: The name of the prepared file with the rows as they were given.
+    source: str = ""
 
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
@@ -87,6 +89,7 @@ class Normalisation:
                 rows=self.rows,
                 axis=-1 if self.axis is None else self.axis,
                 scale=self.scale,
+                source=self.source,
                 mean=self.mean,
                 std=self.std,
                 clients=np.array(list(self.clients), str),
@@ -105,6 +108,7 @@ class Normalisation:
             return Normalisation(
                 of, int(file["rows"]), None if axis < 0 else axis, float(file["scale"]),
                 file["mean"], file["std"], dict(zip(names, own)),
+                str(file["source"]),
             )  # fmt: skip
 
     def note(self) -> str:
@@ -165,7 +169,7 @@ def add(
     scale = 1 / 255 if x.dtype == np.uint8 else 1.0
     training = np.sort(np.concatenate(list(division.training.values())))
     mean, std = _moments(x, training, axis, scale)
-    made = Normalisation(of, len(training), axis, scale, mean, std)
+    made = Normalisation(of, len(training), axis, scale, mean, std, source=Path(file).name)
     if of == "client":
         made.clients = {
             name: _moments(x, rows, axis, scale) for name, rows in division.training.items()
@@ -322,34 +326,51 @@ def _axis_of(shape: Sequence[int], dtype: Any) -> int | None:
     return 0
 
 
-def _chunks(x: Array, rows: Array, scale: float) -> Iterator[Array]:
-    many = max(1, _CHUNK // max(1, int(np.prod(x.shape[1:]))))
-    for begin in range(0, len(rows), many):
-        yield x[rows[begin : begin + many]].astype(np.float64) * scale
-
-
 def _moments(x: Array, rows: Array, axis: int | None, scale: float) -> tuple[Array, Array]:
     """Mean and deviation (of all rows: n) of each column or channel, float64."""
-    over = tuple(place for place in range(x.ndim) if axis is None or place != axis + 1)
     columns = 1 if axis is None else x.shape[axis + 1]
     if not len(rows):  # a client that does not train
         return np.zeros(columns), np.full(columns, np.inf)
+    if x.dtype == np.uint8:
+        mean, std = _moments_of_bytes(x, rows, axis, columns)
+        return mean * scale, std * scale
+    over = tuple(place for place in range(x.ndim) if axis is None or place != axis + 1)
     count = len(rows) * int(np.prod(x.shape[1:])) / columns
     total, least, most = np.zeros(columns), np.full(columns, np.inf), np.full(columns, -np.inf)
-    for chunk in _chunks(x, rows, scale):
-        total += chunk.sum(over)
+    for chunk in _chunks(x, rows):
+        total += chunk.sum(over, dtype=np.float64)
         least = np.minimum(least, chunk.min(over))
         most = np.maximum(most, chunk.max(over))
     mean = total / count
-    wide = (
-        mean if axis is None else mean.reshape([-1 if p == axis + 1 else 1 for p in range(x.ndim)])
-    )
+    wide = mean.reshape([-1 if place == (axis or 0) + 1 else 1 for place in range(x.ndim)])
     square = np.zeros(columns)
-    for chunk in _chunks(x, rows, scale):
+    for chunk in _chunks(x, rows):
         square += np.square(chunk - wide).sum(over)
     constant = least == most
     mean = np.where(constant, least, mean)
     return mean, np.where(constant, np.inf, np.sqrt(square / count))
+
+
+def _moments_of_bytes(
+    x: Array, rows: Array, axis: int | None, columns: int
+) -> tuple[Array, Array]:
+    """The same of bytes, by how often there is each of the 256."""
+    counts = np.zeros((columns, 256))
+    for chunk in _chunks(x, rows):
+        apart = chunk[None] if axis is None else np.moveaxis(chunk, axis + 1, 0)
+        for column, own in enumerate(apart):
+            counts[column] += np.bincount(own.ravel(), minlength=256)
+    values = np.arange(256.0)
+    weights = counts / counts.sum(1, keepdims=True)
+    mean = weights @ values
+    square = (weights * np.square(values - mean[:, None])).sum(1)
+    return mean, np.where((counts > 0).sum(1) == 1, np.inf, np.sqrt(square))
+
+
+def _chunks(x: Array, rows: Array) -> Iterator[Array]:
+    many = max(1, _CHUNK // max(1, int(np.prod(x.shape[1:]))))
+    for begin in range(0, len(rows), many):
+        yield x[rows[begin : begin + many]]
 
 
 def _standard(x: Array, mean: Array, std: Array, axis: int | None, scale: float) -> Array:

@@ -70,7 +70,7 @@ def add_noise(settings: dict[str, Any], config: str | os.PathLike[str] | None) -
             added.append(f'{key} = "{value}"')
     also = f"; {', '.join(added)}" if added else ""
     return (
-        f"epsilon {epsilon:g} at delta {delta:.3g}, over {known['rounds']} rounds of some "
+        f"privacy: epsilon {epsilon:g} at delta {delta:.3g}, over {known['rounds']} rounds of some "
         f"{known['cohort']} of {population or clients} clients: privacy.noise = {noise:.4g}{also}"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,16 @@ def value_of(settings: Mapping[str, Any], config: str | os.PathLike[str] | None,
         return settings[key]
     if config is None:
         return None
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ImportError as error:  # before Python 3.11
+
+        table: Any = tomllib.loads(Path(config).read_text())
+    else:
         raise ConfigError(
             f"{key}: Python before 3.11 cannot read it in {os.fspath(config)}: give it as an "
             "argument",
             key=key,
-        ) from error
-    table: Any = tomllib.loads(Path(config).read_text())
+        )
     for part in key.split("."):
         table = table.get(part) if isinstance(table, dict) else None
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -166,7 +166,7 @@ class Prepared(TestCase):
             self.prepare([(x[i], int(y[i])) for i in range(20)])
 
     def test_of_a_loader_says_to_give_its_rows(self) -> None:
-        loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda self: iter(())})()
+        loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda _: iter(())})()
         with self.assertRaisesRegex(macaw.DataError, "loader.dataset"):
             self.prepare(loader)
 
@@ -209,9 +209,9 @@ class Prepared(TestCase):
         who = [f"s{i % 3}" for i in range(12)]
 
         class Columns:
-            table: dict[str, Any] = {"x": list(x), "noise": [0] * 12, "y": y, "who": who}
-            features: dict[str, Any] = dict.fromkeys(table)
-            column_names = list(table)
+            table: ClassVar[dict[str, Any]] = {"x": list(x), "noise": [0] * 12, "y": y, "who": who}
+            features: ClassVar[dict[str, Any]] = dict.fromkeys(table)
+            column_names: ClassVar[list[str]] = list(table)
 
             def __len__(self) -> int:
                 return 12

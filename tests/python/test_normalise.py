@@ -14,7 +14,7 @@ from test_data import Splits
 from test_tables import DataFrame
 
 import macaw
-from macaw import _safetensors
+from macaw import _groups, _safetensors
 from support import TestCase, needs, rows
 
 
@@ -60,7 +60,9 @@ class Normalised(TestCase):
         settings = macaw._simulate.keys_of(self.job("batch", **changes)).settings
         file = self.folder / "step.safetensors"
         arguments = [*macaw._simulate._overrides(settings), "--model-step", str(file)]
-        for _ in macaw._program.Simulation(arguments, {}).events():
+        simulation = macaw._program.Simulation(arguments, {})
+        self.addCleanup(simulation.close)
+        for _ in simulation.events():
             pass
         return _safetensors.read(file)["features.0"]
 
@@ -221,6 +223,13 @@ class Normalised(TestCase):
                           test=(x, x[:, 0] > 3), model=["flatten", "linear 2"])  # fmt: skip
         self.assertEqual(run.normalisation.mean.shape, (3,))
         np.testing.assert_allclose(run.normalisation.mean, x.reshape(200, 3, 4).mean((0, 2)), 1e-5)
+
+    def test_leaves_runs_with_other_seeds_one_configuration(self) -> None:
+        runs = [self.run_of(f"{of} {seed}", normalise=of, seed=seed)
+                for seed in (1, 2) for of in ("train", "client", None)]  # fmt: skip
+        self.assertNotEqual(runs[0].normalisation.mean[1], runs[3].normalisation.mean[1])
+        found = [(group.name, len(group.runs)) for group in _groups.groups_of(runs)]
+        self.assertEqual(found, [("normalise train", 2), ("normalise client", 2), ("fedavg", 2)])
 
     def test_is_the_same_after_a_resume(self) -> None:
         whole = self.run_of("whole", rounds=4, normalise="client")
