@@ -50,6 +50,7 @@ def stage(work: Path, reference: Path) -> None:
             shutil.copyfile(ROOT / path, work / path)
     (work / "docs/tutorial.md").write_text(notebook_page(ROOT / "docs/tutorial.ipynb"))
     shutil.copytree(reference, work / "docs/reference")
+    shutil.copyfile(ROOT / "docs/site.css", work / "docs/site.css")
 
 
 def main() -> int:
