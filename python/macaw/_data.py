@@ -72,9 +72,7 @@ def prepare(
     return path
 
 
-def prepared(
-    data: Any, test: Any, columns: Columns, cache: str | os.PathLike[str] | None
-) -> Path:
+def prepared(data: Any, test: Any, columns: Columns, cache: str | os.PathLike[str] | None) -> Path:
     """What ``prepare`` writes; what there is to say is in `columns` then."""
     folder = Path(cache) if cache is not None else cache_folder()
     try:
@@ -123,8 +121,8 @@ def _splits_of(data: Any, test: Any, columns: Columns) -> tuple[Any, Any]:
         return data, test
     if "train" not in data:
         raise DataError(
-            f"data: the DatasetDict has no \"train\" but {', '.join(data)}; give one of them, such "
-            "as data=splits[\"…\"], test=splits[\"…\"]"
+            f'data: the DatasetDict has no "train" but {", ".join(data)}; give one of them, such '
+            'as data=splits["…"], test=splits["…"]'
         )
     used = {"train"}
     if test is None and "test" in data:
@@ -245,7 +243,9 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
         line[: len(row)] = row
     if padded.min() < 0 or padded.max() >= 2**31:
         row = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
-        raise DataError(f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold")
+        raise DataError(
+            f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold"
+        )
     return padded.astype(np.int32), lengths
 
 
@@ -306,9 +306,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
     if y.ndim != 1:
         one_hot = y.ndim == 2 and len(y) > 0 and np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all()
         advice = "; it is one-hot: give y.argmax(1)" if one_hot else ""
-        raise DataError(
-            f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}"
-        )
+        raise DataError(f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}")
     if len(x) != len(y):
         raise DataError(f"{what}: x has {len(x)} rows and y has {len(y)}")
     if len(x) == 0:
@@ -382,9 +380,7 @@ def _as_int32(array: Array, what: str) -> Array:
     return narrow
 
 
-def _clients(
-    data: Mapping[Any, Any], columns: Columns
-) -> tuple[list[_Block], dict[str, Array]]:
+def _clients(data: Mapping[Any, Any], columns: Columns) -> tuple[list[_Block], dict[str, Array]]:
     """Blocks in the order train, val, test, each client by client, and where a client's begin."""
     if not data:
         raise DataError("data: there is no client in the dict")

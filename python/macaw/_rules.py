@@ -100,8 +100,10 @@ def _schema(schema: Any) -> dict[str, Any]:
             if not isinstance(item, kind):
                 raise RuleError(f"schema names {_shown(item)} instead of a {kind.__name__}")
     kept = [State(item.name, item.size) for item in down] + kept
+
     def layouts(items: Sequence[Any]) -> list[dict[str, Any]]:
         return [{**dataclasses.asdict(item), "size": _layout_of(item)} for item in items]
+
     return {
         "down": layouts(down),
         "up": layouts(schema.up),
@@ -274,7 +276,9 @@ class _Worker:
             stages = [stages]
         if not isinstance(stages, (list, tuple)):
             raise RuleError(f"{of} gives {_shown(stages)} instead of a list of stages")
-        said = [self._stage(arena, ctx, stage, f"{of}, stage {n}") for n, stage in enumerate(stages)]
+        said = [
+            self._stage(arena, ctx, stage, f"{of}, stage {n}") for n, stage in enumerate(stages)
+        ]
         return {"stages": said, "used": arena.used}
 
     def _stage(self, arena: _Arena, ctx: ClientContext, stage: Any, of: str) -> dict[str, Any]:
@@ -416,7 +420,9 @@ def _number(value: Any, what: str) -> float:
 def _numbers(numbers: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, float]:
     if unknown := sorted(numbers.keys() - known.keys()):
         raise RuleError(f"the schema has no number {unknown[0]!r} of the server")
-    return {name: _number(value, f"the server's number {name!r}") for name, value in numbers.items()}
+    return {
+        name: _number(value, f"the server's number {name!r}") for name, value in numbers.items()
+    }
 
 
 def _told(error: BaseException, method: str) -> str:

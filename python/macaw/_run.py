@@ -104,7 +104,9 @@ class Run:
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise PackageMissingError("run.plot() draws with matplotlib: pip install matplotlib") from error
+            raise PackageMissingError(
+                "run.plot() draws with matplotlib: pip install matplotlib"
+            ) from error
         columns = _columns(self.rows)
         chosen = [list(metrics)] if metrics else _usual(columns)
         figure = Figure(figsize=(5 * len(chosen), 3.5), layout="tight")

@@ -291,7 +291,9 @@ def _words(columns: Sequence[_Column]) -> list[Any]:
 
 def _divided(value: Any) -> bool:
     """Whether a client's value has a part for each split."""
-    return isinstance(value, Mapping) and "train" in value and set(value) <= {"train", "val", "test"}
+    return (
+        isinstance(value, Mapping) and "train" in value and set(value) <= {"train", "val", "test"}
+    )
 
 
 def tables_in(data: Any, splits: Sequence[str] = ("train",)) -> list[Any]:
