@@ -241,7 +241,8 @@ def _same_division(
             found = _Division({"": np.sort(np.concatenate(list(found.training.values())))}, {})
         if first is not None and found != first:
             fix = "data_options=dict(seed=1)"
-            fix += " with partition=…(seed=1)" if of == "client" else ", or test=…"
+            of_clients = of == "client" or cuts  # then the partition decides, too
+            fix += " and partition=macaw.…(seed=1)" if of_clients else ", or test=…"
             raise ConfigError(
                 f'normalise="{of}" needs the same training rows in all runs of a sweep, and those '
                 f"of seed {seed} are others than those of seed {seeds[0]}: give {fix}",

@@ -277,6 +277,9 @@ class Normalised(TestCase):
             warnings.simplefilter("ignore", UserWarning)
             sweep = macaw.sweep(**given, seeds=[1, 2], data_options={"seed": 1}, progress=False)
             self.check(sweep.runs["001-seed1"], self.training_rows(sweep.runs["001-seed2"], x))
+        options = {"client_test_fraction": 0.2, "seed": 1}
+        with self.assertRaisesRegex(macaw.ConfigError, r"and partition=macaw\.…\(seed=1\)"):
+            macaw.sweep(**given, seeds=[1, 2], data_options=options, progress=False)
         of_clients = {**given, "normalise": "client", "out": self.folder / "c"}
         for varied in (macaw.grid([macaw.iid(5), macaw.iid(6)]),
                        {"scheme": "iid", "clients": macaw.grid([5, 6])}):  # fmt: skip
