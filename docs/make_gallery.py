@@ -10,6 +10,8 @@ under that name. The tests leave these out.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -50,7 +52,8 @@ def main() -> None:
             if language == "bash":
                 subprocess.run(["bash", "-euo", "pipefail", "-c", code], check=True)
             else:
-                run_cell(code, f"<gallery.md:{line}>", module)
+                with contextlib.redirect_stdout(io.StringIO()):
+                    run_cell(code, f"<gallery.md:{line}>", module)
             if picture:
                 module.figure.savefig(pictures / picture, metadata={"Date": None})
         shutil.copyfile("timeline.svg", pictures / "timeline.svg")

@@ -35,6 +35,7 @@ OF_CLIENTS = (
     "evaluation.clients=true", "data.client_test_fraction=0.3", "data.val_fraction=0.2",
     'evaluation.splits=["test","validation","train"]', "evaluation.fine_tune.steps=2",
 )  # fmt: skip
+STATISTICS = ("mean", "std", "gini", "worst10", "p10", "p50", "p90")
 RUNS = (
     ("csv", ('evaluation.metrics=["balanced_accuracy","f1","auc"]', "data.central_val_fraction=0.1",
              *OF_CLIENTS)),
@@ -43,7 +44,7 @@ RUNS = (
              "evaluation.fine_tune.steps=2")),
     ("csv", ("data.concept_shift=label-permutation", "data.concept_shift_groups=2",
              *OF_CLIENTS[:2])),
-    ("convex", ()),
+    ("synthetic", ("local.weight_decay=0.01", 'evaluation.splits=["train"]')),
     ("csv", ("attack.kind=alie", "attack.fraction=0.4")),
     ("csv", ("privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1",
              "privacy.delta=0.01", "cohort.sampling=poisson", "cohort.weight=uniform")),
@@ -138,8 +139,8 @@ def described_columns() -> list[tuple[str, str]]:
                 name = names[0].rsplit("_", 1)[0] + name
             name = re.sub(r"[A-Z]{2,}", "*", name).replace("group0", "group*")
             found.append((name, meaning))
-    # The longest pattern that matches says most.
-    return sorted(found, key=lambda entry: -len(entry[0]))
+    # Of patterns that match, one of the name's end says most, and then the longest.
+    return sorted(found, key=lambda entry: (not entry[0].startswith("*"), -len(entry[0])))
 
 
 def columns(programs: Programs) -> list[str]:
@@ -164,15 +165,19 @@ def columns_page(programs: Programs) -> str:
         "| column | is |\n|---|---|\n"
     )
     unknown = []
+    rows: dict[str, str] = {}
     for name in columns(programs):
         meaning = next((of for pattern, of in patterns if fnmatch.fnmatch(name, pattern)), None)
         if meaning is None:
             unknown.append(name)
-        else:
-            text += f"| `{name}` | {meaning}\n"
+            continue
+        base, _, last = name.rpartition("_")
+        # Statistics over clients are one entry.
+        rows.setdefault(f"`{base}_STATISTIC`" if last in STATISTICS else f"`{name}`", meaning)
     if unknown:
         sys.exit(f"docs/guides/runs.md says nothing of the columns {', '.join(unknown)}")
-    return text
+    text += "".join(f"| {name} | {meaning} |\n" for name, meaning in rows.items())
+    return f"{text}\nSTATISTIC is one of {', '.join(STATISTICS)}, over clients.\n"
 
 
 def lists_page(programs: Programs) -> str:

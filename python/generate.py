@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes the modules that follow from the program: keys.py, algorithms.py, _version.py.
 
-    generate.py FOLDER PROGRAM...
+    generate.py FOLDER TORCH PROGRAM...
 
+TORCH is the version of PyTorch that the LibTorch back end is built with; empty: there is none.
 PROGRAM keys --json describes the keys (cli/config/describe.h). The build calls this.
 """
 
@@ -193,13 +194,16 @@ def algorithms_module(algorithms: list[Key]) -> str:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    described = json.loads(subprocess.check_output([*sys.argv[2:], "keys", "--json"]))
+    folder, torch = Path(sys.argv[1]), sys.argv[2]
+    described = json.loads(subprocess.check_output([*sys.argv[3:], "keys", "--json"]))
     version = described["version"]
     modules = {
         "keys.py": keys_module([*described["keys"], *_OF_PYTHON]),
         "algorithms.py": algorithms_module(described["algorithms"]),
-        "_version.py": f'"""Of the programs in the package."""\n\nversion = "{version}"\n',
+        "_version.py": (
+            f'"""Of the programs in the package, and of the PyTorch of their LibTorch back end."""\n'
+            f'\nversion = "{version}"\ntorch = "{torch}"\n'
+        ),
     }
     for name, text in modules.items():
         (folder / name).write_text(text)

@@ -12,6 +12,8 @@ The work is done by Macaw's own programs, which are part of the package.
 from typing import TYPE_CHECKING
 
 from . import _names, algorithms, errors, partitions, rules
+from ._callback import OpenRun
+from ._context import Rows, TrainContext
 from ._data import prepare
 from ._figures import Plot, plot, plot_clients
 from ._latex import to_latex
@@ -54,12 +56,15 @@ __all__ = [
     "MissingBackendError",
     "ModelError",
     "Normalisation",
+    "OpenRun",
     "Partition",
     "Plot",
+    "Rows",
     "Run",
     "RunError",
     "Stream",
     "SweepResult",
+    "TrainContext",
     "__version__",
     "algorithms",
     "choice",

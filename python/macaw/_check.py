@@ -7,10 +7,11 @@ mode, gradients in training mode, and all tensors after each of two steps must b
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class _Comparison:
             raise self._refusal(f"{whose} drops at random ({drops}), and the other does not")
         self._random = drops is not None
         # Tensors that are no leaves cannot be copied; then the module itself is put back.
-        with suppress(Exception):
+        with contextlib.suppress(Exception):
             module = copy.deepcopy(module)
         without: list[str] = []
         with (
@@ -126,10 +127,15 @@ class _Comparison:
         loss = self._loss(module, x, y)
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         theirs = dict(zip(map(id, named.values()), found))
-        self._lost = self._lost_in_float32(module, x, y)
         largest = max(
             (float(g.abs().max()) for g in found if g is not None and g.numel()), default=0
         )
+        # What cancels out, such as the gradient of a bias behind a norm, is the rounding of larger
+        # numbers alone.
+        least = float(torch.finfo(loss.dtype).eps) * largest / 10
+        self._lost = {
+            name: max(lost, least) for name, lost in self._lost_in_float32(module, x, y).items()
+        }
         without = [name for name, g in zip(named, found) if g is None]
         for name, (tensor, gradient) in own.items():
             if not tensor.requires_grad:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _safetensors, _tables
-from ._columns import Columns as Columns
+from ._columns import Columns as Columns  # _simulate takes it from here
 from ._columns import plain
 from ._safetensors import Array
 from .errors import CacheError, DataError
@@ -320,7 +320,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
-    """Images with channels last, turned as those of files are (docs/guides/data.md)."""
+    """Images with channels last, as the files of runs have them turned (docs/guides/data.md)."""
     if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
         return x
     turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))

@@ -6,6 +6,7 @@ line; cli/simulate/output.h lists the events.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from . import _libtorch
 from ._names import in_python
 from .errors import ConfigError, Error, MissingBackendError, RunError
 
@@ -44,15 +46,18 @@ class Simulation:
     Its events are read by a thread, so that a slow reader does not hold up the rounds.
     """
 
-    def __init__(self, arguments: Sequence[str], words: Mapping[str, str]) -> None:
-        """words: what messages have in place of these texts, such as a path of the cache."""
+    def __init__(
+        self, arguments: Sequence[str], words: Mapping[str, str], stepwise: bool = False
+    ) -> None:
+        """words: what messages have in place of these texts, such as a path of the cache.
+        stepwise: the run waits after each round for what say() says."""
         self._words = words
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
         # If this process is killed, that one ends when it next writes.
         self._process = subprocess.Popen(
-            [program(), "simulate", "--json", *arguments],
-            stdin=subprocess.DEVNULL,
+            [program(), "simulate", "--json", *(["--step"] if stepwise else []), *arguments],
+            stdin=subprocess.PIPE if stepwise else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env={"MACAW_PYTHON": sys.executable, **os.environ},  # for rules in Python
@@ -66,6 +71,13 @@ class Simulation:
         self._abandoned = weakref.finalize(self, _interrupt, self._process)
         self.go_on: str | None = None
         self.interrupted = False
+
+    def say(self, line: str) -> None:
+        """Of a stepwise run: "go ROUND", up to which round to go on, or "stop WHY"."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and events() says how
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     def events(self) -> Iterator[Event]:
         """What happens, until the end. An error of the run is raised as an exception."""
@@ -119,13 +131,11 @@ class Simulation:
             message = message.replace(text, word)
         message = in_python(message)
         key, nearest = event["key"] or None, event["meant"] or None
-        if "libmacaw_torch.so" in message:
-            why = "the LibTorch back end does not find the PyTorch that it was built with beside it"
-            advice = 'pip install "macaw[torch]" into the same environment'
-            return MissingBackendError(f"{why}: {advice} ({message})", key=key)
+        if _libtorch.BACK_END in message:
+            return MissingBackendError(f"{_libtorch.advice()} ({message})", key=key)
         if event["code"] == _MISSING_BACKEND:
             if "LibTorch" in message:
-                message += "; a wheel of `./dev wheel` has it after `./dev setup torch`"
+                message = f"{_libtorch.advice()} ({message})"
             return MissingBackendError(message, key=key)
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _model, _normalise, _safetensors
+from . import _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
 from .errors import ArgumentError, Error, PackageMissingError
 
@@ -54,9 +54,11 @@ class Run:
 
     @property
     def rows(self) -> list[Row]:
-        """A dict a round, as in metrics.jsonl."""
+        """A dict a round, as in metrics.jsonl, with what ``on_round`` and ``metrics=`` have added."""
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        rows: list[Row] = [json.loads(line) for line in lines]
+        own = _own_rows.read(self.folder)
+        return [{**row, **own.get(row["round"], {})} for row in rows]
 
     @property
     def metrics(self) -> Any:
@@ -89,7 +91,7 @@ class Run:
         return any((folder / _normalise.FILE).exists() for folder in places)
 
     def model(self, module: Any = None, *, best: bool = False) -> Any:
-        """The final model.
+        """The final model; of a run that goes on, or was killed, the newest that it has kept.
 
         best: instead the one of the best round, by ``run.stop.metric``; a run with
         ``run.stop.patience`` keeps it, and ``run.summary["best_model"]`` says which round.
@@ -97,23 +99,34 @@ class Run:
         With a ``torch.nn.Module``, given here or to ``simulate``: a state dict that loads into it.
         Otherwise a dict from names to arrays.
         """
-        path = self.folder / ("model.best.safetensors" if best else "model.safetensors")
-        if best and not path.exists():
-            raise Error(
-                f"{self.folder} has no best model: a run keeps one that has run.stop.patience, "
-                "from its end on"
-            )
-        if not path.exists():
-            raise Error(
-                f"{self.folder} has no model yet: a run writes it when it ends, by itself or early "
-                "(stream.close(), Ctrl-C)"
-            )
-        tensors = _safetensors.read(path)
+        tensors = self._best_tensors() if best else self._tensors()
         if module is not None:
             return _model.state_dict(module, tensors, _model.names_of(module))
         if self._model is not None and self._model.module is not None:
             return self._model.state_dict(tensors)
         return tensors
+
+    def _best_tensors(self) -> Any:
+        path = self.folder / "model.best.safetensors"
+        if path.exists():
+            return _safetensors.read(path)
+        raise Error(
+            f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from its "
+            "end on"
+        )
+
+    def _tensors(self) -> Any:
+        path = self.folder / "model.safetensors"
+        ended = self.summary["rounds"] if (self.folder / "summary.json").exists() else -1
+        kept = _kept.newest(self.folder)
+        if path.exists() and (kept is None or kept[0] <= ended):
+            return _safetensors.read(path)
+        if kept is not None:
+            return kept[1]
+        raise Error(
+            f"{self.folder} has no model yet: a run keeps one with each checkpoint "
+            "(run=dict(checkpoint_every=…)), after each round for on_round=, and when it ends"
+        )
 
     def plot(self, *metrics: str) -> Any:
         """Draws metrics over rounds with matplotlib, and returns the figure.

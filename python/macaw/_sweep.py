@@ -261,9 +261,8 @@ def sweep(
         for made in [keys.model, *varied_models] if keys.model is not None else varied_models:
             check_model(made, fixed, config, words_for(settings, cache_folder))
     text = _file({**settings, **varied}, samples is not None, config)
-    top: dict[str, Any] = {"seeds": seeds, "baselines": baselines}
-    top |= {"samples": samples, "sample_seed": sample_seed}
-    top |= {"metric": metric, "mode": mode, "report": report}
+    top: dict[str, Any] = {"seeds": seeds, "baselines": baselines, "samples": samples}
+    top |= {"sample_seed": sample_seed, "metric": metric, "mode": mode, "report": report}
     top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
@@ -405,7 +404,7 @@ def _file(
 
 
 def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:
-    command = [str(program()), "sweep", "--json", str(file), "--out", str(folder)]
+    command: list[Any] = [program(), "sweep", "--json", file, "--out", folder]
     error: dict[str, Any] | None = None
     # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:

@@ -306,8 +306,8 @@ def _words(columns: Sequence[_Column]) -> list[Any]:
 
 def _divided(value: Any) -> bool:
     """Whether a client's value has a part for each split."""
-    splits = {"train", "val", "test"}
-    return isinstance(value, Mapping) and "train" in value and set(value) <= splits
+    parts = {"train", "val", "test"}
+    return isinstance(value, Mapping) and "train" in value and set(value) <= parts
 
 
 def tables_in(data: Any, splits: Sequence[str] = ("train",)) -> list[Any]:

@@ -211,7 +211,7 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True)
 class StageEnd:
-    """The result of an earlier stage of the same client, from 0: a point for a later one."""
+    """The result of the client's earlier stage, counted from 0: a point for a later stage."""
 
     stage: int
 

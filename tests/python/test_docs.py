@@ -110,6 +110,7 @@ class Pages(unittest.TestCase):
                 else:
                     printed = self.run_shell(place, block.text)
                 if block.output is not None:
+                    printed = printed.replace(str(Path.cwd()), "~/macaw")
                     self.assertTrue(agree(printed, block.output), f"{place} prints\n{printed}")
 
     def run_shell(self, place: str, text: str) -> str:

@@ -197,7 +197,7 @@ class AMethod(TestCase):
             "cohort": {"size": 5, "sampling": "poisson", "weight": "uniform"},
             "privacy": {"mechanism": "gaussian", "clip": 1.0, "noise": 0.1, "delta": 1e-3},
         }
-        with self.assertRaisesRegex(macaw.ConfigError, "mine.*mirrors what they send"):
+        with self.assertRaisesRegex(macaw.ConfigError, "mine.*has_independent_state"):
             self.run_of("mirror", body, **changes)
         run = self.run_of("own", "    has_independent_state = True\n" + body, **changes)
         self.assertEqual(run.summary["rounds"], 4)
