@@ -111,7 +111,7 @@ class Run:
         if path.exists():
             return _safetensors.read(path)
         raise Error(
-            f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from its "
+            f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from "
             "end on"
         )
 

@@ -25,6 +25,7 @@ from . import (
 )
 from . import rules as _rules
 from ._callback import Callbacks, Metric, OnRound
+from ._program import Simulation
 from ._run import Run
 from ._settings import value_of
 from ._stream import Stream
