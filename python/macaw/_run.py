@@ -112,7 +112,7 @@ class Run:
             return _safetensors.read(path)
         raise Error(
             f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from "
-            "end on"
+            "its end on"
         )
 
     def _tensors(self) -> Any:
