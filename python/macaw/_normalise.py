@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from . import _safetensors
+from . import _safetensors, _tables
 from ._names import in_python
 from ._program import program
 from ._safetensors import Array
@@ -56,14 +56,25 @@ class Normalisation:
     clients: dict[str, tuple[Array, Array]] = field(default_factory=dict)
     #: The name of the prepared file with the rows as they were given.
     source: str = ""
+    #: How a table becomes columns; None: the data was no table.
+    reader: _tables.Reader | None = None
 
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
 
-        x: rows of the shape that the run's data had once it was read, such as ``x_test``.
+        x: rows of the shape that the run's data had once it was read, such as ``x_test``; or a
+            table with the columns of the run's table, whose words and gaps become the same numbers.
         client: whose rows these are. Without it, the numbers of all training rows are taken, as
             they are for the central test set.
         """
+        if _tables.is_table(x):
+            if self.reader is None:
+                raise DataError(
+                    "normalisation: x is a table, and the run's data was none: give its numbers as "
+                    "an array",
+                    key="x",
+                )
+            x = self.reader.x(x, "x")
         x = np.asarray(x)
         if x.dtype.kind not in "uifb":
             raise DataError(f"normalisation: x is {x.dtype}; it must be numbers", key="x")
@@ -90,6 +101,7 @@ class Normalisation:
                 axis=-1 if self.axis is None else self.axis,
                 scale=self.scale,
                 source=self.source,
+                reader="" if self.reader is None else self.reader.text(),
                 mean=self.mean,
                 std=self.std,
                 clients=np.array(list(self.clients), str),
@@ -109,6 +121,7 @@ class Normalisation:
                 of, int(file["rows"]), None if axis < 0 else axis, float(file["scale"]),
                 file["mean"], file["std"], dict(zip(names, own)),
                 str(file["source"]),
+                _tables.Reader.of_text(reader) if (reader := str(file["reader"])) else None,
             )  # fmt: skip
 
     def note(self) -> str:

@@ -332,6 +332,7 @@ def _normalise_rows(
     made = _normalise.add(
         settings, of, config, seeds or [run_seed(settings, config)], _overrides, check
     )
+    made.reader = columns.reader
     columns.normalisation = made
     columns.notes.append(made.note())
 

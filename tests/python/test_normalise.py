@@ -186,6 +186,14 @@ class Normalised(TestCase):
         self.assertEqual(raw["features"].shape, (330, 4))  # age, is missing, two cities
         self.check(run, raw["features"][:300])
         self.assertIn("4 columns", str(run.said))
+        # New rows of such a table: a gap and words become what they became in the run.
+        new = DataFrame({name: columns[name][:3] for name in ("age", "city")})
+        expected = run.normalisation.apply(raw["features"][300:303])
+        np.testing.assert_array_equal(run.normalisation.apply(new), expected)
+        with self.assertRaisesRegex(macaw.Error, "no column \"city\""):
+            run.normalisation.apply(DataFrame({"age": [1.0]}))
+        with self.assertRaisesRegex(macaw.Error, "which no training row has"):
+            run.normalisation.apply(DataFrame({"age": [1.0], "city": ["Chur"]}))
 
     def test_of_a_dataset_dict_is_of_its_training_rows(self) -> None:
         x, y = wide()
