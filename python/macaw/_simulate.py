@@ -15,6 +15,7 @@ import numpy as np
 from . import (
     _check,
     _data,
+    _division,
     _model,
     _names,
     _normalise,
@@ -310,7 +311,7 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
 
 def _normalise_rows(
     settings: dict[str, Any],
-    of: _normalise.Of,
+    of: _division.Of,
     columns: _data.Columns,
     config: Path_ | None,
     seeds: Sequence[int] | None,

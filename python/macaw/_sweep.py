@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _figures, _groups, _latex, _model, _normalise
+from . import _data, _division, _figures, _groups, _latex, _model
 from ._names import in_python
 from ._program import program
 from ._run import Run
@@ -245,7 +245,7 @@ def sweep(
         varied |= _tables_of(name, value, add, cache_folder, samples is not None)
         model = None if name == "model" else model
         arguments.pop(name, None)
-    _normalise.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
+    _division.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
     plugins = _plugins_of(varied)
     keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
     settings = keys.settings
