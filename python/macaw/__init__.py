@@ -32,6 +32,7 @@ from .errors import (
     MissingBackendError,
     ModelError,
     RunError,
+    TrainError,
 )
 from .partitions import (
     Partition,
@@ -65,6 +66,7 @@ __all__ = [
     "Stream",
     "SweepResult",
     "TrainContext",
+    "TrainError",
     "__version__",
     "algorithms",
     "choice",

@@ -82,6 +82,12 @@ def of_all_runs(
         if key in _DECIDE or by_clients:
             raise _varies(of, key)
     fixed = {key: value for key, value in settings.items() if key not in varied}
+    scheme = value_of(settings, config, "partition.scheme")
+    whoever = of == "train" and not cuts and scheme not in ("file", "histogram", "natural")
+    if whoever and config is None:
+        # What is not cut off trains, whoever has it.
+        fixed = {key: value for key, value in fixed.items() if not key.startswith("partition.")}
+        fixed |= {"partition.scheme": "iid", "partition.clients": 1, "partition.min_size": 1}
     if _own_clients(settings, config, tensors):
         return _stored(tensors)
     first: Division | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _division, _figures, _groups, _latex, _model
+from . import _data, _division, _figures, _groups, _latex, _model, _train
 from ._names import in_python
 from ._program import program
 from ._run import Run
@@ -98,7 +98,7 @@ class SweepResult:
             rows.append(
                 {
                     "configuration": row["configuration"],
-                    **row["values"],
+                    **_train.readable(row["values"]),
                     "rounds": row["rounds"],
                     "runs": sum(run["state"] == "done" for run in row["runs"]),
                     "failed": sum(run["state"] == "failed" for run in row["runs"]),
@@ -138,9 +138,10 @@ class SweepResult:
             cells.append([_latex.Cell(found[m]["mean"], found[m]["std"]) for m in metrics])
         higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
         counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
-        keys = sorted(rows[0]["values"], key=lambda key: key != _groups.ALGORITHM)
-        values = [{key: row["values"][key] for key in keys} for row in rows]
-        return _latex.table(values, counts, metrics, cells, higher, digits)
+        values = [_train.readable(row["values"]) for row in rows]
+        keys = sorted(values[0], key=lambda key: key != _groups.ALGORITHM)
+        ordered = [{key: row.get(key) for key in keys} for row in values]
+        return _latex.table(ordered, counts, metrics, cells, higher, digits)
 
     def plot(self, y: str | Sequence[str] | None = None, x: str = "round") -> _figures.Plot:
         """Draws a metric, by default the sweep's, a curve a configuration (``macaw.plot``)."""
@@ -152,7 +153,7 @@ class SweepResult:
         """The keys of the best configuration. ``DIR/best.toml`` is all of it."""
         for row in self.result["rows"]:
             if row["configuration"] == self.result["best"]:
-                values: dict[str, Any] = row["values"]
+                values = _train.readable(row["values"])
                 return {key: value for key, value in values.items() if value is not None}
         raise Error(f"{self.folder}: no run is over, so no configuration is the best")
 
@@ -224,6 +225,15 @@ def sweep(
     cache_folder = Path(cache) if cache is not None else _data.cache_folder()
     if arguments.pop("seed", None) is not None:
         raise ConfigError("a sweep takes seeds=[...], not seed", key="run.seed", nearest="seeds")
+    for role in ("on_round", "metrics"):
+        if arguments.get(role) is not None:
+            raise ConfigError(
+                f"{role}= is for macaw.simulate: the runs of a sweep are processes of their own",
+                key=role,
+            )
+    functions = {role: arguments.get(role) for role in ("train", "loss")}
+    several = {role: space for role, space in functions.items() if isinstance(space, Space)}
+    arguments |= {role: space.values[0] for role, space in several.items()}
     varied: dict[str, Any] = {}
     run_settings = {f"run.{key}": value for key, value in dict(arguments.get("run") or {}).items()}
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
@@ -232,7 +242,9 @@ def sweep(
     varied_models: list[_model.Model] = []
 
     def add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
-        made = _model.read(item, None, cache / "models", seeds=own_seeds)
+        made = _model.read(
+            item, None, cache / "models", seeds=own_seeds, in_python=_train.wanted(arguments)
+        )
         varied_models.append(made)
         for key, value in made.keys.items():
             settings[f"model.{key}"] = value
@@ -245,10 +257,25 @@ def sweep(
         varied |= _tables_of(name, value, add, cache_folder, samples is not None)
         model = None if name == "model" else model
         arguments.pop(name, None)
+    if _train.wanted(arguments) and any(made.module is not None for made in varied_models):
+        raise ConfigError(
+            "model: a sweep with train= or loss= takes one module; sweep over models one by one",
+            key="model",
+        )
     _division.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
     plugins = _plugins_of(varied)
     keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
     settings = keys.settings
+    for role, space in several.items():
+        evaluate, made = arguments.get("evaluate"), keys.model
+        commands = [
+            _train.command(
+                value if role == "train" else None, value if role == "loss" else None, evaluate,
+                made, cache_folder,
+            )[0]
+            for value in space.values
+        ]  # fmt: skip
+        settings["workers.command"] = Space(space.kind, tuple(commands))
     if plugins:  # of all rules, whichever a run has
         settings["plugins"] = list(dict.fromkeys([*settings.get("plugins", ()), *plugins]))
     for made in [keys.model, *varied_models]:

@@ -6,6 +6,7 @@ gets each client's rows from the worker.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -42,12 +43,28 @@ def add(
     cache: Path,
 ) -> list[tuple[str, str]]:
     """Adds the keys of ``[workers]``; returns what there is to say. made: the run's model."""
-    module = made.module if made is not None else None
     if train is None and loss is None:
         if evaluate is not None:
             raise ConfigError("evaluate= has no effect without train= or loss=", key="evaluate")
         return []
-    _check(settings, train, loss, module)
+    _check(settings, train, loss, made)
+    settings["workers.backend"] = "process"
+    settings["workers.give_rows"] = True
+    settings["workers.command"], home = command(train, loss, evaluate, made, cache)
+    settings["workers.folder"] = Path.cwd()
+    what = "by this loss" if loss is not None else "by this function"
+    return [("train", f"{home.name} of {home.file}: clients are trained {what}, in Python")]
+
+
+def command(
+    train: TrainFunction | None,
+    loss: LossFunction | None,
+    evaluate: EvaluateFunction | None,
+    made: _model.Model | None,
+    cache: Path,
+) -> tuple[list[str], _source.Home]:
+    """``workers.command`` for these functions, and where the one that trains is."""
+    module = made.module if made is not None else None
     functions = {"train": train, "loss": loss, "evaluate": evaluate}
     functions = {role: function for role, function in functions.items() if function is not None}
     kinds = [] if module is None else {type(layer) for layer in module.modules()}
@@ -59,21 +76,18 @@ def add(
     spec["path"] = [os.path.abspath(path) for path in sys.path]
     spec["module"] = None if module is None else str(_pickled(module, cache))
     text = json.dumps(spec, indent=1)
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache / "train" / f"{name}.json"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    home = homes.functions["loss" if loss is not None else "train"]
+    path = cache / "train" / f"{home.name}-{digest}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     boot = _BOOT.format(package=str(Path(__file__).parent.parent))
-    settings["workers.backend"] = "process"
-    settings["workers.give_rows"] = True
-    settings["workers.command"] = [sys.executable, "-c", boot, str(path.resolve())]
-    settings["workers.folder"] = Path.cwd()
-    home = homes.functions["loss" if loss is not None else "train"]
-    what = "by this loss" if loss is not None else "by this function"
-    return [("train", f"{home.name} of {home.file}: clients are trained {what}, in Python")]
+    return [sys.executable, "-c", boot, str(path.resolve())], home
 
 
-def _check(settings: Mapping[str, Any], train: Any, loss: Any, module: Any) -> None:
+def _check(
+    settings: Mapping[str, Any], train: Any, loss: Any, made: _model.Model | None
+) -> None:
     if train is not None and loss is not None:
         raise ConfigError(
             "train= and loss= exclude each other: a train function computes its own loss",
@@ -86,7 +100,7 @@ def _check(settings: Mapping[str, Any], train: Any, loss: Any, module: Any) -> N
             f"{key}: a run with train= or loss= is trained in Python's processes; leave it out",
             key=key,
         )
-    if loss is not None and module is None:
+    if loss is not None and (made is None or made.module is None):
         raise ConfigError(
             "loss= needs a torch.nn.Module as the model: it gets the module's outputs; with other "
             "models give train=",
@@ -99,6 +113,8 @@ def _check(settings: Mapping[str, Any], train: Any, loss: Any, module: Any) -> N
 
 
 def _pickled(module: Any, cache: Path) -> Path:
+    if any(tensor.is_cuda for tensor in (*module.parameters(), *module.buffers())):
+        module = copy.deepcopy(module).cpu()
     try:
         text = pickle.dumps(module)
     except Exception as error:
@@ -112,3 +128,27 @@ def _pickled(module: Any, cache: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text)
     return path.resolve()
+
+
+def readable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sweep's configuration, with a function's name in place of its command."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        spec = _spec_of(value) if key == "workers.command" else None
+        if spec is None:
+            found[key] = value
+            continue
+        role = "loss" if spec["loss"] else "train"
+        arguments = ", ".join(f"{k}={v!r}" for k, v in spec[role]["arguments"].items())
+        found[role] = f"{spec[role]['name']}({arguments})" if arguments else spec[role]["name"]
+    return found
+
+
+def _spec_of(command: Any) -> dict[str, Any] | None:
+    if not isinstance(command, list) or not command or "_train_program" not in " ".join(command):
+        return None
+    try:
+        spec: dict[str, Any] = json.loads(Path(command[-1]).read_text())
+    except OSError:  # the cache has been emptied
+        return None
+    return spec

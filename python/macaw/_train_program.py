@@ -9,6 +9,7 @@ program"); here they become what the function takes, and back.
 from __future__ import annotations
 
 import copy
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _client, _rules, _trace
+from . import _client, _trace, rules
 from ._context import Rows, TrainContext
 from ._safetensors import Array
 
@@ -34,7 +35,7 @@ def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text())
     _take_a_gpu()
     sys.path[:] = spec["path"]
-    _rules.serving = True  # a script that begins a run while it is loaded is told so
+    rules.serving = True  # a script that begins a run while it is loaded is told so
     if spec["main"]:
         _load_main(Path(spec["main"]), spec["package"])
     server = _Server(spec)
@@ -78,6 +79,12 @@ def _load_main(file: Path, package: str | None) -> None:
 
 def load(home: Mapping[str, Any]) -> Any:
     """The function of a Home (_source.py)."""
+    file = Path(home["file"])
+    if hashlib.sha256(file.read_bytes()).hexdigest() != home["digest"]:
+        raise SystemExit(
+            f"RuntimeError: {file} has changed since the run was begun, and a run that goes on keeps "
+            "its function: put the file back, or begin the run anew"
+        )
     found: Any = importlib.import_module(home["module"])
     there = Path(getattr(found, "__file__", None) or "nowhere").resolve()
     if there != Path(home["file"]):

@@ -131,12 +131,14 @@ def _train(train, memory, task):
 def _error(error, fatal, hidden):
     traceback.print_exc()  # to the worker's log
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if f.filename not in hidden] or frames
+    theirs = [f for f in frames if f.filename not in hidden]
+    if not theirs and hidden == {__file__}:
+        theirs = frames
     def place(frame):
         return f"{os.path.basename(frame.filename)}:{frame.lineno}"
     trace = [f"{place(f)} in {f.name}: {f.line}" for f in theirs[-5:]]
     return {"error": {"kind": type(error).__name__, "message": str(error), "fatal": fatal,
-                      "where": place(theirs[-1]), "trace": trace}}
+                      "where": place(theirs[-1]) if theirs else "", "trace": trace}}
 
 
 def serve(train, evaluate=None, name="a Python program", corrections=False, outputs=None, fatal=False,

@@ -239,6 +239,18 @@ class Normalised(TestCase):
         found = [(group.name, len(group.runs)) for group in _groups.groups_of(runs)]
         self.assertEqual(found, [("normalise train", 2), ("normalise client", 2), ("fedavg", 2)])
 
+    def test_goes_with_a_configuration_file(self) -> None:
+        x, y = wide()
+        plain = self.run_of("plain", normalise=None, data_options={"central_val_fraction": 0.2})
+        text = (plain.folder / "config.toml").read_text().splitlines()
+        numbers = ("scale =", "mean =", "std =", "[data.normalise]")
+        file = self.folder / "base.toml"
+        file.write_text("\n".join(line for line in text if not line.startswith(numbers)))
+        for of in ("train", "client"):
+            run = self.run_of(of, config=file, normalise=of, partition=None, seed=None,
+                              cohort=None, model=None)  # fmt: skip
+            self.check(run, self.training_rows(plain, x))
+
     def test_is_the_same_after_a_resume(self) -> None:
         whole = self.run_of("whole", rounds=4, normalise="client")
         self.run_of("parts", rounds=2, normalise="client")
