@@ -240,7 +240,7 @@ class Normalised(TestCase):
         self.assertEqual(found, [("normalise train", 2), ("normalise client", 2), ("fedavg", 2)])
 
     def test_goes_with_a_configuration_file(self) -> None:
-        x, y = wide()
+        x, _ = wide()
         plain = self.run_of("plain", normalise=None, data_options={"central_val_fraction": 0.2})
         text = (plain.folder / "config.toml").read_text().splitlines()
         numbers = ("scale =", "mean =", "std =", "[data.normalise]")
