@@ -250,7 +250,8 @@ Section<PartitionOptions> PartitionSection() {
   ForSchemes(f.AddSeed("seed", &P::seed, "seed of the partition; default: run.seed"),
              std::move(drawn));
   f.Add("train_together", &P::train_together,
-        "whether one client trains on all training rows; the rule pooled sets it");
+        "whether one client trains on all training rows; the rule pooled sets it")
+      .Hidden([](const P& p) { return !p.train_together; });
   return f;
 }
 
