@@ -31,7 +31,23 @@ function(macaw_template_header)
   macaw_write_text_header()
 endfunction()
 
-# Of the two above, whose variables it sees.
+# macaw_modules_header(GEN … NAMESPACE … CONSTANT kTrackModules MODULES _track_run track)
+# Modules of python/macaw as a list of PythonModule{name, text} (core/python.h), in this order.
+function(macaw_modules_header)
+  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT" "MODULES" ${ARGN})
+  set(entries "")
+  foreach(module IN LISTS ARG_MODULES)
+    set(file ${PROJECT_SOURCE_DIR}/python/macaw/${module}.py)
+    file(READ ${file} text)
+    string(APPEND entries "    {\"${module}\", R\"macaw(${text})macaw\"},\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endforeach()
+  set(declaration "inline constexpr PythonModule ${ARG_CONSTANT}[] = {\n${entries}};")
+  set(includes "#include \"core/python.h\"\n\n")
+  macaw_write_text_header()
+endfunction()
+
+# Of those above, whose variables it sees.
 macro(macaw_write_text_header)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${ARG_GEN} @ONLY CONTENT [[
 #pragma once

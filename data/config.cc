@@ -195,8 +195,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         "shape that an example's values are read as, such as [1, 28, 28] for LEAF's FEMNIST; "
         "default: as stored",
         AtLeast(1));
-  f.Add("class_names", &D::class_names,
-        "names of the classes, in their order; default: the data's own words")
+  f.Add(
+       "class_names", &D::class_names,
+       "names of the classes, in their order, which numbers a CSV's words; default: the data's own "
+       "words, sorted")
       .As(Role::kLabel);
   AddColumn(f, "label_column", &D::label_column,
             "csv: name or number of the label's column; default: the last");
@@ -248,7 +250,8 @@ Section<PartitionOptions> PartitionSection() {
   ForSchemes(f.AddSeed("seed", &P::seed, "seed of the partition; default: run.seed"),
              std::move(drawn));
   f.Add("train_together", &P::train_together,
-        "whether one client trains on all training rows; the rule pooled sets it");
+        "whether one client trains on all training rows; the rule pooled sets it")
+      .Hidden([](const P& p) { return !p.train_together; });
   return f;
 }
 

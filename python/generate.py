@@ -31,6 +31,19 @@ _HEAD = '"""{}\n\nMade from `macaw keys --json` by python/generate.py.\n"""\n\n'
 # The tables for which simulate() has an argument of its own.
 _OWN = {"algorithm", "cohort", "data", "local", "model", "partition"}
 
+# Keys that the package of Python makes others of.
+_OF_PYTHON = [
+    {
+        "key": "privacy.epsilon",
+        "types": ["number"],
+        "choices": [],
+        "path": False,
+        "help": "what the run may spend: privacy.noise is found for it; from Python alone",
+        "expected": "a number > 0",
+        "needs": "",
+    }
+]
+
 Key = dict[str, Any]
 
 
@@ -185,7 +198,7 @@ def main() -> None:
     described = json.loads(subprocess.check_output([*sys.argv[3:], "keys", "--json"]))
     version = described["version"]
     modules = {
-        "keys.py": keys_module(described["keys"]),
+        "keys.py": keys_module([*described["keys"], *_OF_PYTHON]),
         "algorithms.py": algorithms_module(described["algorithms"]),
         "_version.py": (
             f'"""Of the programs, and of the PyTorch that their LibTorch back end needs."""\n'

@@ -302,13 +302,13 @@ class Reader {
   absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
     AlgorithmConfig& algorithm = config_.run.algorithm;
     bool& together = config_.node.partition.train_together;
-    if ((*registry_.Find(algorithm.name))->pools_clients && !together) {
+    if ((*registry_.Find(algorithm.name))->pools_clients) {
       const std::string key = "partition.train_together";
-      if (given_.contains(key)) {
+      if (given_.contains(key) && !together) {
         return At(places_.at(key), absl::StrCat(key, " = false, but algorithm \"", algorithm.name,
                                                 "\" trains on all clients' rows in one place"));
       }
-      together = true;
+      together = config_.pooled_by_rule = true;
     }
     algorithm.parameters = config_.algorithm_tables[algorithm.name];
     absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);

@@ -85,8 +85,19 @@ Json CurvesOf(const std::vector<Json>& rows) {
   return curves;
 }
 
-// How many clients had which accuracy when they trained last.
-Json AccuracyByClient(const std::string& folder) {
+// How many clients have which accuracy: {"clients": 3, "counts": [0, 0, 2, …]}; null: none has one.
+Json Histogram(const std::vector<double>& accuracies) {
+  if (accuracies.empty()) return nullptr;
+  std::array<uint64_t, kBins> counts{};
+  for (const double accuracy : accuracies) {
+    const double place = std::clamp(accuracy, 0.0, 1.0) * kBins;
+    ++counts[std::min(static_cast<size_t>(place), kBins - 1)];
+  }
+  return {{"clients", accuracies.size()}, {"counts", counts}};
+}
+
+// Of each client's training rows, when it trained last.
+Json TrainingAccuracies(const std::string& folder) {
   if (!FileExists(folder + "/clients.jsonl")) return nullptr;
   const absl::StatusOr<std::vector<Json>> rows = RowsOf(folder + "/clients.jsonl");
   if (!rows.ok()) return nullptr;
@@ -95,13 +106,31 @@ Json AccuracyByClient(const std::string& folder) {
     if (row.contains("accuracy") && row["accuracy"].is_number() && row.contains("client"))
       last[row["client"].get<uint64_t>()] = row["accuracy"].get<double>();
   }
-  if (last.empty()) return nullptr;
-  std::array<uint64_t, kBins> counts{};
-  for (const auto& [client, accuracy] : last) {
-    const double place = std::clamp(accuracy, 0.0, 1.0) * kBins;
-    ++counts[std::min(static_cast<size_t>(place), kBins - 1)];
+  std::vector<double> accuracies;
+  for (const auto& [client, accuracy] : last) accuracies.push_back(accuracy);
+  return Histogram(accuracies);
+}
+
+// Histograms by what the accuracies are of: "clients_test" and other rows of the newest evaluation
+// (server/client_evaluation.h), and "training".
+Json AccuracyByClient(const std::string& folder) {
+  Json histograms = Json::object();
+  if (Json training = TrainingAccuracies(folder); !training.is_null())
+    histograms["training"] = std::move(training);
+  const absl::StatusOr<std::string> text = ReadFile(folder + "/clients_evaluated.json");
+  const Json evaluated =
+      text.ok() ? Json::parse(*text, nullptr, /*allow_exceptions=*/false) : Json::object();
+  if (!evaluated.is_object()) return histograms;
+  for (const auto& [rows, lists] : evaluated.items()) {
+    if (!lists.is_object() || !lists.contains("accuracy")) continue;
+    std::vector<double> accuracies;
+    for (const Json& accuracy : lists["accuracy"]) {
+      if (accuracy.is_number()) accuracies.push_back(accuracy.get<double>());
+    }
+    if (Json histogram = Histogram(accuracies); !histogram.is_null())
+      histograms[rows] = std::move(histogram);
   }
-  return {{"clients", last.size()}, {"counts", counts}};
+  return histograms;
 }
 
 Json TimeOf(const std::string& folder) {

@@ -7,6 +7,7 @@ mode, gradients in training mode, and all tensors after each of two steps must b
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,10 +62,9 @@ class _Comparison:
             whose = "your module" if drops else "the run"
             raise self._refusal(f"{whose} drops at random ({drops}), and the other does not")
         self._random = drops is not None
-        try:
+        # Tensors that are no leaves cannot be copied; then the module itself is put back.
+        with contextlib.suppress(Exception):
             module = copy.deepcopy(module)
-        except Exception:  # such as tensors that are no leaves; then the module itself is put back
-            pass
         without: list[str] = []
         with (
             _modules.untouched(module),

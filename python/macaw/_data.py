@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import _safetensors, _tables
-from ._columns import Columns, plain
+from ._columns import Columns as Columns  # _simulate takes it from here
+from ._columns import plain
 from ._safetensors import Array
 from .errors import CacheError, DataError
 
@@ -72,7 +73,9 @@ def prepare(
     return path
 
 
-def prepared(data: Any, test: Any, columns: Columns, cache: str | os.PathLike[str] | None) -> Path:
+def prepared(
+    data: Any, test: Any, columns: Columns, cache: str | os.PathLike[str] | None
+) -> Path:
     """What ``prepare`` writes; what there is to say is in `columns` then."""
     folder = Path(cache) if cache is not None else cache_folder()
     try:
@@ -121,8 +124,8 @@ def _splits_of(data: Any, test: Any, columns: Columns) -> tuple[Any, Any]:
         return data, test
     if "train" not in data:
         raise DataError(
-            f'data: the DatasetDict has no "train" but {", ".join(data)}; give one of them, such '
-            'as data=splits["…"], test=splits["…"]'
+            f"data: the DatasetDict has no \"train\" but {', '.join(data)}; give one of them, such "
+            "as data=splits[\"…\"], test=splits[\"…\"]"
         )
     used = {"train"}
     if test is None and "test" in data:
@@ -242,9 +245,9 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
     for line, row in zip(padded, rows):
         line[: len(row)] = row
     if padded.min() < 0 or padded.max() >= 2**31:
-        row = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
+        wrong = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
         raise DataError(
-            f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold"
+            f"{what}: row {wrong} of x has a token below 0, or one that int32 cannot hold"
         )
     return padded.astype(np.int32), lengths
 
@@ -306,7 +309,9 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
     if y.ndim != 1:
         one_hot = y.ndim == 2 and len(y) > 0 and np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all()
         advice = "; it is one-hot: give y.argmax(1)" if one_hot else ""
-        raise DataError(f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}")
+        raise DataError(
+            f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}"
+        )
     if len(x) != len(y):
         raise DataError(f"{what}: x has {len(x)} rows and y has {len(y)}")
     if len(x) == 0:
@@ -315,7 +320,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
-    """Images with channels last, as the files that runs read have them turned (docs/guides/data.md)."""
+    """Images with channels last, as the files of runs have them turned (docs/guides/data.md)."""
     if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
         return x
     turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))
@@ -370,7 +375,15 @@ def _labels(y: Array, what: str) -> Array:
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(f"{what}: y is {y[row]} at row {row}; targets must be finite")
-    return y.astype(np.float32)
+    with np.errstate(over="ignore"):
+        kept = y.astype(np.float32)
+    if not np.isfinite(kept).all():
+        row = int(np.flatnonzero(~np.isfinite(kept))[0])
+        raise DataError(
+            f"{what}: y is {y[row]} at row {row}, beyond what float32 holds (3.4e38): give smaller "
+            "targets, such as y / y.std()"
+        )
+    return kept
 
 
 def _as_int32(array: Array, what: str) -> Array:
@@ -380,10 +393,13 @@ def _as_int32(array: Array, what: str) -> Array:
     return narrow
 
 
-def _clients(data: Mapping[Any, Any], columns: Columns) -> tuple[list[_Block], dict[str, Array]]:
+def _clients(
+    data: Mapping[Any, Any], columns: Columns
+) -> tuple[list[_Block], dict[str, Array]]:
     """Blocks in the order train, val, test, each client by client, and where a client's begin."""
     if not data:
         raise DataError("data: there is no client in the dict")
+    _tables.refuse_same_names(data)
     blocks: list[_Block] = []
     tensors: dict[str, Array] = {}
     at = 0

@@ -143,7 +143,8 @@ class _Arena:
 
     def view(self, place: Sequence[Any]) -> Array:
         offset, size, dtype = place
-        return np.ndarray((size,), dtype, self.bytes, offset)
+        view: Array = np.ndarray((size,), dtype, self.bytes, offset)
+        return view
 
     def scratch(self) -> Array:
         places = self.views["scratch"]
@@ -256,11 +257,12 @@ class _Worker:
         return arena, ctx
 
     def _outcomes(self, arena: _Arena, question: dict[str, Any]) -> list[Outcome]:
-        sums = self.sums
-        return [
-            Outcome(end, *numbers, {k: math.nan if v is None else v for k, v in zip(sums, of)})
-            for end, (*numbers, of) in zip(arena.views["end"], question["outcomes"])
-        ]
+        outcomes = []
+        for end, said in zip(arena.views["end"], question["outcomes"]):
+            steps, rate_sum, a_norm1, examples, of = said
+            sums = {name: math.nan if v is None else v for name, v in zip(self.sums, of)}
+            outcomes.append(Outcome(end, steps, rate_sum, a_norm1, examples, sums))
+        return outcomes
 
     def _prepare(self, question: dict[str, Any]) -> dict[str, Any]:
         arena, ctx = self._context(question)
@@ -495,7 +497,7 @@ def serve(control_file: int, text_file: int, path: str) -> None:
     _rules.serving = True
     control = socket.socket(fileno=control_file)
     try:
-        with open(text_file, "rb") as file:  # noqa: PTH123 (a descriptor)
+        with open(text_file, "rb") as file:
             rules = _load(file.read(), path)
         described = [_describe(rule) for rule in rules.values()]
     except BaseException as error:

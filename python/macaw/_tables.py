@@ -5,6 +5,7 @@ Nothing here imports these libraries; a table is known by its class, and read th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -198,6 +199,19 @@ class Reader:
                 reader.words = _words(columns)
         return reader
 
+    def text(self) -> str:
+        """How features are read, as JSON; "" where a word is neither text nor a number."""
+        features = [[f.name, f.words, f.mean, f.gaps] for f in self.features]
+        try:
+            return json.dumps([self.missing, features], default=lambda number: number.item())
+        except (AttributeError, TypeError):
+            return ""
+
+    @staticmethod
+    def of_text(text: str) -> Reader:
+        missing, features = json.loads(text)
+        return Reader(None, None, missing, [_Feature(*feature) for feature in features])
+
     def titles(self) -> list[str]:
         return [title for feature in self.features for title in feature.titles(self.missing)]
 
@@ -244,7 +258,22 @@ class Reader:
         return "; ".join(made) or None
 
 
+def refuse_same_names(names: Iterable[Any]) -> None:
+    """Refuses names of clients that differ and have one text, such as 1 and "1"."""
+    seen: dict[str, Any] = {}
+    for name in names:
+        other = seen.setdefault(str(name), name)
+        if other != name:
+            raise DataError(
+                f"client: {other!r} and {name!r} would be one client, {str(name)!r}: name clients "
+                "by numbers or by words, not by both",
+                key="client",
+            )
+
+
 def owners_of(names: Array) -> dict[str, Array]:
+    if names.dtype == object:
+        refuse_same_names(dict.fromkeys(names.tolist()))
     owners: dict[str, list[int]] = {}
     for row, name in enumerate(names.tolist()):
         owners.setdefault(str(name), []).append(row)
@@ -291,9 +320,8 @@ def _words(columns: Sequence[_Column]) -> list[Any]:
 
 def _divided(value: Any) -> bool:
     """Whether a client's value has a part for each split."""
-    return (
-        isinstance(value, Mapping) and "train" in value and set(value) <= {"train", "val", "test"}
-    )
+    parts = {"train", "val", "test"}
+    return isinstance(value, Mapping) and "train" in value and set(value) <= parts
 
 
 def tables_in(data: Any, splits: Sequence[str] = ("train",)) -> list[Any]:

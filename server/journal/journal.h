@@ -10,8 +10,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "core/fd.h"
 #include "core/ids.h"
+#include "core/record_file.h"
 #include "proto/fleet/messages.h"
 
 // The files that a server with durability "commit" keeps beside the log, so that the next server
@@ -84,8 +84,7 @@ class Journal {
   absl::Status OpenParts(Round from);
 
   std::string folder_;
-  Fd nodes_, parts_;
-  bool unsynced_ = false;
+  RecordFile nodes_, parts_;
   absl::flat_hash_set<Digest> tables_;  // tables whose bytes the file of nodes already has
 };
 

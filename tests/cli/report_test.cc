@@ -165,11 +165,26 @@ TEST(Report, CountsClientsByTheirLastAccuracy) {
                               "{\"round\":1,\"client\":8,\"accuracy\":1.0}\n"
                               "{\"round\":2,\"client\":7,\"accuracy\":0.52}\n")
                   .ok());
-  const Json accuracy = DataOf({folder / "run"})["runs"][0]["accuracy"];
+  const Json accuracy = DataOf({folder / "run"})["runs"][0]["accuracy"]["training"];
   EXPECT_EQ(accuracy["clients"], 2);
   EXPECT_EQ(accuracy["counts"][10], 1) << "50 to 55 %";
   EXPECT_EQ(accuracy["counts"][19], 1) << "95 to 100 %";
   EXPECT_EQ(accuracy["counts"][2], 0) << "client 7 has learnt since";
+}
+
+TEST(Report, TestAccuraciesByClientAreNotTrainingAccuracies) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "run", "mnist", kTwoRounds);
+  ASSERT_TRUE(
+      AtomicWriteFile(folder / "run/clients_evaluated.json",
+                      R"({"round": 2, "clients_test": {"client": [3, 9, 11], "rows": [4, 5, 1],
+                          "accuracy": [0.25, 0.26, null], "loss": [1, 2, null]},
+                          "clients_val": {"client": [3], "rows": [4], "loss": [1]}})")
+          .ok());
+  const Json accuracy = DataOf({folder / "run"})["runs"][0]["accuracy"];
+  EXPECT_EQ(accuracy.size(), 1u) << "no training records, and no accuracy of validation rows";
+  EXPECT_EQ(accuracy["clients_test"]["clients"], 2);
+  EXPECT_EQ(accuracy["clients_test"]["counts"][5], 2);
 }
 
 TEST(Report, SaysWhichFolderHoldsNoRun) {

@@ -351,9 +351,9 @@ TEST(PreparedFile, TheGuidesTenLinesOfNumpyWriteOne) {
   EXPECT_LE(std::count(program.begin(), program.end(), '\n'), 10);
   const TemporaryFolder folder;
   folder.Write("ten.py", program);
-  const testing_support::Finished run = testing_support::RunShell(
+  const testing_support::Printed run = testing_support::RunShell(
       absl::StrCat("cd ", folder.path(), " && ", testing_support::Python(), " ten.py"));
-  ASSERT_EQ(run.exit, 0) << run.output;
+  ASSERT_EQ(run.exit, 0) << run.text;
   const auto dataset = OpenDataset(Prepared(folder.path() + "/mine.safetensors"), {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().clients, 100u);
@@ -380,9 +380,9 @@ TEST(PicturesAndTexts, TheGuidesProgramMakesRowsOfSentiment140) {
       "\"0\",\"1\",\"Mon Apr 06 22:19:45 PDT 2009\",\"NO_QUERY\",\"ann\",\"caf\xE9 closed\"\n"
       "\"4\",\"2\",\"Mon Apr 06 22:19:49 PDT 2009\",\"NO_QUERY\",\"Jos\xE9\",\"good, good\"\n"
       "\"4\",\"3\",\"Mon Apr 06 22:19:53 PDT 2009\",\"NO_QUERY\",\"ann\",\"a \"\"good\"\" caf\xE9\"\n");
-  const testing_support::Finished run = testing_support::RunShell(
+  const testing_support::Printed run = testing_support::RunShell(
       absl::StrCat("cd ", folder.path(), " && ", testing_support::Python(), " texts.py"));
-  ASSERT_EQ(run.exit, 0) << run.output;
+  ASSERT_EQ(run.exit, 0) << run.text;
   const auto dataset = OpenDataset(
       {.source = "npz", .path = folder.path() + "/sent140.npz", .test_fraction = 0}, {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();

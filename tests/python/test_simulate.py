@@ -83,7 +83,8 @@ class ARun(TestCase):
         for wrong in (counts[0], counts - 1, counts + 0.5, "counts"):
             with self.assertRaises((macaw.ConfigError, macaw.DataError)) as raised:
                 macaw.simulate(**self.job("wrong", partition=macaw.histogram(wrong)))
-            self.assertIn("partition.path", (raised.exception.key, *str(raised.exception).split(": ")))
+            said = str(raised.exception).split(": ")
+            self.assertIn("partition.path", (raised.exception.key, *said))
 
     def test_meets_hostile_clients(self) -> None:
         honest = macaw.simulate(**self.job("honest"))

@@ -177,8 +177,8 @@ std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory,
   Json given = nullptr;
   if (rows != nullptr) {
     const std::string dtype(Name(layout.dtype()));
-    given = {{"features", rows->tokens() ? "i32" : dtype},
-             {"labels", rows->targets() ? dtype : "i64"}};
+    given = {{"features", rows->tokens() ? "int32" : dtype},
+             {"labels", rows->targets() ? dtype : "int64"}};
   }
   return Line({{"macaw", kProtocol},
                {"rows", std::move(given)},

@@ -18,32 +18,35 @@ function spreadBar(values, i) {
   return svg;
 }
 
-function fairnessTables() {
-  return CLIENT_ROWS.map(([prefix, rows]) => {
-    const column = (name) => `${prefix}accuracy_${name}`;
-    const with_them = entries().filter((entry) => entry.runs.some((i) => runs[i].curves[column("mean")]));
-    if (with_them.length === 0) return null;
-    const lines = with_them.map((entry) => {
-      const members = entry.runs.map((i) => runs[i]).filter((run) => run.curves[column("mean")]);
-      const of = (name) => members.map((run) => last(run, column(name))), x = members[0].curves[column("mean")].x;
-      const means = Object.fromEntries(STATISTICS.map((name) => [name, estimate(of(name)).mean]));
-      return [[swatch(entry.colour), entry.name], number(x[x.length - 1]), number(estimate(members.map((run) => last(run, prefix === "train_client_" ? "clients" : `${prefix}clients`))).mean),
-        [spreadBar(means, entry.colour)], ...STATISTICS.map((name) => name === "mean" ? estimated(of(name)) : number(means[name]))];
-    });
-    const columns = [{name: "run"}, {name: "after round", n: true}, {name: "clients", n: true}, {name: "0 to 1", title: "bar: 10 % to 90 % of the clients; line: median; dot: mean of the worst tenth"},
-      ...STATISTICS.map((name) => ({name: STATISTIC_NAMES[name], n: true}))];
-    return make("div", {}, make("h3", {}, `Accuracy on ${rows}`), tableOf(`Accuracy by client, ${rows}`, columns, lines));
-  }).filter(Boolean);
+// The statistics over clients of rows whose columns begin so; null: no run has them.
+function statisticsOf(prefix, rows) {
+  const column = (name) => `${prefix}accuracy_${name}`;
+  const with_them = entries().filter((entry) => entry.runs.some((i) => runs[i].curves[column("mean")]));
+  if (with_them.length === 0) return null;
+  const lines = with_them.map((entry) => {
+    const members = entry.runs.map((i) => runs[i]).filter((run) => run.curves[column("mean")]);
+    const of = (name) => members.map((run) => last(run, column(name))), x = members[0].curves[column("mean")].x;
+    const means = Object.fromEntries(STATISTICS.map((name) => [name, estimate(of(name)).mean]));
+    return [[swatch(entry.colour), entry.name], number(x[x.length - 1]), number(estimate(members.map((run) => last(run, prefix === "train_client_" ? "clients" : `${prefix}clients`))).mean),
+      [spreadBar(means, entry.colour)], ...STATISTICS.map((name) => name === "mean" ? estimated(of(name)) : number(means[name]))];
+  });
+  const columns = [{name: "run"}, {name: "after round", n: true}, {name: "clients", n: true}, {name: "0 to 1", title: "bar: 10 % to 90 % of the clients; line: median; dot: mean of the worst tenth"},
+    ...STATISTICS.map((name) => ({name: STATISTIC_NAMES[name], n: true}))];
+  return tableOf(`Accuracy by client, ${rows}`, columns, lines);
 }
 
-// How many clients had which accuracy on their own training rows when they trained last; seeds add up.
-function histograms() {
-  return entries().map((entry) => {
-    const members = entry.runs.map((i) => runs[i].accuracy).filter(Boolean);
+// How many clients have which accuracy on such rows; seeds add up.
+function histogramsOf(rows) {
+  const pictures = entries().map((entry) => {
+    const members = entry.runs.map((i) => runs[i].accuracy && runs[i].accuracy[rows]).filter(Boolean);
     if (members.length === 0) return null;
     const counts = members[0].counts.map((_, k) => members.reduce((sum, one) => sum + one.counts[k], 0));
     return histogram(entry, members.reduce((sum, one) => sum + one.clients, 0), counts);
   }).filter(Boolean);
+  if (pictures.length === 0) return [];
+  const rest = pictures.slice(PICTURES);
+  return [make("div", {class: "two", style: "margin:10px 0 0"}, ...pictures.slice(0, PICTURES)),
+    ...(rest.length > 0 ? [make("details", {}, make("summary", {}, `${rest.length} more`), make("div", {class: "two", style: "margin-top:10px"}, ...rest))] : [])];
 }
 
 function histogram(entry, clients, counts) {
@@ -67,11 +70,10 @@ function histogram(entry, clients, counts) {
 }
 
 function fairness() {
-  const tables = fairnessTables(), pictures = histograms();
-  byId("fairness").hidden = tables.length + pictures.length === 0;
-  byId("clients").replaceChildren(...tables);
-  if (pictures.length === 0) return;
-  byId("clients").append(make("h3", {}, "Training accuracy: each client's on its own rows, when it trained last"), make("div", {class: "two", style: "margin:0"}, ...pictures.slice(0, PICTURES)));
-  const rest = pictures.slice(PICTURES);
-  if (rest.length > 0) byId("clients").append(make("details", {}, make("summary", {}, `${rest.length} more`), make("div", {class: "two"}, ...rest)));
+  const parts = CLIENT_ROWS.map(([prefix, rows]) => [statisticsOf(prefix, rows), ...histogramsOf(prefix.slice(0, -1))].filter(Boolean))
+    .map((content, k) => content.length > 0 ? [make("h3", {}, `Accuracy on ${CLIENT_ROWS[k][1]}`), ...content] : []);
+  const training = histogramsOf("training");
+  if (training.length > 0) parts.push([make("h3", {}, "Training accuracy: each client's on its own rows, when it trained last"), ...training]);
+  byId("clients").replaceChildren(...parts.flat());
+  byId("fairness").hidden = parts.flat().length === 0;
 }
