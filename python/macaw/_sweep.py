@@ -408,7 +408,9 @@ def _value(value: Any) -> str:
     return to_toml(value)
 
 
-def _file(settings: Mapping[str, Any], drawn: bool, config: Path_ | None) -> str:
+def _file(
+    settings: Mapping[str, Any], drawn: bool, config: Path_ | None
+) -> str:
     keys: dict[str, str] = {}
     base: dict[str, str] = {}
     for key, value in settings.items():
