@@ -195,8 +195,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         "shape that an example's values are read as, such as [1, 28, 28] for LEAF's FEMNIST; "
         "default: as stored",
         AtLeast(1));
-  f.Add("class_names", &D::class_names,
-        "names of the classes, in their order; default: the data's own words")
+  f.Add(
+       "class_names", &D::class_names,
+       "names of the classes, in their order, which numbers a CSV's words; default: the data's own "
+       "words, sorted")
       .As(Role::kLabel);
   AddColumn(f, "label_column", &D::label_column,
             "csv: name or number of the label's column; default: the last");

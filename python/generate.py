@@ -201,7 +201,7 @@ def main() -> None:
         "keys.py": keys_module([*described["keys"], *_OF_PYTHON]),
         "algorithms.py": algorithms_module(described["algorithms"]),
         "_version.py": (
-            f'"""Of the programs in the package, and of the PyTorch of their LibTorch back end."""\n'
+            f'"""Of the programs, and of the PyTorch that their LibTorch back end needs."""\n'
             f'\nversion = "{version}"\ntorch = "{torch}"\n'
         ),
     }

@@ -112,7 +112,7 @@ def glibc_of(stage: Path) -> int:
 
 
 def for_torch(build: Path, project: dict) -> str:
-    """Has the extra `torch` name the version of the build. Returns the end of the wheel's version."""
+    """Has the extra `torch` name the build's version. Returns the end of the wheel's version."""
     said = (build / "python/macaw/_version.py").read_text()
     found = re.search(r'torch = "([0-9.]+)"', said)
     extras = project["optional-dependencies"]

@@ -21,6 +21,7 @@ from .errors import ArgumentError, Error
 
 ALGORITHM = "algorithm.name"
 # Sections whose keys mean something only beside the key that switches them on.
+_SEEDS = ("data.seed", "partition.seed", "model.seed")  # they follow run.seed by default
 _SWITCHES = {"attack.": "attack.kind", "privacy.": "privacy.mechanism"}
 
 
@@ -57,9 +58,11 @@ def groups_of(runs: Any) -> list[Group]:
         named = [Group(_runs_in(value), name=str(name)) for name, value in runs.items()]
         _set_differences(named)
         return [group for group in named if group.runs]
+    found = _runs_in(runs)
+    fixed = _fixed_seeds(found)
     groups: dict[str, Group] = {}
-    for run in _runs_in(runs):
-        groups.setdefault(_identity(run), Group([])).runs.append(run)
+    for run in found:
+        groups.setdefault(_identity(run, fixed), Group([])).runs.append(run)
     made = list(groups.values())
     if not made:
         raise ArgumentError("there is no run: give runs, sweeps, or their folders", key="runs")
@@ -111,15 +114,24 @@ def _settings(run: Run) -> dict[str, Any]:
     return {ALGORITHM: summary.get("algorithm"), **settings}
 
 
-def _identity(run: Run) -> str:
+def _identity(run: Run, fixed: Mapping[str, Sequence[Any]]) -> str:
+    """What runs of one configuration have in common. fixed: values that runs have for seeds."""
     summary = _summary(run)
     if not summary:
         return f"folder {run.folder.absolute()}"
-    return json.dumps(_settings(run), sort_keys=True)
+    # A seed that equals the run's is left out of the settings, whether it follows that or is fixed.
+    seeds = {key: summary["seed"] for key in _SEEDS if summary["seed"] in fixed[key]}
+    return json.dumps({**seeds, **_settings(run)}, sort_keys=True)
+
+
+def _fixed_seeds(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """The values of the seeds that are not the run's own."""
+    settings = [_settings(run) for run in runs]
+    return {key: [each[key] for each in settings if key in each] for key in _SEEDS}
 
 
 def _set_differences(groups: Sequence[Group]) -> None:
-    settings = [_settings(group.runs[0]) if group.runs else {} for group in groups]
+    settings = [_settings_of(group) for group in groups]
     keys = list(dict.fromkeys(key for each in settings for key in each))
     if "normalise" in keys:  # it says what these say
         keys = [key for key in keys if not key.startswith("data.normalise.")]
@@ -128,6 +140,13 @@ def _set_differences(groups: Sequence[Group]) -> None:
     differing.sort(key=lambda key: key != ALGORITHM)  # the algorithm is named first
     for group, own in zip(groups, settings):
         group.differs = {key: _value(own, key) for key in differing}
+
+
+def _settings_of(group: Group) -> dict[str, Any]:
+    """The settings of a group's runs, a fixed seed included that one of them leaves out."""
+    each = [_settings(run) for run in group.runs]
+    seeds = {key: own[key] for own in each for key in _SEEDS if key in own}
+    return {**seeds, **each[0]} if each else {}
 
 
 def _text(value: Any) -> str:
@@ -144,7 +163,7 @@ def _value(settings: Mapping[str, Any], key: str) -> Any:
     for prefix, switch in _SWITCHES.items():
         if key.startswith(prefix) and key != switch and switch not in settings:
             return None
-    return _defaults().get(key)
+    return "run" if key in _SEEDS else _defaults().get(key)
 
 
 @functools.cache

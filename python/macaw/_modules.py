@@ -59,12 +59,18 @@ def refuse_odd(module: Any) -> None:
                 f"{here}: its running statistics depend on a count of batches, which a run does "
                 "not keep; use a momentum, such as momentum=0.1"
             )
+        kind = type(layer).__name__
+        if "BatchNorm" in kind and getattr(layer, "running_mean", 0) is None:
+            raise ModelError(
+                f"{here}: in evaluation its outputs depend on the other rows of a batch, and a run "
+                "evaluates rows in batches of its own; leave track_running_stats=True"
+            )
         if getattr(layer, "max_norm", None) is not None and hasattr(layer, "num_embeddings"):
             raise ModelError(
                 f"{here}: max_norm changes weights in the forward pass, outside the optimizer; "
                 "leave max_norm out"
             )
-        if "FractionalMaxPool" in type(layer).__name__:
+        if "FractionalMaxPool" in kind:
             raise ModelError(
                 f"{here}: it draws random numbers in a way that no run can repeat; use "
                 "torch.nn.MaxPool2d, or train with a program of your own "

@@ -1,37 +1,28 @@
-"""Features at mean 0 and deviation 1, by the training rows of a run.
+"""Features at mean 0 and deviation 1, by the training rows of a run (_division.py).
 
-Which rows train follows from the keys of ``[data]`` and ``[partition]`` and from the seed, so
-`macaw data export-partition` says it. Test and validation rows are never part of a mean.
+Test and validation rows are never part of a mean; they are scaled by the same numbers.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from . import _safetensors
-from ._names import in_python
-from ._program import program
+from . import _division, _safetensors, _tables
+from ._division import Division, Of
 from ._safetensors import Array
 from ._settings import value_of
 from .errors import ArgumentError, ConfigError, DataError
 
-Of = Literal["train", "client"]
-
 FILE = "normalisation.npz"  # in a run's folder
 _NO_DEVIATION = 1e30  # stands for infinity where a key takes no infinity
 _CHUNK = 1 << 22  # numbers that are looked at together
-_CUTS = ("client_test_fraction", "val_fraction", "heldout_clients", "central_val_fraction")
-_NO_CLIENTS = ("test", "validation", "client_test", "central_validation")  # of a partition file
 
 
 @dataclass
@@ -56,14 +47,25 @@ class Normalisation:
     clients: dict[str, tuple[Array, Array]] = field(default_factory=dict)
     #: The name of the prepared file with the rows as they were given.
     source: str = ""
+    #: How a table becomes columns; None: the data was no table.
+    reader: _tables.Reader | None = None
 
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
 
-        x: rows of the shape that the run's data had once it was read, such as ``x_test``.
+        x: rows of the shape that the run's data had once it was read, such as ``x_test``; or a
+            table with the columns of the run's table, whose words and gaps become the same numbers.
         client: whose rows these are. Without it, the numbers of all training rows are taken, as
             they are for the central test set.
         """
+        if _tables.is_table(x):
+            if self.reader is None:
+                raise DataError(
+                    "normalisation: x is a table, and the run's data was none: give its numbers as "
+                    "an array",
+                    key="x",
+                )
+            x = self.reader.x(x, "x")
         x = np.asarray(x)
         if x.dtype.kind not in "uifb":
             raise DataError(f"normalisation: x is {x.dtype}; it must be numbers", key="x")
@@ -90,6 +92,7 @@ class Normalisation:
                 axis=-1 if self.axis is None else self.axis,
                 scale=self.scale,
                 source=self.source,
+                reader="" if self.reader is None else self.reader.text(),
                 mean=self.mean,
                 std=self.std,
                 clients=np.array(list(self.clients), str),
@@ -109,6 +112,7 @@ class Normalisation:
                 of, int(file["rows"]), None if axis < 0 else axis, float(file["scale"]),
                 file["mean"], file["std"], dict(zip(names, own)),
                 str(file["source"]),
+                _tables.Reader.of_text(reader) if (reader := str(file["reader"])) else None,
             )  # fmt: skip
 
     def note(self) -> str:
@@ -162,8 +166,10 @@ def add(
             "leave normalise= out",
             key="normalise",
         )
-    division = _same_division(settings, of, config, seeds, overrides, check, tensors)
+    division = _division.of_all_runs(settings, of, config, seeds, overrides, check, tensors)
     shape = value_of(settings, config, "data.input_shape") or list(x.shape[1:])
+    if np.prod(shape) != np.prod(x.shape[1:]):
+        check()
     x = x.reshape([len(x), *shape])
     axis = _axis_of(shape, x.dtype)
     scale = 1 / 255 if x.dtype == np.uint8 else 1.0
@@ -180,143 +186,6 @@ def add(
     else:
         settings["data.path"] = _rewritten(Path(file), tensors, made, division, shape)
     return made
-
-
-def check_sweep(of: Of | None, varied: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
-    """Refuses a sweep over partitions in which clients' rows are others for each."""
-    cuts = any((data or {}).get(cut) for cut in _CUTS[:3])
-    if of is not None and "partition" in varied and (of == "client" or cuts):
-        raise _varies(of, "partition")
-
-
-def _varies(of: Of, key: str) -> ConfigError:
-    return ConfigError(
-        f'normalise="{of}" needs the same training rows in all runs of a sweep, and {key} varies: '
-        "sweep over one value at a time, or normalise the rows beforehand",
-        key="normalise",
-    )
-
-
-@dataclass
-class _Division:
-    """Rows of the prepared file, by client."""
-
-    training: dict[str, Array]
-    other: dict[str, Array]  # the clients' own validation and test rows
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Division) and self._lists() == other._lists()
-
-    def _lists(self) -> dict[str, tuple[bytes, bytes]]:
-        empty = np.zeros(0, np.int64)
-        return {
-            name: (rows.tobytes(), np.sort(self.other.get(name, empty)).tobytes())
-            for name, rows in self.training.items()
-        }
-
-
-def _same_division(
-    settings: Mapping[str, Any],
-    of: Of,
-    config: str | os.PathLike[str] | None,
-    seeds: Sequence[int],
-    overrides: Callable[[Mapping[str, Any]], list[str]],
-    check: Callable[[], None],
-    tensors: Mapping[str, Array],
-) -> _Division:
-    """The division of the rows, which must be the same in all runs of a sweep."""
-    varied = [key for key, value in settings.items() if hasattr(value, "toml")]
-    cuts = any(value_of(settings, config, f"data.{cut}") for cut in _CUTS[:3])
-    for key in varied:
-        by_clients = key.startswith("partition.") and (of == "client" or cuts)
-        if (key.startswith("data.") or by_clients) and not key.startswith("data.augment."):
-            raise _varies(of, key)
-    fixed = {key: value for key, value in settings.items() if key not in varied}
-    if _own_clients(settings, config, tensors):
-        return _stored(tensors)
-    first: _Division | None = None
-    for seed in seeds:
-        found = _exported({**fixed, "run.seed": seed}, config, overrides, check)
-        if of == "train":  # whose rows these are makes no difference
-            found = _Division({"": np.sort(np.concatenate(list(found.training.values())))}, {})
-        if first is not None and found != first:
-            fix = "data_options=dict(seed=1)"
-            fix += " with partition=…(seed=1)" if of == "client" else ", or test=…"
-            raise ConfigError(
-                f'normalise="{of}" needs the same training rows in all runs of a sweep, and those '
-                f"of seed {seed} are others than those of seed {seeds[0]}: give {fix}",
-                key="normalise",
-            )
-        first = found
-    assert first is not None
-    return first
-
-
-def _own_clients(
-    settings: Mapping[str, Any], config: str | os.PathLike[str] | None, tensors: Mapping[str, Array]
-) -> bool:
-    """Whether the clients are those of the file, with the rows that it gives them."""
-    scheme = value_of(settings, config, "partition.scheme") or "auto"
-    cut = any(value_of(settings, config, f"data.{key}") for key in _CUTS)
-    return "train_offsets" in tensors and scheme in ("auto", "natural") and not cut
-
-
-def _stored(tensors: Mapping[str, Array]) -> _Division:
-    names = _names_in(tensors)
-    division = _Division({}, {})
-    for number, name in enumerate(names):
-        ranges = {}
-        for split in ("train", "val", "test"):
-            offsets = tensors.get(f"{split}_offsets")
-            begin, end = (0, 0) if offsets is None else offsets[number : number + 2]
-            ranges[split] = np.arange(begin, end)
-        division.training[name] = ranges["train"]
-        division.other[name] = np.concatenate([ranges["val"], ranges["test"]])
-    return division
-
-
-def _names_in(tensors: Mapping[str, Array]) -> list[str]:
-    offsets = tensors.get("client_name_offsets")
-    if offsets is None:
-        return [str(number) for number in range(len(tensors["train_offsets"]) - 1)]
-    text = tensors["client_names"].tobytes()
-    return [text[begin:end].decode() for begin, end in itertools.pairwise(offsets)]
-
-
-def _exported(
-    settings: Mapping[str, Any],
-    config: str | os.PathLike[str] | None,
-    overrides: Callable[[Mapping[str, Any]], list[str]],
-    check: Callable[[], None],
-) -> _Division:
-    """What `macaw data export-partition` says of the rows."""
-    chosen = {
-        key: value
-        for key, value in settings.items()
-        if key.startswith(("data.", "partition.")) or key == "run.seed"
-    }
-    source = os.fspath(config) if config is not None else os.fspath(chosen["data.path"])
-    with tempfile.TemporaryDirectory(prefix="macaw-normalise-") as folder:
-        out = Path(folder) / "rows.json"
-        done = subprocess.run(
-            [program(), "data", "export-partition", source, "--out", out, *overrides(chosen)],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            check()  # the same error, with its key
-            text = done.stderr.strip().removeprefix("macaw: error: ")
-            raise ConfigError(in_python(f"normalise: {text}"), key="normalise")
-        lists = json.loads(out.read_text())
-    held = [lists.get(key, {}) for key in ("validation", "client_test")]
-    division = _Division({}, {})
-    for name, rows in lists.items():
-        if name in _NO_CLIENTS:
-            continue
-        division.training[name] = np.array(rows, np.int64)
-        more = [row for split in held for row in split.get(name, ())]
-        division.other[name] = np.array(more, np.int64)
-    return division
 
 
 def _axis_of(shape: Sequence[int], dtype: Any) -> int | None:
@@ -389,7 +258,7 @@ def _standard(x: Array, mean: Array, std: Array, axis: int | None, scale: float)
 
 
 def _rewritten(
-    file: Path, tensors: Mapping[str, Array], made: Normalisation, division: _Division,
+    file: Path, tensors: Mapping[str, Array], made: Normalisation, division: Division,
     shape: Sequence[int],
 ) -> Path:  # fmt: skip
     """The prepared file with standardised rows, as a file of its own."""

@@ -115,6 +115,8 @@ class Simulation:
             raise
         finally:
             self._process.wait()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
             self._abandoned.detach()
             self._errors.close()
 

@@ -111,8 +111,8 @@ class Run:
         if path.exists():
             return _safetensors.read(path)
         raise Error(
-            f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from its "
-            "end on"
+            f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from "
+            "its end on"
         )
 
     def _tensors(self) -> Any:

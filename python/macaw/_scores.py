@@ -88,13 +88,15 @@ def test_rows(folder: Path) -> tuple[Array, Array]:
     text = (folder / "config.toml").read_text()
     data = _table(text, "data")
     with tempfile.TemporaryDirectory(prefix="macaw-rows-") as place:
-        if data.get("source") == "prepared":
-            path, division = Path(data["path"]), Path(place) / "division.json"
+        path = Path(data["path"]) if data.get("source") == "prepared" else None
+        if path is not None and "train_offsets" not in _safetensors.read(path):
+            division = Path(place) / "division.json"
             _macaw_data("export-partition", folder, division)
             chosen = np.array(json.loads(division.read_text()).get("test", []), np.int64)
         else:
-            path = Path(place) / "rows.safetensors"
-            _macaw_data("prepare", folder, path)
+            if path is None:
+                path = Path(place) / "rows.safetensors"
+                _macaw_data("prepare", folder, path)
             begin, end = _safetensors.read(path).get("central_test", np.zeros(2, np.int64))
             chosen = np.arange(begin, end)
         if len(chosen) == 0:

@@ -15,6 +15,7 @@ import numpy as np
 from . import (
     _check,
     _data,
+    _division,
     _model,
     _names,
     _normalise,
@@ -25,6 +26,7 @@ from . import (
 )
 from . import rules as _rules
 from ._callback import Callbacks, Metric, OnRound
+from ._program import Simulation
 from ._run import Run
 from ._settings import value_of
 from ._stream import Stream
@@ -309,7 +311,7 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
 
 def _normalise_rows(
     settings: dict[str, Any],
-    of: _normalise.Of,
+    of: _division.Of,
     columns: _data.Columns,
     config: Path_ | None,
     seeds: Sequence[int] | None,
@@ -331,6 +333,7 @@ def _normalise_rows(
     made = _normalise.add(
         settings, of, config, seeds or [run_seed(settings, config)], _overrides, check
     )
+    made.reader = columns.reader
     columns.normalisation = made
     columns.notes.append(made.note())
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _figures, _groups, _latex, _model, _normalise, _train
+from . import _data, _division, _figures, _groups, _latex, _model, _train
 from ._names import in_python
 from ._program import program
 from ._run import Run
@@ -29,6 +29,7 @@ from ._simulate import (
     to_toml,
     words_for,
 )
+from .algorithms import Algorithm
 from .errors import ConfigError, Error, RunError
 
 
@@ -137,7 +138,10 @@ class SweepResult:
             cells.append([_latex.Cell(found[m]["mean"], found[m]["std"]) for m in metrics])
         higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
         counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
-        return _latex.table([_train.readable(r["values"]) for r in rows], counts, metrics, cells, higher, digits)
+        values = [_train.readable(row["values"]) for row in rows]
+        keys = sorted(values[0], key=lambda key: key != _groups.ALGORITHM)
+        ordered = [{key: row.get(key) for key in keys} for row in values]
+        return _latex.table(ordered, counts, metrics, cells, higher, digits)
 
     def plot(self, y: str | Sequence[str] | None = None, x: str = "round") -> _figures.Plot:
         """Draws a metric, by default the sweep's, a curve a configuration (``macaw.plot``)."""
@@ -258,7 +262,7 @@ def sweep(
             "model: a sweep with train= or loss= takes one module; sweep over models one by one",
             key="model",
         )
-    _normalise.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
+    _division.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
     plugins = _plugins_of(varied)
     keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
     settings = keys.settings
@@ -325,7 +329,20 @@ def _tables_of(
             beside[json.dumps(f"{name}.{key}")] = value
             del table[key]
         tables += _each(table)
+    _leave_out_defaults(tables, space.values)
     return {name: Space(space.kind, tuple(tables)), **beside}
+
+
+def _leave_out_defaults(tables: Sequence[_Table], items: Sequence[Any]) -> None:
+    """Drops parameters that are at their default wherever an algorithm has them."""
+    for kind in {type(item) for item in items if isinstance(item, Algorithm)}:
+        standard = kind()
+        for parameter, value in standard.parameters().items():
+            key = f"{standard.name}.{parameter}"
+            own = [table for table in tables if key in table]
+            if all(table[key] == value for table in own):
+                for table in own:
+                    del table[key]
 
 
 def _plugins_of(varied: Mapping[str, Space]) -> list[str]:

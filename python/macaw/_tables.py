@@ -5,6 +5,7 @@ Nothing here imports these libraries; a table is known by its class, and read th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -197,6 +198,19 @@ class Reader:
             if not all(column.is_numbers() for column in columns):
                 reader.words = _words(columns)
         return reader
+
+    def text(self) -> str:
+        """How features are read, as JSON; "" where a word is neither text nor a number."""
+        features = [[f.name, f.words, f.mean, f.gaps] for f in self.features]
+        try:
+            return json.dumps([self.missing, features], default=lambda number: number.item())
+        except (AttributeError, TypeError):
+            return ""
+
+    @staticmethod
+    def of_text(text: str) -> Reader:
+        missing, features = json.loads(text)
+        return Reader(None, None, missing, [_Feature(*feature) for feature in features])
 
     def titles(self) -> list[str]:
         return [title for feature in self.features for title in feature.titles(self.missing)]

@@ -76,6 +76,20 @@ class Groups(Runs):
         names = [group.name for group in _groups.groups_of(runs)]
         self.assertEqual(names, ["local lr 0.3, server lr 1", "local lr 0.2, server lr 2"])
 
+    def test_with_a_fixed_seed_are_one_for_all_seeds_of_the_run(self) -> None:
+        # The run whose own seed is the fixed one has no such setting.
+        of = {1: {}, 2: {"data.seed": 1}, 3: {"data.seed": 1}}
+        fixed = [self.made(f"fixed {i}", [0.1], seed=i, settings=of[i]) for i in (1, 2, 3)]
+        (group,) = _groups.groups_of(fixed)
+        self.assertEqual(len(group.runs), 3)
+        prox = [self.made(f"prox {i}", [0.1], seed=i, algorithm="fedprox", settings=of[i])
+                for i in (2, 1)]  # fmt: skip
+        names = [(g.name, len(g.runs)) for g in _groups.groups_of([*fixed, *prox])]
+        self.assertEqual(names, [("fedavg", 3), ("fedprox", 2)])
+        other = self.made("other", [0.1], seed=5, settings={"data.seed": 7})
+        names = [(g.name, len(g.runs)) for g in _groups.groups_of([*fixed, other])]
+        self.assertEqual(names, [("seed 1", 3), ("seed 7", 1)])
+
     def test_are_found_in_folders_and_keep_names_of_ones_own(self) -> None:
         one, other = self.made("one", [0.1]), self.made("other", [0.2], seed=3)
         (group,) = _groups.groups_of([one.folder, str(other.folder)])

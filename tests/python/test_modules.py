@@ -55,11 +55,12 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "float16": ("0.weight is float16.*net.float", lambda: nn.Sequential(nn.Linear(8, 3)).half()),
     "complex": ("odd is complex64", lambda: odd_parameter(torch.complex64)),
     "all frozen": ("requires_grad=True", lambda: nn.Linear(8, 3).requires_grad_(False)),
+    "no statistics": ("1 is BatchNorm1d.*track_running_stats", lambda: nn.Sequential(
+        nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 3))),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
     "compiled": ("compiled", lambda: torch.compile(nn.Linear(8, 3))),
     "random pool": ("layer is FractionalMaxPool2d.*program of your own", lambda: Body(
         nn.FractionalMaxPool2d(2, output_ratio=0.6), 2, (1, 4, 2))),
-    "batch norm of many": ("SyncBatchNorm", lambda: Body(nn.SyncBatchNorm(2), 8, (2, 4))),
     "wrong width": ("layer 1, Linear.*fails on an input of shape .2, 6.", lambda: nn.Sequential(
         nn.Linear(8, 6), nn.Linear(7, 3))),
     "wrong shape": ("Body fails on an input of shape .2, 8.", lambda: Body(nn.Linear(9, 3), 3)),
@@ -152,17 +153,12 @@ class Modules(TestCase):
     def test_that_people_write_are_trained_as_in_pytorch(self) -> None:
         self.takes(lambda: zoo.Means(zoo.OWN), "Means scripted")
         with without_scripts():
-            self.takes(lambda: zoo.Means(zoo.OWN), "Means traced .*not today")
+            self.takes(lambda: zoo.Means(zoo.OWN), "Means traced, .*not today")
         self.takes(lambda: zoo.MeansOfAny(zoo.OWN | zoo.TRACED), "MeansOfAny traced in both modes")
 
     def test_with_another_function_in_evaluation_are_traced_in_both_modes(self) -> None:
         for make in (zoo.TwoModes, zoo.UnscriptableNorm):
-            run = self.takes(make, "traced in both modes")
-            self.assertEqual(sorted(macaw.Run(run.folder).model()), self.names_in_a_trace(make()))
-
-    def names_in_a_trace(self, net: Any) -> list[str]:
-        floats = [n for n, t in net.state_dict().items() if t.is_floating_point()]
-        return sorted(f"macaw_net.macaw_net.{name}" for name in floats)
+            self.takes(make, "traced in both modes")
 
     def test_of_tokens_are_trained_as_in_pytorch(self) -> None:
         class Bag(nn.Module):
@@ -219,7 +215,9 @@ class Modules(TestCase):
         nets = {
             "numbers": lambda: Body(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), 8),
             "in place": lambda: Body(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5, True)), 8),
-            "channels": lambda: Body(nn.Sequential(nn.Conv2d(1, 4, 1), nn.Dropout2d(0.4)), 32, IMAGE),
+            "channels": lambda: Body(
+                nn.Sequential(nn.Conv2d(1, 4, 1), nn.Dropout2d(0.4)), 32, IMAGE
+            ),
             "channels of rows": lambda: Body(nn.Dropout1d(0.4), 8, (4, 2)),
             "channels of cubes": lambda: Body(nn.Dropout3d(0.4), 8, (4, 2, 1, 1)),
             "selu": lambda: Body(nn.Sequential(nn.SELU(), nn.AlphaDropout(0.3)), 8),
@@ -230,9 +228,6 @@ class Modules(TestCase):
             "rnn": lambda: Recurrent(nn.RNN(2, 5, 2, dropout=0.4, bidirectional=True), 10),
             "attention": lambda: Body(encoder, 8, (2, 4)),
         }
-        first = {name: self.seeds(make(), compared) for name, make in nets.items()
-                 if name in ("in place", "channels", "slopes", "lstm")}  # fmt: skip
-        self.assertEqual(len(first), 4)
         self.seeds(zoo.Means(nets), compared)
         self.seeds(Drops(), "losses in evaluation mode equal")
 

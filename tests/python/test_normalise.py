@@ -186,6 +186,14 @@ class Normalised(TestCase):
         self.assertEqual(raw["features"].shape, (330, 4))  # age, is missing, two cities
         self.check(run, raw["features"][:300])
         self.assertIn("4 columns", str(run.said))
+        # New rows of such a table: a gap and words become what they became in the run.
+        new = DataFrame({name: columns[name][:3] for name in ("age", "city")})
+        expected = run.normalisation.apply(raw["features"][300:303])
+        np.testing.assert_array_equal(run.normalisation.apply(new), expected)
+        with self.assertRaisesRegex(macaw.Error, "no column \"city\""):
+            run.normalisation.apply(DataFrame({"age": [1.0]}))
+        with self.assertRaisesRegex(macaw.Error, "which no training row has"):
+            run.normalisation.apply(DataFrame({"age": [1.0], "city": ["Chur"]}))
 
     def test_of_a_dataset_dict_is_of_its_training_rows(self) -> None:
         x, y = wide()
@@ -230,6 +238,18 @@ class Normalised(TestCase):
         self.assertNotEqual(runs[0].normalisation.mean[1], runs[3].normalisation.mean[1])
         found = [(group.name, len(group.runs)) for group in _groups.groups_of(runs)]
         self.assertEqual(found, [("normalise train", 2), ("normalise client", 2), ("fedavg", 2)])
+
+    def test_goes_with_a_configuration_file(self) -> None:
+        x, _ = wide()
+        plain = self.run_of("plain", normalise=None, data_options={"central_val_fraction": 0.2})
+        text = (plain.folder / "config.toml").read_text().splitlines()
+        numbers = ("scale =", "mean =", "std =", "[data.normalise]")
+        file = self.folder / "base.toml"
+        file.write_text("\n".join(line for line in text if not line.startswith(numbers)))
+        for of in ("train", "client"):
+            run = self.run_of(of, config=file, normalise=of, partition=None, seed=None,
+                              cohort=None, model=None)  # fmt: skip
+            self.check(run, self.training_rows(plain, x))
 
     def test_is_the_same_after_a_resume(self) -> None:
         whole = self.run_of("whole", rounds=4, normalise="client")
@@ -277,6 +297,9 @@ class Normalised(TestCase):
             warnings.simplefilter("ignore", UserWarning)
             sweep = macaw.sweep(**given, seeds=[1, 2], data_options={"seed": 1}, progress=False)
             self.check(sweep.runs["001-seed1"], self.training_rows(sweep.runs["001-seed2"], x))
+        options = {"client_test_fraction": 0.2, "seed": 1}
+        with self.assertRaisesRegex(macaw.ConfigError, r"and partition=macaw\.…\(seed=1\)"):
+            macaw.sweep(**given, seeds=[1, 2], data_options=options, progress=False)
         of_clients = {**given, "normalise": "client", "out": self.folder / "c"}
         for varied in (macaw.grid([macaw.iid(5), macaw.iid(6)]),
                        {"scheme": "iid", "clients": macaw.grid([5, 6])}):  # fmt: skip

@@ -74,6 +74,7 @@ class Sweep(TestCase):
             sweep = macaw.sweep(**given, progress=False)
             found = [row["algorithm.fedprox.mu"] for row in sweep.rows]
             self.assertEqual(sorted(found, key=lambda mu: mu or 0), mus)
+            self.assertNotIn("server_lr", str(sweep.rows))  # its default, in all of them
 
     def test_ranges_of_an_algorithm_are_drawn(self) -> None:
         space = [macaw.FedAvg(), macaw.FedProx(mu=macaw.log_uniform(0.01, 1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -254,8 +255,8 @@ class Means(nn.Module):
 
     def __init__(self, modules: dict[str, Any]) -> None:
         super().__init__()
-        names = {name: name.replace(".", "_") for name in modules}
-        self.side = nn.ModuleDict({names[name]: make() for name, make in modules.items()})
+        named = {"the " + name: make() for name, make in modules.items()}
+        self.side = nn.ModuleDict({re.sub("[^a-z0-9]+", "_", n): net for n, net in named.items()})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         total = x.new_zeros((x.size(0), 3))
@@ -340,7 +341,7 @@ LAYERS: dict[str, Any] = {
     "average pool 1d": lambda: Body(nn.AvgPool1d(2, 1, 1), 10, ROW),
     "average pool 2d": lambda: Body(nn.AvgPool2d(2, ceil_mode=True), 2, IMAGE),
     "average pool 3d": lambda: Body(nn.AvgPool3d(2), 1, CUBE),
-    "power pools": lambda: Body(nn.LPPool2d(3, 2), 2, IMAGE),
+    "power pools": lambda: Body(nn.LPPool2d(2, 2), 2, IMAGE),
     "adaptive pools": lambda: Body(
         nn.Sequential(nn.AdaptiveAvgPool2d((2, 3)), nn.AdaptiveMaxPool2d((2, 2))), 4, IMAGE
     ),
@@ -357,7 +358,9 @@ LAYERS: dict[str, Any] = {
     "smooth": lambda: Body(
         nn.Sequential(nn.SiLU(), nn.Mish(), nn.Softplus(2.0), nn.GELU("tanh"), nn.Softsign()), 8
     ),
-    "hard": lambda: Body(nn.Sequential(nn.Hardswish(), nn.Hardtanh(-0.7, 0.9), nn.Hardsigmoid()), 8),
+    "hard": lambda: Body(
+        nn.Sequential(nn.Hardswish(), nn.Hardtanh(-0.7, 0.9), nn.Hardsigmoid()), 8
+    ),
     "shrinks": lambda: Body(nn.Sequential(nn.Tanhshrink(), nn.Softshrink(0.01)), 8),
     "threshold": lambda: Body(nn.Sequential(nn.Threshold(0.1, -0.3), nn.Hardshrink(0.2)), 8),
     "glu": lambda: Body(nn.Sequential(nn.GLU(), nn.LogSigmoid()), 4),
@@ -366,7 +369,6 @@ LAYERS: dict[str, Any] = {
     "batch norm 1d": lambda: Body(nn.BatchNorm1d(2, momentum=0.3), 8, ROW),
     "batch norm 2d": lambda: Body(nn.BatchNorm2d(1, eps=1e-3), 8, IMAGE),
     "batch norm 3d": lambda: Body(nn.BatchNorm3d(1, affine=False), 8, CUBE),
-    "batch norm, no statistics": lambda: Body(nn.BatchNorm1d(8, track_running_stats=False), 8),
     "group norm": lambda: Body(nn.GroupNorm(2, 4, eps=1e-3), 8, (4, 2)),
     "instance norm": lambda: Body(nn.InstanceNorm2d(1, affine=True), 8, IMAGE),
     "instance norm, statistics": lambda: Body(
@@ -429,6 +431,7 @@ TRACED: dict[str, Any] = {
     "weight norm of before": old_weight_norm,
     "logits of an object": lambda: Unscriptable(),
     "max unpool": lambda: Unpooled(),
+    "batch norm of many": lambda: Body(nn.SyncBatchNorm(2), 8, ROW),
     "two modes": lambda: TwoModes(),
     "batch norm": lambda: UnscriptableNorm(),
 }

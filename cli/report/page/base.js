@@ -51,7 +51,7 @@ function scroller(content, label, kind = "") {
     hint.hidden = !scrolls;
     const cells = [...(box.querySelector("thead tr") || {children: []}).children], edge = box.getBoundingClientRect().right;
     const beyond = cells.filter((cell) => cell.getBoundingClientRect().right > edge + 1).length;
-    hint.textContent = left < 2 ? "← scrolls sideways" : `${beyond > 0 ? `${many(beyond, "more column")}, ` : ""}scrolls sideways →`;
+    hint.textContent = !scrolls ? "" : left < 2 ? "← scrolls sideways" : `${beyond > 0 ? `${many(beyond, "more column")}, ` : ""}scrolls sideways →`;
   };
   box.onscroll = look;
   new ResizeObserver(look).observe(box);

@@ -1,0 +1,229 @@
+"""What a caller does between two rounds: on_round=, metrics=, and the models that a run keeps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import own_functions as own
+
+import macaw
+from support import TestCase, needs, rows
+
+
+class OnRound(TestCase):
+    def test_is_called_after_each_round_with_its_row_and_model(self) -> None:
+        plain = macaw.simulate(**self.job("plain", evaluation={"every": 3}))
+        seen: list[Any] = []
+
+        def look(run: macaw.OpenRun) -> None:
+            seen.append((run.round, run.is_last, run.row, run.model()))
+            self.assertEqual([row["round"] for row in run.rows], list(range(1, run.round + 1)))
+            time.sleep(0.05)  # a round that did not wait would be done by now
+            self.assertEqual(len(run.rows), run.round)
+
+        run = macaw.simulate(**self.job("run", evaluation={"every": 3}, on_round=look))
+        self.assertEqual(run.digest, plain.digest)
+        self.assertEqual([(r, last) for r, last, _, _ in seen],
+                         [(1, False), (2, False), (3, False), (4, True)])  # fmt: skip
+        for number, (_, _, row, _) in enumerate(seen):
+            self.assertEqual(row["train_loss"], plain.rows[number]["train_loss"])
+            self.assertEqual("test_loss" in row, number in (2, 3))
+        for name, tensor in seen[3][3].items():
+            np.testing.assert_array_equal(tensor, run.model()[name])
+        self.assertFalse(np.array_equal(seen[0][3]["0.weight"], seen[1][3]["0.weight"]))
+        self.assertFalse((run.folder / "model.round.safetensors").exists())
+
+    def test_adds_columns(self) -> None:
+        def log(run: macaw.OpenRun) -> None:
+            run.log({"square": run.round**2, "nothing": float("nan")})
+            if run.round == 2:
+                run.log({"square": np.float32(5)})
+
+        with macaw.stream(**self.job("run", on_round=log)) as stream:
+            streamed = list(stream)
+        self.assertEqual([row["square"] for row in streamed], [1, 5, 9, 16])
+        self.assertEqual(list(stream.run.metrics["square"]), [1, 5, 9, 16])
+        self.assertIsNone(stream.run.rows[0]["nothing"])
+        self.assertNotIn("square", (stream.folder / "metrics.jsonl").read_text())
+
+    def test_that_logs_what_no_column_holds_is_refused(self) -> None:
+        for values, word in (({"train_loss": 1}, "train_loss"), ({"a": "b"}, "str")):
+            with self.assertRaisesRegex(macaw.ArgumentError, word):
+                macaw.simulate(**self.job("run", overwrite=True, on_round=lambda r: r.log(values)))  # noqa: B023
+
+    def test_stops_the_run_in_order(self) -> None:
+        whole = macaw.simulate(**self.job("whole"))
+        for name, stop, why in (
+            ("word", lambda run: run.round < 2, "on_round returned False"),
+            ("why", lambda run: run.stop("good\nenough") if run.round == 2 else None, "good enough"),
+        ):
+            run = macaw.simulate(**self.job(name, on_round=stop))
+            self.assertEqual((run.summary["end"], run.summary["rounds"]), ("stopped", 2))
+            self.assertEqual(run.summary["reason"], why)
+            self.assertEqual(macaw.resume(run.folder).digest, whole.digest)
+
+    def test_may_stop_after_the_last_round_which_is_its_end(self) -> None:
+        run = macaw.simulate(**self.job("run", on_round=lambda run: not run.is_last))
+        self.assertEqual((run.summary["end"], run.summary["rounds"]), ("finished", 4))
+
+    def test_that_raises_interrupts_the_run(self) -> None:
+        whole = macaw.simulate(**self.job("whole"))
+
+        def fail(run: macaw.OpenRun) -> None:
+            1 / (run.round - 3)
+
+        with self.assertRaises(ZeroDivisionError):
+            macaw.simulate(**self.job("run", on_round=fail))
+        run = macaw.Run(self.folder / "run")
+        self.assertEqual((run.summary["end"], run.summary["rounds"]), ("interrupted", 3))
+        self.assertEqual(macaw.resume(run.folder).digest, whole.digest)
+
+    def test_goes_on_with_a_run(self) -> None:
+        whole = macaw.simulate(**self.job("whole", rounds=6))
+        first = macaw.simulate(**self.job("run", on_round=lambda run: run.log({"own": run.round})))
+        seen = []
+        run = macaw.resume(first.folder, rounds=6, on_round=lambda run: seen.append(run.round))
+        self.assertEqual(seen, [5, 6])
+        self.assertEqual(run.digest, whole.digest)
+        own_column = [row.get("own") for row in run.rows]
+        self.assertEqual(own_column, [1, 2, 3, 4, None, None])
+        again = macaw.resume(first.folder, rounds=8, on_round=lambda run: run.round < 7)
+        self.assertEqual((again.summary["end"], again.summary["rounds"]), ("stopped", 7))
+
+    def test_works_with_rules_that_keep_states_and_with_a_stop_rule(self) -> None:
+        for rule in (macaw.SCAFFOLD(), macaw.Ditto()):
+            name = type(rule).__name__
+            plain = macaw.simulate(**self.job(f"{name}-plain", algorithm=rule))
+            run = macaw.simulate(**self.job(name, algorithm=rule, on_round=lambda run: None))
+            self.assertEqual(run.digest, plain.digest)
+            self.assertEqual(run.summary["state_digest"], plain.summary["state_digest"])
+            stopped = macaw.simulate(**self.job(f"{name}-stop", algorithm=rule,
+                                                on_round=lambda run: run.round < 2))  # fmt: skip
+            self.assertEqual(stopped.summary["rounds"], 2)
+            self.assertIn("state_digest", stopped.summary)
+        seen = []
+        stop = {"metric": "test_accuracy", "at_least": 0.0}
+        run = macaw.simulate(**self.job("rule", run={"stop": stop},
+                                        on_round=lambda run: seen.append(run.round)))  # fmt: skip
+        self.assertEqual((run.summary["end"], seen), ("stopped", [1]))
+
+    def test_sees_a_trained_function(self) -> None:
+        job = dict(model=["linear 3"], train=own.softmax_regression, workers={"slots": 1})
+        plain = macaw.simulate(**self.job("plain", **job))
+        biases = []
+        run = macaw.simulate(**self.job("run", **job, on_round=lambda run: biases.append(run.model()["0.bias"])))
+        self.assertEqual(run.digest, plain.digest)
+        np.testing.assert_array_equal(biases[-1], run.model()["0.bias"])
+
+    def test_whose_python_is_killed_leaves_a_run_to_go_on_with(self) -> None:
+        script = textwrap.dedent("""
+            import sys, time, macaw
+            from support import job
+            from pathlib import Path
+            def wait(run):
+                if run.round == 2:
+                    print("waits", flush=True)
+                    time.sleep(60)
+            macaw.simulate(**job(Path(sys.argv[1]), "run", on_round=wait))
+        """)
+        with subprocess.Popen([sys.executable, "-c", script, self.folder], text=True,
+                              stdout=subprocess.PIPE, cwd=Path(__file__).parent) as process:  # fmt: skip
+            self.assertEqual(process.stdout.readline().strip(), "waits")
+            process.kill()
+        summary = self.folder / "run/summary.json"
+        for _ in range(200):
+            if summary.exists():
+                break
+            time.sleep(0.05)
+        self.assertEqual(macaw.Run(self.folder / "run").summary["end"], "interrupted")
+        whole = macaw.simulate(**self.job("whole"))
+        self.assertEqual(macaw.resume(self.folder / "run").digest, whole.digest)
+
+    def test_is_a_function(self) -> None:
+        with self.assertRaises(macaw.ConfigError) as caught:
+            macaw.simulate(**self.job("run", on_round=3))
+        self.assertEqual(caught.exception.key, "on_round")
+
+
+class ARunningStream(TestCase):
+    def test_has_the_newest_model_that_was_kept(self) -> None:
+        models = {}
+        job = self.job("run", rounds=300, run={"checkpoint_every": 1})
+        with macaw.stream(**job) as stream:
+            for row in stream:
+                if row["round"] in (20, 200):
+                    models[row["round"]] = stream.run.model()["0.weight"]
+        final = stream.run.model()["0.weight"]
+        self.assertEqual(models[20].shape, final.shape)
+        self.assertFalse(np.array_equal(models[20], models[200]))
+
+    def test_without_a_checkpoint_says_how_to_get_one(self) -> None:
+        with macaw.stream(**self.job("run", rounds=10**6, run={"checkpoint_every": 10**6})) as stream:
+            row = iter(stream)
+            next(row)
+            with self.assertRaisesRegex(macaw.Error, "checkpoint_every"):
+                stream.run.model()
+
+    def test_a_checkpoint_has_the_bytes_of_the_model(self) -> None:
+        run = macaw.simulate(**self.job("run"))
+        final = run.model()
+        (run.folder / "model.safetensors").unlink()
+        for name, tensor in run.model().items():
+            np.testing.assert_array_equal(tensor, final[name])
+
+
+@needs("torch")
+class OwnMetrics(TestCase):
+    def net(self) -> Any:
+        import torch
+        from torch import nn
+
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Flatten(), nn.Linear(8, 3))
+
+    @staticmethod
+    def accuracy(y: Any, scores: Any) -> Any:
+        return (scores.argmax(1) == y).mean()
+
+    def test_are_of_the_rows_that_the_run_tests(self) -> None:
+        x, y = rows()
+        bytes_ = np.clip(x * 40 + 128, 0, 255).astype(np.uint8)
+        for name, more in (
+            ("cut", {}), ("given", {"test": rows(50, seed=2)}),
+            ("bytes", {"data": (bytes_, y), "data_options": {"normalise": {"mean": [0.5], "std": [0.2]}}}),
+            ("clients", {"data": {"a": (x[:300], y[:300]), "b": (x[300:], y[300:])}, "cohort": 2,
+                         "partition": None, "test": rows(50, seed=2)}),
+        ):  # fmt: skip
+            job = self.job(name, model=self.net(), metrics={"own": self.accuracy}, **more)
+            run = macaw.simulate(**job)
+            np.testing.assert_allclose(run.metrics["own"], run.metrics["test_accuracy"], atol=1e-6)
+
+    def test_stand_in_rounds_that_are_evaluated(self) -> None:
+        seen = []
+        job = self.job("run", model=self.net(), metrics={"own": self.accuracy},
+                       evaluation={"every": 2},
+                       on_round=lambda run: seen.append(run.row.get("own")))  # fmt: skip
+        run = macaw.simulate(**job)
+        self.assertEqual([value is None for value in seen], [True, False, True, False])
+        self.assertEqual(np.isnan(run.metrics["own"]).tolist(), [True, False, True, False])
+
+    def test_that_cannot_be_are_refused(self) -> None:
+        for changes in (
+            {"metrics": ["f1"]}, {"metrics": {"f1": "f1"}},
+            {"metrics": {"own": self.accuracy}, "model": ["linear 3"]},
+        ):  # fmt: skip
+            with self.assertRaises(macaw.ConfigError) as caught:
+                macaw.simulate(**(self.job("run", model=self.net()) | changes))
+            self.assertEqual(caught.exception.key, "metrics")
+
+        def fail(y: Any, scores: Any) -> Any:
+            raise ValueError("one class")
+
+        with self.assertRaisesRegex(ValueError, "metrics: own, round 1: one class"):
+            macaw.simulate(**self.job("run", model=self.net(), metrics={"own": fail}))
