@@ -11,7 +11,7 @@ namespace macaw::server {
 void RoundEngine::NoteDeclined(Node& node, const std::string& why) {
   std::string text = log::Shortened(why);
   if (node.declined == text) return;
-  host_.Record(log::NodeDeclined{.node = node.id, .name = node.name, .why = text});
+  Record(log::NodeDeclined{.node = node.id, .name = node.name, .why = text});
   node.declined = std::move(text);
   if (!node.declined.empty()) phase_.RemoveFromPlan(node);
 }
@@ -19,7 +19,7 @@ void RoundEngine::NoteDeclined(Node& node, const std::string& why) {
 void RoundEngine::AnswerDeclining(Node& node, Poll poll, TimePoint now) {
   const HoldingId holding = node.holding;
   if (poll.request.running > 0) {  // what it has trained counts
-    host_.AnswerLease(poll.ticket, {.next = fleet::Next::kCommit});
+    Answer(poll.ticket, fleet::LeaseReply{.next = fleet::Next::kCommit});
   } else {
     nodes_.Park(node, std::move(poll));
   }

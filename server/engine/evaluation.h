@@ -20,10 +20,15 @@ class Evaluation {
   // own, so that the fences of attempts have no gaps.
   explicit Evaluation(uint32_t epoch) : fences_(epoch) {}
 
+  //   closed → open → complete → judging (its result has been reported) → closed
   void Open(EvaluationBoard board);
-  bool open() const { return board_.has_value(); }
-  bool done() const { return open() && board_->done(); }
-  EvaluationSums Close();  // once done()
+  // Opens an evaluation that an earlier server had completed and reported.
+  void OpenComplete(Round round);
+  bool open() const { return board_.has_value(); }  // until Close
+  bool complete() const { return open() && !judging_ && board_->done(); }
+  bool judging() const { return judging_; }
+  EvaluationSums Report();  // once complete()
+  void Close();
 
   struct Progress {
     Round round{};
@@ -80,6 +85,7 @@ class Evaluation {
                 std::vector<fleet::EvaluationTask>& tasks);
 
   std::optional<EvaluationBoard> board_;
+  bool judging_ = false;
   FenceSource fences_;
 };
 

@@ -78,6 +78,11 @@ class EvaluationBoard {
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
 
   EvaluationBoard() = default;  // nothing to do
+  static EvaluationBoard WithoutTasks(Round round) {
+    EvaluationBoard board;
+    board.round_ = round;
+    return board;
+  }
   // `personal_models`: the rule has models of clients' own beside the common one.
   // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are

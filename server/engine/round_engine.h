@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,12 +18,12 @@
 #include "scheduler/plan.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
+#include "server/engine/effects.h"
 #include "server/engine/evaluation.h"
-#include "server/engine/host.h"
 #include "server/engine/nodes.h"
 #include "server/engine/open_phase.h"
-#include "server/engine/orders.h"
-#include "server/engine/restored.h"
+#include "server/engine/operator_state.h"
+#include "server/engine/restored_phases.h"
 #include "server/engine/roster.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/speeds.h"
@@ -53,7 +54,6 @@ struct EngineOptions {
   bool stateful = false;         // clients keep a state between rounds
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
-  Restored restored;             // of a run that continues inside a round
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
   // server uses random numbers.
   std::function<uint64_t()> session_numbers;
@@ -62,10 +62,11 @@ struct EngineOptions {
 // The last round is always evaluated. `stop_after`: EngineOptions has it.
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
-// The rounds of a run as a state machine. Its input is events: calls of workers, finished work of
-// the host, time. Its output is requests and records to the host. It knows which worker holds which
-// leases, and when a round may close. It never sees a vector, a file, a socket or a clock. All
-// methods must be called on one thread.
+// The rounds of a run as a pure state machine: (state, event) → (state, Effects). Events are calls of
+// workers and operators, the results of orders, and time. Effects (effects.h) are records, replies
+// and orders. The engine knows which worker holds which leases, and when a round may close. It
+// never sees a vector, a file, a socket or a clock, and calls nobody but the scheduler. All methods
+// must be called on one thread.
 //
 //   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → …
 //     → draining → ended
@@ -76,43 +77,45 @@ bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 // model) comes after the record.
 class RoundEngine {
  public:
-  // `host` and `scheduler` must outlive the engine.
-  RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler, EngineHost& host);
+  // `scheduler` must outlive the engine.
+  RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler);
 
-  // Continues where an earlier server died (EngineOptions::restored). Call it before any call of a
-  // worker.
-  void Resume(TimePoint now);
+  // Continues where an earlier server died. The first event, if it comes at all.
+  Effects Resume(Restored restored, TimePoint now);
 
-  // ---- calls of workers (worker_calls.cc)
+  // ---- calls of workers (worker_calls.cc, commits.cc)
   // `table` is the decoded blob request.table. An error is the reason for the refusal.
-  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request,
-                                                fleet::ClientTable table, TimePoint now);
-  void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
-  fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
-  // `decoded`: OK if the part's sums were decoded and the host holds them under `ticket`; else the
-  // reason why not.
-  void Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded,
-              TimePoint now);
-  void Release(const fleet::ReleaseRequest& request, TimePoint now);
+  Answered<absl::StatusOr<fleet::RegisterReply>> Register(const fleet::RegisterRequest& request,
+                                                          fleet::ClientTable table, TimePoint now);
+  Effects Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
+  Answered<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
+  // `decoded`: OK if the part's sums were decoded and the caller holds them under `ticket`; else
+  // the reason why not.
+  Effects Commit(Ticket ticket, fleet::CommitRequest request, const absl::Status& decoded,
+                 TimePoint now);
+  Effects Release(const fleet::ReleaseRequest& request, TimePoint now);
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
 
-  // ---- work that the host has finished
-  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
-                      TimePoint now);
-  void PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
+  // ---- results of orders
+  Effects BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
+                         TimePoint now);
+  Effects PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.
-  void Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
+  Effects Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
+                  TimePoint now);
+  // `stop`: the reason, if the run stops now. Only a run with evaluation_gates may be stopped.
+  Effects EvaluationJudged(Round round, const std::optional<std::string>& stop, TimePoint now);
 
   // ---- time and interruptions
-  void Tick(TimePoint now);
+  Effects Tick(TimePoint now);
   TimePoint NextDeadline() const;  // when to call Tick next
-  void Interrupt();
-  void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
+  Effects Interrupt();
+  Effects Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
-  // ---- operators (operations.cc)
-  // Makes the change and returns what follows from it, in words. An error says why it cannot be
+  // ---- operators (operations.cc, description.cc)
+  // Makes the change and answers what follows from it, in words. An error says why it cannot be
   // made; then nothing has changed.
-  absl::StatusOr<std::string> Operate(const admin::Change& change, TimePoint now);
+  Answered<absl::StatusOr<std::string>> Operate(const admin::Change& change, TimePoint now);
   // Fills in everything of the status that the engine knows.
   void Describe(admin::RunStatus& status, TimePoint now) const;
 
@@ -127,10 +130,10 @@ class RoundEngine {
   bool mid_round() const { return phase_.phase().value > 0 && completed_ < phase_.round().value; }
   // False while rounds that an earlier server had closed are done again. The leases and parts of
   // the workers belong to the open round after those, and can be judged only once it is open.
-  bool caught_up() const { return options_.restored.phases.empty(); }
+  bool caught_up() const { return restored_.empty(); }
   // Whether the open phase was closed by an earlier server and is now done again. Its events were
   // reported then.
-  bool redoing() const;
+  bool redoing() const { return restored_.Closed(phase_.round(), phase_.phase()); }
 
   // ---- client states
   // The versions for a checkpoint of the last complete round. `staged`: kIncluded if the open round
@@ -158,6 +161,21 @@ class RoundEngine {
     std::string reason;
   };
 
+  Effects Take() { return std::exchange(effects_, {}); }
+  void Record(log::Record record, JournalData data = {}) {
+    effects_.records.push_back({.record = std::move(record), .journal = std::move(data)});
+  }
+  template <typename T>
+  void Record(std::optional<T> record) {
+    if (record.has_value()) Record(log::Record(*std::move(record)));
+  }
+  void Answer(Ticket ticket, fleet::LeaseReply reply) {
+    effects_.replies.push_back({.ticket = ticket, .answer = std::move(reply)});
+  }
+  void Answer(Ticket ticket, fleet::CommitReply reply) {
+    effects_.replies.push_back({.ticket = ticket, .answer = std::move(reply)});
+  }
+
   // ---- the story (round_engine.cc)
   bool ReadyToBegin() const;
   void Begin(TimePoint now);
@@ -173,9 +191,9 @@ class RoundEngine {
   void Prepare();
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
-  void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
-  void CloseEvaluation(TimePoint now);
-  void AfterEvaluation(const std::optional<std::string>& stop, TimePoint now);
+  void StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now);
+  void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
+  void PassTime(TimePoint now);
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
   }
@@ -184,8 +202,18 @@ class RoundEngine {
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
-  Restored::PhaseStory* Before();  // the open phase as an earlier server left it; null if none
+
+  // ---- evaluation (evaluating.cc)
+  void OpenEvaluation(Round round, fleet::Blob model);
+  void OnEvaluationComplete();
+  void AfterEvaluation(Round round, const std::optional<std::string>& stop, TimePoint now);
+  absl::Status CheckEvaluations(const Node& node,
+                                const std::vector<fleet::EvaluationResult>& results) const;
+  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
+
+  // ---- going on where an earlier server died (restoring.cc)
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
+  void RestoreParts(const std::vector<Restored::AcceptedPart>& parts, TimePoint expires);
 
   // ---- the end of a phase (closing.cc)
   // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
@@ -205,6 +233,7 @@ class RoundEngine {
   bool MoveOnWithoutClients();
 
   // ---- operators (operations.cc)
+  absl::StatusOr<std::string> Change(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Pause(const admin::Change& change);
   absl::StatusOr<std::string> GoOn(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Drain(const admin::Change& change);
@@ -223,12 +252,15 @@ class RoundEngine {
   void DescribeNodes(admin::RunStatus& status, TimePoint now) const;
 
   // ---- workers (worker_calls.cc)
+  absl::StatusOr<fleet::RegisterReply> Enter(const fleet::RegisterRequest& request,
+                                             fleet::ClientTable table, TimePoint now);
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const fleet::ClientTable& table) const;
   Node& Join(const fleet::RegisterRequest& request, fleet::ClientTable table, Node node,
              TimePoint now);
   SessionId NewSession() const;
   void Lose(WorkerId id, const std::string& why, TimePoint now);
+  void FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
@@ -252,28 +284,30 @@ class RoundEngine {
   uint64_t NeededToOpen() const;
 
   // ---- commits (commits.cc)
-  fleet::CommitReply Judge(Ticket ticket, Node& node, const fleet::CommitRequest& request,
-                           const absl::Status& decoded);
-  absl::Status CheckEvaluations(const Node& node,
-                                const std::vector<fleet::EvaluationResult>& results) const;
-  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
+  void TakeCommit(Ticket ticket, fleet::CommitRequest request, const absl::Status& decoded,
+                  TimePoint now);
+  // Whether the part counts. Changes nothing.
+  fleet::CommitReply Judge(const Node& node, const fleet::Part& part,
+                           const absl::Status& decoded) const;
+  bool IsOpen(const fleet::Part& part) const {
+    return state_ == State::kRunning && part.round == phase_.round() &&
+           part.phase == phase_.phase();
+  }
+  void TurnDown(const Node& node, uint64_t commit_id, const fleet::Part& part,
+                const fleet::CommitReply& why);
   // Returns the part without the clients whose states this node could not read but other nodes may
   // read. These clients are queued again.
   fleet::Part WithoutUnreadable(const Node& node, fleet::Part part);
-  void Accept(Ticket ticket, const Node& node, uint64_t commit_id, const fleet::Part& part);
+  // Counts the part, and orders its sum to be added.
+  void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
   Remedy RemedyFor(Trouble trouble) const;
   void OnDeaths(const std::string& node, const std::vector<Attempt>& died);
 
-  template <typename T>
-  void Record(std::optional<T> record) {
-    if (record.has_value()) host_.Record(*std::move(record));
-  }
-
-  EngineOptions options_;
+  const EngineOptions options_;
   const HostileClients hostile_;  // whose own rows are not evaluated
   const scheduler::Scheduler& scheduler_;
-  EngineHost& host_;
   const TimelyRounds policy_;
+  Effects effects_;  // of the event that is being handled
 
   State state_ = State::kGathering;
   uint32_t completed_ = 0;    // rounds
@@ -284,7 +318,8 @@ class RoundEngine {
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
-  Orders orders_;                 // of operators
+  OperatorState operators_;
+  RestoredPhases restored_;
 
   Roster roster_;
   std::vector<NumericProfile> profiles_;

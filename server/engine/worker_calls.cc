@@ -85,9 +85,14 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   return absl::OkStatus();
 }
 
-absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::RegisterRequest& request,
-                                                           fleet::ClientTable table,
-                                                           TimePoint now) {
+Answered<absl::StatusOr<fleet::RegisterReply>> RoundEngine::Register(
+    const fleet::RegisterRequest& request, fleet::ClientTable table, TimePoint now) {
+  absl::StatusOr<fleet::RegisterReply> reply = Enter(request, std::move(table), now);
+  return {.answer = std::move(reply), .effects = Take()};
+}
+
+absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterRequest& request,
+                                                        fleet::ClientTable table, TimePoint now) {
   MACAW_RETURN_IF_ERROR(CheckQuarantine(request.name));
   MACAW_RETURN_IF_ERROR(CheckNode(request, table));
   MACAW_RETURN_IF_ERROR(states_.CheckStore(request, roster_.Find(request.data_digest), nodes_));
@@ -114,13 +119,13 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   }
   const Node& node = Join(request, std::move(table), {.session = NewSession()}, now);
   reply.session = node.session;
-  host_.Record(
-      log::NodeJoined{.node = node.id,
-                      .name = node.name,
-                      .slots = node.slots,
-                      .incarnation = node.incarnation,
-                      .profile = node.device,
-                      .holdings = {{.data = request.data_digest, .clients = request.clients}}});
+  Record(log::NodeJoined{.node = node.id,
+                         .name = node.name,
+                         .slots = node.slots,
+                         .incarnation = node.incarnation,
+                         .profile = node.device,
+                         .holdings = {{.data = request.data_digest, .clients = request.clients}}},
+         JournalNode{.node = node.id, .session = node.session, .request = request});
   NoteDeclined(nodes_.At(node.id), request.declined_now);
   OnDeaths(request.name, request.died_running);
   if (ReadyToBegin()) Begin(now);
@@ -155,9 +160,9 @@ SessionId RoundEngine::NewSession() const {
 
 void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   const Node node = nodes_.Remove(id);
-  host_.SessionEnded(node.session);
-  if (node.poll.has_value()) host_.AnswerLease(node.poll->ticket, {.next = Next::kRegister});
-  host_.Record(log::NodeLost{.node = id, .name = node.name, .why = why});
+  effects_.orders.emplace_back(EndSession{.session = node.session});
+  if (node.poll.has_value()) Answer(node.poll->ticket, fleet::LeaseReply{.next = Next::kRegister});
+  Record(log::NodeLost{.node = id, .name = node.name, .why = why});
   std::optional<log::Requeued> lost = phase_.DropNode(id, absl::StrCat(node.name, " lost"));
   if (lost.has_value()) troubles_.LostWith(node.name, lost->attempts);
   Record(std::move(lost));
@@ -174,18 +179,25 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
 
 // ---- leases
 
-void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
-                        TimePoint now) {
+Effects RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
+                           TimePoint now) {
+  FindWork(ticket, request, wait, now);
+  return Take();
+}
+
+void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
+                           TimePoint now) {
+  const auto answer = [&](fleet::LeaseReply reply) { Answer(ticket, std::move(reply)); };
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return host_.AnswerLease(ticket, {.next = Next::kRegister});
+  if (node == nullptr) return answer({.next = Next::kRegister});
   if (state_ == State::kEnded) {
     node->told = true;
-    return host_.AnswerLease(ticket, {.next = Next::kFinished});
+    return answer({.next = Next::kFinished});
   }
   NoteDeclined(*node, request.declined);
   Retry(now);
   if (node->poll.has_value())  // its connection broke, and it calls again
-    host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
+    Answer(nodes_.Unpark(*node, now).ticket, fleet::LeaseReply{.next = Next::kWait});
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
     Record(phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name)));
     evaluation_.DropNode(node->id);
@@ -195,11 +207,10 @@ void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Durat
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
-    if (!more_to_lease(node->holding)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
+    if (!more_to_lease(node->holding)) return answer({.next = Next::kCommit});
     // The node has no idle slot and asked ahead. It should ask again when a slot is idle, and an
     // open poll would prevent that.
-    if (request.wanted == 0)
-      return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
+    if (request.wanted == 0) return answer({.next = Next::kWait, .when_idle = true});
   }
   nodes_.Park(*node, std::move(poll));
 }
@@ -209,7 +220,7 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   if (!node.declined.empty()) return false;
   // Its results are of clients that were taken back, and would spoil a part with new ones.
   if (request.running > 0 && phase_.leased_to(node.id) == 0 && caught_up()) {
-    host_.AnswerLease(ticket, {.next = Next::kCommit});
+    Answer(ticket, fleet::LeaseReply{.next = Next::kCommit});
     return true;
   }
   // Training begins soon. Evaluation tasks are leased together with it, so that no slot is idle at
@@ -247,7 +258,7 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);
-  host_.AnswerLease(ticket, std::move(reply));
+  Answer(ticket, std::move(reply));
   return true;
 }
 
@@ -274,16 +285,16 @@ void RoundEngine::DismissParked(HoldingId holding, TimePoint now) {
   for (const WorkerId id : nodes_.Of(holding).members) {
     Node& node = nodes_.At(id);
     if (!node.poll.has_value() || phase_.leased_to(id) == 0) continue;
-    host_.AnswerLease(nodes_.Unpark(node, now).ticket, {.next = Next::kCommit});
+    Answer(nodes_.Unpark(node, now).ticket, fleet::LeaseReply{.next = Next::kCommit});
   }
 }
 
 // ---- heartbeats, releases, uploads
 
-fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
-                                             TimePoint now) {
+Answered<fleet::HeartbeatReply> RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
+                                                       TimePoint now) {
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return {.known = false};
+  if (node == nullptr) return {.answer = {.known = false}, .effects = {}};
   Retry(now);
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
   if (reply.stop) node->told = true;
@@ -296,16 +307,20 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
     evaluation_.Renew(node->id, now + options_.lease_timeout);
   }
   if (caught_up()) reply.dropped = phase_.NotHeld(node->id, request.held);
-  return reply;
+  return {.answer = std::move(reply), .effects = Take()};
 }
 
-void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
+Effects RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
   const Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return;
+  if (node == nullptr) return {};
   Record(phase_.Release(node->id, request.attempts, absl::StrCat(node->name, " gave them back")));
   evaluation_.Release(node->id, request.tasks);
-  if (request.leaving) return Lose(node->id, "it left", now);
-  ServeParked(now);
+  if (request.leaving) {
+    Lose(node->id, "it left", now);
+  } else {
+    ServeParked(now);
+  }
+  return Take();
 }
 
 fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {

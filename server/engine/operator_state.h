@@ -10,7 +10,7 @@
 namespace macaw::server {
 
 // What operators have asked for and the engine has not done yet, or goes on to do.
-struct Orders {
+struct OperatorState {
   bool pause = false;             // no round is opened
   std::optional<TimePoint> held;  // since when the next round waits because of `pause`
   bool drain = false;             // the run ends when the open round is done
