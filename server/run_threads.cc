@@ -155,7 +155,10 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
       if (!engine_.caught_up()) return std::move(reply)(NotYet());
       const Ticket ticket = ++last_ticket_;
       DropOlderAsks(request.session);
-      if (request.ask.has_value()) request.ask->session = request.session;
+      if (request.ask.has_value()) {
+        request.ask->session = request.session;
+        asks_[request.session] = ticket;
+      }
       commits_.emplace(ticket, OpenCommit{.session = request.session,
                                           .reply = std::move(reply),
                                           .ask = std::move(request.ask),
@@ -215,9 +218,10 @@ void RunThreads::Send(Ticket ticket, fleet::CommitReply reply) {
 }
 
 void RunThreads::DropOlderAsks(SessionId session) {
-  for (auto& [ticket, commit] : commits_) {
-    if (commit.session == session) commit.ask.reset();
-  }
+  const auto ask = asks_.extract(session);
+  if (ask.empty()) return;
+  const auto commit = commits_.find(ask.mapped());
+  if (commit != commits_.end()) commit->second.ask.reset();
 }
 
 void RunThreads::Interrupt() {

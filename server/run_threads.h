@@ -85,7 +85,10 @@ class RunThreads final : public admin::AdminHandler {
   void Begin(AddPartAgain order);
   void Begin(ApplySum order);
   void Begin(JudgeEvaluation order);
-  void Begin(EndSession order) { sessions_.Remove(order.session); }
+  void Begin(EndSession order) {
+    sessions_.Remove(order.session);
+    asks_.erase(order.session);
+  }
   void Begin(EndRun order);
 
   // ---- between the threads
@@ -203,6 +206,7 @@ class RunThreads final : public admin::AdminHandler {
   std::optional<Judged> judged_;  // the engine has not been told yet
   absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
+  absl::flat_hash_map<SessionId, Ticket> asks_;  // the open commit of each session that has `ask`
   std::map<Ticket, aggregation::ExactSum> decoded_;
   uint64_t refused_ = 0;                         // number of refused registrations
   uint64_t most_sums_bytes_ = 0;                 // largest size of a part in the open phase

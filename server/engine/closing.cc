@@ -43,6 +43,7 @@ bool RoundEngine::MayClose(TimePoint now) {
   if (course == Course::kWait) return false;
   deadline_ = TimePoint::max();
   if (course == Course::kClose) return true;
+  const std::vector<WorkerId> holders = phase_.Holders();
   GiveUpMissing(course, now);
   if (course == Course::kDropRound) {
     const uint64_t needed = options_.round.Needed(standing.drawn);
@@ -50,8 +51,10 @@ bool RoundEngine::MayClose(TimePoint now) {
                            Clients(standing.drawn), " counted, ", needed,
                            " needed (round.quorum)"));
   }
-  // Nodes that hold leases of those clients and wait for more work must commit first.
-  ServeParked(now);
+  // Nodes that held leases of those clients and wait for more work must commit first.
+  for (const WorkerId id : holders) {
+    if (nodes_.Knows(id)) ServeParked(nodes_.At(id), now);
+  }
   return state_ == State::kRunning;
 }
 

@@ -29,7 +29,8 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
   if (request.commit_id <= node->last_commit) return answer({.verdict = Verdict::kDuplicate});
   if (const absl::Status status = CheckEvaluations(*node, request.evaluations); !status.ok()) {
     evaluation_.DropNode(node->id);
-    return answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
+    answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
+    return ServeOthers(*node, now);
   }
   TakeEvaluations(*node, request.evaluations);
   // A worker commits when it is idle. So it does not work on any task that it has not reported yet.
@@ -53,7 +54,7 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
   }
   // The call with a sum is answered by PartAdded.
   if (!adding || reply.verdict != Verdict::kAccepted) answer(std::move(reply));
-  ServeAfterCommit(*node, now);
+  ServeOthers(*node, now);
   Advance(now);
 }
 
@@ -151,7 +152,8 @@ fleet::Part RoundEngine::WithoutUnreadable(const Node& node, fleet::Part part) {
   return part;
 }
 
-void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& died) {
+void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& died,
+                           TimePoint now) {
   for (const Trouble& trouble : troubles_.Died(node, died)) {
     if (phase_.Find(trouble.client) == nullptr) continue;
     Record(log::Died{.round = phase_.round(), .client = trouble.client, .deaths = trouble.times});
@@ -165,6 +167,7 @@ void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& 
         Record(phase_.DoWithout({log::GivenUp{.attempt = {.client = trouble.client},
                                               .reason = fleet::LeftOutReason::kFailed,
                                               .message = what}}));
+        DismissParked(roster_.HoldingOf(trouble.client), now);
         break;
       case Remedy::kEndRun:
         return Fail(absl::AbortedError(

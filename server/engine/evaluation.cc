@@ -33,7 +33,7 @@ std::optional<fleet::EvaluationLease> Evaluation::Take(const Node& node, const N
   if (!open()) return std::nullopt;
   std::vector<fleet::EvaluationTask> tasks;
   if (node.central_test)
-    TakeFrom(EvaluationBoard::Central(), node, nodes.central_slots(), expires, tasks);
+    TakeFrom(EvaluationBoard::Central(), node, nodes.central().slots, expires, tasks);
   TakeFrom(EvaluationBoard::Of(node.holding), node, nodes.Of(node.holding).slots, expires, tasks);
   if (tasks.empty()) return std::nullopt;
   return fleet::EvaluationLease{

@@ -46,8 +46,12 @@ class Evaluation {
   // if no such task waits.
   std::optional<fleet::EvaluationLease> Take(const Node& node, const Nodes& nodes,
                                              TimePoint expires);
-  // Whether tasks on the central test set wait.
+  // Whether tasks wait: on the central test set, on this holding's rows, any.
   bool central_waits() const { return open() && board_->waiting(EvaluationBoard::Central()) > 0; }
+  bool waits(HoldingId holding) const {
+    return open() && board_->waiting(EvaluationBoard::Of(holding)) > 0;
+  }
+  bool waits() const { return open() && board_->waiting() > 0; }
 
   // The task to which this result belongs. Null if the result comes too late.
   const fleet::EvaluationTask* Find(WorkerId node, const fleet::EvaluationResult& result) const {
@@ -72,12 +76,9 @@ class Evaluation {
   void Release(WorkerId node, std::span<const Fence> tasks) {
     if (open()) board_->Release(node, tasks);
   }
-  void DropNode(WorkerId node) {
-    if (open()) board_->DropWorker(node);
-  }
-  void Expire(TimePoint now) {
-    if (open()) board_->Expire(now);
-  }
+  // Whether tasks wait again because of it.
+  bool DropNode(WorkerId node) { return open() && board_->DropWorker(node) > 0; }
+  bool Expire(TimePoint now) { return open() && board_->Expire(now) > 0; }
   TimePoint NextExpiry() const { return open() ? board_->NextExpiry() : TimePoint::max(); }
 
  private:

@@ -101,6 +101,7 @@ class EvaluationBoard {
   bool done() const { return finished_ == slots_.size(); }
   uint64_t tasks() const { return slots_.size(); }
   uint64_t finished() const { return finished_; }
+  uint64_t waiting() const { return slots_.size() - finished_ - by_fence_.size(); }
   absl::flat_hash_map<WorkerId, uint64_t> Held() const;  // tasks that each worker has leased
   uint64_t waiting(Queue queue) const {
     return queue.value < queues_.size() ? queues_[queue.value].waiting : 0;

@@ -49,6 +49,7 @@ absl::StatusOr<std::string> RoundEngine::Pause(const admin::Change& change) {
   if (completed_ >= LastRound() || ending_.has_value())
     return absl::FailedPreconditionError("the rounds are done, so there is nothing to pause");
   if (!std::exchange(operators_.pause, true)) RecordOperation(change);
+  missing_clients_ = 0;  // the round that waits for clients is not opened at all
   const bool open = phase_.round().value > completed_;
   return operators_.held.has_value() ? "the run is paused"
          : open ? absl::StrCat("the run pauses after round ", phase_.round().value)

@@ -100,6 +100,7 @@ std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePo
   std::vector<ClientId> present = Present(now);
   const uint64_t drawable = draw_->Drawable(present), needed = NeededToOpen();
   if (drawable < needed) {
+    missing_clients_ = needed - drawable;
     if (std::exchange(said_waiting_, round) != round) {
       Record(log::Waiting{.round = round, .present = drawable, .needed = needed});
     }
@@ -111,13 +112,17 @@ std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePo
   return everybody ? std::vector<ClientId>() : present;
 }
 
-std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
+std::vector<ClientId> RoundEngine::Present(TimePoint now) {
   const bool everybody = options_.round.present_within <= 0;
   const TimePoint since = now - FromSeconds(options_.round.present_within);
   std::vector<bool> here(roster_.holdings(), everybody);
-  for (const auto& [id, node] : nodes_) {
+  ++presence_count_;
+  for (auto& [id, node] : nodes_) {
     const bool heard = node.poll.has_value() || node.last_seen >= since;
-    if (heard && node.declined.empty()) here[node.holding.value] = true;
+    if (heard && node.declined.empty()) {
+      here[node.holding.value] = true;
+      node.present_in = presence_count_;
+    }
     if (everybody && nodes_.Decline(node.holding)) here[node.holding.value] = false;
   }
   std::vector<ClientId> ranges;
@@ -129,6 +134,14 @@ std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
   }
   if (inside) ranges.push_back(ClientId(roster_.clients()));
   return ranges;
+}
+
+void RoundEngine::OnHeard(Node& node, TimePoint now) {
+  if (state_ != State::kWaiting) return;
+  if (node.declined.empty() && std::exchange(node.present_in, presence_count_) != presence_count_) {
+    missing_clients_ -= std::min(missing_clients_, roster_.clients_of(node.holding));
+  }
+  Retry(now);
 }
 
 void RoundEngine::Prepare() {
@@ -166,6 +179,9 @@ void RoundEngine::StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoi
   SetDeadline(now);
   state_ = State::kRunning;
   GiveUpDeclined();
+  // Only now can the engine say which of the nodes that called early must commit first.
+  if (caught_up() && std::exchange(parked_early_, false))
+    ServeEach({nodes_.parked().begin(), nodes_.parked().end()}, now);
   ServeParked(now);
   Advance(now);
 }
@@ -266,11 +282,11 @@ Effects RoundEngine::Abort(absl::Status why) {
 void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  for (auto& [id, node] : nodes_) {
-    if (!node.poll.has_value()) continue;
-    node.told = true;
-    Answer(node.poll->ticket, fleet::LeaseReply{.next = fleet::Next::kFinished});
-    node.poll.reset();
+  while (!nodes_.parked().empty()) {
+    Node& node = nodes_.At(*nodes_.parked().begin());
+    nodes_.SetTold(node);
+    Answer(nodes_.Unpark(node, node.last_seen).ticket,
+           fleet::LeaseReply{.next = fleet::Next::kFinished});
   }
   effects_.orders.emplace_back(
       EndRun{.end = end, .status = std::move(status), .reason = std::move(reason)});
@@ -291,15 +307,25 @@ void RoundEngine::PassTime(TimePoint now) {
     Lose(id, "nothing was heard of it for a lease's time", now);
   std::vector<WorkerId> late;
   Record(phase_.Expire(now, late));
-  for (const WorkerId id : late) {
-    if (nodes_.Knows(id)) nodes_.At(id).on_trial = true;
-  }
-  evaluation_.Expire(now);
+  const bool tasks_back = evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
   PassDeadline(now);
   Retry(now);
-  ServeParked(now);
+  for (const WorkerId id : late) OnLate(id, now);
+  for (const WorkerId id : elapsed.look_again) {
+    if (nodes_.Knows(id)) ServeParked(nodes_.At(id), now);
+  }
+  if (tasks_back) ServeParked(now);
   Advance(now);
+}
+
+// Its clients are queued again. If it waits for more work, it must commit the rest first.
+void RoundEngine::OnLate(WorkerId id, TimePoint now) {
+  if (!nodes_.Knows(id)) return ServeParked(now);
+  Node& node = nodes_.At(id);
+  node.on_trial = true;
+  ServeParked(node, now);
+  ServeHolding(node.holding, now);
 }
 
 TimePoint RoundEngine::NextDeadline() const {

@@ -183,10 +183,12 @@ class RoundEngine {
   void OpenRound(Round round, TimePoint now);
   // The clients from which the round is drawn, as ranges; empty: everybody. nullopt: too few.
   std::optional<std::vector<ClientId>> PresentFor(Round round, TimePoint now);
-  std::vector<ClientId> Present(TimePoint now) const;
-  // A node was heard: opens the round that waits for clients, if they are enough now.
+  std::vector<ClientId> Present(TimePoint now);
+  // A node was heard. Looks again for enough clients only when the nodes that were heard since the
+  // last look may make up for what was missing then.
+  void OnHeard(Node& node, TimePoint now);
   void Retry(TimePoint now) {
-    if (state_ == State::kWaiting) NextRound(now);
+    if (state_ == State::kWaiting && missing_clients_ == 0) NextRound(now);
   }
   void Prepare();
   void PlanQueues();
@@ -194,6 +196,7 @@ class RoundEngine {
   void StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now);
   void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
   void PassTime(TimePoint now);
+  void OnLate(WorkerId id, TimePoint now);  // leases of the node have expired
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
   }
@@ -264,11 +267,16 @@ class RoundEngine {
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
-  void ServeParked(TimePoint now);
+  // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
+  // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);
-  void ServeAfterCommit(const Node& committed, TimePoint now);
-  // Tells the parked nodes of this holding to commit, if no more work can come for them.
+  void ServeEach(const std::vector<WorkerId>& nodes, TimePoint now);
+  void ServeParked(TimePoint now);
+  void ServeHolding(HoldingId holding, TimePoint now);
+  void ServeOthers(const Node& node, TimePoint now);
+  // Tells parked nodes that hold leases to commit, if no more work can come for them.
   void DismissParked(HoldingId holding, TimePoint now);
+  void Dismiss(Node& node, TimePoint now);
   bool more_to_lease(HoldingId holding) const {
     return state_ == State::kRunning && phase_.waiting(holding);
   }
@@ -301,7 +309,7 @@ class RoundEngine {
   // Counts the part, and orders its sum to be added.
   void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
   Remedy RemedyFor(Trouble trouble) const;
-  void OnDeaths(const std::string& node, const std::vector<Attempt>& died);
+  void OnDeaths(const std::string& node, const std::vector<Attempt>& died, TimePoint now);
 
   const EngineOptions options_;
   const HostileClients hostile_;  // whose own rows are not evaluated
@@ -317,6 +325,9 @@ class RoundEngine {
   bool overdue_ = false;                   // the open phase's deadline has passed
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
+  uint64_t missing_clients_ = 0;  // for the round that waits: those not heard since the last count
+  uint64_t presence_count_ = 0;   // how often the present clients have been counted
+  bool passed_over_ = false;      // Serve has left clients for other nodes
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
   OperatorState operators_;
   RestoredPhases restored_;
@@ -333,6 +344,7 @@ class RoundEngine {
   size_t staged_before_phase_ = 0;  // state versions that the round's earlier phases staged
   std::optional<Digest> state_digest_;
   std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
+  bool parked_early_ = false;        // calls for work were parked before caught_up()
 };
 
 }  // namespace macaw::server

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -87,6 +88,8 @@ class EngineDriver {
   }
   // From now on, evaluations are judged when RunOne picks them. Default: at once, as by the server.
   void JudgeLater() { judge_later_ = true; }
+  // What judgements say from now on: the run stops, for this reason.
+  void Stop(std::string why) { stop_ = std::move(why); }
   // The clients that each sum holds from now on. Default: all clients except those of IsLeftOut.
   void Expect(std::set<ClientId> clients) { expected_ = std::move(clients); }
   // From now on, those that the records say were counted.
@@ -166,6 +169,13 @@ class EngineDriver {
     sum_.clear();
     waiting_.push_back(order);
   }
+  void Begin(ApplySum& order) {
+    EXPECT_TRUE(std::ranges::none_of(waiting_, [](const Order& other) {
+      return std::holds_alternative<JudgeEvaluation>(other);
+    })) << "a phase closes before the evaluation is judged";
+    EXPECT_FALSE(ended.has_value());
+    waiting_.push_back(std::move(order));
+  }
   void Begin(DiscardPart& order) { parts_.erase(order.commit); }
   void Begin(EndSession&) {}
   void Begin(EndRun& order) {
@@ -225,7 +235,7 @@ class EngineDriver {
       EXPECT_TRUE(durable_.evaluated.contains(order.round.value));
     }
     durable_.owes_evaluation = false;
-    Carry(engine_.EvaluationJudged(order.round, std::nullopt, now), now);
+    Carry(engine_.EvaluationJudged(order.round, stop_, now), now);
   }
   template <typename T>
   void Do(const T&, TimePoint) {}  // the others are done when they are given
@@ -269,6 +279,7 @@ class EngineDriver {
   std::optional<std::set<ClientId>> expected_;
   bool as_recorded_ = false;
   bool judge_later_ = false;
+  std::optional<std::string> stop_;
 };
 
 }  // namespace macaw::server::testing_support

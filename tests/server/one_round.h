@@ -26,9 +26,10 @@ using testing_support::TestRun;
 // An engine with one round to do. The test itself plays the workers.
 class OneRound : public testing::Test {
  protected:
-  explicit OneRound(bool stateful = false, uint32_t rounds = 1)
-      : engine_({.run = TestRun(rounds), .workers = 1, .stateful = stateful}, scheduler_, durable_,
-                rounds, /*phases=*/1) {}
+  explicit OneRound(bool stateful = false, uint32_t rounds = 1, bool gated = false)
+      : engine_(
+            {.run = TestRun(rounds), .workers = 1, .evaluation_gates = gated, .stateful = stateful},
+            scheduler_, durable_, rounds, /*phases=*/1) {}
   static fleet::RegisterRequest Node(uint64_t incarnation = 1) {
     fleet::RegisterRequest node = NodeWithEverybody("w", /*slots=*/2);
     node.incarnation = incarnation;

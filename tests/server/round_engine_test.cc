@@ -138,7 +138,8 @@ TEST_F(OneRound, SlotsThatNoMachineHasAreRefused) {
 
 class ThreeRounds : public OneRound {
  protected:
-  explicit ThreeRounds(uint32_t rounds = 3) : OneRound(/*stateful=*/false, rounds) {}
+  explicit ThreeRounds(uint32_t rounds = 3, bool gated = false)
+      : OneRound(/*stateful=*/false, rounds, gated) {}
   void Step() { ASSERT_TRUE(engine_.RunOne(random_, TimePoint{})); }
   // From the first lease of a round to the request to prepare the next round.
   void TrainRound(SessionId session) {
@@ -167,6 +168,14 @@ class ThreeRounds : public OneRound {
     Step();  // the part is added
     Step();  // the round is applied
   }
+  static std::vector<fleet::EvaluationResult> ResultsOf(const fleet::EvaluationLease& lease) {
+    std::vector<fleet::EvaluationResult> results;
+    for (const auto& task : lease.tasks) {
+      const auto rows = static_cast<double>(task.end - task.begin);
+      results.push_back({.task = task, .round = lease.round, .sums = {rows, 0, 0}});
+    }
+    return results;
+  }
   enum class Clients : uint8_t { kTrained, kLeftOut };
   // A whole round, including its evaluation.
   void WholeRound(SessionId session, Clients clients) {
@@ -179,11 +188,7 @@ class ThreeRounds : public OneRound {
       ASSERT_TRUE(lease.training.has_value() || lease.evaluation.has_value());
       fleet::CommitRequest request{.session = session, .commit_id = ++commits_};
       if (lease.evaluation.has_value()) {
-        for (const auto& task : lease.evaluation->tasks) {
-          const auto rows = static_cast<double>(task.end - task.begin);
-          request.evaluations.push_back(
-              {.task = task, .round = lease.evaluation->round, .sums = {rows, 0, 0}});
-        }
+        request.evaluations = ResultsOf(*lease.evaluation);
       }
       std::vector<ClientId> part;
       if (lease.training.has_value()) {
@@ -231,6 +236,39 @@ TEST_F(ThreeRounds, ARoundThatLosesEveryClientMovesOn) {
   EXPECT_EQ(engine_.completed(), 1u);
   WholeRound(session, Clients::kTrained);
   EXPECT_EQ(engine_.completed(), 2u);
+}
+
+class GatedRounds : public ThreeRounds {
+ protected:
+  GatedRounds() : ThreeRounds(4, /*gated=*/true) {}
+};
+
+TEST_F(GatedRounds, TheNextRoundWaitsForTheJudgementWhichMayEndTheRun) {
+  std::vector<log::Evaluated> evaluated;
+  engine_.on_record = [&](const log::Record& record) {
+    if (const auto* one = std::get_if<log::Evaluated>(&record)) evaluated.push_back(*one);
+  };
+  const SessionId session = Join(Node());
+  WholeRound(session, Clients::kTrained);
+  WholeRound(session, Clients::kTrained);  // to be evaluated
+  running_ = 0;
+  const fleet::LeaseReply lease = Lease(session);
+  EXPECT_FALSE(lease.training.has_value());
+  ASSERT_TRUE(lease.evaluation.has_value());
+  engine_.JudgeLater();
+  engine_.Stop("good enough");
+  engine_.Commit(
+      ++ticket_,
+      {.session = session, .commit_id = ++commits_, .evaluations = ResultsOf(*lease.evaluation)},
+      absl::OkStatus(), TimePoint{});
+  EXPECT_FALSE(engine_.ended.has_value());
+  EXPECT_TRUE(evaluated.empty());
+  Step();  // the evaluation is judged
+  EXPECT_EQ(engine_.ended, RunEnd::kStopped);
+  EXPECT_EQ(engine_.completed(), 2u);
+  ASSERT_EQ(evaluated.size(), 1u);
+  EXPECT_EQ(evaluated[0].round, Round(2));
+  EXPECT_EQ(evaluated[0].stop, "good enough");
 }
 
 class TwelveRounds : public ThreeRounds {
