@@ -12,9 +12,9 @@
 
 namespace macaw::server {
 
-// A deadline for each of many things, the earliest first. A heap with lazy deletion: a deadline that
-// is moved to a later time costs a look-up, and one that is moved to an earlier time or that passes
-// costs O(log n). So a thing that is put off again and again, as a session by each of its
+// A deadline for each of many things, the earliest first. A heap with lazy deletion: a deadline
+// that is moved to a later time costs a look-up, and one that is moved to an earlier time or that
+// passes costs O(log n). So a thing that is put off again and again, as a session by each of its
 // heartbeats, is nearly free. `Id` is ordered and has a hash. Pure; one thread.
 template <typename Id>
 class Deadlines {

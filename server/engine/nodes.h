@@ -113,8 +113,8 @@ class Nodes {
   auto end() const { return nodes_.end(); }
   bool everybody_told() const { return told_ == nodes_.size(); }
 
-  // Nodes that have been silent for too long, tickets of polls past their deadline, and parked nodes
-  // whose time to look again has come. In the order of the nodes' numbers.
+  // Nodes that have been silent for too long, tickets of polls past their deadline, and parked
+  // nodes whose time to look again has come. In the order of the nodes' numbers.
   struct Elapsed {
     std::vector<WorkerId> silent;
     std::vector<Ticket> polls;

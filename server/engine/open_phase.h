@@ -56,8 +56,8 @@ class OpenPhase {
     TimePoint look_again = TimePoint::max();
   };
   // Leases the node a piece of its queue. `wanted`: the number of its idle slots. `avoid(client)`:
-  // whether another node should train the client. Such clients are set aside, and the next node that
-  // need not avoid them gets them.
+  // whether another node should train the client. Such clients are set aside, and the next node
+  // that need not avoid them gets them.
   template <typename Avoid>
   Handout Take(const Node& node, uint32_t wanted, TimePoint expires, TimePoint now,
                const Avoid& avoid);
@@ -121,7 +121,8 @@ class OpenPhase {
   Seat& SeatOf(ClientId client);  // the client must be in the cohort
   scheduler::DispatchQueue& QueueOf(HoldingId holding);
   std::optional<log::Requeued> Requeue(std::vector<Attempt> ended, std::string why);
-  // The node's idle slots. A node without leases of this phase counts as idle, even if it evaluates.
+  // The node's idle slots. A node without leases of this phase counts as idle, even if it
+  // evaluates.
   uint32_t IdleSlots(const Node& node, uint32_t wanted) const {
     return leased_to(node.id) > 0 ? std::min(wanted, node.slots) : node.slots;
   }

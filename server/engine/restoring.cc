@@ -1,5 +1,5 @@
-// Going on where an earlier server of the run died: its rounds are done again from the parts that it
-// accepted, and its open phase gets back its parts and leases.
+// Going on where an earlier server of the run died: its rounds are done again from the parts that
+// it accepted, and its open phase gets back its parts and leases.
 #include <set>
 #include <utility>
 

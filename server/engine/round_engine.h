@@ -62,8 +62,8 @@ struct EngineOptions {
 // The last round is always evaluated. `stop_after`: EngineOptions has it.
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
-// The rounds of a run as a pure state machine: (state, event) → (state, Effects). Events are calls of
-// workers and operators, the results of orders, and time. Effects (effects.h) are records, replies
+// The rounds of a run as a pure state machine: (state, event) → (state, Effects). Events are calls
+// of workers and operators, the results of orders, and time. Effects (effects.h) are records, replies
 // and orders. The engine knows which worker holds which leases, and when a round may close. It
 // never sees a vector, a file, a socket or a clock, and calls nobody but the scheduler. All methods
 // must be called on one thread.
