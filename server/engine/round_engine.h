@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,13 +10,13 @@
 #include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/ids.h"
-#include "plan/run_plan.h"
 #include "proto/admin/handler.h"
 #include "proto/fleet/messages.h"
 #include "scheduler/plan.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
 #include "server/engine/effects.h"
+#include "server/engine/engine_options.h"
 #include "server/engine/evaluation.h"
 #include "server/engine/nodes.h"
 #include "server/engine/open_phase.h"
@@ -28,44 +26,13 @@
 #include "server/engine/round_policy.h"
 #include "server/engine/speeds.h"
 #include "server/engine/troubles.h"
-#include "server/log/history.h"
 
 namespace macaw::server {
 
-struct EngineOptions {
-  RunPlan run;
-  uint32_t epoch = 1;
-  Duration lease_timeout = FromSeconds(30);
-  CompleteRounds::Limits limits;
-  uint32_t workers = 1;           // the first round begins when so many have registered
-  bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
-  uint32_t completed = 0;         // rounds already done (a resumed run)
-  uint32_t stop_after = 0;        // the run stops after so many of its rounds; 0: it does them all
-  std::string stop_reason;        // for stop_after
-  std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
-  std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
-  bool mixed_profiles = false;           // … nodes with any profile may join
-  std::optional<fleet::Blob>
-      evaluate_first;  // the model after `completed`, if its evaluation is still owed
-  Digest run_id;
-  RoundRules round;              // when rounds end
-  log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
-  TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
-  bool stateful = false;         // clients keep a state between rounds
-  bool personal_models = false;  // clients have their own models beside the common one
-  VersionIndex versions;         // of a resumed run
-  // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
-  // server uses random numbers.
-  std::function<uint64_t()> session_numbers;
-};
-
-// The last round is always evaluated. `stop_after`: EngineOptions has it.
-bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
-
 // The rounds of a run as a pure state machine: (state, event) → (state, Effects). Events are calls
-// of workers and operators, the results of orders, and time. Effects (effects.h) are records, replies
-// and orders. The engine knows which worker holds which leases, and when a round may close. It
-// never sees a vector, a file, a socket or a clock, and calls nobody but the scheduler. All methods
+// of workers and operators, the results of orders, and time. Effects (effects.h) are records,
+// replies and orders. The engine knows which worker holds which leases, and when a round may close.
+// It never sees a vector, a file, a socket or a clock, and calls only the scheduler. All methods
 // must be called on one thread.
 //
 //   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → …
