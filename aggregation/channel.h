@@ -32,8 +32,8 @@ struct ChannelSpec {
   Reduction reduction = Reduction::kWeightedMean;
   double bound = 65536;  // M: a client with a larger |value| is refused completely
   double divisor = 1;    // kFixedSum
-  // Of a round, in which clients send it; empty: in all. A sum does not look at it: who makes the
-  // sum of a phase chooses the channels of that phase.
+  // Phases of a round in which clients send this channel; empty: all. A sum ignores it: its maker
+  // chooses the channels of the phase.
   std::vector<Phase> phases = {};
 };
 

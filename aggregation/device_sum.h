@@ -56,8 +56,8 @@ class DeviceSum {
                                                          uint32_t most_pending);
   ~DeviceSum();
 
-  // As if made anew for these channels and order, in the memory that it has if that fits. What was
-  // added is forgotten. After an error it can only be renewed or destroyed.
+  // Resets to these channels and this order, drops what was added, and reuses the memory where it
+  // fits. After an error the object can only be renewed or destroyed.
   absl::Status Renew(std::vector<ChannelSpec> channels, const GridOrder& order);
 
   // Enqueues the clients' contributions. Their vectors on the device must stay as they are until

@@ -180,7 +180,7 @@ absl::Status ExactSum::State::CheckMerge(const State& other) const {
     return absl::FailedPreconditionError(
         absl::StrCat("sums of ", multiplicity, " and ", other.multiplicity,
                      " clients weigh more than the planned ", order.total_multiplicity,
-                     " clients weighing ", order.total_weight, ": was somebody added twice?"));
+                     " clients weighing ", order.total_weight, ": was a client added twice?"));
   }
   for (size_t c = 0; c < channels.size(); ++c) {
     for (const Collected& theirs : other.channels[c].collected) {

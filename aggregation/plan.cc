@@ -155,7 +155,7 @@ absl::Status Plan::CheckContribution(ClientId client, double weight, uint32_t mu
       sum_weight + ToUnits(product) > weight_limit) {
     return absl::FailedPreconditionError(
         absl::StrCat(who, ": takes the sum past the planned total (", order.total_multiplicity,
-                     " clients weighing ", order.total_weight, "): was somebody added twice?"));
+                     " clients weighing ", order.total_weight, "): was a client added twice?"));
   }
   return absl::OkStatus();
 }

@@ -1,10 +1,14 @@
 #pragma once
 
-#include "algorithms/api/registry.h"
+#include <vector>
+
+#include "algorithms/api/description.h"
 
 namespace macaw::algorithms {
 
-// builtin.cc puts them into the registry.
+// All rules of this folder. A new one needs a line in builtin.cc.
+std::vector<Description> BuiltinAlgorithms();
+
 Description FedAvg();
 Description GradientDescent();
 Description FedProx();
@@ -35,7 +39,7 @@ Description Ditto();
 Description FedBn();
 Description FedRep();
 
-// Hostile clients: robust.cc.
+// Hostile clients: robust/.
 Description Median();
 Description TrimmedMean();
 Description Krum();

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/builtin.h"
-#include "algorithms/parameter_group.h"
+#include "algorithms/local_group.h"
 
 // FedBN: Li, Jiang, Zhang, Kamp, Dou, "FedBN: Federated Learning on Non-IID Features via Local
 // Batch Normalization", ICLR 2021, algorithm 1: FedAvg on everything but the batch-norm layers,

@@ -33,6 +33,12 @@ class FedDynClient final : public DeltaClient {
     return ClientResult{.up = {{"delta", delta}}, .state = {{"gradient", gradient}}};
   }
 
+  // g_k⁺ = g_k − α·s·(θ_k − x), as the server's h takes it.
+  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+                    Workspace& workspace) const override {
+    return ShortenStateStep(context, factor, "gradient", result, workspace);
+  }
+
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
@@ -136,6 +142,7 @@ Description FedDyn() {
             if (setup.Get<bool>("weighted")) return std::vector<std::string>();
             return PlainMeanNote(setup, "set algorithm.feddyn.weighted = true");
           },
+      .state_follows_sent = true,
       .totals = FedDynTotals,
       .check = CheckFedDyn,
       .schema = FedDynSchema,

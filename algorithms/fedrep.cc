@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/builtin.h"
-#include "algorithms/parameter_group.h"
+#include "algorithms/local_group.h"
 
 // FedRep: Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for
 // Personalized Federated Learning", ICML 2021, algorithm 1: a client first trains its own head with

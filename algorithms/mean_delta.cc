@@ -1,5 +1,6 @@
 #include "algorithms/mean_delta.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -109,6 +110,22 @@ training::Stage DeltaClient::LocalWork(const ClientContext& context, Workspace&)
 absl::StatusOr<training::LocalPlan> DeltaClient::Prepare(const ClientContext& context,
                                                          Workspace& workspace) const {
   return training::LocalPlan{{LocalWork(context, workspace)}};
+}
+
+absl::Status ShortenStateStep(const ClientContext& context, double factor, absl::string_view name,
+                              ClientResult& result, Workspace& workspace) {
+  const auto item = std::ranges::find(result.state, name, &NamedView::name);
+  if (item == result.state.end())
+    return absl::InternalError(absl::StrCat("the result has no state '", name, "'"));
+  const ConstVectorView before = context.State(name);
+  // The layout outlives the views: it is the schema's.
+  const auto spec = std::ranges::find(context.schema->state, name, &NamedLayout::name);
+  const VectorView shorter = workspace.Vector(spec->layout);
+  Subtract(item->vector, before, shorter);
+  Scale(factor, shorter);
+  Add(before, shorter);
+  item->vector = shorter;
+  return absl::OkStatus();
 }
 
 VectorView DeltaClient::Delta(const ClientContext& context, ConstVectorView end,

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/api/description.h"
 #include "algorithms/kept_state.h"
 
 namespace macaw::algorithms {
@@ -78,6 +78,11 @@ class DeltaClient : public ClientAlgorithm {
  private:
   const double update_clip_;  // 0: no clipping
 };
+
+// For ClientAlgorithm::Sent of a rule whose state item `name` moves by what the client sends: it
+// then moves by `factor` of that, from what it was before the turn.
+absl::Status ShortenStateStep(const ClientContext& context, double factor, absl::string_view name,
+                              ClientResult& result, Workspace& workspace);
 
 // Owns x and does x ← x + Step(Δ̄) once per round, with Δ̄ the cohort's result on the channel
 // `mean`. Buffers (batch-norm statistics) change by the plain mean of the clients' changes,

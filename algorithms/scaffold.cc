@@ -57,6 +57,12 @@ class ScaffoldClient final : public DeltaClient {
                         .state = {{"control", control}}};
   }
 
+  // c_i⁺ = c_i + s·Δc_i: the server's c stays the mean of the c_i.
+  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+                    Workspace& workspace) const override {
+    return ShortenStateStep(context, factor, "control", result, workspace);
+  }
+
  private:
   const bool option_one_;
 };
@@ -155,6 +161,7 @@ Description Scaffold() {
             if (setup.Get<bool>("weighted")) return std::vector<std::string>();
             return PlainMeanNote(setup, "set algorithm.scaffold.weighted = true");
           },
+      .state_follows_sent = true,
       .totals = ScaffoldTotals,
       .check = CheckScaffold,
       .schema = ScaffoldSchema,

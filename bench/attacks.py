@@ -102,7 +102,7 @@ def cell(rule, fraction, accuracy):
 
 
 def deviations(fraction):
-    """alie's z where attack.z is not given (algorithms/api/attack.h), the column rule_attack_z."""
+    """alie's z where attack.z is not given (algorithms/around/attack.h), the column rule_attack_z."""
     m = math.floor(fraction * CLIENTS + 1e-9)
     wanted = (CLIENTS - m - (math.floor(CLIENTS / 2 + 1) - m)) / (CLIENTS - m)
     return 0.0 if wanted <= 0.5 else min(3.0, statistics.NormalDist().inv_cdf(min(wanted, 0.999)))

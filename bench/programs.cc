@@ -1,12 +1,8 @@
 #include "bench/programs.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -22,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "core/fd.h"
 #include "core/files.h"
 #include "identity/invite.h"
 #include "identity/key.h"
@@ -30,9 +25,7 @@
 namespace macaw::bench {
 namespace {
 
-double Seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
+constexpr double kMebibyte = 1 << 20;
 
 }  // namespace
 
@@ -54,53 +47,40 @@ std::string ProgramPath(const std::string& name) {
 }
 
 Program::Program(std::vector<std::string> command, const std::string& log) {
-  Start(command, log, -1);
+  Start(std::move(command), log, {});
 }
 
 Program::Program(std::vector<std::string> command, const std::string& ready,
                  const std::string& log) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) Check(absl::InternalError("no pipe"), command.front());
-  const Fd reading(ends[0]);
-  Fd writing(ends[1]);
+  const std::string name = command.front();
+  absl::StatusOr<PipePair> pipe = MakePipe();
+  Check(pipe.status(), name);
   command.push_back(ready);
-  command.push_back(absl::StrCat(writing.get()));
-  Start(command, log, writing.get());
-  writing.Close();
+  command.push_back(absl::StrCat(pipe->write.get()));
+  Start(std::move(command), log, {pipe->write.get()});
+  pipe->write.Close();
   char text[256] = "";
-  if (::read(reading.get(), text, sizeof(text) - 1) <= 0)
-    Check(absl::InternalError("it has not begun to serve"), command.front());
+  if (::read(pipe->read.get(), text, sizeof(text) - 1) <= 0)
+    Check(absl::InternalError("it has not begun to serve"), name);
   address_ = std::string(text).substr(0, std::string(text).find('\n'));
 }
 
-// `kept`: a descriptor that the program gets; -1: none.
-void Program::Start(const std::vector<std::string>& command, const std::string& log, int kept) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  pid_ = ::fork();
-  if (pid_ != 0) return;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (kept >= 0) ::fcntl(kept, F_SETFD, 0);
-  if (const int file = log.empty() ? -1 : ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      file >= 0) {
-    ::dup2(file, STDOUT_FILENO);
-    ::dup2(file, STDERR_FILENO);
-  }
-  ::execv(arguments[0], arguments.data());
-  std::perror(arguments[0]);
-  ::_exit(127);
-}
-
-Program::~Program() {
-  if (pid_ == 0) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+// `kept`: descriptors that the program gets.
+void Program::Start(std::vector<std::string> command, const std::string& log,
+                    std::vector<int> kept) {
+  ChildSpec spec;
+  spec.name = command.front();
+  spec.argv = std::move(command);
+  spec.log = log;
+  if (log.empty()) spec.output = STDERR_FILENO;
+  spec.inherit = std::move(kept);
+  absl::StatusOr<Child> child = Child::Spawn(spec);
+  Check(child.status(), spec.name);
+  child_ = *std::move(child);
 }
 
 double Program::Megabytes() const {
-  const auto text = ReadFile(absl::StrCat("/proc/", pid_, "/smaps_rollup"));
+  const auto text = ReadFile(absl::StrCat("/proc/", child_->pid(), "/smaps_rollup"));
   Check(text.status(), "memory");
   for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
     double kilobytes = 0;
@@ -112,7 +92,7 @@ double Program::Megabytes() const {
 }
 
 double Program::CpuSeconds() const {
-  const auto text = ReadFile(absl::StrCat("/proc/", pid_, "/stat"));
+  const auto text = ReadFile(absl::StrCat("/proc/", child_->pid(), "/stat"));
   Check(text.status(), "processor time");
   const std::vector<std::string> parts = absl::StrSplit(text->substr(text->rfind(')') + 2), ' ');
   double user = 0, system = 0;
@@ -122,25 +102,26 @@ double Program::CpuSeconds() const {
 
 size_t Program::Descriptors() const {
   std::error_code gone;
-  const std::filesystem::directory_iterator files(absl::StrCat("/proc/", pid_, "/fd"), gone);
+  const std::filesystem::directory_iterator files(absl::StrCat("/proc/", child_->pid(), "/fd"),
+                                                  gone);
   return static_cast<size_t>(std::distance(begin(files), end(files)));
 }
 
-bool Program::Reap(int options) {
-  int status = 0;
-  rusage used{};
-  if (pid_ == 0 || ::wait4(pid_, &status, options, &used) != pid_) return pid_ == 0;
-  pid_ = 0;
-  end_ = {.cpu_seconds = Seconds(used.ru_utime) + Seconds(used.ru_stime),
-          .peak_megabytes = static_cast<double>(used.ru_maxrss) / 1024,
-          .good = WIFEXITED(status) && WEXITSTATUS(status) == 0};
-  return true;
+bool Program::Runs() {
+  if (!child_.has_value()) return false;
+  pollfd ended{.fd = child_->pidfd(), .events = POLLIN, .revents = 0};
+  if (::poll(&ended, 1, 0) == 1) Wait();
+  return child_.has_value();
 }
 
-bool Program::Runs() { return !Reap(WNOHANG); }
-
 Program::End Program::Wait() {
-  Reap(0);
+  if (child_.has_value()) {
+    const Exit exit = child_->Reap();
+    child_.reset();
+    end_ = {.cpu_seconds = exit.cpu_seconds,
+            .peak_megabytes = static_cast<double>(exit.peak_bytes) / kMebibyte,
+            .good = exit.ok()};
+  }
   return end_;
 }
 

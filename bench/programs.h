@@ -1,13 +1,13 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "core/child.h"
 #include "identity/authority.h"
 #include "identity/node_files.h"
 
@@ -22,17 +22,15 @@ double Now();  // seconds, of a steady clock
 // Of a program of this build.
 std::string ProgramPath(const std::string& name);
 
-// A program that runs beside this one, and is killed with this object.
+// A program that runs beside this one (core/child.h), and is killed with this object or with the
+// thread that started it.
 class Program {
  public:
-  // `log`: a file to which all its output goes; "": where this program's goes.
+  // `log`: a file to which all its output goes; "": to standard error.
   explicit Program(std::vector<std::string> command, const std::string& log = "");
   // A server: `command` and two more arguments, `ready` and the number of a descriptor to which it
   // writes its address. Waits for that.
   Program(std::vector<std::string> command, const std::string& ready, const std::string& log);
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
 
   const std::string& address() const { return address_; }  // of a server
   double Megabytes() const;                                // PSS
@@ -48,10 +46,9 @@ class Program {
   End Wait();
 
  private:
-  void Start(const std::vector<std::string>& command, const std::string& log, int kept);
-  bool Reap(int options);
+  void Start(std::vector<std::string> command, const std::string& log, std::vector<int> kept);
 
-  pid_t pid_ = 0;  // 0: it has ended
+  std::optional<Child> child_;  // none: it has ended
   End end_;
   std::string address_;
 };

@@ -242,7 +242,7 @@ absl::Status ExplainHello(const wire::Address& address, const absl::Status& stat
         absl::StrCat("the server answers, and speaks another version: ", why,
                      "; install the same version of Macaw on both"));
   if (absl::StrContains(why, "onnection refused"))
-    return absl::UnavailableError(absl::StrCat("nobody listens at ", address.Text(),
+    return absl::UnavailableError(absl::StrCat("nothing listens at ", address.Text(),
                                                ": is the server running, and is the port right?"));
   if (absl::StrContains(why, "imed out") || absl::IsDeadlineExceeded(status))
     return absl::UnavailableError(
@@ -316,13 +316,13 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
   admin->add_option("--identity", arguments->identity,
                     "The operator's folder (macaw-worker enrol), where the server asks for one");
   admin->add_flag("--json", arguments->json, "JSON instead of tables");
-  admin->add_option("--reason", arguments->reason, "Of a change, for the run's log");
+  admin->add_option("--reason", arguments->reason, "Reason of a change, for the run's log");
   const auto add = [&](const char* name, const char* help, Command command) {
     return AddCommand(*admin, name, help, arguments, run, std::move(command));
   };
   add("status", "State, open round, what it waits for",
       [](const auto& a, auto& server) { return Show(a, server, StatusView); });
-  add("nodes", "Who is there, and what each does",
+  add("nodes", "The nodes that are there, and what each does",
       [](const auto& a, auto& server) { return Show(a, server, NodesView); });
   CLI::App* watch = add("watch", "Print what the run waits for whenever it changes", Watch);
   watch->add_flag("--events", arguments->events, "Print the lines of events.jsonl instead");
@@ -334,7 +334,7 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
   CLI::App* submit = add("submit", "Hand a run to a standing server", Submit);
   submit->add_option("PLAN", arguments->plan, "What `macaw plan CONFIG --out PLAN` wrote")
       ->required();
-  submit->add_option("--name", arguments->run, "Of the run (default: the file's name)");
+  submit->add_option("--name", arguments->run, "Name of the run (default: the file's name)");
   add("withdraw", "Take a run out of a standing server's queue, or end it", Withdraw)
       ->add_option("RUN", arguments->run, "Its name")
       ->required();

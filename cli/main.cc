@@ -1,6 +1,5 @@
-// The `macaw` command: simulate, sweep, compare, data, models, algorithms, partitions, plugin,
-// state, timeline, log, replay, doctor. Links no LibTorch. `admin` and `doctor --server` are
-// macaw-admin.
+// The `macaw` command and its verbs. Each verb is in cli/commands/ or in the folder of its name.
+// Links no LibTorch. `admin` and `doctor --server` are the program macaw-admin.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -38,7 +37,7 @@ void AddShortForms(CLI::App& command, SimulateOptions& options) {
   command.add_option("--processes", options.processes, "workers.processes");
   command.add_option("--slots", options.slots, "workers.slots: clients at a time in each process");
   command.add_option("--owners", options.owners,
-                     "workers.owners: so many of the first clients train in a process of their "
+                     "workers.owners: this many of the first clients train in a process of their "
                      "own, which has no rows but theirs");
 }
 
@@ -67,7 +66,7 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
           ->excludes(resume);
   command
       ->add_option("--state-reset", options->state_reset,
-                   "With --resume: this client gives its state up and starts afresh")
+                   "With --resume: this client gives its state up and starts again")
       ->type_name("CLIENT")
       ->allow_extra_args(false)
       ->needs(resume);
@@ -87,11 +86,17 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       ->excludes(repeat);
   CLI::Option* quiet =
       command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
+  CLI::Option* json =
+      command
+          ->add_flag("--json", options->json,
+                     "For programs: print what happens as one JSON object a line, and nothing else")
+          ->excludes(quiet)
+          ->excludes(repeat);
   command
-      ->add_flag("--json", options->json,
-                 "For programs: print what happens as one JSON object a line, and nothing else")
-      ->excludes(quiet)
-      ->excludes(repeat);
+      ->add_flag("--step", options->step,
+                 "For programs: wait after each round for a line on standard input, \"go ROUND\" "
+                 "(how far to go on) or \"stop WHY\"; its end interrupts the run")
+      ->needs(json);
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "
@@ -189,8 +194,8 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
       return good ? std::string() : "must be a whole number of at least 1, found " + text;
     });
   };
-  count("--clients", options->clients, "Of the run, in all");
-  count("--cohort", options->cohort, "Of a round: cohort.size, or privacy.noise_cohort");
+  count("--clients", options->clients, "Clients of the run, in all");
+  count("--cohort", options->cohort, "Clients of a round: cohort.size, or privacy.noise_cohort");
   count("--rounds", options->rounds, "run.rounds");
   command
       ->add_option("--population", options->population,
@@ -200,7 +205,7 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
   command->add_option("--delta", options->delta,
                       "privacy.delta (default: a tenth of 1 / population)");
   CLI::Option* epsilon =
-      command->add_option("--epsilon", options->epsilon, "Print the noise for this one");
+      command->add_option("--epsilon", options->epsilon, "Print the noise for this epsilon");
   CLI::Option* noise =
       command->add_option("--noise", options->noise, "Print the epsilon of this privacy.noise")
           ->excludes(epsilon);
@@ -260,10 +265,10 @@ void AddState(CLI::App& app, std::function<int()>& run) {
     run = [folder] { return StateSweep(*folder); };
   });
   CLI::App* show = add("show", "One client's state: its header, and norms of its items");
-  show->add_option("CLIENT", *client, "Its number")->required();
+  show->add_option("CLIENT", *client, "The client's number")->required();
   show->final_callback([=, &run] { run = [=] { return StateShow(*folder, *client); }; });
   CLI::App* write = add("export", "Write one client's state (safetensors)");
-  write->add_option("CLIENT", *client, "Its number")->required();
+  write->add_option("CLIENT", *client, "The client's number")->required();
   write->add_option("--out,-o", *out, "The file to write")->required();
   write->final_callback([=, &run] { run = [=] { return StateExport(*folder, *client, *out); }; });
 }
@@ -273,7 +278,7 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   auto options = std::make_shared<TimelineCommand>();
   command->add_option("RUN", options->run, "The run's folder")->required();
   command->add_option("--svg", options->svg, "Also draw some rounds into this file");
-  command->add_option("--rounds", options->rounds, "Which ones to draw (default: the last three)")
+  command->add_option("--rounds", options->rounds, "Rounds to draw (default: the last three)")
       ->type_name("A[:B]");
   command->footer(
       "timeline.json itself opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.");
@@ -300,7 +305,7 @@ void AddWatch(CLI::App& app, std::function<int()>& run) {
   command->add_option("--port,-p", options->port, "Where to listen, on this machine alone")
       ->check(CLI::Range(1, 65535));
   command->footer(
-      "What a deployed run waits for, and who is there, is on the server's own page (server.http).");
+      "What a deployed run waits for, and its nodes, are on the server's page (server.http).");
   command->final_callback([=, &run] { run = [options] { return WatchRuns(*options); }; });
 }
 
@@ -313,12 +318,12 @@ void AddTrack(CLI::App& app, std::function<int()>& run) {
       ->check(CLI::IsMember(Trackers()))
       ->delimiter(',');
   command->add_option("--mlflow-uri", options->mlflow_uri,
-                      "http://host:port of the MLflow server (default: the run's run.mlflow.uri, "
-                      "or MLFLOW_TRACKING_URI)");
+                      "The MLflow server, http://host:port (default: the run's run.mlflow.uri, or "
+                      "MLFLOW_TRACKING_URI)");
   command->add_flag("-f,--follow", options->follow, "Go on until the run's process ends");
   command->footer(
-      "What a tracker has is not delivered again, so the command can be repeated. Exit code 1: "
-      "something could not be delivered.");
+      "What a tracker has is not delivered again, so the command can be repeated. The packages are "
+      "those of MACAW_PYTHON, or python3. Exit code 1: something could not be delivered.");
   command->final_callback([=, &run] { run = [options] { return TrackRun(*options); }; });
 }
 
@@ -328,7 +333,7 @@ void AddLog(CLI::App& app, std::function<int()>& run) {
   command->add_option("RUN", options->run, "The run's folder")->required();
   command->add_flag("--json", options->json, "A JSON object a line, with every field");
   command->add_flag("-f,--follow", options->follow, "Wait for more until the run has ended");
-  command->add_option("--round", options->round, "Of this round only")->type_name("N");
+  command->add_option("--round", options->round, "Show this round only")->type_name("N");
   command->footer(
       "Ctrl-C ends --follow. What the file holds: server/README.md, \"The log of rounds\".");
   command->final_callback([=, &run] { run = [options] { return ShowLog(*options); }; });
@@ -413,14 +418,14 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
   auto name = std::make_shared<std::string>(), why = std::make_shared<std::string>();
   const auto [init, init_folder] = add("init", "Make the authority of a new fleet");
   *name = "macaw";
-  init->add_option("--name", *name, "What the fleet is called")->capture_default_str();
+  init->add_option("--name", *name, "Name of the fleet")->capture_default_str();
   init->final_callback(
       [=, folder = init_folder, &run] { run = [=] { return PkiInit(*folder, *name); }; });
 
   const auto [invite, invite_folder] = add("invite", "Print a code with which one node may enrol");
   auto options = std::make_shared<PkiInvite>();
   options->role = "device";
-  invite->add_option("NAME", options->name, "The node's name, for ever")->required();
+  invite->add_option("NAME", options->name, "The node's name, which never changes")->required();
   invite
       ->add_option("--role", options->role,
                    "device: trains its own clients alone; worker: also shared ones; operator")
@@ -429,7 +434,8 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
       ->add_option("--clients", options->clients,
                    "Names of the clients that it owns, or * (default: one, named like the node)")
       ->delimiter(',');
-  invite->add_option("--lifetime", options->lifetime, "Of its certificates (default: 30d)");
+  invite->add_option("--lifetime", options->lifetime,
+                     "Lifetime of its certificates (default: 30d)");
   invite->add_option("--open-for", options->open_for, "How long the code is good (default: 1d)");
   invite->final_callback([=, folder = invite_folder, &run] {
     options->folder = *folder;
@@ -462,7 +468,8 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
 }
 
 void AddAudit(CLI::App& app, std::function<int()>& run) {
-  CLI::App* audit = app.add_subcommand("audit", "Who was let in and who was refused");
+  CLI::App* audit =
+      app.add_subcommand("audit", "Nodes that were let in, callers that were refused");
   audit->require_subcommand(1);
   CLI::App* verify = audit->add_subcommand("verify", "Check that no line was changed or taken out");
   auto path = std::make_shared<std::string>(), head = std::make_shared<std::string>();

@@ -32,6 +32,7 @@
 #include "cli/process/notify.h"
 #include "cli/process/row_reporter.h"
 #include "cli/process/signals.h"
+#include "cli/process/steps.h"
 #include "cli/standing/standing.h"
 #include "core/files.h"
 #include "core/logging.h"
@@ -58,7 +59,7 @@ constexpr Duration kCloseGrace = std::chrono::seconds(13);
 struct ServerArguments {
   std::string config, run_dir, listen, sync_state, replay, callers, authority, admin;
   bool resume = false, resume_if_begun = false;
-  int ready_fd = -1, report_fd = -1, lock_fd = -1;
+  int ready_fd = -1, report_fd = -1, lock_fd = -1, step_fd = -1;
   std::vector<uint64_t> state_reset;
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which locks the folder
   std::string kept_config() const { return run_dir + "/config.toml"; }
@@ -84,6 +85,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.settings = SettingsJson(config, registry);
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
+  options.stepwise = arguments.step_fd >= 0;
   options.config = config.node.server;
   const worker::WorkersConfig& workers = config.node.workers;
   if (options.config.workers == 0) options.config.workers = workers.processes + workers.owners;
@@ -333,7 +335,7 @@ absl::StatusOr<std::unique_ptr<http::WebServer>> ListenForBrowsers(
   } else if (!address.IsLoopback()) {
     return absl::InvalidArgumentError(
         absl::StrCat("server.http = \"", config.http,
-                     "\" is not a loopback address, and whoever reaches it sees the run: name a "
+                     "\" is not a loopback address, and every caller there sees the run: name a "
                      "file with a token in server.http_token, or use 127.0.0.1"));
   }
   MACAW_ASSIGN_OR_RETURN(auto web, http::WebServer::Start(options, coordinator.operations()));
@@ -341,6 +343,18 @@ absl::StatusOr<std::unique_ptr<http::WebServer>> ListenForBrowsers(
   if (arguments.by_hand())
     std::cout << "status page at http://" << options.host << ":" << web->port() << "/" << std::endl;
   return web;
+}
+
+// Takes the lines of `macaw simulate --step`.
+std::optional<StepThread> FollowSteps(const ServerArguments& arguments,
+                                      server::Coordinator& coordinator) {
+  if (arguments.step_fd < 0) return std::nullopt;
+  return std::optional<StepThread>(
+      std::in_place, arguments.step_fd,
+      StepThread::Steps{
+          .go_on_to = [&coordinator](Round round) { coordinator.GoOnTo(round); },
+          .stop = [&coordinator](std::string why) { coordinator.StopHere(std::move(why)); },
+          .ended = [&coordinator] { coordinator.Interrupt(); }});
 }
 
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
@@ -370,6 +384,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
       const std::unique_ptr<server::Coordinator> coordinator,
       server::Coordinator::Start(std::move(options), std::move(prepared.initial), registry));
   const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
+  const std::optional<StepThread> steps = FollowSteps(arguments, *coordinator);
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
   auto listeners = std::make_unique<Listeners>();
   server::ServerConfig own = prepared.config.node.server;
@@ -429,7 +444,7 @@ int Main(int argc, char** argv) {
   app.add_option("--replay", arguments.replay,
                  "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
   app.add_option("--callers", arguments.callers,
-                 "A JSON list of {\"node\": NAME, \"token\": SECRET}: nobody else is answered "
+                 "A JSON list of {\"node\": NAME, \"token\": SECRET}: only these are answered "
                  "(default: everybody who can reach the address)");
   app.add_option("--authority", arguments.authority,
                  "The folder that `macaw pki init` made: TLS, and only nodes with a certificate "
@@ -446,6 +461,9 @@ int Main(int argc, char** argv) {
                  "Write the address to this descriptor once it can be dialled");
   app.add_option("--report-fd", arguments.report_fd,
                  "Write each finished row of metrics.jsonl to this descriptor");
+  app.add_option("--step-fd", arguments.step_fd,
+                 "Wait after each round for a line from this descriptor: \"go ROUND\" or \"stop "
+                 "WHY\"");
   app.add_option("--lock-fd", arguments.lock_fd,
                  "A descriptor that holds the run's folder already (`macaw simulate` gives it)");
   CLI11_PARSE(app, argc, argv);

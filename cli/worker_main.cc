@@ -263,7 +263,7 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   app.add_option("--clients", arguments.clients,
                  "BEGIN:END: of the data's clients only these are here, and END is not");
   app.add_option("--own", arguments.own,
-                 "A prepared file in place of [data]: this node owns its clients, and nobody else "
+                 "A prepared file in place of [data]: this node owns its clients, and only it "
                  "trains them")
       ->excludes("--clients");
   app.add_option("--first-slot", arguments.first_slot,

@@ -11,6 +11,16 @@ set(cuda_lib ${MACAW_LIBTORCH_ROOT}/nvidia/cu13/lib)
 if(NOT EXISTS ${torch_root}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "LibTorch is not at ${torch_root}: run ./dev setup torch")
 endif()
+# The package of Python says which PyTorch has the same.
+set(torch_version "")
+foreach(header headeronly/version.h csrc/api/include/torch/version.h)  # before 2.9 the second
+  if(EXISTS ${torch_root}/include/torch/${header})
+    file(STRINGS ${torch_root}/include/torch/${header} lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+    string(REGEX MATCHALL "[0-9]+" numbers "${lines}")
+    string(JOIN "." torch_version ${numbers})
+  endif()
+endforeach()
+set(MACAW_LIBTORCH_VERSION ${torch_version})
 # All that libmacaw_torch.so loads of it. An installation has them in one folder (training/CMakeLists.txt).
 set(MACAW_LIBTORCH_LIBRARIES
   ${torch_root}/lib/libtorch_cpu.so ${torch_root}/lib/libc10.so ${torch_root}/lib/libgomp.so.1

@@ -1,9 +1,14 @@
-# macaw_text_header(GEN cli/gen/cli/report/page.h NAMESPACE macaw::cli CONSTANT kReportPage FILE report/page.html)
-# makes a header below the build folder, with the text of a file for a program that has it inside.
+# macaw_text_header(GEN cli/gen/cli/watch/live.h NAMESPACE macaw::cli CONSTANT kLiveScript FILES watch/live.js)
+# makes a header below the build folder, with the text of these files, one after the other, for a program that has it
+# inside.
 function(macaw_text_header)
-  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT;FILE" "" ${ARGN})
-  file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FILE} text)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FILE})
+  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT" "FILES" ${ARGN})
+  set(text "")
+  foreach(file IN LISTS ARG_FILES)
+    file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${file} part)
+    string(APPEND text "${part}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
   set(declaration "inline constexpr char ${ARG_CONSTANT}[] = R\"macaw(${text})macaw\";")
   set(includes "")
   macaw_write_text_header()
@@ -26,7 +31,23 @@ function(macaw_template_header)
   macaw_write_text_header()
 endfunction()
 
-# Of the two above, whose variables it sees.
+# macaw_modules_header(GEN … NAMESPACE … CONSTANT kTrackModules MODULES _track_run track)
+# Modules of python/macaw as a list of PythonModule{name, text} (core/python.h), in this order.
+function(macaw_modules_header)
+  cmake_parse_arguments(ARG "" "GEN;NAMESPACE;CONSTANT" "MODULES" ${ARGN})
+  set(entries "")
+  foreach(module IN LISTS ARG_MODULES)
+    set(file ${PROJECT_SOURCE_DIR}/python/macaw/${module}.py)
+    file(READ ${file} text)
+    string(APPEND entries "    {\"${module}\", R\"macaw(${text})macaw\"},\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endforeach()
+  set(declaration "inline constexpr PythonModule ${ARG_CONSTANT}[] = {\n${entries}};")
+  set(includes "#include \"core/python.h\"\n\n")
+  macaw_write_text_header()
+endfunction()
+
+# Of those above, whose variables it sees.
 macro(macaw_write_text_header)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${ARG_GEN} @ONLY CONTENT [[
 #pragma once

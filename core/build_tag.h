@@ -15,7 +15,7 @@
 #define MACAW_TAG_ASSERTIONS "debug"
 #endif
 
-#define MACAW_INTERFACE "5"
+#define MACAW_INTERFACE "6"
 
 #define MACAW_BUILD_TAG                                                                   \
   "macaw " MACAW_SDK_VERSION ", interface " MACAW_INTERFACE ", compiler " __VERSION__     \

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -64,6 +65,10 @@ std::vector<std::string> EnvironmentWith(
   }
   for (const auto& [name, value] : added) entries.push_back(absl::StrCat(name, "=", value));
   return entries;
+}
+
+double SecondsOf(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
 }  // namespace
@@ -199,9 +204,12 @@ Exit Child::Reap() {
     got = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
   } while (got < 0 && errno == EINTR);
   ::kill(-pid_, SIGKILL);
+  rusage used{};
   do {
-    got = ::waitpid(pid_, &status, 0);
+    got = ::wait4(pid_, &status, 0, &used);
   } while (got < 0 && errno == EINTR);
+  exit.cpu_seconds = SecondsOf(used.ru_utime) + SecondsOf(used.ru_stime);
+  exit.peak_bytes = static_cast<uint64_t>(used.ru_maxrss) << 10;
   pid_ = -1;
   pidfd_.Close();
   if (WIFSIGNALED(status)) {

@@ -36,6 +36,8 @@ struct Exit {
   // process that was killed: its last output does not explain that. A process that called abort()
   // is the exception.
   std::string words;
+  double cpu_seconds = 0;   // user and system; with its own children that it waited for
+  uint64_t peak_bytes = 0;  // of resident memory
   bool ok() const { return code == 0 && signal == 0; }
   std::string Text() const;  // "exit code 3: …", "killed by signal 11 (Segmentation fault)"
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/digest.h"
+#include "core/record_file.h"
 #include "core/status.h"
 
 namespace macaw {
@@ -187,20 +188,12 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path, uint64_t keep_b
   }
   file.offset_ = keep_bytes;
   if (tail == Tail::kCut) MACAW_RETURN_IF_ERROR(file.CutTail());
-  if (::lseek(file.fd_.get(), static_cast<off_t>(keep_bytes), SEEK_SET) < 0)
-    return FileError("cannot seek in", path);
   return file;
 }
 
 absl::Status LineFile::Append(absl::string_view line) {
-  const std::string text = absl::StrCat(line, "\n");
-  if (absl::Status status = WriteAll(fd_, BytesOf(absl::string_view(text)), path_); !status.ok()) {
-    // Half a line would be read as damage, so it is cut off. If that fails too, the first error is
-    // still the one to report.
-    if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) == 0) ::lseek(fd_.get(), 0, SEEK_END);
-    return status;
-  }
-  offset_ += text.size();
+  MACAW_RETURN_IF_ERROR(AppendRecord(fd_, offset_, {BytesOf(line), BytesOf("\n")}, path_));
+  offset_ += line.size() + 1;
   return absl::OkStatus();
 }
 

@@ -65,7 +65,7 @@ void AddColumn(Section<DataOptions>& f, const std::string& key, std::string Data
 void AddResident(Section<DataOptions>& f) {
   Field<DataOptions>& field =
       f.AddChoice("resident", &DataOptions::resident, {"auto", "true", "false"},
-                  "synthetic: kept in memory, or generated on demand")
+                  "synthetic: whether rows are kept in memory or generated on demand")
           .Expecting("\"auto\" | true | false")
           .As(Role::kCompute);
   ReadBy(field, {"synthetic"});
@@ -101,7 +101,7 @@ std::vector<std::string> DividingSchemes() {
 void AddSeparator(Section<DataOptions>& f) {
   Field<DataOptions>& field =
       f.Add("separator", &DataOptions::separator,
-            "csv: what stands between cells, \"tab\" or a character; default: the comma, semicolon "
+            "csv: separator of cells, \"tab\" or a character; default: the comma, semicolon "
             "or tab of the first line")
           .Expecting(
               "\"tab\", or one character that is no letter, digit, blank, quotation mark, "
@@ -122,9 +122,9 @@ void AddSeparator(Section<DataOptions>& f) {
 // The number that a run has is in its files, and that of a histogram's clients only if it is given.
 void AddClients(Section<PartitionOptions>& f) {
   using P = PartitionOptions;
-  Field<P>& field =
-      f.Add("clients", &P::clients,
-            "population; of a histogram: so many of its clients, drawn (default: all)", AtLeast(1));
+  Field<P>& field = f.Add(
+      "clients", &P::clients,
+      "number of clients; histogram: how many of its clients are drawn (default: all)", AtLeast(1));
   field.get = [](const P& partition) -> std::optional<Value> {
     return Value{
         static_cast<int64_t>(partition.clients == 0 ? kDefaultClients : partition.clients)};
@@ -140,13 +140,13 @@ Section<SyntheticOptions> SyntheticSection() {
   Section<S> f;
   const auto uneven = [](const S& synthetic) { return !synthetic.iid; };
   const char* const needs_uneven = "data.synthetic.iid = false";
-  f.Add("clients", &S::clients, "population", AtLeast(1));
+  f.Add("clients", &S::clients, "number of clients", AtLeast(1));
   f.Add("alpha", &S::alpha, "standard deviation of the clients' model means", AtLeast(0))
       .Needs(uneven, needs_uneven);
   f.Add("beta", &S::beta, "standard deviation of the clients' feature means", AtLeast(0))
       .Needs(uneven, needs_uneven);
   f.Add("max_size", &S::max_size, "cap on a client's examples; 0: none", AtLeast(0));
-  f.Add("iid", &S::iid, "one model for everybody");
+  f.Add("iid", &S::iid, "whether all clients have one model");
   return f;
 }
 
@@ -162,43 +162,48 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
   NotReadBy(f.AddPath("test_path", &D::test_path, "a second file of the same kind, for tests")
                 .As(Role::kResult),
             {"synthetic", "prepared", "declared"});
-  f.AddSeed("seed", &D::seed, "of splits and generated data; default: run.seed");
+  f.AddSeed("seed", &D::seed, "seed of splits and generated data; default: run.seed");
   NotReadBy(f.Add("test_fraction", &D::test_fraction,
-                  "of all rows, set aside centrally where the source has no test set", Below(0, 1)),
-            {"declared"});
-  NotReadBy(f.Add("central_val_fraction", &D::central_val_fraction,
-                  "of the training rows (of all, where test_fraction is cut), set aside centrally "
-                  "before the partition, to choose by: val_*",
+                  "share of all rows that is the central test set, where the source has none",
                   Below(0, 1)),
             {"declared"});
+  NotReadBy(
+      f.Add("central_val_fraction", &D::central_val_fraction,
+            "share of the training rows (of all rows, where test_fraction is cut) that is the "
+            "central validation set, cut before the partition: val_*",
+            Below(0, 1)),
+      {"declared"});
   f.Add("client_test_fraction", &D::client_test_fraction,
-        "of each client's rows, for tests of its own (evaluation.clients); rounded up or down at "
+        "share of each client's rows that tests it (evaluation.clients); rounded up or down at "
         "random, so that small clients have some",
         Below(0, 1));
   f.Add("val_fraction", &D::val_fraction,
-        "of each client's rows, for validation (evaluation.splits); rounded likewise", Below(0, 1));
-  f.Add("heldout_clients", &D::heldout_clients, "fraction of clients that never train",
+        "share of each client's rows that validates it (evaluation.splits); rounded likewise",
         Below(0, 1));
+  f.Add("heldout_clients", &D::heldout_clients, "share of clients that never trains", Below(0, 1));
   f.Add("heldout_tuning", &D::heldout_tuning,
-        "of each such client's rows, to tune it on once it has joined (evaluation.heldout)",
+        "share of each such client's rows that tunes it once it has joined (evaluation.heldout)",
         Below(0, 1))
       .Needs([](const D& data) { return data.heldout_clients > 0; },
              "data.heldout_clients above 0");
   AddResident(f);
-  NotReadBy(f.Add("classes", &D::classes, "labels must be below; 0: as many as the data shows",
-                  AtLeast(0)),
-            {"synthetic", "cifar10", "cifar100", "declared"});
+  NotReadBy(
+      f.Add("classes", &D::classes,
+            "number of classes; labels must be below it; 0: as many as the data shows", AtLeast(0)),
+      {"synthetic", "cifar10", "cifar100", "declared"});
   f.Add("input_shape", &D::input_shape,
-        "take an example's values for such an array, [1, 28, 28] for LEAF's FEMNIST; default: as "
-        "stored",
+        "shape that an example's values are read as, such as [1, 28, 28] for LEAF's FEMNIST; "
+        "default: as stored",
         AtLeast(1));
-  f.Add("class_names", &D::class_names,
-        "for people, in the order of the classes; default: the data's own words")
+  f.Add(
+       "class_names", &D::class_names,
+       "names of the classes, in their order, which numbers a CSV's words; default: the data's own "
+       "words, sorted")
       .As(Role::kLabel);
   AddColumn(f, "label_column", &D::label_column,
             "csv: name or number of the label's column; default: the last");
   AddColumn(f, "client_column", &D::client_column,
-            "csv: likewise, of the column that says whose row it is; \"none\": no column does");
+            "csv: name or number of the column that says whose row it is; \"none\": no column");
   ReadBy(f.Add("drop_columns", &D::drop_columns,
                "csv: columns that are neither label, client nor feature"),
          {"csv"});
@@ -221,14 +226,14 @@ Section<PartitionOptions> PartitionSection() {
   using P = PartitionOptions;
   Section<P> f;
   f.AddChoice("scheme", &P::scheme, Names(PartitionSchemes()),
-              "who gets which rows; `macaw partitions`");
+              "how rows are divided among clients; `macaw partitions` lists the ways");
   AddClients(f);
   ForSchemes(
       f.Add("concentration", &P::concentration,
             "Dirichlet's parameter; sigma of lognormal; exponent of power-law", Above(0)),
       {"dirichlet-class", "dirichlet-client", "dirichlet-quantity", "lognormal", "power-law"});
   ForSchemes(f.Add("classes_per_client", &P::classes_per_client,
-                   "of k-classes; shards a client for shards", AtLeast(1)),
+                   "k-classes: classes a client; shards: shards a client", AtLeast(1)),
              {"k-classes", "shards"});
   std::vector<std::string> sized = DividingSchemes();
   std::erase(sized, kHistogramScheme);
@@ -236,15 +241,17 @@ Section<PartitionOptions> PartitionSection() {
                    "fewest rows of a client, met by moving rows from the largest", AtLeast(0)),
              sized);
   ForSchemes(f.AddPath("path", &P::path,
-                       "scheme = file: JSON {\"client\": [row, …]}; histogram: rows of each class "
+                       "file: JSON {\"client\": [row, …]}; histogram: rows of each class "
                        "and client, .npy, .npz or CSV")
                  .As(Role::kResult),
              {"file", kHistogramScheme});
   std::vector<std::string> drawn = DividingSchemes();
   std::erase(drawn, "sorted");
-  ForSchemes(f.AddSeed("seed", &P::seed, "default: run.seed"), std::move(drawn));
+  ForSchemes(f.AddSeed("seed", &P::seed, "seed of the partition; default: run.seed"),
+             std::move(drawn));
   f.Add("train_together", &P::train_together,
-        "one client trains on all training rows; algorithm pooled sets it");
+        "whether one client trains on all training rows; the rule pooled sets it")
+      .Hidden([](const P& p) { return !p.train_together; });
   return f;
 }
 

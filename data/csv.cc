@@ -171,8 +171,8 @@ class Labels {
 
   size_t count() const { return numbers_.size() + of_row_.size(); }
 
-  // Stores labels as classes in sorted order, with names unless they are just 0 … k−1; or as
-  // regression targets.
+  // Stores labels as classes, with names unless they are just 0 … k−1; or as regression targets.
+  // Words have the order of data.class_names where these are words of the file, else sorted order.
   absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
                      std::vector<std::string>& names) const {
     if (!words_.empty()) return StoreWords(options, store, classes, names);
@@ -190,17 +190,36 @@ class Labels {
  private:
   absl::Status StoreWords(const DataOptions& options, ExampleStore& store, int64_t& classes,
                           std::vector<std::string>& names) const {
-    for (const auto& [word, number] : words_) names.push_back(word);
-    std::sort(names.begin(), names.end());
+    MACAW_ASSIGN_OR_RETURN(names, NamesOfWords(options));
     if (options.classes > 0 && names.size() > static_cast<uint64_t>(options.classes)) {
       return Refuse(options.path, " holds ", names.size(),
                     " different labels, but data.classes is ", options.classes);
     }
-    std::vector<int32_t> place(names.size());
-    for (size_t c = 0; c < names.size(); ++c) place[words_.at(names[c])] = static_cast<int32_t>(c);
+    std::vector<int32_t> place(words_.size());
+    for (size_t c = 0; c < names.size(); ++c) {
+      const auto found = words_.find(names[c]);
+      if (found != words_.end()) place[found->second] = static_cast<int32_t>(c);
+    }
     for (const uint32_t word : of_row_) store.classes.push_back(place[word]);
     classes = std::max<int64_t>(static_cast<int64_t>(names.size()), options.classes);
     return absl::OkStatus();
+  }
+
+  // On a device a class may be missing, so that its own words do not number the others'.
+  absl::StatusOr<std::vector<std::string>> NamesOfWords(const DataOptions& options) const {
+    std::vector<std::string> words;
+    for (const auto& [word, number] : words_) words.push_back(word);
+    std::sort(words.begin(), words.end());
+    const auto unnamed = [&](const std::string& word) {
+      return std::ranges::find(options.class_names, word) == options.class_names.end();
+    };
+    const auto other = std::ranges::find_if(words, unnamed);
+    if (other == words.end()) return options.class_names;
+    // None of them: other names for the same classes.
+    if (std::ranges::all_of(words, unnamed)) return words;
+    return Refuse(options.path, " holds the label \"", *other,
+                  "\", which is none of data.class_names (",
+                  absl::StrJoin(options.class_names, ", "), ")");
   }
 
   std::vector<double> numbers_;
@@ -384,6 +403,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   int64_t classes = 0;
   std::vector<std::string> class_names;
   MACAW_RETURN_IF_ERROR(reader.labels().Store(options, store, classes, class_names));
+  if (!std::ranges::is_sorted(class_names)) digest.Add(absl::StrJoin(class_names, "\n"));
   store.floats = reader.TakeFeatures();
   const uint64_t width = store.floats.size() / reader.rows();
   MACAW_ASSIGN_OR_RETURN(Examples examples, Own(std::move(store), width, options.path));

@@ -50,8 +50,8 @@ constexpr Foreign kForeign[] = {
     {{"PAR1", 4}, "write it as CSV"},
     {{"\x80\x02", 2}, kWriteIt},
     {{"\x80\x04", 2}, kWriteIt},
-    {{"\x89PNG", 4}, "write all images as one prepared file (data/README.md)"},
-    {{"\xFF\xD8\xFF", 3}, "write all images as one prepared file (data/README.md)"},
+    {{"\x89PNG", 4}, "write all images as one prepared file (docs/guides/data.md)"},
+    {{"\xFF\xD8\xFF", 3}, "write all images as one prepared file (docs/guides/data.md)"},
 };
 
 // A ZIP archive whose first member is a NumPy array.
@@ -114,7 +114,7 @@ absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view te
   if (!lines.empty() && IsTable(text, lines)) return "csv";
   return Unknown(path,
                  "is text, but neither rows of cells (CSV) nor `label index:value ...` (LIBSVM); "
-                 "running text becomes rows in LEAF's JSON: data/README.md");
+                 "running text becomes rows in LEAF's JSON: docs/guides/data.md");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "data/examples.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/status.h"
@@ -47,6 +48,23 @@ absl::StatusOr<ClassMap> MapClasses(std::span<const double> labels, int64_t limi
   if (limit > 0 && distinct.size() > static_cast<uint64_t>(limit)) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, " holds ", distinct.size(), " different labels, but data.classes is ", limit));
+  }
+  if (limit > 0 && distinct.size() < static_cast<uint64_t>(limit) && !distinct.empty()) {
+    const bool classes = distinct.front() >= 0 && distinct.back() < static_cast<double>(limit);
+    const bool sign = limit == 2 && std::fabs(distinct.front()) == 1;
+    if (!classes && !sign) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " holds ", distinct.size(), " different labels, ", distinct.front(),
+                       " to ", distinct.back(), ", and data.classes is ", limit,
+                       ": they do not say which classes are missing. Let labels count from 0"));
+    }
+    distinct.clear();
+    if (classes) {
+      for (int64_t label = 0; label < limit; ++label)
+        distinct.push_back(static_cast<double>(label));
+    } else {
+      distinct = {-1, 1};
+    }
   }
   for (const double label : distinct) result.map.push_back(static_cast<int64_t>(label));
   result.classes.reserve(labels.size());

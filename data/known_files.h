@@ -14,10 +14,10 @@ std::string KnownFile(absl::string_view head);
 bool NamesAPicture(absl::string_view word);
 inline constexpr char kPicturesAdvice[] =
     "Macaw reads no picture files: decode them in Python (Pillow), and write their pixels, labels "
-    "and clients with numpy.savez as x, y and client (data/README.md, Pictures and texts)";
+    "and clients with numpy.savez as x, y and client (docs/guides/data.md, Pictures and texts)";
 inline constexpr char kTextsAdvice[] =
     "Macaw reads no running text as features: turn texts into token numbers in Python, and write "
-    "them, labels and clients with numpy.savez as x, y and client (data/README.md, Pictures and "
-    "texts)";
+    "them, labels and clients with numpy.savez as x, y and client (docs/guides/data.md, "
+    "Pictures and texts)";
 
 }  // namespace macaw::data

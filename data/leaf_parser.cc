@@ -189,7 +189,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
     }
     if (text_labels_ != (rows_.lengths.empty() ? 0 : rows_.labels.size())) {
       return Fail("user ", Quoted(user_.name),
-                  ": rows of text, and they alone, have in \"y\" the one character behind each");
+                  ": rows of text need \"y\" = the next character; other rows must not have it");
     }
     const std::string name = user_.name;
     if (!data_.emplace(name, std::move(user_)).second)

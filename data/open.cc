@@ -158,7 +158,7 @@ constexpr Source kSources[] = {
     {"hdf5", OpenDivided<ReadHdf5>,
      "TensorFlow Federated's files (FEMNIST, CIFAR-100, Shakespeare), needs libmacaw_hdf5.so"},
     {"prepared", OpenPrepared,
-     "one mapped safetensors file with its clients (data/README.md writes one)"},
+     "one mapped safetensors file with its clients (docs/guides/data.md writes one)"},
     {"declared", OpenDeclared,
      "JSON with clients and their numbers of rows, which only your own program reads "
      "(workers.backend = \"process\")"},

@@ -185,7 +185,7 @@ absl::StatusOr<Owners> KClasses(const PartitionOptions& options, const Pool& poo
   if (options.clients * k < present.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "partition.clients x classes_per_client = ", options.clients * k, ", but the data has ",
-        present.size(), " classes: some would belong to nobody"));
+        present.size(), " classes: some classes would have no client"));
   }
   // Each client gets the next classes of a shuffled deck, and a new deck is shuffled when one is
   // used up. So all classes have about equally many clients.
@@ -314,10 +314,11 @@ constexpr Entry kSchemes[] = {
      "the source's own clients (LEAF's users, data.client_column of a CSV file, a prepared "
      "file's)"},
     {kHistogramScheme, nullptr, true,
-     "so many rows of each class for each client as the matrix in partition.path says, drawn at "
+     "rows of each class for each client as the matrix in partition.path says, drawn at "
      "random"},
     {"file", nullptr, false,
-     "as partition.path says: {\"client\": [row, ...], ..., \"test\": [...]} (data/README.md)"},
+     "as partition.path says: {\"client\": [row, ...], ..., \"test\": [...]} "
+     "(docs/guides/data.md)"},
 };
 
 }  // namespace

@@ -70,12 +70,13 @@ absl::StatusOr<LogEntry> ChainedLog::Parse(absl::string_view line) const {
 
 absl::Status ChainedLog::ReadOn(Visit visit) {
   struct stat info {};
-  if (::fstat(fd_.get(), &info) != 0) return Failed("look at", path_);
+  if (::fstat(file_.fd().get(), &info) != 0) return Failed("look at", path_);
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size == offset_) return absl::OkStatus();
   if (size < offset_) return absl::DataLossError(absl::StrCat(path_, " has become shorter"));
   std::string text(size - offset_, '\0');
-  const ssize_t read = ::pread(fd_.get(), text.data(), text.size(), static_cast<off_t>(offset_));
+  const ssize_t read =
+      ::pread(file_.fd().get(), text.data(), text.size(), static_cast<off_t>(offset_));
   if (read < 0) return Failed("read", path_);
   text.resize(static_cast<size_t>(read));
   size_t begin = 0;
@@ -92,17 +93,17 @@ absl::Status ChainedLog::ReadOn(Visit visit) {
 }
 
 absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
-  if (::flock(fd_.get(), LOCK_EX) != 0) return Failed("lock", path_);
-  const absl::Cleanup unlock = [this] { ::flock(fd_.get(), LOCK_UN); };
+  if (::flock(file_.fd().get(), LOCK_EX) != 0) return Failed("lock", path_);
+  const absl::Cleanup unlock = [this] { ::flock(file_.fd().get(), LOCK_UN); };
   MACAW_RETURN_IF_ERROR(ReadOn(visit));
   MACAW_ASSIGN_OR_RETURN(LogEntry entry, make());
   entry.number = lines_ + 1;
   const std::string line = absl::StrCat(LineOf(entry, head_), "\n");
-  // Cuts off a line that a crash left incomplete.
-  if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0 ||
-      !WriteAllAt(fd_, BytesOf(line), offset_) || ::fdatasync(fd_.get()) != 0) {
-    return Failed("write to", path_);
-  }
+  file_.EndAt(offset_);  // other processes add lines, too
+  absl::Status written = file_.CutTail();
+  if (written.ok()) written = file_.Append({BytesOf(line)});
+  if (written.ok()) written = file_.Sync();
+  if (!written.ok()) return absl::FailedPreconditionError(written.message());
   return ReadOn(visit);
 }
 

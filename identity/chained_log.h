@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/digest.h"
-#include "core/fd.h"
+#include "core/record_file.h"
 
 namespace macaw::identity {
 
@@ -43,11 +43,11 @@ class ChainedLog {
   const Digest& head() const { return head_; }
 
  private:
-  ChainedLog(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  ChainedLog(std::string path, Fd fd) : path_(path), file_(std::move(path), std::move(fd)) {}
   absl::StatusOr<LogEntry> Parse(absl::string_view line) const;
 
   std::string path_;
-  Fd fd_;
+  RecordFile file_;
   uint64_t offset_ = 0;  // behind the last line read
   uint64_t lines_ = 0;
   Digest head_;

@@ -51,8 +51,8 @@ absl::StatusOr<ModelSpec> BuildScriptSpec(const ModelConfig& config, DType dtype
   }
   if (entries.empty() || entries.front().group == Group::kBuffer) {
     return absl::InvalidArgumentError(
-        "model.tensors names no parameter of the scripted module: start from the config.toml that "
-        "`macaw simulate` writes, which lists them");
+        "model.tensors names no parameter of the module: start from the config.toml that `macaw "
+        "simulate` writes, which lists them");
   }
   if (!config.bias || config.buffers == "local") {
     return absl::InvalidArgumentError(

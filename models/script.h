@@ -15,8 +15,11 @@ namespace macaw::models {
 // half without LibTorch.
 
 inline constexpr char kScriptName[] = "torchscript";  // the ModelConfig::name of such a model
+// That of a model of which the run knows the tensors alone, because a program of the owner's trains
+// it (workers.command): [model] tensors and init. Its spec is made as that of a script.
+inline constexpr char kProgramsName[] = "program";
 
-// The spec of a model whose name is kScriptName: a layout, no layers. Each line of
+// The spec of a model of one of these names: a layout, no layers. Each line of
 // ModelConfig::tensors must be "parameter NAME EXTENT…" or "buffer NAME EXTENT…"; an error names
 // the line that is not.
 absl::StatusOr<ModelSpec> BuildScriptSpec(const ModelConfig& config, DType dtype);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "core/glob.h"
 #include "core/status.h"
 #include "models/named.h"
 #include "models/parse.h"
@@ -67,6 +69,33 @@ absl::Status CheckBuffers(const ModelConfig& config) {
       "model.buffers is \"mean\", \"local\" or \"server\", got \"", config.buffers, "\""));
 }
 
+// The tensors that [model] frozen names.
+absl::StatusOr<std::vector<bool>> FrozenOf(const ModelConfig& config,
+                                           const ParameterLayout& layout) {
+  std::vector<bool> frozen;
+  if (config.frozen.empty()) return frozen;
+  const auto names = [&] {
+    return absl::StrJoin(layout.entries(), ", ", [](std::string* out, const LayoutEntry& entry) {
+      absl::StrAppend(out, entry.name);
+    });
+  };
+  for (const std::string& glob : config.frozen) {
+    const auto matches = [&](const LayoutEntry& entry) { return MatchesGlob(glob, entry.name); };
+    if (std::ranges::any_of(layout.entries(), matches)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.frozen: \"", glob, "\" is no tensor of the model; it has ", names()));
+  }
+  bool trains = false;
+  for (const LayoutEntry& entry : layout.entries()) {
+    frozen.push_back(MatchesAny(config.frozen, entry.name));
+    trains = trains || (entry.group == Group::kParameter && !frozen.back());
+  }
+  if (trains) return frozen;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model.frozen names every parameter of the model, so there is nothing to train; it has ",
+      names()));
+}
+
 }  // namespace
 
 bool DrawsMasks(const Layer& layer) {
@@ -85,9 +114,9 @@ bool LooksAhead(const Layer& layer) {
 
 bool ModelSpec::has_buffers() const { return layout->parameter_size() < layout->size(); }
 
-absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
-  MACAW_RETURN_IF_ERROR(CheckInput(config));
-  if (config.name == kScriptName) return BuildScriptSpec(config, dtype);
+namespace {
+
+absl::StatusOr<ModelSpec> BuildLayers(const ModelConfig& config, DType dtype) {
   std::vector<std::string> lines = config.layers;
   if (config.name != "layers") {
     MACAW_ASSIGN_OR_RETURN(lines, LayersOf(config));
@@ -141,6 +170,17 @@ absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
     spec.move_buffers = config.buffers != "server";
   }
   MACAW_ASSIGN_OR_RETURN(spec.layout, ParameterLayout::Make(std::move(entries), dtype));
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
+  MACAW_RETURN_IF_ERROR(CheckInput(config));
+  const bool tensors_alone = config.name == kScriptName || config.name == kProgramsName;
+  MACAW_ASSIGN_OR_RETURN(
+      ModelSpec spec, tensors_alone ? BuildScriptSpec(config, dtype) : BuildLayers(config, dtype));
+  MACAW_ASSIGN_OR_RETURN(spec.frozen, FrozenOf(config, *spec.layout));
   return spec;
 }
 

@@ -12,7 +12,7 @@ namespace macaw {
 
 using ParameterValue = std::variant<bool, int64_t, double, std::string>;
 
-// Which algorithm, and its parameters. Its description (algorithms/api/registry.h) says which
+// Which algorithm, and its parameters. Its description (algorithms/around/registry.h) says which
 // parameters it has; this room knows no algorithm.
 struct AlgorithmConfig {
   std::string name = "fedavg";

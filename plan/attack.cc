@@ -23,12 +23,12 @@ settings::Section<AttackConfig> AttackSection() {
               {"none", "label-flip", "sign-flip", "scaling", "free-rider", "inner-product", "alie"},
               "what hostile clients send instead of their updates; in simulations only");
   const auto attacked = [](const A& attack) { return attack.kind != "none"; };
-  f.Add("fraction", &A::fraction, "of all clients that are hostile, the same ones in every round",
-        Below(0, 1))
+  f.Add("fraction", &A::fraction,
+        "share of all clients that is hostile, the same clients in every round", Below(0, 1))
       .Needs(attacked, "attack.kind other than \"none\"");
   f.Add("scale", &A::scale,
-        "times an honest update; default: sign-flip 1 (sent as -1), scaling 10, inner-product 0.5 "
-        "(sent as -0.5), label-flip 1",
+        "factor on an honest update; default: sign-flip 1 (sent as -1), scaling 10, inner-product "
+        "0.5 (sent as -0.5), label-flip 1",
         AboveUpTo(0, 1e12))
       .Needs([](const A& attack) { return attack.scales(); },
              "attack.kind = \"sign-flip\", \"scaling\", \"inner-product\" or \"label-flip\"");
@@ -36,10 +36,11 @@ settings::Section<AttackConfig> AttackSection() {
         AtLeast(0))
       .Needs([](const A& attack) { return attack.kind == "free-rider"; },
              "attack.kind = \"free-rider\"");
-  f.Add("z", &A::z,
-        "alie: standard deviations from the honest clients' mean; default: the most that leaves "
-        "hostile clients within a majority",
-        Between(0, 1e6))
+  f.Add(
+       "z", &A::z,
+       "alie: distance from the honest clients' mean, in standard deviations; default: the largest "
+       "that leaves hostile clients within a majority",
+       Between(0, 1e6))
       .Needs([](const A& attack) { return attack.kind == "alie"; }, "attack.kind = \"alie\"");
   return f;
 }

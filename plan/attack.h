@@ -11,7 +11,7 @@
 namespace macaw {
 
 // Hostile clients of a simulation, so that rules can be judged under attack
-// (algorithms/api/attack.h says what each kind sends).
+// (algorithms/around/attack.h says what each kind sends).
 struct AttackConfig {
   std::string kind = "none";
   double fraction = 0;          // of all clients

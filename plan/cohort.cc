@@ -35,27 +35,28 @@ settings::Section<CohortConfig> CohortSection() {
   f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
     return cohort.size == 0;
   });
-  f.Add("fraction", &C::fraction, "… or a fraction of the clients that can be drawn",
+  f.Add("fraction", &C::fraction, "share of the clients that can be drawn, instead of cohort.size",
         AboveUpTo(0, 1))
       .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
-  f.AddChoice("sampling", &C::sampling,
-              {"uniform", "proportional", "poisson", "sweep", "available"},
-              "distinct; with replacement by examples (needs uniform weights); each on its own; "
-              "everybody once before anybody again; distinct ones of those who are there");
+  f.AddChoice(
+      "sampling", &C::sampling, {"uniform", "proportional", "poisson", "sweep", "available"},
+      "how a round's clients are drawn. uniform: distinct clients; proportional: with replacement, "
+      "by examples (needs uniform weights); poisson: each client independently; sweep: every "
+      "client once before any client again; available: uniform over the available clients");
   f.AddChoice("weight", &C::weight,
               {{"examples", WeightPolicy::kExamples},
                {"uniform", WeightPolicy::kUniform},
                {"tokens", WeightPolicy::kTokens}},
               "a client's weight in the mean: its training examples, 1, or its tokens");
-  f.AddSeed("seed", &C::seed, "default: run.seed");
+  f.AddSeed("seed", &C::seed, "seed of the cohorts; default: run.seed");
   f.Add("eligible", &C::eligible,
         "names of the clients that may be drawn, * for any text and ? for any character; default: "
-        "everybody");
+        "all clients");
   f.Add("min_rows", &C::min_rows, "training rows that a client needs to be drawn; default: 1",
         AtLeast(1));
   f.Add("straggler_fraction", &C::straggler_fraction,
-        "of the clients: too slow for their whole work in a round", Between(0, 1));
+        "share of the clients that is too slow for its whole work in a round", Between(0, 1));
   f.AddChoice("straggler_policy", &C::straggler_policy, {"partial", "drop"},
               "what stragglers do: 1 to epochs-1 epochs, with one epoch or with local.steps 1 to "
               "steps-1 steps; or nothing")
@@ -63,23 +64,27 @@ settings::Section<CohortConfig> CohortSection() {
              "cohort.straggler_fraction above 0");
   const auto by_availability = [](const C& cohort) { return cohort.sampling == "available"; };
   const char* const available = "cohort.sampling = \"available\"";
-  f.Add("availability", &C::availability, "probability that a client is there in a round",
+  f.Add("availability", &C::availability, "probability that a client is available in a round",
         AboveUpTo(0, 1))
       .Needs(by_availability, available);
   f.Add("availability_swing", &C::availability_swing,
-        "part of it that follows the day, each client with a phase of its own", Between(0, 1))
+        "share of the availability that follows the time of day, with a phase a client",
+        Between(0, 1))
       .Needs(by_availability, available);
-  f.Add("availability_day", &C::availability_day, "rounds of a day", AtLeast(1))
+  f.Add("availability_day", &C::availability_day, "length of a day, in rounds", AtLeast(1))
       .Needs(by_availability, available)
       .Needs([](const C& cohort) { return cohort.availability_swing > 0; },
              "cohort.availability_swing above 0");
   f.Add("over_selection", &C::over_selection,
-        "times cohort.size are asked, and the first cohort.size to report are kept", AtLeast(1));
+        "factor on cohort.size: so many clients are asked, and the first cohort.size reports count",
+        AtLeast(1));
   const auto over = [](const C& cohort) { return cohort.over_selection > 1; };
   f.Add("device_spread", &C::device_spread,
-        "of ln(seconds a row), between clients: who reports first", AtLeast(0))
+        "standard deviation of ln(seconds per row) between clients; it decides who reports first",
+        AtLeast(0))
       .Needs(over, "cohort.over_selection above 1");
-  f.Add("round_spread", &C::round_spread, "of ln(seconds), between a client's rounds", AtLeast(0))
+  f.Add("round_spread", &C::round_spread,
+        "standard deviation of ln(seconds) between a client's rounds", AtLeast(0))
       .Needs(over, "cohort.over_selection above 1");
   return f;
 }

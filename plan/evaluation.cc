@@ -92,10 +92,11 @@ bool EvaluatesClients(const EvaluationConfig& e) {
 settings::Section<FineTune> FineTuneSection() {
   settings::Section<FineTune> f;
   f.Add("steps", &FineTune::steps,
-        "so many local steps on a client's training rows, then its test rows again; 0: none",
+        "local steps on a client's training rows before its test rows are evaluated again; 0: none",
         AtLeast(0));
   f.Add("lr", &FineTune::lr,
-        "their learning rate in every round; 0: local.lr, without its schedule", AtLeast(0))
+        "learning rate of these steps in every round; 0: local.lr, without its schedule",
+        AtLeast(0))
       .Needs([](const FineTune& tune) { return tune.steps > 0; },
              "evaluation.fine_tune.steps above 0");
   return f;
@@ -106,19 +107,20 @@ settings::Section<FineTune> FineTuneSection() {
 settings::Section<EvaluationConfig> EvaluationSection() {
   using E = EvaluationConfig;
   settings::Section<E> f;
-  f.Add("every", &E::every, "rounds; 0: only after the last", AtLeast(0));
-  f.Add("chunk", &E::chunk, "rows a task; part of the result's bits", AtLeast(1));
+  f.Add("every", &E::every, "rounds between evaluations; 0: only after the last round", AtLeast(0));
+  f.Add("chunk", &E::chunk, "rows of an evaluation task; part of the result's bits", AtLeast(1));
   // A key that asks for nothing may always do so.
   const auto test_rows = [](bool E::*asks) {
     return [asks](const E& e) { return e.test || !(e.*asks); };
   };
   const char* const needs_test = "\"test\" in evaluation.splits";
-  f.Add("central", &E::central, "the central test set").Needs(test_rows(&E::central), needs_test);
-  f.Add("clients", &E::clients, "every client's own test rows")
+  f.Add("central", &E::central, "whether the central test set is evaluated")
+      .Needs(test_rows(&E::central), needs_test);
+  f.Add("clients", &E::clients, "whether every client's own test rows are evaluated")
       .Needs(test_rows(&E::clients), needs_test);
   f.Add("sample", &E::sample,
-        "so many clients, drawn anew each time, instead of every one (test and validation rows; of "
-        "clients without training rows as many)",
+        "how many clients are evaluated each time, drawn again; default: all (test and validation "
+        "rows; as many of the clients without training rows)",
         AtLeast(0))
       .Needs(EvaluatesClients,
              "clients to evaluate: evaluation.clients or heldout, or evaluation.splits with "
@@ -129,23 +131,24 @@ settings::Section<EvaluationConfig> EvaluationSection() {
     field.Needs([](const E& e) { return e.test && (e.clients || e.heldout); },
                 "clients to tune: set evaluation.clients = true, or evaluation.heldout");
   }
-  settings::Field<E>& splits =
-      AddFlags(f, "splits", kSplits,
-               "which rows are evaluated; validation, train: those of all clients; train: the "
-               "objective, too");
+  settings::Field<E>& splits = AddFlags(
+      f, "splits", kSplits,
+      "which rows are evaluated. validation, train: the rows of all clients; train also gives "
+      "the objective");
   splits.set = [set = splits.set](E& e, const Value& value) {
     const Array* const words = value.As<Array>();
     return words != nullptr && !words->empty() && set(e, value);
   };
-  AddFlags(f, "metrics", kMetrics,
-           "of classes, beside loss and accuracy: balanced_accuracy, f1, auc; confusion: the "
-           "matrix and each class, in confusion.json")
+  AddFlags(
+      f, "metrics", kMetrics,
+      "metrics of classes beside loss and accuracy: balanced_accuracy, f1, auc; confusion writes "
+      "the matrix and each class to confusion.json")
       .Needs([](const E& e) { return e.train || (e.test && e.central) || EvaluatesClients(e); },
              "something to evaluate: evaluation.central, clients or heldout, or "
              "evaluation.splits with \"validation\" or \"train\"");
   f.Add("heldout", &E::heldout,
-        "clients without training rows (data.heldout_clients) apart, as those who join later: "
-        "heldout_test_*")
+        "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
+        "clients that join later: heldout_test_*")
       .Needs(test_rows(&E::heldout), needs_test);
   return f;
 }

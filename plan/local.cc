@@ -12,22 +12,23 @@ namespace {
 settings::Section<Schedule> ScheduleSection() {
   settings::Section<Schedule> f;
   f.AddChoice("kind", &Schedule::kind, {"constant", "step", "exponential", "cosine"},
-              "of the learning rate over rounds; lr_schedule = \"cosine\" works, too");
+              "schedule of the learning rate over rounds; lr_schedule = \"cosine\" works, too");
   const auto is = [](const char* kind) {
     return [kind](const Schedule& schedule) { return schedule.kind == kind; };
   };
   const auto multiplies = [](const Schedule& schedule) {
     return schedule.kind == "step" || schedule.kind == "exponential";
   };
-  f.Add("gamma", &Schedule::gamma, "step, exponential: the factor", Above(0))
+  f.Add("gamma", &Schedule::gamma, "step, exponential: factor on the learning rate", Above(0))
       .Needs(multiplies, "local.lr_schedule.kind = \"step\" or \"exponential\"");
   f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1))
       .Needs(is("step"), "local.lr_schedule.kind = \"step\"");
-  f.Add("rounds", &Schedule::rounds,
-        "cosine: rounds that it takes, as T_max of PyTorch; 0: run.rounds", AtLeast(0))
+  f.Add("rounds", &Schedule::rounds, "cosine: length in rounds, as T_max of PyTorch; 0: run.rounds",
+        AtLeast(0))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
   f.Add("floor", &Schedule::floor,
-        "cosine: the factor that it falls towards, and has after its rounds", Between(0, 1))
+        "cosine: last factor on the learning rate, which also holds after the schedule",
+        Between(0, 1))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
   f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
   return f;
@@ -41,19 +42,20 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("epochs", &L::epochs, "passes over a client's rows", AtLeast(1)).Hidden([](const L& local) {
     return local.steps > 0;
   });
-  f.Add("steps", &L::steps, "… or exactly so many steps", AtLeast(1))
+  f.Add("steps", &L::steps, "exact number of steps, instead of local.epochs", AtLeast(1))
       .InsteadOf({"epochs"})
       .Hidden([](const L& local) { return local.steps == 0; });
   f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
   f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
-              "of the local steps; its state starts afresh each round");
+              "optimizer of the local steps; its state starts at zero each round");
   f.Add("lr", &L::lr, "learning rate in round 1; default with adam, adamw: 0.001", Above(0));
   const auto sgd = [](const L& local) { return local.optimizer == "sgd"; };
   const auto adam = [sgd](const L& local) { return !sgd(local); };
   const char* const needs_sgd = "local.optimizer = \"sgd\"";
   const char* const needs_adam = "local.optimizer = \"adam\" or \"adamw\"";
-  f.Add("momentum", &L::momentum, "starts afresh each round", Below(0, 1)).Needs(sgd, needs_sgd);
-  f.Add("nesterov", &L::nesterov, "Nesterov's form of the momentum")
+  f.Add("momentum", &L::momentum, "momentum of SGD; it starts at zero each round", Below(0, 1))
+      .Needs(sgd, needs_sgd);
+  f.Add("nesterov", &L::nesterov, "whether the momentum has Nesterov's form")
       .Needs(sgd, needs_sgd)
       .Needs([](const L& local) { return local.momentum > 0; }, "local.momentum above 0");
   f.Add("beta1", &L::beta1, "adam, adamw: decay of the gradient's mean", Below(0, 1))
@@ -64,18 +66,21 @@ settings::Section<LocalConfig> LocalSection() {
         Above(0))
       .Needs(adam, needs_adam);
   f.Add("weight_decay", &L::weight_decay,
-        "times the weights, added to the gradient; adamw: taken off the weights", AtLeast(0));
+        "factor on the weights that is added to the gradient; adamw: subtracted from the weights",
+        AtLeast(0));
   f.Add("clip_norm", &L::clip_norm, "largest norm of a gradient; 0: no limit", AtLeast(0));
   f.AddChoice("clip", &L::clip, {"gradient", "corrected"},
               "what clip_norm limits: before the algorithm's correction, or after it")
       .Needs([](const L& local) { return local.clip_norm > 0; }, "local.clip_norm above 0");
-  f.Add("class_weights", &L::class_weights, "of the loss, per class; default: 1", Above(0));
-  f.Add("label_smoothing", &L::label_smoothing, "of the loss", Below(0, 1));
+  f.Add("class_weights", &L::class_weights, "weights of the loss, one a class; default: 1",
+        Above(0));
+  f.Add("label_smoothing", &L::label_smoothing, "label smoothing of the loss", Below(0, 1));
   f.Add("drop_last", &L::drop_last,
-        "leave out a last batch that is not full; clients with fewer rows than a batch are not "
-        "drawn")
+        "whether a last batch that is not full is left out; clients with fewer rows than a batch "
+        "are then not drawn")
       .Needs([](const L& local) { return local.batch_size > 0; }, "local.batch_size above 0");
-  f.Add("shuffle", &L::shuffle, "false: batches in stored order");
+  f.Add("shuffle", &L::shuffle,
+        "whether rows are shuffled each epoch; false: batches in stored order");
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
   return f;
 }

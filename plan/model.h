@@ -9,7 +9,9 @@
 namespace macaw {
 
 struct ModelConfig {
-  std::string name;                  // a named model of models/spec.h, "layers" or "torchscript"
+  // A named model of models/spec.h, "layers", "torchscript", or "program": only a program of the
+  // owner's knows it.
+  std::string name;
   std::vector<std::string> layers;   // "conv 32 5 pad 2", ...: the model when name is "layers"
   uint64_t seed = 0;                 // initial weights
   std::vector<int64_t> input_shape;  // one example: {1, 28, 28} or {60}
@@ -17,11 +19,14 @@ struct ModelConfig {
   // next-token. 0: as the data says.
   int64_t classes = 0;
   bool bias = true;  // false: the named model "logistic" without its bias
+  // Globs on names of tensors that nobody trains and no client sends: {"0.*"}.
+  std::vector<std::string> frozen;
   // How batch-norm statistics are treated. "mean": averaged over clients like parameters; "local":
   // each client keeps its own; "server": they never change.
   std::string buffers = "mean";
   // For a scripted module (name "torchscript"): the hex digest of its file, which each worker
-  // compares with its own copy, and its tensors ("parameter fc.weight 10 784", "buffer ...").
+  // compares with its own copy, and its tensors ("parameter fc.weight 10 784", "buffer ..."). For
+  // a program's model ("program"): the tensors alone.
   std::string script_digest;
   std::vector<std::string> tensors;
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;

@@ -16,7 +16,7 @@ settings::Section<PrivacyConfig> PrivacySection() {
   const auto adaptive = [](const P& privacy) { return privacy.adaptive(); };
   const std::string needs = "privacy.mechanism = \"gaussian\"";
   const std::string needs_quantile = "privacy.clip_quantile";
-  f.Add("clip", &P::clip, "the largest norm of a client's update, longer ones are scaled to it",
+  f.Add("clip", &P::clip, "largest norm of a client's update; longer updates are scaled to it",
         Above(0))
       .Needs(on, needs);
   f.Add("noise", &P::noise,
@@ -24,13 +24,14 @@ settings::Section<PrivacyConfig> PrivacySection() {
         "privacy` says which is enough for an epsilon",
         Above(0))
       .Needs(on, needs);
-  f.Add("delta", &P::delta, "of (epsilon, delta); below 1 / privacy.population",
+  f.Add("delta", &P::delta, "delta of (epsilon, delta); below 1 / privacy.population",
         {.least = 0, .most = 1, .open_least = true, .open_most = true})
       .Needs(on, needs);
-  f.Add("clip_quantile", &P::clip_quantile,
-        "adaptive clipping: clip moves to where this part of the updates is shorter; then "
-        "privacy.clip is the first one",
-        {.least = 0, .most = 1, .open_least = true, .open_most = true})
+  f.Add(
+       "clip_quantile", &P::clip_quantile,
+       "adaptive clipping: the clip moves to this quantile of the updates' norms, and privacy.clip "
+       "is its first value",
+       {.least = 0, .most = 1, .open_least = true, .open_most = true})
       .Needs(on, needs);
   f.Add("clip_rate", &P::clip_rate, "adaptive clipping: how fast clip moves", AboveUpTo(0, 10))
       .Needs(on, needs)
@@ -42,13 +43,13 @@ settings::Section<PrivacyConfig> PrivacySection() {
       .Needs(on, needs)
       .Needs(adaptive, needs_quantile);
   f.Add("noise_cohort", &P::noise_cohort,
-        "the noise and epsilon are those of rounds with so many clients, of which cohort.size are "
-        "simulated; default: cohort.size",
+        "clients a round of the system whose noise and epsilon are computed; cohort.size of them "
+        "are simulated; default: cohort.size",
         AtLeast(1))
       .Needs(on, needs);
   f.Add("population", &P::population,
-        "epsilon is that of rounds whose clients are drawn from so many; default: the clients of "
-        "the run",
+        "clients from which the rounds of that system are drawn, for epsilon; default: the clients "
+        "of the run",
         AtLeast(1))
       .Needs(on, needs);
   return f;

@@ -8,7 +8,7 @@
 
 namespace macaw {
 
-// Differential privacy of the clients, added by the server (algorithms/api/privacy.h).
+// Differential privacy of the clients, added by the server (algorithms/around/privacy.h).
 struct PrivacyConfig {
   std::string mechanism = "none";
   double clip = 1;                      // C: the largest norm of what a client sends

@@ -31,15 +31,15 @@ const std::vector<std::pair<std::string, TaskKind>>& Tasks() {
 // The keys of [run] that all nodes agree on.
 void AddRun(Section<RunPlan>& f) {
   using R = RunPlan;
-  f.Add("run.name", &R::name, "default: the file's name").As(Role::kLabel);
-  f.Add("run.rounds", &R::rounds, "how many rounds; 0: none, the initial model is evaluated",
+  f.Add("run.name", &R::name, "name of the run; default: the file's name").As(Role::kLabel);
+  f.Add("run.rounds", &R::rounds, "number of rounds; 0: only the initial model is evaluated",
         AtLeast(0))
       .As(Role::kLength);
   f.Add("run.clients", &R::clients,
-        "the population; filled in from the data where `macaw simulate` sees it", AtLeast(0))
+        "number of clients; filled in from the data where `macaw simulate` reads it", AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_clients", &R::train_clients,
-        "clients that can be drawn (with training rows, by cohort.eligible and cohort.min_rows), "
+        "clients that can be drawn (with training rows, by cohort.eligible and cohort.min_rows); "
         "0: all; filled in likewise",
         AtLeast(0))
       .As(Role::kDerived);
@@ -47,21 +47,22 @@ void AddRun(Section<RunPlan>& f) {
         "training rows of the clients that can be drawn; filled in likewise", AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_tokens", &R::train_tokens,
-        "training tokens of the clients that can be drawn, of sequences; filled in likewise",
+        "training tokens of the clients that can be drawn, for sequences; filled in likewise",
         AtLeast(0))
       .As(Role::kDerived);
-  f.AddSeed("run.seed", &R::seed, "of everything that has no seed of its own")
+  f.AddSeed("run.seed", &R::seed, "seed of everything that has no seed of its own")
       .Expecting("an integer >= 0");
-  f.AddChoice("run.task", &R::task, Tasks(),
-              "loss and metrics; auto: next-token where rows are tokens, classification where "
-              "labels are classes, else regression");
+  f.AddChoice(
+      "run.task", &R::task, Tasks(),
+      "task, which decides loss and metrics; auto: next-token for rows of tokens, classification "
+      "for labels that are classes, else regression");
   f.AddChoice("run.dtype", &R::dtype, {{"float32", DType::kF32}, {"float64", DType::kF64}},
-              "what models and updates are computed in");
+              "number type of models and updates");
   f.Add("run.contribution_bound", &R::contribution_bound,
-        "a client's update with a larger |value| is refused",
+        "largest |value| of a client's update; an update beyond it is refused",
         Between(1e-60, 1e60));  // the sums have room for 2^-200 to 2^200
   // The file names shared libraries (`plugins`); nodes compare what is in them.
-  Field<R>& plugins = f.Add("run.plugins", &R::plugins, "name, version and digest of each");
+  Field<R>& plugins = f.Add("run.plugins", &R::plugins, "name, version and digest of each plug-in");
   plugins.As(Role::kDerived).in_file = false;
 }
 
@@ -72,8 +73,9 @@ Section<RunPlan> MakePlanSection() {
   f.AddSection("data", &R::transform, TransformSection());
   f.AddSection("model", &R::model, ModelSection());
   Section<AlgorithmConfig> algorithm;
-  algorithm.Add("name", &AlgorithmConfig::name,
-                "a name of `macaw algorithms`; parameters in [algorithm.NAME]");
+  algorithm.Add(
+      "name", &AlgorithmConfig::name,
+      "name of the rule; `macaw algorithms` lists them; its parameters are in [algorithm.NAME]");
   f.AddSection("algorithm", &R::algorithm, algorithm);
   f.AddSection("attack", &R::attack, AttackSection());
   f.AddSection("privacy", &R::privacy, PrivacySection());

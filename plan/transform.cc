@@ -53,28 +53,31 @@ settings::Section<TransformConfig> TransformSection() {
         "probability that a client's training row has another class, drawn among the others",
         Between(0, 1));
   f.Add("label_noise_clients", &T::label_noise_clients,
-        "probability that a client has label noise at all", AboveUpTo(0, 1))
+        "probability with which each client has label noise, independently of the others",
+        AboveUpTo(0, 1))
       .Needs([](const T& t) { return t.label_noise > 0; }, "data.label_noise above 0");
-  f.AddChoice("concept_shift", &T::concept_shift,
-              {{"none", ConceptShift::kNone},
-               {"label-permutation", ConceptShift::kLabelPermutation},
-               {"rotation", ConceptShift::kRotation}},
-              "clients fall into groups, which have their classes renamed or their images turned, "
-              "in training and in evaluation; the central test set is evaluated as each group sees "
-              "it");
+  f.AddChoice(
+      "concept_shift", &T::concept_shift,
+      {{"none", ConceptShift::kNone},
+       {"label-permutation", ConceptShift::kLabelPermutation},
+       {"rotation", ConceptShift::kRotation}},
+      "difference between groups of clients, in training and evaluation: classes are renamed or "
+      "images turned; the central test set is evaluated as each group sees it");
   f.Add("concept_shift_groups", &T::concept_shift_groups,
-        "how many groups; rotation: 2 or 4, a half or a quarter turn from one to the next",
+        "number of groups; rotation: 2 or 4, a half or a quarter turn from one to the next",
         AtLeast(2))
       .Needs([](const T& t) { return t.concept_shift != ConceptShift::kNone; },
              "data.concept_shift");
   f.Add("normalise.scale", &T::scale,
-        "x' = (x * scale - mean) / std; default: 1/255 for bytes, else 1");
+        "scale in x' = (x * scale - mean) / std; default: 1/255 for bytes, else 1");
   RequireNumbers(f.Add("normalise.mean", &T::mean,
-                       "per channel, or one for all; default: the data's own, or 0"));
+                       "mean per channel, or one for all; default: the data's own, or 0"));
   RequireNumbers(f.Add("normalise.std", &T::std,
-                       "per channel, or one for all; default: the data's own, or 1", Above(0)));
-  f.Add("augment.pad_crop", &T::pad_crop, "pad by so many zeros, crop back at random", AtLeast(0));
-  f.Add("augment.flip", &T::flip, "mirror left-right with probability 1/2");
+                       "deviation per channel, or one for all; default: the data's own, or 1",
+                       Above(0)));
+  f.Add("augment.pad_crop", &T::pad_crop,
+        "zeros on each side before an image is cropped back at random", AtLeast(0));
+  f.Add("augment.flip", &T::flip, "whether images are mirrored left-right with probability 1/2");
   return f;
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes the modules that follow from the program: keys.py, algorithms.py, _version.py.
 
-    generate.py FOLDER PROGRAM...
+    generate.py FOLDER TORCH PROGRAM...
 
+TORCH is the version of PyTorch that the LibTorch back end is built with; empty: there is none.
 PROGRAM keys --json describes the keys (cli/config/describe.h). The build calls this.
 """
 
@@ -29,6 +30,19 @@ _TYPES = {
 _HEAD = '"""{}\n\nMade from `macaw keys --json` by python/generate.py.\n"""\n\n'
 # The tables for which simulate() has an argument of its own.
 _OWN = {"algorithm", "cohort", "data", "local", "model", "partition"}
+
+# Keys that the package of Python makes others of.
+_OF_PYTHON = [
+    {
+        "key": "privacy.epsilon",
+        "types": ["number"],
+        "choices": [],
+        "path": False,
+        "help": "what the run may spend: privacy.noise is found for it; from Python alone",
+        "expected": "a number > 0",
+        "needs": "",
+    }
+]
 
 Key = dict[str, Any]
 
@@ -180,13 +194,16 @@ def algorithms_module(algorithms: list[Key]) -> str:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    described = json.loads(subprocess.check_output([*sys.argv[2:], "keys", "--json"]))
+    folder, torch = Path(sys.argv[1]), sys.argv[2]
+    described = json.loads(subprocess.check_output([*sys.argv[3:], "keys", "--json"]))
     version = described["version"]
     modules = {
-        "keys.py": keys_module(described["keys"]),
+        "keys.py": keys_module([*described["keys"], *_OF_PYTHON]),
         "algorithms.py": algorithms_module(described["algorithms"]),
-        "_version.py": f'"""Of the programs in the package."""\n\nversion = "{version}"\n',
+        "_version.py": (
+            f'"""Of the programs in the package, and of the PyTorch of their LibTorch back end."""\n'
+            f'\nversion = "{version}"\ntorch = "{torch}"\n'
+        ),
     }
     for name, text in modules.items():
         (folder / name).write_text(text)

@@ -111,6 +111,17 @@ def glibc_of(stage: Path) -> int:
     return max(needed)
 
 
+def for_torch(build: Path, project: dict) -> str:
+    """Has the extra `torch` name the version of the build. Returns the end of the wheel's version."""
+    said = (build / "python/macaw/_version.py").read_text()
+    found = re.search(r'torch = "([0-9.]+)"', said)
+    extras = project["optional-dependencies"]
+    if found is None or extras["torch"] == [f"torch=={found.group(1)}"]:
+        return ""
+    extras["torch"] = [f"torch=={found.group(1)}"]
+    return f"+torch{found.group(1)}"
+
+
 def write_metadata(info: Path, project: dict, version: str, tag: str) -> None:
     lines = [
         "Metadata-Version: 2.1",
@@ -149,7 +160,7 @@ def main() -> None:
     project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
     found = re.search(r"project\(macaw VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text())
     assert found is not None
-    version = found.group(1)
+    version = found.group(1) + for_torch(build, project)
     shutil.rmtree(folder, ignore_errors=True)
     root = folder / "root"
     stage = root / "macaw"

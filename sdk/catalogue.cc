@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "algorithms/api/guard.h"
+#include "algorithms/around/guard.h"
+#include "algorithms/builtin.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/together.h"
@@ -32,7 +33,7 @@ absl::Status CheckName(absl::string_view kind, const std::string& name) {
 
 Catalogue Catalogue::Builtins() {
   Catalogue catalogue;
-  algorithms::RegisterBuiltinAlgorithms(catalogue.algorithms_);
+  catalogue.algorithms_.AddBuiltin(algorithms::BuiltinAlgorithms());
   return catalogue;
 }
 

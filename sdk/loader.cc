@@ -1,15 +1,14 @@
 #include "sdk/loader.h"
 
-#include <dlfcn.h>
-
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/guard.h"
+#include "algorithms/around/guard.h"
 #include "core/digest.h"
 #include "core/files.h"
+#include "core/module.h"
 #include "core/status.h"
 #include "sdk/plugin.h"
 #include "sdk/rules/load.h"
@@ -17,11 +16,9 @@
 namespace macaw::sdk {
 namespace {
 
-// dlerror's text, with advice if the missing symbol is one of ours.
-std::string WhyNotLoaded() {
-  const char* text = ::dlerror();
-  const std::string why = text == nullptr ? "it cannot be loaded" : text;
-  if (!absl::StrContains(why, "undefined symbol")) return why;
+// Adds advice where the missing symbol is one of ours.
+std::string WhyNotLoaded(absl::string_view why) {
+  if (!absl::StrContains(why, "undefined symbol")) return std::string(why);
   return absl::StrCat(why, " (build it against this release's SDK, and link what it uses besides)");
 }
 
@@ -39,20 +36,11 @@ absl::Status Loader::Load(const std::string& path, Catalogue& catalogue) {
   // Without a slash, dlopen would search the system's folders.
   std::error_code ignored;
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
-  void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return refuse(WhyNotLoaded());
-  void* const symbol = ::dlsym(library, "macaw_plugin");
-  if (symbol == nullptr) {
-    ::dlclose(library);
-    return refuse("it is no Macaw plug-in: it has no MACAW_PLUGIN(…)");
-  }
-  const PluginEntry* const entry = reinterpret_cast<const PluginEntry* (*)()>(symbol)();
-  if (entry == nullptr || absl::string_view(entry->build_tag) != MACAW_BUILD_TAG) {
-    const std::string theirs = entry == nullptr ? "none" : entry->build_tag;
-    ::dlclose(library);
-    return refuse("it was built for (", theirs, "), this program is (", MACAW_BUILD_TAG,
-                  "): build it again with this release's SDK and its compiler");
-  }
+  const absl::StatusOr<const PluginEntry*> loaded =
+      LoadEntry<PluginEntry>(absolute, "macaw_plugin", MACAW_BUILD_TAG,
+                             "it is no Macaw plug-in: it has no MACAW_PLUGIN(…)");
+  if (!loaded.ok()) return refuse(WhyNotLoaded(loaded.status().message()));
+  const PluginEntry* const entry = *loaded;
 
   Catalogue extended = catalogue;
   extended.loading_ = entry->name;

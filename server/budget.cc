@@ -5,9 +5,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "algorithms/api/accountant.h"
-#include "algorithms/api/privacy.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/accountant.h"
+#include "algorithms/around/privacy.h"
+#include "algorithms/around/registry.h"
 
 namespace macaw::server {
 namespace {

@@ -21,7 +21,7 @@ struct Budget {
 absl::StatusOr<std::optional<Budget>> BudgetOf(const StopRule& rule, const RunPlan& run);
 
 // ε of so many rounds of a private run, for run.privacy.delta, by the accountant's tighter bound
-// (algorithms/api/accountant.h); nullopt: the run is not private, or its population not known.
+// (algorithms/around/accountant.h); nullopt: the run is not private, or its population not known.
 // Takes up to some seconds.
 std::optional<double> EpsilonOf(const RunPlan& run, uint32_t rounds);
 

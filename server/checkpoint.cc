@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr size_t kKept = 2;
+constexpr char kModel[] = "model";                     // what rules call the common model
 constexpr char kVersions[] = "client_state_versions";  // no algorithm has a vector of this name
 
 std::string FileName(Round round) {
@@ -176,6 +177,14 @@ absl::StatusOr<VectorsByName> VectorsIn(const SafetensorsFile& file, const Json&
   return vectors;
 }
 
+// Name, first element and shape of each tensor, for readers that have no plan.
+Json TensorsOf(const ParameterLayout& layout) {
+  Json tensors = Json::array();
+  for (const LayoutEntry& entry : layout.entries())
+    tensors.push_back({entry.name, entry.offset, entry.shape});
+  return tensors;
+}
+
 }  // namespace
 
 absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoint& checkpoint) {
@@ -201,6 +210,7 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
   for (const auto& [name, vector] : checkpoint.state.vectors) {
     const ConstVectorView view = vector.view();
     about["layouts"][name] = view.layout->digest().Hex();
+    if (name == kModel) about["tensors"] = TensorsOf(*view.layout);
     tensors.push_back({.name = name,
                        .dtype = view.dtype() == DType::kF32 ? "F32" : "F64",
                        .shape = {view.size()},
@@ -264,7 +274,7 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
   const auto damaged = [&](absl::string_view why) {
     const std::string advice =
         files.size() > 1 ? absl::StrCat("remove it to resume from ", files[files.size() - 2])
-                         : std::string("there is no older one; start the run anew");
+                         : std::string("there is no older one; start the run again");
     return absl::DataLossError(
         absl::StrCat("checkpoint ", path, " is damaged (", why, "): ", advice));
   };

@@ -15,15 +15,15 @@ namespace {
 Section<StopRule> StopSection() {
   Section<StopRule> f;
   f.Add("metric", &StopRule::metric,
-        "end early when this column of metrics.jsonl …; default: an accuracy, else a loss, of "
+        "column of metrics.jsonl that may end the run early; default: an accuracy, else a loss, of "
         "validation rows where there are some, else of test rows; rule_epsilon with at_least is a "
-        "budget, which no round exceeds")
+        "budget that no round exceeds")
       .Needs([](const StopRule& rule) { return rule.at_least.has_value() || rule.patience > 0; },
              "run.stop.at_least or run.stop.patience");
-  f.Add("at_least", &StopRule::at_least, "… reaches this value");
+  f.Add("at_least", &StopRule::at_least, "value of that column at which the run ends");
   f.Add("patience", &StopRule::patience,
-        "… has not improved for so many evaluations; "
-        "the best model is kept, too (model.best.safetensors)",
+        "evaluations without a better value after which the run ends; the best model is kept in "
+        "model.best.safetensors",
         AtLeast(1))
       .Hidden([](const StopRule& rule) { return rule.patience == 0; });
   for (settings::Field<StopRule>& field : f.fields()) field.role = Role::kLength;
@@ -43,13 +43,14 @@ Section<RoundRules> RoundSection() {
             return round.deadline > 0 || round.below_quorum == R::BelowQuorum::kDrop;
           },
           "round.deadline above 0 or round.below_quorum = \"drop\"");
-  f.Add("enough", &R::enough, "close as soon as so many clients are counted; 0: all", AtLeast(0));
+  f.Add("enough", &R::enough,
+        "number of counted clients that closes a round; 0: all of its clients", AtLeast(0));
   f.AddChoice("below_quorum", &R::below_quorum,
               {{"extend", R::BelowQuorum::kExtend}, {"drop", R::BelowQuorum::kDrop}},
-              "a round with fewer clients than the quorum waits on, or is dropped: nothing of it "
+              "what becomes of a round below its quorum. extend: it waits on; drop: nothing of it "
               "counts");
   f.Add("present_within", &R::present_within,
-        "only clients are drawn whose nodes have been heard within so many seconds; 0: all",
+        "seconds within which a node must have been heard for its clients to be drawn; 0: any time",
         AtLeast(0));
   for (settings::Field<R>& field : f.fields()) field.role = Role::kCompute;
   return f;
@@ -64,7 +65,7 @@ Section<ServerConfig> ServerSection() {
   f.Add("run.checkpoint_every", &C::checkpoint_every, "rounds between checkpoints", AtLeast(1))
       .As(Role::kCompute);
   f.Add("run.client_records", &C::client_records,
-        "also write clients.jsonl, a row per client and round")
+        "whether clients.jsonl is written, with a row per client and round")
       .As(Role::kCompute);
   f.AddSection("run.stop", &C::stop, StopSection());
   std::vector<std::string> policies;
@@ -99,10 +100,11 @@ Section<ServerConfig> ServerSection() {
         "seconds of silence after which work goes to others", Above(0))
       .As(Role::kCompute);
   f.Add("server.workers", &C::workers,
-        "rounds begin with so many; 0: workers.processes and workers.owners", AtLeast(0))
+        "number of workers with which rounds begin; 0: workers.processes and workers.owners",
+        AtLeast(0))
       .As(Role::kCompute);
   f.Add("server.mixed_profiles", &C::mixed_profiles,
-        "accept workers that compute other last bits (instruction set, back end, versions); the "
+        "whether workers may compute other last bits (instruction set, back end, versions); the "
         "summary then says \"reproducible\": false")
       .As(Role::kCompute);
   f.Add("server.max_deaths", &C::max_deaths,

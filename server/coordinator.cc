@@ -43,15 +43,11 @@ class CoordinatorImpl final : public Coordinator {
  public:
   explicit CoordinatorImpl(Opening opening) : run_(std::move(opening)) {}
 
-  void Hello(const fleet::Caller& caller, fleet::HelloRequest request,
+  void Hello(const fleet::Caller& caller, fleet::HelloRequest /*request*/,
              fleet::Reply<fleet::HelloReply> reply) override {
     if (const absl::Status status = CheckAccess(caller, Call::kHello, Whose::kNobodys);
         !status.ok()) {
       return std::move(reply)(status);
-    }
-    if (request.major != 1) {
-      return std::move(reply)(absl::FailedPreconditionError(absl::StrCat(
-          "this server speaks protocol 1, \"", request.program, "\" speaks ", request.major)));
     }
     std::move(reply)(fleet::HelloReply{.program = "macaw-server", .run = run_.options().run});
   }
@@ -120,6 +116,8 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::StatusOr<Outcome> Wait() override { return run_.Wait(); }
   void Interrupt() override { run_.Interrupt(); }
+  void GoOnTo(Round round) override { run_.GoOnTo(round); }
+  void StopHere(std::string reason) override { run_.StopHere(std::move(reason)); }
   void AskEngine(absl::AnyInvocable<void() &&> then) override { run_.AskEngine(std::move(then)); }
   admin::AdminHandler& operations() override { return run_; }
 

@@ -8,7 +8,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/clock.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
@@ -23,8 +23,11 @@ struct Options {
   RunPlan run;
   ServerConfig config;          // `out` is not read here: the folder is run_dir
   std::string settings = "{}";  // what differs from the defaults, for summary.json: a JSON object
-  std::string run_dir;          // must exist and be writable; all files of the run go there
-  bool resume = false;          // from run_dir's newest checkpoint; if false, it must hold none
+  // Each round but the session's first waits for GoOnTo or StopHere, and so does the end. The model
+  // of each round is in the folder before the round's row is (round_model.h).
+  bool stepwise = false;
+  std::string run_dir;  // must exist and be writable; all files of the run go there
+  bool resume = false;  // from run_dir's newest checkpoint; if false, it must hold none
   // Only for a resumed run: these clients lose their states and start without one.
   std::vector<ClientId> reset_states;
   // replays: the run_id of the run that this one repeats; zero: none. decisions: what was decided
@@ -67,6 +70,11 @@ class Coordinator : public fleet::FleetHandler {
   // Drops the open round, writes a checkpoint of the last complete round, and ends with
   // kInterrupted. Thread-safe.
   virtual void Interrupt() = 0;
+
+  // Of a stepwise run: rounds up to this one may be done, or the run ends where it waits, as by a
+  // stop rule, with this reason. Thread-safe.
+  virtual void GoOnTo(Round round) = 0;
+  virtual void StopHere(std::string reason) = 0;
 
   // Calls `then` on the engine's thread, after everything that was posted to it before. A thread
   // that hangs never calls it.

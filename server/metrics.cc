@@ -41,7 +41,6 @@ std::string StatisticName(absl::string_view metric, absl::string_view statistic)
 
 namespace {
 
-// What is evaluated, with the beginning of its columns' names.
 // How the columns of what is evaluated begin, by EvaluatedRows.
 constexpr const char* kPrefixes[] = {
     "test_",         "clients_train_",       "val_",
@@ -49,14 +48,18 @@ constexpr const char* kPrefixes[] = {
     "clients_val_",  "heldout_test_",        "heldout_test_tuned_"};
 static_assert(std::size(kPrefixes) == kEvaluatedRows);
 
-std::string PrefixOf(EvaluatedRows rows) { return kPrefixes[static_cast<size_t>(rows)]; }
+}  // namespace
+
+std::string ColumnPrefix(EvaluatedRows rows) { return kPrefixes[static_cast<size_t>(rows)]; }
+
+namespace {
 
 // Behind a prefix of clients: over how many the columns are, and how many could not be evaluated.
 constexpr char kEvaluatedCount[] = "clients", kMissingCount[] = "missing";
 
 // "test_group2_"
 std::string OfGroup(EvaluatedRows rows, uint32_t group) {
-  return absl::StrCat(PrefixOf(rows), "group", group, "_");
+  return absl::StrCat(ColumnPrefix(rows), "group", group, "_");
 }
 
 bool HasClasses(TaskKind task) {
@@ -162,11 +165,11 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
                         of == Rows::kHeldout || of == Rows::kHeldoutTuned;
     if (common && !algorithm.has_common_model) continue;
     if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
-    add_totals(PrefixOf(of), of);
+    add_totals(ColumnPrefix(of), of);
     if (!IsOfClients(of)) continue;
-    add_statistics(PrefixOf(of), of);
+    add_statistics(ColumnPrefix(of), of);
     for (const char* count : {kEvaluatedCount, kMissingCount})
-      columns.push_back({PrefixOf(of) + count, of});
+      columns.push_back({ColumnPrefix(of) + count, of});
   }
   for (uint32_t group = 0; groups > 1 && group < groups; ++group) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
@@ -176,7 +179,7 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     }
     columns.push_back({OfGroup(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
   }
-  columns.push_back({PrefixOf(Rows::kTrain) + kMissingCount, Rows::kTrain});
+  columns.push_back({ColumnPrefix(Rows::kTrain) + kMissingCount, Rows::kTrain});
   columns.push_back({"l2_penalty", Rows::kTrain});
   columns.push_back({"train_objective", Rows::kTrain});
   add_totals("train_", std::nullopt);
@@ -279,14 +282,14 @@ void MetricsRow::AddClassMetrics(const EvaluationSums& sums, const training::Cla
     if (IsOfClients(of) ? sums.Of(of).empty() : rows == 0) continue;
     const std::vector<double> values = counts.Values(sums.counts[i], rows);
     for (size_t m = 0; m < names.size(); ++m) {
-      columns_.emplace_back(PrefixOf(of) + names[m], values[m]);
+      columns_.emplace_back(ColumnPrefix(of) + names[m], values[m]);
       if (!IsOfClients(of)) continue;
       std::vector<double> of_clients;
       for (const EvaluationSums::ClientSums& client : sums.Of(of)) {
         if (m < client.values.size() && !std::isnan(client.values[m]))
           of_clients.push_back(client.values[m]);
       }
-      AddStatistics(PrefixOf(of) + names[m], std::move(of_clients), /*higher_is_better=*/true);
+      AddStatistics(ColumnPrefix(of) + names[m], std::move(of_clients), /*higher_is_better=*/true);
     }
   }
 }
@@ -307,13 +310,13 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 
 void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts,
                                const ConceptGroups& groups) {
-  AddTotal(PrefixOf(EvaluatedRows::kCentral), {sums.central});
-  AddTotal(PrefixOf(EvaluatedRows::kCentralValidation), {sums.validation});
-  AddTotal(PrefixOf(EvaluatedRows::kTrain), {sums.train});
+  AddTotal(ColumnPrefix(EvaluatedRows::kCentral), {sums.central});
+  AddTotal(ColumnPrefix(EvaluatedRows::kCentralValidation), {sums.validation});
+  AddTotal(ColumnPrefix(EvaluatedRows::kTrain), {sums.train});
   const auto missing =
       static_cast<double>(sums.missing[static_cast<size_t>(EvaluatedRows::kTrain)]);
   if (!sums.train.empty() || missing > 0)
-    columns_.emplace_back(PrefixOf(EvaluatedRows::kTrain) + kMissingCount, missing);
+    columns_.emplace_back(ColumnPrefix(EvaluatedRows::kTrain) + kMissingCount, missing);
   const std::optional<double> loss = Get("clients_train_loss"), penalty = Get("l2_penalty");
   if (loss.has_value() && penalty.has_value()) {
     columns_.emplace_back("train_objective", *loss + *penalty);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
@@ -27,6 +27,9 @@ struct MetricColumn {
   const char* metric = nullptr;
 };
 
+// How the columns of what is evaluated begin: "clients_test_".
+std::string ColumnPrefix(EvaluatedRows rows);
+
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
 // contributed. `groups`: of concept shift.
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
@@ -42,7 +45,7 @@ absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description
 // One row of metrics.jsonl, built in two steps: the columns of training when the round closes, and
 // those of evaluation when the evaluation is done. `headroom` and `rule` come from ModelKeeper.
 // Nothing measured with a clock is in a row, so that equal runs have equal bytes; seconds are in
-// events.jsonl. The columns are described in server/README.md. One thread.
+// events.jsonl. The columns are described in docs/guides/runs.md. One thread.
 class MetricsRow {
  public:
   MetricsRow(TaskKind task, const PhaseReport& report,

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 
@@ -163,6 +163,7 @@ std::vector<LayoutPtr> ModelKeeper::Layouts() const {
   std::vector<LayoutPtr> layouts = {layout_};
   for (const auto& named : schema_.down) layouts.push_back(named.layout);
   for (const auto& channel : schema_.up) layouts.push_back(channel.layout);
+  layouts.insert(layouts.end(), schema_.saved.begin(), schema_.saved.end());
   return layouts;
 }
 

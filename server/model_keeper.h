@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "aggregation/exact_sum.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/phase.h"
 

@@ -90,7 +90,7 @@ absl::Status CheckBeginsAgain(const Options& options) {
   if (ended || (every > 0 && rows > every)) {
     return absl::DataLossError(
         absl::StrCat(none, ", though the run had done ", rows,
-                     " rounds: put them back from a copy, or begin the run anew (macaw simulate "
+                     " rounds: put them back from a copy, or begin the run again (macaw simulate "
                      "--force, or another folder)"));
   }
   if (!options.reset_states.empty()) {
@@ -186,7 +186,8 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .limits = {.deaths = options.config.max_deaths,
                      .lost_rounds = repeats ? 0 : options.config.max_lost_rounds},
           .workers = std::max(1U, options.config.workers),
-          .evaluation_gates = options.config.stop.active(),
+          .evaluation_gates = options.config.stop.active() || options.stepwise,
+          .stepwise = options.stepwise,
           .stop_after = options.stop_after,
           .stop_reason = options.stop_reason,
           .mixed_profiles = options.config.mixed_profiles,

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "scheduler/plan.h"
 #include "server/coordinator.h"

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/status.h"
+#include "server/client_evaluation.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
@@ -107,6 +108,7 @@ void RunThreads::Begin(ApplySum order) {
           closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
         }
       }
+      if (options_.stepwise) closed.shown = keeper_.ModelBlob();
       const uint32_t every = options_.config.checkpoint_every;
       // The last state is kept at the end of the run.
       const bool last =
@@ -127,6 +129,8 @@ std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
   owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
+  if (std::string text = ClientEvaluationText(sums, options_.run.task); !text.empty())
+    writer_.ClientEvaluation(std::move(text));
   WriteRow([row] { return row.Text(); });
   if (!sums.given_up.empty()) {
     log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
@@ -186,6 +190,8 @@ void RunThreads::OnClosed(Closed closed) {
     if (options_.config.client_records) {
       writer_.Clients(report.round, report.records, options_.run.task);
     }
+    if (closed.shown.has_value())  // before the round's row, whose reader may ask for the model
+      writer_.RoundModel(report.round, *std::move(closed.shown), layout_);
     Checkpoint checkpoint;
     if (closed.state.has_value()) {
       checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);

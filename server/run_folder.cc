@@ -60,7 +60,7 @@ absl::StatusOr<Digest> RunIdIn(const std::string& path, const Checkpoint* resume
 absl::Status CheckRows(const std::string& path, uint64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   const char* way_out =
-      ": put it back from a copy; without it the run can only be begun anew (macaw simulate "
+      ": put it back from a copy; without it the run can only be begun again (macaw simulate "
       "--force, or another folder)";
   if (!FileExists(path)) return absl::DataLossError(absl::StrCat(path, " is gone", way_out));
   MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
@@ -177,7 +177,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   if (log.replays() && opened.replays.IsZero()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path,
-        " holds a run that repeats another one, which cannot be gone on with: begin it anew "
+        " holds a run that repeats another one, which cannot be resumed: begin it again "
         "(macaw replay --force)"));
   }
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
@@ -255,6 +255,10 @@ absl::Status RunFolder::AppendClients(Round round, const std::vector<fleet::Clie
 
 absl::Status RunFolder::WriteConfusion(const std::string& text) {
   return AtomicWriteFile(path_ + "/confusion.json", text);
+}
+
+absl::Status RunFolder::WriteClientEvaluation(const std::string& text) {
+  return AtomicWriteFile(path_ + "/clients_evaluated.json", text);
 }
 
 absl::Status RunFolder::AppendEvent(const Event& event, double seconds) {

@@ -15,6 +15,7 @@
 #include "server/event_lines.h"
 #include "server/journal/journal.h"
 #include "server/log/writer.h"
+#include "server/round_model.h"
 #include "server/timeline.h"
 
 namespace macaw::server {
@@ -36,7 +37,7 @@ struct SummaryFacts {
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
-  std::string stop_metric;        // decides "best"; empty: a default (server/README.md)
+  std::string stop_metric;        // decides "best"; empty: a default (docs/guides/runs.md)
   uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
   // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.
   std::function<std::optional<double>()> epsilon;
@@ -61,8 +62,14 @@ class RunFolder {
     rows_unsynced_ = true;
     return metrics_.Append(row);
   }
+  // Replaces model.round.safetensors (round_model.h).
+  absl::Status WriteRoundModel(Round round, const fleet::Blob& model, const LayoutPtr& layout) {
+    return server::WriteRoundModel(path_, round, model, layout);
+  }
   // Replaces confusion.json. It is written before the row of its round, so the two agree.
   absl::Status WriteConfusion(const std::string& text);
+  // Replaces clients_evaluated.json, likewise.
+  absl::Status WriteClientEvaluation(const std::string& text);
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
   // Appends the record to the log and its events to events.jsonl. The record is buffered until

@@ -31,6 +31,8 @@ void RunThreads::Status(fleet::Reply<admin::RunStatus> reply) {
       if (memory != worker_memory_.end()) status.nodes[i].memory_bytes = memory->second;
       ++i;
     }
+    status.heartbeat_seconds = ToSeconds(sessions_.HeartbeatEvery());
+    MarkLateNodes(status);
     status.waits_for = WaitsFor(status);
     std::move(reply)(std::move(status));
   });

@@ -228,4 +228,13 @@ void RunThreads::Interrupt() {
   loop_.Post([this] { Carry(engine_.Interrupt()); });
 }
 
+void RunThreads::GoOnTo(Round round) {
+  loop_.Post([this, round] { Carry(engine_.GoOnTo(round, SteadyClock().Now())); });
+}
+
+void RunThreads::StopHere(std::string reason) {
+  loop_.Post(
+      [this, reason = std::move(reason)] { Carry(engine_.StopHere(reason, SteadyClock().Now())); });
+}
+
 }  // namespace macaw::server

@@ -58,6 +58,8 @@ class RunThreads final : public admin::AdminHandler {
 
   absl::StatusOr<Outcome> Wait();
   void Interrupt();
+  void GoOnTo(Round round);
+  void StopHere(std::string reason);
   void AskEngine(absl::AnyInvocable<void() &&> then) { loop_.Post(std::move(then)); }
   const Options& options() const { return options_; }
   OpenSessions& sessions() { return sessions_; }
@@ -119,6 +121,7 @@ class RunThreads final : public admin::AdminHandler {
         std::nullopt;  // of a round whose evaluation is not complete yet
     std::optional<fleet::Blob> model = std::nullopt;              // to evaluate
     std::optional<algorithms::ServerState> state = std::nullopt;  // to keep
+    std::optional<fleet::Blob> shown = std::nullopt;              // the model, of a stepwise run
 
     bool round_done() const { return another_phase.ok() && !*another_phase; }
   };

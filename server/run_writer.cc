@@ -91,8 +91,18 @@ void RunWriter::Row(std::function<std::string()> text) {
   });
 }
 
+void RunWriter::RoundModel(Round round, fleet::Blob model, LayoutPtr layout) {
+  Write([this, round, model = std::move(model), layout = std::move(layout)] {
+    return folder_.WriteRoundModel(round, model, layout);
+  });
+}
+
 void RunWriter::Confusion(std::string text) {
   Write([this, text = std::move(text)] { return folder_.WriteConfusion(text); });
+}
+
+void RunWriter::ClientEvaluation(std::string text) {
+  Write([this, text = std::move(text)] { return folder_.WriteClientEvaluation(text); });
 }
 
 void RunWriter::Best(Round round, fleet::Blob model, LayoutPtr layout) {

@@ -38,8 +38,11 @@ class RunWriter {
   // writer's thread.
   void Row(std::function<std::string()> text);
   void Confusion(std::string text);
+  void ClientEvaluation(std::string text);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.
   void Best(Round round, fleet::Blob model, LayoutPtr layout);
+  // Writes the model of a round (round_model.h).
+  void RoundModel(Round round, fleet::Blob model, LayoutPtr layout);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
   // Writes to the log and to events.jsonl. `since_start`: time since the start of this session;
   // `seconds`: spent on the run in all sessions.

@@ -14,15 +14,11 @@ using admin::RunState;
 using admin::RunStatus;
 using admin::Step;
 
-constexpr size_t kMostNamed = 4;  // nodes in a sentence; the others are counted
+constexpr size_t kMostNamed = 4;    // nodes in a sentence; the others are counted
+constexpr double kMissedBeats = 3;  // one may come late; so many have not been sent
 
 std::string Count(uint64_t count, const char* one) {
   return absl::StrCat(count, " ", one, count == 1 ? "" : "s");
-}
-
-// A node sends a heartbeat at least three times a lease. Twice that long is no accident.
-bool IsSilent(const RunStatus& status, const admin::NodeStatus& node) {
-  return !node.waits && node.silent_seconds > std::max(2.0, status.lease_seconds * 2 / 3);
 }
 
 std::string Gathering(const RunStatus& status) {
@@ -47,16 +43,15 @@ bool InQuarantine(const RunStatus& status, const std::string& name) {
                              [&](const admin::Quarantined& one) { return one.node == name; });
 }
 
-// Whom the open phase waits for: silent nodes first, then those with most leases.
+// Whom the open phase waits for: late nodes first, then those with most leases.
 std::string Collecting(const RunStatus& status) {
   std::vector<const admin::NodeStatus*> busy;
   for (const admin::NodeStatus& node : status.nodes) {
     if (node.leased > 0) busy.push_back(&node);
   }
   std::ranges::stable_sort(busy, [&](const auto* a, const auto* b) {
-    const bool silent_a = IsSilent(status, *a), silent_b = IsSilent(status, *b);
-    if (silent_a != silent_b) return silent_a;
-    return silent_a ? a->silent_seconds > b->silent_seconds : a->leased > b->leased;
+    if (a->late != b->late) return a->late;
+    return a->late ? a->silent_seconds > b->silent_seconds : a->leased > b->leased;
   });
   std::vector<std::string> parts;
   uint64_t unplaced = 0;
@@ -74,9 +69,8 @@ std::string Collecting(const RunStatus& status) {
   }
   for (const admin::NodeStatus* node : busy) {
     parts.push_back(
-        IsSilent(status, *node)
-            ? absl::StrCat(node->name, " silent for ", DurationText(node->silent_seconds))
-            : absl::StrCat(node->name, " has ", Count(node->leased, "lease")));
+        node->late ? absl::StrCat(node->name, " silent for ", DurationText(node->silent_seconds))
+                   : absl::StrCat(node->name, " has ", Count(node->leased, "lease")));
   }
   if (parts.size() > kMostNamed) {
     const size_t others = parts.size() - kMostNamed;
@@ -131,6 +125,14 @@ std::string DurationText(double seconds) {
   if (whole < 120) return absl::StrCat(whole, " s");
   if (whole < 2 * 3600) return absl::StrCat(whole / 60, " min");
   return absl::StrCat(whole / 3600, " h ", whole % 3600 / 60, " min");
+}
+
+void MarkLateNodes(RunStatus& status) {
+  if (status.state == RunState::kEnded) return;
+  // In a large fleet heartbeats are so rare that a lease may end before the third one is due.
+  const double patience =
+      std::min(kMissedBeats * status.heartbeat_seconds, status.lease_seconds * 2 / 3);
+  for (admin::NodeStatus& node : status.nodes) node.late = node.silent_seconds > patience;
 }
 
 std::string WaitsFor(const RunStatus& status) {

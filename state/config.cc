@@ -42,17 +42,18 @@ Section<StateConfig> StateSection() {
     return Value{WithoutPassword(config.url)};
   };
   f.Add("sync", &C::sync,
-        "disk, spawn: states outlast a crash of the machine, too, not only of processes")
+        "disk, spawn: whether states survive a crash of the machine, not only of processes")
       .Needs(
           [](const C& config) {
             return config.store == "disk" || (config.store == "redis" && config.url == "spawn");
           },
           "state.store = \"disk\" or state.url = \"spawn\"");
-  f.Add("keep", &C::keep, "false: dropped when the run is over, which then cannot go on")
+  f.Add("keep", &C::keep,
+        "whether states stay when the run is over; without them it cannot be resumed")
       .Needs(outlasts, needs_outlasting);
-  f.Add("memory_mb", &C::memory_mb, "memory: the most it may hold", AtLeast(1))
+  f.Add("memory_mb", &C::memory_mb, "memory: megabytes that the store may hold", AtLeast(1))
       .Needs(is("memory"), "state.store = \"memory\"");
-  f.Add("cache_mb", &C::cache_mb, "disk, redis: memory in front of it, in each worker process",
+  f.Add("cache_mb", &C::cache_mb, "disk, redis: megabytes of cache in each worker process",
         AtLeast(0))
       .Needs(outlasts, needs_outlasting);
   for (settings::Field<C>& field : f.fields()) field.role = Role::kCompute;

@@ -1,31 +1,14 @@
 #pragma once
 
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "testing/program.h"
 
 namespace macaw::testing_support {
-
-struct Finished {
-  int exit = -1;
-  std::string output;  // both streams
-};
-
-inline Finished RunShell(const std::string& command) {
-  Finished result;
-  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return result;
-  char piece[4096];
-  while (std::fgets(piece, sizeof(piece), pipe) != nullptr) result.output += piece;
-  const int status = ::pclose(pipe);
-  result.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
 
 // The Python interpreter: MACAW_PYTHON, or the one that `./dev test` makes, with NumPy, PyTorch and
 // safetensors.
@@ -38,11 +21,11 @@ inline std::string Python() {
 
 // "" if Python can import these modules ("torch, numpy"); else why the test must be skipped.
 inline std::string WhyNoPython(const std::string& modules) {
-  const Finished probe = RunShell(absl::StrCat(Python(), " -c 'import ", modules, "'"));
+  const Printed probe = RunShell(absl::StrCat(Python(), " -c 'import ", modules, "'"));
   if (probe.exit == 0) return "";
   return absl::StrCat(
       Python(), " cannot import ", modules,
-      "; ./dev test makes one that can, MACAW_PYTHON names another. It said: ", probe.output);
+      "; ./dev test makes one that can, MACAW_PYTHON names another. It said: ", probe.text);
 }
 
 }  // namespace macaw::testing_support

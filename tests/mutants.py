@@ -51,14 +51,15 @@ MUTANTS = {
     ("training/stage_inputs.cc", "algorithms", "Scaffold.*:FedDyn.*"): [
         ("a sum of points forgets their signs", "const T factor = static_cast<T>(terms[i].factor);",
          "const T factor = 1;")],
-    ("algorithms/robust.cc", "algorithms", "GeometricMedian.*:CenteredClipping.*:Robust.*"): [
+    ("algorithms/robust/geometric_median.cc", "algorithms", "GeometricMedian.*:Robust.*"): [
         ("the geometric median weighs all updates alike",
-         "weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));", "weights[k] = 1 + 0 * squared;"),
+         "weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));", "weights[k] = 1 + 0 * squared;")],
+    ("algorithms/robust/centered_clipping.cc", "algorithms", "CenteredClipping.*:Robust.*"): [
         ("centered clipping forgets its centre", "Add(change.view(), center_);",
          "Copy(change.view(), center_);"),
         ("centered clipping believes one client's statistics",
          "TakeMedianBuffers(updates, combined.view());", "")],
-    ("algorithms/robust.cc", "algorithms", "Krum.*"): [
+    ("algorithms/robust/robust.cc", "algorithms", "Krum.*"): [
         ("Krum's distances see batch-norm statistics",
          "if (entry.group != Group::kParameter) continue;\n      const std::span<const T> left",
          "const std::span<const T> left")],

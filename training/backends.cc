@@ -1,7 +1,5 @@
 #include "training/backends.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -12,8 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "core/logging.h"
+#include "core/module.h"
 #include "core/status.h"
 #include "device/collective.h"
+#include "models/script.h"
 #include "training/fused/fused_trainer.h"
 
 namespace macaw::training {
@@ -27,26 +27,11 @@ constexpr char kMissing[] = "macaw/missing-backend";  // marks the status of IsM
 // Loads a module. It takes the symbols of Macaw's rooms from the program, so a process has one copy
 // of each.
 absl::StatusOr<const Backend*> LoadModule(const std::string& file) {
-  const auto refuse = [&](auto&&... why) {
-    return absl::FailedPreconditionError(absl::StrCat("back end ", file, ": ", why...));
-  };
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const why = ::dlerror();
-    return refuse(why == nullptr ? "it cannot be loaded" : why);
-  }
-  const auto entry = reinterpret_cast<const BackendEntry* (*)()>(::dlsym(library, "macaw_backend"));
-  if (entry == nullptr) {
-    ::dlclose(library);
-    return refuse("it is no back end: it has no MACAW_BACKEND(…)");
-  }
-  if (absl::string_view(entry()->build_tag) != MACAW_BUILD_TAG) {
-    const std::string theirs = entry()->build_tag;
-    ::dlclose(library);
-    return refuse("it was built for (", theirs, "), this program is (", MACAW_BUILD_TAG,
-                  "): build it again");
-  }
-  return entry()->backend();
+  const absl::StatusOr<const BackendEntry*> entry = LoadEntry<BackendEntry>(
+      file, "macaw_backend", MACAW_BUILD_TAG, "it is no back end: it has no MACAW_BACKEND(…)");
+  if (entry.ok()) return (*entry)->backend();
+  return absl::FailedPreconditionError(
+      absl::StrCat("back end ", file, ": ", entry.status().message()));
 }
 
 // Gives each plan to the first back end, or to the second one if the first cannot carry out its
@@ -88,6 +73,11 @@ bool IsMissingBackend(const absl::Status& status) {
 }
 
 absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) {
+  if (setup.spec.name == models::kProgramsName && setup.backend.name != kProcessBackend) {
+    return absl::InvalidArgumentError(
+        "the run knows only the tensors of its model (model.tensors), which a program of yours can "
+        "train: set workers.backend = \"process\" and workers.command");
+  }
   const absl::Status fused = FusedBackend().Supports(setup);
   if (setup.backend.name == kFusedBackend) {
     if (!fused.ok()) {

@@ -72,7 +72,7 @@ Section<AcceptConfig> AcceptSection() {
               });
   f.fields().back().Expecting("a command: a list of strings, or a string that is cut at spaces");
   f.Add("run_when_every", &A::run_when_every,
-        "seconds between two answers of accept.run_when, at least", AtLeast(1))
+        "shortest time between two calls of accept.run_when, in seconds", AtLeast(1))
       .Needs([](const A& accept) { return !accept.run_when.empty(); }, "accept.run_when");
   OrOneString(f.Add("hours", &A::hours,
                     "times of day at which the node works, on its own clock; default: always"),
@@ -80,9 +80,9 @@ Section<AcceptConfig> AcceptSection() {
   CheckHours(
       f.fields().back().Expecting("a time of day such as \"22:00-06:00\", or a list of them"));
   f.Add("max_bytes_up_a_day", &A::max_bytes_up_a_day,
-        "that the node sends, from midnight to midnight on its own clock; 0: any number",
+        "bytes that the node sends from midnight to midnight on its own clock; 0: no limit",
         AtLeast(0));
-  f.Add("max_bytes_down_a_day", &A::max_bytes_down_a_day, "the same for what it receives",
+  f.Add("max_bytes_down_a_day", &A::max_bytes_down_a_day, "bytes that the node receives, likewise",
         AtLeast(0));
   for (settings::Field<A>& field : f.fields()) field.role = Role::kCompute;
   return f;

@@ -17,21 +17,21 @@ Section<EmulationConfig> EmulationSection() {
   using E = EmulationConfig;
   Section<E> f;
   f.Add("workers.slowdown", &E::slowdown,
-        "emulation: slot i of the run takes so many times as long", AtLeast(1));
+        "emulation: factor on the time of each of the run's slots, in their order", AtLeast(1));
   f.AddChoice("emulation.environment", &E::environment, {"none", "ratio", "cos"},
               "uneven hardware as FedML Parrot emulates it: by slot, or by slot and round");
-  f.Add("emulation.ratio", &E::ratio, "how uneven", AtLeast(0))
+  f.Add("emulation.ratio", &E::ratio, "how uneven the hardware is", AtLeast(0))
       .Needs([](const E& emulation) { return emulation.environment != "none"; },
              "emulation.environment = \"ratio\" or \"cos\"");
   const auto may_pause = [](const E& emulation) { return emulation.pause_probability > 0; };
   const char* const pauses = "emulation.pause_probability above 0";
   f.Add("emulation.pause_probability", &E::pause_probability,
-        "of a client's turn to be longer by emulation.pause_seconds", Between(0, 1))
+        "probability that a client's turn is longer by emulation.pause_seconds", Between(0, 1))
       .Needs([](const E& emulation) { return emulation.pause_seconds > 0; },
              "emulation.pause_seconds above 0");
-  f.Add("emulation.pause_seconds", &E::pause_seconds, "seconds", AtLeast(0))
+  f.Add("emulation.pause_seconds", &E::pause_seconds, "length of a pause, in seconds", AtLeast(0))
       .Needs(may_pause, pauses);
-  f.Add("emulation.seed", &E::seed, "of the pauses")
+  f.Add("emulation.seed", &E::seed, "seed of the pauses")
       .Needs(
           [](const E& emulation) {
             return emulation.pause_probability > 0 && emulation.pause_seconds > 0;
@@ -45,10 +45,15 @@ Section<training::ProgramOptions> ProgramSection() {
   Section<P> f;
   f.Add("workers.command", &P::command,
         "your own training program with its arguments, one process a slot (training/README.md)");
-  f.AddPath("workers.folder", &P::folder, "where workers.command runs; default: beside this file");
+  f.AddPath("workers.folder", &P::folder,
+            "folder in which workers.command runs; default: beside this file");
   f.Add("workers.turn_seconds", &P::turn_seconds,
-        "the longest that workers.command may take for a client; then it is started again",
+        "seconds that workers.command may take for a client; after them it is started again",
         Above(0));
+  f.Add("workers.give_rows", &P::give_rows,
+        "workers.command gets its clients' rows from the worker, normalised and with the clients' "
+        "own noise; default: it reads rows of its own")
+      .As(Role::kResult);
   return f;
 }
 
@@ -63,17 +68,18 @@ Section<training::BackendChoice> BackendSection() {
       .choices = {"auto", "fused", "torch", "cuda", "process"};
   f.AddChoice("workers.instruction_set", &B::instruction_set,
               {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
-              "of the fused kernels; auto: the processor's best. It decides the last bits, so all "
+              "instructions of the fused kernels; auto: the processor's best. It decides the last "
+              "bits, so all "
               "workers of a run need the same")
       .Needs(
           [](const B& backend) {
             return !settings::Contains({"torch", "cuda", "process"}, backend.name);
           },
           "workers.backend = \"auto\" or \"fused\"");
-  f.Add(
-       "workers.devices", &B::devices,
-       "GPUs of backend = \"cuda\", such as [\"cuda:0\", \"cuda:1\"]; default: all that the process "
-       "can see")
+  f.Add("workers.devices", &B::devices,
+        "GPUs of backend = \"cuda\", such as [\"cuda:0\", \"cuda:1\"]; default: all that the "
+        "process "
+        "can see")
       .Needs([](const B& backend) { return backend.name == "cuda"; }, "workers.backend = \"cuda\"");
   const size_t before = f.fields().size();
   f.AddSection("", &B::program, ProgramSection());
@@ -89,20 +95,22 @@ Section<training::BackendChoice> BackendSection() {
 Section<FleetConfig> FleetSection() {
   using F = FleetConfig;
   Section<F> f;
-  f.Add("node.server", &F::server, "host:port of the fleet's server, for a worker of its own");
+  f.Add("node.server", &F::server,
+        "host:port of the fleet's server, for a worker that is started by hand");
   f.AddPath("node.identity", &F::identity,
             "folder with the node's key and certificates, which `macaw-worker enrol` fills");
   f.Add("node.max_upload", &F::max_upload,
-        "bytes a second that this node sends at most, on the average of some seconds; 0: no limit",
+        "largest rate at which this node sends, in bytes a second over some seconds; 0: no limit",
         AtLeast(0));
-  f.Add("node.max_download", &F::max_download, "the same for what it receives", AtLeast(0));
+  f.Add("node.max_download", &F::max_download, "largest rate at which this node receives, likewise",
+        AtLeast(0));
   f.Add("node.owner", &F::owner,
-        "the clients of [data] are this node's own: nobody else trains them, and their rows never "
-        "leave it");
+        "whether the clients of [data] are this node's own: no other node trains them, and their "
+        "rows never leave it");
   f.Add(
       "node.redact_errors", &F::redact_errors,
-      "of a client that cannot be trained the server learns the kind of reason alone; the words are "
-      "in this node's log");
+      "whether the server learns only the kind of reason why a client cannot be trained; the words "
+      "stay in this node's log");
   f.AddSection("accept", &F::accept, AcceptSection());
   for (settings::Field<F>& field : f.fields()) field.role = Role::kCompute;
   return f;
@@ -111,16 +119,15 @@ Section<FleetConfig> FleetSection() {
 Section<WorkersConfig> WorkersSection() {
   using W = WorkersConfig;
   Section<W> f;
-  f.Add("workers.processes", &W::processes, "worker processes", AtLeast(1));
+  f.Add("workers.processes", &W::processes, "number of worker processes", AtLeast(1));
   f.Add("workers.owners", &W::owners,
-        "so many of the first clients have a process each, and a folder with only their own rows: "
-        "a rehearsal of a deployment",
+        "number of the first clients that get a process each, and a folder with only their own "
+        "rows: a rehearsal of a deployment",
         Between(0, 10000));
-  f.Add(
-      "workers.slots", &W::slots,
-      "clients at a time in each; 0: the cores that the process may use (affinity, cgroup), shared "
-      "out, or for backend = \"cuda\" 512 for each GPU",
-      Between(0, kMostSlots));
+  f.Add("workers.slots", &W::slots,
+        "clients that a worker process trains at a time; 0: its share of the cores that it may use "
+        "(affinity, cgroup), or for backend = \"cuda\" 512 a GPU",
+        Between(0, kMostSlots));
   f.AddSection("", &W::backend, BackendSection());
   f.AddSection("", &W::emulation, EmulationSection());
   for (settings::Field<W>& field : f.fields()) field.role = Role::kCompute;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "algorithms/api/channels.h"
-#include "algorithms/api/local_work.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/local_work.h"
 #include "core/status.h"
 #include "training/api/trainer.h"
 #include "worker/lane.h"
@@ -88,7 +88,7 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
                          context.algorithm->Conclude(turn, work.outcomes, workspace));
   MACAW_RETURN_IF_ERROR(
       algorithms::UpViews(context.schema, turn.phase, result, workspace).status());
-  MACAW_RETURN_IF_ERROR(algorithms::StateViews(context.schema, result).status());
+  MACAW_RETURN_IF_ERROR(algorithms::StateViews(context.schema, kept, result).status());
   const absl::Status evaluated =
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
   const EvaluationConfig& evaluation = context.run.evaluation;

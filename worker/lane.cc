@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/channels.h"
-#include "algorithms/api/local_work.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/local_work.h"
 #include "core/clock.h"
 #include "core/logging.h"
 #include "core/status.h"
@@ -287,7 +287,7 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   if (!result.ok()) return OurFault(client, result.status());
   auto up = algorithms::UpValues(context_->schema, turn.context.phase, *result, *turn.workspace);
   if (!up.ok()) return OurFault(client, up.status());
-  auto next_state = algorithms::StateViews(context_->schema, *result);
+  auto next_state = algorithms::StateViews(context_->schema, turn.state.items, *result);
   if (!next_state.ok()) return OurFault(client, next_state.status());
   turn.up = *std::move(up);
   turn.next_state = *std::move(next_state);

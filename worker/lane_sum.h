@@ -13,7 +13,7 @@
 #include "aggregation/channel.h"
 #include "aggregation/device_sum.h"
 #include "aggregation/exact_sum.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "algorithms/api/workspace.h"
 #include "core/ids.h"
 #include "device/collective.h"
@@ -56,7 +56,7 @@ class LaneSum {
   // outer error is a device's.
   absl::StatusOr<std::vector<absl::Status>> Settle();
 
-  // What was added on the host, if somebody was. It is closed afterwards, and forgets everything.
+  // Takes the host's sum, if a client was added to it. The object is closed and empty afterwards.
   std::optional<aggregation::ExactSum> TakeHost();
 
   device::Device* device() const { return seat_.has_value() ? seat_->device : nullptr; }

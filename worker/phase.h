@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "aggregation/channel.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "models/spec.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"

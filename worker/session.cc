@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"

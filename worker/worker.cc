@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "aggregation/exact_sum.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "core/logging.h"
 #include "core/status.h"
 #include "data/label_map.h"
@@ -96,12 +96,12 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
                                            context.run.model.input_shape));
   context.hostile = HostileOf(context.run);
   if (context.run.attack.on() && context.run.attack.kind == "label-flip" &&
-      context.backend.name == training::kProcessBackend) {
+      context.backend.name == training::kProcessBackend && !context.backend.program.give_rows) {
     return absl::UnimplementedError(
         "the owner's own program reads its own rows, so attack.kind = \"label-flip\" does not "
         "reach them");
   }
-  if (context.spec.is_script()) {
+  if (context.run.model.name == models::kScriptName) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,
                            models::ReadScript(options.script, context.run.model.script_digest));
   }
@@ -331,7 +331,10 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
       return end.status();
     }
     if (!end.ok()) return absl::AbortedError(end.status().message());
-    if (*end == SessionEnd::kRunOver) break;
+    if (*end == SessionEnd::kRunOver) {
+      log.Info("run_over the run is over");
+      break;
+    }
     log.Info("session_lost registering_again");
   }
   return absl::OkStatus();

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "data/dataset.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/link.h"

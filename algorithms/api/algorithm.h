@@ -63,6 +63,8 @@ struct Schema {
   std::vector<aggregation::ChannelSpec> up;  // what every client returns
   std::vector<NamedLayout> state;            // what a client keeps between rounds; empty: stateless
   std::vector<MetricSpec> metrics = {};
+  // Layouts of vectors that the server half saves, beside those of the channels.
+  std::vector<LayoutPtr> saved = {};
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
 
@@ -152,8 +154,8 @@ struct UpVector {
 // What a client returns: every channel of the phase and every metric of the phase, by name, once.
 struct ClientResult {
   std::vector<UpVector> up;
-  // The next version, all items of Schema::state; it counts if this phase's contribution counts,
-  // whatever becomes of the client in later phases. Empty: the state does not change.
+  // The next version of the items of Schema::state that change; the others stay. It counts if this
+  // phase's contribution counts, whatever becomes of the client in later phases.
   std::vector<NamedView> state = {};
   std::vector<std::pair<std::string, double>> metrics = {};
 };
@@ -177,6 +179,14 @@ class ClientAlgorithm {
   virtual absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                                 std::span<const training::StageOutcome> outcomes,
                                                 Workspace& workspace) const = 0;
+  // Called after Conclude, at most once, if what stands around the rule has multiplied the vectors
+  // of `result.up` by `factor` (a clip): only that part is counted. A rule whose state mirrors what
+  // it has sent makes `result.state` mirror the part, and says so in
+  // Description::state_follows_sent.
+  virtual absl::Status Sent(const ClientContext&, double /*factor*/, ClientResult& /*result*/,
+                            Workspace&) const {
+    return absl::OkStatus();
+  }
   // The point at which the client's own rows are evaluated: the broadcast model, unless the
   // algorithm keeps a personal one.
   virtual absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,

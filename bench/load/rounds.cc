@@ -22,8 +22,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "algorithms/api/channels.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/registry.h"
+#include "algorithms/builtin.h"
 #include "bench/load/common.h"
 #include "bench/programs.h"
 #include "cli/timeline/timeline.h"
@@ -98,7 +99,7 @@ void Print(const char* what, const Times& times) {
 class Training {
  public:
   Training(const RunPlan& run, const data::Dataset& dataset) : dataset_(dataset), backends_("") {
-    algorithms::RegisterBuiltinAlgorithms(registry_);
+    registry_.AddBuiltin(algorithms::BuiltinAlgorithms());
     context_.run = run;
     context_.backends = &backends_;
     const auto spec = models::BuildSpec(run.model, run.dtype);

@@ -1,6 +1,6 @@
 """Writes what all systems read: one prepared file a data set, one file of initial weights a model.
 
-usage: inputs.py FOLDER (with NumPy). Prepared files are Macaw's form (data/README.md), mapped by
+usage: inputs.py FOLDER (with NumPy). Prepared files are Macaw's form (docs/guides/data.md), mapped by
 everybody.
 """
 

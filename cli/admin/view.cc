@@ -105,9 +105,8 @@ absl::StatusOr<std::string> NodesView(const std::string& text) {
   std::string view = absl::StrFormat("%-*s %6s %8s %7s %8s %9s  %s\n", width, "name", "slots",
                                      "clients", "leases", "heard", "memory", "does");
   for (const Json& node : json["nodes"]) {
-    const std::string heard =
-        Flag(node, "waits") ? "now" : absl::StrFormat("%.0f s", Number(node, "silent_seconds"));
-    std::string does = Text(node, "doing");
+    const std::string heard = absl::StrFormat("%.0f s", Number(node, "silent_seconds"));
+    std::string does = absl::StrCat(Flag(node, "late") ? "silent; " : "", Text(node, "doing"));
     if (Flag(node, "owner")) absl::StrAppend(&does, "; owns its clients");
     if (Flag(node, "on_trial")) absl::StrAppend(&does, "; on trial, its leases ran out");
     absl::StrAppendFormat(&view, "%-*s %6.0f %8.0f %7.0f %8s %9s  %s\n", width, Text(node, "name"),

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/commands/commands.h"
 #include "cli/config/describe.h"
 #include "cli/config/reader.h"

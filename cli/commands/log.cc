@@ -80,7 +80,7 @@ absl::Status Follow(const LogCommand& command, log::Reader& reader, const log::S
     MACAW_ASSIGN_OR_RETURN(const uint64_t news, PrintOn(reader, sessions, printer));
     if (news > 0 || printer.ended()) continue;
     if (std::exchange(nobody, TryLockFile(command.run + "/.lock").get() >= 0)) {
-      std::cerr << "the run has not ended, but nobody works on it (macaw simulate --resume "
+      std::cerr << "the run has not ended, but no process works on it (macaw simulate --resume "
                 << command.run << ")" << std::endl;
       return absl::OkStatus();
     }

@@ -28,7 +28,7 @@ absl::StatusOr<Drawable> DrawableHere(const RunPlan& run, const data::Dataset& d
   }
   std::cerr << "note  cohort.eligible and cohort.min_rows leave " << drawable.clients << " of the "
             << clients << " clients of this data: run.train_clients, run.train_examples and "
-            << "run.train_tokens are written as if cohort.eligible left nobody out. Once the "
+            << "run.train_tokens are written as if cohort.eligible left no client out. Once the "
             << "clients have registered, the server says which numbers belong there" << std::endl;
   RunPlan everybody = run;
   everybody.cohort.eligible.clear();
@@ -60,6 +60,7 @@ absl::Status Write(const DataCommand& command) {
         "model.torchscript and model.init name files of the server's own: write them into the "
         "server's file by hand");
   }
+  MACAW_RETURN_IF_ERROR(CheckNamesData(config));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableHere(config.run, *dataset));

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "algorithms/api/accountant.h"
+#include "algorithms/around/accountant.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 

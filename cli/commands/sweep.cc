@@ -19,7 +19,7 @@ void AddSweep(CLI::App& app, std::function<int()>& run) {
                       "The sweep file (TOML): a base, keys with values, seeds");
   command->add_option("--out,-o", options->out, "The sweep's folder (default: sweeps/<name>)");
   command->add_option("--jobs,-j", options->jobs, "Runs at a time")->check(CLI::PositiveNumber);
-  command->add_option("--cores", options->cores, "Of all runs together")
+  command->add_option("--cores", options->cores, "Cores of all runs together")
       ->check(CLI::PositiveNumber);
   command->add_option("--memory", options->memory, "Gigabytes of all runs together")
       ->check(CLI::PositiveNumber);

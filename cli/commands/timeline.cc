@@ -42,7 +42,7 @@ absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
     return absl::NotFoundError(absl::StrCat(
         "--rounds ", rounds, ": the timeline has ", count, " rounds, from ",
         timeline.phases.front().round, " to ", timeline.phases.back().round,
-        count < timeline.phases.back().round ? "; of a long run, only every so many" : ""));
+        count < timeline.phases.back().round ? "; of a long run, only some rounds" : ""));
   }
   const auto last = std::find_if_not(first, timeline.phases.end(), in);
   return std::pair(static_cast<size_t>(first - timeline.phases.begin()),

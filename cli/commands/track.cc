@@ -1,7 +1,6 @@
 #include <poll.h>
 
 #include <iostream>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,8 +16,8 @@ namespace macaw::cli {
 namespace {
 
 constexpr int kLookEveryMs = 500;
-// Of a program that was asked to deliver: two tries of an MLflow server that hangs.
-constexpr Duration kAtMost = std::chrono::seconds(30);
+constexpr Duration kAtMost =
+    std::chrono::seconds(30);  // to wait for trackers once all rows are read
 
 absl::Status Track(const TrackCommand& command) {
   if (!FileExists(command.run + "/config.toml"))
@@ -31,10 +30,9 @@ absl::Status Track(const TrackCommand& command) {
         absl::StrCat("name a tracker with --to: the run's configuration has no run.track"));
   }
   MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<Tracking> tracking,
-                         Tracking::Start(command.run, config));
+  MACAW_ASSIGN_OR_RETURN(Tracking tracking, Tracking::Start(command.run, config, kAtMost));
   const auto tell = [&] {
-    for (const std::string& line : tracking->TakeLines()) std::cerr << line << "\n" << std::flush;
+    for (const std::string& line : tracking.TakeLines()) std::cerr << line << "\n" << std::flush;
   };
   // A folder whose lock is free has no process that writes rows.
   while (command.follow && !TryLockFile(command.run + "/.lock").open()) {
@@ -42,7 +40,7 @@ absl::Status Track(const TrackCommand& command) {
     if (::poll(&ends, 1, kLookEveryMs) > 0) break;
     tell();
   }
-  const bool all = tracking->Finish(kAtMost);
+  const bool all = tracking.Finish();
   tell();
   return all ? absl::OkStatus() : absl::UnavailableError("not everything was delivered");
 }

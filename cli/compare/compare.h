@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/simulate/result.h"
 
 namespace macaw::cli {

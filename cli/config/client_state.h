@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/config.h"
 #include "models/spec.h"
 #include "state/open.h"

@@ -82,12 +82,13 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
   f.AddSection("data", &N::data, data::DataSection(data_sources));
   f.AddSection("partition", &N::partition, data::PartitionSection());
   f.AddPath("model.torchscript", &N::model_script,
-            "… or a scripted module (torch.jit.save), whose values it starts from")
+            "scripted module (torch.jit.save) with its first weights, instead of model.name")
       .InsteadOf({"model.name", "model.layers"})
       .As(Role::kResult);
-  f.AddPath("model.init", &N::model_init,
-            "safetensors file to start from ({seed} in its path is model.seed), or \"zero\"; "
-            "default: from the seed")
+  f.AddPath(
+       "model.init", &N::model_init,
+       "safetensors file of the first weights ({seed} in its path is model.seed), or \"zero\"; "
+       "default: from the seed")
       .OrWord("zero")
       .Expecting("a path (a string) | \"zero\"")
       .As(Role::kResult);

@@ -44,6 +44,9 @@ struct Config {
   NodeConfig node;
   AlgorithmTables algorithm_tables;  // [algorithm.NAME]; the chosen algorithm's table is complete
   std::vector<IdleKey> idle;         // each has its default here
+  // partition.train_together follows from the rule, so the effective file leaves it out, and
+  // another rule can take the file.
+  bool pooled_by_rule = false;
 };
 
 using Field = settings::Field<Config>;

@@ -132,7 +132,7 @@ struct IdleHere {
   const char* why;
 };
 constexpr char kNatural[] =
-    "on data with clients of its own: partition.scheme divides the rows anew";
+    "on data with clients of its own: partition.scheme divides the rows again";
 constexpr IdleHere kIdleHere[] = {
     {"partition.clients", [](const Facts& facts) { return facts.natural(); }, kNatural},
     {"partition.min_size", [](const Facts& facts) { return facts.natural(); }, kNatural},

@@ -119,7 +119,7 @@ class Reader {
     // A fleet's server has no data: its file says what would follow from them.
     if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(CheckSource(place));
     if (config_.run.model.name.empty() && config_.run.model.layers.empty() &&
-        config_.node.model_script.empty()) {
+        config_.run.model.tensors.empty() && config_.node.model_script.empty()) {
       return At(place,
                 "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
                 "lists the names");
@@ -191,7 +191,9 @@ class Reader {
   // The names of models that have no name of their own.
   static void NameModel(Config& config) {
     if (!config.run.model.layers.empty()) config.run.model.name = "layers";
-    if (!config.node.model_script.empty()) config.run.model.name = models::kScriptName;
+    ModelConfig& model = config.run.model;
+    if (model.name.empty() && !model.tensors.empty()) model.name = models::kProgramsName;
+    if (!config.node.model_script.empty()) model.name = models::kScriptName;
   }
 
   absl::Status ReadOverride(const Override& override) {
@@ -300,13 +302,13 @@ class Reader {
   absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
     AlgorithmConfig& algorithm = config_.run.algorithm;
     bool& together = config_.node.partition.train_together;
-    if ((*registry_.Find(algorithm.name))->pools_clients && !together) {
+    if ((*registry_.Find(algorithm.name))->pools_clients) {
       const std::string key = "partition.train_together";
-      if (given_.contains(key)) {
+      if (given_.contains(key) && !together) {
         return At(places_.at(key), absl::StrCat(key, " = false, but algorithm \"", algorithm.name,
                                                 "\" trains on all clients' rows in one place"));
       }
-      together = true;
+      together = config_.pooled_by_rule = true;
     }
     algorithm.parameters = config_.algorithm_tables[algorithm.name];
     absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);

@@ -226,6 +226,13 @@ bool IsResolved(const RunPlan& run) {
          !run.transform.mean.empty() && !run.transform.std.empty();
 }
 
+absl::Status CheckNamesData(const Config& config) {
+  if (!config.node.data.source.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.source is missing. This file says all that follows from data, so it is a fleet's plan "
+      "already: give it to macaw-server --config. `macaw plan` and `macaw simulate` need [data]");
+}
+
 std::string NormaliseText(const TransformConfig& transform) {
   const double scale = transform.scale.value_or(1.0);
   const double divisor = 1 / scale;
@@ -290,6 +297,9 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
   absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config.run.model, config.run.dtype);
   if (spec.ok()) return spec;
+  constexpr absl::string_view kFrozen = "model.frozen";
+  if (absl::StartsWith(spec.status().message(), kFrozen))
+    return WithKeyError(spec.status(), {.key = std::string(kFrozen)});
   const std::string& name = config.run.model.name;
   std::vector<std::string> names;
   for (const models::NamedModel& model : models::NamedModels()) names.push_back(model.name);
@@ -332,8 +342,8 @@ bool InitFollowsTheSeed(const Config& config) {
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
   if (config.node.model_init.empty() && spec.is_script()) {
     return absl::InvalidArgumentError(
-        "model.init is missing: a scripted module starts from the values in its file, which "
-        "`macaw simulate` writes beside the config.toml of the run");
+        "model.init is missing: a model of which the run knows the tensors alone starts from the "
+        "values in a file, which `macaw simulate` writes beside the config.toml of the run");
   }
   if (config.node.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
   if (config.node.model_init == "zero") {

@@ -29,6 +29,10 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info,
 // Whether nothing is left to be filled in.
 bool IsResolved(const RunPlan& run);
 
+// An error where the configuration names no data, which a simulation or `macaw plan` needs. It says
+// what runs a file without data.
+absl::Status CheckNamesData(const Config& config);
+
 // Sets the keys of data.normalise that are not given from the data; afterwards all are given.
 void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info);
 

@@ -85,7 +85,9 @@ std::vector<Listing> ListingsOf(const Registry& registry, const Description& rul
 // The rule's own remarks, and what its description says of other sections.
 std::string RemarksOf(const Registry& registry, const Description& rule) {
   const absl::StatusOr<Schema> schema = ExampleSchema(registry, rule);
-  if (!schema.ok() || schema->state.empty() || rule.has_independent_state) return rule.remarks;
+  if (!schema.ok() || schema->state.empty() || rule.has_independent_state ||
+      rule.state_follows_sent)
+    return rule.remarks;
   return absl::StrCat(rule.remarks, rule.remarks.empty() ? "" : " ",
                       "Not with [privacy]: what a client keeps mirrors what it sends, of which "
                       "clipping takes a part away, and the run would end at a wrong model.");

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 
 namespace macaw::cli {
 

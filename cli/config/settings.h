@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/config.h"
 
 namespace macaw::cli {

@@ -12,12 +12,13 @@ settings::Section<TrackConfig> TrackSection() {
   using T = TrackConfig;
   settings::Section<T> f;
   f.AddWords("run.track", &T::to, Trackers(),
-             "who else gets each row of metrics.jsonl: files for TensorBoard, for `wandb sync` and "
-             "for pandas in the run's folder; an MLflow server");
+             "trackers that get each row of metrics.jsonl: TensorBoard, MLflow and Weights & Biases "
+             "by their packages in Python (MACAW_PYTHON); csv is a table, metrics.csv");
   f.Add("run.mlflow.uri", &T::mlflow_uri,
-        "http://host:port of the MLflow server; default: MLFLOW_TRACKING_URI");
+        "the MLflow server, http://host:port, or another tracking URI; default: "
+        "MLFLOW_TRACKING_URI, or else MLflow's own");
   f.Add("run.mlflow.experiment", &T::mlflow_experiment, "the experiment of the MLflow run");
-  f.Add("run.wandb.project", &T::wandb_project, "the project that `wandb sync` puts the run into");
+  f.Add("run.wandb.project", &T::wandb_project, "the Weights & Biases project of the run");
   for (settings::Field<T>& field : f.fields()) field.role = settings::Role::kCompute;
   return f;
 }

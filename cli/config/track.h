@@ -10,7 +10,7 @@ namespace macaw::cli {
 // Where a run's metrics go beside metrics.jsonl (cli/track/). It decides nothing of the run.
 struct TrackConfig {
   std::vector<std::string> to;  // names of Trackers()
-  // The address of the MLflow server; "": MLFLOW_TRACKING_URI of the environment.
+  // A tracking URI of MLflow; "": MLFLOW_TRACKING_URI of the environment, or else MLflow's default.
   std::string mlflow_uri;
   std::string mlflow_experiment = "macaw";
   std::string wandb_project = "macaw";

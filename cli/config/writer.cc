@@ -84,7 +84,12 @@ std::string RangeText(const algorithms::ParameterSpec& spec) {
 
 std::string EffectiveToml(const Config& config) {
   TomlText text;
-  AddKeys(text, AllFields(), config);
+  std::vector<Field> fields = AllFields();
+  if (config.pooled_by_rule) {
+    std::erase_if(fields,
+                  [](const Field& field) { return field.key == "partition.train_together"; });
+  }
+  AddKeys(text, fields, config);
   AddAlgorithms(text, config);
   return std::move(text).Finish();
 }

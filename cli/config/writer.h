@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/config.h"
 
 namespace macaw::cli {

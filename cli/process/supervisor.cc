@@ -28,7 +28,6 @@ constexpr Duration kLeaveGrace = std::chrono::seconds(3);
 constexpr Duration kStopGrace = std::chrono::seconds(20);
 // How often rows are read. A run may finish a thousand rounds a second; waking this process for
 // each of them would take time from the cores.
-constexpr Duration kReportPause = std::chrono::milliseconds(10);
 
 struct Worker {
   uint32_t index = 0;
@@ -250,7 +249,7 @@ class Supervisor {
 
   absl::Status OnReport() {
     const std::vector<std::string> rows = report_lines_.Read(report_.get());
-    report_at_ = Now() + kReportPause;
+    report_at_ = Now() + options_.report_pause;
     bool moved = false;
     for (const std::string& row : rows) moved = options_.on_row(row) || moved;
     if (moved) {

@@ -38,6 +38,8 @@ struct SupervisorOptions {
   // How long to wait for a child that is stopped (SIGSTOP), with a message to the user. After that
   // a worker is killed and restarted; for the server or a service, the run ends.
   Duration patience = std::chrono::seconds(60);
+  // How long rows are collected before `on_row` gets them.
+  Duration report_pause = std::chrono::milliseconds(10);
   // Gets each row. Returns whether the run made progress: false when a restarted server repeats a
   // row.
   std::function<bool(const std::string& row)> on_row;

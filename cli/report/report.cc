@@ -17,7 +17,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/report/page.h"
+#include "cli/report/page_html.h"
+#include "cli/report/page_script.h"
+#include "cli/report/page_style.h"
 #include "cli/simulate/repeat.h"
 #include "cli/simulate/result.h"
 #include "cli/timeline/timeline.h"
@@ -33,7 +35,6 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMostPoints = 2000;  // of a curve
 constexpr size_t kBins = 20;          // of the histogram
 constexpr size_t kPhasesDrawn = 3;
-constexpr char kData[] = "@DATA@";  // where the page wants it
 
 // Six digits are more than a curve shows, and make the page a third as large.
 Json Short(double value) {
@@ -84,8 +85,19 @@ Json CurvesOf(const std::vector<Json>& rows) {
   return curves;
 }
 
-// How many clients had which accuracy when they trained last.
-Json AccuracyByClient(const std::string& folder) {
+// How many clients have which accuracy: {"clients": 3, "counts": [0, 0, 2, …]}; null: none has one.
+Json Histogram(const std::vector<double>& accuracies) {
+  if (accuracies.empty()) return nullptr;
+  std::array<uint64_t, kBins> counts{};
+  for (const double accuracy : accuracies) {
+    const double place = std::clamp(accuracy, 0.0, 1.0) * kBins;
+    ++counts[std::min(static_cast<size_t>(place), kBins - 1)];
+  }
+  return {{"clients", accuracies.size()}, {"counts", counts}};
+}
+
+// Of each client's training rows, when it trained last.
+Json TrainingAccuracies(const std::string& folder) {
   if (!FileExists(folder + "/clients.jsonl")) return nullptr;
   const absl::StatusOr<std::vector<Json>> rows = RowsOf(folder + "/clients.jsonl");
   if (!rows.ok()) return nullptr;
@@ -94,13 +106,31 @@ Json AccuracyByClient(const std::string& folder) {
     if (row.contains("accuracy") && row["accuracy"].is_number() && row.contains("client"))
       last[row["client"].get<uint64_t>()] = row["accuracy"].get<double>();
   }
-  if (last.empty()) return nullptr;
-  std::array<uint64_t, kBins> counts{};
-  for (const auto& [client, accuracy] : last) {
-    const double place = std::clamp(accuracy, 0.0, 1.0) * kBins;
-    ++counts[std::min(static_cast<size_t>(place), kBins - 1)];
+  std::vector<double> accuracies;
+  for (const auto& [client, accuracy] : last) accuracies.push_back(accuracy);
+  return Histogram(accuracies);
+}
+
+// Histograms by what the accuracies are of: "clients_test" and other rows of the newest evaluation
+// (server/client_evaluation.h), and "training".
+Json AccuracyByClient(const std::string& folder) {
+  Json histograms = Json::object();
+  if (Json training = TrainingAccuracies(folder); !training.is_null())
+    histograms["training"] = std::move(training);
+  const absl::StatusOr<std::string> text = ReadFile(folder + "/clients_evaluated.json");
+  const Json evaluated =
+      text.ok() ? Json::parse(*text, nullptr, /*allow_exceptions=*/false) : Json::object();
+  if (!evaluated.is_object()) return histograms;
+  for (const auto& [rows, lists] : evaluated.items()) {
+    if (!lists.is_object() || !lists.contains("accuracy")) continue;
+    std::vector<double> accuracies;
+    for (const Json& accuracy : lists["accuracy"]) {
+      if (accuracy.is_number()) accuracies.push_back(accuracy.get<double>());
+    }
+    if (Json histogram = Histogram(accuracies); !histogram.is_null())
+      histograms[rows] = std::move(histogram);
   }
-  return {{"clients", last.size()}, {"counts", counts}};
+  return histograms;
 }
 
 Json TimeOf(const std::string& folder) {
@@ -121,6 +151,17 @@ Json TimeOf(const std::string& folder) {
           {"busy", spent.busy},
           {"busy_training", spent.busy_training},
           {"picture", Picture(*timeline, count - std::min(count, kPhasesDrawn), count - 1)}};
+}
+
+// The number of the configuration in its sweep ("003"), where the run is one of a sweep's folder
+// (cli/sweep/folder.h): SWEEP/runs/003-seed1. Empty for other runs.
+std::string ConfigurationInSweep(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+  const std::string name = path.filename().string();
+  const size_t end = name.rfind("-seed");
+  const bool in_sweep = end != std::string::npos && path.parent_path().filename() == "runs" &&
+                        FileExists(path.parent_path().parent_path() / "sweep.json");
+  return in_sweep ? name.substr(0, end) : "";
 }
 
 absl::StatusOr<Json> RunOf(const std::string& folder) {
@@ -147,13 +188,15 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
   if (FileExists(folder + "/config.toml")) {
     MACAW_ASSIGN_OR_RETURN(run["config"], ReadFile(folder + "/config.toml"));
   }
+  if (std::string number = ConfigurationInSweep(folder); !number.empty()) run["sweep"] = number;
   run["curves"] = CurvesOf(rows);
   run["accuracy"] = AccuracyByClient(folder);
   run["time"] = TimeOf(folder);
   return run;
 }
 
-// What each run is called on the page: its name; where several have it, its folder's.
+// What each run is called on the page: its name; where several have it, or a sweep has named it,
+// its folder's.
 void NameRuns(Json& runs) {
   namespace fs = std::filesystem;
   const auto folder_of = [](const Json& run) {
@@ -166,9 +209,9 @@ void NameRuns(Json& runs) {
   }
   for (Json& run : runs) {
     const std::string name = run.value("name", folder_of(run));
-    run["label"] = names[name] == 1               ? name
-                   : folders[folder_of(run)] == 1 ? folder_of(run)
-                                                  : run["folder"].get<std::string>();
+    run["label"] = names[name] == 1 && !run.contains("sweep") ? name
+                   : folders[folder_of(run)] == 1             ? folder_of(run)
+                                                              : run["folder"].get<std::string>();
   }
 }
 
@@ -223,7 +266,8 @@ absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
 }
 
 std::string ReportPage(const std::string& data) {
-  return absl::StrReplaceAll(kReportPage, {{kData, data}});
+  return absl::StrReplaceAll(
+      kReportHtml, {{"@STYLE@", kReportStyle}, {"@SCRIPT@", kReportScript}, {"@DATA@", data}});
 }
 
 }  // namespace macaw::cli

@@ -12,10 +12,10 @@ namespace macaw::cli {
 // last round among them. Errors name the folder and what is missing in it.
 absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths);
 
-// One HTML page that needs no network: curves with every run's name, spread over seeds, accuracy by
-// client, where the time went, the last rounds' picture, settings and their differences,
-// environment. `data` is ReportData's; cli/report/page.html draws it, and has a function
-// update(data) for pages that show a run while it goes on.
+// One HTML page that needs no network: a row and curves for each configuration, spread over seeds,
+// accuracy by client, where the time went, the last rounds' picture, settings and their
+// differences, environment. `data` is ReportData's. The scripts in cli/report/page draw it; their
+// update(data) serves pages that show a run while it goes on.
 std::string ReportPage(const std::string& data);
 
 }  // namespace macaw::cli

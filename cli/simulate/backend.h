@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/config.h"
 #include "models/spec.h"
 

@@ -111,8 +111,18 @@ void AddBatch(const std::string& number, const Batch& batch, const training::Tra
   numbers ? file.Add(labels, real, {count}, targets) : file.Add(labels, "I64", {count}, classes);
 }
 
-training::Stage StageOf(training::StageKind kind, training::Point start, data::Split rows) {
+// The tensors that the run trains; null: all.
+std::shared_ptr<const std::vector<bool>> TrainableOf(const models::ModelSpec& spec) {
+  if (spec.frozen.empty()) return nullptr;
+  std::vector<bool> trainable = spec.frozen;
+  trainable.flip();
+  return std::make_shared<const std::vector<bool>>(std::move(trainable));
+}
+
+training::Stage StageOf(const models::ModelSpec& spec, training::StageKind kind,
+                        training::Point start, data::Split rows) {
   training::Stage stage{.kind = kind, .start = std::move(start), .rows = rows};
+  stage.trainable = TrainableOf(spec);
   stage.local.batch_size = 0;  // all rows
   stage.local.lr = kRate;
   return stage;
@@ -153,7 +163,7 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
   };
   if (info.declared || config.node.workers.backend.name == training::kProcessBackend)
     return skip("a program of the owner's trains the rows");
-  if (spec.is_script()) {
+  if (config.run.model.name == models::kScriptName) {
     MACAW_ASSIGN_OR_RETURN(
         spec.script, models::ReadScript(config.node.model_script, config.run.model.script_digest));
   }
@@ -188,9 +198,9 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
   const ConstVectorView origin = start.view();
   using training::StageKind;
   training::LocalPlan plan;
-  plan.stages = {StageOf(StageKind::kGradient, origin, data::Split::kTrain),
-                 StageOf(StageKind::kTrain, origin, data::Split::kTrain),
-                 StageOf(StageKind::kTrain, training::StageEnd{1}, data::Split::kValidation)};
+  plan.stages = {StageOf(spec, StageKind::kGradient, origin, data::Split::kTrain),
+                 StageOf(spec, StageKind::kTrain, origin, data::Split::kTrain),
+                 StageOf(spec, StageKind::kTrain, training::StageEnd{1}, data::Split::kValidation)};
   MACAW_ASSIGN_OR_RETURN(const std::vector<training::StageOutcome> outcomes,
                          trainer->Run(plan, task));
   const char* const prefixes[] = {"gradient", "first", "second"};

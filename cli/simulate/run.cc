@@ -102,6 +102,7 @@ struct Commands {
     ChildSpec spec{.name = "macaw-server",
                    .log = LogOf("server"),
                    .inherit = {start.ready_fd, start.report_fd, options.lock}};
+    if (options.steps >= 0) spec.inherit.push_back(options.steps);
     spec.argv = {server,
                  "--config",
                  options.config_file,
@@ -117,6 +118,8 @@ struct Commands {
                  absl::StrCat(options.lock),
                  "--callers",
                  callers};
+    if (options.steps >= 0)
+      spec.argv.insert(spec.argv.end(), {"--step-fd", absl::StrCat(options.steps)});
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume || start.again) spec.argv.push_back("--resume");
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
@@ -200,13 +203,10 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   MACAW_ASSIGN_OR_RETURN(const Commands commands,
                          CommandsOf(config, options, private_folder, nodes, redis));
 
-  // A run that repeats another one has nothing new to tell.
-  MACAW_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Tracking> tracking,
-      Tracking::Start(options.folder, options.replay.empty() ? config.node.track : TrackConfig{}));
-
+  Tracking tracking;
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
+  if (options.steps >= 0) supervisor.report_pause = {};  // somebody waits for each row
   // A run that repeats another one cannot be resumed.
   supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
   supervisor.server = [&](const ServerStart& start) { return commands.Server(start); };
@@ -221,13 +221,24 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
     }
     options.on_row(row);
     if (redis.has_value()) redis->OnProgress();
-    for (const std::string& line : tracking->TakeLines()) supervisor.say(line);
+    for (const std::string& line : tracking.TakeLines()) supervisor.say(line);
     return true;
   };
   supervisor.say = [&](const std::string& message) {
     if (!options.silent) progress.Say(message);
     options.on_message(message);
   };
+  // A run that repeats another one has nothing new to tell.
+  if (options.replay.empty()) {
+    absl::StatusOr<Tracking> started =
+        Tracking::Start(options.folder, config.node.track, kTrackersAtTheEnd);
+    if (started.ok()) {
+      tracking = *std::move(started);
+    } else {
+      supervisor.say(absl::StrCat("run.track: ", started.status().message(), "; `macaw track ",
+                                  options.folder, "` delivers the rows later"));
+    }
+  }
   if (redis.has_value()) {
     supervisor.services.push_back({.fd = [&redis] { return redis->fd(); },
                                    .attend = [&] { return redis->Attend(supervisor.say); },
@@ -236,8 +247,8 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
 
   absl::StatusOr<SupervisedEnd> end = Supervise(supervisor);
   progress.Finish();
-  tracking->Finish(kTrackersAtTheEnd);
-  for (const std::string& line : tracking->TakeLines()) supervisor.say(line);
+  tracking.Finish();
+  for (const std::string& line : tracking.TakeLines()) supervisor.say(line);
   return end;
 }
 

@@ -24,6 +24,7 @@ struct RunOptions {
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
   bool trace = false;   // workers write what each client's batches were to trace/ in the folder
+  int steps = -1;       // the server goes on after each round when told so there; -1: by itself
   bool quiet = false;   // no progress; messages are shown
   bool silent = false;  // no messages either
 };

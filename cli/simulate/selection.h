@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/config.h"
 #include "cli/config/reader.h"
 #include "data/dataset.h"

@@ -1,5 +1,9 @@
 #include "cli/simulate/simulate.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -10,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/client_state.h"
 #include "cli/config/notes.h"
 #include "cli/config/reader.h"
@@ -29,6 +33,7 @@
 #include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
 #include "cli/track/tracking.h"
+#include "core/fd.h"
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "core/spelling.h"
@@ -69,9 +74,13 @@ std::string DataLine(const data::DatasetInfo& info) {
 }
 
 std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
-  return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()),
-                      " parameters, input [", absl::StrJoin(spec.input_shape, ", "), "], ",
-                      spec.outputs, " outputs, ", Name(config.run.task));
+  uint64_t frozen = 0;
+  for (size_t i = 0; i < spec.frozen.size(); ++i)
+    frozen += spec.frozen[i] ? spec.layout->entries()[i].size : 0;
+  return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()), " parameters",
+                      frozen > 0 ? absl::StrCat(" (", Grouped(frozen), " frozen)") : "",
+                      ", input [", absl::StrJoin(spec.input_shape, ", "), "], ", spec.outputs,
+                      " outputs, ", Name(config.run.task));
 }
 
 // One run, from its configuration to its result on disk. The order matters: every error of the
@@ -111,6 +120,9 @@ class Run {
       replaced = true;
       replacing = WriteFiles(config, node);
     };
+    const Fd steps(options_.step ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1);
+    if (options_.step && !steps.open())
+      return absl::ErrnoToStatus(errno, "--step: there is no standard input");
     const absl::StatusOr<SupervisedEnd> end = RunInChildren(
         config_, {.folder = folder_->path,
                   .config_file = config + next,
@@ -127,6 +139,7 @@ class Run {
                   .state_reset = options_.state_reset,
                   .replay = options_.replay,
                   .trace = options_.trace,
+                  .steps = options_.step ? steps.get() : -1,
                   .quiet = options_.quiet,
                   .silent = options_.json});
     if (end.ok()) replace();
@@ -162,6 +175,7 @@ class Run {
     if (!config_.node.model_script.empty()) {
       MACAW_ASSIGN_OR_RETURN(script_values, DescribeScript(config_));
     }
+    MACAW_RETURN_IF_ERROR(CheckNamesData(config_));
     MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                            catalogue_.OpenDataset(config_.node.data, config_.node.partition));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWith(*dataset));
@@ -246,7 +260,7 @@ class Run {
         " rounds that the run had, and a run that goes on keeps it, so rounds ", before.rounds + 1,
         " to ", rounds, " would train at a rate of 0 (a longer cosine would have given the rounds ",
         "that are done other rates). Begin a run of ", rounds,
-        " rounds anew, or one that starts from this model: --set model.init=", options_.resume,
+        " rounds again, or one that starts from this model: --set model.init=", options_.resume,
         "/model.safetensors"));
   }
 

@@ -30,6 +30,9 @@ struct SimulateOptions {
   bool check = false;      // find every error that can be found before a run, and end
   std::string model_step;  // a file for what the first model does with two batches (model_step.h)
   bool quiet = false;
+  // After each round, wait for a line on standard input: "go ROUND", up to which round to go on, or
+  // "stop WHY".
+  bool step = false;
   bool json = false;  // events for programs on standard output (output.h), and nothing else
 };
 

@@ -1,13 +1,18 @@
 #include "cli/sweep/metric.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/text.h"
 #include "cli/simulate/result.h"
+#include "cli/simulate/selection.h"
+#include "core/status.h"
 #include "server/selection.h"
 
 namespace macaw::cli {
@@ -33,36 +38,76 @@ absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
                   run.rows);
 }
 
+using server::MetricRows;
+
+// Where a sweep may look for rows when it chooses.
+enum class ChoosingRows : uint8_t { kAll, kNoValidation };
+
+// The column that chooses where none is named, among those that all runs have.
+std::string UsualMetricOfAll(const std::vector<CheckedRun>& runs,
+                             ChoosingRows rows = ChoosingRows::kAll) {
+  return server::UsualMetric([&](const std::string& metric) {
+    return std::ranges::all_of(runs, [&](const CheckedRun& run) {
+      EvaluableRows there = run.rows;
+      if (rows == ChoosingRows::kNoValidation) there.central_val = there.client_val = false;
+      return CheckHas("metric", metric, Evaluated(run), run.columns, there).ok();
+    });
+  });
+}
+
 // What is reported beside the metric where nothing is named: where validation rows choose, the
 // metric of test rows that would choose without them.
-std::vector<std::string> UsualReport(const std::string& metric, const CheckedRun& run) {
+std::vector<std::string> UsualReport(const std::string& metric,
+                                     const std::vector<CheckedRun>& runs) {
   const auto column = absl::StripPrefix(metric, "best_");
-  if (server::RowsOfMetric(column) != server::MetricRows::kValidation) return {};
-  EvaluableRows without = run.rows;
-  without.central_val = without.client_val = false;
-  std::string usual = UsualMetricOf(Evaluated(run), run.columns, without);
-  if (server::RowsOfMetric(usual) != server::MetricRows::kTest) return {};
+  if (server::RowsOfMetric(column) != MetricRows::kValidation) return {};
+  std::string usual = UsualMetricOfAll(runs, ChoosingRows::kNoValidation);
+  if (server::RowsOfMetric(usual) != MetricRows::kTest) return {};
   return {std::move(usual)};
+}
+
+// Rules that are judged by test rows are not compared by their training rows because one of them
+// has no common model.
+absl::Status CheckComparable(const std::string& metric, const std::vector<CheckedRun>& runs) {
+  if (server::RowsOfMetric(metric) != MetricRows::kTraining) return absl::OkStatus();
+  for (const CheckedRun& run : runs) {
+    const std::string own = UsualMetricOfAll({run});
+    if (server::RowsOfMetric(own) == MetricRows::kTraining) continue;
+    for (const CheckedRun& other : runs) {
+      if (CheckHas("metric", own, Evaluated(other), other.columns, other.rows).ok()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "no metric of test or validation rows is in all runs: \"", run.config.run.algorithm.name,
+          "\" has ", own, ", and \"", other.config.run.algorithm.name,
+          "\" has not. evaluation.clients = true with data.client_test_fraction = 0.2 gives "
+          "all of them clients_test_accuracy or clients_test_loss; or name a metric"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // A metric of test rows is reported in the round that `metric` chooses: for best_ that is not the
 // last one.
 std::string ReportName(const std::string& reported, const std::string& metric) {
-  const bool of_test = server::RowsOfMetric(reported) == server::MetricRows::kTest;
+  const bool of_test = server::RowsOfMetric(reported) == MetricRows::kTest;
   if (!absl::StartsWith(metric, "best_") || !of_test || ChoosesByTestRows(metric)) return reported;
   return AtBest(reported, std::string(absl::StripPrefix(metric, "best_")));
 }
 
 }  // namespace
 
-void ChooseMetrics(const SweepSettings& settings, const CheckedRun& run, SweepPlan& plan) {
+absl::Status ChooseMetrics(const SweepSettings& settings, const std::vector<CheckedRun>& runs,
+                           SweepPlan& plan) {
   plan.metric = settings.metric;
-  if (plan.metric.empty()) plan.metric = UsualMetricOf(Evaluated(run), run.columns, run.rows);
+  if (plan.metric.empty()) {
+    plan.metric = UsualMetricOfAll(runs);
+    MACAW_RETURN_IF_ERROR(CheckComparable(plan.metric, runs));
+  }
   plan.higher = HigherMetricIsBetter(plan.metric);
   const std::vector<std::string> report =
-      settings.report.empty() ? UsualReport(plan.metric, run) : settings.report;
+      settings.report.empty() ? UsualReport(plan.metric, runs) : settings.report;
   for (const std::string& reported : report)
     plan.report.push_back(ReportName(reported, plan.metric));
+  return absl::OkStatus();
 }
 
 absl::Status CheckMetrics(const SweepSettings& settings, const CheckedRun& run,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "cli/simulate/simulate.h"
 #include "cli/sweep/plan.h"
@@ -7,10 +9,12 @@
 
 namespace macaw::cli {
 
-// What decides a sweep and what is shown beside it, as the file says or, where it does not, as one
-// of its runs has it: validation rows decide where there are some, and then the metric of test rows
-// is shown. Sets metric, higher and report of the plan.
-void ChooseMetrics(const SweepSettings& settings, const CheckedRun& run, SweepPlan& plan);
+// Sets metric, higher and report of the plan, as the file says. Where it does not, validation rows
+// decide where there are some, and then the metric of test rows is shown beside. `runs`: one of
+// each rule; the metric is one that all of them have. Returns an error if only a metric of training
+// rows is common to rules that have others, such as to "fedavg" and "local".
+absl::Status ChooseMetrics(const SweepSettings& settings, const std::vector<CheckedRun>& runs,
+                           SweepPlan& plan);
 
 // Returns an error unless the run will have the plan's metric and what the file wants reported.
 absl::Status CheckMetrics(const SweepSettings& settings, const CheckedRun& run,

@@ -112,9 +112,10 @@ class Preparation {
           file_.path, ": ", points.size(), " configurations with ", settings.seeds.size(),
           " seeds are more than ", kMostJobs, " runs: draw some of them (samples)"));
     }
+    MACAW_RETURN_IF_ERROR(CheckOneOfEachRule(points));
     size_t same = 0;
     for (size_t i = 0; i < points.size(); ++i) {
-      MACAW_ASSIGN_OR_RETURN(const bool is_new, Add(points[i], points.size()));
+      MACAW_ASSIGN_OR_RETURN(const bool is_new, Add(points[i], i, points.size()));
       same += is_new || i >= own ? 0 : 1;
     }
     if (same > 0) {
@@ -285,7 +286,7 @@ class Preparation {
   }
 
   // Returns whether the point is another experiment than those before.
-  absl::StatusOr<bool> Add(const Point& point, size_t count) {
+  absl::StatusOr<bool> Add(const Point& point, size_t place, size_t count) {
     std::vector<Override> overrides = OverridesOf(point);
     MACAW_ASSIGN_OR_RETURN(Config config,
                            ReadConfig(file_.base, overrides, catalogue_, Idle::kLeaveOut));
@@ -323,20 +324,51 @@ class Preparation {
       whole.node.server.out = "";
       FixSchedule(whole);
       job.config = EffectiveToml(whole);
-      if (seed == seeds.front()) MACAW_RETURN_IF_ERROR(Check(job, seeded));
+      if (seed == seeds.front()) MACAW_RETURN_IF_ERROR(Check(place, job, seeded));
       sweep_.jobs.push_back(std::move(job));
     }
     sweep_.plan.configurations.push_back(std::move(configuration));
     return true;
   }
 
-  // The first configuration is always checked: it says which metrics there are.
-  absl::Status Check(const Job& job, const std::vector<Override>& overrides) {
-    const bool first = sweep_.plan.configurations.empty();
-    if (!first && is_known_(job)) return absl::OkStatus();
+  // The rule of a point: its own, or the base's; "": the default.
+  std::string RuleOf(const Point& point) const {
+    if (const std::string* const own = WordAt(point, "algorithm.name")) return *own;
+    const auto base = Lookup(file_.base, {}, "algorithm.name");
+    if (!base.ok() || !base->has_value()) return "";
+    const std::string* const word = (*base)->As<std::string>();
+    return word == nullptr ? "" : *word;
+  }
+
+  // Checks the first point of each rule, which says what metrics its runs have, and chooses the
+  // metric that all of them have.
+  absl::Status CheckOneOfEachRule(const std::vector<Point>& points) {
+    std::set<std::string> rules;
+    std::vector<CheckedRun> runs;
+    for (size_t i = 0; i < points.size(); ++i) {
+      if (!rules.insert(RuleOf(points[i])).second) continue;
+      std::vector<Override> overrides = OverridesOf(points[i]);
+      const std::vector<uint64_t>& seeds = file_.settings.seeds;
+      if (!seeds.empty())
+        overrides.push_back({"run.seed", absl::StrCat(seeds.front()), "seeds", FolderOf()});
+      // Errors of the text have its line; those of a combination do not.
+      MACAW_RETURN_IF_ERROR(
+          ReadConfig(file_.base, overrides, catalogue_, Idle::kLeaveOut).status());
+      absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
+      if (!run.ok()) return Explained(run.status(), overrides);
+      runs.push_back(*std::move(run));
+      checked_.insert(i);
+    }
+    absl::Status status = ChooseMetrics(file_.settings, runs, sweep_.plan);
+    for (const CheckedRun& run : runs)
+      status.Update(CheckMetrics(file_.settings, run, sweep_.plan));
+    return status.ok() ? status : Annotate(status, file_.path);
+  }
+
+  absl::Status Check(size_t place, const Job& job, const std::vector<Override>& overrides) {
+    if (checked_.contains(place) || is_known_(job)) return absl::OkStatus();
     absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
     if (!run.ok()) return Explained(run.status(), overrides);
-    if (first) ChooseMetrics(file_.settings, *run, sweep_.plan);
     const absl::Status status = CheckMetrics(file_.settings, *run, sweep_.plan);
     return status.ok() ? status : Annotate(status, file_.path);
   }
@@ -365,6 +397,7 @@ class Preparation {
   const sdk::Catalogue& catalogue_;
   const std::function<bool(const Job&)>& is_known_;
   PreparedSweep sweep_;
+  std::set<size_t> checked_;  // places of the points that have been checked: one of each rule
   std::set<std::string> identities_;
   std::set<std::string> base_keys_;            // that the base gives
   std::set<std::string> used_;                 // keys that have an effect in some configuration

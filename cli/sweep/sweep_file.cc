@@ -23,7 +23,7 @@ settings::Section<SweepSettings> Settings() {
   settings::Section<S> f;
   f.Add(
       "metric", &S::metric,
-      "decides which configuration is best: a column of metrics.jsonl (its last value), best_ and "
+      "metric that chooses a configuration: a column of metrics.jsonl (its last value), best_ and "
       "a metric of validation or test rows, rounds_to_0.9, seconds; default: an accuracy, else a "
       "loss, of validation rows where there are some (val_accuracy with "
       "data.central_val_fraction), else of test rows (test_accuracy), else train_loss");
@@ -31,20 +31,22 @@ settings::Section<SweepSettings> Settings() {
         "columns shown beside the metric, which choose nothing; of test rows, with a metric "
         "best_..., those of its round; default: the test metric, where validation rows choose");
   f.AddChoice("mode", &S::mode, {"max", "min"},
-              "whether more of it is better; default: as its name says");
-  f.AddWords("baselines", &S::baselines, {"local", "pooled"},
-             "run beside the configurations, with their other settings: each client for itself; "
-             "everybody's rows in one place");
-  f.Add("seeds", &S::seeds, "each configuration runs once with each; default: the base's run.seed",
-        AtLeast(0));
-  f.Add("samples", &S::samples, "how often the keys with ranges are drawn", AtLeast(1));
-  f.Add("sample_seed", &S::sample_seed, "of these draws", AtLeast(0));
+              "whether more or less of the metric is better; default: by its name");
+  f.AddWords(
+      "baselines", &S::baselines, {"local", "pooled"},
+      "rules that run beside the configurations, with their other settings. local: each client "
+      "for itself; pooled: all rows in one place");
+  f.Add("seeds", &S::seeds,
+        "seeds with which each configuration runs; default: the base's run.seed", AtLeast(0));
+  f.Add("samples", &S::samples, "number of draws of the keys with ranges", AtLeast(1));
+  f.Add("sample_seed", &S::sample_seed, "seed of these draws", AtLeast(0));
   f.Add("halving.rounds", &S::rungs,
-        "successive halving: the best configurations after so many rounds go on to the next number",
+        "successive halving: numbers of rounds; the best configurations at one go on to the next",
         AtLeast(1));
-  f.Add("halving.factor", &S::factor, "one configuration in so many goes on", AtLeast(2));
+  f.Add("halving.factor", &S::factor,
+        "successive halving: one configuration in this number goes on", AtLeast(2));
   f.Add("jobs", &S::jobs, "runs at a time; default: what cores and memory allow", AtLeast(1));
-  f.Add("cores", &S::cores, "of all jobs together; default: the machine's", AtLeast(1));
+  f.Add("cores", &S::cores, "cores of all jobs together; default: the machine's", AtLeast(1));
   f.Add("memory", &S::memory,
         "gigabytes of all jobs together: another job begins only while it fits; default: what is "
         "free when the sweep begins",

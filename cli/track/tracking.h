@@ -1,39 +1,47 @@
 #pragma once
 
-#include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "cli/config/track.h"
-#include "cli/track/delivery.h"
+#include "cli/process/line_reader.h"
+#include "core/child.h"
 #include "core/clock.h"
+#include "core/fd.h"
 
 namespace macaw::cli {
 
-// All trackers of a run, each with its own delivery, so that none waits for another.
+// The process that hands a run's rows to its trackers: python/macaw/track.py, whose text is in the
+// program. It reads the run's folder, so it neither slows nor fails the run. What packages print
+// goes to FOLDER/logs/track.log. Main thread only (core/child.h).
 class Tracking {
  public:
-  // Errors name a tracker and what it lacks. None of them is connected yet.
-  static absl::StatusOr<std::unique_ptr<Tracking>> Start(const std::string& folder,
-                                                         const TrackConfig& config);
-  // The lines that the deliveries have said since the last call. Any thread.
-  std::vector<std::string> TakeLines() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for all of them together, `at_most` so long. True: everything is delivered.
-  bool Finish(Duration at_most);
+  Tracking() = default;  // no process
+  // Starts the process, or none where `config` names no tracker. It delivers the rows that are
+  // there and those that are written until Finish, and then waits `at_most` for its trackers. An
+  // error says why Python cannot be started and what to do.
+  static absl::StatusOr<Tracking> Start(const std::string& folder, const TrackConfig& config,
+                                        Duration at_most);
+
+  // What the process has said since the last call. Does not wait.
+  std::vector<std::string> TakeLines();
+  // No further rows will be written: waits for the end of the process. True: every row has been
+  // delivered. Otherwise TakeLines() has what is left, and why.
+  bool Finish();
 
  private:
-  Tracking() = default;
-
-  absl::Mutex mutex_;
-  std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Delivery>> deliveries_;  // last: their threads use what is above
+  std::optional<Child> child_;
+  Fd until_;  // the process follows the run until this end is closed
+  Fd said_;
+  LineReader reader_;
+  std::vector<std::string> lines_;
+  Duration at_most_{};
 };
 
-// Whether these trackers can be used. Errors name the key.
+// Refuses what cannot be right, before a run begins. Errors name the key.
 absl::Status CheckTrackers(const TrackConfig& config);
 
 // What RUN/config.toml says of trackers.

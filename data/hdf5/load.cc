@@ -1,11 +1,9 @@
-#include <dlfcn.h>
-
 #include <filesystem>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "core/build_tag.h"
+#include "core/module.h"
 #include "core/status.h"
 #include "data/hdf5/file.h"
 
@@ -33,19 +31,10 @@ absl::StatusOr<const Hdf5Entry*> LoadHdf5() {
                      "built Macaw yourself libhdf5-dev (then delete CMakeCache.txt and build "
                      "again), or write the rows with numpy.savez (data.source = \"npz\")"));
   }
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const why = ::dlerror();
-    return absl::FailedPreconditionError(
-        absl::StrCat(file, ": ", why == nullptr ? "it cannot be loaded" : why));
-  }
-  const auto entry = reinterpret_cast<const Hdf5Entry* (*)()>(::dlsym(library, "macaw_hdf5"));
-  if (entry == nullptr || absl::string_view(entry()->build_tag) != MACAW_BUILD_TAG) {
-    ::dlclose(library);
-    return absl::FailedPreconditionError(
-        absl::StrCat(file, " was not built with this program: build it again"));
-  }
-  return entry();
+  const absl::StatusOr<const Hdf5Entry*> entry =
+      LoadEntry<Hdf5Entry>(file, "macaw_hdf5", MACAW_BUILD_TAG, "it is no reader of HDF5");
+  if (entry.ok()) return entry;
+  return absl::FailedPreconditionError(absl::StrCat(file, ": ", entry.status().message()));
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "core/module.h"
 #include "core/status.h"
 
 namespace macaw::device {
@@ -11,8 +14,8 @@ namespace {
 constexpr int kOldest = NCCL_VERSION(2, 20, 0);
 
 template <typename F>
-absl::Status Find(void* library, const std::string& file, const char* name, F& function) {
-  function = reinterpret_cast<F>(::dlsym(library, name));
+absl::Status Find(const Module& library, const std::string& file, const char* name, F*& function) {
+  function = library.Find<F>(name);
   if (function != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(file, " has no ", name, ": is it NCCL?"));
 }
@@ -24,14 +27,13 @@ std::string NcclVersionText(int version) {
 }
 
 absl::StatusOr<NcclApi> LoadNccl(const std::string& file) {
-  // It stays open: NCCL has threads of its own.
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const why = ::dlerror();
+  absl::StatusOr<Module> opened = Module::Of(::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!opened.ok()) {
     return absl::NotFoundError(absl::StrCat(
-        "NCCL cannot be loaded (", why == nullptr ? file : std::string(why),
+        "NCCL cannot be loaded (", opened.status().message(),
         "): install libnccl2, or put the folder of libnccl.so.2 into LD_LIBRARY_PATH"));
   }
+  const Module& library = *opened;
   NcclApi api;
   decltype(&ncclGetVersion) version = nullptr;
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclGetVersion", version));
@@ -50,6 +52,7 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& file) {
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclGroupEnd", api.group_end));
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclReduce", api.reduce));
   MACAW_RETURN_IF_ERROR(Find(library, file, "ncclGetErrorString", api.error_string));
+  std::move(*opened).Keep();  // NCCL has threads of its own
   return api;
 }
 

@@ -30,6 +30,7 @@ std::string JsonOf(const RunStatus& status) {
                      {"waits", node.waits},
                      {"on_trial", node.on_trial},
                      {"silent_seconds", node.silent_seconds},
+                     {"late", node.late},
                      {"leased", node.leased},
                      {"memory_bytes", node.memory_bytes},
                      {"doing", node.doing}});
@@ -51,6 +52,7 @@ std::string JsonOf(const RunStatus& status) {
                      {"step_seconds", status.step_seconds},
                      {"seconds", status.seconds},
                      {"lease_seconds", status.lease_seconds},
+                     {"heartbeat_seconds", status.heartbeat_seconds},
                      {"ended", status.ended},
                      {"ending_reason", status.ending_reason},
                      {"cohort", status.cohort},

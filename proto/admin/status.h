@@ -38,7 +38,8 @@ struct NodeStatus {
   bool owner = false;         // nobody else may bring these clients
   bool waits = false;         // it has asked for work and there is none
   bool on_trial = false;      // its leases ran out; it gets one client at a time
-  double silent_seconds = 0;  // since it was heard last; 0 while it waits
+  double silent_seconds = 0;  // since its last call or heartbeat
+  bool late = false;          // several heartbeats of it have not come (server/waits_for.h)
   uint64_t leased = 0;        // clients of the open phase that it holds
   uint64_t memory_bytes = 0;  // the most that it has reported
   std::string doing;          // "trains 3 clients", "waits for work", …
@@ -63,15 +64,16 @@ struct RunStatus {
   uint32_t epoch = 0;  // how many servers have been started for the run
   RunState state = RunState::kWaiting;
   Step step = Step::kGathering;
-  uint32_t round = 0;         // the open round, or the last one; 0: none yet
-  uint32_t phase = 0;         // of the open round
-  uint32_t rounds = 0;        // of the whole run
-  uint32_t completed = 0;     // rounds
-  double step_seconds = 0;    // since the step began; 0 where that is not kept
-  double seconds = 0;         // spent on the run, in all sessions
-  double lease_seconds = 0;   // of silence, after which a lease ends
-  std::string ended;          // kEnded: how ("finished", …)
-  std::string ending_reason;  // why it ends, or ended, where there is a reason
+  uint32_t round = 0;            // the open round, or the last one; 0: none yet
+  uint32_t phase = 0;            // of the open round
+  uint32_t rounds = 0;           // of the whole run
+  uint32_t completed = 0;        // rounds
+  double step_seconds = 0;       // since the step began; 0 where that is not kept
+  double seconds = 0;            // spent on the run, in all sessions
+  double lease_seconds = 0;      // of silence, after which a lease ends
+  double heartbeat_seconds = 0;  // between two heartbeats, as nodes are asked to send them
+  std::string ended;             // kEnded: how ("finished", …)
+  std::string ending_reason;     // why it ends, or ended, where there is a reason
 
   // The clients of the open phase.
   uint64_t cohort = 0, waiting = 0, leased = 0, counted = 0, given_up = 0;

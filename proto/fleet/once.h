@@ -19,7 +19,7 @@ Reply<T> AnswerOnce(absl::AnyInvocable<void(absl::StatusOr<T>) &&> answer) {
     Once(Once&& other) noexcept : f_(std::exchange(other.f_, nullptr)) {}
     Once& operator=(Once&&) = delete;
     ~Once() {
-      if (f_) std::move(f_)(absl::UnavailableError("the server let go of the call; repeat it"));
+      if (f_) std::move(f_)(absl::UnavailableError("the server dropped the call; retry"));
     }
     void operator()(absl::StatusOr<T> value) && { std::exchange(f_, nullptr)(std::move(value)); }
 

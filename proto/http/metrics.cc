@@ -3,6 +3,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -74,6 +75,8 @@ void AddPhase(const admin::RunStatus& s, Families& to) {
 void AddNodes(const admin::RunStatus& s, Families& to) {
   to.One("macaw_nodes", "Registered nodes", Number(s.nodes.size()));
   to.One("macaw_nodes_wanted", "Nodes with which the first round begins", s.nodes_wanted);
+  to.One("macaw_nodes_late", "Nodes of which several heartbeats have not come",
+         static_cast<double>(std::ranges::count_if(s.nodes, &admin::NodeStatus::late)));
   to.One("macaw_quarantined_nodes", "Nodes in quarantine", Number(s.quarantine.size()));
   to.Begin("macaw_node_leased", "Clients that the node has leased");
   for (const auto& node : s.nodes) to.Add("node", node.name, Number(node.leased));

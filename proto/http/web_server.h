@@ -16,7 +16,7 @@ namespace macaw::http {
 struct WebOptions {
   std::string host = "127.0.0.1";
   int port = 0;       // 0: any free one
-  std::string token;  // who does not bring it is answered 401; empty: nobody needs one
+  std::string token;  // a request without it is answered 401; empty: no token is needed
   std::string rows;   // the file metrics.jsonl
 };
 

@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -120,27 +118,32 @@ bool PartialFile::Folder::MakeRoom(const std::string& name, uint64_t bytes) {
 }
 
 PartialFile::PartialFile(std::shared_ptr<Folder> folder, std::string name, Fd fd)
-    : folder_(std::move(folder)), name_(std::move(name)), fd_(std::move(fd)) {}
+    : folder_(std::move(folder)),
+      name_(std::move(name)),
+      file_(folder_->Path(name_), std::move(fd)) {}
 
 PartialFile::~PartialFile() {
   absl::MutexLock lock(&folder_->mutex);
   const auto it = folder_->files.find(name_);
   if (it == folder_->files.end() || it->second.user != this) return;
-  it->second = {.bytes = end_, .changed = fs::file_time_type::clock::now()};
+  it->second = {.bytes = file_.end(), .changed = fs::file_time_type::clock::now()};
 }
 
 uint64_t PartialFile::Read(std::span<std::byte> blob) {
   uint64_t read = 0;
   while (read < blob.size()) {
     FrameHead head;
-    if (!ReadAt(fd_.get(), end_, std::as_writable_bytes(std::span(&head, 1)))) break;
+    if (!ReadAt(file_.fd().get(), file_.end(), std::as_writable_bytes(std::span(&head, 1)))) break;
     if (head.length == 0 || head.length > std::min(kMostInAFrame, blob.size() - read)) break;
     const auto place = blob.subspan(read, head.length);
-    if (!ReadAt(fd_.get(), end_ + sizeof(head), place) || Checksum(place) != head.checksum) break;
+    if (!ReadAt(file_.fd().get(), file_.end() + sizeof(head), place) ||
+        Checksum(place) != head.checksum) {
+      break;
+    }
     read += head.length;
-    end_ += sizeof(head) + head.length;
+    file_.EndAt(file_.end() + sizeof(head) + head.length);
   }
-  if (ftruncate(fd_.get(), static_cast<off_t>(end_)) != 0) failed_ = true;
+  if (!file_.CutTail().ok()) failed_ = true;
   return read;
 }
 
@@ -157,18 +160,8 @@ void PartialFile::Append(std::span<const std::byte> bytes) {
 }
 
 absl::Status PartialFile::AppendFrame(std::span<const std::byte> bytes) {
-  FrameHead head{.length = bytes.size(), .checksum = Checksum(bytes)};
-  std::array<iovec, 2> pieces = {
-      iovec{&head, sizeof(head)},
-      iovec{const_cast<std::byte*>(bytes.data()), bytes.size()},
-  };
-  const uint64_t size = sizeof(head) + bytes.size();
-  const ssize_t n = pwritev(fd_.get(), pieces.data(), 2, static_cast<off_t>(end_));
-  if (n != static_cast<ssize_t>(size)) {
-    return FileError("cannot write", folder_->Path(name_), n < 0 ? errno : ENOSPC);
-  }
-  end_ += size;
-  return absl::OkStatus();
+  const FrameHead head{.length = bytes.size(), .checksum = Checksum(bytes)};
+  return file_.Append({std::as_bytes(std::span(&head, 1)), bytes});
 }
 
 void PartialFile::Discard() {

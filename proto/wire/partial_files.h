@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/clock.h"
 #include "core/fd.h"
+#include "core/record_file.h"
 
 // The beginnings of blobs that are being transferred, on disk, so that a transfer continues after a
 // restart of the program. Does not use gRPC.
@@ -47,8 +48,7 @@ class PartialFile {
 
   const std::shared_ptr<Folder> folder_;
   const std::string name_;
-  const Fd fd_;
-  uint64_t end_ = 0;  // of the last whole frame in the file
+  RecordFile file_;
   bool failed_ = false;
 };
 

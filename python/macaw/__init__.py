@@ -12,7 +12,12 @@ The work is done by Macaw's own programs, which are part of the package.
 from typing import TYPE_CHECKING
 
 from . import _names, algorithms, errors, partitions, rules
+from ._callback import OpenRun
+from ._context import Rows, TrainContext
 from ._data import prepare
+from ._figures import Plot, plot, plot_clients
+from ._latex import to_latex
+from ._normalise import Normalisation
 from ._run import Run
 from ._simulate import Stream, resume, simulate, stream
 from ._sweep import SweepResult, choice, grid, integers, log_uniform, sweep, uniform
@@ -27,6 +32,7 @@ from .errors import (
     MissingBackendError,
     ModelError,
     RunError,
+    TrainError,
 )
 from .partitions import (
     Partition,
@@ -50,11 +56,17 @@ __all__ = [
     "Error",
     "MissingBackendError",
     "ModelError",
+    "Normalisation",
+    "OpenRun",
     "Partition",
+    "Plot",
+    "Rows",
     "Run",
     "RunError",
     "Stream",
     "SweepResult",
+    "TrainContext",
+    "TrainError",
     "__version__",
     "algorithms",
     "choice",
@@ -70,6 +82,8 @@ __all__ = [
     "lognormal",
     "natural",
     "partitions",
+    "plot",
+    "plot_clients",
     "power_law",
     "prepare",
     "resume",
@@ -79,6 +93,7 @@ __all__ = [
     "sorted_blocks",
     "stream",
     "sweep",
+    "to_latex",
     "uniform",
     *algorithms.__all__,
 ]

@@ -7,6 +7,7 @@ mode, gradients in training mode, and all tensors after each of two steps must b
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,10 +62,9 @@ class _Comparison:
             whose = "your module" if drops else "the run"
             raise self._refusal(f"{whose} drops at random ({drops}), and the other does not")
         self._random = drops is not None
-        try:
+        # Tensors that are no leaves cannot be copied; then the module itself is put back.
+        with contextlib.suppress(Exception):
             module = copy.deepcopy(module)
-        except Exception:  # such as tensors that are no leaves; then the module itself is put back
-            pass
         without: list[str] = []
         with (
             _modules.untouched(module),
@@ -127,10 +127,15 @@ class _Comparison:
         loss = self._loss(module, x, y)
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         theirs = dict(zip(map(id, named.values()), found))
-        self._lost = self._lost_in_float32(module, x, y)
         largest = max(
             (float(g.abs().max()) for g in found if g is not None and g.numel()), default=0
         )
+        # What cancels out, such as the gradient of a bias behind a norm, is the rounding of larger
+        # numbers alone.
+        least = float(torch.finfo(loss.dtype).eps) * largest / 10
+        self._lost = {
+            name: max(lost, least) for name, lost in self._lost_in_float32(module, x, y).items()
+        }
         without = [name for name, g in zip(named, found) if g is None]
         for name, (tensor, gradient) in own.items():
             if not tensor.requires_grad:
@@ -249,7 +254,7 @@ class _Comparison:
                 continue
             own = self._made.names.get(name, name)
             if own not in there:
-                own = own.removeprefix(_trace.PREFIX)
+                own = _trace.own_name(own)
             if own not in there:
                 raise self._refusal(f"the run trains {name}, and your module has no such tensor")
             found[own] = (there[own], array)

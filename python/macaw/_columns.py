@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _tables
 from ._safetensors import Array
 from .errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from ._normalise import Normalisation
 
 # Keys of [data] that name columns, as arguments.
 COLUMN_KEYS = {"label_column": "label", "client_column": "client", "drop_columns": "drop"}
@@ -35,6 +38,7 @@ class Columns:
         self.missing, self.tokens = missing, tokens
         self.words: list[str] = []  # of the classes
         self.reader: _tables.Reader | None = None
+        self.normalisation: Normalisation | None = None
         self.notes: list[str] = []
         self.warnings: list[str] = []
         # What may explain an error of the run, and the keys that it is about (their beginnings).

@@ -1,6 +1,6 @@
 """Data: arrays, clients, datasets of other libraries, or a path.
 
-What is in memory is written once into a prepared file (data/README.md), which is named by its
+What is in memory is written once into a prepared file (docs/guides/data.md), which is named by its
 content; runs map it. The same data is found again, whatever it came from.
 """
 
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import _safetensors, _tables
-from ._columns import Columns, plain
+from ._columns import Columns as Columns  # _simulate takes it from here
+from ._columns import plain
 from ._safetensors import Array
 from .errors import CacheError, DataError
 
@@ -244,8 +245,10 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
     for line, row in zip(padded, rows):
         line[: len(row)] = row
     if padded.min() < 0 or padded.max() >= 2**31:
-        row = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
-        raise DataError(f"{what}: row {row} of x has a token below 0, or one that int32 cannot hold")
+        wrong = int(np.flatnonzero(((padded < 0) | (padded >= 2**31)).any(1))[0])
+        raise DataError(
+            f"{what}: row {wrong} of x has a token below 0, or one that int32 cannot hold"
+        )
     return padded.astype(np.int32), lengths
 
 
@@ -317,7 +320,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
-    """Images with channels last, as the files that runs read have them turned (data/README.md)."""
+    """Images with channels last, as the files of runs have them turned (docs/guides/data.md)."""
     if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
         return x
     turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))
@@ -372,7 +375,15 @@ def _labels(y: Array, what: str) -> Array:
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(f"{what}: y is {y[row]} at row {row}; targets must be finite")
-    return y.astype(np.float32)
+    with np.errstate(over="ignore"):
+        kept = y.astype(np.float32)
+    if not np.isfinite(kept).all():
+        row = int(np.flatnonzero(~np.isfinite(kept))[0])
+        raise DataError(
+            f"{what}: y is {y[row]} at row {row}, beyond what float32 holds (3.4e38): give smaller "
+            "targets, such as y / y.std()"
+        )
+    return kept
 
 
 def _as_int32(array: Array, what: str) -> Array:
@@ -388,6 +399,7 @@ def _clients(
     """Blocks in the order train, val, test, each client by client, and where a client's begin."""
     if not data:
         raise DataError("data: there is no client in the dict")
+    _tables.refuse_same_names(data)
     blocks: list[_Block] = []
     tensors: dict[str, Array] = {}
     at = 0

@@ -59,9 +59,6 @@ def _more_than_its_class(module: Any) -> str | None:
             return "has a hook"
         if "forward" in vars(inner):
             return "has a forward of its own"
-    for name, parameter in module.named_parameters():
-        if not parameter.requires_grad:
-            return f"has a frozen parameter, {name}"
     own = {*module._parameters, *module._buffers}
     if own - _TENSORS:
         return f"has a tensor of its own, {sorted(own - _TENSORS)[0]}"
@@ -186,6 +183,16 @@ def names_of(layers: Sequence[Layer]) -> dict[str, str]:
             if name != "num_batches_tracked":
                 names[f"{number}.{name}"] = f"{layer.prefix}.{name}"
     return names
+
+
+def frozen(layers: Sequence[Layer]) -> list[str]:
+    """The run's names of the parameters that the module does not train."""
+    return [
+        f"{number}.{name}"
+        for number, layer in enumerate(layers)
+        for name, parameter in layer.module.named_parameters()
+        if not parameter.requires_grad
+    ]
 
 
 def _is(module: Any, kind: str) -> bool:

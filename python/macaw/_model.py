@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _layers as _layers_file
-from . import _modules, _safetensors, _trace
+from . import _libtorch, _modules, _safetensors, _trace
 from ._layers import Layer, layers_of
 from .errors import ModelError
 
@@ -55,21 +55,25 @@ def read(
     model: Any,
     init: Any,
     folder: Path,
-    example: Example = lambda module: None,
+    example: Example = lambda _: None,
     seeds: Sequence[int] = (0,),
+    in_python: bool = False,
 ) -> Model:
     """What the keys of ``[model]`` are for this model. Weights are written into `folder`.
 
     seeds: of the runs; a function that makes modules is called with torch seeded by each.
+    in_python: the module itself is trained (train=, loss=), and a run knows its tensors alone.
     """
     if is_factory(model):
         if init is not None:
             raise ModelError("init: the modules that a function makes bring their own weights")
-        return _of_factory(model, folder, example, seeds)
+        return _of_factory(model, folder, example, seeds, in_python)
     if _is_module(model):
         if init is not None:
             raise ModelError("init: a module brings its own weights; load others into it instead")
         dtype = _modules.dtype_of(model)
+        if in_python:
+            return _tensors_alone(model, dtype, folder)
         _modules.refuse_odd(model)
         _modules.forward(model, example(model))
         found = layers_of(model)
@@ -106,7 +110,7 @@ def has_fixed_weights(model: Any) -> bool:
 
 
 def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
-    """A module of the function, whose weights torch draws from the seed; torch's own state stays."""
+    """A module of the function, with weights drawn from the seed; torch's own state stays."""
     try:
         import torch
     except ImportError as error:
@@ -122,11 +126,15 @@ def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
 
 
 def _of_factory(
-    factory: Callable[[], Any], folder: Path, example: Example, seeds: Sequence[int]
+    factory: Callable[[], Any],
+    folder: Path,
+    example: Example,
+    seeds: Sequence[int],
+    in_python: bool,
 ) -> Model:
     # The module of seed 0 says what the model is and names the files: one for each seed, which
     # further seeds leave as they are.
-    model = read(made_by(factory), None, folder, example)
+    model = read(made_by(factory), None, folder, example, in_python=in_python)
     stem = _weights_file(model, model.module, folder).stem
     made = [made_by(factory, seed) for seed in seeds]
     once, again = made[0].state_dict(), made_by(factory, seeds[0]).state_dict()
@@ -136,7 +144,7 @@ def _of_factory(
             "drawn from torch alone, which is seeded for each call"
         )
     for seed, module in zip(seeds, made):
-        if names_of(module) != model.names or _shapes(module) != _shapes(model.module):
+        if not in_python and names_of(module) != model.names or _shapes(module) != _shapes(model.module):
             raise ModelError("model: the function makes another network with another seed")
         weights = _weights_file(model, module, folder)
         path = folder / f"{stem}-{seed}.safetensors"
@@ -183,8 +191,8 @@ def state_dict(
     state = OrderedDict((name, value.detach().clone()) for name, value in tensors_of_module.items())
     for name, array in tensors.items():
         own = names.get(name, name)
-        if own not in state and name.startswith(_trace.PREFIX):
-            own = name.removeprefix(_trace.PREFIX)
+        if own not in state:
+            own = _trace.own_name(name)
         if own in unsaved:  # register_buffer(..., persistent=False): no state dict has it
             continue
         if own not in state or tuple(state[own].shape) != array.shape:
@@ -205,12 +213,32 @@ def _layers(module: Any, layers: Sequence[Layer], folder: Path) -> Model:
     tensors = {ours: _array(state[own], own) for ours, own in names.items()}
     keys = {"layers": [layer.text for layer in layers], "init": _write_weights(tensors, folder)}
     said = f"{type(module).__name__} as {len(layers)} layers, with its weights"
+    if frozen := _layers_file.frozen(layers):
+        keys["frozen"] = frozen
+        said += f", {', '.join(names[name] for name in frozen)} frozen"
     return Model(keys, said, module, names)
+
+
+def _tensors_alone(module: Any, dtype: str | None, folder: Path) -> Model:
+    """Of a module that a function of the caller's trains: names and shapes, and the weights."""
+    lines = [
+        " ".join([kind, name, *map(str, tensor.shape)])
+        for kind, named in (
+            ("parameter", [(n, p) for n, p in module.named_parameters() if p.requires_grad]),
+            ("buffer", [(n, b) for n, b in module.named_buffers() if b.is_floating_point()]),
+        )
+        for name, tensor in named
+    ]
+    said = f"{type(module).__name__} itself, with its weights, in processes of Python"
+    model = Model({"tensors": lines}, said, module, dtype=dtype)
+    model.keys["init"] = _weights_file(model, module, folder)
+    return model
 
 
 def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     import torch
 
+    _libtorch.check()
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
     with warnings.catch_warnings():
@@ -223,8 +251,10 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             buffer = io.BytesIO()
             torch.jit.save(traced, buffer)
             how = "traced"
-            if any(name.startswith(_trace.PREFIX) for name, _ in traced.named_parameters()):
-                prefix = _trace.PREFIX
+            if isinstance(traced, torch.jit.RecursiveScriptModule):
+                how += " in both modes"
+            first = next(name for name, _ in traced.named_parameters())
+            prefix = first.removesuffix(_trace.own_name(first))
             why += f"; torch.jit.script refuses it: {_first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"

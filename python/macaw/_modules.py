@@ -64,39 +64,41 @@ def refuse_odd(module: Any) -> None:
                 f"{here}: max_norm changes weights in the forward pass, outside the optimizer; "
                 "leave max_norm out"
             )
-        if drawn := _draws(layer):
+        if "FractionalMaxPool" in type(layer).__name__:
             raise ModelError(
-                f"{here}: it draws random numbers ({drawn}) in a way that no run can repeat; set "
-                "it to 0, use torch.nn.Dropout, or train with a program of your own "
+                f"{here}: it draws random numbers in a way that no run can repeat; use "
+                "torch.nn.MaxPool2d, or train with a program of your own "
                 '(workers=dict(backend="process", command=[...]), training/README.md)'
             )
-
-
-# Those that a script may have: their masks come from a stream of the run's seed.
-_REPEATABLE = ("Dropout", "MultiheadAttention")
 
 
 def dropping(module: Any) -> str | None:
     """The first layer that drops at random in training."""
     for name, layer in module.named_modules():
-        if "Dropout" in type(layer).__name__ and getattr(layer, "p", 0) > 0:
+        kind = type(layer).__name__
+        if ("Dropout" in kind and _rate(layer, "p") > 0) or kind == "RReLU":
             return f"{name}: {layer}"
-        if isinstance(getattr(layer, "dropout", None), float) and layer.dropout > 0:
+        # Recurrent layers drop between layers, so that one layer drops nothing.
+        if _rate(layer, "dropout") > 0 and getattr(layer, "num_layers", 2) != 1:
             return f"{name}: dropout={layer.dropout}"
     return None
 
 
 @contextmanager
 def dropping_nothing(module: Any) -> Iterator[None]:
-    """Whatever its mode, the layers of the module do not drop."""
+    """Whatever its mode, the layers of the module do not drop, and RReLU has its mean slope."""
     kept: list[tuple[Any, str, float]] = []
     for layer in module.modules():
-        for name in ("p", "dropout"):
-            value = getattr(layer, name, None)
-            is_rate = name == "dropout" or "Dropout" in type(layer).__name__
-            if is_rate and isinstance(value, float) and value > 0:
-                kept.append((layer, name, value))
-                setattr(layer, name, 0.0)
+        still: dict[str, float] = {}
+        if _rate(layer, "dropout") > 0:
+            still["dropout"] = 0.0
+        if "Dropout" in type(layer).__name__ and _rate(layer, "p") > 0:
+            still["p"] = 0.0
+        if type(layer).__name__ == "RReLU":
+            still["lower"] = still["upper"] = (layer.lower + layer.upper) / 2
+        for name, value in still.items():
+            kept.append((layer, name, getattr(layer, name)))
+            setattr(layer, name, value)
     try:
         yield
     finally:
@@ -104,16 +106,10 @@ def dropping_nothing(module: Any) -> Iterator[None]:
             setattr(layer, name, value)
 
 
-def _draws(layer: Any) -> str | None:
-    kind = type(layer).__name__
-    if not type(layer).__module__.startswith("torch.nn") or kind in _REPEATABLE:
-        return None
-    if "Dropout" in kind and layer.p > 0:
-        return f"p={layer.p}"
-    recurrent = kind in ("RNN", "LSTM", "GRU")
-    if recurrent and layer.dropout > 0 and layer.num_layers > 1:
-        return f"dropout={layer.dropout}"
-    return "random slopes" if kind == "RReLU" else None
+def _rate(layer: Any, name: str) -> float:
+    """A probability that a layer has under this name; 0 if it has none."""
+    value = getattr(layer, name, 0)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
 
 
 def forward(module: Any, x: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -49,15 +50,16 @@ _ARGUMENTS = {
     "test_data": "test=…",
     "valset": "test=…",
     "target": "label=…",
-    "metrics": "evaluation=dict(metrics=[…])",
     "device": 'workers=dict(backend="cuda")',
-    "loss": "run=dict(task=…), or a rule of your own (macaw.rules)",
+    "fit": "train=function",
+    "train_fn": "train=function",
+    "client_fn": "train=function",
+    "loss_fn": "loss=function",
+    "criterion": "loss=function",
+    "evaluate_fn": "on_round=function (run.model() is the round's), or metrics=dict(…)",
+    "callbacks": "on_round=function",
     "dropna": 'missing="mean", or data=df.dropna()',
-    "epsilon": "privacy=dict(noise=…); `macaw privacy --epsilon 8` says the noise",
-}
-# Keys of tables that the program's own list of names does not have.
-_KEYS = {
-    ("privacy", "epsilon"): "`macaw privacy --epsilon …` says the noise; privacy=dict(noise=…)",
+    "epsilon": "privacy=dict(epsilon=…)",
 }
 # Keys that are so common that they are arguments, too.
 _SHORT = {"task": "run", "dtype": "run", "track": "run", "checkpoint_every": "run"}
@@ -92,10 +94,6 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
             meant = _ARGUMENTS[name]
             raise ConfigError(f"unknown argument {name}; did you mean {meant}?", key=name,
                               nearest=meant)  # fmt: skip
-        for (table, key), meant in _KEYS.items():
-            if name == table and isinstance(value, Mapping) and key in value:
-                raise ConfigError(f"unknown key {table}.{key}: {meant}", key=f"{table}.{key}",
-                                  nearest=meant)  # fmt: skip
     return left
 
 
@@ -170,6 +168,15 @@ _WORDS = (
      "macaw.resume(…) goes on with it, overwrite=True replaces it"),
     ("name a new folder, or --force to run in it", "give another out=…, or overwrite=True"),
     ("ask for more with --rounds", "ask for more with macaw.resume(…, rounds=…)"),
+    ("go on with macaw simulate --resume", "go on with macaw.resume(…)"),
+    ("macaw simulate --force, or another folder", "overwrite=True, or another out=…"),
+    ("or replace it with --force", "or replace it with overwrite=True"),
+    ("name another --out", "give another out=…"),
+    ("--out (or run.out) names", "out=… names"),
+    ("give this state up with --resume DIR",
+     "give this state up with the command macaw simulate --resume DIR"),
+    ("--retry-failed tries them again",
+     "the command macaw sweep with --retry-failed tries them again"),
     ("is not a finite number",
      "is not a finite number (of words and gaps: data=pandas.read_csv(…), label=…, missing=…)"),
 )  # fmt: skip
@@ -178,7 +185,7 @@ _WORDS = (
 def in_python(message: str) -> str:
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
-    return message
+    return re.sub(r"--set (?=[a-z_]+(\.[a-z_]+)*=)", "", message)
 
 
 def _of_labels(message: str) -> bool:

@@ -6,9 +6,11 @@ line; cli/simulate/output.h lists the events.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from . import _libtorch
 from ._names import in_python
-from .errors import ConfigError, Error, MissingBackendError, RunError
+from .errors import ConfigError, Error, MissingBackendError, RunError, TrainError
 
 Event = dict[str, Any]
 
@@ -44,15 +47,18 @@ class Simulation:
     Its events are read by a thread, so that a slow reader does not hold up the rounds.
     """
 
-    def __init__(self, arguments: Sequence[str], words: Mapping[str, str]) -> None:
-        """words: what messages have in place of these texts, such as a path of the cache."""
+    def __init__(
+        self, arguments: Sequence[str], words: Mapping[str, str], stepwise: bool = False
+    ) -> None:
+        """words: what messages have in place of these texts, such as a path of the cache.
+        stepwise: the run waits after each round for what say() says."""
         self._words = words
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
         # If this process is killed, that one ends when it next writes.
         self._process = subprocess.Popen(
-            [program(), "simulate", "--json", *arguments],
-            stdin=subprocess.DEVNULL,
+            [program(), "simulate", "--json", *(["--step"] if stepwise else []), *arguments],
+            stdin=subprocess.PIPE if stepwise else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env={"MACAW_PYTHON": sys.executable, **os.environ},  # for rules in Python
@@ -66,6 +72,13 @@ class Simulation:
         self._abandoned = weakref.finalize(self, _interrupt, self._process)
         self.go_on: str | None = None
         self.interrupted = False
+
+    def say(self, line: str) -> None:
+        """Of a stepwise run: "go ROUND", up to which round to go on, or "stop WHY"."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and events() says how
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     def events(self) -> Iterator[Event]:
         """What happens, until the end. An error of the run is raised as an exception."""
@@ -118,18 +131,60 @@ class Simulation:
         for text, word in self._words.items():
             message = message.replace(text, word)
         message = in_python(message)
+        if (failed := _failed_turn(message, self.go_on)) is not None:
+            return failed
         key, nearest = event["key"] or None, event["meant"] or None
-        if "libmacaw_torch.so" in message:
-            why = "the LibTorch back end does not find the PyTorch that it was built with beside it"
-            advice = 'pip install "macaw[torch]" into the same environment'
-            return MissingBackendError(f"{why}: {advice} ({message})", key=key)
+        if _libtorch.BACK_END in message:
+            return MissingBackendError(f"{_libtorch.advice()} ({message})", key=key)
         if event["code"] == _MISSING_BACKEND:
             if "LibTorch" in message:
-                message += "; a wheel of `./dev wheel` has it after `./dev setup torch`"
+                message = f"{_libtorch.advice()} ({message})"
             return MissingBackendError(message, key=key)
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)
         return RunError(message, folder=self.go_on, key=key)
+
+
+# What a worker says of an exception in a process that trains (training/process).
+_TURN = re.compile(
+    r"(?P<before>a batch of client \d+ was tried before the run and cannot be trained: )?"
+    r"(?:client (?P<client>\d+): stage \d+: round (?P<round>\d+)|(?:client \d+: )?(?:stage \d+: )?(?P<evaluated>"
+    r"client \d+ cannot be evaluated|the model cannot be evaluated)): "
+    r"(?P<what>.*?)(?:; trace: (?P<trace>.*?))?(?:; look at \[model\].*?)?(?: \((?P<log>[^()]*\.log)\))?"
+)
+
+
+# The same of one that did not get as far. The lines of its trace are the last one first.
+_START = re.compile(
+    r"workers\.command \(.*_train_program.*?\) did not start: its program ended: exit code \d+: "
+    r"(?P<what>.*?)(?P<trace>(?: \| .*?)?)(?: \((?P<log>[^()]*\.log)\))?"
+)
+
+
+def _failed_turn(message: str, folder: str | None) -> TrainError | None:
+    """The exception of a function of the caller's; None: the message is about something else."""
+    if (start := _START.fullmatch(message)) is not None:
+        lines = [f"  {line}" for line in start["trace"].split(" | ")[:0:-1]]
+        log = [f"  (all of it: {start['log']})"] if start["log"] else []
+        what = f"the process of the function did not start: {start['what']}"
+        trace = "\n".join(lines)
+        return TrainError("\n".join([what, *lines, *log]), traceback=trace, folder=folder)
+    found = _TURN.fullmatch(message)
+    if found is None:
+        return None
+    client, number = found["client"], found["round"]
+    who = found["evaluated"] or f"train, client {client}, round {number}"
+    if found["before"] and not found["evaluated"]:
+        who = f"train, tried on two rows of client {client} before the run"
+    lines = [f"  {line}" for line in (found["trace"] or "").split(" | ") if line]
+    log = [f"  (all of it: {found['log']})"] if found["log"] else []
+    return TrainError(
+        "\n".join([f"{who}: {found['what']}", *lines, *log]),
+        client=None if client is None else int(client),
+        round=None if number is None else int(number),
+        traceback="\n".join(lines),
+        folder=folder,
+    )
 
 
 def _read(lines: IO[bytes], into: queue.SimpleQueue[bytes | None]) -> None:

@@ -141,7 +141,8 @@ class _Arena:
 
     def view(self, place: Sequence[Any]) -> Array:
         offset, size, dtype = place
-        return np.ndarray((size,), dtype, self.bytes, offset)
+        view: Array = np.ndarray((size,), dtype, self.bytes, offset)
+        return view
 
     def scratch(self) -> Array:
         places = self.views["scratch"]
@@ -254,11 +255,12 @@ class _Worker:
         return arena, ctx
 
     def _outcomes(self, arena: _Arena, question: dict[str, Any]) -> list[Outcome]:
-        sums = self.sums
-        return [
-            Outcome(end, *numbers, {k: math.nan if v is None else v for k, v in zip(sums, of)})
-            for end, (*numbers, of) in zip(arena.views["end"], question["outcomes"])
-        ]
+        outcomes = []
+        for end, said in zip(arena.views["end"], question["outcomes"]):
+            steps, rate_sum, a_norm1, examples, of = said
+            sums = {name: math.nan if v is None else v for name, v in zip(self.sums, of)}
+            outcomes.append(Outcome(end, steps, rate_sum, a_norm1, examples, sums))
+        return outcomes
 
     def _prepare(self, question: dict[str, Any]) -> dict[str, Any]:
         arena, ctx = self._context(question)
@@ -274,7 +276,9 @@ class _Worker:
             stages = [stages]
         if not isinstance(stages, (list, tuple)):
             raise RuleError(f"{of} gives {_shown(stages)} instead of a list of stages")
-        said = [self._stage(arena, ctx, stage, f"{of}, stage {n}") for n, stage in enumerate(stages)]
+        said = [
+            self._stage(arena, ctx, stage, f"{of}, stage {n}") for n, stage in enumerate(stages)
+        ]
         return {"stages": said, "used": arena.used}
 
     def _stage(self, arena: _Arena, ctx: ClientContext, stage: Any, of: str) -> dict[str, Any]:
@@ -416,7 +420,9 @@ def _number(value: Any, what: str) -> float:
 def _numbers(numbers: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, float]:
     if unknown := sorted(numbers.keys() - known.keys()):
         raise RuleError(f"the schema has no number {unknown[0]!r} of the server")
-    return {name: _number(value, f"the server's number {name!r}") for name, value in numbers.items()}
+    return {
+        name: _number(value, f"the server's number {name!r}") for name, value in numbers.items()
+    }
 
 
 def _told(error: BaseException, method: str) -> str:
@@ -489,7 +495,7 @@ def serve(control_file: int, text_file: int, path: str) -> None:
     _rules.serving = True
     control = socket.socket(fileno=control_file)
     try:
-        with open(text_file, "rb") as file:  # noqa: PTH123 (a descriptor)
+        with open(text_file, "rb") as file:
             rules = _load(file.read(), path)
         described = [_describe(rule) for rule in rules.values()]
     except BaseException as error:

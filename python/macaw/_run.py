@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _model, _safetensors
-from .errors import Error, PackageMissingError
+from . import _kept, _model, _normalise, _own_rows, _safetensors
+from ._normalise import Normalisation
+from .errors import ArgumentError, Error, PackageMissingError
 
 if TYPE_CHECKING:
     import os
@@ -38,7 +40,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Final and best metrics, speed, memory, digests (server/README.md)."""
+        """Final and best metrics, speed, memory, digests (docs/guides/runs.md)."""
         path = self.folder / "summary.json"
         if not path.exists():
             raise Error(f"{self.folder} has no summary yet: the run has not ended")
@@ -52,9 +54,11 @@ class Run:
 
     @property
     def rows(self) -> list[Row]:
-        """A dict a round, as in metrics.jsonl."""
+        """A dict a round, as in metrics.jsonl, with what ``on_round`` and ``metrics=`` have added."""
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        rows: list[Row] = [json.loads(line) for line in lines]
+        own = _own_rows.read(self.folder)
+        return [{**row, **own.get(row["round"], {})} for row in rows]
 
     @property
     def metrics(self) -> Any:
@@ -66,11 +70,28 @@ class Run:
         try:
             import pandas
         except ImportError:
-            return _columns(rows)
+            return columns_of(rows)
         return pandas.DataFrame(rows)
 
+    @property
+    def normalisation(self) -> Normalisation:
+        """The numbers of a run with ``normalise=``: ``run.normalisation.apply(x)`` scales new rows.
+
+        A run of a sweep has those of its sweep.
+        """
+        for folder in (self.folder, self.folder.parent.parent):
+            if (folder / _normalise.FILE).exists():
+                return Normalisation.load(folder / _normalise.FILE)
+        raise Error(f"{self.folder} has no {_normalise.FILE}: the run was without normalise=…")
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether the run was begun with ``normalise=``."""
+        places = (self.folder, self.folder.parent.parent)
+        return any((folder / _normalise.FILE).exists() for folder in places)
+
     def model(self, module: Any = None, *, best: bool = False) -> Any:
-        """The final model.
+        """The final model; of a run that goes on, or was killed, the newest that it has kept.
 
         best: instead the one of the best round, by ``run.stop.metric``; a run with
         ``run.stop.patience`` keeps it, and ``run.summary["best_model"]`` says which round.
@@ -78,39 +99,60 @@ class Run:
         With a ``torch.nn.Module``, given here or to ``simulate``: a state dict that loads into it.
         Otherwise a dict from names to arrays.
         """
-        path = self.folder / ("model.best.safetensors" if best else "model.safetensors")
-        if best and not path.exists():
-            raise Error(
-                f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from "
-                "its end on"
-            )
-        if not path.exists():
-            raise Error(
-                f"{self.folder} has no model yet: a run writes it when it ends, by itself or early "
-                "(stream.close(), Ctrl-C)"
-            )
-        tensors = _safetensors.read(path)
+        tensors = self._best_tensors() if best else self._tensors()
         if module is not None:
             return _model.state_dict(module, tensors, _model.names_of(module))
         if self._model is not None and self._model.module is not None:
             return self._model.state_dict(tensors)
         return tensors
 
+    def _best_tensors(self) -> Any:
+        path = self.folder / "model.best.safetensors"
+        if path.exists():
+            return _safetensors.read(path)
+        raise Error(
+            f"{self.folder} has no best model: a run keeps one that has run.stop.patience, from its "
+            "end on"
+        )
+
+    def _tensors(self) -> Any:
+        path = self.folder / "model.safetensors"
+        ended = self.summary["rounds"] if (self.folder / "summary.json").exists() else -1
+        kept = _kept.newest(self.folder)
+        if path.exists() and (kept is None or kept[0] <= ended):
+            return _safetensors.read(path)
+        if kept is not None:
+            return kept[1]
+        raise Error(
+            f"{self.folder} has no model yet: a run keeps one with each checkpoint "
+            "(run=dict(checkpoint_every=…)), after each round for on_round=, and when it ends"
+        )
+
     def plot(self, *metrics: str) -> Any:
         """Draws metrics over rounds with matplotlib, and returns the figure.
 
-        Without names, accuracies where there are any, and losses.
+        Without names, accuracies where there are any, and losses. ``macaw.plot`` draws several.
         """
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise PackageMissingError("run.plot() draws with matplotlib: pip install matplotlib") from error
-        columns = _columns(self.rows)
+            raise PackageMissingError(
+                "run.plot() draws with matplotlib: pip install matplotlib"
+            ) from error
+        columns = columns_of(self.rows)
         chosen = [list(metrics)] if metrics else _usual(columns)
         figure = Figure(figsize=(5 * len(chosen), 3.5), layout="tight")
         for place, names in enumerate(chosen):
             axes = figure.add_subplot(1, len(chosen), place + 1)
             for name in names:
+                if name not in columns:
+                    meant = next(iter(get_close_matches(name, list(columns), 1, 0.5)), None)
+                    question = f"; did you mean {meant}?" if meant else "."
+                    raise ArgumentError(
+                        f"the run has no column {name}{question} It has {', '.join(columns)}",
+                        key=name,
+                        nearest=meant,
+                    )
                 there = np.isfinite(columns[name])
                 axes.plot(columns["round"][there], columns[name][there], label=name)
             axes.set_xlabel("round")
@@ -130,7 +172,7 @@ class Run:
         return f"<macaw.Run {self.folder}: {summary['end']}, {summary['rounds']} rounds{metrics}>"
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
+def columns_of(rows: Sequence[Row]) -> dict[str, _safetensors.Array]:
     names = dict.fromkeys(name for row in rows for name in row)
     columns: dict[str, _safetensors.Array] = {}
     for name in names:

@@ -6,17 +6,29 @@ import functools
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from . import _check, _data, _model, _names, _progress, _rule_file, _safetensors
+from . import (
+    _check,
+    _data,
+    _model,
+    _names,
+    _normalise,
+    _privacy,
+    _rule_file,
+    _safetensors,
+    _train,
+)
 from . import rules as _rules
-from ._program import Event, Simulation
-from ._run import Row, Run
+from ._callback import Callbacks, Metric, OnRound
+from ._run import Run
+from ._settings import value_of
+from ._stream import Stream
+from ._train import EvaluateFunction, LossFunction, TrainFunction
 from .algorithms import Algorithm
 from .errors import ConfigError, Error
 from .partitions import Partition
@@ -31,117 +43,12 @@ Path_ = str | os.PathLike[str]
 # Arguments that become keys in a way of their own, and those that are no keys at all.
 _ARGUMENTS = (
     *("name", "rounds", "seed", "data", "test", "features", "label", "client", "missing"),
+    "normalise",
     *("data_options", "partition"),
     *("model", "init", "model_options", "algorithm", "cohort", "local"),
+    *("train", "loss", "evaluate"),
 )
-_NO_KEYS = ("config", "out", "overwrite", "progress", "check_model")
-
-
-class Stream:
-    """A run whose rounds are read as they come: ``for row in macaw.stream(...)``.
-
-    A loop that ends early, by ``break`` or by an exception, stops the run; what is done is kept,
-    and ``macaw.resume(stream.folder)`` goes on with it.
-    """
-
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        words: Mapping[str, str],
-        model: _model.Model | None,
-        progress: bool | None,
-        said: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        self._model = model
-        self._progress = _progress.make(progress)
-        self._said: list[tuple[str, str]] = []
-        #: The run's folder.
-        self.folder = Path()
-        self.rounds = 0
-        self._over = False
-        if model is not None and model.said:
-            self._say("model", model.said)
-        for what, text in said:
-            self._say(what, text)
-        self._simulation = Simulation(arguments, words)
-        self._events = self._simulation.events()
-        try:
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
-
-    def __iter__(self) -> Iterator[Row]:
-        try:
-            while (row := self._next()) is not None:
-                yield row
-        finally:
-            self.close()
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the run if it goes on."""
-        self._progress.close()
-        self._simulation.close()
-
-    @property
-    def run(self) -> Run:
-        """The run, as far as it is."""
-        return Run(self.folder, model=self._model, said=self._said)
-
-    def finish(self) -> Run:
-        """Reads the rounds that are left, and returns the run."""
-        try:
-            for _ in self:
-                pass
-        except KeyboardInterrupt:
-            # The program has been told by close(), and has kept what is done.
-            hint = f'macaw.resume("{self.folder}") goes on'
-            raise KeyboardInterrupt(hint) from None
-        return self.run
-
-    def _begin(self) -> None:
-        for event in self._events:
-            if event["event"] == "begun":
-                self.folder, self.rounds = Path(event["folder"]), event["rounds"]
-                self._progress.begin(self.rounds)
-                return
-            self._tell(event)
-
-    def _next(self) -> Row | None:
-        for event in self._events:
-            if event["event"] == "round":
-                row: Row = event["row"]
-                self._progress.row(row)
-                return row
-            self._tell(event)
-        return None
-
-    def _tell(self, event: Event) -> None:
-        if event["event"] == "said":
-            self._say(event["what"], event["text"])
-            if event["what"] == "note" and self._progress.silent:
-                warnings.warn(event["text"], UserWarning, stacklevel=2)
-        elif event["event"] == "message":
-            self._say("message", event["text"])
-        elif event["event"] == "result":
-            for warning in event["warnings"]:
-                self._said.append(("warning", warning))
-                warnings.warn(warning, RuntimeWarning, stacklevel=2)
-
-    def _say(self, what: str, text: str) -> None:
-        self._said.append((what, text))
-        self._progress.say(what, text)
+_NO_KEYS = ("config", "out", "overwrite", "progress", "check_model", "on_round", "metrics")
 
 
 def stream(
@@ -153,11 +60,17 @@ def stream(
     label: str | None = None,
     client: Any = None,
     missing: Literal["mean", "indicator"] | None = None,
+    normalise: Literal["train", "client"] | None = None,
     partition: Partition | _keys.Partition | str | None = None,
     algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
     rounds: int | None = None,
     local: _keys.Local | None = None,
+    train: TrainFunction | None = None,
+    loss: LossFunction | None = None,
+    evaluate: EvaluateFunction | None = None,
+    on_round: OnRound | None = None,
+    metrics: Mapping[str, Metric] | None = None,
     seed: int | None = None,
     init: Any = None,
     config: Path_ | None = None,
@@ -177,9 +90,9 @@ def stream(
     """
     given = dict(locals())
     given.update(given.pop("sections"))
-    settings, made, folder, columns = keys_of(given)
+    settings, made, folder, columns, told = keys_of(given)
     arguments = [str(config)] if config is not None else []
-    said = [*dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
+    said = [*told, *dtype_of(settings, made, config), *(("data", note) for note in columns.notes)]
     for text in columns.warnings:
         said.append(("warning", text))
         warnings.warn(text, UserWarning, stacklevel=2)
@@ -188,7 +101,10 @@ def stream(
     if not arguments:
         raise ConfigError("nothing is given: simulate needs a model and data, or config=FILE")
     try:
-        return _begun(made, settings, arguments, words, said, given)
+        begun = _begun(made, settings, arguments, words, said, given)
+        if columns.normalisation is not None:
+            columns.normalisation.save(begun.folder)
+        return begun
     except Error as error:
         raise _names.explained(error, columns.hints) from error.__cause__
 
@@ -208,7 +124,8 @@ def _begun(
         arguments += ["--out", os.fspath(out)]
     if given["overwrite"]:
         arguments.append("--force")
-    return Stream(arguments, words, made, progress, said)
+    callbacks = Callbacks(given["on_round"], given["metrics"], made)
+    return Stream(arguments, words, made, progress, said, callbacks)
 
 
 def simulate(
@@ -220,11 +137,17 @@ def simulate(
     label: str | None = None,
     client: Any = None,
     missing: Literal["mean", "indicator"] | None = None,
+    normalise: Literal["train", "client"] | None = None,
     partition: Partition | _keys.Partition | str | None = None,
     algorithm: Algorithm | _rules.Rule | str | None = None,
     cohort: int | float | _keys.Cohort | None = None,
     rounds: int | None = None,
     local: _keys.Local | None = None,
+    train: TrainFunction | None = None,
+    loss: LossFunction | None = None,
+    evaluate: EvaluateFunction | None = None,
+    on_round: OnRound | None = None,
+    metrics: Mapping[str, Metric] | None = None,
     seed: int | None = None,
     init: Any = None,
     config: Path_ | None = None,
@@ -253,6 +176,9 @@ def simulate(
     features, label: columns of a table or a Hugging Face dataset; features may be a list.
     client: whose row it is: a column, or an array with a client's name a row.
     missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.
+    normalise: "train" gives x mean 0 and deviation 1 over the run's training rows, each column or
+        channel for itself; "client" over each client's own. Validation and test rows are scaled by
+        the same numbers, which ``run.normalisation`` keeps.
     partition: who gets which rows, such as ``macaw.dirichlet(0.3, clients=1000)``.
     algorithm: such as ``macaw.FedProx(mu=0.1)``, its name, or a rule of one's own (macaw.rules).
     cohort: clients a round, a fraction of all (a float up to 1), or a dict of ``[cohort]``.
@@ -285,11 +211,16 @@ def resume(
     model: Any = None,
     progress: bool | None = None,
     workers: _keys.Workers | None = None,
+    on_round: OnRound | None = None,
+    metrics: Mapping[str, Metric] | None = None,
 ) -> Run:
     """Goes on with a run that was interrupted, or with more rounds.
 
     The result has the same bytes as that of a run that was never interrupted. model: the module
-    of the run, for ``run.model()`` as its state dict.
+    of the run, for ``run.model()`` as its state dict. on_round, metrics: as for ``simulate``, for
+    the rounds that are done from here on, of which some may have been done before. A run with
+    train= or loss= goes on with the function that it began with; if its file has changed, that is
+    an error.
     """
     settings: dict[str, Any] = {}
     _add(settings, "workers", workers or {})
@@ -298,7 +229,8 @@ def resume(
         arguments += ["--rounds", str(rounds)]
     arguments += _overrides(settings)
     made = _model.Model({}, "", model, _model.names_of(model)) if model is not None else None
-    return Stream(arguments, {}, made, progress).finish()
+    callbacks = Callbacks(on_round, metrics, made)
+    return Stream(arguments, {}, made, progress, callbacks=callbacks).finish()
 
 
 class Keys(NamedTuple):
@@ -308,14 +240,17 @@ class Keys(NamedTuple):
     model: _model.Model | None
     cache: Path
     columns: _data.Columns  # of the data, and what there is to say about it
+    said: list[tuple[str, str]]  # before the first round
 
 
 def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Keys:
     """seeds: of the runs, if they are several."""
+    run_seeds = seeds
     if _rules.serving:
         raise ConfigError(
-            "a run begins while the file of its rule is loaded: put what begins it under "
-            'if __name__ == "__main__", or the rule into a file of its own'
+            "a run begins while a run loads this file, for its rule or its train function: put what "
+            'begins it under if __name__ == "__main__", or the rule or function into a file of its '
+            "own"
         )
     left = _names.arguments({key: given[key] for key in given if key not in _NO_KEYS})
     cache = left.pop("cache", None)
@@ -343,7 +278,16 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
             own_seed = (own["model_options"] or {}).get("seed", "run")
             seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
         example = functools.partial(_example, settings)
-        made = _model.read(own["model"], own["init"], folder / "models", example, seeds or (0,))
+        made = _model.read(
+            own["model"], own["init"], folder / "models", example, seeds or (0,),
+            in_python=_train.wanted(own),
+        )  # fmt: skip
+        if made.module is not None and "frozen" in (own["model_options"] or {}):
+            raise ConfigError(
+                "model_options=dict(frozen=…) is for lists of layers and names; a module says it "
+                "itself: net.body.requires_grad_(False)",
+                key="model.frozen",
+            )
         _add(settings, "model", made.keys)
     elif own["init"] is not None:
         raise ConfigError(
@@ -355,7 +299,40 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     _add(settings, "local", own["local"] or {})
-    return Keys(settings, made, folder, columns)
+    if (done := _privacy.add_noise(settings, given.get("config"))) is not None:
+        columns.notes.append(done)
+    if own["normalise"] is not None:
+        _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
+    told = _train.add(settings, own["train"], own["loss"], own["evaluate"], made, folder)
+    return Keys(settings, made, folder, columns, told)
+
+
+def _normalise_rows(
+    settings: dict[str, Any],
+    of: _normalise.Of,
+    columns: _data.Columns,
+    config: Path_ | None,
+    seeds: Sequence[int] | None,
+    folder: Path,
+) -> None:
+    """Standardises the rows of the data. seeds: of the runs, if they are several."""
+
+    def check() -> None:
+        fixed = {key: value for key, value in settings.items() if not hasattr(value, "toml")}
+        file = [str(config)] if config is not None else []
+        arguments = [*file, *_overrides(fixed), "--check"]
+        simulation = Simulation(arguments, words_for(settings, folder))
+        try:
+            for _ in simulation.events():
+                pass
+        finally:
+            simulation.close()
+
+    made = _normalise.add(
+        settings, of, config, seeds or [run_seed(settings, config)], _overrides, check
+    )
+    columns.normalisation = made
+    columns.notes.append(made.note())
 
 
 def _example(settings: Mapping[str, Any], module: Any) -> Any:
@@ -401,7 +378,7 @@ def check_model(
     words: Mapping[str, str],
 ) -> list[tuple[str, str]]:
     """Refuses a model that is not its module. Returns what there is to say."""
-    if made.module is None:
+    if made.module is None or "tensors" in made.keys:  # no module, or what trains is the module
         return []
     keys = {f"model.{key}": value for key, value in made.keys.items()}
     chosen = {**keys, **settings}
@@ -420,20 +397,7 @@ def _for_check(settings: Mapping[str, Any], config: Path_ | None) -> list[str]:
 
 def run_seed(settings: Mapping[str, Any], config: Path_ | None) -> int:
     """``run.seed`` of a run with these keys, some of which may stand in a file."""
-    if "run.seed" in settings:
-        return int(settings["run.seed"])
-    if config is None:
-        return 0
-    try:
-        import tomllib
-    except ImportError as error:  # before Python 3.11
-        raise ConfigError(
-            "seed: give it beside a model that a function makes: Python before 3.11 cannot read it "
-            f"in {os.fspath(config)}",
-            key="run.seed",
-        ) from error
-    seed = tomllib.loads(Path(config).read_text()).get("run", {}).get("seed", 0)
-    return int(seed)
+    return int(value_of(settings, config, "run.seed") or 0)
 
 
 def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:

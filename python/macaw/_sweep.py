@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _model
+from . import _data, _figures, _groups, _latex, _model, _normalise, _train
+from ._names import in_python
 from ._program import program
 from ._run import Run
 from ._simulate import (
@@ -95,7 +97,7 @@ class SweepResult:
             rows.append(
                 {
                     "configuration": row["configuration"],
-                    **row["values"],
+                    **_train.readable(row["values"]),
                     "rounds": row["rounds"],
                     "runs": sum(run["state"] == "done" for run in row["runs"]),
                     "failed": sum(run["state"] == "failed" for run in row["runs"]),
@@ -120,12 +122,34 @@ class SweepResult:
             return self.rows
         return pandas.DataFrame(self.rows)
 
+    def to_latex(self, *, digits: int | None = None) -> str:
+        """The table for a paper (booktabs): mean ± deviation over seeds, the best in bold.
+
+        Keys with one value in all rows have no column. digits: behind the point; by default two
+        of the deviation that are not 0. ``macaw.to_latex`` takes other metrics.
+        """
+        rows = self.result["rows"]
+        metric = self.result["metric"]
+        metrics = [metric, *(name for name in self.result["report"] if name != metric)]
+        cells = []
+        for row in rows:
+            found = {metric: row, **{name: row["report"][name] for name in metrics[1:]}}
+            cells.append([_latex.Cell(found[m]["mean"], found[m]["std"]) for m in metrics])
+        higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
+        counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
+        return _latex.table([_train.readable(r["values"]) for r in rows], counts, metrics, cells, higher, digits)
+
+    def plot(self, y: str | Sequence[str] | None = None, x: str = "round") -> _figures.Plot:
+        """Draws a metric, by default the sweep's, a curve a configuration (``macaw.plot``)."""
+        metric = str(self.result["metric"]).removeprefix("best_")
+        return _figures.plot(self, y or metric, x)
+
     @property
     def best(self) -> dict[str, Any]:
         """The keys of the best configuration. ``DIR/best.toml`` is all of it."""
         for row in self.result["rows"]:
             if row["configuration"] == self.result["best"]:
-                values: dict[str, Any] = row["values"]
+                values = _train.readable(row["values"])
                 return {key: value for key, value in values.items() if value is not None}
         raise Error(f"{self.folder}: no run is over, so no configuration is the best")
 
@@ -197,6 +221,15 @@ def sweep(
     cache_folder = Path(cache) if cache is not None else _data.cache_folder()
     if arguments.pop("seed", None) is not None:
         raise ConfigError("a sweep takes seeds=[...], not seed", key="run.seed", nearest="seeds")
+    for role in ("on_round", "metrics"):
+        if arguments.get(role) is not None:
+            raise ConfigError(
+                f"{role}= is for macaw.simulate: the runs of a sweep are processes of their own",
+                key=role,
+            )
+    functions = {role: arguments.get(role) for role in ("train", "loss")}
+    several = {role: space for role, space in functions.items() if isinstance(space, Space)}
+    arguments |= {role: space.values[0] for role, space in several.items()}
     varied: dict[str, Any] = {}
     run_settings = {f"run.{key}": value for key, value in dict(arguments.get("run") or {}).items()}
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
@@ -205,7 +238,9 @@ def sweep(
     varied_models: list[_model.Model] = []
 
     def add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
-        made = _model.read(item, None, cache / "models", seeds=own_seeds)
+        made = _model.read(
+            item, None, cache / "models", seeds=own_seeds, in_python=_train.wanted(arguments)
+        )
         varied_models.append(made)
         for key, value in made.keys.items():
             settings[f"model.{key}"] = value
@@ -215,12 +250,30 @@ def sweep(
         value = model if name == "model" else arguments.get(name)
         if not isinstance(value, Space):
             continue
-        tables = [_table(name, item, add, cache_folder) for item in value.values]
-        varied[name] = Space(value.kind, tuple(tables))
+        varied |= _tables_of(name, value, add, cache_folder, samples is not None)
         model = None if name == "model" else model
         arguments.pop(name, None)
+    if _train.wanted(arguments) and any(made.module is not None for made in varied_models):
+        raise ConfigError(
+            "model: a sweep with train= or loss= takes one module; sweep over models one by one",
+            key="model",
+        )
+    _normalise.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
+    plugins = _plugins_of(varied)
     keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
     settings = keys.settings
+    for role, space in several.items():
+        evaluate, made = arguments.get("evaluate"), keys.model
+        commands = [
+            _train.command(
+                value if role == "train" else None, value if role == "loss" else None, evaluate,
+                made, cache_folder,
+            )[0]
+            for value in space.values
+        ]  # fmt: skip
+        settings["workers.command"] = Space(space.kind, tuple(commands))
+    if plugins:  # of all rules, whichever a run has
+        settings["plugins"] = list(dict.fromkeys([*settings.get("plugins", ()), *plugins]))
     for made in [keys.model, *varied_models]:
         dtype_of(settings, made, config)
     for note in keys.columns.warnings:
@@ -231,13 +284,15 @@ def sweep(
         for made in [keys.model, *varied_models] if keys.model is not None else varied_models:
             check_model(made, fixed, config, words_for(settings, cache_folder))
     text = _file({**settings, **varied}, samples is not None, config)
-    top = {"seeds": seeds, "baselines": baselines, "samples": samples, "sample_seed": sample_seed}
-    top |= {"metric": metric, "mode": mode, "report": report}
+    top: dict[str, Any] = {"seeds": seeds, "baselines": baselines, "samples": samples}
+    top |= {"sample_seed": sample_seed, "metric": metric, "mode": mode, "report": report}
     top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
     folder.mkdir(parents=True, exist_ok=True)
+    if keys.columns.normalisation is not None:
+        keys.columns.normalisation.save(folder)
     file = folder / "sweep.toml"
     file.write_text(head + text)
     if progress is None:
@@ -248,6 +303,60 @@ def sweep(
 
 class _Table(dict[str, Any]):
     """Keys that are set together."""
+
+
+def _tables_of(
+    name: str, space: Space, add: Callable[..., None], cache: Path, drawn: bool
+) -> dict[str, Space]:
+    """A space of objects as one of tables, whose own spaces are values of theirs or keys beside.
+
+    Of ``grid([FedAvg(), FedProx(mu=grid([0.1, 1]))])`` there are three tables. A range, such as
+    ``FedProx(mu=log_uniform(0.01, 1))``, becomes the key ``algorithm.fedprox.mu``, which
+    configurations of other algorithms leave out.
+    """
+    tables: list[_Table] = []
+    beside: dict[str, Space] = {}
+    for item in space.values:
+        table = _table(name, item, add, cache)
+        ranges = {k: v for k, v in table.items() if isinstance(v, Space) and not _listed(v, drawn)}
+        for key, value in ranges.items():
+            _refuse_twice(name, key, item, space)
+            # In quotation marks: TOML has no room below a key that has values.
+            beside[json.dumps(f"{name}.{key}")] = value
+            del table[key]
+        tables += _each(table)
+    return {name: Space(space.kind, tuple(tables)), **beside}
+
+
+def _plugins_of(varied: Mapping[str, Space]) -> list[str]:
+    """Takes the files of rules out of the tables of algorithms: they are a key of their own."""
+    tables = [table for space in varied.values() for table in space.values if type(table) is _Table]
+    return [file for table in tables for file in table.pop("plugins", ())]
+
+
+def _listed(space: Space, drawn: bool) -> bool:
+    """Whether each value of the space is tried."""
+    return space.kind == "grid" or (space.kind == "choice" and not drawn)
+
+
+def _refuse_twice(name: str, key: str, item: Any, space: Space) -> None:
+    """A key beside the tables is for all tables that have it, so there may be one of them."""
+    alike = [other for other in space.values if type(other) is type(item)]
+    if len(alike) > 1 or name == "partition":
+        raise ConfigError(
+            f"{name}: {type(item).__name__} has a range for {key} inside a grid of several: give "
+            "the values, macaw.grid([…]), or a sweep of its own",
+            key=f"{name}.{key}",
+        )
+
+
+def _each(table: _Table) -> list[_Table]:
+    """A table for each combination of the values of its spaces."""
+    spaces = [key for key, value in table.items() if isinstance(value, Space)]
+    return [
+        _Table({**table, **dict(zip(spaces, values))})
+        for values in itertools.product(*(table[key].values for key in spaces))
+    ]
 
 
 def _table(name: str, item: Any, add: Callable[..., None], cache: Path) -> _Table:
@@ -263,8 +372,8 @@ def _note_weights(model: Any, seeds: Sequence[int]) -> None:
     if len(seeds) < 2 or not fixed:
         return
     warnings.warn(
-        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do not "
-        f"cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
+        f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do "
+        f"not cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
         UserWarning,
         stacklevel=3,
     )
@@ -305,7 +414,7 @@ def _file(
 
 
 def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:
-    command = [program(), "sweep", "--json", file, "--out", folder]
+    command: list[Any] = [program(), "sweep", "--json", file, "--out", folder]
     error: dict[str, Any] | None = None
     # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
@@ -329,6 +438,7 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
         message = error["message"]
         for text, word in words.items():
             message = message.replace(text, word)
+        message = in_python(message)
         if error["code"] == 2:
             raise ConfigError(message, key=error["key"] or None, nearest=error["meant"] or None)
         raise RunError(message, folder=str(folder), key=error["key"] or None)

@@ -244,7 +244,22 @@ class Reader:
         return "; ".join(made) or None
 
 
+def refuse_same_names(names: Iterable[Any]) -> None:
+    """Refuses names of clients that differ and have one text, such as 1 and "1"."""
+    seen: dict[str, Any] = {}
+    for name in names:
+        other = seen.setdefault(str(name), name)
+        if other != name:
+            raise DataError(
+                f"client: {other!r} and {name!r} would be one client, {str(name)!r}: name clients "
+                "by numbers or by words, not by both",
+                key="client",
+            )
+
+
 def owners_of(names: Array) -> dict[str, Array]:
+    if names.dtype == object:
+        refuse_same_names(dict.fromkeys(names.tolist()))
     owners: dict[str, list[int]] = {}
     for row, name in enumerate(names.tolist()):
         owners.setdefault(str(name), []).append(row)
@@ -291,7 +306,8 @@ def _words(columns: Sequence[_Column]) -> list[Any]:
 
 def _divided(value: Any) -> bool:
     """Whether a client's value has a part for each split."""
-    return isinstance(value, Mapping) and "train" in value and set(value) <= {"train", "val", "test"}
+    parts = {"train", "val", "test"}
+    return isinstance(value, Mapping) and "train" in value and set(value) <= parts
 
 
 def tables_in(data: Any, splits: Sequence[str] = ("train",)) -> list[Any]:

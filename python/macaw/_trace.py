@@ -7,13 +7,15 @@ from typing import Any
 from . import _modules
 from .errors import ModelError
 
-PREFIX = "macaw_net."  # of tensor names, where a module's outputs had to be unpacked
+PREFIX = "macaw_net."  # of tensor names, where the module is inside one of ours
 
 
 def traced(module: Any, example: Any, refused: str) -> Any:
-    """A trace of the module; raises where a trace would not be the module.
+    """A trace of the module; raises where it cannot be traced.
 
-    It is traced in training mode. The back end drops in training alone, whatever the trace says.
+    A trace keeps the mode in which it was made: training, since the back end drops in training
+    alone, whatever the trace says. A module that computes something else in evaluation, such as
+    batch norm, is traced in both modes. The two traces have the same tensors, and the mode chooses.
     """
     import torch
 
@@ -26,20 +28,31 @@ def traced(module: Any, example: Any, refused: str) -> Any:
         )
     with _modules.untouched(module):
         with _modules.dropping_nothing(module):
-            one, again, other = _outputs(module, example, reason)
-        # What is random in training is compared in evaluation, before the run.
-        if not torch.equal(one, other) and torch.equal(one, again):
-            raise ModelError(
-                f"model: {reason}, and a trace would keep one mode: the module computes something "
-                "else in training than in evaluation (such as batch norm); make it scriptable, or "
-                "train with a program of your own (training/README.md)"
-            )
+            one, _, other = _outputs(module, example, reason)
         module.train()
         whole = module if torch.is_tensor(module(example)) else _unpacking(module)
-        try:
-            return torch.jit.trace(whole, (example,), check_trace=False)
-        except Exception as error:
-            raise ModelError(f"model: {reason}, and torch.jit.trace, too: {error}") from error
+        trained = _trace(whole, example, reason)
+        # What differs may be random alone: then the second trace is not needed, and does no harm.
+        if torch.equal(one, other):
+            return trained
+        module.eval()
+        return torch.jit.script(_switching(trained, _trace(whole, example, reason)))
+
+
+def own_name(name: str) -> str:
+    """A module's own name of a tensor of its trace."""
+    while name.startswith(PREFIX):
+        name = name.removeprefix(PREFIX)
+    return name
+
+
+def _trace(module: Any, example: Any, reason: str) -> Any:
+    import torch
+
+    try:
+        return torch.jit.trace(module, (example,), check_trace=False)
+    except Exception as error:
+        raise ModelError(f"model: {reason}, and torch.jit.trace, too: {error}") from error
 
 
 def save_script(module: Any, example: Any, buffer: Any) -> None:
@@ -103,3 +116,21 @@ def _unpacking(module: Any) -> Any:
             return logits_of(self.macaw_net(x))
 
     return Unpacking()
+
+
+def _switching(trained: Any, evaluated: Any) -> Any:
+    """Two traces of one module, for its two modes."""
+    import torch
+
+    class Switching(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.macaw_net = trained  # first, so that tensors have its names
+            self.macaw_evaluated = evaluated
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                return self.macaw_net(x)
+            return self.macaw_evaluated(x)
+
+    return Switching()

@@ -54,3 +54,23 @@ class RunError(Error, RuntimeError):
     def __init__(self, message: str, *, folder: str | None = None, key: str | None = None) -> None:
         super().__init__(message, key=key)
         self.folder = folder
+
+
+class TrainError(RunError):
+    """The function of ``train=``, ``loss=`` or ``evaluate=`` has raised.
+
+    client, round: whose turn it was, as numbers of the run; both ``None`` in an evaluation of the
+    central rows. traceback: the last frames of the function, a line each; ``RUN/logs`` has all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        client: int | None = None,
+        round: int | None = None,
+        traceback: str = "",
+        folder: str | None = None,
+    ) -> None:
+        super().__init__(message, folder=folder)
+        self.client, self.round, self.traceback = client, round, traceback

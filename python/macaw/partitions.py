@@ -144,5 +144,5 @@ def natural() -> Partition:
 
 @checked
 def from_file(path: str | PathLike[str]) -> Partition:
-    """As a JSON file says: {"client": [row, ...], ..., "test": [...]} (data/README.md)."""
+    """As a JSON file says: {"client": [row, ...], ..., "test": [...]} (docs/guides/data.md)."""
     return _make("file", path=path)

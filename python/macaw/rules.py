@@ -30,7 +30,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -211,7 +211,7 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True)
 class StageEnd:
-    """The result of an earlier stage of the same client, counted from 0: a point for a later one."""
+    """The result of the client's earlier stage, counted from 0: a point for a later stage."""
 
     stage: int
 
@@ -323,6 +323,7 @@ class ClientContext:
         "round", "setup", "state", "weight",
     )  # fmt: skip
 
+    _arena: Any
     round: int
     phase: int
     client: int
@@ -356,6 +357,7 @@ class ServerContext:
 
     __slots__ = ("_metrics", "layout", "model", "numbers", "phase", "round", "setup", "vectors")
 
+    _metrics: dict[str, float]
     round: int
     phase: int
     setup: Setup

@@ -11,7 +11,7 @@ Plan LongestFirstScheduler::Assign(const Cohort& cohort,
                                    std::span<const WorkerInfo> workers) const {
   Plan plan = EmptyPlan(workers, HandOut::kWhole);
   if (SlotOwners(workers).empty()) {
-    plan.reason = "nobody is there to train.";
+    plan.reason = "no worker can train.";
     return plan;
   }
   PlaceLongestFirst(cohort, workers, plan);

@@ -39,7 +39,7 @@ Plan PlannedStealingScheduler::Assign(const Cohort& cohort,
                                       std::span<const WorkerInfo> workers) const {
   Plan plan = EmptyPlan(workers, HandOut::kGuided);
   if (SlotOwners(workers).empty()) {
-    plan.reason = "nobody is there to train.";
+    plan.reason = "no worker can train.";
     return plan;
   }
   PlaceLongestFirst(cohort, workers, plan);

@@ -11,7 +11,7 @@ namespace macaw::scheduler {
 Plan RandomScheduler::Assign(const Cohort& cohort, std::span<const WorkerInfo> workers) const {
   Plan plan = EmptyPlan(workers, HandOut::kPull);
   if (SlotOwners(workers).empty()) {
-    plan.reason = "nobody is there to train.";
+    plan.reason = "no worker can train.";
     return plan;
   }
   plan.common = cohort.entries;

@@ -30,7 +30,9 @@ class Task:
     To train: round, phase, stage, seed, rows (how many were declared), local (the keys of [local] as a
     dict; lr has the round's schedule in it), trainable (the names of the tensors to train), personal;
     mu, anchor and correction: add mu * (w - anchor) + correction to each gradient, before weight
-    decay and momentum (only of serve(…, corrections=True)). To evaluate: rows begin to end - 1."""
+    decay and momentum (only of serve(…, corrections=True)). To evaluate: rows begin to end - 1.
+    With workers.give_rows, also x, y and lengths: arrays of your own with the rows, as the model gets
+    them; lengths is None unless rows are padded."""
 
     def __init__(self, fields):
         self.__dict__.update(fields)
@@ -70,6 +72,39 @@ class _Memory:
                 end[...] = array
 
 
+class _Rows:
+    """The memory in which the worker gives rows and takes the model's outputs (workers.give_rows)."""
+
+    def __init__(self, hello):
+        self.features = np.dtype(hello["rows"]["features"])
+        self.labels = np.dtype(hello["rows"]["labels"])
+        self.dtype = np.dtype(hello["dtype"])
+        self.shape = hello["input_shape"]
+        self.bytes = None
+
+    def map(self, at):
+        if self.bytes is None or len(self.bytes) < at["bytes"]:
+            self.bytes = mmap.mmap(int(os.environ["MACAW_ROWS"]), at["bytes"])
+
+    def give(self, task, at):
+        """Copies, since the next question writes over the memory."""
+        self.map(at)
+        rows = at["rows"]
+        task.x = np.ndarray([rows, *self.shape], self.features, self.bytes, at["features"]).copy()
+        task.y = np.ndarray([rows], self.labels, self.bytes, at["labels"]).copy()
+        task.lengths = None
+        if at["lengths"] is not None:
+            task.lengths = np.ndarray([rows], np.int32, self.bytes, at["lengths"]).copy()
+
+    def take(self, outputs, shape, at):
+        """Checks the model's outputs, and writes them."""
+        outputs = outputs.detach().cpu().numpy() if hasattr(outputs, "detach") else np.asarray(outputs)
+        if list(outputs.shape) != shape:
+            raise ValueError(f"the model's outputs have shape {list(outputs.shape)}, and the run's "
+                             f"task needs {shape}")
+        np.ndarray(shape, self.dtype, self.bytes, at["outputs"])[...] = outputs
+
+
 def _sums(losses):
     sums = losses if isinstance(losses, dict) else {"loss": losses}
     return {name: float(x) if math.isfinite(x) else None for name, x in sums.items()}  # JSON has no NaN
@@ -89,25 +124,33 @@ def _train(train, memory, task):
     if not isinstance(answer, tuple) or len(answer) != 4:
         raise TypeError("train must return (weights or None, rows, steps, losses)")
     memory.take(weights if answer[0] is None else answer[0])
-    return {"rows": int(answer[1]), "steps": int(answer[2]), "sums": _sums(answer[3])}
+    told = {"rows": int(answer[1]), "steps": int(answer[2])}
+    return told if answer[3] is None else {**told, "sums": _sums(answer[3])}
 
 
-def _error(error):
+def _error(error, fatal, hidden):
     traceback.print_exc()  # to the worker's log
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if f.filename != __file__] or frames
+    theirs = [f for f in frames if f.filename not in hidden]
+    if not theirs and hidden == {__file__}:
+        theirs = frames
     def place(frame):
         return f"{os.path.basename(frame.filename)}:{frame.lineno}"
     trace = [f"{place(f)} in {f.name}: {f.line}" for f in theirs[-5:]]
-    return {"error": {"kind": type(error).__name__, "message": str(error),
-                      "where": place(theirs[-1]), "trace": trace}}
+    return {"error": {"kind": type(error).__name__, "message": str(error), "fatal": fatal,
+                      "where": place(theirs[-1]) if theirs else "", "trace": trace}}
 
 
-def serve(train, evaluate=None, name="a Python program", corrections=False):
+def serve(train, evaluate=None, name="a Python program", corrections=False, outputs=None, fatal=False,
+          hidden=()):
     """Answers the worker until it ends. train(weights, task) returns (weights or None for those that
     it changed in place, rows, steps, losses); evaluate(weights, task) returns the sums that task.sums
     names, as a dict. An exception leaves the client out of the round, with the exception's words.
-    `name` becomes part of the run's numeric profile: put versions into it."""
+    `name` becomes part of the run's numeric profile: put versions into it.
+
+    With workers.give_rows, train may leave the losses None, and outputs(weights, task) may return the
+    model's outputs for task.x instead of evaluate: the worker computes losses and metrics from them.
+    fatal: an exception ends the run. hidden: files whose lines are left out of its words."""
     if "MACAW_CHANNEL" not in os.environ:
         sys.exit("this program is started by macaw-worker: set workers.backend = \"process\" and "
                  f"workers.command = [\"python3\", {json.dumps(sys.argv[0])}]")
@@ -124,17 +167,27 @@ def serve(train, evaluate=None, name="a Python program", corrections=False):
     if hello.get("macaw") != PROTOCOL:
         sys.exit(f"the worker speaks version {hello.get('macaw')}, this macaw_client.py {PROTOCOL}")
     memory = _Memory(hello)
+    rows = _Rows(hello) if hello.get("rows") else None
+    about = {key: hello[key] for key in ("sums", "task", "outputs", "dtype")}
     say({"ready": PROTOCOL, "name": name, "corrections": corrections,
-         "evaluates": evaluate is not None})
+         "evaluates": evaluate is not None, "outputs": outputs is not None})
     for line in lines:
         question = json.loads(line)
+        kind = next(kind for kind in ("train", "evaluate", "outputs") if kind in question)
+        task = Task({**about, "kind": kind, **question[kind]})
         try:
-            if "train" in question:
-                task = Task({**question["train"], "sums": hello["sums"]})
+            if rows is not None:
+                rows.give(task, question[kind]["at"])
+            if kind == "train":
                 answer = _train(train, memory, task)
-            else:
-                task = Task({**question["evaluate"], "sums": hello["sums"]})
+            elif kind == "evaluate":
                 answer = {"sums": _sums(evaluate(memory.arrays("start"), task))}
+            else:
+                shape = [len(task.y), about["outputs"]]
+                if about["task"] == "next-token":
+                    shape.insert(1, task.x.shape[1])
+                rows.take(outputs(memory.arrays("start"), task), shape, question[kind]["at"])
+                answer = {}
         except Exception as error:  # the client's own doing: the next one may fare better
-            answer = _error(error)
+            answer = _error(error, fatal, {__file__, *hidden})
         say({"id": question["id"], **answer})

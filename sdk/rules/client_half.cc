@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "core/status.h"
 #include "sdk/rules/halves.h"
 

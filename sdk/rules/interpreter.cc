@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/clock.h"
-#include "core/digest.h"
+#include "core/python.h"
 #include "core/status.h"
 #include "sdk/rules/runtime.h"
 
@@ -145,14 +144,6 @@ absl::StatusOr<Json> Parse(absl::string_view line) {
       absl::StrCat("its process answered what cannot be understood: ", line.substr(0, kShown)));
 }
 
-// A memory file with this text.
-absl::StatusOr<Fd> FileOf(absl::string_view text) {
-  Fd file(::memfd_create("macaw-rule-text", MFD_CLOEXEC));
-  if (!file.open() || !WriteAllAt(file, BytesOf(text), 0))
-    return absl::ErrnoToStatus(errno, "cannot make a memory file");
-  return file;
-}
-
 struct Ends {
   Fd ours, theirs;
 };
@@ -175,26 +166,22 @@ std::vector<std::pair<std::string, std::string>> OneThreadEach() {
   return added;
 }
 
-absl::Status NeedsPython(const std::string& python, absl::string_view why) {
+absl::Status NeedsPython(absl::string_view found) {
   return absl::FailedPreconditionError(
-      absl::StrCat("a rule in Python needs Python 3.10 or later with NumPy, and ", python, ": ",
-                   why, "; name one that has it in MACAW_PYTHON"));
+      absl::StrCat("a rule in Python needs Python 3.10 or later with NumPy, and ", found,
+                   "; name one that has it in MACAW_PYTHON"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Interpreter>> Interpreter::Start(const std::string& path,
                                                                 absl::string_view text) {
-  const char* const named = ::getenv("MACAW_PYTHON");
-  const std::string command = named == nullptr || *named == '\0' ? "python3" : named;
-  const std::string python = FindOnPath(command);
-  if (::access(python.c_str(), X_OK) != 0) {
-    return NeedsPython(command, absl::StrContains(command, '/') ? "is no program that can be run"
-                                                                : "is not on the PATH");
-  }
-  MACAW_ASSIGN_OR_RETURN(const Fd rules, FileOf(kRules));
-  MACAW_ASSIGN_OR_RETURN(const Fd runtime, FileOf(kRuntime));
-  MACAW_ASSIGN_OR_RETURN(const Fd source, FileOf(text));
+  const absl::StatusOr<std::string> found = FindPython();
+  if (!found.ok()) return NeedsPython(found.status().message());
+  const std::string& python = *found;
+  MACAW_ASSIGN_OR_RETURN(const Fd rules, MemoryFile(kRules));
+  MACAW_ASSIGN_OR_RETURN(const Fd runtime, MemoryFile(kRuntime));
+  MACAW_ASSIGN_OR_RETURN(const Fd source, MemoryFile(text));
   MACAW_ASSIGN_OR_RETURN(Ends control, MakeChannel());
   ChildSpec spec;
   spec.name = python;
@@ -210,7 +197,7 @@ absl::StatusOr<std::shared_ptr<Interpreter>> Interpreter::Start(const std::strin
   spec.environment = OneThreadEach();
   spec.inherit = {rules.get(), runtime.get(), control.theirs.get(), source.get()};
   absl::StatusOr<Child> child = Child::Spawn(spec);
-  if (!child.ok()) return NeedsPython(python, child.status().message());
+  if (!child.ok()) return NeedsPython(child.status().message());
   control.theirs.Close();
 
   std::shared_ptr<Interpreter> interpreter(
@@ -225,7 +212,8 @@ absl::StatusOr<std::shared_ptr<Interpreter>> Interpreter::Start(const std::strin
         python, " ended while it loaded the file: ", interpreter->child_.Reap().Text()));
   }
   MACAW_ASSIGN_OR_RETURN(Json said, Parse(line));
-  if (said.contains("missing")) return NeedsPython(python, said["missing"].get<std::string>());
+  if (said.contains("missing"))
+    return NeedsPython(absl::StrCat(python, ": ", said["missing"].get<std::string>()));
   if (said.contains("error")) return absl::InvalidArgumentError(said["error"].get<std::string>());
   interpreter->rules_ = std::move(said["rules"]);
   return interpreter;

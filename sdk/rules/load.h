@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 
 namespace macaw::sdk::rules {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "sdk/rules/interpreter.h"
 
 namespace macaw::sdk::rules {

@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "aggregation/exact_sum.h"
-#include "algorithms/api/channels.h"
-#include "algorithms/api/local_work.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/local_work.h"
+#include "algorithms/builtin.h"
 #include "core/random.h"
 #include "core/status.h"
 #include "sdk/loader.h"
@@ -60,7 +61,7 @@ double Distance(const Numbers& a, const Numbers& b) {
 
 Description Builtin(const std::string& name) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   return *Must(registry.Find(name));
 }
 
@@ -181,7 +182,8 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
                              client_->Conclude(context, work.outcomes, workspace_));
       MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> up,
                              UpViews(schema_, phase, result, workspace_));
-      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> state, StateViews(schema_, result));
+      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> state,
+                             StateViews(schema_, context.state, result));
       if (lost.contains(client)) continue;
       MACAW_RETURN_IF_ERROR(sum.Add({ClientId(client), context.weight, turn.multiplicity, up}));
       std::vector<FlatVector> next;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "sdk/testing/plain_trainer.h"
 
 namespace macaw::algorithms {

@@ -95,15 +95,14 @@ void RoundEngine::DescribeMissing(admin::RunStatus& status) const {
 void RoundEngine::DescribeNodes(admin::RunStatus& status, TimePoint now) const {
   const absl::flat_hash_map<WorkerId, uint64_t> evaluating = evaluation_.Held();
   for (const auto& [id, node] : nodes_) {
-    admin::NodeStatus one{
-        .name = node.name,
-        .slots = node.slots,
-        .clients = roster_.clients_of(node.holding),
-        .owner = !roster_.owner_of(node.holding).empty(),
-        .waits = node.poll.has_value(),
-        .on_trial = node.on_trial,
-        .silent_seconds = node.poll.has_value() ? 0 : ToSeconds(now - node.last_seen),
-        .leased = phase_.leased_to(id)};
+    admin::NodeStatus one{.name = node.name,
+                          .slots = node.slots,
+                          .clients = roster_.clients_of(node.holding),
+                          .owner = !roster_.owner_of(node.holding).empty(),
+                          .waits = node.poll.has_value(),
+                          .on_trial = node.on_trial,
+                          .silent_seconds = ToSeconds(now - node.heard),
+                          .leased = phase_.leased_to(id)};
     const auto tasks = evaluating.find(id);
     one.doing = node.declined.empty() ? Doing(one, tasks == evaluating.end() ? 0 : tasks->second)
                                       : absl::StrCat("declines: ", node.declined);

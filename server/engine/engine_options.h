@@ -25,9 +25,12 @@ struct EngineOptions {
   CompleteRounds::Limits limits;
   uint32_t workers = 1;           // the first round begins when so many have registered
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
-  uint32_t completed = 0;         // rounds already done (a resumed run)
-  uint32_t stop_after = 0;        // the run stops after so many of its rounds; 0: it does them all
-  std::string stop_reason;        // for stop_after
+  // After each round the engine waits for GoOnTo or StopHere. Set evaluation_gates with it, so that
+  // the round's row is written by then. The first round of a session does not wait.
+  bool stepwise = false;
+  uint32_t completed = 0;   // rounds already done (a resumed run)
+  uint32_t stop_after = 0;  // the run stops after so many of its rounds; 0: it does them all
+  std::string stop_reason;  // for stop_after
   std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
   std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
   bool mixed_profiles = false;           // … nodes with any profile may join

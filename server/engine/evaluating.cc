@@ -49,8 +49,7 @@ void RoundEngine::AfterEvaluation(Round round, const std::optional<std::string>&
     Record(log::Evaluated{.round = round, .stop = stop.value_or("")});
   if (state_ != State::kDraining) return Advance(now);
   if (stop.has_value()) return Finish(RunEnd::kStopped, *stop, now);
-  if (completed_ < LastRound()) return NextRound(now);
-  FinishRounds(now);
+  NextRound(now);
 }
 
 absl::Status RoundEngine::CheckEvaluations(

@@ -23,7 +23,7 @@ const Node* Nodes::Find(SessionId session) const {
 Node* Nodes::Hear(SessionId session, TimePoint now) {
   Node* node = Find(session);
   if (node == nullptr) return nullptr;
-  node->last_seen = now;
+  node->heard = node->last_seen = now;
   deadlines_.Set(node->id, DeadlineOf(*node));
   return node;
 }
@@ -40,7 +40,7 @@ bool Nodes::WasReplaced(const std::string& name, uint64_t incarnation) const {
 Node& Nodes::Add(Node node, TimePoint now) {
   if (node.id.value == 0) node.id = WorkerId(last_ + 1);
   last_ = std::max(last_, node.id.value);
-  node.last_seen = node.progressed = now;
+  node.heard = node.last_seen = node.progressed = now;
   Team& team = TeamOf(node.holding);
   for (Team* of : {&team, node.central_test ? &central_ : nullptr}) {
     if (of == nullptr) continue;

@@ -48,7 +48,8 @@ struct Node {
   bool told = false;     // it knows that the run is over
   std::string declined;  // why its owner does not let it work now; empty: it works
 
-  TimePoint last_seen{};
+  TimePoint heard{};       // its last call or heartbeat
+  TimePoint last_seen{};   // the same, or its open poll was seen
   uint64_t progress = 0;   // as it reported last
   TimePoint progressed{};  // when `progress` last grew
   std::optional<Poll> poll;

@@ -66,6 +66,23 @@ absl::StatusOr<std::string> RoundEngine::GoOn(const admin::Change& change, TimeP
   return "the run goes on";
 }
 
+Effects RoundEngine::GoOnTo(Round round, TimePoint now) {
+  if (state_ == State::kEnded || ending_.has_value()) return {};
+  operators_.go_on_to = std::max(operators_.go_on_to, round.value);
+  if (WaitsToGoOn() || operators_.pause || !operators_.held.has_value()) return {};
+  operators_.held.reset();
+  NextRound(now);
+  ServeParked(now);
+  return Take();
+}
+
+Effects RoundEngine::StopHere(std::string reason, TimePoint now) {
+  if (state_ == State::kEnded || ending_.has_value() || !operators_.held.has_value()) return {};
+  operators_.held.reset();
+  Finish(RunEnd::kStopped, std::move(reason), now);
+  return Take();
+}
+
 absl::StatusOr<std::string> RoundEngine::Drain(const admin::Change& change) {
   if (!std::exchange(operators_.drain, true)) RecordOperation(change);
   operators_.drained_by = change.by;

@@ -24,7 +24,9 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       nodes_(options_.lease_timeout),
       phase_(options_.epoch),
       evaluation_(options_.epoch),
-      states_(options_.stateful, options_.versions, options_.run.clients) {}
+      states_(options_.stateful, options_.versions, options_.run.clients) {
+  operators_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
+}
 
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
   const uint32_t every = run.evaluation.every;
@@ -62,9 +64,11 @@ void RoundEngine::Begin(TimePoint now) {
 }
 
 void RoundEngine::NextRound(TimePoint now) {
-  if (completed_ < LastRound() && caught_up() && (operators_.drain || operators_.pause)) {
+  const bool paused =
+      completed_ < LastRound() && caught_up() && (operators_.drain || operators_.pause);
+  if (paused || WaitsToGoOn()) {
     state_ = State::kDraining;  // an evaluation may go on
-    if (operators_.drain) return EndDrained();
+    if (paused && operators_.drain) return EndDrained();
     if (!operators_.held.has_value()) operators_.held = now;
     return;
   }

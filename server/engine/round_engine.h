@@ -83,6 +83,10 @@ class RoundEngine {
   // Makes the change and answers what follows from it, in words. An error says why it cannot be
   // made; then nothing has changed.
   Answered<absl::StatusOr<std::string>> Operate(const admin::Change& change, TimePoint now);
+  // Of a stepwise run: opens rounds up to this one, or ends the run where it waits, as a stop rule
+  // does. Either has no effect on a run that is over.
+  Effects GoOnTo(Round round, TimePoint now);
+  Effects StopHere(std::string reason, TimePoint now);
   // Fills in everything of the status that the engine knows.
   void Describe(admin::RunStatus& status, TimePoint now) const;
 
@@ -166,6 +170,9 @@ class RoundEngine {
   void OnLate(WorkerId id, TimePoint now);  // leases of the node have expired
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
+  }
+  bool WaitsToGoOn() const {  // between two rounds of a stepwise run, or behind the last one
+    return options_.stepwise && caught_up() && operators_.go_on_to <= completed_;
   }
   void FinishRounds(TimePoint now);  // all that are to be done are done
   // Ends a run whose rounds are done. A stateful run ends only after all states were digested.

@@ -78,7 +78,7 @@ absl::StatusOr<std::string> CompareTotals(const RunPlan& run, TotalsUsed used, c
       absl::StrCat(text, ", and ", run.algorithm.name,
                    run.cohort.sampling == "poisson" ? " with cohort.sampling = \"poisson\"" : "",
                    " computes with it: write ", absl::StrJoin(remedies, ", "),
-                   " into the server's file and begin the run anew"));
+                   " into the server's file and begin the run again"));
 }
 
 }  // namespace macaw::server

@@ -1,11 +1,6 @@
 #include "server/journal/journal.h"
 
-#include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -22,6 +17,7 @@ namespace macaw::server {
 namespace {
 
 constexpr uint64_t kFrameHead = 16, kFrameFoot = 8;
+constexpr mode_t kOwnerOnly = 0600;
 constexpr absl::string_view kPartsPrefix = "parts-";
 
 std::string NodesPath(const std::string& folder) { return folder + "/nodes"; }
@@ -171,42 +167,18 @@ std::optional<JournalPart> DecodePart(absl::string_view head) {
 
 // ---- frames
 
-absl::Status WriteAll(const Fd& fd, std::vector<iovec> pieces, absl::string_view path) {
-  size_t at = 0;
-  while (at < pieces.size()) {
-    const ssize_t written =
-        ::writev(fd.get(), pieces.data() + at, static_cast<int>(pieces.size() - at));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return FileError("cannot write", path);
-    auto rest = static_cast<size_t>(written);
-    for (; at < pieces.size() && rest >= pieces[at].iov_len; ++at) rest -= pieces[at].iov_len;
-    if (at < pieces.size()) {
-      pieces[at].iov_base = static_cast<char*>(pieces[at].iov_base) + rest;
-      pieces[at].iov_len -= rest;
-    }
-  }
-  return absl::OkStatus();
-}
-
 uint64_t ChecksumOf(absl::string_view head, std::span<const std::byte> blob) {
   const uint64_t sums[] = {Checksum(BytesOf(head)), Checksum(blob)};
   return Checksum(std::as_bytes(std::span(sums)));
 }
 
-absl::Status WriteFrame(const Fd& fd, absl::string_view head, std::span<const std::byte> blob,
-                        absl::string_view path) {
+absl::Status WriteFrame(RecordFile& file, absl::string_view head, std::span<const std::byte> blob) {
   ByteWriter sizes, foot;
   sizes.Put(uint64_t{head.size()});
   sizes.Put(uint64_t{blob.size()});
   foot.Put(ChecksumOf(head, blob));
   const std::string first = std::move(sizes).Take(), last = std::move(foot).Take();
-  const auto piece = [](const void* data, size_t size) {
-    return iovec{const_cast<void*>(data), size};
-  };
-  std::vector<iovec> pieces = {piece(first.data(), first.size()), piece(head.data(), head.size()),
-                               piece(blob.data(), blob.size()), piece(last.data(), last.size())};
-  std::erase_if(pieces, [](const iovec& one) { return one.iov_len == 0; });
-  return WriteAll(fd, std::move(pieces), path);
+  return file.Append({BytesOf(first), BytesOf(head), blob, BytesOf(last)});
 }
 
 // Calls use(head, offset of the blob, size of the blob) for each whole frame of the file. `use`
@@ -239,14 +211,6 @@ absl::StatusOr<uint64_t> ForEachFrame(const std::string& path, const Use& use) {
     at = foot_at + kFrameFoot;
   }
   return at;
-}
-
-absl::StatusOr<Fd> OpenBehind(const std::string& path, uint64_t keep) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.open()) return FileError("cannot open", path);
-  if (::ftruncate(fd.get(), static_cast<off_t>(keep)) != 0 || ::lseek(fd.get(), 0, SEEK_END) < 0)
-    return FileError("cannot cut", path);
-  return fd;
 }
 
 }  // namespace
@@ -303,7 +267,7 @@ absl::StatusOr<Journal> Journal::Begin(const std::string& folder, Round from) {
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot empty ", folder));
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
   Journal journal(folder);
-  MACAW_ASSIGN_OR_RETURN(journal.nodes_, OpenBehind(NodesPath(folder), 0));
+  MACAW_ASSIGN_OR_RETURN(journal.nodes_, RecordFile::Open(NodesPath(folder), 0, kOwnerOnly));
   MACAW_RETURN_IF_ERROR(journal.OpenParts(from));
   return journal;
 }
@@ -316,7 +280,7 @@ absl::StatusOr<Journal> Journal::Continue(const std::string& folder) {
     return node.has_value();
   };
   MACAW_ASSIGN_OR_RETURN(const uint64_t nodes, ForEachFrame(NodesPath(folder), note_table));
-  MACAW_ASSIGN_OR_RETURN(journal.nodes_, OpenBehind(NodesPath(folder), nodes));
+  MACAW_ASSIGN_OR_RETURN(journal.nodes_, RecordFile::Open(NodesPath(folder), nodes, kOwnerOnly));
   const std::map<Round, std::string> files = PartsFiles(folder);
   MACAW_RETURN_IF_ERROR(journal.OpenParts(files.empty() ? Round(1) : files.rbegin()->first));
   return journal;
@@ -326,8 +290,8 @@ absl::Status Journal::OpenParts(Round from) {
   const std::string path = PartsPath(folder_, from);
   MACAW_ASSIGN_OR_RETURN(const uint64_t keep, ForEachFrame(path, [](absl::string_view, uint64_t,
                                                                     uint64_t) { return true; }));
-  MACAW_RETURN_IF_ERROR(Sync());  // of the previous file
-  MACAW_ASSIGN_OR_RETURN(parts_, OpenBehind(path, keep));
+  if (parts_.fd().open()) MACAW_RETURN_IF_ERROR(Sync());  // the previous file
+  MACAW_ASSIGN_OR_RETURN(parts_, RecordFile::Open(path, keep, kOwnerOnly));
   return SyncDirectory(folder_);
 }
 
@@ -335,21 +299,16 @@ absl::Status Journal::Add(const JournalNode& node) {
   const fleet::Blob& table = node.request.table;
   std::span<const std::byte> bytes;
   if (table.bytes != nullptr && tables_.insert(table.digest).second) bytes = table.bytes->bytes();
-  return WriteFrame(nodes_, Encode(node), bytes, NodesPath(folder_));
+  return WriteFrame(nodes_, Encode(node), bytes);
 }
 
 absl::Status Journal::Add(const JournalPart& part) {
   std::span<const std::byte> sums;
   if (part.part.sums.bytes != nullptr) sums = part.part.sums.bytes->bytes();
-  unsynced_ = true;
-  return WriteFrame(parts_, Encode(part), sums, folder_);
+  return WriteFrame(parts_, Encode(part), sums);
 }
 
-absl::Status Journal::Sync() {
-  if (!std::exchange(unsynced_, false)) return absl::OkStatus();
-  if (::fdatasync(parts_.get()) != 0) return FileError("cannot sync", folder_);
-  return absl::OkStatus();
-}
+absl::Status Journal::Sync() { return parts_.Sync(); }
 
 absl::Status Journal::OnCheckpoint(Round newest, Round oldest) {
   MACAW_RETURN_IF_ERROR(OpenParts(Round(newest.value + 1)));

@@ -10,8 +10,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "core/fd.h"
 #include "core/ids.h"
+#include "core/record_file.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/journal_data.h"
 
@@ -70,8 +70,7 @@ class Journal {
   absl::Status OpenParts(Round from);
 
   std::string folder_;
-  Fd nodes_, parts_;
-  bool unsynced_ = false;
+  RecordFile nodes_, parts_;
   absl::flat_hash_set<Digest> tables_;  // tables whose bytes the file of nodes already has
 };
 

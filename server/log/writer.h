@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/digest.h"
-#include "core/fd.h"
+#include "core/record_file.h"
 #include "server/log/record.h"
 
 namespace macaw::server::log {
@@ -33,12 +33,11 @@ class Writer {
   absl::Status Sync();  // calls Write first
 
  private:
-  explicit Writer(std::string path) : path_(std::move(path)) {}
-  absl::Status ReadThrough(const Digest& run);
+  Writer() = default;
+  // Returns where the complete records end.
+  absl::StatusOr<uint64_t> ReadThrough(const std::string& path, const Digest& run);
 
-  std::string path_;
-  Fd fd_;
-  uint64_t offset_ = 0;  // all bytes before it belong to complete records
+  RecordFile file_;
   uint64_t sequence_ = 0;
   int64_t last_ns_ = 0, first_wall_ns_ = 0;
   uint64_t cut_bytes_ = 0;

@@ -1,4 +1,4 @@
-#include "algorithms/api/accountant.h"
+#include "algorithms/around/accountant.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_join.h"
+#include "algorithms/builtin.h"
 #include "tests/algorithms/attack_util.h"
 
 // When rules break down under attack, and which runs refuse attacks.
@@ -71,7 +72,7 @@ TEST(Breakdown, AMeanFailsAtOnce) {
 std::string Refusal(const std::string& rule, const AttackConfig& attack, uint64_t clients = 100,
                     TaskKind task = TaskKind::kClassification) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   Setup setup;
   setup.config = *registry.Complete({rule, {}});
   setup.layout = Plain(2, DType::kF32);
@@ -120,7 +121,7 @@ TEST(Attacks, AreAnnounced) {
 
 TEST(Registry, RunsARuleUnderAttackOnlyIfTheRunHasOne) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   RunPlan run;
   run.clients = 10;
   run.algorithm = *registry.Complete({"fedavg", {}});

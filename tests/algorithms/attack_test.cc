@@ -1,4 +1,4 @@
-#include "algorithms/api/attack.h"
+#include "algorithms/around/attack.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "algorithms/builtin.h"
 #include "tests/algorithms/attack_util.h"
 
 namespace macaw::algorithms {
@@ -358,7 +359,7 @@ TEST_P(EveryAttack, ChangesTheModelAndSurvivesARoundOfHostileClientsAlone) {
 
 std::vector<std::string> RulesWithACommonModel() {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
   for (const Description* rule : registry.All()) {
     if (rule->has_common_model && !rule->pools_clients) names.push_back(rule->name);

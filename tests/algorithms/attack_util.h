@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "algorithms/api/attack.h"
+#include "algorithms/around/attack.h"
 #include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {

@@ -1,4 +1,4 @@
-#include "algorithms/api/guard.h"
+#include "algorithms/around/guard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,9 @@
 
 #include <functional>
 
-#include "algorithms/api/channels.h"
 #include "algorithms/api/vector_math.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
 #include "sdk/testing/round_loop.h"
@@ -106,7 +107,7 @@ TEST(Names, ASchemaThatCannotBeIsRefusedWithTheNameOfWhatIsWrong) {
   ExpectMisuse(with([](Schema& s) { s.metrics = {{"all", Reduction::kCollect}}; }), "'all'");
 }
 
-TEST(Random, AStreamIsOfTheSeedTheRoundThePhaseTheClientAndThePurposeAndOfNothingElse) {
+TEST(Random, AStreamDependsOnlyOnItsFiveInputs) {
   const auto first = [](const ClientContext& context, absl::string_view purpose) {
     return context.Random(purpose).NextU64();
   };
@@ -257,7 +258,7 @@ TEST(Continue, AddsStagesByWhatCameOutUntilItAddsNone) {
 
 TEST(Phases, MimeSendsItsGradientOnlyWhereItIsUsed) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   algorithms::Setup setup;
   setup.config = *registry.Complete({"mime", {}});
   setup.layout = Plain(1000, DType::kF32);
@@ -320,6 +321,41 @@ TEST(Phases, ALaterPhaseSeesWhatAnEarlierOneKept) {
   ASSERT_TRUE(later.Rounds(10).ok());
   ASSERT_TRUE(fedavg.Rounds(10).ok());
   EXPECT_EQ(later.ModelDigest(), fedavg.ModelDigest());
+}
+
+// Keeps x of its last odd round in "odd", and of its last even round in "even".
+class KeepingInTurns final : public DeltaClient {
+ public:
+  using DeltaClient::DeltaClient;
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    MACAW_ASSIGN_OR_RETURN(ClientResult result,
+                           DeltaClient::Conclude(context, outcomes, workspace));
+    const char* const item = context.round.value % 2 == 1 ? "odd" : "even";
+    result.state = {{item, context.model()}};
+    return result;
+  }
+};
+
+TEST(State, AnItemThatATurnDoesNotReturnStaysAsItWas) {
+  Description rule = Builtin("fedavg");
+  rule.name = "turns";
+  rule.schema = [](const algorithms::Setup& setup) -> absl::StatusOr<Schema> {
+    Schema schema = MeanDeltaSchema(setup);
+    schema.state = {{"odd", setup.layout}, {"even", setup.layout}};
+    return schema;
+  };
+  rule.client = MakeClient<KeepingInTurns>;
+  RoundLoop loop(rule, Q4(), {});
+  const auto first = loop.Model();
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  const auto second = loop.Model();
+  EXPECT_EQ(loop.State(0, 0), first);
+  EXPECT_EQ(loop.State(0, 1), std::vector<double>(first.size(), 0));
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  EXPECT_EQ(loop.State(0, 0), first);
+  EXPECT_EQ(loop.State(0, 1), second);
 }
 
 TEST(Phases, AVectorOfAnotherPhaseIsAProgrammingErrorThatSaysSo) {

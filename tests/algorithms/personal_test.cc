@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include "algorithms/parameter_group.h"
+#include "algorithms/local_group.h"
+#include "core/glob.h"
 #include "sdk/testing/round_loop.h"
 #include "training/api/straggler.h"
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_join.h"
+#include "algorithms/builtin.h"
 #include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 
 Setup SetupOf(const std::string& name, const Parameters& parameters = {}) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   Setup setup;
   setup.config = *registry.Complete({name, parameters});
   setup.layout = *ParameterLayout::Make(
@@ -214,7 +215,7 @@ TEST(Refusals, ParametersThatWouldDivideByZero) {
 
 TEST(Refusals, ASchedulesWordsAreCheckedWithTheOtherParameters) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   const auto complete = [&](const char* text) {
     return std::string(
         registry.Complete({"fedadam", {{"server_lr_schedule", text}}}).status().message());

@@ -1,9 +1,11 @@
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+
+#include "algorithms/builtin.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -13,7 +15,7 @@ using ::testing::HasSubstr;
 
 class RegistryTest : public ::testing::Test {
  protected:
-  RegistryTest() { RegisterBuiltinAlgorithms(registry_); }
+  RegistryTest() { registry_.AddBuiltin(BuiltinAlgorithms()); }
   std::string Refusal(const std::string& name, const std::string& parameter, ParameterValue value) {
     return std::string(
         registry_.Complete({name, {{parameter, std::move(value)}}}).status().message());

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "algorithms/builtin.h"
 #include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
@@ -18,7 +19,7 @@ using Parameters = std::map<std::string, ParameterValue>;
 Numbers Combined(const std::string& name, const std::vector<Numbers>& updates,
                  const Parameters& parameters = {}, DType dtype = DType::kF64) {
   Registry registry;
-  RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(BuiltinAlgorithms());
   const Description& rule = **registry.Find(name);
   Setup setup;
   setup.config = *registry.Complete({name, parameters});

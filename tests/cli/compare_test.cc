@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "algorithms/builtin.h"
 #include "cli/compare/text.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
@@ -17,7 +18,7 @@ using ::testing::IsEmpty;
 
 algorithms::Registry Builtins() {
   algorithms::Registry registry;
-  algorithms::RegisterBuiltinAlgorithms(registry);
+  registry.AddBuiltin(algorithms::BuiltinAlgorithms());
   return registry;
 }
 

@@ -186,6 +186,20 @@ TEST(Config, ReadsItsEffectiveFileBackToTheSameConfig) {
   }
 }
 
+TEST(Config, AnEffectiveFileTakesARuleThatPoolsAndOneThatDoesNot) {
+  const auto pooled = Parse(kMinimal, {"algorithm.name=pooling"});
+  ASSERT_TRUE(pooled.ok()) << pooled.status();
+  EXPECT_TRUE(pooled->node.partition.train_together);
+  EXPECT_THAT(NodeToml(pooled->node), HasSubstr("train_together = true"));
+  const auto apart = Parse(EffectiveToml(*pooled), {"algorithm.name=fedavg"});
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  EXPECT_FALSE(apart->node.partition.train_together);
+  // The file of a run without pooling says train_together = false, which was never asked for.
+  const auto again = Parse(EffectiveToml(*Parse(kMinimal)), {"algorithm.name=pooling"});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->node.partition.train_together);
+}
+
 TEST(Config, SeedsEverythingFromTheRunUnlessASectionHasItsOwn) {
   const auto config = Parse(kMinimal, {"data.source=idx", "run.seed=7", "partition.seed=8"});
   ASSERT_TRUE(config.ok()) << config.status();

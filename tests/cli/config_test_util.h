@@ -30,8 +30,14 @@ inline algorithms::Description Named(const std::string& name,
   return description;
 }
 
-// fedavg without parameters, fedprox with a number >= 0, and one with a parameter of each other
-// type.
+inline algorithms::Description Pooling() {
+  algorithms::Description pooling = Named("pooling", {});
+  pooling.pools_clients = true;
+  return pooling;
+}
+
+// fedavg without parameters, fedprox with a number >= 0, one with a parameter of each other type,
+// and one that pools all clients.
 inline sdk::Catalogue TestCatalogue() {
   sdk::Catalogue catalogue;
   for (const algorithms::Description& description :
@@ -40,7 +46,8 @@ inline sdk::Catalogue TestCatalogue() {
         Named("other",
               {{.name = "option", .default_value = std::string("a"), .choices = {"a", "b"}},
                {.name = "count", .default_value = int64_t{3}},
-               {.name = "flag", .default_value = false}})}) {
+               {.name = "flag", .default_value = false}}),
+        Pooling()}) {
     const absl::Status added = catalogue.AddAlgorithm(description);
     EXPECT_TRUE(added.ok()) << added;
   }

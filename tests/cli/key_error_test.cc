@@ -37,6 +37,10 @@ TEST(KeyError, OfANameThatDoesNotExistHasTheNearestName) {
   const KeyError model = KeyErrorOf(SpecOf(config).status());
   EXPECT_EQ(model.key, "model.name");
   EXPECT_EQ(model.meant, "lenet5");
+  config = *Parse(
+      kMinimal, {"model.name=lenet5", "model.input_shape=[1,28,28]", "model.frozen=[\"head.*\"]"});
+  config.run.model.classes = 10;
+  EXPECT_EQ(KeyErrorOf(SpecOf(config).status()).key, "model.frozen");
 }
 
 TEST(KeyError, OfAParameterNamesItsAlgorithm) {

@@ -55,6 +55,15 @@ TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
   EXPECT_EQ(config.run.local.lr_schedule.rounds, 9u);
 }
 
+TEST(Resolve, SaysWhatRunsAFileWithoutData) {
+  Config config = Get();
+  EXPECT_TRUE(CheckNamesData(config).ok());
+  config.node.data.source.clear();
+  const absl::Status status = CheckNamesData(config);
+  EXPECT_EQ(KeyErrorOf(status).key, "data.source");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("macaw-server --config"));
+}
+
 TEST(Resolve, RefusesToPredictNumbersWhereLabelsAreClasses) {
   EXPECT_THAT(ResolveError({"run.task=regression"}),
               testing::AllOf(HasSubstr("run.task"), HasSubstr("10 classes")));

@@ -8,7 +8,8 @@
 #include <set>
 #include <string>
 
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
+#include "algorithms/builtin.h"
 #include "core/files.h"
 
 namespace macaw::cli {
@@ -22,7 +23,7 @@ constexpr char kPages[] = MACAW_SOURCE_DIR "/docs/rules";
 const algorithms::Registry& BuiltIns() {
   static const algorithms::Registry* const registry = [] {
     auto* made = new algorithms::Registry;
-    algorithms::RegisterBuiltinAlgorithms(*made);
+    made->AddBuiltin(algorithms::BuiltinAlgorithms());
     return made;
   }();
   return *registry;

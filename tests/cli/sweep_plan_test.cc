@@ -79,6 +79,18 @@ TEST_F(SweepPlanTest, BaselinesRunOnceWithTheOtherSettings) {
               HasSubstr("baselines"));
 }
 
+TEST_F(SweepPlanTest, ChoosesAMetricThatTheBaselinesHaveToo) {
+  const std::string baselines =
+      "baselines = [\"local\", \"pooled\"]\n[keys]\nlocal.lr = [0.1, 0.2]\n";
+  const PreparedSweep sweep = Sweep(baselines + "evaluation.clients = [true]\n");
+  EXPECT_EQ(sweep.plan.metric, "clients_test_accuracy");
+  EXPECT_EQ(sweep.plan.configurations.size(), 6u);
+  const std::string refused = Refused("base = \"run.toml\"\n" + baselines);
+  EXPECT_THAT(refused, AllOf(HasSubstr("\"local\""), HasSubstr("evaluation.clients"),
+                             HasSubstr("clients_test_accuracy")));
+  EXPECT_EQ(Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n").plan.metric, "test_accuracy");
+}
+
 TEST_F(SweepPlanTest, EveryCombinationRunsWithEverySeed) {
   const PreparedSweep sweep = Sweep(R"(
 seeds = [4, 9]

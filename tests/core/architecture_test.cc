@@ -1,8 +1,9 @@
-// Reads every #include line and checks it against the table of rooms in README.md: no room includes
-// a room below it, no program includes what is for tests, and what tests share does not include one
-// test's own helpers.
+// Holds every #include to the rooms' pages. The rooms and their order are the map in
+// CONTRIBUTING.md; what a folder may include is the table "May include" of its room's README.md. So
+// each fact is in one place, and a page that says something else than the code fails here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -20,170 +21,107 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Room {
-  std::set<std::string> may_include;  // rooms, besides itself
-  std::set<std::string>
-      may_name;  // outside libraries, besides the standard library, POSIX and abseil
-};
-const char kAnything[] = "anything";
+constexpr char kAnything[] = "anything";
 
-// The most specific folder decides: "algorithms/api" before "algorithms".
-const std::map<std::string, Room>& Rooms() {
-  static const std::map<std::string, Room> rooms = {
-      {"core", {{}, {"spdlog", "nlohmann", "sodium", "xxhash", "highway"}}},
-      {"identity", {{"core"}, {"openssl", "nlohmann"}}},
-      {"plan", {{"core"}, {}}},
-      {"proto/fleet", {{"core", "plan"}, {}}},
-      {"proto/admin", {{"core", "proto/fleet"}, {"nlohmann"}}},
-      {"proto/http",
-       {{"core", "proto/fleet", "proto/admin"}, {"nlohmann", "httplib", "prometheus"}}},
-      {"proto/track", {{}, {}}},  // generated alone
-      {"proto/wire",
-       {{"core", "identity", "plan", "proto/fleet", "proto/admin"}, {"grpc", "protobuf"}}},
-      {"data", {{"core", "plan"}, {"zlib", "nlohmann"}}},
-      {"device", {{"core"}, {}}},
-      {"device/cuda", {{"core", "device"}, {"cuda", "nccl"}}},
-      {"aggregation", {{"core", "device"}, {}}},
-      {"aggregation/cuda", {{"core", "device", "device/cuda", "aggregation"}, {"cuda"}}},
-      {"scheduler", {{"core", "plan"}, {}}},
-      {"state", {{"core"}, {"hiredis"}}},
-      {"models", {{"core", "plan"}, {"torch"}}},
-      {"training/api", {{"core", "plan", "data", "models", "device"}, {}}},
-      {"training",
-       {{"core", "plan", "data", "models", "training/api", "device"}, {"torch", "highway"}}},
-      {"training/process",
-       {{"core", "plan", "data", "models", "training", "training/api"}, {"nlohmann"}}},
-      {"training/device",
-       {{"core", "plan", "data", "models", "training", "training/api", "device"}, {}}},
-      {"training/cuda",
-       {{"core", "plan", "data", "models", "device", "device/cuda", "training", "training/api",
-         "training/device", "aggregation", "aggregation/cuda"},
-        {"cuda"}}},
-      {"training/torch",
-       {{"core", "plan", "data", "models", "training", "training/api"}, {"torch"}}},
-      {"algorithms/api", {{"core", "plan", "aggregation", "training/api", "data"}, {}}},
-      {"algorithms",
-       {{"core", "plan", "aggregation", "models", "training", "training/api", "algorithms/api"},
-        {"torch"}}},
-      {"sdk",
-       {{"core", "plan", "data", "aggregation", "models", "training/api", "algorithms/api",
-         "algorithms", "sdk/rules"},
-        {}}},
-      {"sdk/rules",
-       {{"core", "plan", "aggregation", "training/api", "algorithms/api", "data"}, {"nlohmann"}}},
-      {"sdk/testing",
-       {{"core", "plan", "aggregation", "models", "training", "training/api", "algorithms/api",
-         "algorithms", "sdk"},
-        {}}},
-      {"server/log", {{"core", "plan", "proto/fleet"}, {"nlohmann"}}},
-      {"server/engine",
-       {{"core", "plan", "proto/fleet", "proto/admin", "aggregation", "scheduler", "training/api",
-         "server/log"},
-        {}}},
-      {"server/journal", {{"core", "plan", "proto/fleet", "server/log", "server/engine"}, {}}},
-      {"server",
-       {{"core", "plan", "proto/fleet", "proto/admin", "aggregation", "scheduler", "training/api",
-         "algorithms/api", "server/engine", "server/journal", "server/log"},
-        {"nlohmann"}}},
-      {"worker",
-       {{"core", "plan", "proto/fleet", "data", "aggregation", "state", "models", "training",
-         "training/api", "algorithms/api", "algorithms", "device"},
-        {}}},
-      {"cli/config",
-       {{"core", "plan", "data", "models", "scheduler", "state", "training/api", "algorithms/api",
-         "sdk", "server", "worker"},
-        {"toml++", "nlohmann"}}},
-      {"cli/process", {{"core", "identity", "proto/fleet"}, {"nlohmann"}}},
-      {"cli/log", {{"core", "server/log"}, {}}},
-      {"cli/timeline", {{"core"}, {"nlohmann"}}},
-      {"cli/track",
-       {{"core", "proto/track", "server/log", "cli/config"}, {"nlohmann", "httplib", "zlib"}}},
-      {"cli/simulate",
-       {{"core", "plan", "data", "state", "models", "training", "training/api", "algorithms/api",
-         "sdk", "server", "cli/config", "cli/process", "cli/track"},
-        {"nlohmann"}}},
-      {"cli/compare",
-       {{"core", "plan", "algorithms/api", "server", "cli/config", "cli/simulate"}, {}}},
-      {"cli/report", {{"core", "sdk", "cli/simulate", "cli/timeline"}, {"nlohmann"}}},
-      {"cli/watch", {{"core", "proto/http", "cli/report"}, {"httplib"}}},
-      {"cli/sweep",
-       {{"core", "training", "server", "sdk", "cli/config", "cli/process", "cli/simulate",
-         "cli/compare", "cli/report"},
-        {"nlohmann"}}},
-      {"cli/commands",
-       {{"core",         "identity",     "plan",        "proto/fleet",  "data",
-         "state",        "models",       "training",    "training/api", "algorithms/api",
-         "sdk",          "server/log",   "cli/config",  "cli/process",  "cli/log",
-         "cli/timeline", "cli/simulate", "cli/compare", "cli/report",   "cli/sweep",
-         "cli/track",    "cli/watch"},
-        {"CLI", "nlohmann"}}},
-      {"cli/admin", {{"core"}, {"nlohmann"}}},
-      {"cli/identity", {{"core", "identity", "proto/wire"}, {}}},
-      {"cli/standing",
-       {{"core", "proto/admin", "proto/wire", "models", "sdk", "cli/config", "cli/identity",
-         "cli/process"},
-        {"nlohmann"}}},
-      // The programs: here the rooms are put together.
-      {"cli",
-       {{"core",         "identity",       "proto/admin", "proto/http",     "cli/admin",
-         "cli/identity", "cli/standing",   "plan",        "proto/fleet",    "proto/wire",
-         "data",         "aggregation",    "scheduler",   "state",          "models",
-         "training",     "training/api",   "algorithms",  "algorithms/api", "sdk",
-         "server",       "server/journal", "server/log",  "worker",         "cli/config",
-         "cli/process",  "cli/simulate",   "cli/compare", "cli/commands",   "cli/log",
-         "cli/timeline", "cli/report",     "cli/watch",   "cli/sweep",      "cli/track"},
-        {"CLI", "nlohmann"}}},
-      // No room above may include these: none of them names them.
-      {"testing", {{kAnything}, {kAnything}}},
-      {"tests", {{kAnything}, {kAnything}}},
-      {"bench", {{kAnything}, {kAnything}}},
-  };
+struct Folder {
+  std::set<std::string> rooms;      // that it may include, besides itself
+  std::set<std::string> libraries;  // besides the standard library, POSIX and abseil
+};
+
+std::string Page(const std::string& path) {
+  const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", path));
+  EXPECT_TRUE(text.ok()) << path << ": " << text.status();
+  return text.value_or("");
+}
+
+// The rows of the table that follows a line, as cells.
+std::vector<std::vector<std::string>> TableAfter(const std::string& page, absl::string_view line) {
+  std::vector<std::vector<std::string>> rows;
+  bool found = false, inside = false;
+  for (absl::string_view text : absl::StrSplit(page, '\n')) {
+    if (text == line) found = true;
+    if (!found) continue;
+    if (inside && !absl::StartsWith(text, "|")) break;
+    if (!absl::StartsWith(text, "|")) continue;
+    inside = true;
+    std::vector<std::string> cells;
+    for (absl::string_view cell : absl::StrSplit(text, '|'))
+      cells.emplace_back(absl::StripAsciiWhitespace(cell));
+    rows.emplace_back(cells.begin() + 1, cells.end() - 1);
+  }
+  // Head and rule.
+  return rows.size() < 2 ? rows : std::vector(rows.begin() + 2, rows.end());
+}
+
+// The rooms by the map, from the top: "[core](core/README.md)".
+std::vector<std::string> Map() {
+  std::vector<std::string> rooms;
+  for (const auto& row : TableAfter(Page("CONTRIBUTING.md"), "## The map")) {
+    for (absl::string_view link : absl::StrSplit(row[0], ", ")) {
+      const size_t begin = link.find('(') + 1, end = link.find("/README.md)");
+      EXPECT_NE(end, link.npos) << link;
+      rooms.emplace_back(link.substr(begin, end - begin));
+    }
+  }
   return rooms;
+}
+
+std::set<std::string> Words(absl::string_view cell) {
+  if (cell == "none") return {};
+  return absl::StrSplit(cell, ", ");
+}
+
+const std::map<std::string, Folder>& Folders() {
+  static const auto* const folders = [] {
+    auto* all = new std::map<std::string, Folder>;
+    for (const std::string& room : Map()) {
+      for (const auto& row : TableAfter(Page(room + "/README.md"), "## May include")) {
+        const std::string name(absl::StripSuffix(absl::StripPrefix(row[0], "`"), "`"));
+        EXPECT_EQ(name.substr(0, name.find('/')), room)
+            << room << "/README.md has a row of another room";
+        EXPECT_TRUE(fs::is_directory(absl::StrCat(MACAW_SOURCE_DIR, "/", name))) << name;
+        (*all)[name] = {.rooms = Words(row[1]), .libraries = Words(row[2])};
+      }
+    }
+    return all;
+  }();
+  return *folders;
 }
 
 // Which library a header in angle brackets belongs to; "" for the standard library, POSIX and
 // abseil.
 std::string LibraryOf(const std::string& header) {
   static const std::vector<std::pair<std::string, std::string>> prefixes = {
-      {"spdlog/", "spdlog"},
-      {"nlohmann/", "nlohmann"},
-      {"sodium", "sodium"},
-      {"xxhash", "xxhash"},
-      {"grpc", "grpc"},
-      {"google/", "protobuf"},
-      {"zlib", "zlib"},
-      {"hiredis/", "hiredis"},
-      {"torch/", "torch"},
-      {"ATen/", "torch"},
-      {"c10/", "torch"},
-      {"nccl", "nccl"},
-      {"cuda", "cuda"},
-      {"toml++/", "toml++"},
-      {"CLI/", "CLI"},
-      {"hwy/", "highway"},
-      {"openssl/", "openssl"},
-      {"httplib", "httplib"},
-      {"prometheus/", "prometheus"}};
+      {"spdlog/", "spdlog"},   {"nlohmann/", "nlohmann"},
+      {"sodium", "sodium"},    {"xxhash", "xxhash"},
+      {"grpc", "grpc"},        {"google/", "protobuf"},
+      {"zlib", "zlib"},        {"hdf5", "hdf5"},
+      {"hiredis/", "hiredis"}, {"torch/", "torch"},
+      {"ATen/", "torch"},      {"c10/", "torch"},
+      {"nccl", "nccl"},        {"cuda", "cuda"},
+      {"toml++/", "toml++"},   {"CLI/", "CLI"},
+      {"hwy/", "highway"},     {"openssl/", "openssl"},
+      {"httplib", "httplib"},  {"prometheus/", "prometheus"}};
   for (const auto& [prefix, library] : prefixes) {
     if (absl::StartsWith(header, prefix)) return library;
   }
   return "";
 }
 
-std::string RoomOf(const std::string& path) {
+// The most specific folder decides: "algorithms/api" before "algorithms".
+std::string FolderOf(const std::string& path) {
   std::string best;
-  for (const auto& [room, rules] : Rooms()) {
-    if (absl::StartsWith(path, room + "/") && room.size() > best.size()) best = room;
+  for (const auto& [folder, rules] : Folders()) {
+    if (absl::StartsWith(path, folder + "/") && folder.size() > best.size()) best = folder;
   }
   return best;
 }
 
 std::vector<std::string> Sources() {
   std::vector<std::string> files;
-  for (const auto& [room, rules] : Rooms()) {
-    const std::string top = room.substr(0, room.find('/'));
+  for (const std::string& room : Map()) {
     for (const auto& entry :
-         fs::recursive_directory_iterator(std::string(MACAW_SOURCE_DIR "/") + top)) {
+         fs::recursive_directory_iterator(absl::StrCat(MACAW_SOURCE_DIR, "/", room))) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh")
         continue;
@@ -191,17 +129,17 @@ std::vector<std::string> Sources() {
     }
   }
   std::sort(files.begin(), files.end());
-  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 
-TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
+TEST(Architecture, EveryIncludeIsInTheTableOfItsRoom) {
   size_t checked = 0;
   for (const std::string& file : Sources()) {
-    const std::string room = RoomOf(file);
-    ASSERT_FALSE(room.empty()) << file << " stands in no room";
-    const Room& rules = Rooms().at(room);
-    const std::string text = *ReadFile(std::string(MACAW_SOURCE_DIR "/") + file);
+    const std::string folder = FolderOf(file);
+    ASSERT_FALSE(folder.empty()) << file << ": no row of \"May include\" is about its folder";
+    const Folder& rules = Folders().at(folder);
+    const std::string page = folder.substr(0, folder.find('/')) + "/README.md";
+    const std::string text = Page(file);
     bool torch = false, grpc = false;
     for (absl::string_view line : absl::StrSplit(text, '\n')) {
       line = absl::StripAsciiWhitespace(line);
@@ -213,30 +151,59 @@ TEST(Architecture, EveryIncludePointsUpTheTableOfRooms) {
       grpc = grpc || library == "grpc";
       ++checked;
       if (!library.empty()) {
-        if (rules.may_name.contains(kAnything)) continue;
-        EXPECT_TRUE(rules.may_name.contains(library))
-            << file << ": " << room << " may not name " << header;
+        if (rules.libraries.contains(kAnything)) continue;
+        EXPECT_TRUE(rules.libraries.contains(library))
+            << file << " names " << header << ", and " << page << " does not let " << folder;
         EXPECT_FALSE(absl::EndsWith(file, ".h") && header == "torch/torch.h")
             << file << ": only in .cc files";
         continue;
       }
-      const std::string target = RoomOf(header);
-      if (target.empty() || target == room) continue;
-      const bool anything = rules.may_include.contains(kAnything);
-      EXPECT_TRUE(rules.may_include.contains(target) || anything)
-          << file << ": " << room << " may not include " << header;
+      const std::string target = FolderOf(header);
+      if (target.empty() || target == folder || rules.rooms.contains(kAnything)) continue;
+      EXPECT_TRUE(rules.rooms.contains(target))
+          << file << " includes " << header << ", and " << page << " does not let " << folder;
     }
     EXPECT_FALSE(torch && grpc) << file << " names LibTorch and gRPC: both define CHECK and LOG";
   }
   EXPECT_GT(checked, 500u) << "the test did not find the sources";
 }
 
+TEST(Architecture, NoRoomMayIncludeARoomBelowItOnTheMap) {
+  const std::vector<std::string> map = Map();
+  const auto place = [&](const std::string& folder) {
+    return std::find(map.begin(), map.end(), folder.substr(0, folder.find('/'))) - map.begin();
+  };
+  for (const auto& [folder, rules] : Folders()) {
+    for (const std::string& target : rules.rooms) {
+      if (target == kAnything) continue;
+      EXPECT_TRUE(Folders().contains(target))
+          << folder << " may include " << target << ", which is no folder";
+      EXPECT_LE(place(target), place(folder)) << folder << " may include " << target;
+    }
+  }
+}
+
+TEST(Architecture, WhatIsForTestsIsIncludedByTestsAlone) {
+  for (const auto& [folder, rules] : Folders()) {
+    const bool test_code = folder == "testing" || folder == "tests" || folder == "bench";
+    for (const char* target : {"testing", "tests", "bench", kAnything})
+      EXPECT_TRUE(test_code || !rules.rooms.contains(target))
+          << folder << " may include " << target;
+  }
+}
+
 TEST(Architecture, EveryRoomHasAPageThatSaysWhatItDecides) {
-  for (const char* room : {"core", "identity", "proto", "data", "device", "aggregation",
-                           "scheduler", "state", "models", "training", "algorithms", "sdk",
-                           "server", "worker", "cli", "python", "deploy", "bench", "testing"}) {
-    const auto text = ReadFile(absl::StrCat(MACAW_SOURCE_DIR, "/", room, "/README.md"));
-    EXPECT_TRUE(text.ok()) << room << " has no README.md";
+  const std::vector<std::string> map = Map();
+  EXPECT_GE(map.size(), 20u);
+  for (const std::string& room : map)
+    EXPECT_TRUE(absl::StrContains(Page(room + "/README.md"), "**Decides**")) << room;
+  // A folder that the build knows is on the map.
+  for (absl::string_view line : absl::StrSplit(Page("CMakeLists.txt"), '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!absl::ConsumePrefix(&line, "add_subdirectory(")) continue;
+    const std::string room(line.substr(0, line.find_first_of("/)")));
+    EXPECT_TRUE(std::find(map.begin(), map.end(), room) != map.end())
+        << room << " is not on the map of CONTRIBUTING.md";
   }
 }
 

@@ -99,6 +99,42 @@ TEST_F(Csv, WordsAreClassesInSortedOrder) {
   EXPECT_THAT(Whole(With("x,y\n1,0\n2,1\n"))->info().class_names, IsEmpty());  // just numbers
 }
 
+TEST_F(Csv, ClassNamesNumberTheWordsAlsoWhereOneIsMissing) {
+  DataOptions options = With("x,pet\n1,dog\n2,bird\n");
+  options.class_names = {"bird", "cat", "dog"};
+  const auto dataset = Whole(options);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->info().classes, 3);
+  EXPECT_THAT(dataset->info().class_names, ElementsAre("bird", "cat", "dog"));
+  EXPECT_EQ(Copy(*dataset, 0, Split::kTrain)[0].label, 2);
+  EXPECT_EQ(Copy(*dataset, 0, Split::kTrain)[1].label, 0);
+
+  options.class_names = {"dog", "bird"};  // another order makes other data of it
+  const auto turned = Whole(options);
+  EXPECT_EQ(Copy(*turned, 0, Split::kTrain)[0].label, 0);
+  EXPECT_NE(turned->info().digest, dataset->info().digest);
+
+  options.class_names = {"Vogel", "Hund"};  // other words for bird and dog
+  EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[0].label, 1);
+
+  options.class_names = {"bird", "cat"};
+  EXPECT_THAT(std::string(OpenDataset(options, {.clients = 1}).status().message()),
+              AllOf(HasSubstr("\"dog\""), HasSubstr("data.class_names")));
+}
+
+TEST_F(Csv, NumbersBelowDataClassesAreClassesAlsoWhereOneIsMissing) {
+  DataOptions options = With("x,y\n1,0\n2,3\n");
+  EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[1].label, 1) << "two classes";
+  options.classes = 4;
+  EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[1].label, 3);
+  options.classes = 3;
+  EXPECT_THAT(std::string(OpenDataset(options, {.clients = 1}).status().message()),
+              AllOf(HasSubstr("data.classes is 3"), HasSubstr("which classes are missing")));
+  options = With("x,y\n1,1\n2,1\n");
+  options.classes = 2;
+  EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[1].label, 1) << "of 0 and 1, or of -1 and 1";
+}
+
 TEST_F(Csv, TheClientColumnNamesTheNaturalClients) {
   const std::string text = "who,x,y\nzoe,1,a\nann,2,b\nzoe,3,b\n\"ann\",4,a\nbob,5,a\n";
   for (const char* column : {"who", "0"}) {

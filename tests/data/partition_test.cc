@@ -135,7 +135,7 @@ TEST(Partition, KClassesRefusesImpossibleRequests) {
                            MakePool(600, 10))
                   .status()
                   .message(),
-              HasSubstr("would belong to nobody"));
+              HasSubstr("would have no client"));
 }
 
 TEST(Partition, SmallerConcentrationMeansFewerClasses) {

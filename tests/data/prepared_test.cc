@@ -339,20 +339,21 @@ TEST_F(SpoiledFile, KeepsItsOwnSplits) {
   EXPECT_THAT(OpenDataset(options, {}).status().message(), HasSubstr("holds its own splits"));
 }
 
-// The program in the room's README writes a file that can be opened.
-TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
+// The program in the guide writes a file that can be opened.
+TEST(PreparedFile, TheGuidesTenLinesOfNumpyWriteOne) {
   if (const std::string why = testing_support::WhyNoPython("numpy"); !why.empty())
     GTEST_SKIP() << why;
-  const std::string readme = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/data/README.md");
-  const size_t begin = readme.find("```python\n") + 10, end = readme.find("```", begin);
+  const std::string guide = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/docs/guides/data.md");
+  const size_t begin = guide.find("```python\nimport json, struct") + 10,
+               end = guide.find("```", begin);
   ASSERT_LT(begin, end);
-  const std::string program = readme.substr(begin, end - begin);
+  const std::string program = guide.substr(begin, end - begin);
   EXPECT_LE(std::count(program.begin(), program.end(), '\n'), 10);
   const TemporaryFolder folder;
   folder.Write("ten.py", program);
-  const testing_support::Finished run = testing_support::RunShell(
+  const testing_support::Printed run = testing_support::RunShell(
       absl::StrCat("cd ", folder.path(), " && ", testing_support::Python(), " ten.py"));
-  ASSERT_EQ(run.exit, 0) << run.output;
+  ASSERT_EQ(run.exit, 0) << run.text;
   const auto dataset = OpenDataset(Prepared(folder.path() + "/mine.safetensors"), {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().clients, 100u);
@@ -365,23 +366,23 @@ TEST(PreparedFile, TheReadmesTenLinesOfNumpyWriteOne) {
 }
 
 // So does the program for tweets, whose file is in Latin-1.
-TEST(PicturesAndTexts, TheReadmesProgramMakesRowsOfSentiment140) {
+TEST(PicturesAndTexts, TheGuidesProgramMakesRowsOfSentiment140) {
   if (const std::string why = testing_support::WhyNoPython("numpy"); !why.empty())
     GTEST_SKIP() << why;
-  const std::string readme = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/data/README.md");
-  const size_t begin = readme.find("```python\nimport collections") + 10;
-  const size_t end = readme.find("```", begin);
+  const std::string guide = *ReadFile(std::string(MACAW_SOURCE_DIR) + "/docs/guides/data.md");
+  const size_t begin = guide.find("```python\nimport collections") + 10;
+  const size_t end = guide.find("```", begin);
   ASSERT_LT(begin, end);
   const TemporaryFolder folder;
-  folder.Write("texts.py", readme.substr(begin, end - begin));
+  folder.Write("texts.py", guide.substr(begin, end - begin));
   folder.Write(
       "training.1600000.processed.noemoticon.csv",
       "\"0\",\"1\",\"Mon Apr 06 22:19:45 PDT 2009\",\"NO_QUERY\",\"ann\",\"caf\xE9 closed\"\n"
       "\"4\",\"2\",\"Mon Apr 06 22:19:49 PDT 2009\",\"NO_QUERY\",\"Jos\xE9\",\"good, good\"\n"
       "\"4\",\"3\",\"Mon Apr 06 22:19:53 PDT 2009\",\"NO_QUERY\",\"ann\",\"a \"\"good\"\" caf\xE9\"\n");
-  const testing_support::Finished run = testing_support::RunShell(
+  const testing_support::Printed run = testing_support::RunShell(
       absl::StrCat("cd ", folder.path(), " && ", testing_support::Python(), " texts.py"));
-  ASSERT_EQ(run.exit, 0) << run.output;
+  ASSERT_EQ(run.exit, 0) << run.text;
   const auto dataset = OpenDataset(
       {.source = "npz", .path = folder.path() + "/sent140.npz", .test_fraction = 0}, {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();

@@ -1,7 +1,13 @@
 // Dropout inside a scripted module draws from the run's stream.
 #include "models/script_random.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "models/dropout_mask.h"
 #include "models/network.h"
@@ -99,6 +105,141 @@ TEST_F(RandomScript, DropsWeightsOfAttention) {
   const at::Tensor dropped = at::matmul(weights * DropoutMask(weights, 0.3, theirs), y);
   const at::Tensor expected = at::linear(dropped.reshape({8, kWide}), weight);
   EXPECT_LT((Logits(script, &ours) - expected).abs().max().item<double>(), 1e-12);
+}
+
+// A position that may see nothing has no weights; LibTorch gives it zeros.
+TEST_F(RandomScript, DropsNoNumberOfAPositionThatSeesNone) {
+  const WrittenScript script = NetOf(
+      "    y = x.reshape([2, 4, 6])\n"
+      "    seen = torch.ones([4, 4]) > 0\n"
+      "    seen[1] = False\n"
+      "    y = torch.scaled_dot_product_attention(y, y, y, seen, 0.3)\n"
+      "    return torch.linear(y.reshape([8, 6]), self.weight)\n");
+  RandomStream stream(kKey);
+  const at::Tensor logits = Logits(script, &stream);
+  EXPECT_TRUE(logits.isfinite().all().item<bool>());
+  EXPECT_EQ(logits[1].abs().max().item<double>(), 0);
+  EXPECT_EQ(logits[5].abs().max().item<double>(), 0);
+}
+
+TEST_F(RandomScript, DropsWholeChannels) {
+  const WrittenScript script = NetOf(
+      "    y = torch.feature_dropout(x.reshape([2, 4, 6]), 0.4, self.training)\n"
+      "    return torch.linear(y.reshape([8, 6]), self.weight)\n");
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor mask = DropoutMask(at::empty({2, 4, 1}, at::kDouble), 0.4, theirs);
+  EXPECT_NE(mask.min().item<double>(), mask.max().item<double>());
+  const at::Tensor expected =
+      at::linear((batch.reshape({2, 4, kWide}) * mask).reshape({8, kWide}), weight);
+  EXPECT_TRUE(Logits(script, &ours).equal(expected));
+  EXPECT_TRUE(Logits(script, nullptr).equal(at::linear(batch, weight)));
+}
+
+TEST_F(RandomScript, DropsInPlace) {
+  const WrittenScript script = NetOf(
+      "    y = x + 0\n"
+      "    torch.dropout_(y, 0.4, self.training)\n"
+      "    return torch.linear(y, self.weight)\n");
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor mask = DropoutMask(batch, 0.4, theirs);
+  EXPECT_TRUE(Logits(script, &ours).equal(at::linear(batch * mask, weight)));
+}
+
+// Klambauer et al. 2017, as PyTorch has it.
+TEST_F(RandomScript, DropsToTheLeastValueOfSelu) {
+  const WrittenScript script =
+      NetOf("    return torch.linear(torch.alpha_dropout(x, 0.4, self.training), self.weight)\n");
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor kept = DropoutMask(batch, 0.4, theirs).ne(0);
+  const double alpha = 1.7580993408473766, a = 1 / std::sqrt((alpha * alpha * 0.4 + 1) * 0.6);
+  const at::Tensor dropped = at::where(kept, batch, at::full({}, -alpha, at::kDouble)) * a;
+  const at::Tensor expected = at::linear(dropped + alpha * a * 0.4, weight);
+  EXPECT_LT((Logits(script, &ours) - expected).abs().max().item<double>(), 1e-12);
+}
+
+TEST_F(RandomScript, DrawsSlopes) {
+  const WrittenScript script = NetOf(
+      "    y = torch.rrelu(x, 0.1, 0.5, self.training)\n"
+      "    return torch.linear(y, self.weight)\n");
+  const at::Tensor mean = at::where(batch > 0, batch, batch * 0.3);
+  EXPECT_TRUE(Logits(script, nullptr).allclose(at::linear(mean, weight)));
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor slopes = at::empty_like(batch);
+  for (double& slope : std::span(slopes.data_ptr<double>(), static_cast<size_t>(slopes.numel())))
+    slope = 0.1 + 0.4 * theirs.Uniform();
+  const at::Tensor drawn = at::where(batch > 0, batch, batch * slopes);
+  EXPECT_TRUE(Logits(script, &ours).allclose(at::linear(drawn, weight)));
+}
+
+// Two layers of [8, 2, 3] to 3 states in both directions: 6 numbers behind the first layer.
+class RecurrentScript : public RandomScript {
+ protected:
+  // Numbers of an LSTM's weights: of one layer and direction, from `in` numbers.
+  static std::vector<at::Tensor> Weights(int64_t in) {
+    std::vector<at::Tensor> weights;
+    for (int direction = 0; direction < 2; ++direction) {
+      for (const std::vector<int64_t>& shape : {std::vector<int64_t>{12, in}, {12, 3}, {12}, {12}})
+        weights.push_back(torch::randn(shape, at::kDouble) / 3);
+    }
+    return weights;
+  }
+  // `packed`: the rows as a packed sequence.
+  WrittenScript Script(bool packed) const {
+    WrittenScript net("Net");
+    net.Parameter("weight", torch::randn({kClasses, kWide})).Training();
+    std::string list;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      net.Frozen("w" + std::to_string(i), weights[i]);
+      list += "self.w" + std::to_string(i) + ", ";
+    }
+    const std::string call =
+        packed ? "torch.lstm(y.transpose(0, 1).reshape([16, 3]), torch.tensor([8, 8]), [h, h], w, "
+                 "True, 2, 0.4, self.training, True)\n    z = z[8:]\n"
+               : "torch.lstm(y, [h, h], w, True, 2, 0.4, self.training, True, True)\n"
+                 "    z = z[:, 1]\n";
+    net.Define("    y = x.reshape([8, 2, 3])\n    w = [" + list +
+               "]\n    h = torch.zeros([4, 8, 3], dtype=torch.double)\n    z, _, _ = " + call +
+               "    return torch.linear(z, self.weight)\n");
+    return net;
+  }
+  // The last position's output. `mask`: between the layers, [8, 2, 6].
+  at::Tensor Expected(const at::Tensor& mask) const {
+    const at::Tensor h = at::zeros({2, 8, 3}, at::kDouble);
+    const auto layer = [&](const at::Tensor& x, size_t first) {
+      const std::vector<at::Tensor> own(weights.begin() + static_cast<ptrdiff_t>(first),
+                                        weights.begin() + static_cast<ptrdiff_t>(first) + 8);
+      return std::get<0>(at::lstm(x, {h, h}, own, true, 1, 0, true, true, true));
+    };
+    const at::Tensor first = layer(batch.reshape({8, 2, 3}), 0);
+    return at::linear(layer(first * mask, 8).select(1, 1), weight);
+  }
+
+  std::vector<at::Tensor> weights = [] {
+    std::vector<at::Tensor> all = Weights(3);
+    for (const at::Tensor& more : Weights(6)) all.push_back(more);
+    return all;
+  }();
+};
+
+TEST_F(RecurrentScript, DropsBetweenLayersAlone) {
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor mask = DropoutMask(at::empty({8, 2, 6}, at::kDouble), 0.4, theirs);
+  EXPECT_TRUE(Logits(Script(false), &ours).allclose(Expected(mask)));
+  EXPECT_TRUE(Logits(Script(false), nullptr).allclose(Expected(at::ones({}, at::kDouble))));
+}
+
+TEST_F(RecurrentScript, DropsBetweenLayersOfAPackedSequence) {
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor mask =
+      DropoutMask(at::empty({16, 6}, at::kDouble), 0.4, theirs).reshape({2, 8, 6}).transpose(0, 1);
+  EXPECT_TRUE(Logits(Script(true), &ours).allclose(Expected(mask)));
+}
+
+TEST_F(RandomScript, OfOtherNumbersIsRefusedByTheOpsName) {
+  const WrittenScript script =
+      NetOf("    return torch.linear(x + torch.randn_like(x), self.weight)\n");
+  EXPECT_THAT(std::string(ReadScriptContent(script.Bytes()).status().message()),
+              testing::HasSubstr("aten::randn_like"));
 }
 
 }  // namespace

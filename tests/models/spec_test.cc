@@ -301,6 +301,18 @@ TEST(BuildSpec, SaysWhichLayerIsWrongAndWhatWouldFit) {
   EXPECT_THAT(ErrorOf(Layers({"linear 99999999999"}, {60})), HasSubstr("got \"99999999999\""));
 }
 
+TEST(BuildSpec, FreezesTheTensorsThatAreNamed) {
+  ModelConfig config = Layers({"flatten", "linear 5", "relu", "linear 10"});
+  EXPECT_TRUE(BuildSpec(config, DType::kF32)->frozen.empty());
+  config.frozen = {"1.*", "3.bias"};
+  EXPECT_THAT(BuildSpec(config, DType::kF32)->frozen, ElementsAre(true, true, false, true));
+  config.frozen = {"1.weight", "2.*"};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("model.frozen: \"2.*\" is no tensor of the model; it has "
+                                         "1.weight, 1.bias, 3.weight, 3.bias"));
+  config.frozen = {"*"};
+  EXPECT_THAT(ErrorOf(config), HasSubstr("nothing to train"));
+}
+
 TEST(BuildSpec, RefusesModelsThatDoNotFitTheTask) {
   EXPECT_THAT(
       ErrorOf(Layers({"flatten", "linear 64"})),

@@ -179,7 +179,7 @@ std::shared_ptr<grpc::Channel> CarelessChannel(const std::string& address,
   return grpc::CreateChannel(address, grpc::experimental::TlsCredentials(options));
 }
 
-TEST_F(TlsTest, ACertificateOutOfItsTimeIsRefusedFromWhoShowsItAllTheSame) {
+TEST_F(TlsTest, RefusesAnExpiredCertificate) {
   const absl::Time now = absl::Now();
   const std::pair<IdentityFiles, const char*> shown[] = {
       {authority_.Certified("phone-7", Role::kDevice, now - absl::Hours(48), absl::Hours(24)),

@@ -33,7 +33,10 @@ admin::RunStatus SomeStatus() {
                           .counted = 7,
                           .latest_row = R"({"round": 6, "test_accuracy": 0.875})",
                           .waits_for = "<b>"};
-  status.nodes = {{.name = "<script>alert(1)</script> \"q\" \\", .leased = 2}};
+  status.nodes = {{.name = "<script>alert(1)</script> \"q\" \\",
+                   .silent_seconds = 4,
+                   .late = true,
+                   .leased = 2}};
   return status;
 }
 
@@ -89,6 +92,7 @@ TEST_F(Web, AStatusIsJsonInWhichNamesAreText) {
   EXPECT_EQ(answer->get_header_value("Content-Type"), "application/json");
   const auto json = nlohmann::json::parse(answer->body);
   EXPECT_EQ(json["nodes"][0]["name"], "<script>alert(1)</script> \"q\" \\");
+  EXPECT_EQ(json["nodes"][0]["late"], true);
   EXPECT_EQ(client.Get("/elsewhere")->status, 404);
   EXPECT_EQ(client.Post("/status.json", "", "text/plain")->status, 404);
 }
@@ -138,6 +142,7 @@ TEST(Metrics, AreInPrometheusFormWithNamesEscaped) {
   const std::string text = MetricsText(SomeStatus());
   EXPECT_THAT(text, AllOf(HasSubstr("macaw_rounds_completed_total 6\n"),
                           HasSubstr("macaw_run_state{state=\"running\"} 1\n"),
+                          HasSubstr("macaw_nodes_late 1\n"),
                           HasSubstr("macaw_run_state{state=\"paused\"} 0\n"),
                           HasSubstr("macaw_clients{state=\"counted\"} 7\n"),
                           HasSubstr("macaw_metric{name=\"test_accuracy\"} 0.875\n"),

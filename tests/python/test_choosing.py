@@ -7,9 +7,9 @@ import warnings
 from typing import Any
 
 import numpy as np
-from support import TestCase, needs
 
 import macaw
+from support import TestCase, needs
 
 
 def net() -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import macaw
 from macaw import _safetensors
 from support import TestCase, needs, rows
-
 
 # As `datasets` has it, which is known by its name.
 Splits = type("DatasetDict", (dict,), {})
@@ -84,6 +83,20 @@ class Prepared(TestCase):
         even = _safetensors.read(self.prepare(([[5, 6], [7, 8]], [1, 0])))
         self.assertNotIn("lengths", even)
 
+    def test_refuses_targets_that_float32_does_not_hold(self) -> None:
+        y = np.array([1.0, 2.0, 1e39, 0.5])
+        with self.assertRaisesRegex(macaw.DataError, r"y is 1e\+39 at row 2.*float32"):
+            self.prepare((np.zeros((4, 2), np.float32), y))
+
+    def test_refuses_clients_whose_names_become_one(self) -> None:
+        x, y = rows(4)
+        part = (x[:2], y[:2])
+        with self.assertRaisesRegex(macaw.DataError, "1 and '1' would be one client"):
+            self.prepare({1: part, "1": part})
+        with self.assertRaisesRegex(macaw.DataError, "'2' and 2 would be one client"):
+            self.prepare((x, y), client=np.array(["2", 2, "a", 2], object))
+        self.prepare((x, y), client=np.array([2, 2, 1, 2], object))
+
     def test_of_any_dataset_of_pairs_is_that_of_its_arrays(self) -> None:
         class Pairs:
             def __len__(self) -> int:
@@ -153,7 +166,7 @@ class Prepared(TestCase):
             self.prepare([(x[i], int(y[i])) for i in range(20)])
 
     def test_of_a_loader_says_to_give_its_rows(self) -> None:
-        loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda self: iter(())})()
+        loader = type("DataLoader", (), {"dataset": [], "__iter__": lambda _: iter(())})()
         with self.assertRaisesRegex(macaw.DataError, "loader.dataset"):
             self.prepare(loader)
 
@@ -196,9 +209,9 @@ class Prepared(TestCase):
         who = [f"s{i % 3}" for i in range(12)]
 
         class Columns:
-            table: dict[str, Any] = {"x": list(x), "noise": [0] * 12, "y": y, "who": who}
-            features: dict[str, Any] = dict.fromkeys(table)
-            column_names = list(table)
+            table: ClassVar[dict[str, Any]] = {"x": list(x), "noise": [0] * 12, "y": y, "who": who}
+            features: ClassVar[dict[str, Any]] = dict.fromkeys(table)
+            column_names: ClassVar[list[str]] = list(table)
 
             def __len__(self) -> int:
                 return 12

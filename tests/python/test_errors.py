@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import macaw
 import macaw.keys
 from macaw import _names
-from support import TestCase, rows
+from support import SOURCE, TestCase, rows
 
 
 class WrongCalls(TestCase):
@@ -142,7 +143,7 @@ class Steps(TestCase):
             (dict(data=(x, y + 1)), "give y - 1"),
             (dict(data=(x, np.eye(3)[y])), "y.argmax(1)"),
             (dict(data=(x, y.astype(str))), "np.unique(y, return_inverse=True)"),
-            (dict(privacy=dict(epsilon=8)), "macaw privacy --epsilon"),
+            (dict(privacy=dict(epsilon=8), cohort=None), "macaw privacy --clients 20 --cohort …"),
             (dict(out=taken), "overwrite=True"),
             (dict(run={"stop.metric": "test_acc", "stop.patience": 3}), "test_accuracy"),
             (dict(data=csv, data_options=of_file), "pandas.read_csv"),
@@ -167,8 +168,6 @@ class Steps(TestCase):
         known = inspect.signature(macaw.simulate).parameters
         tables = macaw.keys.Sections.__annotations__
         self.assertFalse({*_names._ARGUMENTS, *_names._SHORT} & {*known, *tables})
-        for table, key in _names._KEYS:
-            self.assertNotIn(key, getattr(macaw.keys, table.capitalize()).__annotations__)
         for meant in _names._PARAMETERS:
             for function in (macaw.iid, macaw.dirichlet, macaw.shards, macaw.k_classes):
                 self.assertNotIn(meant, inspect.signature(function).parameters)
@@ -208,6 +207,69 @@ class Steps(TestCase):
         with self.assertWarns(UserWarning) as caught:
             run = macaw.simulate(**self.job("run", algorithm="scaffold"))
         self.assertIn(("note", str(caught.warning)), run.said)
+
+
+class ACommandLine(TestCase):
+    def test_is_not_what_exceptions_speak_of(self) -> None:
+        said = "".join(
+            re.sub(r'"\s*\n\s*"', "", file.read_text())
+            for room in ("cli", "server")
+            for file in (SOURCE / room).rglob("*.cc")
+        )
+        for theirs, ours in _names._WORDS:
+            self.assertIn(theirs, said)  # the program does say it
+            self.assertEqual(_names.in_python(f"a; {theirs}."), f"a; {ours}.")
+        self.assertEqual(
+            _names.in_python("one that starts from this model: --set model.init=runs/a/x"),
+            "one that starts from this model: model.init=runs/a/x",
+        )
+
+    def test_is_not_in_the_errors_of_a_resume(self) -> None:
+        run = macaw.simulate(**self.job("run"))
+        with self.assertRaisesRegex(macaw.Error, r"macaw\.resume\(…, rounds=…\)") as caught:
+            macaw.resume(run.folder)
+        self.assertNotIn("--", str(caught.exception))
+
+
+class Private(TestCase):
+    def test_runs_have_the_noise_of_their_epsilon(self) -> None:
+        job = {"privacy": {"epsilon": 8, "delta": 1e-3, "clip": 1}, "rounds": 6, "cohort": 5}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            run = macaw.simulate(**self.job("run", **job))
+            again = macaw.simulate(**self.job("again", **{**job, "cohort": 0.25}))
+        self.assertIn("over 6 rounds of some 5 of 20 clients", str(run.said))
+        settings = run.summary["settings"]
+        self.assertEqual(settings["cohort.sampling"], "poisson")
+        self.assertEqual(settings["cohort.weight"], "uniform")
+        spent = run.summary["privacy"]["epsilon"]
+        self.assertLessEqual(spent, 8.0)
+        self.assertGreater(spent, 7.5)  # no more noise than is needed
+        self.assertEqual(again.digest, run.digest)
+
+    def test_runs_of_clients_of_the_data_count_these(self) -> None:
+        x, y = rows()
+        owners = {f"c{i}": (x[20 * i : 20 * i + 20], y[20 * i : 20 * i + 20]) for i in range(30)}
+        settings = macaw._simulate.keys_of(
+            self.job("run", data=owners, partition=None, privacy={"epsilon": 8})
+        ).settings
+        other = macaw._simulate.keys_of(
+            self.job("run", partition=macaw.iid(30), privacy={"epsilon": 8})
+        ).settings
+        self.assertEqual(settings["privacy.noise"], other["privacy.noise"])
+        self.assertEqual(settings["privacy.mechanism"], "gaussian")
+
+    def test_runs_of_clients_that_nobody_has_counted_are_refused(self) -> None:
+        for changes, said in [
+            (dict(privacy={"epsilon": 8, "noise": 1.0}), "say the same thing"),
+            (dict(rounds=None), "--rounds …"),
+            (dict(data_options={"heldout_clients": 0.2}), "--clients …"),
+            (dict(privacy={"epsilon": -1}), "epsilon"),
+        ]:
+            with self.assertRaises(macaw.ConfigError) as caught:
+                macaw.simulate(**self.job("run", **{"privacy": {"epsilon": 8}, **changes}))
+            self.assertIn(said, str(caught.exception))
+            self.assertEqual(caught.exception.key, "privacy.epsilon")
 
 
 class ARunThatFails(TestCase):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -13,209 +15,34 @@ from support import TestCase, needs, rows
 
 try:
     import torch
+    import zoo
     from torch import nn
     from torch.nn import functional
-
-    class Body(nn.Module):
-        """A layer in a module of one's own: flat rows in, three logits out."""
-
-        def __init__(self, layer: Any, width: int, shape: tuple[int, ...] = (8,)) -> None:
-            super().__init__()
-            self.layer, self.head, self.shape = layer, nn.Linear(width, 3), shape
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = self.layer(x.reshape((x.size(0),) + self.shape))
-            return self.head(torch.flatten(y, 1))
-
-    class Recurrent(nn.Module):
-        def __init__(self, layer: Any, width: int) -> None:
-            super().__init__()
-            self.r, self.head = layer, nn.Linear(width, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y, _ = self.r(x.reshape(x.size(0), 4, 2))
-            return self.head(y[:, -1])
-
-    class Attentive(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.attention = nn.MultiheadAttention(2, 1, batch_first=True)
-            self.head = nn.Linear(8, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = x.reshape(x.size(0), 4, 2)
-            return self.head(torch.flatten(self.attention(y, y, y)[0], 1))
-
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
-            self.b.weight = self.a.weight
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(torch.tanh(self.b(torch.tanh(self.a(x)))))
-
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(torch.tanh(self.a(torch.tanh(self.a(x)))))
-
-    class Listed(nn.Module):
-        """A list of its own parameters, as recurrent layers have one."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Parameter(torch.randn(8, 8) / 3)
-            self.second = nn.Parameter(torch.randn(3, 8) / 3)
-            self.weights = [self.first, self.second]
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return functional.linear(
-                torch.tanh(functional.linear(x, self.weights[0])), self.weights[1]
-            )
-
-    class Constants(nn.Module):
-        """Buffers, one of which no state dict has."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.head = nn.Linear(8, 3)
-            self.register_buffer("mu", torch.randn(8), persistent=False)
-            self.register_buffer("sigma", torch.rand(8) + 1)
-            self.register_buffer("order", torch.arange(7, -1, -1))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(((x - self.mu) / self.sigma)[:, self.order])
-
-    class Adapted(nn.Module):
-        """A frozen body with an adapter of rank 2."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
-            self.down = nn.Parameter(torch.randn(2, 8) / 3)
-            self.up = nn.Parameter(torch.randn(8, 2) / 3)
-            self.body.requires_grad_(False)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(torch.tanh(self.body(x) + x @ self.down.t() @ self.up.t()))
-
-    class Unscriptable(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
-
-        def forward(self, x: torch.Tensor, **_: Any) -> Any:
-            steps = [lambda y: torch.tanh(self.a(y)), self.head]
-            for step in steps:
-                x = step(x)
-            return type("Output", (), {"logits": x})()
-
-    class TwoModes(Unscriptable):
-        def forward(self, x: torch.Tensor, **_: Any) -> Any:
-            return self.head((lambda y: self.a(y) if self.training else y)(x))
-
-    class Nested(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.steps = nn.ModuleList([nn.ModuleList([nn.Linear(8, 8), nn.Tanh()])] * 2)
-            self.table = nn.ParameterList([nn.Parameter(torch.randn(8)) for _ in range(2)])
-            self.head = nn.Linear(8, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            for inner in self.steps:
-                for layer in inner:
-                    x = layer(x)
-            for scale in self.table:
-                x = x * scale
-            return self.head(x)
+    from zoo import IMAGE, Body, Recurrent, Tied
 except ImportError:
     pass
-
-
-def hooked() -> Any:
-    net = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
-    net[0].register_forward_hook(lambda _, __, y: y * 2)
-    return net
-
-
-def with_tied_layers() -> Any:
-    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
-    net[2].weight = net[0].weight
-    return net
-
-
-def with_shared_layers() -> Any:
-    act, inner = nn.Tanh(), nn.Linear(8, 8)
-    return nn.Sequential(inner, act, inner, act, nn.Linear(8, 3))
-
-
-def with_shared_activation() -> Any:
-    act = nn.Tanh()
-    return nn.Sequential(nn.Linear(8, 8), act, nn.Linear(8, 8), act, nn.Linear(8, 3))
-
-
-def frozen() -> Any:
-    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
-    net[0].requires_grad_(False)
-    return net
-
-
-def reparametrized() -> Any:
-    norm = getattr(nn.utils.parametrizations, "weight_norm", nn.utils.weight_norm)
-    return nn.Sequential(norm(nn.Linear(8, 8)), nn.Tanh(), nn.Linear(8, 3))
-
-
-IMAGE = (1, 2, 4)
-# How a run takes it: as layers, a script or a trace.
-EQUAL: dict[str, tuple[str, Any]] = {
-    "shared activation": ("5 layers", with_shared_activation),
-    "shared layer": ("scripted", with_shared_layers),
-    "tied layers": ("scripted", with_tied_layers),
-    "frozen layer": ("scripted", frozen),
-    "hook": ("scripted|traced", hooked),
-    "parametrized": ("traced", reparametrized),
-    "tied": ("scripted", lambda: Tied()),
-    "used twice": ("scripted", lambda: Twice()),
-    "list of parameters": ("scripted", lambda: Listed()),
-    "buffers": ("scripted", lambda: Constants()),
-    "adapter": ("scripted", lambda: Adapted()),
-    "logits of an object": ("traced", lambda: Unscriptable()),
-    "lists of lists": ("scripted|traced", lambda: Nested()),
-    "rnn": ("scripted", lambda: Recurrent(nn.RNN(2, 5, batch_first=True), 5)),
-    "lstm": ("scripted", lambda: Recurrent(nn.LSTM(2, 5, 2, batch_first=True), 5)),
-    "lstm, both ways": (
-        "scripted", lambda: Recurrent(nn.LSTM(2, 5, batch_first=True, bidirectional=True), 10)),
-    "lstm, projected": (
-        "scripted", lambda: Recurrent(nn.LSTM(2, 5, batch_first=True, proj_size=3), 3)),
-    "gru": ("scripted", lambda: Recurrent(nn.GRU(2, 5, batch_first=True), 5)),
-    "attention": ("scripted|traced", lambda: Attentive()),
-    "encoder": ("scripted|traced", lambda: Body(
-        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), 8, (2, 4))),
-    "conv1d": ("scripted", lambda: Body(nn.Conv1d(2, 3, 2), 9, (2, 4))),
-    "conv2d with groups": ("scripted", lambda: Body(nn.Conv2d(2, 4, 2, groups=2), 4, (2, 2, 2))),
-    "transposed": ("scripted", lambda: Body(nn.ConvTranspose2d(1, 2, 2), 30, IMAGE)),
-    "batch norm of images": ("scripted", lambda: Body(
-        nn.Sequential(nn.Conv2d(1, 2, (2, 3)), nn.BatchNorm2d(2, eps=1e-3)), 4, IMAGE)),
-    "instance norm": ("scripted", lambda: Body(nn.InstanceNorm2d(1, affine=True), 8, IMAGE)),
-    "layer norm": ("scripted", lambda: Body(nn.LayerNorm((2, 4)), 8, IMAGE)),
-    "prelu": ("scripted", lambda: Body(nn.Sequential(nn.Linear(8, 8), nn.PReLU(8)), 8)),
-    "activations": ("scripted", lambda: Body(nn.Sequential(
-        nn.Linear(8, 8), nn.SiLU(), nn.ELU(), nn.Softplus(), nn.GELU("tanh"), nn.Hardswish()), 8)),
-    "pools": ("scripted", lambda: Body(nn.Sequential(
-        nn.AdaptiveAvgPool2d((2, 3)), nn.MaxPool2d(2, 1, padding=1)), 12, IMAGE)),
-    "float64": ("2 layers", lambda: nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 3)).double()),
-    "float64, scripted": ("scripted", lambda: Tied().double()),
-}  # fmt: skip
 
 
 def odd_parameter(dtype: Any) -> Any:
     net = Tied()
     net.odd = nn.Parameter(torch.ones(2, dtype=dtype))
     return net
+
+
+class Noisy:
+    """Made a module's function: noise that no layer tells of."""
+
+    @staticmethod
+    def of(net: Any) -> Any:
+        class Noise(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.net = net
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.net(x + torch.randn_like(x))
+
+        return Noise()
 
 
 REFUSED: dict[str, tuple[str, Any]] = {
@@ -229,11 +56,10 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "complex": ("odd is complex64", lambda: odd_parameter(torch.complex64)),
     "all frozen": ("requires_grad=True", lambda: nn.Linear(8, 3).requires_grad_(False)),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
-    "dropout of channels": ("layer.1 is Dropout2d.*p=0.4.*torch.nn.Dropout", lambda: Body(
-        nn.Sequential(nn.Conv2d(1, 2, 1), nn.Dropout2d(0.4)), 16, IMAGE)),
-    "dropout between layers": ("r is LSTM.*dropout=0.4", lambda: Recurrent(
-        nn.LSTM(2, 5, 2, dropout=0.4, batch_first=True), 5)),
-    "two modes": ("torch.jit.script refuses.*one mode", lambda: TwoModes()),
+    "compiled": ("compiled", lambda: torch.compile(nn.Linear(8, 3))),
+    "random pool": ("layer is FractionalMaxPool2d.*program of your own", lambda: Body(
+        nn.FractionalMaxPool2d(2, output_ratio=0.6), 2, (1, 4, 2))),
+    "batch norm of many": ("SyncBatchNorm", lambda: Body(nn.SyncBatchNorm(2), 8, (2, 4))),
     "wrong width": ("layer 1, Linear.*fails on an input of shape .2, 6.", lambda: nn.Sequential(
         nn.Linear(8, 6), nn.Linear(7, 3))),
     "wrong shape": ("Body fails on an input of shape .2, 8.", lambda: Body(nn.Linear(9, 3), 3)),
@@ -243,7 +69,8 @@ REFUSED: dict[str, tuple[str, Any]] = {
 def torch_trains(net: Any, x: Any, y: Any, rate: float, rounds: int) -> list[float]:
     """A step of SGD a round, on all rows. Returns the losses before each."""
     like = next(p for p in net.parameters() if p.requires_grad)
-    inputs, labels = torch.from_numpy(x).to(like.dtype), torch.from_numpy(y)
+    inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
+    inputs = inputs.to(like.dtype) if inputs.is_floating_point() else inputs.long()
     losses = []
     net.train()
     for _ in range(rounds):
@@ -251,10 +78,26 @@ def torch_trains(net: Any, x: Any, y: Any, rate: float, rounds: int) -> list[flo
         loss = functional.cross_entropy(getattr(outputs, "logits", outputs), labels)
         trained = [p for p in net.parameters() if p.requires_grad]
         with torch.no_grad():
-            for parameter, gradient in zip(trained, torch.autograd.grad(loss, trained)):
-                parameter -= rate * gradient
+            found = torch.autograd.grad(loss, trained, allow_unused=True)
+            for parameter, gradient in zip(trained, found):
+                if gradient is not None:
+                    parameter -= rate * gradient
         losses.append(loss.item())
     return losses
+
+
+@contextmanager
+def without_scripts() -> Iterator[None]:
+    """torch.jit.script takes nothing but what chooses between two traces."""
+    script = torch.jit.script
+
+    def refuses(net: Any) -> Any:
+        if type(net).__name__ == "Switching":
+            return script(net)
+        raise RuntimeError("not today")
+
+    with mock.patch.object(torch.jit, "script", side_effect=refuses):
+        yield
 
 
 @needs("torch")
@@ -264,52 +107,93 @@ class Modules(TestCase):
         torch.manual_seed(5)
 
     def job_of(self, net: Any, **more: Any) -> dict[str, Any]:
-        x, y = rows(60)
         job = {"partition": macaw.iid(1), "cohort": 1, "rounds": 3, "overwrite": True, "test": None}
         local = {"epochs": 1, "batch_size": 60, "lr": 0.2}
-        data = {"data": (x, y), "data_options": {"test_fraction": 0}}
+        data = {"data": rows(60), "data_options": {"test_fraction": 0}}
         return self.job("run", model=net, local=local, **{**job, **data, **more})
 
-    def takes(self, make: Any, how: str) -> None:
+    def run_of(self, net: Any, **more: Any) -> macaw.Run:
+        try:
+            return macaw.simulate(**self.job_of(net, **more))
+        except macaw.MissingBackendError as error:
+            raise unittest.SkipTest(str(error)) from error
+
+    def takes(self, make: Any, how: str, **more: Any) -> macaw.Run:
         torch.manual_seed(5)
         net = make()
         torch.manual_seed(5)
         reference = make()
-        run = macaw.simulate(**self.job_of(net))
+        run = self.run_of(net, **more)
         said = dict(run.said)
         self.assertRegex(run.said[0][1], how)
         self.assertRegex(said["check"], "losses, gradients and two steps equal")
-        x, y = rows(60)
+        x, y = more.get("data") or rows(60)
         losses = torch_trains(reference, x, y, 0.2, 3)
         np.testing.assert_allclose([row["train_loss"] for row in run.rows], losses, rtol=1e-5)
         state, expected = run.model(), reference.state_dict()
         self.assertEqual(list(state), list(expected))
         for name, value in expected.items():
-            if name.endswith("num_batches_tracked"):
-                continue
-            error = (state[name] - value).abs().max().item()
-            self.assertLess(error, 1e-5 * max(1.0, value.abs().max().item()), name)
+            if value.is_floating_point():
+                error = (state[name] - value).abs().max().item()
+                self.assertLess(error, 1e-5 * max(1.0, value.abs().max().item()), name)
         net.load_state_dict(state)
+        return run
 
-    def test_are_trained_as_in_pytorch(self) -> None:
-        for name, (how, make) in EQUAL.items():
-            with self.subTest(name):
-                try:
-                    self.takes(make, how)
-                except macaw.MissingBackendError as error:
-                    self.skipTest(str(error))
+    def test_of_torch_are_trained_as_in_pytorch(self) -> None:
+        self.takes(lambda: zoo.Means(zoo.LAYERS), "Means scripted")
 
-    def test_are_trained_as_in_pytorch_when_they_are_traced(self) -> None:
-        names = ("tied", "used twice", "list of parameters", "buffers", "adapter", "lstm", "gru")
-        for name in (*names, "attention", "conv1d", "layer norm", "float64, scripted"):
-            with (
-                self.subTest(name),
-                mock.patch.object(torch.jit, "script", side_effect=RuntimeError("not today")),
-            ):
-                try:
-                    self.takes(EQUAL[name][1], "traced.*not today")
-                except macaw.MissingBackendError as error:
-                    self.skipTest(str(error))
+    def test_of_torch_are_trained_as_in_pytorch_when_they_are_traced(self) -> None:
+        with without_scripts():
+            self.takes(lambda: zoo.Means(zoo.LAYERS), "Means traced in both modes.*not today")
+
+    def test_of_torch_are_trained_as_in_pytorch_in_float64(self) -> None:
+        self.takes(lambda: zoo.Means(zoo.LAYERS).double(), "Means scripted")
+
+    def test_that_people_write_are_trained_as_in_pytorch(self) -> None:
+        self.takes(lambda: zoo.Means(zoo.OWN), "Means scripted")
+        with without_scripts():
+            self.takes(lambda: zoo.Means(zoo.OWN), "Means traced .*not today")
+        self.takes(lambda: zoo.MeansOfAny(zoo.OWN | zoo.TRACED), "MeansOfAny traced in both modes")
+
+    def test_with_another_function_in_evaluation_are_traced_in_both_modes(self) -> None:
+        for make in (zoo.TwoModes, zoo.UnscriptableNorm):
+            run = self.takes(make, "traced in both modes")
+            self.assertEqual(sorted(macaw.Run(run.folder).model()), self.names_in_a_trace(make()))
+
+    def names_in_a_trace(self, net: Any) -> list[str]:
+        floats = [n for n, t in net.state_dict().items() if t.is_floating_point()]
+        return sorted(f"macaw_net.macaw_net.{name}" for name in floats)
+
+    def test_of_tokens_are_trained_as_in_pytorch(self) -> None:
+        class Bag(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.bag = nn.EmbeddingBag(9, 4, mode="mean")
+                self.words = nn.Embedding(9, 4, padding_idx=2, scale_grad_by_freq=True)
+                self.r, self.head = nn.LSTM(4, 4, batch_first=True), nn.Linear(8, 3)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                y, _ = self.r(self.words(x))
+                return self.head(torch.cat([self.bag(x), y[:, -1]], 1))
+
+        rng = np.random.default_rng(3)
+        x, y = rng.integers(9, size=(60, 6)).astype(np.int32), rng.integers(3, size=60)
+        self.takes(Bag, "scripted", data=(x, y), run={"task": "classification"})
+
+    def test_as_layers_are_trained_as_in_pytorch(self) -> None:
+        self.takes(zoo.with_shared_activation, "5 layers")
+        self.takes(lambda: nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 3)).double(), "2 layers")
+        for layers in ((0,), (2,), (0, 2), (2, 4)):
+            run = self.takes(lambda layers=layers: zoo.frozen(*layers), "5 layers.*frozen")
+            self.assertEqual(run.summary["profile"]["trainer"], "fused")
+            state, start = run.model(), self.start(layers)
+            for name, value in start.items():
+                moved = not torch.equal(state[name], value)
+                self.assertEqual(moved, int(name[0]) not in layers, name)
+
+    def start(self, layers: tuple[int, ...]) -> Any:
+        torch.manual_seed(5)
+        return zoo.frozen(*layers).state_dict()
 
     def test_that_no_run_can_train_are_refused_by_name(self) -> None:
         for name, (said, make) in REFUSED.items():
@@ -317,45 +201,57 @@ class Modules(TestCase):
                 macaw.simulate(**self.job_of(make()))
         self.assertFalse((self.folder / "run").exists())
 
+    def test_that_draw_other_numbers_are_refused_by_the_ops_name(self) -> None:
+        try:
+            with self.assertRaisesRegex(macaw.Error, "random numbers .aten::randn_like"):
+                macaw.simulate(**self.job_of(Noisy.of(nn.Linear(8, 3))))
+        except macaw.MissingBackendError as error:
+            self.skipTest(str(error))
+        self.assertFalse((self.folder / "run").exists())
+
     def test_drop_by_a_stream_of_the_runs_seed(self) -> None:
-        class Drops(Unscriptable):
+        class Drops(zoo.Unscriptable):
             def forward(self, x: torch.Tensor, **_: Any) -> Any:
                 return self.head((lambda y: functional.dropout(y, 0.5, self.training))(x))
 
-        layer = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
-        encoder = nn.TransformerEncoderLayer(2, 1, 8, dropout=0.3, batch_first=True)
-        for name, net, said in [
-            ("script", Body(layer, 8), "losses and gradients equal"),
-            ("attention", Body(encoder, 8, (4, 2)), "losses and gradients equal"),
-            ("trace", Drops(), "losses in evaluation mode equal"),
-        ]:
-            with self.subTest(name):
-                try:
-                    run = macaw.simulate(**self.job_of(net))
-                except macaw.MissingBackendError as error:
-                    self.skipTest(str(error))
-                self.assertIn(said, dict(run.said)["check"])
-                again = macaw.simulate(**self.job_of(net, out=self.folder / "again"))
-                self.assertEqual(again.digest, run.digest)
-                other = macaw.simulate(**self.job_of(net, out=self.folder / "other", seed=8))
-                self.assertNotEqual(other.digest, run.digest)  # one client: by its masks alone
+        encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True)
+        compared = "losses and gradients equal"
+        nets = {
+            "numbers": lambda: Body(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), 8),
+            "in place": lambda: Body(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5, True)), 8),
+            "channels": lambda: Body(nn.Sequential(nn.Conv2d(1, 4, 1), nn.Dropout2d(0.4)), 32, IMAGE),
+            "channels of rows": lambda: Body(nn.Dropout1d(0.4), 8, (4, 2)),
+            "channels of cubes": lambda: Body(nn.Dropout3d(0.4), 8, (4, 2, 1, 1)),
+            "selu": lambda: Body(nn.Sequential(nn.SELU(), nn.AlphaDropout(0.3)), 8),
+            "channels of selu": lambda: Body(nn.FeatureAlphaDropout(0.3), 8, (4, 2)),
+            "slopes": lambda: Body(nn.RReLU(), 8),
+            "lstm": lambda: Recurrent(nn.LSTM(2, 5, 2, dropout=0.4, batch_first=True), 5),
+            "gru": lambda: Recurrent(nn.GRU(2, 5, 3, dropout=0.4, batch_first=True), 5),
+            "rnn": lambda: Recurrent(nn.RNN(2, 5, 2, dropout=0.4, bidirectional=True), 10),
+            "attention": lambda: Body(encoder, 8, (2, 4)),
+        }
+        first = {name: self.seeds(make(), compared) for name, make in nets.items()
+                 if name in ("in place", "channels", "slopes", "lstm")}  # fmt: skip
+        self.assertEqual(len(first), 4)
+        self.seeds(zoo.Means(nets), compared)
+        self.seeds(Drops(), "losses in evaluation mode equal")
+
+    def seeds(self, net: Any, said: str) -> None:
+        """Two runs with one seed are equal, and one with another is not: one client, all rows."""
+        run = self.run_of(net)
+        self.assertIn(said, dict(run.said)["check"])
+        unchecked = {"check_model": False}
+        again = self.run_of(net, out=self.folder / "again", **unchecked)
+        self.assertEqual(again.digest, run.digest)
+        other = self.run_of(net, out=self.folder / "other", seed=8, **unchecked)
+        self.assertNotEqual(other.digest, run.digest)
 
     def test_of_frozen_tensors_send_the_others_alone(self) -> None:
-        net = Adapted()
-        try:
-            run = macaw.simulate(**self.job_of(net))
-        except macaw.MissingBackendError as error:
-            self.skipTest(str(error))
-        sent = macaw.Run(run.folder).model()
+        sent = macaw.Run(self.run_of(zoo.Adapted()).folder).model()
         self.assertEqual(sorted(sent), ["down", "head.bias", "head.weight", "up"])
 
     def test_with_an_unused_parameter_are_told_so(self) -> None:
-        net = Tied()
-        net.odd = nn.Parameter(torch.ones(2))
-        try:
-            run = macaw.simulate(**self.job_of(net))
-        except macaw.MissingBackendError as error:
-            self.skipTest(str(error))
+        run = self.run_of(odd_parameter(torch.float32))
         self.assertIn("odd gets no gradient", dict(run.said)["check"])
 
 

@@ -7,9 +7,8 @@ import sys
 import unittest
 from pathlib import Path
 
-from support import BUILD, TestCase, job
-
 import macaw
+from support import BUILD, TestCase, job
 
 PROGRAM = BUILD / "bin" / "macaw"
 

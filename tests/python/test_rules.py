@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import os
@@ -136,7 +137,7 @@ class AMethod(TestCase):
             self.assertGreaterEqual(row["rule_most"], row["rule_rows"])
             self.assertLess(row["rule_most"], row["examples"])
         served = [row["rule_served"] for row in run.rows]
-        self.assertEqual([b - a for a, b in zip(served, served[1:])], [10, 10, 10])
+        self.assertEqual([b - a for a, b in itertools.pairwise(served)], [10, 10, 10])
 
     def test_begin_is_asked_once_and_not_when_a_run_goes_on(self) -> None:
         body = """
@@ -196,7 +197,7 @@ class AMethod(TestCase):
             "cohort": {"size": 5, "sampling": "poisson", "weight": "uniform"},
             "privacy": {"mechanism": "gaussian", "clip": 1.0, "noise": 0.1, "delta": 1e-3},
         }
-        with self.assertRaisesRegex(macaw.ConfigError, "mine.*mirrors what they send"):
+        with self.assertRaisesRegex(macaw.ConfigError, "mine.*has_independent_state"):
             self.run_of("mirror", body, **changes)
         run = self.run_of("own", "    has_independent_state = True\n" + body, **changes)
         self.assertEqual(run.summary["rounds"], 4)

@@ -21,7 +21,7 @@ class ARun(TestCase):
     def test_has_the_digest_of_the_same_run_from_toml(self) -> None:
         x, y = rows()
         y = y.astype(np.int32)
-        # As data/README.md writes a prepared file.
+        # As docs/guides/data.md writes a prepared file.
         header: dict[str, Any] = {}
         at = 0
         for name, kind, tensor in (("labels", "I32", y), ("features", "F32", x)):
@@ -83,7 +83,8 @@ class ARun(TestCase):
         for wrong in (counts[0], counts - 1, counts + 0.5, "counts"):
             with self.assertRaises((macaw.ConfigError, macaw.DataError)) as raised:
                 macaw.simulate(**self.job("wrong", partition=macaw.histogram(wrong)))
-            self.assertIn("partition.path", (raised.exception.key, *str(raised.exception).split(": ")))
+            said = str(raised.exception).split(": ")
+            self.assertIn("partition.path", (raised.exception.key, *said))
 
     def test_meets_hostile_clients(self) -> None:
         honest = macaw.simulate(**self.job("honest"))

@@ -7,9 +7,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from support import TestCase, job
-
 import macaw
+from support import TestCase, job
 
 
 def arguments(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
@@ -66,6 +65,36 @@ class Sweep(TestCase):
         )
         self.assertEqual([row["rounds"] for row in sweep.rows], [2, 2])
         self.assertEqual(set(sweep.best), {"local.lr"})
+
+    def test_parameters_of_an_algorithm_vary(self) -> None:
+        prox = macaw.FedProx(mu=macaw.grid([0.1, 0.5]))
+        both = macaw.grid([macaw.FedAvg(), prox])
+        for number, (algorithm, mus) in enumerate([(prox, [0.1, 0.5]), (both, [None, 0.1, 0.5])]):
+            given = arguments(self.folder, f"s{number}", algorithm=algorithm, rounds=1)
+            sweep = macaw.sweep(**given, progress=False)
+            found = [row["algorithm.fedprox.mu"] for row in sweep.rows]
+            self.assertEqual(sorted(found, key=lambda mu: mu or 0), mus)
+
+    def test_ranges_of_an_algorithm_are_drawn(self) -> None:
+        space = [macaw.FedAvg(), macaw.FedProx(mu=macaw.log_uniform(0.01, 1))]
+        given = arguments(self.folder, "s", algorithm=macaw.grid(space), rounds=1)
+        sweep = macaw.sweep(**given, samples=3, progress=False)
+        mus = [row["algorithm.fedprox.mu"] for row in sweep.rows]
+        self.assertEqual(mus.count(None), 1)  # FedAvg, once
+        self.assertEqual(len(set(mus)), 4)
+        given["algorithm"] = macaw.grid([*space, macaw.FedProx(mu=0.1)])
+        with self.assertRaisesRegex(macaw.ConfigError, "a range for fedprox.mu"):
+            macaw.sweep(**{**given, "out": self.folder / "t"}, samples=3, progress=False)
+
+    def test_baselines_are_compared_by_a_metric_that_they_have(self) -> None:
+        given = arguments(self.folder, "s", rounds=2, evaluation={"clients": True},
+                          data_options={"client_test_fraction": 0.3})  # fmt: skip
+        sweep = macaw.sweep(**given, baselines=["local", "pooled"], progress=False)
+        self.assertEqual(sweep.result["metric"], "clients_test_accuracy")
+        self.assertTrue(all(row["clients_test_accuracy"] is not None for row in sweep.rows))
+        given = arguments(self.folder, "t", rounds=2)
+        with self.assertRaisesRegex(macaw.ConfigError, "client_test_fraction"):
+            macaw.sweep(**given, baselines=["local"], progress=False)
 
     def test_errors_name_the_key(self) -> None:
         given = arguments(self.folder, "s", local={"learning_rate": macaw.grid([0.1])})

@@ -124,7 +124,8 @@ class Types(TestCase):
 @needs("ruff")
 class Style(TestCase):
     def test_is_clean(self) -> None:
-        folders = [SOURCE / "python", SOURCE / "tests/python", SOURCE / "examples/python"]
+        folders = [SOURCE / "python", SOURCE / "tests/python", SOURCE / "tests/pages"]
+        folders.append(SOURCE / "examples/python")
         done = subprocess.run(
             [sys.executable, "-m", "ruff", "check", "--no-cache", *folders],
             capture_output=True, text=True, cwd=SOURCE,

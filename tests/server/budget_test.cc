@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "algorithms/api/accountant.h"
-#include "algorithms/api/channels.h"
+#include "algorithms/around/accountant.h"
+#include "algorithms/around/channels.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 

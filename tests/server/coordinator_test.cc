@@ -411,15 +411,6 @@ TEST(Coordinator, StopsNamingTheClientThatKillsItsWorkers) {
               HasSubstr(absl::StrCat("client ", victim.value, " ")));
 }
 
-TEST(Coordinator, RefusesAnotherProtocolAndServesOlderMinors) {
-  const TemporaryFolder folder;
-  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
-  const auto link = fleet::MakeLocalLink(*coordinator);
-  EXPECT_TRUE(link->Hello({.major = 1, .minor = 0, .program = "test"}).ok());
-  EXPECT_THAT(link->Hello({.major = 2, .program = "test"}).status().ToString(),
-              HasSubstr("protocol"));
-}
-
 // ---- the disk
 
 TEST(Coordinator, SaysWhichFolderItCannotWrite) {

@@ -60,6 +60,11 @@ class EngineDriver {
     return After(engine_.Operate(change, now), now);
   }
 
+  void GoOnTo(Round round, TimePoint now) { Carry(engine_.GoOnTo(round, now), now); }
+  void StopHere(std::string reason, TimePoint now) {
+    Carry(engine_.StopHere(std::move(reason), now), now);
+  }
+
   // ---- questions
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const { return engine_.Offer(offer); }
   TimePoint NextDeadline() const { return engine_.NextDeadline(); }

@@ -10,6 +10,7 @@
 #include "proto/fleet/client_table.h"
 #include "server/journal/recovery.h"
 #include "server/log/writer.h"
+#include "testing/file_limit.h"
 
 namespace macaw::server {
 namespace {
@@ -122,6 +123,19 @@ TEST_F(JournalTest, ATornPartDoesNotCountAndIsWrittenOver) {
   }
   Journal journal = *Journal::Continue(folder_);
   ASSERT_TRUE(journal.Add(PartOf(1, 3, 2)).ok());
+  const JournalContent content = *ReadJournal(folder_);
+  EXPECT_EQ(content.parts.size(), 2u);
+  EXPECT_TRUE(content.parts.contains({WorkerId(1), 3}));
+}
+
+TEST_F(JournalTest, APartForWhichTheDiskHadNoRoomIsNotInTheWayOfTheNext) {
+  Journal journal = *Journal::Begin(folder_, Round(1));
+  ASSERT_TRUE(journal.Add(PartOf(1, 1, 1)).ok());
+  {
+    const testing_support::FileLimit full(*FileSize(NewestParts()) + 100);
+    EXPECT_FALSE(journal.Add(PartOf(1, 2, 1)).ok());
+  }
+  ASSERT_TRUE(journal.Add(PartOf(1, 3, 1)).ok());
   const JournalContent content = *ReadJournal(folder_);
   EXPECT_EQ(content.parts.size(), 2u);
   EXPECT_TRUE(content.parts.contains({WorkerId(1), 3}));

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "algorithms/api/channels.h"
+#include "algorithms/around/channels.h"
 #include "algorithms/mean_delta.h"
 #include "proto/fleet/vector_codec.h"
 #include "tests/server/tiny_run.h"

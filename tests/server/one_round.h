@@ -26,10 +26,15 @@ using testing_support::TestRun;
 // An engine with one round to do. The test itself plays the workers.
 class OneRound : public testing::Test {
  protected:
-  explicit OneRound(bool stateful = false, uint32_t rounds = 1, bool gated = false)
-      : engine_(
-            {.run = TestRun(rounds), .workers = 1, .evaluation_gates = gated, .stateful = stateful},
-            scheduler_, durable_, rounds, /*phases=*/1) {}
+  // `options`: without the run and the number of workers.
+  explicit OneRound(EngineOptions options = {}, uint32_t rounds = 1)
+      : engine_(OfOneWorker(std::move(options), rounds), scheduler_, durable_, rounds,
+                /*phases=*/1) {}
+  static EngineOptions OfOneWorker(EngineOptions options, uint32_t rounds) {
+    options.run = TestRun(rounds);
+    options.workers = 1;
+    return options;
+  }
   static fleet::RegisterRequest Node(uint64_t incarnation = 1) {
     fleet::RegisterRequest node = NodeWithEverybody("w", /*slots=*/2);
     node.incarnation = incarnation;

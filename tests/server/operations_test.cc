@@ -11,7 +11,8 @@ using testing::HasSubstr;
 
 class Operations : public OneRound {
  protected:
-  Operations() : OneRound(/*stateful=*/true, /*rounds=*/3) {}
+  explicit Operations(bool stateful = true, bool stepwise = false)
+      : OneRound({.stepwise = stepwise, .stateful = stateful}, /*rounds=*/3) {}
 
   absl::StatusOr<std::string> Ask(Action action, const std::string& node = "", uint32_t round = 0) {
     auto said = engine_.Operate(
@@ -195,6 +196,58 @@ TEST_F(Operations, ANodeWhoseMemoryHoldsTheStatesIsNotPutIntoQuarantine) {
   EXPECT_FALSE(Ask(Action::kQuarantine, "w").ok());
   EXPECT_FALSE(engine_.ended.has_value());
   EXPECT_TRUE(Ask(Action::kAdmit, "w").status().code() == absl::StatusCode::kNotFound);
+}
+
+// Of a stepwise run (EngineOptions::stepwise).
+class Steps : public Operations {
+ protected:
+  Steps() : Operations(/*stateful=*/false, /*stepwise=*/true) {}
+  void GoOnTo(uint32_t round) {
+    engine_.GoOnTo(Round(round), TimePoint{});
+    engine_.RunAll(random_, TimePoint{});
+    running_ = 0;
+  }
+};
+
+TEST_F(Steps, EachRoundButTheFirstWaits) {
+  const SessionId session = Join(Node());
+  TrainRound(session);
+  EXPECT_EQ(engine_.completed(), 1u);
+  EXPECT_FALSE(Lease(session).training.has_value());
+  GoOnTo(1);
+  EXPECT_FALSE(engine_.leases.at(ticket_).training.has_value()) << "it has been done";
+  GoOnTo(2);
+  EXPECT_TRUE(engine_.leases.at(ticket_).training.has_value())
+      << "the call that waited gets the work";
+}
+
+TEST_F(Steps, ARoundMayBeAllowedBeforeItsTurn) {
+  const SessionId session = Join(Node());
+  GoOnTo(3);
+  TrainRound(session);
+  TrainRound(session);
+  EXPECT_EQ(engine_.completed(), 2u);
+  EXPECT_EQ(Status().round, 3u);
+}
+
+TEST_F(Steps, StopHereEndsARunThatWaitsAndNoOther) {
+  const SessionId session = Join(Node());
+  engine_.StopHere("too early", TimePoint{});
+  EXPECT_FALSE(engine_.ended.has_value());
+  TrainRound(session);
+  engine_.StopHere("good enough", TimePoint{});
+  EXPECT_EQ(engine_.ended, RunEnd::kStopped);
+  EXPECT_EQ(engine_.completed(), 1u);
+}
+
+TEST_F(Steps, AnOperatorsPauseHoldsWhatIsAllowed) {
+  const SessionId session = Join(Node());
+  TrainRound(session);
+  ASSERT_TRUE(Ask(Action::kPause).ok());
+  GoOnTo(2);
+  EXPECT_EQ(Status().state, RunState::kPaused);
+  ASSERT_TRUE(Ask(Action::kResume).ok());
+  EXPECT_EQ(Status().round, 2u);
 }
 
 TEST_F(Operations, AStatusSaysWhoHasWhat) {

@@ -6,7 +6,7 @@ namespace {
 
 class OneStatefulRound : public OneRound {
  protected:
-  OneStatefulRound() : OneRound(/*stateful=*/true) {}
+  OneStatefulRound() : OneRound({.stateful = true}) {}
 };
 
 TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {

@@ -139,7 +139,7 @@ TEST_F(OneRound, SlotsThatNoMachineHasAreRefused) {
 class ThreeRounds : public OneRound {
  protected:
   explicit ThreeRounds(uint32_t rounds = 3, bool gated = false)
-      : OneRound(/*stateful=*/false, rounds, gated) {}
+      : OneRound({.evaluation_gates = gated}, rounds) {}
   void Step() { ASSERT_TRUE(engine_.RunOne(random_, TimePoint{})); }
   // From the first lease of a round to the request to prepare the next round.
   void TrainRound(SessionId session) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "aggregation/exact_sum.h"
+#include "algorithms/builtin.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
 #include "proto/fleet/vector_codec.h"
@@ -100,7 +101,7 @@ fleet::Blob CutTo(const fleet::Blob& blob, size_t size) {
 const algorithms::Registry& Registry() {
   static const algorithms::Registry* const registry = [] {
     auto* made = new algorithms::Registry();
-    algorithms::RegisterBuiltinAlgorithms(*made);
+    made->AddBuiltin(algorithms::BuiltinAlgorithms());
     return made;
   }();
   return *registry;

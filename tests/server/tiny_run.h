@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "aggregation/channel.h"
-#include "algorithms/api/registry.h"
+#include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/link.h"

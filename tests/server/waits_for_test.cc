@@ -40,13 +40,39 @@ TEST(WaitsFor, TooFewPresentClientsAreSaid) {
   EXPECT_EQ(WaitsFor(status), "round 5: too few of its clients' nodes have been heard of lately");
 }
 
-TEST(WaitsFor, SilentNodesComeFirstThenThoseWithMostLeases) {
+TEST(WaitsFor, ANodeIsLateAfterThreeHeartbeatsWhetherItTrainsOrWaits) {
+  RunStatus status = Training();
+  status.heartbeat_seconds = 1;
+  status.nodes = {{.name = "here", .silent_seconds = 2.9, .leased = 2},
+                  {.name = "killed", .silent_seconds = 3.1, .leased = 2},
+                  {.name = "killed too", .waits = true, .silent_seconds = 3.1}};
+  MarkLateNodes(status);
+  EXPECT_FALSE(status.nodes[0].late);
+  EXPECT_TRUE(status.nodes[1].late);
+  EXPECT_TRUE(status.nodes[2].late);
+  EXPECT_EQ(WaitsFor(status), "8 of 10 clients: killed silent for 3 s, here has 2 leases");
+}
+
+TEST(WaitsFor, ANodeIsLateBeforeItsLeaseEndsHoweverRareHeartbeatsAre) {
+  RunStatus status = Training();
+  status.heartbeat_seconds = status.lease_seconds / 3;
+  status.nodes = {{.name = "here", .silent_seconds = 19}, {.name = "killed", .silent_seconds = 21}};
+  MarkLateNodes(status);
+  EXPECT_FALSE(status.nodes[0].late);
+  EXPECT_TRUE(status.nodes[1].late);
+  status.nodes[1].late = false;
+  status.state = RunState::kEnded;
+  MarkLateNodes(status);
+  EXPECT_FALSE(status.nodes[1].late) << "nobody sends heartbeats any more";
+}
+
+TEST(WaitsFor, LateNodesComeFirstThenThoseWithMostLeases) {
   RunStatus status = Training();
   status.leased = 4;
   status.nodes = {{.name = "lab-3", .silent_seconds = 1, .leased = 2},
                   {.name = "lab-4", .silent_seconds = 1, .leased = 1},
                   {.name = "idle", .waits = true},
-                  {.name = "phone-7", .silent_seconds = 41, .leased = 1}};
+                  {.name = "phone-7", .silent_seconds = 41, .late = true, .leased = 1}};
   EXPECT_EQ(WaitsFor(status),
             "8 of 10 clients: phone-7 silent for 41 s, lab-3 has 2 leases, lab-4 has 1 lease");
 }

@@ -1,17 +1,16 @@
 #pragma once
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "state/redis_pool.h"
+#include "testing/program.h"
 #include "tests/state/states.h"
 
 namespace macaw::state {
@@ -25,36 +24,20 @@ class RedisServer {
     ::signal(SIGPIPE, SIG_IGN);
     Start();
   }
-  ~RedisServer() { Kill(); }
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
   // Keeps everything in its append-only file. The server dies with the thread that started it.
   void Start() {
     std::vector<std::string> words = {
-        "redis-server", "--port",     "0",      "--unixsocket", socket(), "--dir",
-        folder_.path(), "--save",     "",       "--appendonly", "yes",    "--appendfsync",
-        "no",           "--loglevel", "warning"};
+        "--port",     "0",      "--unixsocket", socket(), "--dir",         folder_.path(),
+        "--save",     "",       "--appendonly", "yes",    "--appendfsync", "no",
+        "--loglevel", "warning"};
     words.insert(words.end(), settings_.begin(), settings_.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int log = ::open((folder_.path() + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-    ::dup2(log, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);
-    ::execv("/usr/bin/redis-server", argv.data());
-    ::_exit(127);
+    process_.emplace("/usr/bin/redis-server", std::move(words), folder_.path() + "/log");
   }
-  void Kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  void Signal(int signal) const { ::kill(pid_, signal); }
+  void Kill() { process_.reset(); }
+  void Signal(int signal) const { process_->Signal(signal); }
   void Forget() const { std::filesystem::remove_all(folder_.path() + "/appendonlydir"); }
 
   std::string socket() const { return folder_.path() + "/socket"; }
@@ -75,7 +58,7 @@ class RedisServer {
  private:
   const std::vector<std::string> settings_;
   const TemporaryFolder folder_;
-  pid_t pid_ = -1;
+  std::optional<testing_support::Program> process_;
 };
 
 }  // namespace macaw::state

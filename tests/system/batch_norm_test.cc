@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -18,6 +19,7 @@ using testing_support::TemporaryFolder;
 // Ditto with lambda = 0 keeps what the client itself has trained; beside it the server adds the
 // client's change to its model. In stored order both train on the same batches.
 TEST(BatchNorm, OfOneClientIsTheSameCentrallyAndAtTheClient) {
+  MACAW_NEEDS_LIBTORCH();
   const TemporaryFolder folder;
   nlohmann::json partition = {{"0", nlohmann::json::array()}, {"test", nlohmann::json::array()}};
   for (int row = 0; row < 16; ++row) partition["0"].push_back(row);

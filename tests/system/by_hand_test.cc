@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "testing/program.h"
 #include "testing/temporary_folder.h"
-#include "tests/system/program.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {

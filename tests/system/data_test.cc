@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -217,7 +218,7 @@ TEST(Data, InfoShowsTheNormalisationInEffectAndSoDoesARun) {
 
 // With a rate that moves nothing, training rates every row once, as evaluation does.
 TEST(Data, AClientsNoiseIsInTrainingAndInEvaluation) {
-  for (const char* backend : {"fused", "torch"}) {
+  for (const std::string& backend : testing_support::Backends()) {
     Simulation run(backend, {testing_support::WriteConfig("noise"), "--rounds", "1", "--set",
                              "data.client_noise=3", "--set", "model.name=logistic", "--set",
                              "partition.clients=20", "--set", "cohort.size=20", "--set",
@@ -234,7 +235,7 @@ TEST(Data, AClientsNoiseIsInTrainingAndInEvaluation) {
 // is, and the others see it as they see their own rows.
 TEST(Data, AClientsLabelsAndImagesAreItsOwnInTrainingAndInEvaluation) {
   const std::vector<std::string> keys = {"data.label_noise=1", "data.concept_shift=rotation"};
-  for (const char* backend : {"fused", "torch"}) {
+  for (const std::string& backend : testing_support::Backends()) {
     std::vector<double> central, of_training;
     for (const bool changed : {false, true}) {
       std::vector<std::string> arguments = {testing_support::WriteConfig("own"),

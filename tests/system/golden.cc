@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "testing/public_data.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw::testing_support {
@@ -25,6 +26,9 @@ std::vector<GoldenRun> GoldenRuns() {
 }
 
 void ExpectGolden(const GoldenRun& golden, size_t checkpoints) {
+  if (golden.algorithm == "mime") {
+    MACAW_NEEDS_LIBTORCH();
+  }
   const uint32_t rounds = kGoldenRounds[checkpoints - 1];
   Simulation run(golden.algorithm,
                  {MACAW_SOURCE_DIR "/examples/convex.toml", "--rounds", absl::StrCat(rounds),

@@ -85,7 +85,7 @@ TEST(LawOfStorage, PreparedFilesGiveTheBytesOfTheSourceTheyWereMadeFrom) {
   const std::string prepared = config + ".safetensors";
   const std::string command =
       std::string(MACAW_BIN_DIR "/macaw data prepare ") + config + " --out " + prepared;
-  ASSERT_EQ(std::system(command.c_str()), 0);
+  ASSERT_EQ(testing_support::RunShell(command).exit, 0);
   const Bytes pooled = BytesOf("pooled", {config});
   const Bytes own =
       BytesOf("prepared", {config, "--set", "data.source=prepared", "--set",

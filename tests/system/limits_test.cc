@@ -18,17 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::Printed;
-
-Printed Shell(const std::string& command) {
-  Printed printed;
-  FILE* pipe = ::popen(("(" + command + ") 2>&1").c_str(), "r");
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    printed.text.append(buffer, n);
-  const int status = ::pclose(pipe);
-  printed.exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return printed;
-}
+using testing_support::RunShell;
 
 TEST(SmallLimits, NineOpenFilesAreRefusedInOneLineBeforeAnythingIsMade) {
   const testing_support::TemporaryFolder folder;
@@ -38,7 +28,7 @@ TEST(SmallLimits, NineOpenFilesAreRefusedInOneLineBeforeAnythingIsMade) {
        {"macaw simulate " + config + " --out " + run,
         "macaw-server --config " + config + " --run-dir " + run,
         "macaw-worker --config " + config + " --server unix:/nowhere"}) {
-    const Printed printed = Shell("ulimit -n 9; " MACAW_BIN_DIR "/" + command);
+    const Printed printed = RunShell("ulimit -n 9; " MACAW_BIN_DIR "/" + command);
     EXPECT_EQ(printed.exit, command.starts_with("macaw-worker") ? 4 : 1) << command;
     EXPECT_THAT(printed.text,
                 AllOf(HasSubstr(": error: "), HasSubstr("9 files open"), HasSubstr("ulimit -n")));

@@ -11,10 +11,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
+#include "testing/program.h"
 #include "testing/public_data.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/installed.h"
-#include "tests/system/program.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -66,6 +67,7 @@ TEST_F(Package, OfTheProgramsRunsAndResumesAnywhere) {
 }
 
 TEST_F(Package, OfTheLibTorchBackEndNeedsNothingBesideIt) {
+  MACAW_NEEDS_LIBTORCH();
   HoldsComponents({"command", "server", "worker", "torch", "libtorch"});
   const Printed needed = RunProgram("ldd", root_ + "/lib/macaw/libmacaw_torch.so");
   ASSERT_EQ(needed.exit, 0) << needed.text;
@@ -132,6 +134,7 @@ TEST_F(Package, OfTheServerHasAPlanThatItRuns) {
 }
 
 TEST_F(Package, NamesNoFolderOfTheMachineThatBuiltIt) {
+  MACAW_NEEDS_LIBTORCH();
   HoldsComponents({"command", "server", "worker", "torch", "sdk"});
   // As a path of its own, and not as the end of a longer one such as include/macaw.
   const Printed named = RunProgram(

@@ -20,21 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing_support::Printed;
+using testing_support::RunShell;
 using testing_support::Simulation;
 using testing_support::WriteConfig;
 
 const std::string kMacaw = MACAW_BIN_DIR "/macaw";
-
-struct Output {
-  int code = 0;
-  std::string text;
-};
-
-Output Shell(const std::string& command) {
-  const std::string log = absl::StrCat(testing::TempDir(), "/plugin-shell-", ::getpid(), ".log");
-  const int code = std::system(absl::StrCat("( ", command, " ) > ", log, " 2>&1").c_str());
-  return {code, *ReadFile(log)};
-}
 
 // Programs and SDK are installed where no other test looks.
 class Plugin : public testing::Test {
@@ -51,14 +42,14 @@ class Plugin : public testing::Test {
 
   std::string NewProject(const std::string& name) {
     const std::string folder = root_ + "/" + name;
-    const Output made = Shell(absl::StrCat(kMacaw, " new --cpp ", name, " --out ", folder));
-    EXPECT_EQ(made.code, 0) << made.text;
+    const Printed made = RunShell(absl::StrCat(kMacaw, " new --cpp ", name, " --out ", folder));
+    EXPECT_EQ(made.exit, 0) << made.text;
     return folder;
   }
-  Output Build(const std::string& folder) {
-    return Shell(absl::StrCat("cmake -G Ninja -S ", folder, " -B ", folder,
-                              "/build -Dmacaw_DIR=", sdk_, "/lib/cmake/macaw -DMACAW=", sdk_,
-                              "/bin/macaw", " && cmake --build ", folder, "/build"));
+  Printed Build(const std::string& folder) {
+    return RunShell(absl::StrCat("cmake -G Ninja -S ", folder, " -B ", folder,
+                                 "/build -Dmacaw_DIR=", sdk_, "/lib/cmake/macaw -DMACAW=", sdk_,
+                                 "/bin/macaw", " && cmake --build ", folder, "/build"));
   }
   static void Replace(const std::string& file, const std::string& what, const std::string& with) {
     const std::string text = *ReadFile(file);
@@ -73,15 +64,16 @@ class Plugin : public testing::Test {
 TEST(Programs, HaveTheRoomsOfTheSdkWhole) {
   const std::string build = MACAW_BIN_DIR "/..";
   const std::string archives =
-      Shell(absl::StrCat("cd ", build, " && ls core/libmacaw_core.a plan/libmacaw_plan.a ",
-                         "data/libmacaw_data.a aggregation/libmacaw_aggregation.a ",
-                         "models/libmacaw_models_spec.a training/libmacaw_training_api.a ",
-                         "algorithms/libmacaw_algorithms_api.a algorithms/libmacaw_algorithms.a ",
-                         "sdk/libmacaw_sdk.a | tr '\\n' ' '"))
+      RunShell(
+          absl::StrCat("cd ", build, " && ls core/libmacaw_core.a plan/libmacaw_plan.a ",
+                       "data/libmacaw_data.a aggregation/libmacaw_aggregation.a ",
+                       "models/libmacaw_models_spec.a training/libmacaw_training_api.a ",
+                       "algorithms/libmacaw_algorithms_api.a algorithms/libmacaw_algorithms.a ",
+                       "sdk/libmacaw_sdk.a | tr '\\n' ' '"))
           .text;
   for (const char* file :
        {"bin/macaw", "bin/macaw-server", "bin/macaw-worker", "sdk/libmacaw_testing.so"}) {
-    const Output missing = Shell(absl::StrCat(
+    const Printed missing = RunShell(absl::StrCat(
         "cd ", build, " && nm -D --defined-only ", file,
         " | awk '{print $3}' | sort -u > /tmp/$$.has && nm -g --defined-only ", archives,
         " 2>/dev/null | awk '$2 == \"T\" {print $3}' | sort -u | comm -23 - /tmp/$$.has",
@@ -91,27 +83,28 @@ TEST(Programs, HaveTheRoomsOfTheSdkWhole) {
 }
 
 TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
+  MACAW_NEEDS_LIBTORCH();
   const std::string folder = NewProject("moon");
-  const Output without = Build(folder);
-  EXPECT_NE(without.code, 0);
+  const Printed without = Build(folder);
+  EXPECT_NE(without.exit, 0);
   EXPECT_THAT(without.text, HasSubstr("macaw-backend-torch-dev")) << "its loss needs LibTorch";
 
   testing_support::Install({"torch", "libtorch", "libtorch_dev"}, sdk_);
-  const Output built = Build(folder);
-  ASSERT_EQ(built.code, 0) << built.text;
-  const Output tested =
-      Shell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
-  ASSERT_EQ(tested.code, 0) << tested.text;
+  const Printed built = Build(folder);
+  ASSERT_EQ(built.exit, 0) << built.text;
+  const Printed tested =
+      RunShell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
+  ASSERT_EQ(tested.exit, 0) << tested.text;
   EXPECT_THAT(tested.text, HasSubstr("100% tests passed"));
   EXPECT_THAT(tested.text, HasSubstr("moon_test"));  // the rule in whole rounds, without a program
 
   const std::string config = folder + "/run.toml";
   for (const std::string& where :
        {"--plugin " + folder + "/build/libmoon.so", "--config " + config}) {
-    const Output shown = Shell(absl::StrCat(kMacaw, " algorithms moon ", where));
-    EXPECT_EQ(shown.code, 0) << shown.text;
+    const Printed shown = RunShell(absl::StrCat(kMacaw, " algorithms moon ", where));
+    EXPECT_EQ(shown.exit, 0) << shown.text;
     EXPECT_THAT(shown.text, HasSubstr("[algorithm.moon]"));
-    EXPECT_THAT(Shell(absl::StrCat(kMacaw, " models ", where)).text, HasSubstr("moon-net"));
+    EXPECT_THAT(RunShell(absl::StrCat(kMacaw, " models ", where)).text, HasSubstr("moon-net"));
   }
 
   Simulation one("one", {config, "--processes", "1", "--slots", "1"});
@@ -126,21 +119,22 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   // differs.
   Replace(folder + "/moon.cc", "mu_(setup.Get<double>(\"mu\"))",
           "mu_(setup.Get<double>(\"mu\") + 1)");
-  ASSERT_EQ(Build(folder).code, 0);
+  ASSERT_EQ(Build(folder).exit, 0);
   Simulation resumed("resumed", {"--resume", one.folder(), "--rounds", "12"});
   EXPECT_NE(resumed.Wait(), 0);
   EXPECT_THAT(resumed.output(), HasSubstr("plugins"));
 
   // An exception ends the run with the plug-in's name, and no process crashes.
   Replace(folder + "/moon.cc", "stage.hooks = loss_;", "throw std::runtime_error(\"eclipse\");");
-  const Output broken = Build(folder);
-  ASSERT_EQ(broken.code, 0) << broken.text;
+  const Printed broken = Build(folder);
+  ASSERT_EQ(broken.exit, 0) << broken.text;
   Simulation thrown("thrown", {config});
   EXPECT_EQ(thrown.Wait(), 2) << thrown.output();
   EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"moon\", algorithm moon: eclipse"));
 }
 
 TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
+  MACAW_NEEDS_LIBTORCH();
   const std::string folder = NewProject("outside");
   std::string source = R"(#include "sdk/plugin.h"
 #include "core/status.h"
@@ -151,6 +145,7 @@ TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
 #include "scaffold.inc"
 #include "mime.inc"
 #include "fedrep.inc"
+#include "tests/system/libtorch.h"
 namespace {
 absl::Status Contribute(macaw::sdk::Catalogue& catalogue) {
   for (macaw::algorithms::Description rule :
@@ -169,8 +164,8 @@ MACAW_PLUGIN("outside", "1", Contribute)
                   absl::StrCat(folder, "/", rule, ".inc"));
   }
   Replace(folder + "/CMakeLists.txt", "outside.cc focal_loss.cc TORCH", "outside.cc");
-  const Output built = Build(folder);
-  ASSERT_EQ(built.code, 0) << built.text;
+  const Printed built = Build(folder);
+  ASSERT_EQ(built.exit, 0) << built.text;
 
   const std::string config = WriteConfig("outside");
   for (const char* rule : {"scaffold", "mime", "fedrep"}) {
@@ -199,11 +194,11 @@ MACAW_PLUGIN("outside", "1", Contribute)
 TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
   const std::string folder = root_ + "/rules";
   fs::copy(absl::StrCat(MACAW_SOURCE_DIR, "/tests/sdk/plugins"), folder);
-  const Output built = Build(folder);
-  ASSERT_EQ(built.code, 0) << built.text;
-  const Output tested =
-      Shell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
-  ASSERT_EQ(tested.code, 0) << tested.text;
+  const Printed built = Build(folder);
+  ASSERT_EQ(built.exit, 0) << built.text;
+  const Printed tested =
+      RunShell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
+  ASSERT_EQ(tested.exit, 0) << tested.text;
 
   const std::string config = WriteConfig("rules");
   struct Rule {
@@ -250,9 +245,9 @@ TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
     EXPECT_EQ(killed.digest(), one.digest());
     EXPECT_EQ(killed.metrics(), one.metrics());
 
-    const Output replayed = Shell(
+    const Printed replayed = RunShell(
         absl::StrCat(kMacaw, " replay ", one.folder(), " --out ", root_, "/replay-", rule.name));
-    EXPECT_EQ(replayed.code, 0) << replayed.text;
+    EXPECT_EQ(replayed.exit, 0) << replayed.text;
   }
 }
 
@@ -266,15 +261,15 @@ extern "C" const Entry* macaw_plugin() {
                   .ok());
   ASSERT_TRUE(AtomicWriteFile(root_ + "/none.cc", "int unrelated = 1;\n").ok());
   for (const char* name : {"old", "none"}) {
-    const Output built = Shell(absl::StrCat("c++ -shared -fPIC -o ", root_, "/lib", name, ".so ",
-                                            root_, "/", name, ".cc"));
-    ASSERT_EQ(built.code, 0) << built.text;
+    const Printed built = RunShell(absl::StrCat("c++ -shared -fPIC -o ", root_, "/lib", name,
+                                                ".so ", root_, "/", name, ".cc"));
+    ASSERT_EQ(built.exit, 0) << built.text;
   }
-  const Output old = Shell(absl::StrCat(kMacaw, " plugin check ", root_, "/libold.so"));
-  EXPECT_NE(old.code, 0);
+  const Printed old = RunShell(absl::StrCat(kMacaw, " plugin check ", root_, "/libold.so"));
+  EXPECT_NE(old.exit, 0);
   EXPECT_THAT(old.text, HasSubstr("it was built for (macaw 0.0.1, compiler 9), this program is"));
-  const Output none = Shell(absl::StrCat(kMacaw, " plugin check ", root_, "/libnone.so"));
-  EXPECT_NE(none.code, 0);
+  const Printed none = RunShell(absl::StrCat(kMacaw, " plugin check ", root_, "/libnone.so"));
+  EXPECT_NE(none.exit, 0);
   EXPECT_THAT(none.text, HasSubstr("it is no Macaw plug-in"));
   // A run names the file and stops before it begins.
   Simulation simulation("refused", {WriteConfig("refused"), "--set",

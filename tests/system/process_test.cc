@@ -13,9 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
+#include "testing/program.h"
 #include "testing/python.h"
 #include "testing/temporary_folder.h"
-#include "tests/system/program.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -165,6 +166,7 @@ momentum = 0.5
 };
 
 TEST_F(PlainPyTorch, GivesTheModelOfTheLibTorchBackEnd) {
+  MACAW_NEEDS_LIBTORCH();
   Simulation program("program", {ByProgram()});
   ASSERT_EQ(program.Wait(), 0) << program.output();
   Simulation native("native",

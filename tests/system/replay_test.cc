@@ -21,11 +21,11 @@ using namespace testing_support;
 
 TEST(Replay, NumPyReachesTheSameModelsAndMetrics) {
   if (const std::string why = WhyNoPython("numpy"); !why.empty()) GTEST_SKIP() << why;
-  const Finished replay =
+  const Printed replay =
       RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/replay/replay.py", " --macaw ",
                             MACAW_BIN_DIR "/macaw"));
-  EXPECT_EQ(replay.exit, 0) << replay.output;
-  std::fputs(replay.output.c_str(), stdout);
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  std::fputs(replay.text.c_str(), stdout);
 }
 
 TEST(Trace, HasEveryTurnOfEveryRoundAndEachRowOncePerEpoch) {

@@ -81,9 +81,9 @@ TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
   std::vector<pid_t> python;
   for (const pid_t worker : killed.Children("macaw-worker")) {
     const auto said = testing_support::RunShell(absl::StrCat("pgrep -P ", worker));
-    for (pid_t child = ::atoi(said.output.c_str()); child > 0;) {
+    for (pid_t child = ::atoi(said.text.c_str()); child > 0;) {
       python.push_back(child);
-      child = ::atoi(testing_support::RunShell(absl::StrCat("pgrep -P ", child)).output.c_str());
+      child = ::atoi(testing_support::RunShell(absl::StrCat("pgrep -P ", child)).text.c_str());
     }
   }
   EXPECT_GE(python.size(), 4U) << "an interpreter and a slot's process for each worker";

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/random.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -64,6 +65,7 @@ layers = )",
 // Before, the fused trainer read such rows as one vector: workers died, and what they sent in time
 // was another result each time.
 TEST(Sequences, OfNumbersAreOneResultOnEveryBackEnd) {
+  MACAW_NEEDS_LIBTORCH();
   const TemporaryFolder folder;
   const std::string config = WriteSensors(folder, R"(["linear 5", "tanh", "flatten", "linear 3"])");
   Simulation torch("torch", {config, "--set", "workers.backend=torch"});
@@ -87,6 +89,7 @@ TEST(Sequences, OfNumbersAreOneResultOnEveryBackEnd) {
 
 // Layers that the fused kernels do not have are LibTorch's.
 TEST(Sequences, OfNumbersTakeEveryLayerThatKnowsPositions) {
+  MACAW_NEEDS_LIBTORCH();
   const TemporaryFolder folder;
   const std::string config = WriteSensors(
       folder, R"(["positions", "transformer heads 2 ff 9", "gru 6", "mean", "linear 3"])");

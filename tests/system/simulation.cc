@@ -1,19 +1,14 @@
 #include "tests/system/simulation.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/inotify.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -73,46 +68,13 @@ Simulation::Simulation(const std::string& name, std::vector<std::string> argumen
     arguments.insert(arguments.end(), {"--out", folder_});
   }
   output_path_ = absl::StrCat(FreshFolder(name + ".out"));
-  arguments.insert(arguments.begin(), {MACAW_BIN_DIR "/macaw", "simulate"});
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    const int out = ::open(output_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    ::dup2(out, STDOUT_FILENO);
-    ::dup2(out, STDERR_FILENO);
-    const int null = ::open("/dev/null", O_RDONLY);
-    ::dup2(null, STDIN_FILENO);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
+  arguments.insert(arguments.begin(), "simulate");
+  program_.emplace("macaw", std::move(arguments), output_path_);
 }
 
-Simulation::~Simulation() {
-  if (running()) {
-    ::kill(pid_, SIGKILL);
-    Wait();
-  }
-}
-
-int Simulation::Wait() {
-  if (exit_ >= 0) return exit_;
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return exit_;
-}
-
-bool Simulation::running() const {
-  if (exit_ >= 0) return false;
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == 0;
-}
-
-void Simulation::Signal(int signal) const { ::kill(pid_, signal); }
+int Simulation::Wait() { return program_->Wait(); }
+bool Simulation::running() const { return program_->running(); }
+void Simulation::Signal(int signal) const { program_->Signal(signal); }
 std::string Simulation::output() const { return Slurp(output_path_); }
 std::string Simulation::metrics() const { return Slurp(folder_ + "/metrics.jsonl"); }
 
@@ -130,7 +92,7 @@ std::vector<nlohmann::json> Simulation::events() const { return EventsIn(folder_
 
 bool Simulation::WaitForChange(const std::string& path, const std::function<bool()>& found) const {
   const Fd watch(::inotify_init1(IN_CLOEXEC));
-  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, program_->pid(), 0)));
   ::inotify_add_watch(watch.get(), path.c_str(), IN_MODIFY | IN_CREATE | IN_MOVED_TO);
   bool done = false;
   while (!done) {
@@ -171,7 +133,7 @@ std::vector<pid_t> Simulation::Children(const std::string& program) const {
     if (close == std::string::npos) continue;
     const std::vector<std::string> fields = absl::StrSplit(stat.substr(close + 2), ' ');
     const bool alive = fields[0] != "Z";
-    if (alive && fields[1] == std::to_string(pid_) &&
+    if (alive && fields[1] == std::to_string(program_->pid()) &&
         stat.substr(open + 1, close - open - 1) == program) {
       children.push_back(pid);
     }
@@ -185,14 +147,7 @@ Printed RunMacaw(const std::string& arguments) {
 }
 
 Printed RunProgram(const std::string& program, const std::string& arguments) {
-  Printed printed;
-  FILE* pipe = ::popen(absl::StrCat(program, " ", arguments, " 2>&1").c_str(), "r");
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    printed.text.append(buffer, n);
-  const int status = ::pclose(pipe);
-  printed.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return printed;
+  return RunShell(absl::StrCat(program, " ", arguments));
 }
 
 std::string WriteConfig(const std::string& name, const std::string& more) {

@@ -4,20 +4,21 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "testing/program.h"
+
 namespace macaw::testing_support {
 
-// One `macaw simulate` as a child process, with everything it leaves behind.
+// One `macaw simulate` as a child process, with everything it leaves behind. The destructor kills
+// what still runs.
 class Simulation {
  public:
   // `arguments` follow `macaw simulate`. The run's folder is a fresh one under the test's temporary
   // folder unless the arguments name one (--out or --resume).
   explicit Simulation(const std::string& name, std::vector<std::string> arguments);
-  ~Simulation();  // kills what still runs
-  Simulation(const Simulation&) = delete;
-  Simulation& operator=(const Simulation&) = delete;
 
   int Wait();                     // exit code; 128 + n after signal n
   void Signal(int signal) const;  // to the parent process only
@@ -47,16 +48,11 @@ class Simulation {
 
   std::string folder_;
   std::string output_path_;
-  pid_t pid_ = -1;
-  mutable int exit_ = -1;
+  std::optional<Program> program_;
 };
 
-// What a program prints, both streams, and its exit code.
-struct Printed {
-  int exit = -1;
-  std::string text;
-};
-Printed RunMacaw(const std::string& arguments);  // for a shell
+// Runs a program to its end, with arguments for a shell.
+Printed RunMacaw(const std::string& arguments);
 Printed RunProgram(const std::string& program, const std::string& arguments);
 
 // A small, complete job on the committed images: three rounds of a small network in about a second.

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/files.h"
+#include "testing/program.h"
 #include "testing/temporary_folder.h"
-#include "tests/system/program.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -87,6 +88,7 @@ TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
     Simulation owners(absl::StrCat("owners-", rule), Keys(config, dropping, {"--owners", "3"}));
     ASSERT_EQ(owners.Wait(), 0) << owners.output();
     EXPECT_EQ(owners.digest(), one.digest()) << rule;
+    if (!testing_support::kHasLibTorch) continue;
     std::vector<std::string> on_torch = dropping;
     on_torch.push_back("workers.backend=torch");
     Simulation torch(absl::StrCat("torch-", rule), Keys(config, on_torch));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/public_data.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -88,6 +89,7 @@ double Column(const Simulation& run, const std::string& column, size_t row) {
 }
 
 TEST(Text, IsLearntByItsSpeakersForAnyNumberOfWorkers) {
+  MACAW_NEEDS_LIBTORCH();
   const std::string play = testing_support::PublicText("tinyshakespeare.txt.gz");
   const std::string folder = absl::StrCat(testing::TempDir(), "/macaw-text-", ::getpid());
   const std::string config = WriteJob(folder, SpeakersOf(play));

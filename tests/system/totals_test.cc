@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/random.h"
+#include "testing/program.h"
 #include "testing/temporary_folder.h"
-#include "tests/system/program.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {

@@ -17,10 +17,10 @@ using namespace testing_support;
 TEST(Truth, PlainPyTorchTrainsTheSameModel) {
   if (const std::string why = WhyNoPython("torch, safetensors.torch"); !why.empty())
     GTEST_SKIP() << why;
-  const Finished truth = RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/truth.py",
-                                               " --macaw ", MACAW_BIN_DIR "/macaw"));
-  EXPECT_EQ(truth.exit, 0) << truth.output;
-  std::fputs(truth.output.c_str(), stdout);
+  const Printed truth = RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/truth.py",
+                                              " --macaw ", MACAW_BIN_DIR "/macaw"));
+  EXPECT_EQ(truth.exit, 0) << truth.text;
+  std::fputs(truth.text.c_str(), stdout);
 }
 
 // Models of tokens, on a play of our own: steps, losses and final models agree (bench/text.py).
@@ -37,11 +37,11 @@ TEST(Truth, PlainPyTorchTrainsTheSameModelOfText) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("play.txt", play);
   for (const char* const model : {"char_transformer", "char_gru"}) {
-    const Finished text =
+    const Printed text =
         RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/text.py ", path, " --model ",
                               model, " --rounds 2 --cohort 3 --macaw ", MACAW_BIN_DIR "/macaw"));
-    EXPECT_EQ(text.exit, 0) << text.output;
-    std::fputs(text.output.c_str(), stdout);
+    EXPECT_EQ(text.exit, 0) << text.text;
+    std::fputs(text.text.c_str(), stdout);
   }
 }
 

@@ -292,6 +292,86 @@ TEST_F(OwnersProgram, EvaluatesItsOwnRows) {
               testing::Property(&absl::Status::code, absl::StatusCode::kUnimplemented));
 }
 
+class OwnersProgramWithRows : public OwnersProgram {
+ protected:
+  TrainerSetup Given(const std::string& mode = "given") const {
+    TrainerSetup setup = Setup(mode);
+    setup.backend.program.give_rows = true;
+    return setup;
+  }
+};
+
+TEST_F(OwnersProgramWithRows, GetsThemAsTheModelDoes) {
+  TrainerSetup setup = Given();
+  setup.transform.scale = 0.5;
+  const auto trainer = Make(setup);
+  ClientTask task = Task(0);
+  const std::vector<uint32_t> chosen = {3, 0, 17};
+  task.train.index = chosen;
+  ASSERT_TRUE(trainer->Run({.stages = {StageFrom(View(start_), 0.1)}}, task).ok());
+  std::ifstream file(folder_ / "given");
+  for (const uint32_t row : chosen) {
+    int64_t label = -1;
+    ASSERT_TRUE(file >> label);
+    EXPECT_EQ(label, task.train.block.classes[row]);
+    for (size_t k = 0; k < 4; ++k) {
+      float value = 0;
+      file >> value;
+      EXPECT_FLOAT_EQ(
+          value, reinterpret_cast<const float*>(task.train.block.features)[row * 4 + k] * 0.5F);
+    }
+  }
+}
+
+TEST_F(OwnersProgramWithRows, MayLeaveItsLossesAndItsEvaluationToItsOutputs) {
+  TrainerSetup setup = Given();
+  setup.metrics.confusion = true;
+  const auto trainer = Make(setup);
+  const auto outcome = MustRun(*trainer, {.stages = {StageFrom(View(start_), 0.1)}}, Task(0))[0];
+  const double right = std::log(std::exp(1.0) + 2) - 1, wrong = std::log(std::exp(1.0) + 2);
+  ASSERT_EQ(outcome.sums.size(), 3u) << "counts are an evaluation's";
+  EXPECT_EQ(outcome.sums[0], 20);
+  EXPECT_NEAR(outcome.sums[1], 15 * right + 5 * wrong, 1e-6);
+  EXPECT_EQ(outcome.sums[2], 15);
+  const MetricSums sums = *trainer->Evaluate(View(start_), examples_.Classes(), 4, 20, 8);
+  EXPECT_EQ(sums[0], 16);
+  EXPECT_EQ(sums[2], 12);
+  EXPECT_EQ(sums.size(), 3u + 9u);
+}
+
+TEST_F(OwnersProgramWithRows, IsEvaluatedByTheFusedKernelsIfItCannot) {
+  const auto own = Make(Given("plain"));
+  const auto fused = *FusedBackend().MakeTrainer(Setup("plain"));
+  EXPECT_EQ(*own->Evaluate(View(start_), examples_.Classes(), 0, 20, 200),
+            *fused->Evaluate(View(start_), examples_.Classes(), 0, 20, 200));
+  EXPECT_EQ(backends_.ProfileOf(Given("plain"))->instruction_set,
+            FusedBackend().Profile(Setup("plain"))->instruction_set);
+}
+
+TEST_F(OwnersProgramWithRows, MayEndTheRun) {
+  const auto trainer = Make(Given());
+  const absl::Status status = Turn(*trainer, 13).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("client 13"), HasSubstr("round 3"), HasSubstr("KeyError: x")));
+}
+
+TEST_F(OwnersProgramWithRows, CannotGetWhatIsNotThere) {
+  const auto trainer = Make(Given());
+  ClientTask task = Task(0);
+  task.train.block.features = nullptr;
+  const absl::Status status =
+      trainer->Run({.stages = {StageFrom(View(start_), 0.1)}}, task).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("only declared"));
+  TrainerSetup flips = Given();
+  flips.transform.flip = true;
+  EXPECT_THAT(std::string(backends_.MakeTrainer(flips).status().message()),
+              HasSubstr("data.augment"));
+  TrainerSetup noisy = Given();
+  noisy.transform.label_noise = 0.1;
+  EXPECT_TRUE(backends_.MakeTrainer(noisy).ok());
+}
+
 TEST_F(OwnersProgram, CountsAsWorkingWhileItTrains) {
   WorkCounter work;
   TrainerSetup setup = Setup("plain");

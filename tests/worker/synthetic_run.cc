@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "algorithms/builtin.h"
 #include "data/options.h"
 #include "models/spec.h"
 
@@ -42,7 +43,7 @@ server::Options OptionsOf(RunPlan run, const std::string& folder) {
 const algorithms::Registry& Registry() {
   static const algorithms::Registry* const registry = [] {
     auto* made = new algorithms::Registry();
-    algorithms::RegisterBuiltinAlgorithms(*made);
+    made->AddBuiltin(algorithms::BuiltinAlgorithms());
     return made;
   }();
   return *registry;

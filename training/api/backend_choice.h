@@ -11,6 +11,7 @@ struct ProgramOptions {
   std::vector<std::string> command;  // workers.command
   std::string folder;                // in which it runs; empty: where this process does
   double turn_seconds = 3600;        // the longest that one answer may take
+  bool give_rows = false;            // it gets its clients' rows; else it has rows of its own
   // Not of the file: the number of this process's first slot among those of its host's workers, and
   // how many those are. A program is told its own, so that slots can share devices out.
   uint32_t first_slot = 0, slots = 1;

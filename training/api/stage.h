@@ -86,7 +86,7 @@ struct StageOutcome {
 struct LocalPlan {
   std::vector<Stage> stages;  // run in order; a stage may start from the end of an earlier one
   // Asked once all stages so far have run, with their outcomes: stages to go on with, or none when
-  // the plan is done. Empty: nobody is asked. For whoever runs a rule, which says it in
+  // the plan is done. Optional. The runner of a rule sets it from
   // ClientAlgorithm::Continue.
   std::function<absl::StatusOr<std::vector<Stage>>(std::span<const StageOutcome>)> more = {};
 };

@@ -13,7 +13,7 @@ namespace macaw::training::fused {
 // pool).
 //
 // To add one: (1) foo.h declares `std::unique_ptr<Block> MakeFoo(Isa, layer(s), const Shape& in)`;
-// (2) foo.cc defines the class, compiled once for each instruction set (targets.h shows the frame,
+// (2) foo.cc defines the class, compiled for each instruction set (see core/isa_targets.h,
 // linear.cc is an example); (3) program.cc decides which layers become this block; (4)
 // tests/training/fused_* compare it with finite differences and with the eager trainer on every
 // instruction set.

@@ -1,5 +1,5 @@
 // Register-blocked matrix products for the instruction set that the including
-// source is being compiled for (targets.h). Read once for each of them, hence
+// source is being compiled for (core/isa_targets.h). Read once for each of them, hence
 // the guard that turns over.
 //
 // A panel matrix of K rows and P columns (P a multiple of 16) holds 16 columns

@@ -15,7 +15,7 @@
 namespace macaw::training::process {
 namespace {
 
-constexpr size_t kMostWords = 600;  // of each part of an error
+constexpr size_t kMostWords = 900;  // of each part of an error
 
 using Json = nlohmann::json;
 
@@ -142,9 +142,30 @@ absl::StatusOr<MetricSums> SumsIn(const Json& json, absl::string_view line, Task
   return sums;
 }
 
+// What went wrong, if the program says that.
+std::optional<Answer> FailureIn(const Json& json) {
+  const auto error = json.find("error");
+  if (error == json.end()) return std::nullopt;
+  Answer answer{.error = ErrorIn(*error)};
+  const auto fatal = error->is_object() ? error->find("fatal") : error->end();
+  answer.fatal = error->is_object() && fatal != error->end() && *fatal == true;
+  return answer;
+}
+
+Json ToJson(const SharedRows::Place& place) {
+  Json json = {{"rows", place.rows},
+               {"bytes", place.bytes},
+               {"features", place.features},
+               {"labels", place.labels},
+               {"outputs", place.outputs}};
+  json["lengths"] = place.lengths.has_value() ? Json(*place.lengths) : Json(nullptr);
+  return json;
+}
+
 }  // namespace
 
-std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory) {
+std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory,
+                      const SharedRows* rows) {
   const ParameterLayout& layout = *setup.spec.layout;
   Json tensors = Json::array();
   for (const LayoutEntry& entry : layout.entries()) {
@@ -153,7 +174,14 @@ std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory) {
                        {"offset", entry.offset * SizeOf(layout.dtype())},
                        {"buffer", entry.group == Group::kBuffer}});
   }
+  Json given = nullptr;
+  if (rows != nullptr) {
+    const std::string dtype(Name(layout.dtype()));
+    given = {{"features", rows->tokens() ? "int32" : dtype},
+             {"labels", rows->targets() ? dtype : "int64"}};
+  }
   return Line({{"macaw", kProtocol},
+               {"rows", std::move(given)},
                {"model", setup.spec.name},
                {"input_shape", setup.spec.input_shape},
                {"outputs", setup.spec.outputs},
@@ -189,10 +217,13 @@ absl::StatusOr<Ready> ParseReady(absl::string_view line) {
       return Wrong(line, absl::StrCat("\"", key, "\" is true or false"));
     *flag = found->get<bool>();
   }
+  const auto outputs = json.find("outputs");
+  ready.outputs = outputs != json.end() && *outputs == true;
   return ready;
 }
 
-std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const ClientTask& task) {
+std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const ClientTask& task,
+                      const Place& place) {
   const AffineCorrection& correction = stage.correction;
   const data::Rows& rows = RowsOf(task, stage.rows);
   Json train = {{"client", task.client.value},
@@ -209,36 +240,50 @@ std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const Clie
                 {"correction", !correction.v.empty()},
                 {"personal", stage.losses == Losses::kPersonal}};
   train["trainable"] = stage.trainable != nullptr ? Json(*stage.trainable) : Json(nullptr);
+  if (place.has_value()) train["at"] = ToJson(*place);
   return Line({{"id", id}, {"train", std::move(train)}});
 }
 
-std::string EvaluateLine(uint64_t id, const data::Rows& rows, uint64_t begin, uint64_t end) {
-  return Line({{"id", id},
-               {"evaluate",
-                {{"client", rows.noise.client.value},
-                 {"name", rows.client_name},
-                 {"split", NameOf(rows.noise.split)},
-                 {"begin", begin},
-                 {"end", end}}}});
+std::string EvaluateLine(uint64_t id, const data::Rows& rows, uint64_t begin, uint64_t end,
+                         const Place& place) {
+  Json evaluate = {{"client", rows.noise.client.value},
+                   {"name", rows.client_name},
+                   {"split", NameOf(rows.noise.split)},
+                   {"begin", begin},
+                   {"end", end}};
+  if (place.has_value()) evaluate["at"] = ToJson(*place);
+  return Line({{"id", id}, {"evaluate", std::move(evaluate)}});
 }
 
-absl::StatusOr<Answer> ParseTrained(absl::string_view line, uint64_t id, TaskKind task) {
+std::string OutputsLine(uint64_t id, const SharedRows::Place& place) {
+  return Line({{"id", id}, {"outputs", {{"at", ToJson(place)}}}});
+}
+
+absl::StatusOr<Answer> ParseTrained(absl::string_view line, uint64_t id, TaskKind task,
+                                    bool given) {
   MACAW_ASSIGN_OR_RETURN(const Json json, ObjectIn(line, id));
-  if (json.contains("error")) return Answer{.error = ErrorIn(json["error"])};
+  if (std::optional<Answer> failure = FailureIn(json)) return *std::move(failure);
   const std::optional<uint64_t> rows = CountIn(json, "rows"), steps = CountIn(json, "steps");
   if (!rows.has_value() || !steps.has_value() || *steps > kMostSteps)
     return Wrong(line, "\"rows\" and \"steps\" are whole numbers");
   Answer answer{.rows = *rows, .steps = *steps};
+  if (given && !json.contains("sums")) return answer;
   MACAW_ASSIGN_OR_RETURN(answer.sums, SumsIn(json, line, task, rows));
   return answer;
 }
 
 absl::StatusOr<Answer> ParseEvaluated(absl::string_view line, uint64_t id, TaskKind task) {
   MACAW_ASSIGN_OR_RETURN(const Json json, ObjectIn(line, id));
-  if (json.contains("error")) return Answer{.error = ErrorIn(json["error"])};
+  if (std::optional<Answer> failure = FailureIn(json)) return *std::move(failure);
   Answer answer;
   MACAW_ASSIGN_OR_RETURN(answer.sums, SumsIn(json, line, task, std::nullopt));
   return answer;
+}
+
+absl::StatusOr<Answer> ParseOutputs(absl::string_view line, uint64_t id) {
+  MACAW_ASSIGN_OR_RETURN(const Json json, ObjectIn(line, id));
+  if (std::optional<Answer> failure = FailureIn(json)) return *std::move(failure);
+  return Answer();
 }
 
 }  // namespace macaw::training::process

@@ -35,7 +35,7 @@ int Milliseconds(Duration duration) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& options, int memory,
-                                                        uint32_t slot) {
+                                                        int rows, uint32_t slot) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return absl::ErrnoToStatus(errno, "cannot make a channel to workers.command");
@@ -52,6 +52,10 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& op
                                  {"MACAW_SLOT", absl::StrCat(options.first_slot + slot)},
                                  {"MACAW_SLOTS", absl::StrCat(options.slots)}},
                  .inherit = {theirs.get(), memory}};
+  if (rows >= 0) {
+    spec.environment.emplace_back("MACAW_ROWS", absl::StrCat(rows));
+    spec.inherit.push_back(rows);
+  }
   spec.argv.front() = FindOnPath(options.command.front());
   absl::StatusOr<Child> child = Child::Spawn(spec);
   if (!child.ok()) {

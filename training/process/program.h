@@ -20,11 +20,12 @@ namespace macaw::training::process {
 // a time.
 class Program {
  public:
-  // `memory`: a descriptor of this process; it must live until the program has answered once.
+  // `memory`, `rows`: descriptors of this process, which must live until the program has answered
+  // once. Those of rows are -1 for a program that has its own; else MACAW_ROWS has the number.
   // `slot`: of this process, from 0. Its lines in the log begin with it, and MACAW_SLOT tells the
   // program which one of the host's it is, of MACAW_SLOTS.
   static absl::StatusOr<std::unique_ptr<Program>> Start(const ProgramOptions& options, int memory,
-                                                        uint32_t slot);
+                                                        int rows, uint32_t slot);
   ~Program();  // closes the channel, on which the program should end, and kills it if it does not
 
   // Sends a line and returns the answer. Counts a piece of work when it has it, and one a second

@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "algorithms/around/attack.h"
+#include "algorithms/around/decorated.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using aggregation::Aggregate;
+using aggregation::AggregatedChannel;
+using aggregation::ChannelSpec;
+using aggregation::Reduction;
+
+double NumberIn(const FlatVector& value) { return value.empty() ? 0 : value.As<double>()[0]; }
+
+// What a hostile client sends of one parameter.
+class Lie {
+ public:
+  Lie(const AttackConfig& attack, double n, double m)
+      : alie_(attack.kind == "alie"),
+        factor_(alie_ ? attack.z.value_or(AlieDeviations(n, m)) : attack.Scale()) {}
+
+  bool needs_deviation() const { return alie_; }
+  double deviations() const { return factor_; }  // z, of alie
+  double Of(double mean, double deviation) const {
+    return alie_ ? mean - factor_ * deviation : -factor_ * mean;
+  }
+
+ private:
+  const bool alie_;
+  const double factor_;  // z or ε
+};
+
+// The square root of a variance that was rounded.
+double Deviation(double variance) { return std::sqrt(std::max(0.0, variance)); }
+
+class AttackedServer final : public DecoratedServer {
+ public:
+  AttackedServer(std::unique_ptr<ServerAlgorithm> inner, std::shared_ptr<const Attack> attack,
+                 Schema rule)
+      : DecoratedServer(std::move(inner)), attack_(std::move(attack)), rule_(std::move(rule)) {}
+
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
+    std::vector<AggregatedChannel> added = TakeAdded(aggregate);
+    for (AggregatedChannel& channel : aggregate.channels) {
+      const auto spec = std::ranges::find(rule_.up, channel.name, &ChannelSpec::name);
+      if (spec == rule_.up.end()) continue;
+      const std::optional<Lie> lie = spec->reduction == Reduction::kCollect
+                                         ? ReplaceRows(channel.collected)
+                                         : AddLies(*spec, added, channel);
+      if (lie.has_value() && lie->needs_deviation())
+        context.Report(kDeviationsMetric, lie->deviations());
+    }
+    return inner().Apply(context, std::move(aggregate));
+  }
+
+ private:
+  using Rows = std::vector<std::pair<ClientId, FlatVector>>;
+
+  std::vector<AggregatedChannel> TakeAdded(Aggregate& aggregate) const {
+    const auto begin = std::stable_partition(aggregate.channels.begin(), aggregate.channels.end(),
+                                             [&](const AggregatedChannel& channel) {
+                                               return std::ranges::count(rule_.up, channel.name,
+                                                                         &ChannelSpec::name) > 0;
+                                             });
+    std::vector<AggregatedChannel> added(std::make_move_iterator(begin),
+                                         std::make_move_iterator(aggregate.channels.end()));
+    aggregate.channels.erase(begin, aggregate.channels.end());
+    return added;
+  }
+
+  // Hostile clients have sent zeros. Let p be the honest part of the weight and A the channel's
+  // value, c·p·μ with c = 1 for a mean and n/divisor for a sum. Adds their c·(1 − p)·lie. Returns
+  // the lie; nullopt: no client is honest, or none hostile.
+  std::optional<Lie> AddLies(const ChannelSpec& spec, const std::vector<AggregatedChannel>& added,
+                             AggregatedChannel& channel) const {
+    const auto find = [&](const std::string& name) -> const AggregatedChannel* {
+      const auto found = std::ranges::find(added, name, &AggregatedChannel::name);
+      return found == added.end() ? nullptr : &*found;
+    };
+    const AggregatedChannel* const count = find(kHonestCount);
+    const AggregatedChannel* const weight = find(kHonestWeight);
+    if (count == nullptr || weight == nullptr || channel.value.empty()) return std::nullopt;
+    const double n = count->weight, honest = NumberIn(count->value);
+    const bool weighted = spec.reduction == Reduction::kWeightedMean;
+    const double p = weighted ? NumberIn(weight->value) : honest;
+    if (p <= 0 || p >= 1) return std::nullopt;
+    const Lie lie(attack_->config, n, n * (1 - honest));
+    const double c = spec.reduction == Reduction::kFixedSum ? n / spec.divisor : 1;
+    const AggregatedChannel* const squares =
+        lie.needs_deviation() ? find(SquaresOf(spec.name)) : nullptr;
+    DispatchDType(channel.value.layout()->dtype(), [&]<typename T>(T) {
+      for (size_t e = 0; e < channel.value.layout()->entries().size(); ++e) {
+        const LayoutEntry& entry = channel.value.layout()->entries()[e];
+        const std::span<T> values = channel.value.As<T>().subspan(entry.offset, entry.size);
+        const double* square =
+            squares == nullptr
+                ? nullptr
+                : squares->value.As<double>().data() + squares->value.layout()->entries()[e].offset;
+        for (T& value : values) {
+          const double mean = double{value} / (c * p);
+          const double deviation = square == nullptr ? 0 : Deviation(*square++ / p - mean * mean);
+          const bool parameter = entry.group == Group::kParameter;
+          const double sent = parameter ? lie.Of(mean, deviation) : mean;
+          value = static_cast<T>(double{value} + c * (1 - p) * sent);
+        }
+      }
+    });
+    return lie;
+  }
+
+  // Of a channel that collects: plain mean and deviation, since its rule sees no weights.
+  std::optional<Lie> ReplaceRows(Rows& rows) const {
+    std::vector<FlatVector*> honest, hostile;
+    for (auto& [client, vector] : rows)
+      (attack_->Hits(client) ? hostile : honest).push_back(&vector);
+    if (honest.empty() || hostile.empty()) return std::nullopt;
+    const auto n = static_cast<double>(honest.size());
+    const Lie lie(attack_->config, static_cast<double>(rows.size()),
+                  static_cast<double>(hostile.size()));
+    const ParameterLayout& layout = *honest[0]->layout();
+    DispatchDType(layout.dtype(), [&]<typename T>(T) {
+      std::vector<double> mean, variance;  // of a tensor
+      for (const LayoutEntry& entry : layout.entries()) {
+        const auto tensor = [&](FlatVector* row) {
+          return row->As<T>().subspan(entry.offset, entry.size);
+        };
+        mean.assign(entry.size, 0);
+        variance.assign(entry.size, 0);
+        for (FlatVector* const row : honest) {
+          const std::span<const T> values = tensor(row);
+          for (size_t i = 0; i < values.size(); ++i) mean[i] += double{values[i]} / n;
+        }
+        for (FlatVector* const row : honest) {
+          const std::span<const T> values = tensor(row);
+          for (size_t i = 0; i < values.size(); ++i) {
+            const double d = double{values[i]} - mean[i];
+            variance[i] += d * d / n;
+          }
+        }
+        const bool parameter = entry.group == Group::kParameter;
+        for (FlatVector* const row : hostile) {
+          const std::span<T> values = tensor(row);
+          for (size_t i = 0; i < values.size(); ++i) {
+            values[i] =
+                static_cast<T>(parameter ? lie.Of(mean[i], Deviation(variance[i])) : mean[i]);
+          }
+        }
+      }
+    });
+    return lie;
+  }
+
+  const std::shared_ptr<const Attack> attack_;
+  const Schema rule_;  // of the rule alone
+};
+
+}  // namespace
+
+double AlieDeviations(double n, double m) {
+  constexpr double kMost = 3;
+  const double s = std::floor(n / 2 + 1) - m;
+  const double wanted = (n - m - s) / (n - m);
+  const auto below = [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); };  // Φ
+  double low = 0, high = kMost;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (below(middle) < wanted ? low : high) = middle;
+  }
+  return low;
+}
+
+std::unique_ptr<ServerAlgorithm> MakeAttackedServer(std::unique_ptr<ServerAlgorithm> inner,
+                                                    std::shared_ptr<const Attack> attack,
+                                                    Schema rule) {
+  return std::make_unique<AttackedServer>(std::move(inner), std::move(attack), std::move(rule));
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,75 @@
+#include "algorithms/around/frozen.h"
+
+#include <utility>
+
+#include "algorithms/around/guard.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+// The tensors that are trained, and the setup of a rule whose model has no others.
+struct Inside {
+  ParameterGroup trained;
+  Setup setup;
+
+  Inside(const Setup& outside, const std::vector<std::string>& frozen)
+      : trained(ParameterGroup::Matching(outside.layout, frozen).Others()), setup(outside) {
+    setup.layout = trained.layout();
+  }
+};
+
+// The same function of the rule's own setup.
+template <typename F>
+F OfTheInside(F function, const std::vector<std::string>& frozen) {
+  if (!function) return function;
+  return [function = std::move(function), frozen](const Setup& setup) {
+    return function(Inside(setup, frozen).setup);
+  };
+}
+
+absl::StatusOr<Schema> RuleSchema(const Description& rule, const Setup& setup) {
+  MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+  schema.whose = WhoseOf(rule);
+  return schema;
+}
+
+}  // namespace
+
+Description WithFrozen(Description rule, std::vector<std::string> frozen) {
+  Description result = rule;
+  result.check = OfTheInside(rule.check, frozen);
+  result.notes = OfTheInside(rule.notes, frozen);
+  result.totals = OfTheInside(rule.totals, frozen);
+  result.withstands = OfTheInside(rule.withstands, frozen);
+  result.needs = OfTheInside(rule.needs, frozen);
+  result.schema = [rule, frozen](const Setup& setup) -> absl::StatusOr<Schema> {
+    const Inside inside(setup, frozen);
+    MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchema(rule, inside.setup));
+    if (schema.down.empty()) return schema;  // CheckSchema refuses it
+    schema.down[0].layout = setup.layout;
+    schema.saved.push_back(inside.trained.layout());
+    return schema;
+  };
+  result.client = [rule,
+                   frozen](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+    const Inside inside(setup, frozen);
+    MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchema(rule, inside.setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(inside.setup));
+    return MakeFrozenClient(std::move(inner), std::move(schema), inside.trained, setup.layout);
+  };
+  result.server = [rule, frozen](
+                      const Setup& setup,
+                      FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+    const Inside inside(setup, frozen);
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, RuleSchema(rule, inside.setup));
+    FlatVector part(inside.trained.layout());
+    inside.trained.Extract(model.view(), part.view());
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
+                           rule.server(inside.setup, std::move(part)));
+    return MakeFrozenServer(std::move(inner), schema, inside.trained, std::move(model));
+  };
+  return result;
+}
+
+}  // namespace macaw::algorithms

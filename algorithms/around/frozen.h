@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "algorithms/api/parameter_group.h"
+#include "algorithms/api/description.h"
+
+namespace macaw::algorithms {
+
+// [model] frozen: tensors that no client trains and none sends. The rule, its attackers and its
+// privacy stand inside: their model has the other tensors alone, so no norm, control variate, state
+// or server optimizer can touch a frozen one. Around them, a client's stages are of the whole
+// model, with Stage::trainable, and the server sends the whole model down.
+//
+// frozen: globs on the names of the model's tensors, of which models::BuildSpec has checked that
+// each matches one and that a parameter is left.
+Description WithFrozen(Description rule, std::vector<std::string> frozen);
+
+// The halves. `trained`: the tensors that are not frozen; `rule`: the schema of the rule, whose
+// model they are.
+std::unique_ptr<ClientAlgorithm> MakeFrozenClient(std::unique_ptr<ClientAlgorithm> inner,
+                                                  Schema rule, const ParameterGroup& trained,
+                                                  LayoutPtr whole);
+std::unique_ptr<ServerAlgorithm> MakeFrozenServer(std::unique_ptr<ServerAlgorithm> inner,
+                                                  const Schema& rule, const ParameterGroup& trained,
+                                                  FlatVector whole);
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,246 @@
+#include "algorithms/around/registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "algorithms/around/attack.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/frozen.h"
+#include "algorithms/around/guard.h"
+#include "algorithms/around/privacy.h"
+#include "core/logging.h"
+#include "core/spelling.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+// "; did you mean 'x'?" if a name is similar, then all names.
+std::string Suggestion(absl::string_view wrong, const std::vector<std::string>& names) {
+  if (names.empty()) return "; it takes none";
+  const std::string nearest = NearestWord(wrong, names);
+  return absl::StrCat(nearest.empty() ? "; there are: "
+                                      : absl::StrCat("; did you mean '", nearest, "'? There are: "),
+                      absl::StrJoin(names, ", "));
+}
+
+const char* TypeName(const ParameterValue& value) {
+  constexpr const char* kNames[] = {"true or false", "a whole number", "a number", "a string"};
+  return kNames[value.index()];
+}
+
+std::optional<double> AsNumber(const ParameterValue& value) {
+  if (const auto* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  return std::nullopt;
+}
+
+// Converts a value to the parameter's own type: an integer is accepted for a number.
+absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue value) {
+  if (std::holds_alternative<double>(spec.default_value) &&
+      std::holds_alternative<int64_t>(value)) {
+    value = static_cast<double>(std::get<int64_t>(value));
+  }
+  if (value.index() != spec.default_value.index()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("must be ", TypeName(spec.default_value), ", not ", TypeName(value)));
+  }
+  if (const std::optional<double> number = AsNumber(value)) {
+    if (!std::isfinite(*number)) return absl::InvalidArgumentError("must be finite");
+    if (spec.minimum && *number < *spec.minimum) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("must be at least ", *spec.minimum, ", not ", *number));
+    }
+    if (spec.maximum && *number > *spec.maximum) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("must be at most ", *spec.maximum, ", not ", *number));
+    }
+  }
+  if (const auto* text = std::get_if<std::string>(&value);
+      text != nullptr && !spec.choices.empty()) {
+    if (!std::ranges::count(spec.choices, *text)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot be '", *text, "'", Suggestion(*text, spec.choices)));
+    }
+  }
+  if (spec.check) MACAW_RETURN_IF_ERROR(spec.check(value));
+  return value;
+}
+
+}  // namespace
+
+absl::Status Registry::Add(Description description) {
+  if (description.name.empty() || !description.schema || !description.server ||
+      !description.client) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm '", description.name,
+                     "' needs a name, a schema, a server half and a client half"));
+  }
+  for (const ParameterSpec& spec : description.parameters) {
+    const auto named = [&spec](const ParameterSpec& other) { return other.name == spec.name; };
+    if (std::ranges::count_if(description.parameters, named) != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "algorithm '", description.name, "' declares parameter '", spec.name, "' twice"));
+    }
+    if (absl::Status status = Convert(spec, spec.default_value).status(); !status.ok()) {
+      return Annotate(status,
+                      absl::StrCat("the default of algorithm.", description.name, ".", spec.name));
+    }
+  }
+  const std::string name = description.name;
+  if (!descriptions_.emplace(name, Guard(std::move(description))).second) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("there is an algorithm '", name, "' already; choose another name"));
+  }
+  return absl::OkStatus();
+}
+
+Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
+  return {.config = run.algorithm,
+          .layout = std::move(layout),
+          .local = run.local,
+          .cohort = run.cohort,
+          .clients = TrainClients(run),
+          .total_weight = TotalWeight(run),
+          .contribution_bound = run.contribution_bound,
+          .seed = run.seed,
+          .task = run.task};
+}
+
+TotalsUsed TotalsOf(const Description& description, const Setup& setup) {
+  TotalsUsed used{.clients = !description.plugin.empty(), .weight = !description.plugin.empty()};
+  if (description.totals) used = description.totals(setup);
+  // q·W = size/N · Σ w_i. With equal weights that is the cohort's size, whatever N is.
+  if (setup.cohort.sampling == "poisson" && setup.cohort.weight != WeightPolicy::kUniform)
+    used = {.clients = true, .weight = true};
+  return used;
+}
+
+absl::StatusOr<Schema> SchemaOf(const Description& description, const Setup& setup) {
+  MACAW_ASSIGN_OR_RETURN(Schema schema, description.schema(setup));
+  schema.whose = WhoseOf(description);
+  MACAW_RETURN_IF_ERROR(Annotate(CheckSchema(schema, setup.layout), schema.whose));
+  return schema;
+}
+
+absl::Status CheckNeeded(const Description& description, const Setup& setup, uint64_t enough) {
+  if (!description.needs) return absl::OkStatus();
+  const Needed needed = description.needs(setup);
+  const auto refuse = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "algorithm ", description.name, " needs ", needed.clients, " clients in a round (",
+        needed.why, "), or it leaves the model as it is: ", why...));
+  };
+  if (enough > 0 && enough < needed.clients)
+    return refuse("round.enough = ", enough, " closes rounds with fewer; set it to ",
+                  needed.clients, " or more");
+  const uint64_t most = MostClients(setup);
+  if (most >= needed.clients) return absl::OkStatus();
+  const CohortConfig& cohort = setup.cohort;
+  if (cohort.straggler_policy == "drop" && cohort.straggler_fraction >= 1)
+    return refuse(
+        "cohort.straggler_fraction = 1 with cohort.straggler_policy = \"drop\" leaves none");
+  if (setup.clients > 0 && setup.clients < needed.clients)
+    return refuse("only ", setup.clients, " clients can be drawn");
+  return refuse("cohort.size = ", cohort.size);
+}
+
+absl::StatusOr<Schema> MakeSchema(const Description& description, const Setup& setup) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("algorithm ", description.name, ": ", why));
+  };
+  if (description.check) {
+    if (const absl::Status status = description.check(setup); !status.ok())
+      return refuse(status.message());
+  }
+  MACAW_RETURN_IF_ERROR(CheckNeeded(description, setup));
+  const TotalsUsed used = TotalsOf(description, setup);
+  const auto unknown = [&](absl::string_view what, absl::string_view key) {
+    return refuse(absl::StrCat("it computes with ", what, " of all clients that can be drawn, and ",
+                               key, " is not set: write the number into the plan"));
+  };
+  if (used.clients && setup.clients == 0) return unknown("the number", "run.clients");
+  if (used.weight && !(setup.total_weight > 0))
+    return unknown("the weight", TotalWeightKey(setup.cohort.weight));
+  MACAW_ASSIGN_OR_RETURN(Schema schema, SchemaOf(description, setup));
+  const auto twice = [&](absl::string_view why) {
+    return refuse(absl::StrCat("cohort.sampling = \"", setup.cohort.sampling,
+                               "\" may draw a client twice in a round, and ", why,
+                               "; use \"uniform\""));
+  };
+  if (!schema.state.empty() && setup.with_replacement())
+    return twice("a client that keeps state can take only one turn");
+  const auto collects = [](const aggregation::ChannelSpec& channel) {
+    return channel.reduction == aggregation::Reduction::kCollect;
+  };
+  if (std::ranges::any_of(schema.up, collects) && setup.with_replacement())
+    return twice("a rule that looks at each client's own update would count it once");
+  return schema;
+}
+
+void Registry::AddBuiltin(std::vector<Description> descriptions) {
+  for (Description& description : descriptions) {
+    const absl::Status status = Add(std::move(description));
+    if (status.ok()) continue;
+    // A name that is taken, or a default out of range. It occurs at start-up.
+    Logger("algorithms").Error(status.ToString());
+    std::abort();
+  }
+}
+
+absl::StatusOr<const Description*> Registry::Find(const std::string& name) const {
+  const auto found = descriptions_.find(name);
+  if (found != descriptions_.end()) return &found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, description] : descriptions_) names.push_back(known);
+  return absl::NotFoundError(
+      absl::StrCat("algorithm.name: no algorithm '", name, "'", Suggestion(name, names)));
+}
+
+absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
+  MACAW_ASSIGN_OR_RETURN(const Description* found, Find(run.algorithm.name));
+  Description rule = *found;
+  if (run.privacy.on() && run.attack.on() && run.attack.omniscient()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attack.kind = \"", run.attack.kind,
+                     "\" makes what it sends of the honest updates before they are noised, and so "
+                     "[privacy]'s epsilon would not hold: take one of the two out"));
+  }
+  if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds, run.attack);
+  if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
+  if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
+  return rule;
+}
+
+std::vector<const Description*> Registry::All() const {
+  std::vector<const Description*> all;
+  for (const auto& [name, description] : descriptions_) all.push_back(&description);
+  return all;
+}
+
+absl::StatusOr<AlgorithmConfig> Registry::Complete(AlgorithmConfig config) const {
+  MACAW_ASSIGN_OR_RETURN(const Description* description, Find(config.name));
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : description->parameters) names.push_back(spec.name);
+  for (const auto& [name, value] : config.parameters) {
+    if (!std::ranges::count(names, name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "algorithm.", config.name, ".", name, ": no such parameter", Suggestion(name, names)));
+    }
+  }
+  for (const ParameterSpec& spec : description->parameters) {
+    const auto given = config.parameters.find(spec.name);
+    absl::StatusOr<ParameterValue> value =
+        Convert(spec, given == config.parameters.end() ? spec.default_value : given->second);
+    if (!value.ok()) {
+      return Annotate(value.status(), absl::StrCat("algorithm.", config.name, ".", spec.name));
+    }
+    config.parameters[spec.name] = *std::move(value);
+  }
+  return config;
+}
+
+}  // namespace macaw::algorithms

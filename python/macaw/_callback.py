@@ -1,0 +1,104 @@
+"""``on_round=`` and ``metrics=``: what a caller does between two rounds of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _kept, _model, _own_rows
+from ._run import Row, Run
+from ._scores import TestScores
+from .errors import ConfigError, Error
+
+#: Called after each round; ``False`` stops the run.
+OnRound = Callable[["OpenRun"], Any]
+#: ``metric(y, scores)``: a number, of the central test rows.
+Metric = Callable[[Any, Any], Any]
+
+
+class OpenRun(Run):
+    """A run between two of its rounds: what ``on_round`` gets. The run waits while it is called."""
+
+    def __init__(
+        self,
+        folder: Path,
+        row: Row,
+        rounds: int,
+        model: _model.Model | None,
+        said: Sequence[tuple[str, str]],
+    ) -> None:
+        super().__init__(folder, model=model, said=said)
+        #: The round that is done, from 1; its row of metrics; the rounds that the run is to do.
+        self.round: int = row["round"]
+        self.row: Row = dict(row)
+        self.rounds = rounds
+        self._why: str | None = None
+        self._logged: dict[str, Any] = {}
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this round is the last one of ``rounds``."""
+        return self.round >= self.rounds
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Adds numbers to the round: columns of ``run.metrics``, from metrics.own.jsonl."""
+        found = _own_rows.checked(values, self.row, "run.log")
+        _own_rows.write(self.folder, self.round, found)
+        self._logged.update(found)
+
+    def stop(self, why: str = "on_round asked for it") -> None:
+        """Ends the run after this round, in order; ``run.summary["reason"]`` says why.
+
+        ``macaw.resume`` goes on with it.
+        """
+        self._why = " ".join(str(why).split()) or "on_round asked for it"
+
+    def _tensors(self) -> Any:
+        kept = _kept.newest(self.folder)
+        if kept is None or kept[0] != self.round:
+            raise Error(f"{self.folder} has no model of round {self.round}")
+        return kept[1]
+
+
+class Callbacks:
+    """What is called after each round. Without any, a run does not wait."""
+
+    def __init__(
+        self,
+        on_round: OnRound | None,
+        metrics: Mapping[str, Metric] | None,
+        model: _model.Model | None,
+    ) -> None:
+        if on_round is not None and not callable(on_round):
+            raise ConfigError(
+                f"on_round: expected a function, got {type(on_round).__name__}", key="on_round"
+            )
+        if not isinstance(metrics, (Mapping, type(None))):
+            raise ConfigError(
+                'metrics: expected functions by name, metrics={"macro_f1": f}; '
+                'evaluation=dict(metrics=["f1"]) asks for those that Macaw has',
+                key="metrics",
+                nearest="evaluation=dict(metrics=[…])",
+            )
+        self._on_round = on_round
+        self._metrics = dict(metrics or {})
+        self._model = model
+        self._scores: TestScores | None = None
+        if self._metrics:
+            self._scores = TestScores(self._metrics, model)
+
+    def __bool__(self) -> bool:
+        return self._on_round is not None or bool(self._metrics)
+
+    def after(self, run: OpenRun) -> tuple[Row, str | None]:
+        """The row with what was added to it, and why the run is to stop; None: it goes on."""
+        if self._scores is not None:
+            values = self._scores.of(run)
+            if values:
+                run.log(values)
+                run.row.update(values)
+        if self._on_round is not None and self._on_round(run) is False:
+            run.stop(run._why or "on_round returned False")
+        run.row.update(run._logged)
+        return run.row, run._why

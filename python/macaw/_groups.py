@@ -1,0 +1,221 @@
+"""Runs side by side: which differ in their seeds alone, and what differs between the others."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._program import program
+from ._run import Run, columns_of
+from ._safetensors import Array
+from .errors import ArgumentError, Error
+
+ALGORITHM = "algorithm.name"
+# Sections whose keys mean something only beside the key that switches them on.
+_SWITCHES = {"attack.": "attack.kind", "privacy.": "privacy.mechanism"}
+
+
+@dataclass
+class Group:
+    """Runs of one configuration, which differ in their seeds."""
+
+    runs: list[Run]
+    #: What of the configuration differs from the other groups: by key; None: it has no such key.
+    differs: dict[str, Any] = field(default_factory=dict)
+    name: str = ""  # for people: "fedprox, mu 0.1"
+
+    @functools.cached_property
+    def columns(self) -> list[dict[str, Array]]:
+        """Of each run: a column a metric."""
+        return [columns_of(run.rows) for run in self.runs]
+
+    def column(self, metric: str) -> list[tuple[Array, Array]]:
+        """Of each run: the rounds in which the metric has a value, and the values."""
+        found = []
+        for columns in self.columns:
+            there = np.isfinite(columns[metric].astype(float))
+            found.append((columns["round"][there], columns[metric][there].astype(float)))
+        return found
+
+
+def groups_of(runs: Any) -> list[Group]:
+    """The runs as groups, in the order of their first runs.
+
+    runs: a run, a sweep, the folder of either, or several of these; or a dict from a name of one's
+        own to such.
+    """
+    if isinstance(runs, Mapping):
+        named = [Group(_runs_in(value), name=str(name)) for name, value in runs.items()]
+        _set_differences(named)
+        return [group for group in named if group.runs]
+    groups: dict[str, Group] = {}
+    for run in _runs_in(runs):
+        groups.setdefault(_identity(run), Group([])).runs.append(run)
+    made = list(groups.values())
+    if not made:
+        raise ArgumentError("there is no run: give runs, sweeps, or their folders", key="runs")
+    _set_differences(made)
+    for group in made:
+        group.name = _name(group, made)
+    return made
+
+
+def _runs_in(value: Any) -> list[Run]:
+    if isinstance(value, Run):
+        return [value]
+    if isinstance(value, (str, os.PathLike)):
+        return _in_folder(Path(value))
+    if hasattr(value, "result") and hasattr(value, "folder"):  # a sweep
+        return list(value.runs.values())
+    if isinstance(value, Iterable):
+        return [run for item in value for run in _runs_in(item)]
+    raise ArgumentError(
+        f"runs: {type(value).__name__} is no run, sweep or folder of one", key="runs"
+    )
+
+
+def _in_folder(folder: Path) -> list[Run]:
+    if (folder / "sweep.json").exists():
+        done = sorted(path.parent for path in (folder / "runs").glob("*/summary.json"))
+        return [Run(path) for path in done]
+    return [Run(folder)]
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    try:
+        return run.summary
+    except Error:  # it goes on
+        return {}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The settings that decide a result and differ from their defaults. Seeds are none."""
+    summary = _summary(run)
+    settings: dict[str, Any] = dict(summary.get("settings") or {})
+    if run.is_normalised:  # its numbers are of training rows, which may be others for each seed
+        made = run.normalisation
+        settings = {
+            **{key: v for key, v in settings.items() if not key.startswith("data.normalise.")},
+            "data.path": made.source,
+            "normalise": made.of,
+        }
+    return {ALGORITHM: summary.get("algorithm"), **settings}
+
+
+def _identity(run: Run) -> str:
+    summary = _summary(run)
+    if not summary:
+        return f"folder {run.folder.absolute()}"
+    return json.dumps(_settings(run), sort_keys=True)
+
+
+def _set_differences(groups: Sequence[Group]) -> None:
+    settings = [_settings(group.runs[0]) if group.runs else {} for group in groups]
+    keys = list(dict.fromkeys(key for each in settings for key in each))
+    if "normalise" in keys:  # it says what these say
+        keys = [key for key in keys if not key.startswith("data.normalise.")]
+    missing = object()
+    differing = [key for key in keys if len({_text(s.get(key, missing)) for s in settings}) > 1]
+    differing.sort(key=lambda key: key != ALGORITHM)  # the algorithm is named first
+    for group, own in zip(groups, settings):
+        group.differs = {key: _value(own, key) for key in differing}
+
+
+def _text(value: Any) -> str:
+    return repr(value)
+
+
+def _value(settings: Mapping[str, Any], key: str) -> Any:
+    """The value, a default included; None: the run has no such key."""
+    if key in settings:
+        return settings[key]
+    parts = key.split(".")
+    if parts[0] == "algorithm" and len(parts) == 3 and parts[1] != settings.get(ALGORITHM):
+        return None
+    for prefix, switch in _SWITCHES.items():
+        if key.startswith(prefix) and key != switch and switch not in settings:
+            return None
+    return _defaults().get(key)
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    described = json.loads(subprocess.check_output([program(), "keys", "--json"]))
+    found = {key["key"]: key.get("default") for key in described["keys"]}
+    for algorithm in described["algorithms"]:
+        for parameter in algorithm["parameters"]:
+            found[f"algorithm.{algorithm['name']}.{parameter['name']}"] = parameter["default"]
+    return found
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of each key, and more of those that share it: "mu", "local lr"."""
+    names = {}
+    for key in keys:
+        parts = key.split(".")
+        alike = [other for other in keys if other.split(".")[-1] == parts[-1]]
+        names[key] = parts[-1] if len(alike) == 1 else " ".join(parts[-2:])
+    if ALGORITHM in names:
+        names[ALGORITHM] = "algorithm"
+    return names
+
+
+def _name(group: Group, groups: Sequence[Group]) -> str:
+    run = group.runs[0]
+    if not _summary(run):
+        return run.folder.name
+    if len(groups) == 1:
+        return str(_summary(run).get("algorithm") or run.folder.name)
+    names = short_names(list(group.differs))
+    parts = []
+    for key, value in group.differs.items():
+        if value is None:
+            continue
+        parts.append(str(value) if key == ALGORITHM else f"{names[key]} {plain(value)}")
+    return ", ".join(parts) or str(_summary(run).get("algorithm"))
+
+
+def plain(value: Any) -> str:
+    """A value of a key, short, for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(plain, value)) if len(value) < 8 else f"{len(value)} values"
+    return str(value)
+
+
+def check_column(metric: str, groups: Sequence[Group], key: str) -> None:
+    """Refuses a column that some run does not have, with what was probably meant."""
+    for group in groups:
+        for run, columns in zip(group.runs, group.columns):
+            if metric in columns:
+                continue
+            there = sorted(columns)
+            meant = next(iter(get_close_matches(metric, there, 1, 0.5)), None)
+            question = f"; did you mean {meant}?" if meant else "."
+            raise ArgumentError(
+                f"{key}: {run.folder.name} has no column {metric}{question} It has "
+                f"{', '.join(there) or 'no rows yet'}",
+                key=key, nearest=meant,
+            )  # fmt: skip
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether more of a metric is better, by its name, as the programs judge it."""
+    name = metric.split("_at_best_")[0]
+    if name == "seconds" or name.startswith("rounds_to_") or name == "left_out":
+        return False
+    if name.endswith(("_std", "_gini", "_missing")):
+        return False
+    return not any(word in name for word in ("loss", "mae", "objective"))

@@ -1,0 +1,133 @@
+"""``metrics=``: functions of the labels and the scores of the central test rows, after each round."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _model, _names, _safetensors, _trace
+from ._program import program
+from ._safetensors import Array
+from .errors import ConfigError, Error
+
+if TYPE_CHECKING:
+    from ._callback import OpenRun
+
+_BATCH = 512  # rows; they are evaluated in stored order
+
+
+class TestScores:
+    """Evaluates a module in PyTorch on the test rows of a run, and calls the metrics."""
+
+    __test__ = False  # for pytest: it is no test
+
+    def __init__(
+        self, metrics: Mapping[str, Callable[[Any, Any], Any]], model: _model.Model | None
+    ) -> None:
+        for name, metric in metrics.items():
+            if not callable(metric):
+                raise ConfigError(
+                    f"metrics: {name} is {type(metric).__name__}, and not a function of (y, scores); "
+                    'evaluation=dict(metrics=["f1"]) asks for those that Macaw has',
+                    key="metrics",
+                )
+        if model is None or model.module is None:
+            raise ConfigError(
+                "metrics= needs a torch.nn.Module as the model: it is evaluated in PyTorch; with "
+                "other models, on_round= gets run.model() and computes what it likes",
+                key="metrics",
+            )
+        self._metrics = metrics
+        self._module = copy.deepcopy(model.module).eval()
+        self._rows: tuple[Array, Array] | None = None
+
+    def of(self, run: OpenRun) -> dict[str, Any]:
+        """The metrics of the round's model; none in a round that is not evaluated."""
+        if not any(name.startswith("test_") for name in run.row):
+            return {}
+        if self._rows is None:
+            self._rows = test_rows(run.folder)
+        x, y = self._rows
+        scores = self._scores(run, x)
+        found = {}
+        for name, metric in self._metrics.items():
+            try:
+                found[name] = metric(y, scores)
+            except Exception as error:
+                error.args = (f"metrics: {name}, round {run.round}: {error}",)
+                raise
+        return found
+
+    def _scores(self, run: OpenRun, x: Array) -> Array:
+        import torch
+
+        self._module.load_state_dict(run.model())
+        where = next(self._module.parameters())
+        parts = []
+        with torch.no_grad():
+            for begin in range(0, len(x), _BATCH):
+                batch = torch.from_numpy(x[begin : begin + _BATCH])
+                batch = batch.to(where) if batch.is_floating_point() else batch.long()
+                outputs = _trace.logits_of(self._module(batch.to(where.device)))
+                if outputs is None:
+                    raise Error("metrics: the module returns no tensor and no logits")
+                parts.append(outputs.float().cpu().numpy())
+        return np.concatenate(parts)
+
+
+def test_rows(folder: Path) -> tuple[Array, Array]:
+    """x and y of the central test set, as a model gets them: float32, or tokens."""
+    text = (folder / "config.toml").read_text()
+    data = _table(text, "data")
+    with tempfile.TemporaryDirectory(prefix="macaw-rows-") as place:
+        if data.get("source") == "prepared":
+            path, division = Path(data["path"]), Path(place) / "division.json"
+            _macaw_data("export-partition", folder, division)
+            chosen = np.array(json.loads(division.read_text()).get("test", []), np.int64)
+        else:
+            path = Path(place) / "rows.safetensors"
+            _macaw_data("prepare", folder, path)
+            begin, end = _safetensors.read(path).get("central_test", np.zeros(2, np.int64))
+            chosen = np.arange(begin, end)
+        if len(chosen) == 0:
+            raise ConfigError(
+                "metrics: the run has no central test rows; give test=(x, y), or "
+                "data_options=dict(test_fraction=0.1)",
+                key="metrics",
+            )
+        tensors = _safetensors.read(path)
+        x, y = np.array(tensors["features"][chosen]), np.array(tensors["labels"][chosen])
+    if x.dtype == np.int32:
+        return x, y
+    numbers = _table(text, "data.normalise")
+    mean, std = (
+        np.array(numbers.get(key, default), np.float64).reshape(-1, *[1] * (x.ndim - 2))
+        for key, default in (("mean", [0.0]), ("std", [1.0]))
+    )
+    scaled = x.astype(np.float64) * numbers.get("scale", 1.0)
+    return ((scaled - mean) / std).astype(np.float32), y
+
+
+def _macaw_data(command: str, folder: Path, out: Path) -> None:
+    done = subprocess.run(
+        [program(), "data", command, folder / "config.toml", "--out", out],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise Error(_names.in_python(done.stderr.strip().removeprefix("macaw: error: ")))
+
+
+def _table(text: str, name: str) -> dict[str, Any]:
+    """The keys of a table in a run's config.toml, whose values are JSON."""
+    found = re.search(rf"^\[{re.escape(name)}\]\n((?:[^\[\n].*\n)*)", text, re.M)
+    lines = found.group(1).splitlines() if found else []
+    pairs = (line.split(" = ", 1) for line in lines if " = " in line)
+    return {key: json.loads(value) for key, value in pairs}

@@ -1,0 +1,154 @@
+"""``train=`` and ``loss=``: the keys of a run whose clients a function of the caller's trains.
+
+The run starts a process a slot (_train_program.py), which loads the function and the module, and
+gets each client's rows from the worker.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _model, _source
+from .errors import ConfigError, ModelError
+
+#: ``train(model, rows, ctx)``, and what it may return (macaw.simulate).
+TrainFunction = Callable[..., Any]
+#: ``loss(outputs, y)``: the mean over a batch, as a tensor.
+LossFunction = Callable[..., Any]
+#: ``evaluate(model, rows)``: means over the rows, ``{"loss": …, "accuracy": …}``.
+EvaluateFunction = Callable[..., Any]
+
+_BOOT = "import sys; sys.path.insert(0, {package!r}); from macaw._train_program import main; main()"
+
+
+def wanted(given: Mapping[str, Any]) -> bool:
+    """Whether a function is given that trains."""
+    return given.get("train") is not None or given.get("loss") is not None
+
+
+def add(
+    settings: dict[str, Any],
+    train: TrainFunction | None,
+    loss: LossFunction | None,
+    evaluate: EvaluateFunction | None,
+    made: _model.Model | None,
+    cache: Path,
+) -> list[tuple[str, str]]:
+    """Adds the keys of ``[workers]``; returns what there is to say. made: the run's model."""
+    if train is None and loss is None:
+        if evaluate is not None:
+            raise ConfigError("evaluate= has no effect without train= or loss=", key="evaluate")
+        return []
+    _check(settings, train, loss, made)
+    settings["workers.backend"] = "process"
+    settings["workers.give_rows"] = True
+    settings["workers.command"], home = command(train, loss, evaluate, made, cache)
+    settings["workers.folder"] = Path.cwd()
+    what = "by this loss" if loss is not None else "by this function"
+    return [("train", f"{home.name} of {home.file}: clients are trained {what}, in Python")]
+
+
+def command(
+    train: TrainFunction | None,
+    loss: LossFunction | None,
+    evaluate: EvaluateFunction | None,
+    made: _model.Model | None,
+    cache: Path,
+) -> tuple[list[str], _source.Home]:
+    """``workers.command`` for these functions, and where the one that trains is."""
+    module = made.module if made is not None else None
+    functions = {"train": train, "loss": loss, "evaluate": evaluate}
+    functions = {role: function for role, function in functions.items() if function is not None}
+    kinds = [] if module is None else {type(layer) for layer in module.modules()}
+    homes = _source.homes_of(functions, kinds, cache)
+    spec: dict[str, Any] = dict.fromkeys(("train", "loss", "evaluate"))
+    spec |= {role: home.keys() for role, home in homes.functions.items()}
+    spec["main"] = None if homes.main is None else str(homes.main)
+    spec["package"] = getattr(sys.modules["__main__"], "__package__", None)
+    spec["path"] = [os.path.abspath(path) for path in sys.path]
+    spec["module"] = None if module is None else str(_pickled(module, cache))
+    text = json.dumps(spec, indent=1)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    home = homes.functions["loss" if loss is not None else "train"]
+    path = cache / "train" / f"{home.name}-{digest}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    boot = _BOOT.format(package=str(Path(__file__).parent.parent))
+    return [sys.executable, "-c", boot, str(path.resolve())], home
+
+
+def _check(
+    settings: Mapping[str, Any], train: Any, loss: Any, made: _model.Model | None
+) -> None:
+    if train is not None and loss is not None:
+        raise ConfigError(
+            "train= and loss= exclude each other: a train function computes its own loss",
+            key="loss",
+        )
+    backend = settings.get("workers.backend", "process")
+    if backend != "process" or "workers.command" in settings:
+        key = "workers.backend" if backend != "process" else "workers.command"
+        raise ConfigError(
+            f"{key}: a run with train= or loss= is trained in Python's processes; leave it out",
+            key=key,
+        )
+    if loss is not None and (made is None or made.module is None):
+        raise ConfigError(
+            "loss= needs a torch.nn.Module as the model: it gets the module's outputs; with other "
+            "models give train=",
+            key="loss",
+        )
+    if loss is not None:
+        for key in ("local.class_weights", "local.label_smoothing"):
+            if key in settings:
+                raise ConfigError(f"{key} has no effect beside loss=", key=key)
+
+
+def _pickled(module: Any, cache: Path) -> Path:
+    if any(tensor.is_cuda for tensor in (*module.parameters(), *module.buffers())):
+        module = copy.deepcopy(module).cpu()
+    try:
+        text = pickle.dumps(module)
+    except Exception as error:
+        raise ModelError(
+            f"model: {type(module).__name__} cannot be pickled, so that the run's processes could "
+            f"load it: {error}; classes and functions that it holds are to stand at the top of a "
+            "file",
+            key="model",
+        ) from error
+    path = cache / "train" / f"{hashlib.sha256(text).hexdigest()[:16]}.pickle"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text)
+    return path.resolve()
+
+
+def readable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sweep's configuration, with a function's name in place of its command."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        spec = _spec_of(value) if key == "workers.command" else None
+        if spec is None:
+            found[key] = value
+            continue
+        role = "loss" if spec["loss"] else "train"
+        arguments = ", ".join(f"{k}={v!r}" for k, v in spec[role]["arguments"].items())
+        found[role] = f"{spec[role]['name']}({arguments})" if arguments else spec[role]["name"]
+    return found
+
+
+def _spec_of(command: Any) -> dict[str, Any] | None:
+    if not isinstance(command, list) or not command or "_train_program" not in " ".join(command):
+        return None
+    try:
+        spec: dict[str, Any] = json.loads(Path(command[-1]).read_text())
+    except OSError:  # the cache has been emptied
+        return None
+    return spec

@@ -1,0 +1,316 @@
+"""The process that runs a train function: workers.command of a run with ``train=`` or ``loss=``.
+
+    python -c "…; main()" SPEC
+
+SPEC is a JSON file of _train.py. The worker gives rows and weights (training/README.md, "Your own
+program"); here they become what the function takes, and back.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import pickle
+import platform
+import random
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _client, _trace, rules
+from ._context import Rows, TrainContext
+from ._safetensors import Array
+
+_HIDDEN = (__file__, str(Path(__file__).with_name("_context.py")))
+
+
+def main() -> None:
+    spec = json.loads(Path(sys.argv[1]).read_text())
+    _take_a_gpu()
+    sys.path[:] = spec["path"]
+    rules.serving = True  # a script that begins a run while it is loaded is told so
+    if spec["main"]:
+        _load_main(Path(spec["main"]), spec["package"])
+    server = _Server(spec)
+    _client.serve(
+        server.train,
+        evaluate=server.evaluate if spec["evaluate"] else None,
+        outputs=server.outputs if spec["module"] and not spec["evaluate"] else None,
+        name=server.name(),
+        corrections=True,
+        fatal=True,
+        hidden=_HIDDEN,
+    )
+
+
+def _take_a_gpu() -> None:
+    """Leaves one GPU visible, before anything looks: the slots share out those that are there."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        there = sorted(Path("/dev").glob("nvidia[0-9]*"), key=lambda path: int(path.name[6:]))
+        visible = [path.name[6:] for path in there]
+    else:
+        visible = [word for word in given.split(",") if word]
+    if visible:
+        slot = int(os.environ.get("MACAW_SLOT", 0))
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible[slot % len(visible)]
+
+
+def _load_main(file: Path, package: str | None) -> None:
+    """Runs the file that stands for ``__main__``, but for its part under ``if __name__ == …``.
+
+    What was pickled there is found again, as in the processes of multiprocessing.
+    """
+    spec = importlib.util.spec_from_file_location("__macaw_main__", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if package:
+        module.__package__ = package
+    sys.modules["__main__"] = sys.modules["__macaw_main__"] = module
+    spec.loader.exec_module(module)
+
+
+def load(home: Mapping[str, Any]) -> Any:
+    """The function of a Home (_source.py)."""
+    file = Path(home["file"])
+    if hashlib.sha256(file.read_bytes()).hexdigest() != home["digest"]:
+        raise SystemExit(
+            f"RuntimeError: {file} has changed since the run was begun, and a run that goes on keeps "
+            "its function: put the file back, or begin the run anew"
+        )
+    found: Any = importlib.import_module(home["module"])
+    there = Path(getattr(found, "__file__", None) or "nowhere").resolve()
+    if there != Path(home["file"]):
+        raise ImportError(
+            f"the module {home['module']} is {there} here, and {home['file']} where the run was begun"
+        )
+    for part in home["name"].split("."):
+        found = getattr(found, part)
+    return found
+
+
+class _Server:
+    """Loads the functions, and the module if there is one."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._spec = spec
+        home = spec["loss"] or spec["train"]
+        self._function, self._arguments = load(home), home["arguments"]
+        self._evaluate = load(spec["evaluate"]) if spec["evaluate"] else None
+        self._torch: Any = None
+        self._device = "cpu"
+        self._module: Any = None  # as it was given
+        self._evaluated: Any = None  # a copy, for evaluations
+        if spec["module"]:
+            import torch
+
+            torch.set_num_threads(1)  # a process a slot
+            self._torch = torch
+            self._device = "cuda" if torch.cuda.is_available() else "cpu"
+            self._module = pickle.loads(Path(spec["module"]).read_bytes()).to(self._device)
+
+    def name(self) -> str:
+        """What decides the bits of its results."""
+        homes = [self._spec["loss"] or self._spec["train"], self._spec["evaluate"]]
+        words = [
+            f"{home['name']} {json.dumps(home['arguments'], sort_keys=True)} of "
+            f"{Path(home['file']).name} {home['digest'][:16]}"
+            for home in homes
+            if home
+        ]
+        words += [f"Python {platform.python_version()}", f"NumPy {np.__version__}"]
+        if self._torch is not None:
+            words += [f"torch {self._torch.__version__}", self._device]
+        return ", ".join(words)
+
+    # ---- questions
+
+    def train(self, weights: dict[str, Array], task: Any) -> tuple[Any, int, int, Any]:
+        if len(task.y) == 0:
+            return None, 0, 0, 0.0
+        ctx = TrainContext(task, self._device, self._torch)
+        rows = self._rows(task)
+        model: Any = {name: array.copy() for name, array in weights.items()}
+        if self._module is not None:
+            model = self._loaded(self._copied(weights), weights)
+            model.train()
+            for name, parameter in model.named_parameters():
+                if name in weights and name not in ctx.trainable:
+                    parameter.requires_grad_(False)
+        self._seed(ctx.seed)
+        if self._spec["loss"]:
+            answer = self._train_by_loss(model, rows, ctx)
+        else:
+            answer = self._function(model, rows, ctx, **self._arguments)
+        if not ctx.corrected:
+            raise RuntimeError(
+                "the algorithm corrects the gradients of its clients, and the train function does "
+                "not: call ctx.correct(model) between backward() and step(), or use ctx.mu, "
+                "ctx.anchor and ctx.v"
+            )
+        trained, metrics = self._answer(answer, model, weights)
+        steps = int(metrics.pop("steps", ctx.steps or _nominal_steps(ctx.local, len(task.y))))
+        used = int(metrics.pop("rows", len(task.y)))
+        sums = _sums(metrics, task.sums, used, "the train function")
+        return trained, used, steps, sums if "loss" in sums else None
+
+    def evaluate(self, weights: dict[str, Array], task: Any) -> dict[str, float]:
+        assert self._evaluate is not None
+        if self._module is not None:
+            model = self._for_evaluation(weights)
+        else:
+            model = {name: array.copy() for name, array in weights.items()}
+        arguments = self._spec["evaluate"]["arguments"]
+        metrics = self._evaluate(model, self._rows(task), **arguments)
+        if not isinstance(metrics, Mapping) or "loss" not in metrics:
+            raise TypeError('the evaluate function must return a dict with "loss", the mean of rows')
+        return _sums(dict(metrics), task.sums, len(task.y), "the evaluate function", all_of=True)
+
+    def outputs(self, weights: dict[str, Array], task: Any) -> Any:
+        module = self._for_evaluation(weights)
+        with self._torch.no_grad():
+            found = _trace.logits_of(module(self._rows(task).x))
+        if found is None:
+            raise TypeError("the module returns no tensor and no logits: give evaluate=")
+        return found.reshape(-1, 1) if found.dim() == 1 and task.outputs == 1 else found
+
+    # ---- the function's side
+
+    def _train_by_loss(self, module: Any, rows: Rows, ctx: TrainContext) -> dict[str, Any]:
+        """Steps as ``[local]`` says, with the caller's loss."""
+        optimizer = ctx.optimizer([p for p in module.parameters() if p.requires_grad])
+        clip, before = ctx.local["clip_norm"], ctx.local["clip"] == "gradient"
+        losses, used = 0.0, 0
+        for batch in ctx.batches():
+            optimizer.zero_grad()
+            value = self._function(module(rows.x[batch]), rows.y[batch], **self._arguments)
+            if not self._torch.is_tensor(value) or value.numel() != 1:
+                raise TypeError(
+                    f"the loss is {type(value).__name__}, and not a tensor of one number: return "
+                    "the mean over the batch"
+                )
+            value.backward()
+            if clip > 0 and before:
+                self._torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+            ctx.correct(module)
+            if clip > 0 and not before:
+                self._torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+            optimizer.step()
+            losses += value.item() * len(batch)
+            used += len(batch)
+        return {"loss": losses / max(used, 1), "rows": used}
+
+    def _answer(
+        self, answer: Any, model: Any, weights: dict[str, Array]
+    ) -> tuple[Any, dict[str, Any]]:
+        """The trained weights, and metrics, of what the function returned."""
+        metrics: Any = {}
+        if isinstance(answer, tuple) and len(answer) == 2:
+            answer, metrics = answer
+        elif isinstance(answer, Mapping) and not set(answer) & set(weights):
+            answer, metrics = None, answer
+        if not isinstance(metrics, Mapping):
+            raise TypeError(
+                f"the train function returned {type(metrics).__name__} beside the model; return "
+                'the model, (model, {"loss": …}), or metrics alone for a model trained in place'
+            )
+        trained = model if answer is None else answer
+        if self._torch is not None and isinstance(trained, self._torch.nn.Module):
+            trained = self._tensors_of(trained, weights)
+        if not isinstance(trained, Mapping):
+            raise TypeError(
+                f"the train function returned {type(trained).__name__}; return the model, (model, "
+                '{"loss": …}), or nothing for a model that is trained in place'
+            )
+        missing = sorted(set(weights) - set(trained))
+        if missing:
+            raise TypeError(f"the train function returned no {', '.join(missing)}")
+        dtype = next(iter(weights.values())).dtype
+        return {name: _array(trained[name], dtype) for name in weights}, dict(metrics)
+
+    # ---- the module
+
+    def _rows(self, task: Any) -> Rows:
+        torch = self._torch
+        if torch is None:
+            return Rows(task.x, task.y, task.lengths)
+        x, y = torch.from_numpy(task.x), torch.from_numpy(task.y)
+        lengths = None if task.lengths is None else torch.from_numpy(task.lengths).to(self._device)
+        if x.dtype == torch.int32:  # tokens, which an embedding takes as int64
+            x = x.long()
+        return Rows(x.to(self._device), y.to(self._device), lengths)
+
+    def _copied(self, weights: Mapping[str, Array]) -> Any:
+        """As it was given: whatever a function leaves on a copy is gone with it."""
+        if next(iter(weights.values())).dtype == np.float64:  # run.dtype
+            self._module = self._module.double()
+        return copy.deepcopy(self._module)
+
+    def _places(self, module: Any) -> dict[str, Any]:
+        return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+    def _loaded(self, module: Any, weights: Mapping[str, Array]) -> Any:
+        places = self._places(module)
+        with self._torch.no_grad():
+            for name, array in weights.items():
+                places[name].copy_(self._torch.from_numpy(np.array(array)))
+        return module
+
+    def _for_evaluation(self, weights: Mapping[str, Array]) -> Any:
+        if self._evaluated is None:
+            self._evaluated = self._copied(weights)
+        self._loaded(self._evaluated, weights).eval()
+        return self._evaluated
+
+    def _tensors_of(self, module: Any, weights: Mapping[str, Array]) -> dict[str, Any]:
+        places = self._places(module)
+        missing = sorted(set(weights) - set(places))
+        if missing:
+            raise TypeError(
+                f"the train function returned a module without {', '.join(missing)}: it must have "
+                "the tensors of the one that it got"
+            )
+        return {name: places[name] for name in weights}
+
+    def _seed(self, seed: int) -> None:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        if self._torch is not None:
+            self._torch.manual_seed(seed)
+
+
+def _array(value: Any, dtype: Any) -> Array:
+    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value, dtype)
+
+
+def _nominal_steps(local: Mapping[str, Any], rows: int) -> int:
+    size = local["batch_size"] or rows
+    return int(local["steps"] or local["epochs"] * -(-rows // size))
+
+
+# Means over rows, and the run's sums that they are of.
+_MEANS = {"loss": "loss", "accuracy": "correct", "mae": "absolute_error"}
+
+
+def _sums(
+    metrics: dict[str, Any], names: list[str], rows: int, whose: str, all_of: bool = False
+) -> dict[str, float]:
+    """Sums by the run's names of means over rows."""
+    known = [mean for mean, name in _MEANS.items() if name in names]
+    sums = dict.fromkeys(names, 0.0) if all_of else {}
+    sums[names[0]] = float(rows)
+    for name, value in metrics.items():
+        if name not in known:
+            raise KeyError(
+                f"{whose} returned the metric {name!r}; a run of this task takes "
+                f"{', '.join(known)} from it (metrics= and on_round= add columns of your own)"
+            )
+        sums[_MEANS[name]] = float(value) * rows
+    return sums

@@ -1,0 +1,182 @@
+"""`macaw report` of one run, of three and of a sweep, as a browser shows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support import PageTest, macaw, main
+
+RUN = """
+[run]
+name = "tiny"
+rounds = 6
+seed = 1
+client_records = true
+[data]
+source = "synthetic"
+[data.synthetic]
+clients = 12
+max_size = 60
+[model]
+name = "logistic"
+[cohort]
+size = 4
+[workers]
+processes = 1
+slots = 1
+[evaluation]
+clients = true
+"""
+SWEEP = """
+base = "run.toml"
+seeds = [1, 2]
+metric = "test_accuracy"
+[keys]
+algorithm.name = ["fedavg", "fedprox"]
+algorithm.fedprox.mu = [0.1, 1.0]
+local.lr = [0.01, 0.05]
+"""
+
+FEDAVG, FEDPROX, FAST = "fedavg, lr 0.1", "fedprox, mu 0.5, lr 0.1", "fedavg, lr 0.3"
+
+TITLE = "document.querySelector('h1').innerText"
+RUNS_HINT = "document.querySelector('#runs .hint').innerText"
+# The rows of a table, each a list of its cells' texts.
+TABLE = """[...document.querySelectorAll("%s tr")].map((row) =>
+  [...row.children].map((cell) => cell.innerText.trim()))"""
+# What each plot says of its curves.
+LEGEND = """[...document.querySelectorAll(".values")].map((one) =>
+  [...one.children].slice(1).map((part) => part.innerText.trim()))"""
+
+
+class Report(PageTest):
+    config: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(RUN)
+
+    def simulate(self, name: str, *settings: str) -> Path:
+        folder = self.folder / name
+        arguments = [part for setting in settings for part in ("--set", setting)]
+        macaw("simulate", self.config, "--quiet", "--out", folder, *arguments)
+        return folder
+
+    def report(self, *runs: Path) -> Path:
+        page = self.folder / f"{runs[0].name}.html"
+        macaw("report", *runs, "--out", page)
+        return page
+
+    def test_the_check_finds_what_is_wrong(self) -> None:
+        page = self.folder / "wrong.html"
+        page.write_text(
+            "<!doctype html><body style='margin:0'><div style='width:1300px;height:9px'>wide</div>"
+            "<div style='overflow-x:auto;width:100px'><p style='width:300px'>scrolls</p></div>"
+            "<svg width=200 height=50><text x=9 y=20>round</text><text x=20 y=22>60</text>"
+            "<text x=9 y=45 font-size=30>big</text></svg>"
+        )
+        self.browser.open(page, 1280)
+        with self.assertRaises(AssertionError) as found:
+            self.check("")
+        said = str(found.exception)
+        for fault in ("is 1300 wide", "from 0 to 1300", "not say so", 'on text  "60"', "high"):
+            self.assertIn(fault, said)
+
+    def test_one_run(self) -> None:
+        page = self.report(self.simulate("one"))
+        for width in self.in_each_width(page):
+            text = self.browser.text()
+            self.assertIn("Accuracy on test rows", text)
+            self.assertIn("Training accuracy: each client's on its own rows", text)
+            # A histogram is not stretched over the whole page.
+            pictures = self.browser.run("document.querySelectorAll('#clients svg.plot').length")
+            self.assertEqual(2, pictures, "of test rows and of training rows")
+            histogram = "document.querySelector('#clients svg.plot').getBoundingClientRect()"
+            self.assertLessEqual(self.browser.run(f"{histogram}.width"), 700)
+            head = self.browser.run(TABLE % "#runs")[0]
+            for column in ("algorithm", "ended", "rounds", "time", "rounds/s"):
+                self.assertIn(column, head)
+            hint = self.browser.run(RUNS_HINT)
+            if width == 1280:
+                self.assertEqual("", hint)
+            else:
+                self.assertRegex(hint, r"^\d+ more columns, scrolls sideways →$")
+
+    def test_the_statistics_by_client_are_those_of_the_test_rows(self) -> None:
+        run = self.simulate("clients")
+        final = json.loads((run / "summary.json").read_text())["final"]
+        self.browser.open(self.report(run), 1280)
+        head, row = self.browser.run(TABLE % "#clients > .table:nth-of-type(1)")
+        cells = dict(zip(head, row, strict=True))
+        self.assertEqual("6", cells["after round"])
+        mean, worst = float(cells["mean"]), float(cells["worst tenth"])
+        self.assertAlmostEqual(final["clients_test_accuracy_mean"], mean, places=3)
+        self.assertAlmostEqual(final["clients_test_accuracy_worst10"], worst, places=3)
+        self.assertNotAlmostEqual(final["train_client_accuracy_mean"], mean, places=3)
+
+    def test_the_axis_of_an_accuracy_ends_at_one(self) -> None:
+        self.browser.open(self.report(self.simulate("axis")), 1280)
+        for values in ([0.2, 0.99], [1, 1], [0, 0], [0.97, 1]):
+            ends = f"Object.values(rangeOf({values}, (v) => v, true))"
+            low, high = self.browser.run(ends)
+            self.assertGreaterEqual(low, 0)
+            self.assertLessEqual(high, 1)
+            self.assertLess(low, high)
+        self.assertGreater(self.browser.run("rangeOf([0.2, 1], (v) => v, false).high"), 1)
+
+    def test_three_runs_are_named_by_what_differs(self) -> None:
+        prox = ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.5"]
+        runs = [self.simulate("a"), self.simulate("b", *prox), self.simulate("c", "local.lr=0.3")]
+        for _ in self.in_each_width(self.report(*runs)):
+            self.assertEqual("3 runs", self.browser.run(TITLE))
+            for legend in self.browser.run(LEGEND):
+                names = [part.rsplit(" ", 1)[0] for part in legend]
+                self.assertEqual([FEDAVG, FEDPROX, FAST], names)
+            head, *rows = self.browser.run(TABLE % "#settings")
+            self.assertEqual(["key", FEDAVG, FEDPROX, FAST], head)
+            self.assertIn(["local.lr", "0.1", "0.1", "0.3"], rows)
+            self.assertIn(["algorithm.fedprox.mu", "", "0.5", ""], rows)
+        self.browser.open(self.report(*runs), 1280)
+        self.assertEqual("", self.browser.run(RUNS_HINT))
+
+    def test_equal_curves_are_said_to_lie_on_each_other(self) -> None:
+        prox = ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.0"]
+        runs = [self.simulate("d"), self.simulate("e", *prox)]
+        self.browser.open(self.report(*runs), 1280)
+        self.assertIn("the curve of fedavg", self.browser.run(LEGEND)[0][1])
+
+    def test_a_sweep_is_drawn_by_configuration(self) -> None:
+        (self.folder / "sweep.toml").write_text(SWEEP)
+        sweep = self.folder / "sweep"
+        macaw("sweep", self.folder / "sweep.toml", "--out", sweep, "--quiet")
+        for width in self.in_each_width(sweep / "report.html"):
+            self.assertEqual("6 configurations, 12 runs", self.browser.run(TITLE))
+            head, *rows = self.browser.run(TABLE % "#runs")
+            self.assertEqual(["configuration", "algorithm", "mu", "lr", "seeds"], head[:5])
+            self.assertEqual(6, len(rows))
+            rules = (("fedavg", ""), ("fedprox", "0.1"), ("fedprox", "1.0"))
+            expected = {(*rule, lr) for rule in rules for lr in ("0.01", "0.05")}
+            self.assertEqual(expected, {tuple(row[1:4]) for row in rows})
+            self.assertEqual({"1, 2"}, {row[4] for row in rows})
+            for legend in self.browser.run(LEGEND):
+                self.assertEqual(6, len(legend))
+                self.assertTrue(all(", 2 seeds " in part for part in legend), legend)
+                name = "fedprox, mu 0.1, lr 0.05, 2 seeds"
+                self.assertTrue(any(part.startswith(name) for part in legend), legend)
+            text = self.browser.text()
+            self.assertNotIn("seed1", text.split("Environment")[0])
+            for once in ("every client of the last rounds", "the whole configuration"):
+                self.assertEqual(1, text.count(once))
+            if width == 1280:
+                self.assertEqual("", self.browser.run(RUNS_HINT))
+            self.browser.run("document.getElementById('merge').click()")
+            self.browser.settle()
+            self.assertEqual(13, len(self.browser.run(TABLE % "#runs")))
+            self.check("a row and a curve for each run")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+#include "training/process/process_trainer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/logging.h"
+#include "core/status.h"
+#include "training/backends.h"
+#include "training/local_sgd.h"
+
+namespace macaw::training::process {
+namespace {
+
+constexpr int kMostFailures = 3;      // of the program in a row, until the node gives up
+constexpr uint32_t kRatedRows = 200;  // at a time, of those that the program has trained
+
+void Copy(ConstVectorView from, VectorView to) {
+  std::memcpy(to.bytes.data(), from.bytes.data(), to.bytes.size());
+}
+
+// What the program must leave as it was, whatever it wrote: gaps are zero, and parameters that are
+// not trained are those of the start.
+void Mend(ConstVectorView start, const std::vector<bool>* trainable, VectorView end) {
+  const ParameterLayout& layout = *end.layout;
+  const size_t element = SizeOf(layout.dtype());
+  size_t done = 0;  // bytes
+  for (size_t i = 0; i < layout.entries().size(); ++i) {
+    const LayoutEntry& entry = layout.entries()[i];
+    const size_t begin = entry.offset * element, bytes = entry.size * element;
+    std::memset(end.bytes.data() + done, 0, begin - done);
+    done = begin + bytes;
+    if (trainable == nullptr || (*trainable)[i] || entry.group == Group::kBuffer) continue;
+    std::memcpy(end.bytes.data() + begin, start.bytes.data() + begin, bytes);
+  }
+  std::memset(end.bytes.data() + done, 0, end.bytes.size() - done);
+}
+
+// ‖a‖₁ of the optimizer that [local] names, which the program is taken to follow.
+double NormOfSteps(const LocalConfig& local, double mu, uint64_t steps) {
+  if (local.optimizer != "sgd") return std::numeric_limits<double>::quiet_NaN();
+  StepNorm norm(SgdRule::Of(local, mu));
+  for (uint64_t step = 0; step < steps; ++step) norm.Step();
+  return norm.value();
+}
+
+}  // namespace
+
+template <typename Parse>
+absl::StatusOr<Answer> ProcessTrainer::Ask(const std::string& question, const Parse& parse) {
+  const absl::StatusOr<std::string> line = resident_->program->Ask(question, setup_.work);
+  absl::StatusOr<Answer> answer = line.ok() ? parse(*line) : absl::StatusOr<Answer>(line.status());
+  if (answer.ok()) return answer;
+  last_memory_ = resident_->memory;
+  resident_.reset();
+  return Failed(answer.status());
+}
+
+ProcessTrainer::~ProcessTrainer() {
+  if (resident_.has_value()) waiting_.Give(*std::move(resident_));
+}
+
+absl::StatusOr<std::vector<StageOutcome>> ProcessTrainer::Run(const LocalPlan& plan,
+                                                              const ClientTask& task) {
+  return RunStages(
+      plan, task.client,
+      [&](const Stage& stage, const std::vector<StageOutcome>& before) {
+        return Train(stage, before, task);
+      },
+      &kept_);  // all stages use one place in the shared memory
+}
+
+absl::StatusOr<MetricSums> ProcessTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
+                                                    uint64_t begin, uint64_t end, uint32_t batch) {
+  MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, model, "model"));
+  while (true) {
+    absl::Status status = EnsureProgram();
+    if (status.ok()) {
+      absl::StatusOr<MetricSums> sums = Rate(model, rows, begin, end, batch);
+      if (!IsClientFault(sums.status())) return sums;
+    } else if (!IsClientFault(status)) {
+      return status;
+    }
+    // It has ended, and is started once more: Failed counts how often.
+  }
+}
+
+absl::StatusOr<MetricSums> ProcessTrainer::Rate(ConstVectorView model, const data::Rows& rows,
+                                                uint64_t begin, uint64_t end, uint32_t batch) {
+  const Ready& ready = resident_->ready;
+  if (ready.evaluates) return AskForSums(model, rows, begin, end);
+  if (resident_->rows != nullptr && ready.outputs)
+    return RateOutputs(model, rows, begin, end, batch);
+  if (resident_->rows != nullptr && FusedBackend().Supports(setup_).ok()) {
+    if (fused_ == nullptr) {
+      MACAW_ASSIGN_OR_RETURN(fused_, FusedBackend().MakeTrainer(setup_));
+    }
+    return fused_->Evaluate(model, rows, begin, end, batch);
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "the program \"", ready.name,
+      "\" does not evaluate: give serve() an evaluate function, or turn off evaluation.clients and "
+      "\"train\" and \"validation\" of evaluation.splits"));
+}
+
+absl::StatusOr<MetricSums> ProcessTrainer::AskForSums(ConstVectorView model, const data::Rows& rows,
+                                                      uint64_t begin, uint64_t end) {
+  MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, begin, end));
+  Copy(model, resident_->memory->At(SharedVectors::kStart));
+  const uint64_t id = ++questions_;
+  MACAW_ASSIGN_OR_RETURN(
+      Answer answer, Ask(EvaluateLine(id, rows, begin, end, place),
+                         [&](const auto& line) { return ParseEvaluated(line, id, setup_.task); }));
+  if (answer.error.empty()) return std::move(answer.sums);
+  const std::string words =
+      absl::StrCat("client ", rows.noise.client.value, " cannot be evaluated: ", answer.error);
+  return answer.fatal ? absl::InvalidArgumentError(words) : absl::InternalError(words);
+}
+
+absl::StatusOr<MetricSums> ProcessTrainer::RateOutputs(ConstVectorView model,
+                                                       const data::Rows& rows, uint64_t begin,
+                                                       uint64_t end, uint32_t batch) {
+  if (!plain_.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(const Objective objective,
+                           Objective::Make(setup_.task, setup_.spec.outputs, LocalConfig()));
+    plain_ = objective.Plain(setup_.CountedClasses());
+  }
+  Copy(model, resident_->memory->At(SharedVectors::kStart));
+  MetricSums sums(plain_->metrics());
+  for (uint64_t first = begin; first < end; first += batch) {
+    MACAW_ASSIGN_OR_RETURN(const Place place,
+                           Give(rows, first, std::min<uint64_t>(first + batch, end)));
+    const uint64_t id = ++questions_;
+    MACAW_ASSIGN_OR_RETURN(const Answer answer, Ask(OutputsLine(id, *place), [&](const auto& line) {
+                             return ParseOutputs(line, id);
+                           }));
+    if (!answer.error.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model cannot be evaluated: ", answer.error));
+    }
+    MACAW_RETURN_IF_ERROR(resident_->rows->Rate(*place, *plain_, sums));
+  }
+  return sums;
+}
+
+absl::StatusOr<Place> ProcessTrainer::Give(const data::Rows& rows, uint64_t begin, uint64_t end) {
+  if (resident_->rows == nullptr) return std::nullopt;
+  return resident_->rows->Put(rows, begin, end);
+}
+
+absl::Status ProcessTrainer::CheckStage(const Stage& stage, const Ready& ready) const {
+  const auto refuse = [&](auto&&... what) {
+    return absl::UnimplementedError(
+        absl::StrCat("the algorithm asks for ", what...,
+                     ": train this run with another workers.backend or algorithm"));
+  };
+  const std::string program = absl::StrCat("the program \"", ready.name, "\"");
+  if (stage.kind == StageKind::kGradient)
+    return refuse("the gradient over all rows, and a program only trains");
+  if (stage.kind == StageKind::kLoss)
+    return refuse("the loss over all rows, and a program only trains");
+  if (stage.hooks != nullptr) return refuse("a hook in each step, and a program knows none");
+  const AffineCorrection& correction = stage.correction;
+  if (!ready.corrections && (correction.mu != 0 || !correction.v.empty())) {
+    return refuse("a correction of the gradients, and ", program, " adds none (corrections=False)");
+  }
+  const size_t entries = setup_.spec.layout->entries().size();
+  if (stage.trainable != nullptr && stage.trainable->size() != entries) {
+    return absl::InvalidArgumentError(absl::StrCat("names ", stage.trainable->size(),
+                                                   " trainable tensors, the model has ", entries));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
+                                                   const std::vector<StageOutcome>& before,
+                                                   const ClientTask& task) {
+  MACAW_RETURN_IF_ERROR(EnsureProgram());
+  MACAW_RETURN_IF_ERROR(CheckStage(stage, resident_->ready));
+  SharedVectors& memory = *resident_->memory;
+  const AffineCorrection& correction = stage.correction;
+  MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, Resolve(stage.start, before));
+  MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, start, "start"));
+  Copy(start, memory.At(SharedVectors::kStart));
+  if (correction.anchor.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView anchor, Resolve(*correction.anchor, before));
+    MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, anchor, "anchor"));
+    Copy(anchor, memory.At(SharedVectors::kAnchor));
+  }
+  if (!correction.v.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView v,
+                           SumOf(correction.v, before, setup_.spec, v_sum_));
+    Copy(v, memory.At(SharedVectors::kCorrection));
+  }
+  const data::Rows& rows = RowsOf(task, stage.rows);
+  MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, 0, rows.size()));
+  const uint64_t id = ++questions_;
+  MACAW_ASSIGN_OR_RETURN(
+      Answer answer, Ask(TrainLine(id, stage, before.size(), task, place), [&](const auto& line) {
+        return ParseTrained(line, id, setup_.task, place.has_value());
+      }));
+  if (answer.fatal)
+    return absl::InvalidArgumentError(absl::StrCat("round ", task.round.value, ": ", answer.error));
+  if (!answer.error.empty()) return ClientFault(answer.error);
+  failures_ = 0;
+  const VectorView end = memory.At(SharedVectors::kEnd);
+  Mend(start, stage.trainable.get(), end);
+  if (answer.sums.empty()) {
+    MACAW_ASSIGN_OR_RETURN(answer.sums, Rate(end, rows, 0, rows.size(), kRatedRows));
+    answer.sums.resize(SchemaFor(setup_.task).sums.size());  // without counts of classes
+  }
+  return StageOutcome{.end = end,
+                      .steps = answer.steps,
+                      .rate_sum = stage.local.lr * static_cast<double>(answer.steps),
+                      .a_norm1 = NormOfSteps(stage.local, correction.mu, answer.steps),
+                      .examples = answer.rows,
+                      .sums = std::move(answer.sums)};
+}
+
+absl::Status ProcessTrainer::EnsureProgram() {
+  if (resident_.has_value()) return absl::OkStatus();
+  absl::StatusOr<Resident> started = StartResident(setup_);
+  if (!started.ok()) return Failed(started.status());
+  resident_ = *std::move(started);
+  return absl::OkStatus();
+}
+
+absl::Status ProcessTrainer::Failed(const absl::Status& why) {
+  Logger("program").Warning(absl::StrCat("slot=", setup_.lane, " ", why.message()));
+  if (++failures_ < kMostFailures) return ClientFault(why.message());
+  return absl::AbortedError(absl::StrCat(why.message(), "; it has now failed ", failures_,
+                                         " times in a row, so this node gives up"));
+}
+
+}  // namespace macaw::training::process
