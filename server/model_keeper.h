@@ -12,7 +12,7 @@
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/registry.h"
 #include "proto/fleet/messages.h"
-#include "server/engine/host.h"
+#include "server/engine/phase.h"
 
 namespace macaw::server {
 

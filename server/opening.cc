@@ -338,7 +338,6 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
   if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);
-  if (inside.has_value()) engine.restored = std::move(inside->recovery.restored);
   const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);
   MACAW_ASSIGN_OR_RETURN(RunFolder folder, OpenFolder(options, checkpoint, completed,
                                                       inside.has_value() ? GoesOn::kInsideARound
@@ -349,6 +348,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   return Opening{
       .options = std::move(options),
       .engine = std::move(engine),
+      .restored = inside.has_value() ? std::move(inside->recovery.restored) : Restored(),
       .scheduler = std::move(scheduler),
       .keeper = std::move(keeper),
       .folder = std::move(folder),

@@ -22,6 +22,7 @@ namespace macaw::server {
 struct Opening {
   Options options;  // with the algorithm's defaults filled in
   EngineOptions engine;
+  Restored restored;  // of a run that continues inside a round
   std::unique_ptr<scheduler::Scheduler> scheduler;
   ModelKeeper keeper;
   RunFolder folder;

@@ -47,7 +47,8 @@ void RunThreads::Apply(admin::Change change, fleet::Reply<admin::Changed> reply)
     const auto before =
         std::ranges::find(changes_, change.request_id, &decltype(changes_)::value_type::first);
     if (before != changes_.end() && !change.request_id.empty()) return answer(before->second);
-    const absl::StatusOr<std::string> said = engine_.Operate(change, SteadyClock().Now());
+    auto [said, effects] = engine_.Operate(change, SteadyClock().Now());
+    Carry(std::move(effects));
     if (said.ok()) log_.Info(absl::StrCat("operator by=", change.by, " ", *said));
     changes_.emplace_back(change.request_id, said);
     if (changes_.size() > kChangesRemembered) changes_.pop_front();

@@ -9,24 +9,12 @@ namespace macaw::server {
 namespace {
 
 constexpr uint64_t kRefusalsTold = 1000;  // refusals in log and events; the limit protects the disk
-constexpr Duration kFarewell =
-    std::chrono::seconds(3);               // time for workers to learn that the run is over
 constexpr uint64_t kSmallModel = 1 << 17;  // numbers; some 0.2 ms to decode, apply or encode
 
 // The answer to a call about a round that this server has not reached again yet. The caller must
 // retry.
 absl::Status NotYet() {
   return absl::UnavailableError("the server is doing again what the one before it had done");
-}
-
-std::vector<JournalNode> SessionsOf(const Restored& restored) {
-  std::vector<JournalNode> sessions;
-  for (const Restored::Member& member : restored.members) {
-    if (member.there)
-      sessions.push_back(
-          {.node = member.node, .session = member.session, .request = member.request});
-  }
-  return sessions;
 }
 
 }  // namespace
@@ -41,10 +29,9 @@ RunThreads::RunThreads(Opening opening)
       durable_commits_(options_.config.keeps_commits()),
       past_sums_(std::move(opening.sums)),
       past_rows_(std::move(opening.rows)),
-      restored_(SessionsOf(opening.engine.restored)),
       scheduler_(std::move(opening.scheduler)),
       observed_model_(options_.config.stop.active() ? opening.engine.evaluate_first : std::nullopt),
-      engine_(std::move(opening.engine), *scheduler_, *this),
+      engine_(std::move(opening.engine), *scheduler_),
       owed_row_(std::move(opening.owed_row)),
       early_stopping_(std::move(opening.early_stopping)),
       keeper_(std::move(opening.keeper)),
@@ -52,28 +39,29 @@ RunThreads::RunThreads(Opening opening)
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {
-                loop_.Post([this, status] { engine_.Abort(status); });
+                loop_.Post([this, status] { Carry(engine_.Abort(status)); });
               }),
       loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
             [this] { writer_.Flush(); }) {
   writer_.TellEvents(events_);
   // Restore the sessions before the first call, so that all workers keep theirs.
-  for (const JournalNode& node : restored_) {
-    sessions_.Add(node.session, node.request.name);
-    if (!node.request.owner) blobs_.Pin(node.request.table);
+  for (const Restored::Member& member : opening.restored.members) {
+    if (!member.there) continue;
+    sessions_.Add(member.session, member.request.name);
+    if (!member.request.owner) blobs_.Pin(member.request.table);
   }
-  loop_.Post([this] {
-    for (const JournalNode& node : restored_) {
-      worker_memory_[node.session] = 0;
-      writer_.Worker(node.node, node.request.name, node.request.slots);
+  loop_.Post([this, restored = std::move(opening.restored)]() mutable {
+    for (const Restored::Member& member : restored.members) {
+      if (!member.there) continue;
+      worker_memory_[member.session] = 0;
+      writer_.Worker(member.node, member.request.name, member.request.slots);
     }
-    restored_.clear();
-    engine_.Resume(SteadyClock().Now());
+    Carry(engine_.Resume(std::move(restored), SteadyClock().Now()));
   });
 }
 
 RunThreads::~RunThreads() {
-  loop_.Post([this] { engine_.Interrupt(); });
+  loop_.Post([this] { Carry(engine_.Interrupt()); });
   {
     absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
@@ -92,10 +80,12 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
                           fleet::Reply<fleet::RegisterReply> reply) {
   loop_.Post([this, request = std::move(request), table = std::move(table),
               reply = std::move(reply)]() mutable {
-    registering_ = &request;
-    absl::StatusOr<fleet::RegisterReply> answer =
-        table.ok() ? engine_.Register(request, *std::move(table), SteadyClock().Now())
-                   : absl::StatusOr<fleet::RegisterReply>(table.status());
+    absl::StatusOr<fleet::RegisterReply> answer = table.status();
+    if (table.ok()) {
+      auto registered = engine_.Register(request, *std::move(table), SteadyClock().Now());
+      answer = std::move(registered.answer);
+      Carry(std::move(registered.effects));
+    }
     if (answer.ok()) {
       if (!request.owner) blobs_.Pin(request.table);
       sessions_.Add(answer->session, request.name);
@@ -114,10 +104,9 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
     } else if (++refused_ <= kRefusalsTold) {
       const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
       log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
-      Record(log::NodeRefused{.name = request.name,
-                              .why = absl::StrCat(answer.status().message(), last)});
+      WriteRecord(log::NodeRefused{.name = request.name,
+                                   .why = absl::StrCat(answer.status().message(), last)});
     }
-    registering_ = nullptr;
     AnswerAfter(RunWriter::Safe::kFromThisProcess, std::move(reply), std::move(answer));
   });
 }
@@ -125,20 +114,21 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
 void RunThreads::Lease(fleet::LeaseRequest request, Duration wait,
                        fleet::Reply<fleet::LeaseReply> reply) {
   loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
-    AnswerNoOlderAsk(request.session);
+    DropOlderAsks(request.session);
     const Ticket ticket = ++last_ticket_;
     leases_.emplace(ticket, OpenLease{.reply = std::move(reply)});
-    engine_.Lease(ticket, request, wait, SteadyClock().Now());
+    Carry(engine_.Lease(ticket, request, wait, SteadyClock().Now()));
   });
 }
 
 void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
                            fleet::Reply<fleet::HeartbeatReply> reply) {
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
-    fleet::HeartbeatReply answer = engine_.Heartbeat(request, SteadyClock().Now());
+    auto [answer, effects] = engine_.Heartbeat(request, SteadyClock().Now());
+    Carry(std::move(effects));
     if (answer.known) {
       answer.heartbeat_every = sessions_.HeartbeatEvery();
-      TellWhoFailed(request);
+      LogLeftOut(request);
       uint64_t& peak = worker_memory_[request.session];
       peak = std::max(peak, request.memory_bytes);
     }
@@ -164,23 +154,24 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
                 decoded = std::move(decoded), sum = std::move(sum)]() mutable {
       if (!engine_.caught_up()) return std::move(reply)(NotYet());
       const Ticket ticket = ++last_ticket_;
-      AnswerNoOlderAsk(request.session);
-      if (request.ask.has_value()) request.ask->session = request.session;
+      DropOlderAsks(request.session);
+      if (request.ask.has_value()) {
+        request.ask->session = request.session;
+        asks_[request.session] = ticket;
+      }
       commits_.emplace(ticket, OpenCommit{.session = request.session,
                                           .reply = std::move(reply),
                                           .ask = std::move(request.ask),
                                           .wait = request.ask_wait});
       if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
-      committing_ = &request;
-      engine_.Commit(ticket, request, decoded, SteadyClock().Now());
-      committing_ = nullptr;
+      Carry(engine_.Commit(ticket, std::move(request), decoded, SteadyClock().Now()));
     });
   });
 }
 
 void RunThreads::Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) {
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
-    engine_.Release(request, SteadyClock().Now());
+    Carry(engine_.Release(request, SteadyClock().Now()));
     std::move(reply)(fleet::ReleaseReply{});
   });
 }
@@ -196,13 +187,13 @@ void RunThreads::Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::Uplo
   });
 }
 
-void RunThreads::AnswerLease(Ticket ticket, fleet::LeaseReply reply) {
+void RunThreads::Send(Ticket ticket, fleet::LeaseReply reply) {
   auto node = leases_.extract(ticket);
   if (!node.empty())
     AnswerAfter(node.mapped().safe, std::move(node.mapped().reply), std::move(reply));
 }
 
-void RunThreads::AnswerCommit(Ticket ticket, fleet::CommitReply reply) {
+void RunThreads::Send(Ticket ticket, fleet::CommitReply reply) {
   auto node = commits_.extract(ticket);
   if (node.empty()) return;
   OpenCommit& commit = node.mapped();
@@ -211,7 +202,7 @@ void RunThreads::AnswerCommit(Ticket ticket, fleet::CommitReply reply) {
   if (!commit.ask.has_value() || !goes_on) {
     return AnswerAfter(RunWriter::Safe::kFromTheMachine, std::move(commit.reply), std::move(reply));
   }
-  // The engine is inside a call and must not be called now. The posted task runs after that call.
+  // The lease is an event of its own, which comes after all effects of this one.
   loop_.Post([this, commit = std::move(commit), reply = std::move(reply)]() mutable {
     const Ticket lease = ++last_ticket_;
     leases_.emplace(lease,
@@ -222,60 +213,28 @@ void RunThreads::AnswerCommit(Ticket ticket, fleet::CommitReply reply) {
                                     std::move(answer)(std::move(reply));
                                   },
                               .safe = RunWriter::Safe::kFromTheMachine});
-    engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now());
+    Carry(engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now()));
   });
 }
 
-void RunThreads::AnswerNoOlderAsk(SessionId session) {
-  for (auto& [ticket, commit] : commits_) {
-    if (commit.session == session) commit.ask.reset();
-  }
-}
-
-void RunThreads::SayFarewell() {
-  if (!ended_at_.has_value()) return;
-  absl::MutexLock lock(&mutex_);
-  if (!outcome_.has_value()) return;
-  farewell_said_ = farewell_said_ || engine_.nodes().everybody_told() ||
-                   SteadyClock().Now() >= *ended_at_ + kFarewell;
-}
-
-TimePoint RunThreads::NextDeadline() {
-  SayFarewell();
-  if (ended_at_.has_value()) return farewell_due() ? *ended_at_ + kFarewell : TimePoint::max();
-  return engine_.NextDeadline();
-}
-
-bool RunThreads::farewell_due() {
-  absl::MutexLock lock(&mutex_);
-  return outcome_.has_value() && !farewell_said_;
-}
-
-absl::StatusOr<Outcome> RunThreads::Wait() {
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return outcome_.has_value() && farewell_said_;
-    };
-    mutex_.Await(absl::Condition(&over));
-  }
-  // The engine has given its last answers to the writer, which may not have passed all of them on.
-  loop_.WaitIdle();
-  writer_.WaitIdle();
-  absl::MutexLock lock(&mutex_);
-  return *outcome_;
+void RunThreads::DropOlderAsks(SessionId session) {
+  const auto ask = asks_.extract(session);
+  if (ask.empty()) return;
+  const auto commit = commits_.find(ask.mapped());
+  if (commit != commits_.end()) commit->second.ask.reset();
 }
 
 void RunThreads::Interrupt() {
-  loop_.Post([this] { engine_.Interrupt(); });
+  loop_.Post([this] { Carry(engine_.Interrupt()); });
 }
 
 void RunThreads::GoOnTo(Round round) {
-  loop_.Post([this, round] { engine_.GoOnTo(round, SteadyClock().Now()); });
+  loop_.Post([this, round] { Carry(engine_.GoOnTo(round, SteadyClock().Now())); });
 }
 
 void RunThreads::StopHere(std::string reason) {
-  loop_.Post([this, reason = std::move(reason)] { engine_.StopHere(reason, SteadyClock().Now()); });
+  loop_.Post(
+      [this, reason = std::move(reason)] { Carry(engine_.StopHere(reason, SteadyClock().Now())); });
 }
 
 }  // namespace macaw::server

@@ -29,9 +29,10 @@ namespace macaw::server {
 // RPC threads only post. For a model so small that the hand-over costs more than the addition, the
 // engine's thread also does the work of the sums thread.
 //
-// run_threads.cc: the calls of the fleet and their answers. run_host.cc: the EngineHost methods,
-// and the results that come back from the other threads. run_operators.cc: the calls of operators.
-class RunThreads final : public admin::AdminHandler, private EngineHost {
+// run_threads.cc: the calls of the fleet and their answers. run_effects.cc: carries out the effects
+// of the engine's events, and gives the results back to the engine. run_ending.cc: the end of the
+// run. run_operators.cc: the calls of operators.
+class RunThreads final : public admin::AdminHandler {
  public:
   explicit RunThreads(Opening opening);
   ~RunThreads() override;
@@ -66,20 +67,31 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   ServedBlobs& blobs() { return blobs_; }
 
  private:
-  // ---- EngineHost (engine thread)
+  // ---- effects of the engine's events (engine thread; run_effects.cc)
 
-  void Prepare(const PhaseOrder& order) override;
-  void Add(Ticket commit) override;
-  void Discard(Ticket commit) override { decoded_.erase(commit); }
-  void AddAgain(const fleet::Part& part) override;
-  void Apply(PhaseReport report) override;
-  std::optional<std::string> Evaluated(const EvaluationSums& sums) override;
-  std::optional<std::string> EvaluatedBefore(Round round) override;
-  void AnswerLease(Ticket ticket, fleet::LeaseReply reply) override;
-  void AnswerCommit(Ticket ticket, fleet::CommitReply reply) override;
-  void SessionEnded(SessionId session) override { sessions_.Remove(session); }
-  void Record(log::Record record) override;
-  void Ended(RunEnd end, absl::Status status, std::string reason) override;
+  // Carries the effects out, in the order that engine/effects.h demands. Every event of the engine
+  // goes through it.
+  void Carry(Effects effects);
+
+  void Write(Recorded recorded);
+  void WriteJournal(JournalData data);
+  void WriteRecord(log::Record record);             // to the run's log; any thread
+  void LogRecord(const log::Record& record) const;  // to the server's own log, if it tells a wait
+
+  void Send(Ticket ticket, fleet::LeaseReply reply);
+  void Send(Ticket ticket, fleet::CommitReply reply);
+
+  void Begin(PrepareBroadcast order);
+  void Begin(AddPart order);
+  void Begin(DiscardPart order) { decoded_.erase(order.commit); }
+  void Begin(AddPartAgain order);
+  void Begin(ApplySum order);
+  void Begin(JudgeEvaluation order);
+  void Begin(EndSession order) {
+    sessions_.Remove(order.session);
+    asks_.erase(order.session);
+  }
+  void Begin(EndRun order);
 
   // ---- between the threads
 
@@ -92,10 +104,15 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   struct OpenCommit {
     SessionId session;
     fleet::Reply<fleet::CommitReply> reply;
-    std::optional<fleet::LeaseRequest> ask;  // passed to the engine after the commit was judged
+    std::optional<fleet::LeaseRequest> ask;  // passed to the engine after the commit is answered
     Duration wait{};
   };
 
+  // An evaluation that is judged, for the engine.
+  struct Judged {
+    Round round{};
+    std::optional<std::string> stop;
+  };
   struct Closed {
     absl::StatusOr<bool> another_phase;
     std::shared_ptr<const PhaseReport> report;
@@ -121,15 +138,14 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   }
 
   // Engine thread:
-  // Writes the data of a decision (a registration, a part) to the journal. Must be called before
-  // the decision is written to the log.
-  void JournalWhatItIsAbout(const log::Record& record);
-  void TellWhoFailed(const fleet::HeartbeatRequest& request) const;
-  void TellWhatIsWaitedFor(const log::Record& record) const;  // in the server's own log
+  void LogLeftOut(const fleet::HeartbeatRequest& request) const;
+  // The row of the round's evaluation, now complete, and whether the run stops after it.
+  std::optional<std::string> FinishRow(const EvaluationSums& sums);
+  std::optional<std::string> RepeatRow(Round round);  // an earlier server has finished it
   void OnClosed(Closed closed);
   // Cancels the requests for work that came with older commits of this session. A worker that calls
   // again no longer waits for its former call, so a lease in that answer would be lost.
-  void AnswerNoOlderAsk(SessionId session);
+  void DropOlderAsks(SessionId session);
   void WriteRow(std::function<std::string()> text);
   std::optional<std::string> ObserveForStop(Round round, const MetricsRow& row);
   Checkpoint CheckpointOf(Round round, StateVersions::Staged staged);
@@ -139,11 +155,11 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   }
   // Reports the outcome to Wait when all workers know that the run is over, or have had the time
   // to learn it. Called again after every call and at the deadline.
-  void SayFarewell();
+  void ReportOutcome();
   TimePoint NextDeadline();
-  bool farewell_due();  // everything is written, but SayFarewell has not finished yet
+  bool report_due();  // everything is written, and Wait has not been told yet
   void OnDeadline() {
-    if (!ended_at_.has_value()) engine_.Tick(SteadyClock().Now());
+    if (!ended_at_.has_value()) Carry(engine_.Tick(SteadyClock().Now()));
   }
 
   // Sums thread:
@@ -171,7 +187,7 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
 
   absl::Mutex mutex_;
   std::optional<absl::StatusOr<Outcome>> outcome_ ABSL_GUARDED_BY(mutex_);
-  bool farewell_said_ ABSL_GUARDED_BY(mutex_) = false;
+  bool reported_ ABSL_GUARDED_BY(mutex_) = false;  // the outcome, to Wait
 
   ServedBlobs blobs_;  // broadcasts, models to evaluate, the population
   OpenSessions sessions_;
@@ -182,7 +198,6 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   // From the previous server, if the run continues inside a round.
   const absl::flat_hash_map<Digest, JournalPlace> past_sums_;
   const std::map<Round, std::string> past_rows_;
-  std::vector<JournalNode> restored_;
 
   // engine thread
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
@@ -191,10 +206,10 @@ class RunThreads final : public admin::AdminHandler, private EngineHost {
   std::optional<MetricsRow> owed_row_;
   EarlyStopping early_stopping_;
   Ticket last_ticket_ = 0;
-  const fleet::RegisterRequest* registering_ = nullptr;  // during the engine's call only
-  const fleet::CommitRequest* committing_ = nullptr;
+  std::optional<Judged> judged_;  // the engine has not been told yet
   absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
+  absl::flat_hash_map<SessionId, Ticket> asks_;  // the open commit of each session that has `ask`
   std::map<Ticket, aggregation::ExactSum> decoded_;
   uint64_t refused_ = 0;                         // number of refused registrations
   uint64_t most_sums_bytes_ = 0;                 // largest size of a part in the open phase

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/files.h"
-#include "server/engine/host.h"
+#include "server/engine/phase.h"
 
 namespace macaw::server {
 

@@ -107,11 +107,11 @@ MUTANTS = {
          "for (const auto& [name, vector] : checkpoint.state.vectors) {", '@ if (name != "model") continue;')],
     ("server/engine/commits.cc", "server_engine", "OneStatefulRound.*"): [
         ("a state becomes current though its part was turned down",
-         "const auto turn_down = [&](Verdict verdict, const absl::Status& why) {",
+         "const fleet::CommitReply& why) {",
          "@ for (const auto& r : part.included) states_.versions().Stage(r.attempt);"),
         ("a state becomes current before its round is done",
          "states_.versions().Stage(record.attempt);", "@\n  states_.versions().Close(part.round);")],
-    ("server/run_host.cc", "server", "Resume.*"): [
+    ("server/run_ending.cc", "server", "Resume.*"): [
         ("an interrupted round's states are current after a resume",
          "StateVersions::Staged::kLeftOut);", "StateVersions::Staged::kIncluded);")],
 }

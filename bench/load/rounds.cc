@@ -48,7 +48,7 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(30);  // as worker/session.cc
 constexpr double kBeatEvery = 1;  // seconds; as worker/session.cc, until the server asks for fewer
 constexpr Duration kPause = std::chrono::milliseconds(500);
-constexpr double kIdleSeconds = 15;  // how long heartbeats alone are measured
+constexpr double kIdleSeconds = 60;  // how long heartbeats and ended polls alone are measured
 constexpr size_t kTrainers = 2;
 
 // A model of 61,400 weights, as LeNet-5, and little work on it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "core/status.h"
@@ -28,25 +29,23 @@ void AttemptTable::Restore(const Attempt& attempt, WorkerId worker, TimePoint ex
   entry = {.state = State::kLeased, .fence = attempt.fence, .worker = worker, .expires = expires};
   --queued_;
   ++leased_;
-  ++held_[worker];
-  next_expiry_ = std::min(next_expiry_, expires);
+  held_[worker].insert(attempt.client);
+  expiries_.SetIfEarlier(worker, expires);
 }
 
-void AttemptTable::EndLease(Entry& entry, State state) {
+void AttemptTable::EndLease(ClientId client, Entry& entry, State state) {
   --leased_;
-  --held_.at(entry.worker);
+  const auto held = held_.find(entry.worker);
+  held->second.erase(client);
+  if (held->second.empty()) {
+    expiries_.Remove(entry.worker);
+    held_.erase(held);
+  }
   if (state == State::kQueued) {
     entry = {};
     ++queued_;
   } else {
     entry.state = state;
-  }
-}
-
-void AttemptTable::FindNextExpiry() {
-  next_expiry_ = TimePoint::max();
-  for (const auto& [client, entry] : entries_) {
-    if (entry.state == State::kLeased) next_expiry_ = std::min(next_expiry_, entry.expires);
   }
 }
 
@@ -59,13 +58,10 @@ const AttemptTable::Entry* AttemptTable::FindCurrent(WorkerId worker,
 }
 
 void AttemptTable::Renew(WorkerId worker, TimePoint expires) {
-  if (leased_to(worker) == 0) return;
-  next_expiry_ = TimePoint::max();
-  for (auto& [client, entry] : entries_) {
-    if (entry.state != State::kLeased) continue;
-    if (entry.worker == worker) entry.expires = expires;
-    next_expiry_ = std::min(next_expiry_, entry.expires);
-  }
+  const auto held = held_.find(worker);
+  if (held == held_.end()) return;
+  for (const ClientId client : held->second) entries_.at(client).expires = expires;
+  expiries_.Set(worker, expires);
 }
 
 std::vector<Attempt> AttemptTable::NotHeld(WorkerId worker,
@@ -77,38 +73,46 @@ std::vector<Attempt> AttemptTable::NotHeld(WorkerId worker,
   return lost;
 }
 
-template <typename Condition>
-std::vector<Attempt> AttemptTable::Requeue(const Condition& condition) {
+std::vector<Attempt> AttemptTable::Expire(TimePoint now, std::vector<WorkerId>& late) {
   std::vector<Attempt> ended;
-  if (leased_ == 0) return ended;
-  for (const ClientId client : clients_) {
-    Entry& entry = entries_.at(client);
-    if (entry.state != State::kLeased || !condition(entry)) continue;
-    ended.push_back({client, entry.fence});
-    EndLease(entry, State::kQueued);
+  while (const std::optional<WorkerId> worker = expiries_.Pop(now)) {
+    std::vector<ClientId> over;
+    TimePoint next = TimePoint::max();
+    for (const ClientId client : held_.at(*worker)) {
+      const TimePoint expires = entries_.at(client).expires;
+      if (expires <= now) {
+        over.push_back(client);
+      } else {
+        next = std::min(next, expires);
+      }
+    }
+    if (!over.empty()) late.push_back(*worker);
+    for (const ClientId client : over) {
+      Entry& entry = entries_.at(client);
+      ended.push_back({client, entry.fence});
+      EndLease(client, entry, State::kQueued);
+    }
+    if (next != TimePoint::max()) expiries_.Set(*worker, next);
   }
-  FindNextExpiry();
+  std::ranges::sort(ended);
   return ended;
 }
 
-std::vector<Attempt> AttemptTable::Expire(TimePoint now, std::vector<WorkerId>& late) {
-  return Requeue([&](const Entry& entry) {
-    if (entry.expires > now) return false;
-    if (std::ranges::find(late, entry.worker) == late.end()) late.push_back(entry.worker);
-    return true;
-  });
-}
-
 std::vector<Attempt> AttemptTable::DropWorker(WorkerId worker) {
-  if (leased_to(worker) == 0) return {};
-  return Requeue([&](const Entry& entry) { return entry.worker == worker; });
+  std::vector<Attempt> ended;
+  const auto held = held_.find(worker);
+  if (held == held_.end()) return ended;
+  for (const ClientId client : held->second) ended.push_back({client, entries_.at(client).fence});
+  for (const Attempt& attempt : ended)
+    EndLease(attempt.client, entries_.at(attempt.client), State::kQueued);
+  return ended;
 }
 
 std::vector<Attempt> AttemptTable::Release(WorkerId worker, std::span<const Attempt> attempts) {
   std::vector<Attempt> ended;
   for (const Attempt& attempt : attempts) {
     if (FindCurrent(worker, attempt) == nullptr) continue;
-    EndLease(entries_.at(attempt.client), State::kQueued);
+    EndLease(attempt.client, entries_.at(attempt.client), State::kQueued);
     ended.push_back(attempt);
   }
   return ended;
@@ -134,7 +138,7 @@ void AttemptTable::Settle(std::span<const Attempt> attempts, State state, uint64
   for (const Attempt& attempt : attempts) {
     Entry& entry = entries_.at(attempt.client);
     assert(entry.state == State::kLeased && entry.fence == attempt.fence);
-    EndLease(entry, state);
+    EndLease(attempt.client, entry, state);
     ++counter;
   }
 }
@@ -157,6 +161,7 @@ void AttemptTable::GiveUp(std::span<const Attempt> attempts) {
 void AttemptTable::GiveUpAll() {
   for (auto& [client, entry] : entries_) entry.state = State::kGivenUp;
   held_.clear();
+  expiries_.Clear();
   given_up_ = entries_.size();
   queued_ = leased_ = counted_ = 0;
 }
@@ -169,7 +174,14 @@ std::pair<Attempt, WorkerId> AttemptTable::LeaseOf(ClientId client) const {
 
 uint64_t AttemptTable::leased_to(WorkerId worker) const {
   const auto held = held_.find(worker);
-  return held == held_.end() ? 0 : held->second;
+  return held == held_.end() ? 0 : held->second.size();
+}
+
+std::vector<WorkerId> AttemptTable::Holders() const {
+  std::vector<WorkerId> holders;
+  for (const auto& [worker, clients] : held_) holders.push_back(worker);
+  std::ranges::sort(holders);
+  return holders;
 }
 
 AttemptTable::State AttemptTable::StateOf(ClientId client) const {

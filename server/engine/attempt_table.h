@@ -5,11 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
+#include "server/engine/deadlines.h"
 
 namespace macaw::server {
 
@@ -54,8 +56,8 @@ class AttemptTable {
   // Returns those of `attempts` that the worker does not hold, or no longer holds.
   std::vector<Attempt> NotHeld(WorkerId worker, std::span<const Attempt> attempts) const;
 
-  // Each of these puts leased clients back into `queued` and returns the attempts that ended.
-  // Expire adds to `late` each worker that held one of these leases, once.
+  // Each of these puts leased clients back into `queued` and returns the attempts that ended, by
+  // client. Expire adds to `late` each worker that held one of these leases, once.
   std::vector<Attempt> Expire(TimePoint now, std::vector<WorkerId>& late);
   std::vector<Attempt> DropWorker(WorkerId worker);
   std::vector<Attempt> Release(WorkerId worker, std::span<const Attempt> attempts);
@@ -74,8 +76,9 @@ class AttemptTable {
 
   // When to call Expire: never later than the next expiry of a lease, and seldom earlier.
   // TimePoint::max() when nothing is leased. This and leased_to take constant time.
-  TimePoint NextExpiry() const { return leased_ > 0 ? next_expiry_ : TimePoint::max(); }
+  TimePoint NextExpiry() const { return leased_ > 0 ? expiries_.next() : TimePoint::max(); }
   uint64_t leased_to(WorkerId worker) const;
+  std::vector<WorkerId> Holders() const;  // the workers that have leases, in order
   State StateOf(ClientId client) const;
   // The client's current attempt and the worker that holds it. The client must be leased.
   std::pair<Attempt, WorkerId> LeaseOf(ClientId client) const;
@@ -98,16 +101,13 @@ class AttemptTable {
     TimePoint expires{};
   };
   const Entry* FindCurrent(WorkerId worker, const Attempt& attempt) const;
-  template <typename Condition>
-  std::vector<Attempt> Requeue(const Condition& condition);
   void Settle(std::span<const Attempt> attempts, State state, uint64_t& counter);
-  void EndLease(Entry& entry, State state);
-  void FindNextExpiry();
+  void EndLease(ClientId client, Entry& entry, State state);
 
   std::vector<ClientId> clients_;
   absl::flat_hash_map<ClientId, Entry> entries_;
-  absl::flat_hash_map<WorkerId, uint64_t> held_;  // number of leases of each worker
-  TimePoint next_expiry_ = TimePoint::max();
+  absl::flat_hash_map<WorkerId, absl::btree_set<ClientId>> held_;  // no entry: none
+  Deadlines<WorkerId> expiries_;  // of each worker: when the first of its leases expires
   uint64_t queued_ = 0, leased_ = 0, counted_ = 0, given_up_ = 0;
 };
 

@@ -28,9 +28,12 @@ absl::Status ClientStates::CheckStore(const fleet::RegisterRequest& node,
         "\" keeps client states in memory, and those of the rounds "
         "before were kept elsewhere: a resumed run needs the store that it began with"));
   }
-  for (const auto& [id, other] : others) {
-    if (other.name == node.name || other.holding != holding) continue;
-    if (!other.volatile_state && !node.volatile_state) continue;
+  if (!holding.has_value()) return absl::OkStatus();
+  const Nodes::Team& team = others.Of(*holding);
+  if (!node.volatile_state && team.volatile_states == 0) return absl::OkStatus();
+  for (const WorkerId id : team.members) {
+    const Node& other = others.At(id);
+    if (other.name == node.name || (!other.volatile_state && !node.volatile_state)) continue;
     return absl::FailedPreconditionError(
         "client states that are kept in a worker's memory allow no second worker: set "
         "workers.processes = 1, or state.store = \"disk\"");

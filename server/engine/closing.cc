@@ -17,13 +17,16 @@ std::string Clients(uint64_t count) {
 
 void RoundEngine::Advance(TimePoint now) {
   if (state_ == State::kEnded) return;
-  if (evaluation_.done()) CloseEvaluation(now);
-  if (state_ != State::kRunning || orders_.abort || !MayClose(now)) return;
+  if (evaluation_.complete()) OnEvaluationComplete();
+  // Its record comes before those of the phase's end.
+  if (evaluation_.judging()) return;
+  if (state_ != State::kRunning || operators_.abort || !MayClose(now)) return;
   if (phase_.adding() || evaluation_.open()) return;
   const PhaseReport& report = phase_.report();
   if (report.records.empty() && !report.left_out.empty() && !MoveOnWithoutClients()) return;
   state_ = State::kClosing;
-  host_.Apply(phase_.Close(static_cast<uint32_t>(nodes_.slots()), now));
+  effects_.orders.emplace_back(
+      ApplySum{.report = phase_.Close(static_cast<uint32_t>(nodes_.slots()), now)});
 }
 
 Standing RoundEngine::Progress() const {
@@ -40,6 +43,7 @@ bool RoundEngine::MayClose(TimePoint now) {
   if (course == Course::kWait) return false;
   deadline_ = TimePoint::max();
   if (course == Course::kClose) return true;
+  const std::vector<WorkerId> holders = phase_.Holders();
   GiveUpMissing(course, now);
   if (course == Course::kDropRound) {
     const uint64_t needed = options_.round.Needed(standing.drawn);
@@ -47,8 +51,10 @@ bool RoundEngine::MayClose(TimePoint now) {
                            Clients(standing.drawn), " counted, ", needed,
                            " needed (round.quorum)"));
   }
-  // Nodes that hold leases of those clients and wait for more work must commit first.
-  ServeParked(now);
+  // Nodes that held leases of those clients and wait for more work must commit first.
+  for (const WorkerId id : holders) {
+    if (nodes_.Knows(id)) ServeParked(nodes_.At(id), now);
+  }
   return state_ == State::kRunning;
 }
 
@@ -66,11 +72,11 @@ void RoundEngine::PassDeadline(TimePoint now) {
   deadline_ = now + FromSeconds(options_.round.deadline);
   const Standing standing = Progress();
   if (policy_.Decide(standing) != Course::kWait) return;  // Advance does the rest
-  host_.Record(log::Extended{.round = phase_.round(),
-                             .phase = phase_.phase(),
-                             .counted = standing.counted,
-                             .missing = standing.waiting + standing.leased,
-                             .needed = options_.round.Needed(standing.drawn)});
+  Record(log::Extended{.round = phase_.round(),
+                       .phase = phase_.phase(),
+                       .counted = standing.counted,
+                       .missing = standing.waiting + standing.leased,
+                       .needed = options_.round.Needed(standing.drawn)});
 }
 
 // ---- clients that are not waited for
@@ -106,7 +112,7 @@ log::GivenUp RoundEngine::WhyLate(const Seat& seat, std::optional<WorkerId> node
 
 void RoundEngine::DropRound(const std::string& why) {
   states_.versions().DropStaged();
-  host_.Record(phase_.Drop(why));
+  Record(phase_.Drop(why));
 }
 
 bool RoundEngine::MoveOnWithoutClients() {
@@ -120,7 +126,7 @@ bool RoundEngine::MoveOnWithoutClients() {
                         " clients had to be left out; client ", first->attempt.client.value, ": ",
                         first->message);
     if (!redoing()) {
-      host_.Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
+      Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
     }
   }
   // Counts the rounds of this session only. A short run that has lost all its rounds ends, too.

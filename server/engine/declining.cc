@@ -11,40 +11,43 @@ namespace macaw::server {
 void RoundEngine::NoteDeclined(Node& node, const std::string& why) {
   std::string text = log::Shortened(why);
   if (node.declined == text) return;
-  host_.Record(log::NodeDeclined{.node = node.id, .name = node.name, .why = text});
-  node.declined = std::move(text);
+  Record(log::NodeDeclined{.node = node.id, .name = node.name, .why = text});
+  nodes_.SetDeclined(node, std::move(text));
   if (!node.declined.empty()) phase_.RemoveFromPlan(node);
 }
 
 void RoundEngine::AnswerDeclining(Node& node, Poll poll, TimePoint now) {
   const HoldingId holding = node.holding;
   if (poll.request.running > 0) {  // what it has trained counts
-    host_.AnswerLease(poll.ticket, {.next = fleet::Next::kCommit});
+    Answer(poll.ticket, fleet::LeaseReply{.next = fleet::Next::kCommit});
   } else {
     nodes_.Park(node, std::move(poll));
   }
   GiveUpDeclined(holding);
+  ServeOthers(node, now);  // what was planned for it is for them
   Advance(now);
 }
 
 void RoundEngine::GiveUpDeclined(std::optional<HoldingId> only) {
-  if (!nodes_.AnybodyDeclines()) return;
-  const auto declines = [&](HoldingId holding) {
-    return (!only.has_value() || *only == holding) && nodes_.Decline(holding);
-  };
-  if (evaluation_.open()) {
-    for (HoldingId holding; holding.value < roster_.holdings(); ++holding.value) {
-      // What others could do waits for them.
-      if (!roster_.owner_of(holding).empty() && declines(holding)) evaluation_.DoWithout(holding);
-    }
+  std::vector<HoldingId> holdings;
+  if (!only.has_value()) {
+    holdings.assign(nodes_.declining().begin(), nodes_.declining().end());
+  } else if (nodes_.Decline(*only)) {
+    holdings.push_back(*only);
   }
-  if (state_ != State::kRunning || redoing() || phase_.dropped()) return;
-  const std::vector<scheduler::Cohort> waiting = phase_.Waiting();
+  bool waiting = false;
+  for (const HoldingId holding : holdings) {
+    // What others could do waits for them.
+    if (!roster_.owner_of(holding).empty()) evaluation_.DoWithout(holding);
+    waiting = waiting || more_to_lease(holding);
+  }
+  if (!waiting || redoing() || phase_.dropped()) return;
+  const std::vector<scheduler::Cohort> cohorts = phase_.Waiting();
   std::vector<log::GivenUp> given_up;
-  for (HoldingId holding; holding.value < waiting.size(); ++holding.value) {
-    if (waiting[holding.value].entries.empty() || !declines(holding)) continue;
+  for (const HoldingId holding : holdings) {
+    if (!more_to_lease(holding)) continue;
     const Node& node = nodes_.At(*nodes_.Of(holding).members.begin());
-    for (const scheduler::CohortEntry& entry : waiting[holding.value].entries) {
+    for (const scheduler::CohortEntry& entry : cohorts.at(holding.value).entries) {
       given_up.push_back({.attempt = {.client = entry.client},
                           .reason = fleet::LeftOutReason::kDeclined,
                           .message = absl::StrCat(node.name, ": ", node.declined)});

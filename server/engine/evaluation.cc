@@ -13,10 +13,19 @@ constexpr uint64_t kMostStateTasks = 16;  // each names up to fleet::kStateRange
 
 void Evaluation::Open(EvaluationBoard board) { board_ = std::move(board); }
 
-EvaluationSums Evaluation::Close() {
-  EvaluationSums sums = board_->Report();
+void Evaluation::OpenComplete(Round round) {
+  board_ = EvaluationBoard::WithoutTasks(round);
+  judging_ = true;
+}
+
+EvaluationSums Evaluation::Report() {
+  judging_ = true;
+  return board_->Report();
+}
+
+void Evaluation::Close() {
   board_.reset();
-  return sums;
+  judging_ = false;
 }
 
 std::optional<fleet::EvaluationLease> Evaluation::Take(const Node& node, const Nodes& nodes,
@@ -24,7 +33,7 @@ std::optional<fleet::EvaluationLease> Evaluation::Take(const Node& node, const N
   if (!open()) return std::nullopt;
   std::vector<fleet::EvaluationTask> tasks;
   if (node.central_test)
-    TakeFrom(EvaluationBoard::Central(), node, nodes.central_slots(), expires, tasks);
+    TakeFrom(EvaluationBoard::Central(), node, nodes.central().slots, expires, tasks);
   TakeFrom(EvaluationBoard::Of(node.holding), node, nodes.Of(node.holding).slots, expires, tasks);
   if (tasks.empty()) return std::nullopt;
   return fleet::EvaluationLease{

@@ -20,10 +20,15 @@ class Evaluation {
   // own, so that the fences of attempts have no gaps.
   explicit Evaluation(uint32_t epoch) : fences_(epoch) {}
 
+  //   closed → open → complete → judging (its result has been reported) → closed
   void Open(EvaluationBoard board);
-  bool open() const { return board_.has_value(); }
-  bool done() const { return open() && board_->done(); }
-  EvaluationSums Close();  // once done()
+  // Opens an evaluation that an earlier server had completed and reported.
+  void OpenComplete(Round round);
+  bool open() const { return board_.has_value(); }  // until Close
+  bool complete() const { return open() && !judging_ && board_->done(); }
+  bool judging() const { return judging_; }
+  EvaluationSums Report();  // once complete()
+  void Close();
 
   struct Progress {
     Round round{};
@@ -41,8 +46,12 @@ class Evaluation {
   // if no such task waits.
   std::optional<fleet::EvaluationLease> Take(const Node& node, const Nodes& nodes,
                                              TimePoint expires);
-  // Whether tasks on the central test set wait.
+  // Whether tasks wait: on the central test set, on this holding's rows, any.
   bool central_waits() const { return open() && board_->waiting(EvaluationBoard::Central()) > 0; }
+  bool waits(HoldingId holding) const {
+    return open() && board_->waiting(EvaluationBoard::Of(holding)) > 0;
+  }
+  bool waits() const { return open() && board_->waiting() > 0; }
 
   // The task to which this result belongs. Null if the result comes too late.
   const fleet::EvaluationTask* Find(WorkerId node, const fleet::EvaluationResult& result) const {
@@ -67,12 +76,9 @@ class Evaluation {
   void Release(WorkerId node, std::span<const Fence> tasks) {
     if (open()) board_->Release(node, tasks);
   }
-  void DropNode(WorkerId node) {
-    if (open()) board_->DropWorker(node);
-  }
-  void Expire(TimePoint now) {
-    if (open()) board_->Expire(now);
-  }
+  // Whether tasks wait again because of it.
+  bool DropNode(WorkerId node) { return open() && board_->DropWorker(node) > 0; }
+  bool Expire(TimePoint now) { return open() && board_->Expire(now) > 0; }
   TimePoint NextExpiry() const { return open() ? board_->NextExpiry() : TimePoint::max(); }
 
  private:
@@ -80,6 +86,7 @@ class Evaluation {
                 std::vector<fleet::EvaluationTask>& tasks);
 
   std::optional<EvaluationBoard> board_;
+  bool judging_ = false;
   FenceSource fences_;
 };
 

@@ -78,6 +78,11 @@ class EvaluationBoard {
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
 
   EvaluationBoard() = default;  // nothing to do
+  static EvaluationBoard WithoutTasks(Round round) {
+    EvaluationBoard board;
+    board.round_ = round;
+    return board;
+  }
   // `personal_models`: the rule has models of clients' own beside the common one.
   // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
@@ -96,6 +101,7 @@ class EvaluationBoard {
   bool done() const { return finished_ == slots_.size(); }
   uint64_t tasks() const { return slots_.size(); }
   uint64_t finished() const { return finished_; }
+  uint64_t waiting() const { return slots_.size() - finished_ - by_fence_.size(); }
   absl::flat_hash_map<WorkerId, uint64_t> Held() const;  // tasks that each worker has leased
   uint64_t waiting(Queue queue) const {
     return queue.value < queues_.size() ? queues_[queue.value].waiting : 0;

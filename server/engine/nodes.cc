@@ -1,6 +1,7 @@
 #include "server/engine/nodes.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace macaw::server {
 namespace {
@@ -21,7 +22,9 @@ const Node* Nodes::Find(SessionId session) const {
 
 Node* Nodes::Hear(SessionId session, TimePoint now) {
   Node* node = Find(session);
-  if (node != nullptr) node->heard = node->last_seen = now;
+  if (node == nullptr) return nullptr;
+  node->heard = node->last_seen = now;
+  deadlines_.Set(node->id, DeadlineOf(*node));
   return node;
 }
 
@@ -39,14 +42,19 @@ Node& Nodes::Add(Node node, TimePoint now) {
   last_ = std::max(last_, node.id.value);
   node.heard = node.last_seen = node.progressed = now;
   Team& team = TeamOf(node.holding);
-  team.members.insert(node.id);
-  team.slots += node.slots;
+  for (Team* of : {&team, node.central_test ? &central_ : nullptr}) {
+    if (of == nullptr) continue;
+    of->members.insert(node.id);
+    of->slots += node.slots;
+  }
+  team.volatile_states += node.volatile_state ? 1 : 0;
   slots_ += node.slots;
-  if (node.central_test) central_slots_ += node.slots;
   by_session_[node.session] = node.id;
   by_name_[node.name] = node.id;
-  next_ = std::min(next_, DeadlineOf(node));
-  return nodes_.emplace(node.id, std::move(node)).first->second;
+  deadlines_.Set(node.id, DeadlineOf(node));
+  Node& added = nodes_.emplace(node.id, std::move(node)).first->second;
+  CountDeclining(added, 0);
+  return added;
 }
 
 Node Nodes::Remove(WorkerId id) {
@@ -54,10 +62,18 @@ Node Nodes::Remove(WorkerId id) {
   by_session_.erase(node.session);
   by_name_.erase(node.name);
   Team& team = TeamOf(node.holding);
-  team.members.erase(id);
-  team.slots -= node.slots;
+  for (Team* of : {&team, node.central_test ? &central_ : nullptr}) {
+    if (of == nullptr) continue;
+    of->members.erase(id);
+    of->parked.erase(id);
+    of->slots -= node.slots;
+  }
+  team.volatile_states -= node.volatile_state ? 1 : 0;
   slots_ -= node.slots;
-  if (node.central_test) central_slots_ -= node.slots;
+  parked_.erase(id);
+  told_ -= node.told ? 1 : 0;
+  deadlines_.Remove(id);
+  CountDeclining(node, node.declined.empty() ? 0 : -1);
   return node;
 }
 
@@ -71,20 +87,47 @@ void Nodes::NoteReplaced(const Node& node) {
 
 void Nodes::Park(Node& node, Poll poll) {
   node.poll = std::move(poll);
-  next_ = std::min(next_, DeadlineOf(node));
+  parked_.insert(node.id);
+  TeamOf(node.holding).parked.insert(node.id);
+  if (node.central_test) central_.parked.insert(node.id);
+  deadlines_.Set(node.id, DeadlineOf(node));
 }
 
 Poll Nodes::Unpark(Node& node, TimePoint now) {
   Poll poll = *std::move(node.poll);
   node.poll.reset();
+  parked_.erase(node.id);
+  TeamOf(node.holding).parked.erase(node.id);
+  if (node.central_test) central_.parked.erase(node.id);
   node.last_seen = now;
-  next_ = std::min(next_, DeadlineOf(node));
+  deadlines_.Set(node.id, DeadlineOf(node));
   return poll;
 }
 
 void Nodes::LookAgain(Node& node, TimePoint when) {
   node.look_again = when;
-  next_ = std::min(next_, when);
+  deadlines_.Set(node.id, DeadlineOf(node));
+}
+
+void Nodes::SetDeclined(Node& node, std::string why) {
+  const int change = (why.empty() ? 0 : 1) - (node.declined.empty() ? 0 : 1);
+  node.declined = std::move(why);
+  CountDeclining(node, change);
+}
+
+void Nodes::CountDeclining(const Node& node, int change) {
+  Team& team = TeamOf(node.holding);
+  team.declining += static_cast<uint64_t>(change);
+  declining_ += static_cast<uint64_t>(change);
+  if (Decline(node.holding)) {
+    declining_holdings_.insert(node.holding);
+  } else {
+    declining_holdings_.erase(node.holding);
+  }
+}
+
+void Nodes::SetTold(Node& node) {
+  if (!std::exchange(node.told, true)) ++told_;
 }
 
 Nodes::Team& Nodes::TeamOf(HoldingId holding) {
@@ -98,18 +141,8 @@ const Nodes::Team& Nodes::Of(HoldingId holding) const {
 }
 
 bool Nodes::Decline(HoldingId holding) const {
-  const std::set<WorkerId>& members = Of(holding).members;
-  return !members.empty() &&
-         std::ranges::all_of(members, [this](WorkerId id) { return !At(id).declined.empty(); });
-}
-
-bool Nodes::AnybodyDeclines() const {
-  return std::ranges::any_of(nodes_,
-                             [](const auto& entry) { return !entry.second.declined.empty(); });
-}
-
-bool Nodes::everybody_told() const {
-  return std::ranges::all_of(nodes_, [](const auto& entry) { return entry.second.told; });
+  const Team& team = Of(holding);
+  return !team.members.empty() && team.declining == team.members.size();
 }
 
 TimePoint Nodes::DeadlineOf(const Node& node) const {
@@ -118,19 +151,23 @@ TimePoint Nodes::DeadlineOf(const Node& node) const {
 }
 
 Nodes::Elapsed Nodes::Expire(TimePoint now) {
+  std::vector<WorkerId> due;
+  while (const std::optional<WorkerId> id = deadlines_.Pop(now)) due.push_back(*id);
+  std::ranges::sort(due);
   Elapsed elapsed;
-  if (now < next_) return elapsed;
-  next_ = TimePoint::max();
-  for (auto& [id, node] : nodes_) {
-    if (node.poll.has_value()) {
-      node.last_seen = now;
-      if (node.poll->deadline <= now) elapsed.polls.push_back(Unpark(node, now).ticket);
-      if (node.look_again <= now) node.look_again = TimePoint::max();
-    } else if (node.last_seen + patience_ <= now) {
+  for (const WorkerId id : due) {
+    Node& node = nodes_.at(id);
+    if (!node.poll.has_value()) {
       elapsed.silent.push_back(id);
       continue;
     }
-    next_ = std::min(next_, DeadlineOf(node));
+    if (node.look_again <= now) node.look_again = TimePoint::max();
+    if (node.poll->deadline <= now) {
+      elapsed.polls.push_back(Unpark(node, now).ticket);
+    } else {
+      elapsed.look_again.push_back(id);
+      deadlines_.Set(id, DeadlineOf(node));
+    }
   }
   return elapsed;
 }

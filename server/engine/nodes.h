@@ -10,11 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/clock.h"
 #include "core/ids.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
+#include "server/engine/deadlines.h"
 #include "server/engine/roster.h"
 #include "server/engine/ticket.h"
 
@@ -41,6 +43,8 @@ struct Node {
   uint64_t last_commit = 0;     // the newest commit of it that was accepted
   // Its leases have expired. It gets one client at a time until one of its parts counts.
   bool on_trial = false;
+  uint64_t present_in = 0;  // the newest count of the present clients that had this node's in it
+  // Changed by Nodes only:
   bool told = false;     // it knows that the run is over
   std::string declined;  // why its owner does not let it work now; empty: it works
 
@@ -53,7 +57,8 @@ struct Node {
 };
 
 // The registered nodes, by number, session, name and holding. Also finds nodes that have been
-// silent for too long. Pure; one thread. A reference to a node is valid until the node is removed.
+// silent for too long. No method takes time that grows with the number of nodes, but for logarithms
+// of it. Pure; one thread. A reference to a node is valid until the node is removed.
 class Nodes {
  public:
   // `patience`: a node that sends nothing for this long is lost. A node with an open poll is not
@@ -80,18 +85,26 @@ class Nodes {
   void Park(Node& node, Poll poll);
   Poll Unpark(Node& node, TimePoint now);  // the node must be parked
   void LookAgain(Node& node, TimePoint when);
+  void SetDeclined(Node& node, std::string why);
+  void SetTold(Node& node);
 
-  // The nodes that have a holding's rows.
+  using Ids = absl::btree_set<WorkerId>;
+  // Nodes that have the same rows.
   struct Team {
-    std::set<WorkerId> members;
+    Ids members;
+    Ids parked;  // those with an open poll
     uint64_t slots = 0;
+    uint64_t declining = 0;  // those whose owners decline now
+    uint64_t volatile_states = 0;
   };
-  const Team& Of(HoldingId holding) const;
-  // Whether there are such nodes, and the owners of all of them decline now.
+  const Team& Of(HoldingId holding) const;          // with the holding's rows
+  const Team& central() const { return central_; }  // with the central test set
+  const Ids& parked() const { return parked_; }
+  // Whether there are nodes with this holding, and the owners of all of them decline now.
   bool Decline(HoldingId holding) const;
-  bool AnybodyDeclines() const;
+  const absl::btree_set<HoldingId>& declining() const { return declining_holdings_; }
+  bool AnybodyDeclines() const { return declining_ > 0; }
   uint64_t slots() const { return slots_; }
-  uint64_t central_slots() const { return central_slots_; }  // of nodes with the central test set
 
   size_t size() const { return nodes_.size(); }
   WorkerId newest() const { return WorkerId(last_); }  // the largest number ever given out
@@ -99,30 +112,37 @@ class Nodes {
   auto end() { return nodes_.end(); }
   auto begin() const { return nodes_.begin(); }
   auto end() const { return nodes_.end(); }
-  bool everybody_told() const;
+  bool everybody_told() const { return told_ == nodes_.size(); }
 
-  // Nodes that have been silent for too long, and tickets of polls past their deadline.
+  // Nodes that have been silent for too long, tickets of polls past their deadline, and parked
+  // nodes whose time to look again has come. In the order of the nodes' numbers.
   struct Elapsed {
     std::vector<WorkerId> silent;
     std::vector<Ticket> polls;
+    std::vector<WorkerId> look_again;
   };
   Elapsed Expire(TimePoint now);
   // When to call Expire: never later than it has something to return, and seldom earlier. Takes
   // constant time.
-  TimePoint NextDeadline() const { return nodes_.empty() ? TimePoint::max() : next_; }
+  TimePoint NextDeadline() const { return deadlines_.next(); }
 
  private:
   TimePoint DeadlineOf(const Node& node) const;
   Team& TeamOf(HoldingId holding);
+  void CountDeclining(const Node& node, int change);
 
   const Duration patience_;
   std::map<WorkerId, Node> nodes_;
   absl::flat_hash_map<SessionId, WorkerId> by_session_;
   absl::flat_hash_map<std::string, WorkerId> by_name_;
   std::vector<Team> teams_;  // by holding
-  uint64_t slots_ = 0, central_slots_ = 0;
+  Team central_;
+  Ids parked_;
+  absl::btree_set<HoldingId> declining_holdings_;
+  uint64_t declining_ = 0, told_ = 0;  // nodes
+  uint64_t slots_ = 0;
   uint32_t last_ = 0;  // the last number given out
-  TimePoint next_ = TimePoint::max();
+  Deadlines<WorkerId> deadlines_;
   // (name, incarnation) of processes that were replaced; only the newest are remembered.
   std::set<std::pair<std::string, uint64_t>> replaced_;
   std::deque<std::pair<std::string, uint64_t>> replaced_order_;

@@ -77,6 +77,7 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
   for (const Seat& seat : seats_) clients.push_back(seat.entry.client);
   table_ = AttemptTable(clients);
   queues_.clear();
+  aside_.clear();
   broadcast_ = {};
   report_ = {.round = order_.round,
              .phase = phase,
@@ -129,12 +130,10 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
 }
 
 scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
-  // A node without leases of this phase counts as idle, even if it evaluates.
-  const bool holds = table_.leased_to(node.id) > 0;
   return QueueOf(node.holding)
       .Take({.worker = node.id,
              .slots = node.slots,
-             .idle = holds ? std::min(wanted, node.slots) : node.slots,
+             .idle = IdleSlots(node, wanted),
              .now = ToSeconds(now - report_.times.ready),
              .least_seconds = kLeaseWorth});
 }
@@ -168,7 +167,7 @@ OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece&
                                  .weight = seat.weight,
                                  .state_version = seat.state});
   }
-  lease.last = QueueOf(node.holding).empty();
+  lease.last = !waiting(node.holding);
   handout.record = std::move(leased);
   handout.lease = std::move(lease);
   return handout;
@@ -242,10 +241,19 @@ std::optional<log::GaveUp> OpenPhase::DoWithout(const std::vector<log::GivenUp>&
     table_.GiveUpQueued(client);
     const Seat& seat = *Find(client);
     QueueOf(seat.holding).Remove(client);
+    RemoveFromAside(seat.holding, client);
     NoteGivenUp(one, gave_up);
   }
   if (gave_up.given_up.empty()) return std::nullopt;
   return gave_up;
+}
+
+void OpenPhase::RemoveFromAside(HoldingId holding, ClientId client) {
+  const auto aside = aside_.find(holding);
+  if (aside == aside_.end()) return;
+  std::erase_if(aside->second,
+                [&](const scheduler::CohortEntry& entry) { return entry.client == client; });
+  if (aside->second.empty()) aside_.erase(aside);
 }
 
 void OpenPhase::NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up) {
@@ -266,6 +274,7 @@ log::RoundLost OpenPhase::Drop(const std::string& why) {
   }
   table_.GiveUpAll();
   queues_.clear();
+  aside_.clear();
   report_.records.clear();
   report_.turns.clear();
   report_.dropped = why;

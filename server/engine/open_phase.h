@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "core/clock.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
@@ -50,10 +52,12 @@ class OpenPhase {
     std::optional<fleet::TrainingLease> lease;
     std::optional<log::Leased> record;  // if there is a lease
     bool when_idle = false;             // the node should ask again only when a slot is idle
+    bool passed_over = false;           // clients of its piece are now for other nodes
     TimePoint look_again = TimePoint::max();
   };
   // Leases the node a piece of its queue. `wanted`: the number of its idle slots. `avoid(client)`:
-  // whether another node should train the client; such clients stay in the queue.
+  // whether another node should train the client. Such clients are set aside, and the next node
+  // that need not avoid them gets them.
   template <typename Avoid>
   Handout Take(const Node& node, uint32_t wanted, TimePoint expires, TimePoint now,
                const Avoid& avoid);
@@ -103,17 +107,25 @@ class OpenPhase {
   Standing standing() const;
   bool adding() const { return adding_ > 0; }
   uint64_t leased_to(WorkerId node) const { return table_.leased_to(node); }
+  std::vector<WorkerId> Holders() const { return table_.Holders(); }  // of leases, in order
   bool waiting(HoldingId holding) const {
-    return holding.value < queues_.size() && !queues_[holding.value].empty();
+    return (holding.value < queues_.size() && !queues_[holding.value].empty()) ||
+           aside_.contains(holding);
   }
   TimePoint NextExpiry() const { return table_.NextExpiry(); }
 
  private:
   void Open(Phase phase, TimePoint now);
   void NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up);
+  void RemoveFromAside(HoldingId holding, ClientId client);
   Seat& SeatOf(ClientId client);  // the client must be in the cohort
   scheduler::DispatchQueue& QueueOf(HoldingId holding);
   std::optional<log::Requeued> Requeue(std::vector<Attempt> ended, std::string why);
+  // The node's idle slots. A node without leases of this phase counts as idle, even if it
+  // evaluates.
+  uint32_t IdleSlots(const Node& node, uint32_t wanted) const {
+    return leased_to(node.id) > 0 ? std::min(wanted, node.slots) : node.slots;
+  }
   scheduler::Piece TakePiece(const Node& node, uint32_t wanted, TimePoint now);
   Handout LeaseOut(const Node& node, const scheduler::Piece& piece, TimePoint expires,
                    TimePoint now);
@@ -126,6 +138,8 @@ class OpenPhase {
   std::vector<Seat> seats_;  // by client
   AttemptTable table_{{}};
   std::vector<scheduler::DispatchQueue> queues_;  // by holding
+  // Clients that a node has passed over; no entry: none.
+  absl::flat_hash_map<HoldingId, std::vector<scheduler::CohortEntry>> aside_;
   fleet::Broadcast broadcast_;
   PhaseReport report_;
   std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
@@ -152,7 +166,8 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
       NoteGivenUp(one, gave_up);
     }
   }
-  queues_.clear();  // nobody waits any more
+  queues_.clear();  // no client waits any more
+  aside_.clear();
   if (gave_up.given_up.empty()) return std::nullopt;
   return gave_up;
 }
@@ -160,19 +175,33 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
 template <typename Avoid>
 OpenPhase::Handout OpenPhase::Take(const Node& node, uint32_t wanted, TimePoint expires,
                                    TimePoint now, const Avoid& avoid) {
+  std::vector<scheduler::CohortEntry> kept, aside;
+  bool passed_over = false;
+  // A node on trial gets one client at a time.
+  const auto may_take = [&] { return !node.on_trial || kept.empty(); };
+  if (const auto set_aside = aside_.extract(node.holding); !set_aside.empty()) {
+    for (const scheduler::CohortEntry& entry : set_aside.mapped()) {
+      const bool take = may_take() && kept.size() < IdleSlots(node, wanted) && !avoid(entry.client);
+      (take ? kept : aside).push_back(entry);
+    }
+  }
   scheduler::Piece piece = TakePiece(node, wanted, now);
-  std::vector<scheduler::CohortEntry> kept;
   for (const scheduler::CohortEntry& entry : piece.clients) {
-    // A node on trial gets one client at a time.
-    const bool take = (!node.on_trial || kept.empty()) && !avoid(entry.client);
-    if (take) {
+    if (avoid(entry.client)) {
+      aside.push_back(entry);
+      passed_over = true;
+    } else if (may_take()) {
       kept.push_back(entry);
     } else {
       PutBack(node.holding, entry);
+      passed_over = true;
     }
   }
+  if (!aside.empty()) aside_[node.holding] = std::move(aside);
   piece.clients = std::move(kept);
-  return LeaseOut(node, piece, expires, now);
+  Handout handout = LeaseOut(node, piece, expires, now);
+  handout.passed_over = passed_over;
+  return handout;
 }
 
 }  // namespace macaw::server

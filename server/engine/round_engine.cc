@@ -14,12 +14,10 @@
 
 namespace macaw::server {
 
-RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler,
-                         EngineHost& host)
+RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler)
     : options_(std::move(options)),
       hostile_(HostileOf(options_.run)),
       scheduler_(scheduler),
-      host_(host),
       policy_(options_.limits, options_.round),
       completed_(options_.completed),
       profiles_(options_.profiles),
@@ -27,7 +25,7 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       phase_(options_.epoch),
       evaluation_(options_.epoch),
       states_(options_.stateful, options_.versions, options_.run.clients) {
-  orders_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
+  operators_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
 }
 
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
@@ -56,7 +54,7 @@ void RoundEngine::Begin(TimePoint now) {
     if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
   }
   if (options_.evaluate_first.has_value())
-    OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
+    OpenEvaluation(Round(completed_), *options_.evaluate_first);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     state_ = State::kDraining;
@@ -66,11 +64,12 @@ void RoundEngine::Begin(TimePoint now) {
 }
 
 void RoundEngine::NextRound(TimePoint now) {
-  const bool paused = completed_ < LastRound() && caught_up() && (orders_.drain || orders_.pause);
+  const bool paused =
+      completed_ < LastRound() && caught_up() && (operators_.drain || operators_.pause);
   if (paused || WaitsToGoOn()) {
     state_ = State::kDraining;  // an evaluation may go on
-    if (paused && orders_.drain) return EndDrained();
-    if (!orders_.held.has_value()) orders_.held = now;
+    if (paused && operators_.drain) return EndDrained();
+    if (!operators_.held.has_value()) operators_.held = now;
     return;
   }
   if (completed_ < LastRound()) return OpenRound(Round(completed_ + 1), now);
@@ -96,18 +95,18 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
 }
 
 std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePoint now) {
-  const std::pair first(round, Phase(0));
-  const auto before = options_.restored.phases.find(first);
-  if (before != options_.restored.phases.end()) return before->second.present;
-  const auto decided = options_.decisions.find(first);
+  if (const auto* before = restored_.Find(round, Phase(0)); before != nullptr)
+    return before->present;
+  const auto decided = options_.decisions.find({round, Phase(0)});
   if (decided != options_.decisions.end()) return decided->second.present;
   const bool only_present = options_.round.present_within > 0;
   if (!only_present && !nodes_.AnybodyDeclines()) return std::vector<ClientId>();
   std::vector<ClientId> present = Present(now);
   const uint64_t drawable = draw_->Drawable(present), needed = NeededToOpen();
   if (drawable < needed) {
+    missing_clients_ = needed - drawable;
     if (std::exchange(said_waiting_, round) != round) {
-      host_.Record(log::Waiting{.round = round, .present = drawable, .needed = needed});
+      Record(log::Waiting{.round = round, .present = drawable, .needed = needed});
     }
     return std::nullopt;
   }
@@ -117,13 +116,17 @@ std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePo
   return everybody ? std::vector<ClientId>() : present;
 }
 
-std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
+std::vector<ClientId> RoundEngine::Present(TimePoint now) {
   const bool everybody = options_.round.present_within <= 0;
   const TimePoint since = now - FromSeconds(options_.round.present_within);
   std::vector<bool> here(roster_.holdings(), everybody);
-  for (const auto& [id, node] : nodes_) {
+  ++presence_count_;
+  for (auto& [id, node] : nodes_) {
     const bool heard = node.poll.has_value() || node.last_seen >= since;
-    if (heard && node.declined.empty()) here[node.holding.value] = true;
+    if (heard && node.declined.empty()) {
+      here[node.holding.value] = true;
+      node.present_in = presence_count_;
+    }
     if (everybody && nodes_.Decline(node.holding)) here[node.holding.value] = false;
   }
   std::vector<ClientId> ranges;
@@ -137,24 +140,39 @@ std::vector<ClientId> RoundEngine::Present(TimePoint now) const {
   return ranges;
 }
 
+void RoundEngine::OnHeard(Node& node, TimePoint now) {
+  if (state_ != State::kWaiting) return;
+  if (node.declined.empty() && std::exchange(node.present_in, presence_count_) != presence_count_) {
+    missing_clients_ -= std::min(missing_clients_, roster_.clients_of(node.holding));
+  }
+  Retry(now);
+}
+
 void RoundEngine::Prepare() {
   state_ = State::kPreparing;
   staged_before_phase_ = states_.versions().staged().size();
-  host_.Prepare(phase_.order());
+  effects_.orders.emplace_back(PrepareBroadcast{.order = phase_.order()});
 }
 
-void RoundEngine::BroadcastReady(Round round, Phase phase,
-                                 absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now) {
-  if (state_ != State::kPreparing || round != phase_.round() || phase != phase_.phase()) return;
+Effects RoundEngine::BroadcastReady(Round round, Phase phase,
+                                    absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now) {
+  if (state_ == State::kPreparing && round == phase_.round() && phase == phase_.phase())
+    StartPhase(std::move(broadcast), now);
+  return Take();
+}
+
+void RoundEngine::StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now) {
   if (!broadcast.ok()) return Fail(broadcast.status());
+  const Round round = phase_.round();
+  const Phase phase = phase_.phase();
   log::RoundOpened opened = phase_.Ready(*std::move(broadcast), draw_->eligible(), now);
   if (phase == Phase(0)) opened.present = draw_->present();
-  if (const Restored::PhaseStory* before = Before(); before != nullptr) {
+  if (const auto* before = restored_.Find(round, phase); before != nullptr) {
     RestorePhase(*before, now);
     if (state_ == State::kEnded) return;
-    if (!before->closed) options_.restored.phases.erase({round, phase});
+    if (!before->closed) restored_.Pass(round, phase);
   } else {
-    host_.Record(std::move(opened));
+    Record(std::move(opened));
     const auto decided = options_.decisions.find({round, phase});
     if (decided != options_.decisions.end()) {
       Record(phase_.DoWithout(decided->second.given_up));
@@ -165,6 +183,9 @@ void RoundEngine::BroadcastReady(Round round, Phase phase,
   SetDeadline(now);
   state_ = State::kRunning;
   GiveUpDeclined();
+  // Only now can the engine say which of the nodes that called early must commit first.
+  if (caught_up() && std::exchange(parked_early_, false))
+    ServeEach({nodes_.parked().begin(), nodes_.parked().end()}, now);
   ServeParked(now);
   Advance(now);
 }
@@ -187,8 +208,7 @@ void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting,
   const scheduler::Plan plan = scheduler_.Assign(waiting, workers);
   // An owner's clients can only go to the owner, so their plan is not worth a record.
   if (news && roster_.owner_of(holding).empty()) {
-    host_.Record(
-        log::Planned{.round = phase_.round(), .phase = phase_.phase(), .why = plan.reason});
+    Record(log::Planned{.round = phase_.round(), .phase = phase_.phase(), .why = plan.reason});
   }
   scheduler::DispatchQueue queue(plan);
   // If no node has the holding now, put the clients into the queue's common end. Any node of the
@@ -198,15 +218,20 @@ void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting,
   phase_.Plan(holding, std::move(queue));
 }
 
-void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
-                          TimePoint now) {
-  if (state_ != State::kClosing) return;
+Effects RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
+                             TimePoint now) {
+  if (state_ == State::kClosing) MoveOn(std::move(another_phase), std::move(model), now);
+  return Take();
+}
+
+void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
+                         TimePoint now) {
   speeds_.Of(phase_.phase()).EndRound();
   const Round round = phase_.round();
   if (!another_phase.ok()) {
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", round.value)));
   }
-  options_.restored.phases.erase({round, phase_.phase()});
+  restored_.Pass(round, phase_.phase());
   if (*another_phase && !interrupt_) {
     phase_.OpenNext(states_.versions().staged(), now);
     return Prepare();
@@ -218,7 +243,7 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;
-  if (model.has_value()) OpenEvaluation(round, *std::move(model), now);
+  if (model.has_value()) OpenEvaluation(round, *std::move(model));
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     ServeParked(now);
@@ -226,35 +251,6 @@ void RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<flee
   }
   NextRound(now);
   ServeParked(now);
-}
-
-// ---- evaluation
-
-void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) {
-  if (options_.restored.evaluated.contains(round)) {
-    const std::optional<std::string> stop = host_.EvaluatedBefore(round);
-    if (stop.has_value()) Finish(RunEnd::kStopped, *stop, now);
-    return;
-  }
-  evaluation_.Open(
-      EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
-                      roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
-                      ConceptGroups(options_.run.transform, options_.run.seed).count()));
-  GiveUpDeclined();
-}
-
-void RoundEngine::CloseEvaluation(TimePoint now) {
-  const EvaluationSums sums = evaluation_.Close();
-  if (!ending_.has_value()) return AfterEvaluation(host_.Evaluated(sums), now);
-  if (sums.given_up.empty())
-    state_digest_ = fleet::CombineStateDigests(states_.versions().index().size(), sums.states);
-  End(ending_->end, absl::OkStatus(), ending_->reason);
-}
-
-void RoundEngine::AfterEvaluation(const std::optional<std::string>& stop, TimePoint now) {
-  if (state_ != State::kDraining) return;
-  if (stop.has_value()) return Finish(RunEnd::kStopped, *stop, now);
-  NextRound(now);
 }
 
 // ---- the end
@@ -275,45 +271,65 @@ void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   Advance(now);
 }
 
-void RoundEngine::Interrupt() {
-  if (state_ == State::kEnded) return;
+Effects RoundEngine::Interrupt() {
   interrupt_ = true;
-  if (state_ != State::kClosing)
-    End(RunEnd::kInterrupted, absl::OkStatus(), "");  // else Applied ends the run
+  // A phase that is being applied is completed first.
+  if (state_ != State::kClosing) End(RunEnd::kInterrupted, absl::OkStatus(), "");
+  return Take();
 }
 
-void RoundEngine::Abort(absl::Status why) { Fail(std::move(why)); }
+Effects RoundEngine::Abort(absl::Status why) {
+  Fail(std::move(why));
+  return Take();
+}
 
 void RoundEngine::End(RunEnd end, absl::Status status, std::string reason) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  for (auto& [id, node] : nodes_) {
-    if (!node.poll.has_value()) continue;
-    node.told = true;
-    host_.AnswerLease(node.poll->ticket, {.next = fleet::Next::kFinished});
-    node.poll.reset();
+  while (!nodes_.parked().empty()) {
+    Node& node = nodes_.At(*nodes_.parked().begin());
+    nodes_.SetTold(node);
+    Answer(nodes_.Unpark(node, node.last_seen).ticket,
+           fleet::LeaseReply{.next = fleet::Next::kFinished});
   }
-  host_.Ended(end, std::move(status), std::move(reason));
+  effects_.orders.emplace_back(
+      EndRun{.end = end, .status = std::move(status), .reason = std::move(reason)});
 }
 
 // ---- time
 
-void RoundEngine::Tick(TimePoint now) {
+Effects RoundEngine::Tick(TimePoint now) {
+  PassTime(now);
+  return Take();
+}
+
+void RoundEngine::PassTime(TimePoint now) {
   const Nodes::Elapsed elapsed = nodes_.Expire(now);
-  for (const Ticket ticket : elapsed.polls) host_.AnswerLease(ticket, {.next = fleet::Next::kWait});
+  for (const Ticket ticket : elapsed.polls)
+    Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kWait});
   for (const WorkerId id : elapsed.silent)
     Lose(id, "nothing was heard of it for a lease's time", now);
   std::vector<WorkerId> late;
   Record(phase_.Expire(now, late));
-  for (const WorkerId id : late) {
-    if (nodes_.Knows(id)) nodes_.At(id).on_trial = true;
-  }
-  evaluation_.Expire(now);
+  const bool tasks_back = evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
   PassDeadline(now);
   Retry(now);
-  ServeParked(now);
+  for (const WorkerId id : late) OnLate(id, now);
+  for (const WorkerId id : elapsed.look_again) {
+    if (nodes_.Knows(id)) ServeParked(nodes_.At(id), now);
+  }
+  if (tasks_back) ServeParked(now);
   Advance(now);
+}
+
+// Its clients are queued again. If it waits for more work, it must commit the rest first.
+void RoundEngine::OnLate(WorkerId id, TimePoint now) {
+  if (!nodes_.Knows(id)) return ServeParked(now);
+  Node& node = nodes_.At(id);
+  node.on_trial = true;
+  ServeParked(node, now);
+  ServeHolding(node.holding, now);
 }
 
 TimePoint RoundEngine::NextDeadline() const {
@@ -325,70 +341,6 @@ bool RoundEngine::ReadyToBegin() const {
   const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
   return state_ == State::kGathering && nodes_.size() > 0 && nodes_.size() >= options_.workers &&
          complete;
-}
-
-// ---- restoring the state of an earlier server
-
-void RoundEngine::Resume(TimePoint now) {
-  for (Restored::Member& member : options_.restored.members) {
-    if (member.there) {
-      Node node{.id = member.node, .session = member.session, .last_commit = member.last_commit};
-      Join(member.request, std::move(member.table), std::move(node), now);
-    } else {
-      roster_.Add(member.request, std::move(member.table));
-    }
-  }
-  options_.restored.members.clear();
-  nodes_.NumberFrom(options_.restored.newest);
-  if (options_.restored.begun || ReadyToBegin()) Begin(now);
-}
-
-Restored::PhaseStory* RoundEngine::Before() {
-  const auto it = options_.restored.phases.find({phase_.round(), phase_.phase()});
-  return it != options_.restored.phases.end() ? &it->second : nullptr;
-}
-
-bool RoundEngine::redoing() const {
-  const auto it = options_.restored.phases.find({phase_.round(), phase_.phase()});
-  return it != options_.restored.phases.end() && it->second.closed;
-}
-
-void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now) {
-  if (before.broadcast != phase_.broadcast().name) {
-    return Fail(absl::DataLossError(absl::StrCat(
-        "round ", phase_.round().value,
-        " begins from another model than the run's log says it did: its checkpoint or its journal "
-        "is not the run's. Remove the folder journal/ to go back to the newest checkpoint")));
-  }
-  const TimePoint expires = now + options_.lease_timeout;
-  phase_.DoWithout(before.gave_up);
-  if (!before.dropped.empty()) {
-    phase_.Drop(before.dropped);
-    states_.versions().DropStaged();
-    if (!before.closed) hold_nothing_.clear();
-    return;
-  }
-  for (const Restored::AcceptedPart& accepted : before.accepted) {
-    for (const Attempt& attempt : AttemptsOf(accepted.part))
-      phase_.Restore(attempt, accepted.node, expires);
-    const Node node{.id = accepted.node, .name = accepted.node_name};
-    phase_.Accept(node, /*commit=*/0, accepted.part);
-    for (const fleet::ClientRecord& record : accepted.part.included) {
-      if (record.has_state) states_.versions().Stage(record.attempt);
-    }
-    if (accepted.part.included.empty()) continue;
-    phase_.Adding();
-    host_.AddAgain(accepted.part);
-  }
-  std::set<WorkerId> gone;
-  for (const auto& [attempt, node] : before.leased) {
-    phase_.Restore(attempt, node, expires);
-    if (!nodes_.Knows(node) || hold_nothing_.contains(node)) gone.insert(node);
-  }
-  if (before.closed) return;
-  for (const WorkerId node : gone)
-    Record(phase_.DropNode(node, absl::StrCat("a lease never reached node ", node.value)));
-  hold_nothing_.clear();
 }
 
 }  // namespace macaw::server

@@ -1,74 +1,39 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/ids.h"
-#include "plan/run_plan.h"
 #include "proto/admin/handler.h"
 #include "proto/fleet/messages.h"
 #include "scheduler/plan.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
+#include "server/engine/effects.h"
+#include "server/engine/engine_options.h"
 #include "server/engine/evaluation.h"
-#include "server/engine/host.h"
 #include "server/engine/nodes.h"
 #include "server/engine/open_phase.h"
-#include "server/engine/orders.h"
-#include "server/engine/restored.h"
+#include "server/engine/operator_state.h"
+#include "server/engine/restored_phases.h"
 #include "server/engine/roster.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/speeds.h"
 #include "server/engine/troubles.h"
-#include "server/log/history.h"
 
 namespace macaw::server {
 
-struct EngineOptions {
-  RunPlan run;
-  uint32_t epoch = 1;
-  Duration lease_timeout = FromSeconds(30);
-  CompleteRounds::Limits limits;
-  uint32_t workers = 1;           // the first round begins when so many have registered
-  bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
-  // After each round the engine waits for GoOnTo or StopHere. Set evaluation_gates with it, so that
-  // the round's row is written by then. The first round of a session does not wait.
-  bool stepwise = false;
-  uint32_t completed = 0;   // rounds already done (a resumed run)
-  uint32_t stop_after = 0;  // the run stops after so many of its rounds; 0: it does them all
-  std::string stop_reason;  // for stop_after
-  std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
-  std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
-  bool mixed_profiles = false;           // … nodes with any profile may join
-  std::optional<fleet::Blob>
-      evaluate_first;  // the model after `completed`, if its evaluation is still owed
-  Digest run_id;
-  RoundRules round;              // when rounds end
-  log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
-  TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
-  bool stateful = false;         // clients keep a state between rounds
-  bool personal_models = false;  // clients have their own models beside the common one
-  VersionIndex versions;         // of a resumed run
-  Restored restored;             // of a run that continues inside a round
-  // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
-  // server uses random numbers.
-  std::function<uint64_t()> session_numbers;
-};
-
-// The last round is always evaluated. `stop_after`: EngineOptions has it.
-bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
-
-// The rounds of a run as a state machine. Its input is events: calls of workers, finished work of
-// the host, time. Its output is requests and records to the host. It knows which worker holds which
-// leases, and when a round may close. It never sees a vector, a file, a socket or a clock. All
-// methods must be called on one thread.
+// The rounds of a run as a pure state machine: (state, event) → (state, Effects). Events are calls
+// of workers and operators, the results of orders, and time. Effects (effects.h) are records,
+// replies and orders. The engine knows which worker holds which leases, and when a round may close.
+// It never sees a vector, a file, a socket or a clock, and calls only the scheduler. All methods
+// must be called on one thread.
 //
 //   gathering → (waiting →) preparing → running → closing → preparing (next phase or round) → …
 //     → draining → ended
@@ -79,47 +44,49 @@ bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 // model) comes after the record.
 class RoundEngine {
  public:
-  // `host` and `scheduler` must outlive the engine.
-  RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler, EngineHost& host);
+  // `scheduler` must outlive the engine.
+  RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler);
 
-  // Continues where an earlier server died (EngineOptions::restored). Call it before any call of a
-  // worker.
-  void Resume(TimePoint now);
+  // Continues where an earlier server died. The first event, if it comes at all.
+  Effects Resume(Restored restored, TimePoint now);
 
-  // ---- calls of workers (worker_calls.cc)
+  // ---- calls of workers (worker_calls.cc, commits.cc)
   // `table` is the decoded blob request.table. An error is the reason for the refusal.
-  absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request,
-                                                fleet::ClientTable table, TimePoint now);
-  void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
-  fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
-  // `decoded`: OK if the part's sums were decoded and the host holds them under `ticket`; else the
-  // reason why not.
-  void Commit(Ticket ticket, const fleet::CommitRequest& request, const absl::Status& decoded,
-              TimePoint now);
-  void Release(const fleet::ReleaseRequest& request, TimePoint now);
+  Answered<absl::StatusOr<fleet::RegisterReply>> Register(const fleet::RegisterRequest& request,
+                                                          fleet::ClientTable table, TimePoint now);
+  Effects Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
+  Answered<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
+  // `decoded`: OK if the part's sums were decoded and the caller holds them under `ticket`; else
+  // the reason why not.
+  Effects Commit(Ticket ticket, fleet::CommitRequest request, const absl::Status& decoded,
+                 TimePoint now);
+  Effects Release(const fleet::ReleaseRequest& request, TimePoint now);
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
 
-  // ---- work that the host has finished
-  void BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
-                      TimePoint now);
-  void PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
+  // ---- results of orders
+  Effects BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
+                         TimePoint now);
+  Effects PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.
-  void Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
+  Effects Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
+                  TimePoint now);
+  // `stop`: the reason, if the run stops now. Only a run with evaluation_gates may be stopped.
+  Effects EvaluationJudged(Round round, const std::optional<std::string>& stop, TimePoint now);
 
   // ---- time and interruptions
-  void Tick(TimePoint now);
+  Effects Tick(TimePoint now);
   TimePoint NextDeadline() const;  // when to call Tick next
-  void Interrupt();
-  void Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
+  Effects Interrupt();
+  Effects Abort(absl::Status why);  // something outside the engine failed; the run ends as failed
 
-  // ---- operators (operations.cc)
-  // Makes the change and returns what follows from it, in words. An error says why it cannot be
+  // ---- operators (operations.cc, description.cc)
+  // Makes the change and answers what follows from it, in words. An error says why it cannot be
   // made; then nothing has changed.
-  absl::StatusOr<std::string> Operate(const admin::Change& change, TimePoint now);
+  Answered<absl::StatusOr<std::string>> Operate(const admin::Change& change, TimePoint now);
   // Of a stepwise run: opens rounds up to this one, or ends the run where it waits, as a stop rule
   // does. Either has no effect on a run that is over.
-  void GoOnTo(Round round, TimePoint now);
-  void StopHere(std::string reason, TimePoint now);
+  Effects GoOnTo(Round round, TimePoint now);
+  Effects StopHere(std::string reason, TimePoint now);
   // Fills in everything of the status that the engine knows.
   void Describe(admin::RunStatus& status, TimePoint now) const;
 
@@ -134,10 +101,10 @@ class RoundEngine {
   bool mid_round() const { return phase_.phase().value > 0 && completed_ < phase_.round().value; }
   // False while rounds that an earlier server had closed are done again. The leases and parts of
   // the workers belong to the open round after those, and can be judged only once it is open.
-  bool caught_up() const { return options_.restored.phases.empty(); }
+  bool caught_up() const { return restored_.empty(); }
   // Whether the open phase was closed by an earlier server and is now done again. Its events were
   // reported then.
-  bool redoing() const;
+  bool redoing() const { return restored_.Closed(phase_.round(), phase_.phase()); }
 
   // ---- client states
   // The versions for a checkpoint of the last complete round. `staged`: kIncluded if the open round
@@ -165,6 +132,21 @@ class RoundEngine {
     std::string reason;
   };
 
+  Effects Take() { return std::exchange(effects_, {}); }
+  void Record(log::Record record, JournalData data = {}) {
+    effects_.records.push_back({.record = std::move(record), .journal = std::move(data)});
+  }
+  template <typename T>
+  void Record(std::optional<T> record) {
+    if (record.has_value()) Record(log::Record(*std::move(record)));
+  }
+  void Answer(Ticket ticket, fleet::LeaseReply reply) {
+    effects_.replies.push_back({.ticket = ticket, .answer = std::move(reply)});
+  }
+  void Answer(Ticket ticket, fleet::CommitReply reply) {
+    effects_.replies.push_back({.ticket = ticket, .answer = std::move(reply)});
+  }
+
   // ---- the story (round_engine.cc)
   bool ReadyToBegin() const;
   void Begin(TimePoint now);
@@ -172,30 +154,43 @@ class RoundEngine {
   void OpenRound(Round round, TimePoint now);
   // The clients from which the round is drawn, as ranges; empty: everybody. nullopt: too few.
   std::optional<std::vector<ClientId>> PresentFor(Round round, TimePoint now);
-  std::vector<ClientId> Present(TimePoint now) const;
-  // A node was heard: opens the round that waits for clients, if they are enough now.
+  std::vector<ClientId> Present(TimePoint now);
+  // A node was heard. Looks again for enough clients only when the nodes that were heard since the
+  // last look may make up for what was missing then.
+  void OnHeard(Node& node, TimePoint now);
   void Retry(TimePoint now) {
-    if (state_ == State::kWaiting) NextRound(now);
+    if (state_ == State::kWaiting && missing_clients_ == 0) NextRound(now);
   }
   void Prepare();
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
-  void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
-  void CloseEvaluation(TimePoint now);
-  void AfterEvaluation(const std::optional<std::string>& stop, TimePoint now);
+  void StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now);
+  void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
+  void PassTime(TimePoint now);
+  void OnLate(WorkerId id, TimePoint now);  // leases of the node have expired
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
   }
   bool WaitsToGoOn() const {  // between two rounds of a stepwise run, or behind the last one
-    return options_.stepwise && caught_up() && orders_.go_on_to <= completed_;
+    return options_.stepwise && caught_up() && operators_.go_on_to <= completed_;
   }
   void FinishRounds(TimePoint now);  // all that are to be done are done
   // Ends a run whose rounds are done. A stateful run ends only after all states were digested.
   void Finish(RunEnd end, std::string reason, TimePoint now);
   void End(RunEnd end, absl::Status status, std::string reason);
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
-  Restored::PhaseStory* Before();  // the open phase as an earlier server left it; null if none
+
+  // ---- evaluation (evaluating.cc)
+  void OpenEvaluation(Round round, fleet::Blob model);
+  void OnEvaluationComplete();
+  void AfterEvaluation(Round round, const std::optional<std::string>& stop, TimePoint now);
+  absl::Status CheckEvaluations(const Node& node,
+                                const std::vector<fleet::EvaluationResult>& results) const;
+  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
+
+  // ---- going on where an earlier server died (restoring.cc)
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
+  void RestoreParts(const std::vector<Restored::AcceptedPart>& parts, TimePoint expires);
 
   // ---- the end of a phase (closing.cc)
   // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
@@ -215,6 +210,7 @@ class RoundEngine {
   bool MoveOnWithoutClients();
 
   // ---- operators (operations.cc)
+  absl::StatusOr<std::string> Change(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Pause(const admin::Change& change);
   absl::StatusOr<std::string> GoOn(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Drain(const admin::Change& change);
@@ -233,20 +229,28 @@ class RoundEngine {
   void DescribeNodes(admin::RunStatus& status, TimePoint now) const;
 
   // ---- workers (worker_calls.cc)
+  absl::StatusOr<fleet::RegisterReply> Enter(const fleet::RegisterRequest& request,
+                                             fleet::ClientTable table, TimePoint now);
   absl::Status CheckNode(const fleet::RegisterRequest& request,
                          const fleet::ClientTable& table) const;
   Node& Join(const fleet::RegisterRequest& request, fleet::ClientTable table, Node node,
              TimePoint now);
   SessionId NewSession() const;
   void Lose(WorkerId id, const std::string& why, TimePoint now);
+  void FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
-  void ServeParked(TimePoint now);
+  // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
+  // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);
-  void ServeAfterCommit(const Node& committed, TimePoint now);
-  // Tells the parked nodes of this holding to commit, if no more work can come for them.
+  void ServeEach(const std::vector<WorkerId>& nodes, TimePoint now);
+  void ServeParked(TimePoint now);
+  void ServeHolding(HoldingId holding, TimePoint now);
+  void ServeOthers(const Node& node, TimePoint now);
+  // Tells parked nodes that hold leases to commit, if no more work can come for them.
   void DismissParked(HoldingId holding, TimePoint now);
+  void Dismiss(Node& node, TimePoint now);
   bool more_to_lease(HoldingId holding) const {
     return state_ == State::kRunning && phase_.waiting(holding);
   }
@@ -262,28 +266,30 @@ class RoundEngine {
   uint64_t NeededToOpen() const;
 
   // ---- commits (commits.cc)
-  fleet::CommitReply Judge(Ticket ticket, Node& node, const fleet::CommitRequest& request,
-                           const absl::Status& decoded);
-  absl::Status CheckEvaluations(const Node& node,
-                                const std::vector<fleet::EvaluationResult>& results) const;
-  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
+  void TakeCommit(Ticket ticket, fleet::CommitRequest request, const absl::Status& decoded,
+                  TimePoint now);
+  // Whether the part counts. Changes nothing.
+  fleet::CommitReply Judge(const Node& node, const fleet::Part& part,
+                           const absl::Status& decoded) const;
+  bool IsOpen(const fleet::Part& part) const {
+    return state_ == State::kRunning && part.round == phase_.round() &&
+           part.phase == phase_.phase();
+  }
+  void TurnDown(const Node& node, uint64_t commit_id, const fleet::Part& part,
+                const fleet::CommitReply& why);
   // Returns the part without the clients whose states this node could not read but other nodes may
   // read. These clients are queued again.
   fleet::Part WithoutUnreadable(const Node& node, fleet::Part part);
-  void Accept(Ticket ticket, const Node& node, uint64_t commit_id, const fleet::Part& part);
+  // Counts the part, and orders its sum to be added.
+  void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
   Remedy RemedyFor(Trouble trouble) const;
-  void OnDeaths(const std::string& node, const std::vector<Attempt>& died);
+  void OnDeaths(const std::string& node, const std::vector<Attempt>& died, TimePoint now);
 
-  template <typename T>
-  void Record(std::optional<T> record) {
-    if (record.has_value()) host_.Record(*std::move(record));
-  }
-
-  EngineOptions options_;
+  const EngineOptions options_;
   const HostileClients hostile_;  // whose own rows are not evaluated
   const scheduler::Scheduler& scheduler_;
-  EngineHost& host_;
   const TimelyRounds policy_;
+  Effects effects_;  // of the event that is being handled
 
   State state_ = State::kGathering;
   uint32_t completed_ = 0;    // rounds
@@ -293,8 +299,12 @@ class RoundEngine {
   bool overdue_ = false;                   // the open phase's deadline has passed
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
+  uint64_t missing_clients_ = 0;  // for the round that waits: those not heard since the last count
+  uint64_t presence_count_ = 0;   // how often the present clients have been counted
+  bool passed_over_ = false;      // Serve has left clients for other nodes
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
-  Orders orders_;                 // of operators
+  OperatorState operators_;
+  RestoredPhases restored_;
 
   Roster roster_;
   std::vector<NumericProfile> profiles_;
@@ -308,6 +318,7 @@ class RoundEngine {
   size_t staged_before_phase_ = 0;  // state versions that the round's earlier phases staged
   std::optional<Digest> state_digest_;
   std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
+  bool parked_early_ = false;        // calls for work were parked before caught_up()
 };
 
 }  // namespace macaw::server

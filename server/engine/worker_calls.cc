@@ -85,9 +85,14 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   return absl::OkStatus();
 }
 
-absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::RegisterRequest& request,
-                                                           fleet::ClientTable table,
-                                                           TimePoint now) {
+Answered<absl::StatusOr<fleet::RegisterReply>> RoundEngine::Register(
+    const fleet::RegisterRequest& request, fleet::ClientTable table, TimePoint now) {
+  absl::StatusOr<fleet::RegisterReply> reply = Enter(request, std::move(table), now);
+  return {.answer = std::move(reply), .effects = Take()};
+}
+
+absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterRequest& request,
+                                                        fleet::ClientTable table, TimePoint now) {
   MACAW_RETURN_IF_ERROR(CheckQuarantine(request.name));
   MACAW_RETURN_IF_ERROR(CheckNode(request, table));
   MACAW_RETURN_IF_ERROR(states_.CheckStore(request, roster_.Find(request.data_digest), nodes_));
@@ -104,7 +109,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   }
   if (Node* known = nodes_.Named(request.name); known != nullptr) {
     if (known->incarnation == request.incarnation) {  // our first answer was lost
-      known->last_seen = now;
+      nodes_.Hear(known->session, now);
       NoteDeclined(*known, request.declined_now);
       reply.session = known->session;
       return reply;
@@ -114,17 +119,17 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Register(const fleet::Register
   }
   const Node& node = Join(request, std::move(table), {.session = NewSession()}, now);
   reply.session = node.session;
-  host_.Record(
-      log::NodeJoined{.node = node.id,
-                      .name = node.name,
-                      .slots = node.slots,
-                      .incarnation = node.incarnation,
-                      .profile = node.device,
-                      .holdings = {{.data = request.data_digest, .clients = request.clients}}});
+  Record(log::NodeJoined{.node = node.id,
+                         .name = node.name,
+                         .slots = node.slots,
+                         .incarnation = node.incarnation,
+                         .profile = node.device,
+                         .holdings = {{.data = request.data_digest, .clients = request.clients}}},
+         JournalNode{.node = node.id, .session = node.session, .request = request});
   NoteDeclined(nodes_.At(node.id), request.declined_now);
-  OnDeaths(request.name, request.died_running);
+  OnDeaths(request.name, request.died_running, now);
   if (ReadyToBegin()) Begin(now);
-  Retry(now);
+  OnHeard(nodes_.At(node.id), now);
   return reply;
 }
 
@@ -155,52 +160,65 @@ SessionId RoundEngine::NewSession() const {
 
 void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   const Node node = nodes_.Remove(id);
-  host_.SessionEnded(node.session);
-  if (node.poll.has_value()) host_.AnswerLease(node.poll->ticket, {.next = Next::kRegister});
-  host_.Record(log::NodeLost{.node = id, .name = node.name, .why = why});
+  effects_.orders.emplace_back(EndSession{.session = node.session});
+  if (node.poll.has_value()) Answer(node.poll->ticket, fleet::LeaseReply{.next = Next::kRegister});
+  Record(log::NodeLost{.node = id, .name = node.name, .why = why});
   std::optional<log::Requeued> lost = phase_.DropNode(id, absl::StrCat(node.name, " lost"));
   if (lost.has_value()) troubles_.LostWith(node.name, lost->attempts);
   Record(std::move(lost));
   phase_.RemoveFromPlan(node);
   speeds_.Leave(id);
   evaluation_.DropNode(id);
+  // The clients of a holding without nodes may be drawn; those whose nodes decline may not.
+  if (!node.declined.empty()) missing_clients_ = 0;
   if (node.volatile_state && states_.versions().any()) {
     return Fail(absl::AbortedError(absl::StrCat(
         "worker \"", node.name, "\" kept the clients' states in its memory and is gone (", why,
         "), so the run cannot go on: start it anew, with state.store = \"disk\" to outlast that")));
   }
-  ServeParked(now);
+  ServeOthers(node, now);
 }
 
 // ---- leases
 
-void RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
-                        TimePoint now) {
+Effects RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
+                           TimePoint now) {
+  FindWork(ticket, request, wait, now);
+  return Take();
+}
+
+void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
+                           TimePoint now) {
+  const auto answer = [&](fleet::LeaseReply reply) { Answer(ticket, std::move(reply)); };
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return host_.AnswerLease(ticket, {.next = Next::kRegister});
+  if (node == nullptr) return answer({.next = Next::kRegister});
   if (state_ == State::kEnded) {
-    node->told = true;
-    return host_.AnswerLease(ticket, {.next = Next::kFinished});
+    nodes_.SetTold(*node);
+    return answer({.next = Next::kFinished});
   }
   NoteDeclined(*node, request.declined);
-  Retry(now);
+  OnHeard(*node, now);
   if (node->poll.has_value())  // its connection broke, and it calls again
-    host_.AnswerLease(nodes_.Unpark(*node, now).ticket, {.next = Next::kWait});
+    Answer(nodes_.Unpark(*node, now).ticket, fleet::LeaseReply{.next = Next::kWait});
+  bool for_others = false;     // there is work again that other nodes may do
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
-    Record(phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name)));
-    evaluation_.DropNode(node->id);
+    auto lost = phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name));
+    for_others = evaluation_.DropNode(node->id) || lost.has_value();
+    Record(std::move(lost));
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
   Poll poll{.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
-  if (Serve(*node, request, ticket, now)) return DismissParked(node->holding, now);
+  const bool served = Serve(*node, request, ticket, now);
+  if (std::exchange(passed_over_, false) || for_others) ServeOthers(*node, now);
+  if (served) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
-    if (!more_to_lease(node->holding)) return host_.AnswerLease(ticket, {.next = Next::kCommit});
+    if (!more_to_lease(node->holding)) return answer({.next = Next::kCommit});
     // The node has no idle slot and asked ahead. It should ask again when a slot is idle, and an
     // open poll would prevent that.
-    if (request.wanted == 0)
-      return host_.AnswerLease(ticket, {.next = Next::kWait, .when_idle = true});
+    if (request.wanted == 0) return answer({.next = Next::kWait, .when_idle = true});
   }
+  parked_early_ = parked_early_ || !caught_up();
   nodes_.Park(*node, std::move(poll));
 }
 
@@ -209,7 +227,7 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   if (!node.declined.empty()) return false;
   // Its results are of clients that were taken back, and would spoil a part with new ones.
   if (request.running > 0 && phase_.leased_to(node.id) == 0 && caught_up()) {
-    host_.AnswerLease(ticket, {.next = Next::kCommit});
+    Answer(ticket, fleet::LeaseReply{.next = Next::kCommit});
     return true;
   }
   // Training begins soon. Evaluation tasks are leased together with it, so that no slot is idle at
@@ -238,6 +256,7 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
           return troubles_.CannotRead(node.name, client) &&
                  troubles_.SomebodyElse(nodes_, node.holding, client);
         });
+    passed_over_ = passed_over_ || handout.passed_over;
     reply.when_idle = handout.when_idle;
     nodes_.LookAgain(node, handout.look_again);
     Record(std::move(handout.record));
@@ -247,46 +266,79 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);
-  host_.AnswerLease(ticket, std::move(reply));
+  Answer(ticket, std::move(reply));
   return true;
 }
 
 void RoundEngine::ServeParked(Node& node, TimePoint now) {
   if (!node.poll.has_value()) return;
-  const Poll poll = *node.poll;
-  if (Serve(node, poll.request, poll.ticket, now)) nodes_.Unpark(node, now);
+  if (Serve(node, node.poll->request, node.poll->ticket, now)) nodes_.Unpark(node, now);
+}
+
+// What one node passes over, a node before it may take. So there may be a second pass.
+void RoundEngine::ServeEach(const std::vector<WorkerId>& nodes, TimePoint now) {
+  for (int pass = 0; pass < 2; ++pass) {
+    passed_over_ = false;
+    for (const WorkerId id : nodes) ServeParked(nodes_.At(id), now);
+    if (!std::exchange(passed_over_, false)) return;
+  }
 }
 
 void RoundEngine::ServeParked(TimePoint now) {
-  for (auto& [id, node] : nodes_) ServeParked(node, now);
-  for (uint32_t i = 0; i < roster_.holdings(); ++i) DismissParked(HoldingId(i), now);
+  if (state_ == State::kPreparing) return;
+  Nodes::Ids waiting;
+  if (evaluation_.waits()) {
+    waiting = nodes_.parked();
+  } else if (state_ == State::kRunning) {
+    absl::btree_set<HoldingId> holdings;
+    for (const Seat& seat : phase_.seats()) {
+      if (phase_.waiting(seat.holding)) holdings.insert(seat.holding);
+    }
+    for (const HoldingId holding : holdings)
+      waiting.insert(nodes_.Of(holding).parked.begin(), nodes_.Of(holding).parked.end());
+  }
+  ServeEach({waiting.begin(), waiting.end()}, now);
+  for (const WorkerId id : phase_.Holders()) {
+    if (nodes_.Knows(id)) Dismiss(nodes_.At(id), now);
+  }
 }
 
-// Tasks that a commit returns are for nodes with the same holding, or with the central test set.
-void RoundEngine::ServeAfterCommit(const Node& committed, TimePoint now) {
-  if (committed.central_test && evaluation_.central_waits()) return ServeParked(now);
-  for (const WorkerId id : nodes_.Of(committed.holding).members) ServeParked(nodes_.At(id), now);
-  DismissParked(committed.holding, now);
+void RoundEngine::ServeHolding(HoldingId holding, TimePoint now) {
+  const Nodes::Ids& parked = nodes_.Of(holding).parked;
+  if (more_to_lease(holding) || evaluation_.waits(holding))
+    ServeEach({parked.begin(), parked.end()}, now);
+  DismissParked(holding, now);
+}
+
+void RoundEngine::ServeOthers(const Node& node, TimePoint now) {
+  const Nodes::Ids& parked = nodes_.central().parked;
+  if (node.central_test && evaluation_.central_waits())
+    ServeEach({parked.begin(), parked.end()}, now);
+  ServeHolding(node.holding, now);
 }
 
 void RoundEngine::DismissParked(HoldingId holding, TimePoint now) {
   if (more_to_lease(holding)) return;
-  for (const WorkerId id : nodes_.Of(holding).members) {
-    Node& node = nodes_.At(id);
-    if (!node.poll.has_value() || phase_.leased_to(id) == 0) continue;
-    host_.AnswerLease(nodes_.Unpark(node, now).ticket, {.next = Next::kCommit});
-  }
+  const Nodes::Ids& parked = nodes_.Of(holding).parked;
+  for (const WorkerId id : std::vector<WorkerId>(parked.begin(), parked.end()))
+    Dismiss(nodes_.At(id), now);
+}
+
+void RoundEngine::Dismiss(Node& node, TimePoint now) {
+  const bool done = phase_.leased_to(node.id) > 0 && !more_to_lease(node.holding);
+  if (!done || !node.poll.has_value()) return;
+  Answer(nodes_.Unpark(node, now).ticket, fleet::LeaseReply{.next = Next::kCommit});
 }
 
 // ---- heartbeats, releases, uploads
 
-fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
-                                             TimePoint now) {
+Answered<fleet::HeartbeatReply> RoundEngine::Heartbeat(const fleet::HeartbeatRequest& request,
+                                                       TimePoint now) {
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return {.known = false};
-  Retry(now);
+  if (node == nullptr) return {.answer = {.known = false}, .effects = {}};
+  OnHeard(*node, now);
   fleet::HeartbeatReply reply{.stop = state_ == State::kEnded};
-  if (reply.stop) node->told = true;
+  if (reply.stop) nodes_.SetTold(*node);
   if (request.progress > node->progress) {
     node->progress = request.progress;
     node->progressed = now;
@@ -296,16 +348,20 @@ fleet::HeartbeatReply RoundEngine::Heartbeat(const fleet::HeartbeatRequest& requ
     evaluation_.Renew(node->id, now + options_.lease_timeout);
   }
   if (caught_up()) reply.dropped = phase_.NotHeld(node->id, request.held);
-  return reply;
+  return {.answer = std::move(reply), .effects = Take()};
 }
 
-void RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
+Effects RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now) {
   const Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return;
+  if (node == nullptr) return {};
   Record(phase_.Release(node->id, request.attempts, absl::StrCat(node->name, " gave them back")));
   evaluation_.Release(node->id, request.tasks);
-  if (request.leaving) return Lose(node->id, "it left", now);
-  ServeParked(now);
+  if (request.leaving) {
+    Lose(node->id, "it left", now);
+  } else {
+    ServeOthers(*node, now);
+  }
+  return Take();
 }
 
 fleet::UploadVerdict RoundEngine::Offer(const fleet::UploadOffer& offer) const {

@@ -13,6 +13,7 @@
 #include "core/ids.h"
 #include "core/record_file.h"
 #include "proto/fleet/messages.h"
+#include "server/engine/journal_data.h"
 
 // The files that a server with durability "commit" keeps beside the log, so that the next server
 // can continue inside a round: the registered nodes with their sessions, and every part that was
@@ -28,21 +29,6 @@
 // bytes after it are ignored. Only the run's owner may read the files, because they hold session
 // numbers.
 namespace macaw::server {
-
-// A registration, with everything that the engine takes from it.
-struct JournalNode {
-  WorkerId node;
-  SessionId session;
-  fleet::RegisterRequest request;  // with the bytes of its table
-};
-
-// An accepted part.
-struct JournalPart {
-  WorkerId node;
-  std::string node_name;
-  uint64_t commit = 0;
-  fleet::Part part;
-};
 
 // Where the bytes of a blob lie in the journal.
 struct JournalPlace {

@@ -10,7 +10,7 @@
 #include "core/random.h"
 #include "scheduler/plan.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 
 // Nodes whose owners do not let them work now, in virtual time.
 namespace macaw::server {
@@ -19,8 +19,8 @@ namespace {
 using fleet::LeftOutReason;
 using testing::HasSubstr;
 using testing_support::Durable;
+using testing_support::EngineDriver;
 using testing_support::Examples;
-using testing_support::FakeHost;
 using testing_support::kCohort;
 using testing_support::kPopulation;
 using testing_support::NodeWithEverybody;
@@ -34,15 +34,13 @@ class Declining : public testing::Test {
   void Start(bool owners, RoundRules rules = {}, uint32_t rounds = 1,
              const std::string& declined = "") {
     scheduler_ = *scheduler::MakeScheduler({.policy = "round_robin"});  // all at once
-    host_ = std::make_unique<FakeHost>(durable_, rounds, 1);
-    host_->ExpectAsRecorded();
-    host_->on_record = [this](const log::Record& record) { records_.push_back(record); };
-    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds),
-                                                          .lease_timeout = FromSeconds(1000),
-                                                          .workers = 2,
-                                                          .round = rules},
-                                            *scheduler_, *host_);
-    host_->Bind(engine_.get());
+    engine_ = std::make_unique<EngineDriver>(EngineOptions{.run = TestRun(rounds),
+                                                           .lease_timeout = FromSeconds(1000),
+                                                           .workers = 2,
+                                                           .round = rules},
+                                             *scheduler_, durable_, rounds, /*phases=*/1);
+    engine_->ExpectAsRecorded();
+    engine_->on_record = [this](const log::Record& record) { records_.push_back(record); };
     for (const uint64_t k : {0, 1}) sessions_[k] = Join(k, owners, declined);
   }
   SessionId Join(uint64_t k, bool owner, const std::string& declined = "") {
@@ -64,7 +62,7 @@ class Declining : public testing::Test {
     EXPECT_TRUE(reply.ok()) << reply.status();
     return reply->session;
   }
-  void Work() { host_->RunAll(random_, now_); }
+  void Work() { engine_->RunAll(random_, now_); }
   Ticket Ask(uint64_t k, const std::string& declined, uint32_t running = 0) {
     engine_->Lease(++tickets_,
                    {.session = sessions_[k], .wanted = 1, .running = running, .declined = declined},
@@ -72,8 +70,8 @@ class Declining : public testing::Test {
     return tickets_;
   }
   std::optional<fleet::LeaseReply> Answer(Ticket ticket) const {
-    const auto found = host_->leases.find(ticket);
-    return found != host_->leases.end() ? std::optional(found->second) : std::nullopt;
+    const auto found = engine_->leases.find(ticket);
+    return found != engine_->leases.end() ? std::optional(found->second) : std::nullopt;
   }
   // Trains all that node `k` gets, until it gets no more.
   void TrainAll(uint64_t k) {
@@ -103,7 +101,7 @@ class Declining : public testing::Test {
         request.evaluations.push_back(result);
       }
     }
-    host_->Hold(++tickets_, clients);
+    engine_->Hold(++tickets_, clients);
     engine_->Commit(tickets_, request, absl::OkStatus(), now_);
     Work();
   }
@@ -123,9 +121,8 @@ class Declining : public testing::Test {
   }
 
   Durable durable_;
-  std::unique_ptr<FakeHost> host_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
-  std::unique_ptr<RoundEngine> engine_;
+  std::unique_ptr<EngineDriver> engine_;
   RandomStream random_{{.seed = 1}};
   TimePoint now_{};
   std::map<uint64_t, SessionId> sessions_;
@@ -244,7 +241,7 @@ TEST_F(Declining, WithPresentWithinItsClientsAreNotDrawn) {
 }
 
 TEST_F(Declining, TheEvaluationOfItsClientsIsGivenUp) {
-  EvaluationBoard board(Round(1), FakeHost::BlobOf(Round(1), Phase(0)),
+  EvaluationBoard board(Round(1), testing_support::BlobOf(Round(1), Phase(0)),
                         {.every = 1, .chunk = 10, .clients = true},
                         /*personal_models=*/false, [] {
                           Roster roster;

@@ -10,7 +10,7 @@
 #include "scheduler/policies/policies.h"
 #include "server/engine/draw.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 
 // From whom the cohort of a round is drawn.
 namespace macaw::server {
@@ -20,8 +20,8 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Lt;
 using testing_support::Durable;
+using testing_support::EngineDriver;
 using testing_support::Examples;
-using testing_support::FakeHost;
 using testing_support::kCohort;
 using testing_support::kPopulation;
 using testing_support::NodeWithEverybody;
@@ -131,24 +131,22 @@ TEST(Eligible, AmongThePresentOnlyThoseAreDrawnAndAmongAllTheSameAsWithoutTheKey
 class Present : public testing::Test {
  protected:
   void Start(double within, log::Decisions decisions = {}) {
-    host_ = std::make_unique<FakeHost>(durable_, 1, 1);
-    host_->on_record = [this](const log::Record& record) {
+    RunPlan run = TestRun(1);
+    run.cohort.size = cohort_;
+    engine_ = std::make_unique<EngineDriver>(EngineOptions{.run = run,
+                                                           .lease_timeout = FromSeconds(1000),
+                                                           .workers = 2,
+                                                           .round = {.present_within = within},
+                                                           .decisions = std::move(decisions)},
+                                             scheduler_, durable_, /*rounds=*/1, /*phases=*/1);
+    engine_->on_record = [this](const log::Record& record) {
       if (const auto* opened = std::get_if<log::RoundOpened>(&record)) opened_ = *opened;
       if (const auto* waiting = std::get_if<log::Waiting>(&record)) waiting_.push_back(*waiting);
     };
-    RunPlan run = TestRun(1);
-    run.cohort.size = cohort_;
-    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = run,
-                                                          .lease_timeout = FromSeconds(1000),
-                                                          .workers = 2,
-                                                          .round = {.present_within = within},
-                                                          .decisions = std::move(decisions)},
-                                            scheduler_, *host_);
-    host_->Bind(engine_.get());
     first_ = Join("first", 0);
     now_ += FromSeconds(60);
     second_ = Join("second", 20);
-    host_->RunAll(random_, now_);
+    engine_->RunAll(random_, now_);
   }
   SessionId Join(const std::string& name, uint64_t begin) {
     fleet::ClientTable table;
@@ -167,9 +165,8 @@ class Present : public testing::Test {
 
   uint64_t cohort_ = kCohort;
   Durable durable_;
-  std::unique_ptr<FakeHost> host_;
   scheduler::PlannedStealingScheduler scheduler_;
-  std::unique_ptr<RoundEngine> engine_;
+  std::unique_ptr<EngineDriver> engine_;
   RandomStream random_{{.seed = 1}};
   TimePoint now_{};
   SessionId first_, second_;
@@ -200,7 +197,7 @@ TEST_F(Present, ARoundWaitsForEnoughClientsAndSaysSoOnce) {
   EXPECT_EQ(waiting_[0].present, 20u);
   EXPECT_EQ(waiting_[0].needed, 25u);
   engine_->Heartbeat({.session = first_}, now_);
-  host_->RunAll(random_, now_);
+  engine_->RunAll(random_, now_);
   ASSERT_TRUE(opened_.has_value());
   EXPECT_TRUE(opened_->present.empty());
 }

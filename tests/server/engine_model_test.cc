@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "scheduler/plan.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 #include "training/api/metrics.h"
 
 // The model test of the engine: fake workers, a fake algorithm and a fake clock, driven by a seeded
@@ -19,9 +19,9 @@ namespace macaw::server {
 namespace {
 
 using testing_support::Durable;
+using testing_support::EngineDriver;
 using testing_support::Examples;
 using testing_support::Expected;
-using testing_support::FakeHost;
 using testing_support::IsLeftOut;
 using testing_support::kCohort;
 using testing_support::kPopulation;
@@ -82,7 +82,7 @@ class World {
   // Runs random actions until the run has ended. `chaos` of a thousand actions are failures.
   void Run(uint64_t chaos) {
     lost_answers_ = chaos;
-    for (int step = 0; step < 200000 && !(host_->ended.has_value()); ++step) {
+    for (int step = 0; step < 200000 && !(engine_->ended.has_value()); ++step) {
       now_ += FromSeconds(0.05);
       FakeWorker& worker = workers_[random_.Below(workers_.size())];
       if (random_.Below(500) == 0)
@@ -90,14 +90,14 @@ class World {
       if (random_.Below(1000) < chaos) {
         Misfortune(worker);
       } else if (random_.Below(3) == 0) {
-        host_->RunOne(random_, now_);
+        engine_->RunOne(random_, now_);
       } else {
         Act(worker);
       }
       if (engine_->NextDeadline() <= now_) engine_->Tick(now_);
     }
-    ASSERT_TRUE(host_->ended.has_value()) << "the run never ended";
-    EXPECT_EQ(*host_->ended, RunEnd::kFinished) << host_->error;
+    ASSERT_TRUE(engine_->ended.has_value()) << "the run never ended";
+    EXPECT_EQ(*engine_->ended, RunEnd::kFinished) << engine_->error;
   }
 
   void ExpectEverythingCountedOnce() const {
@@ -155,26 +155,26 @@ class World {
     ++durable_.epoch;
     // A checkpoint is between two rounds. An evaluation that was not complete is done again.
     std::optional<fleet::Blob> owed;
-    if (durable_.owes_evaluation) owed = FakeHost::BlobOf(Round(durable_.completed), Phase(9));
+    if (durable_.owes_evaluation)
+      owed = testing_support::BlobOf(Round(durable_.completed), Phase(9));
     engine_.reset();
-    host_ = std::make_unique<FakeHost>(durable_, rounds_, phases_);
-    engine_ =
-        std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds_),
-                                                    .epoch = durable_.epoch,
-                                                    .lease_timeout = FromSeconds(5),
-                                                    .limits = {.deaths = 1000000, .lost_rounds = 0},
-                                                    .workers = WorkersToBegin(),
-                                                    .completed = durable_.completed,
-                                                    .evaluate_first = owed,
-                                                    .round = ends_.rules,
-                                                    .decisions = ends_.decisions,
-                                                    .stateful = true,
-                                                    .versions = Newest()},
-                                      *scheduler_, *host_);
-    host_->Bind(engine_.get());
+    engine_ = std::make_unique<EngineDriver>(
+        EngineOptions{.run = TestRun(rounds_),
+                      .epoch = durable_.epoch,
+                      .lease_timeout = FromSeconds(5),
+                      .limits = {.deaths = 1000000, .lost_rounds = 0},
+                      .workers = WorkersToBegin(),
+                      .completed = durable_.completed,
+                      .evaluate_first = owed,
+                      .round = ends_.rules,
+                      .decisions = ends_.decisions,
+                      .stateful = true,
+                      .versions = Newest()},
+        *scheduler_, durable_, rounds_, phases_);
+    engine_->JudgeLater();
     history_.Add(log::RunOpened{.epoch = durable_.epoch, .completed = Round(durable_.completed)});
-    host_->on_record = [this](const log::Record& record) { history_.Add(record); };
-    if (ends_.early()) host_->ExpectAsRecorded();
+    engine_->on_record = [this](const log::Record& record) { history_.Add(record); };
+    if (ends_.early()) engine_->ExpectAsRecorded();
     for (FakeWorker& worker : workers_) {
       worker.poll.reset();
       worker.sent.reset();  // the answer never comes
@@ -246,10 +246,10 @@ class World {
         if (worker.registered && worker.last.has_value() && worker.last->part.has_value() &&
             !worker.asleep) {
           const Ticket ticket = ++tickets_;
-          host_->Hold(ticket, {});
+          engine_->Hold(ticket, {});
           fleet::CommitRequest repeat = *worker.last;
           engine_->Commit(ticket, repeat, absl::DataLossError("sums do not decode"), now_);
-          EXPECT_NE(host_->commits.at(ticket).verdict, fleet::Verdict::kAccepted);
+          EXPECT_NE(engine_->commits.at(ticket).verdict, fleet::Verdict::kAccepted);
         }
         break;
       case 6: {  // an operator drops what the open round has
@@ -312,8 +312,8 @@ class World {
                    FromSeconds(3), now_);
   }
   void FinishPoll(FakeWorker& worker) {
-    const auto it = host_->leases.find(*worker.poll);
-    if (it == host_->leases.end()) return;
+    const auto it = engine_->leases.find(*worker.poll);
+    if (it == engine_->leases.end()) return;
     worker.poll.reset();
     if (random_.Below(1000) < lost_answers_) return;  // the answer was lost
     const fleet::LeaseReply& reply = it->second;
@@ -390,7 +390,7 @@ class World {
       }
     }
     const Ticket ticket = ++tickets_;
-    host_->Hold(ticket, included);
+    engine_->Hold(ticket, included);
     const bool broken = random_.Below(40) == 0;
     worker.sent = {ticket, request};
     worker.last = request;
@@ -398,8 +398,8 @@ class World {
                     broken ? absl::DataLossError("broken on the way") : absl::OkStatus(), now_);
   }
   void FinishCommit(FakeWorker& worker) {
-    const auto it = host_->commits.find(worker.sent->first);
-    if (it == host_->commits.end()) return;
+    const auto it = engine_->commits.find(worker.sent->first);
+    if (it == engine_->commits.end()) return;
     worker.sent.reset();
     worker.held.clear();  // counted, or no longer ours
     worker.tasks.clear();
@@ -418,8 +418,7 @@ class World {
   Durable durable_;
   TimePoint now_{};
   Ticket tickets_ = 0;
-  std::unique_ptr<FakeHost> host_;
-  std::unique_ptr<RoundEngine> engine_;
+  std::unique_ptr<EngineDriver> engine_;
   std::vector<FakeWorker> workers_;
   std::set<std::string> must_commit_;
   uint64_t deleted_ = 0;

@@ -6,14 +6,14 @@
 #include "core/random.h"
 #include "scheduler/plan.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 
 // When the engine answers a call for work: at once, later, or with "commit".
 namespace macaw::server {
 namespace {
 
 using testing_support::Durable;
-using testing_support::FakeHost;
+using testing_support::EngineDriver;
 using testing_support::kCohort;
 using testing_support::NodeWithEverybody;
 using testing_support::Table;
@@ -23,13 +23,11 @@ class HandOut : public testing::Test {
  protected:
   void Start(const std::string& policy) {
     scheduler_ = *scheduler::MakeScheduler({.policy = policy});
-    host_ = std::make_unique<FakeHost>(durable_, 1, 1);
-    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(1), .workers = 2},
-                                            *scheduler_, *host_);
-    host_->Bind(engine_.get());
+    engine_ = std::make_unique<EngineDriver>(EngineOptions{.run = TestRun(1), .workers = 2},
+                                             *scheduler_, durable_, /*rounds=*/1, /*phases=*/1);
     first_ = Join("first");
     second_ = Join("second");
-    host_->RunAll(random_, now_);
+    engine_->RunAll(random_, now_);
   }
   SessionId Join(const std::string& name) {
     return engine_->Register(NodeWithEverybody(name, /*slots=*/1), Table(), now_)->session;
@@ -39,8 +37,8 @@ class HandOut : public testing::Test {
                    FromSeconds(30), now_);
     return tickets_;
   }
-  bool Answered(Ticket ticket) const { return host_->leases.contains(ticket); }
-  const fleet::LeaseReply& Answer(Ticket ticket) const { return host_->leases.at(ticket); }
+  bool Answered(Ticket ticket) const { return engine_->leases.contains(ticket); }
+  const fleet::LeaseReply& Answer(Ticket ticket) const { return engine_->leases.at(ticket); }
   size_t Leased(Ticket ticket) const {
     return Answered(ticket) && Answer(ticket).training.has_value()
                ? Answer(ticket).training->assignments.size()
@@ -49,8 +47,7 @@ class HandOut : public testing::Test {
 
   Durable durable_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
-  std::unique_ptr<FakeHost> host_;
-  std::unique_ptr<RoundEngine> engine_;
+  std::unique_ptr<EngineDriver> engine_;
   RandomStream random_{{.seed = 1}};
   TimePoint now_{};
   Ticket tickets_ = 0;

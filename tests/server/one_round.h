@@ -6,16 +6,16 @@
 #include "core/random.h"
 #include "scheduler/policies/policies.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 
 // For tests of single rules of the engine, with one worker in one round.
 
-// An engine with one round to do. The test itself plays the host and the workers.
+// An engine with one round to do. The test itself plays the workers.
 namespace macaw::server {
 
 using testing_support::Durable;
+using testing_support::EngineDriver;
 using testing_support::Examples;
-using testing_support::FakeHost;
 using testing_support::kCohort;
 using testing_support::kPopulation;
 using testing_support::NodeWithEverybody;
@@ -23,13 +23,17 @@ using testing_support::RecordOf;
 using testing_support::Table;
 using testing_support::TestRun;
 
+// An engine with one round to do. The test itself plays the workers.
 class OneRound : public testing::Test {
  protected:
-  explicit OneRound(bool stateful = false, uint32_t rounds = 1, bool stepwise = false)
-      : host_(durable_, rounds, 1),
-        engine_({.run = TestRun(rounds), .workers = 1, .stepwise = stepwise, .stateful = stateful},
-                scheduler_, host_) {
-    host_.Bind(&engine_);
+  // `options`: without the run and the number of workers.
+  explicit OneRound(EngineOptions options = {}, uint32_t rounds = 1)
+      : engine_(OfOneWorker(std::move(options), rounds), scheduler_, durable_, rounds,
+                /*phases=*/1) {}
+  static EngineOptions OfOneWorker(EngineOptions options, uint32_t rounds) {
+    options.run = TestRun(rounds);
+    options.workers = 1;
+    return options;
   }
   static fleet::RegisterRequest Node(uint64_t incarnation = 1) {
     fleet::RegisterRequest node = NodeWithEverybody("w", /*slots=*/2);
@@ -39,7 +43,7 @@ class OneRound : public testing::Test {
   SessionId Join(const fleet::RegisterRequest& node) {
     const auto reply = engine_.Register(node, Table(), TimePoint{});
     EXPECT_TRUE(reply.ok()) << reply.status();
-    host_.RunAll(random_, TimePoint{});
+    engine_.RunAll(random_, TimePoint{});
     running_ = 0;
     return reply.ok() ? reply->session : SessionId();
   }
@@ -47,7 +51,7 @@ class OneRound : public testing::Test {
     engine_.Lease(++ticket_, {.session = session, .wanted = 2, .running = running_}, FromSeconds(1),
                   TimePoint{});
     running_ = 1;
-    return host_.leases.contains(ticket_) ? host_.leases.at(ticket_) : fleet::LeaseReply{};
+    return engine_.leases.contains(ticket_) ? engine_.leases.at(ticket_) : fleet::LeaseReply{};
   }
 
   // The part for a lease, with a state version for each client.
@@ -58,9 +62,8 @@ class OneRound : public testing::Test {
   }
 
   Durable durable_;
-  FakeHost host_;
   scheduler::PlannedStealingScheduler scheduler_;
-  RoundEngine engine_;
+  EngineDriver engine_;
   RandomStream random_{{.seed = 1}};
   Ticket ticket_ = 0;
   uint64_t commits_ = 0;

@@ -12,13 +12,13 @@ using testing::HasSubstr;
 class Operations : public OneRound {
  protected:
   explicit Operations(bool stateful = true, bool stepwise = false)
-      : OneRound(stateful, /*rounds=*/3, stepwise) {}
+      : OneRound({.stepwise = stepwise, .stateful = stateful}, /*rounds=*/3) {}
 
   absl::StatusOr<std::string> Ask(Action action, const std::string& node = "", uint32_t round = 0) {
     auto said = engine_.Operate(
         {.action = action, .by = "ada", .reason = "a test", .node = node, .round = round},
         TimePoint{});
-    host_.RunAll(random_, TimePoint{});
+    engine_.RunAll(random_, TimePoint{});
     return said;
   }
   admin::RunStatus Status() {
@@ -40,17 +40,17 @@ class Operations : public OneRound {
         included.push_back(a.client);
       }
     }
-    host_.Hold(++ticket_, included);
+    engine_.Hold(++ticket_, included);
     const Ticket ticket = ticket_;
     engine_.Commit(ticket, request, absl::OkStatus(), TimePoint{});
-    host_.RunAll(random_, TimePoint{});
+    engine_.RunAll(random_, TimePoint{});
     running_ = 0;
-    return host_.commits.contains(ticket) ? host_.commits.at(ticket) : fleet::CommitReply{};
+    return engine_.commits.contains(ticket) ? engine_.commits.at(ticket) : fleet::CommitReply{};
   }
   // Trains all clients of the open round, and does not evaluate.
   void TrainRound(SessionId session) {
     const uint32_t round = Status().round;
-    while (engine_.completed() < round && !host_.ended.has_value()) {
+    while (engine_.completed() < round && !engine_.ended.has_value()) {
       const fleet::LeaseReply reply = Lease(session);
       ASSERT_TRUE(reply.training.has_value());
       Commit(session, *reply.training);
@@ -72,7 +72,7 @@ TEST_F(Operations, APausedRunClosesItsRoundAndOpensTheNextWhenItGoesOn) {
   EXPECT_EQ(Status().state, RunState::kRunning);
   EXPECT_EQ(Status().round, 2u);
   // The call that waited through the pause gets the work.
-  EXPECT_TRUE(host_.leases.at(ticket_).training.has_value());
+  EXPECT_TRUE(engine_.leases.at(ticket_).training.has_value());
 }
 
 TEST_F(Operations, ARunThatIsPausedBeforeItBeginsWaitsWithItsFirstRound) {
@@ -88,9 +88,9 @@ TEST_F(Operations, ADrainedRunFinishesItsRoundAndEndsAsInterrupted) {
   const SessionId session = Join(Node());
   EXPECT_THAT(*Ask(Action::kDrain), HasSubstr("after round 1"));
   EXPECT_EQ(Status().state, RunState::kDraining);
-  EXPECT_FALSE(host_.ended.has_value());
+  EXPECT_FALSE(engine_.ended.has_value());
   TrainRound(session);
-  EXPECT_EQ(host_.ended, RunEnd::kInterrupted);
+  EXPECT_EQ(engine_.ended, RunEnd::kInterrupted);
   EXPECT_EQ(engine_.completed(), 1u);
   EXPECT_FALSE(Ask(Action::kPause).ok());
 }
@@ -100,7 +100,7 @@ TEST_F(Operations, ADrainedRunThatIsPausedEndsAtOnce) {
   ASSERT_TRUE(Ask(Action::kPause).ok());
   TrainRound(session);
   ASSERT_TRUE(Ask(Action::kDrain).ok());
-  EXPECT_EQ(host_.ended, RunEnd::kInterrupted);
+  EXPECT_EQ(engine_.ended, RunEnd::kInterrupted);
 }
 
 TEST_F(Operations, AnAbortedRoundBeginsAgainAndCountsEveryClientOnce) {
@@ -122,7 +122,7 @@ TEST_F(Operations, AnAbortedRoundBeginsAgainAndCountsEveryClientOnce) {
       TimePoint{});
   EXPECT_EQ(beat.dropped.size(), 1u);
   EXPECT_EQ(Commit(session, *second.training).verdict, fleet::Verdict::kStale);
-  // The sums of the fake host fail the test if a client is added twice or is missing.
+  // The driver's sums fail the test if a client is added twice or is missing.
   TrainRound(session);
   EXPECT_EQ(engine_.completed(), 1u);
   // The states that the dropped parts stored are not current.
@@ -140,12 +140,12 @@ TEST_F(Operations, AnAbortWaitsForAPartThatIsBeingAdded) {
   request.part = PartOf(*lease.training);
   std::vector<ClientId> clients;
   for (const auto& a : lease.training->assignments) clients.push_back(a.client);
-  host_.Hold(++ticket_, clients);
+  engine_.Hold(++ticket_, clients);
   engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
   ASSERT_TRUE(
       engine_.Operate({.action = Action::kAbortRound, .by = "ada", .round = 1}, TimePoint{}).ok());
   EXPECT_EQ(Status().step, Step::kTraining);
-  host_.RunAll(random_, TimePoint{});  // the part is added; then the round begins again
+  engine_.RunAll(random_, TimePoint{});  // the part is added; then the round begins again
   running_ = 0;
   EXPECT_EQ(Status().counted, 0u);
   TrainRound(session);
@@ -194,7 +194,7 @@ TEST_F(Operations, ANodeWhoseMemoryHoldsTheStatesIsNotPutIntoQuarantine) {
   ASSERT_TRUE(lease.training.has_value());
   Commit(session, *lease.training);
   EXPECT_FALSE(Ask(Action::kQuarantine, "w").ok());
-  EXPECT_FALSE(host_.ended.has_value());
+  EXPECT_FALSE(engine_.ended.has_value());
   EXPECT_TRUE(Ask(Action::kAdmit, "w").status().code() == absl::StatusCode::kNotFound);
 }
 
@@ -204,7 +204,7 @@ class Steps : public Operations {
   Steps() : Operations(/*stateful=*/false, /*stepwise=*/true) {}
   void GoOnTo(uint32_t round) {
     engine_.GoOnTo(Round(round), TimePoint{});
-    host_.RunAll(random_, TimePoint{});
+    engine_.RunAll(random_, TimePoint{});
     running_ = 0;
   }
 };
@@ -215,9 +215,9 @@ TEST_F(Steps, EachRoundButTheFirstWaits) {
   EXPECT_EQ(engine_.completed(), 1u);
   EXPECT_FALSE(Lease(session).training.has_value());
   GoOnTo(1);
-  EXPECT_FALSE(host_.leases.at(ticket_).training.has_value()) << "it has been done";
+  EXPECT_FALSE(engine_.leases.at(ticket_).training.has_value()) << "it has been done";
   GoOnTo(2);
-  EXPECT_TRUE(host_.leases.at(ticket_).training.has_value())
+  EXPECT_TRUE(engine_.leases.at(ticket_).training.has_value())
       << "the call that waited gets the work";
 }
 
@@ -233,10 +233,10 @@ TEST_F(Steps, ARoundMayBeAllowedBeforeItsTurn) {
 TEST_F(Steps, StopHereEndsARunThatWaitsAndNoOther) {
   const SessionId session = Join(Node());
   engine_.StopHere("too early", TimePoint{});
-  EXPECT_FALSE(host_.ended.has_value());
+  EXPECT_FALSE(engine_.ended.has_value());
   TrainRound(session);
   engine_.StopHere("good enough", TimePoint{});
-  EXPECT_EQ(host_.ended, RunEnd::kStopped);
+  EXPECT_EQ(engine_.ended, RunEnd::kStopped);
   EXPECT_EQ(engine_.completed(), 1u);
 }
 

@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "scheduler/plan.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 
 // Rounds that end without all their clients ([round]), in virtual time.
 namespace macaw::server {
@@ -21,7 +21,7 @@ using fleet::LeftOutReason;
 using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 using testing_support::Durable;
-using testing_support::FakeHost;
+using testing_support::EngineDriver;
 using testing_support::kCohort;
 using testing_support::NodeWithEverybody;
 using testing_support::RecordOf;
@@ -52,20 +52,18 @@ class RoundEnd : public testing::Test {
   void Start(const RoundRules& rules, uint32_t rounds = 2, int phases = 1,
              log::Decisions decisions = {}, std::optional<std::set<ClientId>> expected = {}) {
     scheduler_ = *scheduler::MakeScheduler({.policy = "round_robin"});
-    host_ = std::make_unique<FakeHost>(durable_, rounds, phases);
-    if (expected.has_value()) host_->Expect(*expected);
-    host_->on_record = [this](const log::Record& record) { records_.push_back(record); };
-    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(rounds),
-                                                          .lease_timeout = FromSeconds(30),
-                                                          .workers = 2,
-                                                          .round = rules,
-                                                          .decisions = std::move(decisions),
-                                                          .stateful = true},
-                                            *scheduler_, *host_);
-    host_->Bind(engine_.get());
+    engine_ = std::make_unique<EngineDriver>(EngineOptions{.run = TestRun(rounds),
+                                                           .lease_timeout = FromSeconds(30),
+                                                           .workers = 2,
+                                                           .round = rules,
+                                                           .decisions = std::move(decisions),
+                                                           .stateful = true},
+                                             *scheduler_, durable_, rounds, phases);
+    if (expected.has_value()) engine_->Expect(*expected);
+    engine_->on_record = [this](const log::Record& record) { records_.push_back(record); };
     anna_.session = Join("anna");
     bert_.session = Join("bert");
-    host_->RunAll(random_, now_);
+    engine_->RunAll(random_, now_);
   }
   SessionId Join(const std::string& name) {
     return engine_->Register(NodeWithEverybody(name, /*slots=*/1), Table(), now_)->session;
@@ -79,8 +77,8 @@ class RoundEnd : public testing::Test {
     return reply;
   }
   fleet::LeaseReply Answer(Ticket ticket) const {
-    const auto found = host_->leases.find(ticket);
-    return found != host_->leases.end() ? found->second : fleet::LeaseReply{};
+    const auto found = engine_->leases.find(ticket);
+    return found != engine_->leases.end() ? found->second : fleet::LeaseReply{};
   }
   // Commits what the worker has leased, but for the first `without` clients of it.
   fleet::Verdict Commit(Holder& holder, size_t without = 0) {
@@ -92,17 +90,17 @@ class RoundEnd : public testing::Test {
       part.included.push_back(RecordOf(holder.lease.assignments[i]));
       clients.push_back(holder.lease.assignments[i].client);
     }
-    host_->Hold(++tickets_, clients);
+    engine_->Hold(++tickets_, clients);
     engine_->Commit(tickets_,
                     {.session = holder.session, .commit_id = ++holder.commits, .part = part},
                     absl::OkStatus(), now_);
     // The part is added, but the round is not applied before Work() is called.
-    if (!host_->commits.contains(tickets_)) host_->RunOne(random_, now_);
-    return host_->commits.at(tickets_).verdict;
+    if (!engine_->commits.contains(tickets_)) engine_->RunOne(random_, now_);
+    return engine_->commits.at(tickets_).verdict;
   }
-  void Work() { host_->RunAll(random_, now_); }
+  void Work() { engine_->RunAll(random_, now_); }
   void Expect(const std::vector<ClientId>& clients) {
-    host_->Expect({clients.begin(), clients.end()});
+    engine_->Expect({clients.begin(), clients.end()});
   }
   void Pass(double seconds) {
     now_ += FromSeconds(seconds);
@@ -139,8 +137,7 @@ class RoundEnd : public testing::Test {
 
   Durable durable_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
-  std::unique_ptr<FakeHost> host_;
-  std::unique_ptr<RoundEngine> engine_;
+  std::unique_ptr<EngineDriver> engine_;
   RandomStream random_{{.seed = 1}};
   TimePoint now_{};
   Ticket tickets_ = 0;
@@ -311,7 +308,7 @@ TEST_F(RoundEnd, AReasonThatOnlyTheServerGivesIsRefusedFromANode) {
     part.left_out.push_back({.attempt = attempt, .reason = LeftOutReason::kTooSlow});
   engine_->Commit(++tickets_, {.session = anna_.session, .commit_id = 1, .part = part},
                   absl::OkStatus(), now_);
-  EXPECT_EQ(host_->commits.at(tickets_).verdict, fleet::Verdict::kRefused);
+  EXPECT_EQ(engine_->commits.at(tickets_).verdict, fleet::Verdict::kRefused);
 }
 
 TEST_F(RoundEnd, EachPhaseHasTheDeadlineAndGoesOnWithThoseThatCame) {
@@ -345,7 +342,8 @@ TEST_F(RoundEnd, ARunThatRepeatsAnotherDropsTheRoundsThatThatOneDropped) {
 // What a server leaves that is killed right after a decision about round 1.
 class KilledAtTheDeadline : public RoundEnd {
  protected:
-  void StartAgain() {
+  // `counted`: the clients that its round 1 counts.
+  void StartAgain(const std::vector<ClientId>& counted) {
     Restored restored{.newest = WorkerId(2), .begun = true};
     for (uint32_t id = 1; id <= 2; ++id) {
       restored.members.push_back({.node = WorkerId(id),
@@ -360,15 +358,12 @@ class KilledAtTheDeadline : public RoundEnd {
              .accepted = {{.node = WorkerId(1), .node_name = "anna", .part = part}},
              .gave_up = All<log::GaveUp>().at(0).given_up};
     for (const log::RoundLost& lost : All<log::RoundLost>()) story.dropped = lost.why;
-    host_ = std::make_unique<FakeHost>(durable_, /*rounds=*/2, /*phases=*/1);
     // By its own rules the next server would wait for everybody.
-    engine_ = std::make_unique<RoundEngine>(EngineOptions{.run = TestRun(2),
-                                                          .epoch = 2,
-                                                          .workers = 2,
-                                                          .stateful = true,
-                                                          .restored = std::move(restored)},
-                                            *scheduler_, *host_);
-    host_->Bind(engine_.get());
+    engine_ = std::make_unique<EngineDriver>(
+        EngineOptions{.run = TestRun(2), .epoch = 2, .workers = 2, .stateful = true}, *scheduler_,
+        durable_, /*rounds=*/2, /*phases=*/1);
+    Expect(counted);
+    engine_->Resume(std::move(restored), now_);
   }
 };
 
@@ -378,9 +373,7 @@ TEST_F(KilledAtTheDeadline, TheNextServerClosesTheRoundWithTheSameClients) {
   Ask(bert_);
   Commit(anna_);
   PassInTouch(20);
-  StartAgain();
-  Expect(anna_.clients());
-  engine_->Resume(now_);
+  StartAgain(anna_.clients());
   Work();
   EXPECT_EQ(engine_->completed(), 1u);
   EXPECT_THAT(durable_.counted.at(1), UnorderedElementsAreArray(anna_.clients()));
@@ -392,9 +385,7 @@ TEST_F(KilledAtTheDeadline, TheNextServerDropsTheRoundAsWell) {
   Ask(bert_);
   Commit(anna_);
   PassInTouch(20);
-  StartAgain();
-  Expect({});
-  engine_->Resume(now_);
+  StartAgain({});
   Work();
   EXPECT_EQ(engine_->completed(), 1u);
   EXPECT_TRUE(durable_.counted.at(1).empty());

@@ -6,13 +6,13 @@ namespace {
 
 class OneStatefulRound : public OneRound {
  protected:
-  OneStatefulRound() : OneRound(/*stateful=*/true) {}
+  OneStatefulRound() : OneRound({.stateful = true}) {}
 };
 
 TEST_F(OneStatefulRound, AStateIsCurrentOnceItsRoundIsDone) {
   const SessionId session = Join(Node());
   const fleet::Part part = PartOf(*Lease(session).training);
-  host_.Hold(++ticket_, {});
+  engine_.Hold(++ticket_, {});
   engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
   EXPECT_TRUE(engine_.SnapshotVersions(StateVersions::Staged::kLeftOut).empty());
@@ -26,7 +26,7 @@ TEST_F(OneStatefulRound, AStateOfAPartThatWasTurnedDownIsNeverCurrent) {
   part.included[0].weight += 1;
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
-  EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+  EXPECT_EQ(engine_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
   EXPECT_TRUE(engine_.SnapshotVersions(StateVersions::Staged::kIncluded).empty());
 }
 
@@ -40,13 +40,13 @@ TEST_F(OneStatefulRound, AStateThatCannotBeReadStopsTheRunWithTheClientsName) {
                            .message = "not in the store"});
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
-  EXPECT_FALSE(host_.ended.has_value()) << "somebody who is too late may say what he wants";
+  EXPECT_FALSE(engine_.ended.has_value()) << "somebody who is too late may say what he wants";
   part.left_out[0].attempt.fence = a.fence;
   engine_.Commit(++ticket_, {.session = session, .commit_id = 2, .part = part}, absl::OkStatus(),
                  TimePoint{});
-  ASSERT_TRUE(host_.ended.has_value());
+  ASSERT_TRUE(engine_.ended.has_value());
   EXPECT_THAT(
-      std::string(host_.error.message()),
+      std::string(engine_.error.message()),
       testing::AllOf(testing::HasSubstr(absl::StrCat("client ", a.client.value)),
                      testing::HasSubstr("not in the store"), testing::HasSubstr("--state-reset")));
 }
@@ -67,11 +67,11 @@ TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanRe
                       .message = "not in the store"}};
     engine_.Commit(++ticket_, {.session = session, .commit_id = ++commits_, .part = part},
                    absl::OkStatus(), TimePoint{});
-    EXPECT_EQ(host_.commits.at(ticket_).verdict == fleet::Verdict::kAccepted,
-              !host_.ended.has_value());
+    EXPECT_EQ(engine_.commits.at(ticket_).verdict == fleet::Verdict::kAccepted,
+              !engine_.ended.has_value());
   };
   report(first, *reply.training, reply.training->assignments[0].fence);
-  ASSERT_FALSE(host_.ended.has_value()) << host_.error;
+  ASSERT_FALSE(engine_.ended.has_value()) << engine_.error;
   for (int i = 0; i < 50; ++i) {  // a node that could not read the state is not asked again
     running_ = 1;
     const fleet::LeaseReply again = Lease(first);
@@ -80,7 +80,7 @@ TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanRe
   }
   // The other node gets the client, once the plan sees that the first node does not begin it.
   Ticket poll = 0;
-  for (int i = 0; i < 200 && !host_.ended.has_value(); ++i) {
+  for (int i = 0; i < 200 && !engine_.ended.has_value(); ++i) {
     const TimePoint now = TimePoint{} + FromSeconds(0.1 * i);
     if (poll == 0) {
       poll = ++ticket_;
@@ -88,15 +88,15 @@ TEST_F(OneStatefulRound, AStateThatOneNodeCannotReadIsForAnotherAndWhatNoneCanRe
                     FromSeconds(60), now);
     }
     engine_.Tick(now);
-    if (!host_.leases.contains(poll)) continue;
-    const std::optional<fleet::TrainingLease> theirs = host_.leases.at(poll).training;
+    if (!engine_.leases.contains(poll)) continue;
+    const std::optional<fleet::TrainingLease> theirs = engine_.leases.at(poll).training;
     poll = 0;
     for (const auto& a : theirs.value_or(fleet::TrainingLease{}).assignments) {
       if (a.client == client) report(second, *theirs, a.fence);
     }
   }
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()),
+  ASSERT_TRUE(engine_.ended.has_value());
+  EXPECT_THAT(std::string(engine_.error.message()),
               testing::HasSubstr(absl::StrCat("client ", client.value)));
 }
 
@@ -110,12 +110,13 @@ TEST_F(OneStatefulRound, StatesInMemoryAllowNoSecondWorkerAndEndWithTheirs) {
               testing::HasSubstr("no second worker"));
   const fleet::LeaseReply reply = Lease(session);
   const fleet::Part part = PartOf(*reply.training);
-  host_.Hold(++ticket_, {});
+  engine_.Hold(++ticket_, {});
   engine_.Commit(ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
   engine_.Release({.session = session, .leaving = true}, TimePoint{});
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("in its memory and is gone"));
+  ASSERT_TRUE(engine_.ended.has_value());
+  EXPECT_THAT(std::string(engine_.error.message()),
+              testing::HasSubstr("in its memory and is gone"));
 }
 
 }  // namespace

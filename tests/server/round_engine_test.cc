@@ -6,10 +6,10 @@ namespace {
 TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
   std::optional<ClientId> poison;
   fleet::RegisterRequest node = Node();
-  for (uint64_t incarnation = 1; incarnation <= 4 && !host_.ended.has_value(); ++incarnation) {
+  for (uint64_t incarnation = 1; incarnation <= 4 && !engine_.ended.has_value(); ++incarnation) {
     node.incarnation = incarnation;
     const SessionId session = Join(node);
-    if (host_.ended.has_value()) break;
+    if (engine_.ended.has_value()) break;
     node.died_running.clear();
     for (bool found = false; !found;) {
       const fleet::LeaseReply reply = Lease(session);
@@ -22,9 +22,9 @@ TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
       }
     }
   }
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_EQ(*host_.ended, RunEnd::kFailed);
-  EXPECT_THAT(std::string(host_.error.message()),
+  ASSERT_TRUE(engine_.ended.has_value());
+  EXPECT_EQ(*engine_.ended, RunEnd::kFailed);
+  EXPECT_THAT(std::string(engine_.error.message()),
               testing::HasSubstr(absl::StrCat("client ", poison->value)));
 }
 
@@ -39,7 +39,7 @@ TEST_F(OneRound, DeathsThatAWorkerNeverHadTheLeasesOfCountNothing) {
   for (uint64_t counter = 0; counter < 100; ++counter)
     liar.died_running.push_back({lease.training->assignments[0].client, {1, counter}});
   Join(liar);
-  EXPECT_FALSE(host_.ended.has_value()) << host_.error;
+  EXPECT_FALSE(engine_.ended.has_value()) << engine_.error;
 }
 
 TEST_F(OneRound, ANodeWithOtherDataOrAnotherProfileIsRefusedWithTheReason) {
@@ -70,9 +70,8 @@ TEST_F(OneRound, ANodeWithAnotherProfileJoinsWhereTheRunMixesThem) {
   EXPECT_EQ(engine_.profiles().size(), 1u);
 
   Durable durable;
-  FakeHost host(durable, 1, 1);
-  RoundEngine mixed({.run = TestRun(1), .workers = 2, .mixed_profiles = true}, scheduler_, host);
-  host.Bind(&mixed);
+  EngineDriver mixed({.run = TestRun(1), .workers = 2, .mixed_profiles = true}, scheduler_, durable,
+                     /*rounds=*/1, /*phases=*/1);
   for (const fleet::RegisterRequest& node : {Node(), other})
     EXPECT_TRUE(mixed.Register(node, Table(), TimePoint{}).ok());
   EXPECT_THAT(mixed.profiles(), testing::ElementsAre(Node().profile, other.profile));
@@ -82,7 +81,7 @@ TEST_F(OneRound, ANodeWithAnotherProfileJoinsWhereTheRunMixesThem) {
 TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
   RunPlan run = TestRun(1);
   run.clients = kPopulation;
-  RoundEngine engine({.run = run}, scheduler_, host_);
+  EngineDriver engine({.run = run}, scheduler_, durable_, /*rounds=*/1, /*phases=*/1);
   fleet::RegisterRequest node = Node();
   node.clients = kPopulation - 1;
   const fleet::ClientTable table{.rows = std::vector<uint32_t>(kPopulation - 1, 1)};
@@ -94,8 +93,8 @@ TEST_F(OneRound, ACohortLargerThanThePopulationFailsTheRunNotTheProcess) {
   fleet::RegisterRequest node = Node();
   node.clients = 5;
   const auto reply = engine_.Register(node, {.rows = std::vector<uint32_t>(5, 1)}, TimePoint{});
-  ASSERT_TRUE(host_.ended.has_value());
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("cohort.size is 12"));
+  ASSERT_TRUE(engine_.ended.has_value());
+  EXPECT_THAT(std::string(engine_.error.message()), testing::HasSubstr("cohort.size is 12"));
 }
 
 TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
@@ -103,7 +102,7 @@ TEST_F(OneRound, AStateInARunWithoutStatesIsRefused) {
   const fleet::Part part = PartOf(*Lease(session).training);
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
-  EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+  EXPECT_EQ(engine_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
 }
 
 TEST_F(OneRound, ANodeThatIsThereButGetsNothingDoneLosesItsLeases) {
@@ -139,8 +138,9 @@ TEST_F(OneRound, SlotsThatNoMachineHasAreRefused) {
 
 class ThreeRounds : public OneRound {
  protected:
-  explicit ThreeRounds(uint32_t rounds = 3) : OneRound(/*stateful=*/false, rounds) {}
-  void Step() { ASSERT_TRUE(host_.RunOne(random_, TimePoint{})); }
+  explicit ThreeRounds(uint32_t rounds = 3, bool gated = false)
+      : OneRound({.evaluation_gates = gated}, rounds) {}
+  void Step() { ASSERT_TRUE(engine_.RunOne(random_, TimePoint{})); }
   // From the first lease of a round to the request to prepare the next round.
   void TrainRound(SessionId session) {
     running_ = 0;
@@ -162,29 +162,33 @@ class ThreeRounds : public OneRound {
         }
       }
     }
-    host_.Hold(++ticket_, trained);
+    engine_.Hold(++ticket_, trained);
     engine_.Commit(ticket_, {.session = session, .commit_id = ++commits_, .part = part},
                    absl::OkStatus(), TimePoint{});
     Step();  // the part is added
     Step();  // the round is applied
   }
+  static std::vector<fleet::EvaluationResult> ResultsOf(const fleet::EvaluationLease& lease) {
+    std::vector<fleet::EvaluationResult> results;
+    for (const auto& task : lease.tasks) {
+      const auto rows = static_cast<double>(task.end - task.begin);
+      results.push_back({.task = task, .round = lease.round, .sums = {rows, 0, 0}});
+    }
+    return results;
+  }
   enum class Clients : uint8_t { kTrained, kLeftOut };
-  // A whole round, including its evaluation and the host's work.
+  // A whole round, including its evaluation.
   void WholeRound(SessionId session, Clients clients) {
-    host_.RunAll(random_, TimePoint{});
+    engine_.RunAll(random_, TimePoint{});
     running_ = 0;
     std::set<ClientId> trained;
-    host_.Expect(std::set<ClientId>{});
+    engine_.Expect(std::set<ClientId>{});
     for (bool last = false; !last;) {
       const fleet::LeaseReply lease = Lease(session);
       ASSERT_TRUE(lease.training.has_value() || lease.evaluation.has_value());
       fleet::CommitRequest request{.session = session, .commit_id = ++commits_};
       if (lease.evaluation.has_value()) {
-        for (const auto& task : lease.evaluation->tasks) {
-          const auto rows = static_cast<double>(task.end - task.begin);
-          request.evaluations.push_back(
-              {.task = task, .round = lease.evaluation->round, .sums = {rows, 0, 0}});
-        }
+        request.evaluations = ResultsOf(*lease.evaluation);
       }
       std::vector<ClientId> part;
       if (lease.training.has_value()) {
@@ -201,11 +205,11 @@ class ThreeRounds : public OneRound {
         if (clients == Clients::kLeftOut) request.part->included.clear();
       }
       trained.insert(part.begin(), part.end());
-      host_.Expect(trained);
-      host_.Hold(++ticket_, std::move(part));
+      engine_.Expect(trained);
+      engine_.Hold(++ticket_, std::move(part));
       engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
-      host_.RunAll(random_, TimePoint{});
-      EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kAccepted);
+      engine_.RunAll(random_, TimePoint{});
+      EXPECT_EQ(engine_.commits.at(ticket_).verdict, fleet::Verdict::kAccepted);
       running_ = 0;
     }
   }
@@ -218,20 +222,53 @@ TEST_F(ThreeRounds, WhatIsToBeEvaluatedGoesOutWithTheNextTraining) {
   TrainRound(session);  // to be evaluated
   running_ = 0;
   Lease(session);
-  EXPECT_FALSE(host_.leases.contains(ticket_)) << "alone, it would leave slots idle at its end";
+  EXPECT_FALSE(engine_.leases.contains(ticket_)) << "alone, it would leave slots idle at its end";
   Step();
-  ASSERT_TRUE(host_.leases.contains(ticket_));
-  EXPECT_TRUE(host_.leases.at(ticket_).training.has_value());
-  EXPECT_TRUE(host_.leases.at(ticket_).evaluation.has_value());
+  ASSERT_TRUE(engine_.leases.contains(ticket_));
+  EXPECT_TRUE(engine_.leases.at(ticket_).training.has_value());
+  EXPECT_TRUE(engine_.leases.at(ticket_).evaluation.has_value());
 }
 
 TEST_F(ThreeRounds, ARoundThatLosesEveryClientMovesOn) {
   const SessionId session = Join(Node());
   WholeRound(session, Clients::kLeftOut);
-  EXPECT_FALSE(host_.ended.has_value()) << host_.error;
+  EXPECT_FALSE(engine_.ended.has_value()) << engine_.error;
   EXPECT_EQ(engine_.completed(), 1u);
   WholeRound(session, Clients::kTrained);
   EXPECT_EQ(engine_.completed(), 2u);
+}
+
+class GatedRounds : public ThreeRounds {
+ protected:
+  GatedRounds() : ThreeRounds(4, /*gated=*/true) {}
+};
+
+TEST_F(GatedRounds, TheNextRoundWaitsForTheJudgementWhichMayEndTheRun) {
+  std::vector<log::Evaluated> evaluated;
+  engine_.on_record = [&](const log::Record& record) {
+    if (const auto* one = std::get_if<log::Evaluated>(&record)) evaluated.push_back(*one);
+  };
+  const SessionId session = Join(Node());
+  WholeRound(session, Clients::kTrained);
+  WholeRound(session, Clients::kTrained);  // to be evaluated
+  running_ = 0;
+  const fleet::LeaseReply lease = Lease(session);
+  EXPECT_FALSE(lease.training.has_value());
+  ASSERT_TRUE(lease.evaluation.has_value());
+  engine_.JudgeLater();
+  engine_.Stop("good enough");
+  engine_.Commit(
+      ++ticket_,
+      {.session = session, .commit_id = ++commits_, .evaluations = ResultsOf(*lease.evaluation)},
+      absl::OkStatus(), TimePoint{});
+  EXPECT_FALSE(engine_.ended.has_value());
+  EXPECT_TRUE(evaluated.empty());
+  Step();  // the evaluation is judged
+  EXPECT_EQ(engine_.ended, RunEnd::kStopped);
+  EXPECT_EQ(engine_.completed(), 2u);
+  ASSERT_EQ(evaluated.size(), 1u);
+  EXPECT_EQ(evaluated[0].round, Round(2));
+  EXPECT_EQ(evaluated[0].stop, "good enough");
 }
 
 class TwelveRounds : public ThreeRounds {
@@ -244,12 +281,12 @@ TEST_F(TwelveRounds, FiveLostRoundsInARowEndTheRunWithTheFirstReason) {
   for (int round = 1; round <= 2; ++round) WholeRound(session, Clients::kLeftOut);
   WholeRound(session, Clients::kTrained);
   for (int round = 4; round <= 7; ++round) WholeRound(session, Clients::kLeftOut);
-  ASSERT_FALSE(host_.ended.has_value()) << host_.error;
+  ASSERT_FALSE(engine_.ended.has_value()) << engine_.error;
   WholeRound(session, Clients::kLeftOut);
-  ASSERT_TRUE(host_.ended.has_value());
+  ASSERT_TRUE(engine_.ended.has_value());
   EXPECT_EQ(engine_.completed(), 7u);
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("round 8"));
-  EXPECT_THAT(std::string(host_.error.message()), testing::HasSubstr("no rows"));
+  EXPECT_THAT(std::string(engine_.error.message()), testing::HasSubstr("round 8"));
+  EXPECT_THAT(std::string(engine_.error.message()), testing::HasSubstr("no rows"));
 }
 
 TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
@@ -262,7 +299,7 @@ TEST_F(OneRound, AWrongWeightIsRefusedAndTheClientsAreLeasedAgain) {
   }
   engine_.Commit(++ticket_, {.session = session, .commit_id = 1, .part = part}, absl::OkStatus(),
                  TimePoint{});
-  EXPECT_EQ(host_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
+  EXPECT_EQ(engine_.commits.at(ticket_).verdict, fleet::Verdict::kRefused);
   running_ = 0;
   std::set<ClientId> again;
   for (int i = 0; i < 20; ++i) {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/policies/policies.h"
 #include "server/engine/round_engine.h"
-#include "tests/server/fake_host.h"
+#include "tests/server/engine_driver.h"
 
 // N and W of a fleet's plan against those of the clients that registered.
 namespace macaw::server {
@@ -22,8 +22,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing_support::Durable;
+using testing_support::EngineDriver;
 using testing_support::Examples;
-using testing_support::FakeHost;
 using testing_support::kPopulation;
 using testing_support::NodeWithEverybody;
 using testing_support::TestRun;
@@ -124,16 +124,15 @@ TEST(CompareTotals, AreOverTheClientsThatCanBeDrawn) {
 TEST(CompareTotals, EndsTheRunBeforeItsFirstRound) {
   for (const TotalsUsed used : {kNone, kW}) {
     Durable durable;
-    FakeHost host(durable, 1, 1);
     const scheduler::PlannedStealingScheduler scheduler;
-    RoundEngine engine(EngineOptions{.run = Planned(kPopulation, 10 * RowsOfAll()), .totals = used},
-                       scheduler, host);
-    host.Bind(&engine);
+    EngineDriver engine(
+        EngineOptions{.run = Planned(kPopulation, 10 * RowsOfAll()), .totals = used}, scheduler,
+        durable, /*rounds=*/1, /*phases=*/1);
     const auto joined =
         engine.Register(NodeWithEverybody("w", 1), {.rows = Examples()}, TimePoint());
     ASSERT_TRUE(joined.ok()) << joined.status();
-    EXPECT_EQ(host.ended.has_value(), used.weight);
-    EXPECT_EQ(absl::IsFailedPrecondition(host.error), used.weight) << host.error;
+    EXPECT_EQ(engine.ended.has_value(), used.weight);
+    EXPECT_EQ(absl::IsFailedPrecondition(engine.error), used.weight) << engine.error;
   }
 }
 

@@ -10,7 +10,7 @@
 namespace macaw::server {
 
 // What operators have asked for and the engine has not done yet, or goes on to do.
-struct Orders {
+struct OperatorState {
   bool pause = false;             // no round is opened
   uint32_t go_on_to = 0;          // of a stepwise run: rounds up to this one may be opened
   std::optional<TimePoint> held;  // since when the next round waits for one of these

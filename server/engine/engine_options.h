@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/digest.h"
+#include "core/ids.h"
+#include "plan/run_plan.h"
+#include "proto/fleet/messages.h"
+#include "server/engine/round_policy.h"
+#include "server/engine/version_index.h"
+#include "server/log/history.h"
+
+namespace macaw::server {
+
+// What a round engine begins with. It does not change while the run goes on.
+struct EngineOptions {
+  RunPlan run;
+  uint32_t epoch = 1;
+  Duration lease_timeout = FromSeconds(30);
+  CompleteRounds::Limits limits;
+  uint32_t workers = 1;           // the first round begins when so many have registered
+  bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
+  // After each round the engine waits for GoOnTo or StopHere. Set evaluation_gates with it, so that
+  // the round's row is written by then. The first round of a session does not wait.
+  bool stepwise = false;
+  uint32_t completed = 0;   // rounds already done (a resumed run)
+  uint32_t stop_after = 0;  // the run stops after so many of its rounds; 0: it does them all
+  std::string stop_reason;  // for stop_after
+  std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
+  std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
+  bool mixed_profiles = false;           // … nodes with any profile may join
+  std::optional<fleet::Blob>
+      evaluate_first;  // the model after `completed`, if its evaluation is still owed
+  Digest run_id;
+  RoundRules round;              // when rounds end
+  log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
+  TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
+  bool stateful = false;         // clients keep a state between rounds
+  bool personal_models = false;  // clients have their own models beside the common one
+  VersionIndex versions;         // of a resumed run
+  // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
+  // server uses random numbers.
+  std::function<uint64_t()> session_numbers;
+};
+
+// The last round is always evaluated. `stop_after`: EngineOptions has it.
+bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
+
+}  // namespace macaw::server

@@ -1,0 +1,70 @@
+// Going on where an earlier server of the run died: its rounds are done again from the parts that
+// it accepted, and its open phase gets back its parts and leases.
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/engine/part_checks.h"
+#include "server/engine/round_engine.h"
+
+namespace macaw::server {
+
+Effects RoundEngine::Resume(Restored restored, TimePoint now) {
+  for (Restored::Member& member : restored.members) {
+    if (member.there) {
+      Node node{.id = member.node, .session = member.session, .last_commit = member.last_commit};
+      Join(member.request, std::move(member.table), std::move(node), now);
+    } else {
+      roster_.Add(member.request, std::move(member.table));
+    }
+  }
+  nodes_.NumberFrom(restored.newest);
+  restored_ = RestoredPhases(std::move(restored.phases), std::move(restored.evaluated));
+  if (restored.begun || ReadyToBegin()) Begin(now);
+  return Take();
+}
+
+void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now) {
+  if (before.broadcast != phase_.broadcast().name) {
+    return Fail(absl::DataLossError(absl::StrCat(
+        "round ", phase_.round().value,
+        " begins from another model than the run's log says it did: its checkpoint or its journal "
+        "is not the run's. Remove the folder journal/ to go back to the newest checkpoint")));
+  }
+  const TimePoint expires = now + options_.lease_timeout;
+  phase_.DoWithout(before.gave_up);
+  if (!before.dropped.empty()) {
+    phase_.Drop(before.dropped);
+    states_.versions().DropStaged();
+    if (!before.closed) hold_nothing_.clear();
+    return;
+  }
+  RestoreParts(before.accepted, expires);
+  std::set<WorkerId> gone;
+  for (const auto& [attempt, node] : before.leased) {
+    phase_.Restore(attempt, node, expires);
+    if (!nodes_.Knows(node) || hold_nothing_.contains(node)) gone.insert(node);
+  }
+  if (before.closed) return;
+  for (const WorkerId node : gone)
+    Record(phase_.DropNode(node, absl::StrCat("a lease never reached node ", node.value)));
+  hold_nothing_.clear();
+}
+
+void RoundEngine::RestoreParts(const std::vector<Restored::AcceptedPart>& parts,
+                               TimePoint expires) {
+  for (const Restored::AcceptedPart& accepted : parts) {
+    for (const Attempt& attempt : AttemptsOf(accepted.part))
+      phase_.Restore(attempt, accepted.node, expires);
+    const Node node{.id = accepted.node, .name = accepted.node_name};
+    phase_.Accept(node, /*commit=*/0, accepted.part);
+    for (const fleet::ClientRecord& record : accepted.part.included) {
+      if (record.has_state) states_.versions().Stage(record.attempt);
+    }
+    if (accepted.part.included.empty()) continue;
+    phase_.Adding();
+    effects_.orders.emplace_back(AddPartAgain{.part = accepted.part});
+  }
+}
+
+}  // namespace macaw::server

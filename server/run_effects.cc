@@ -1,0 +1,249 @@
+// Carries out the effects of the engine's events, and gives the results back to the engine.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/status.h"
+#include "server/client_evaluation.h"
+#include "server/run_threads.h"
+
+namespace macaw::server {
+void RunThreads::Carry(Effects effects) {
+  while (true) {
+    for (Recorded& recorded : effects.records) Write(std::move(recorded));
+    for (Reply& reply : effects.replies) {
+      std::visit([&](auto& answer) { Send(reply.ticket, std::move(answer)); }, reply.answer);
+    }
+    for (Order& order : effects.orders) {
+      std::visit([&](auto& one) { Begin(std::move(one)); }, order);
+    }
+    if (!judged_.has_value()) return;
+    const Judged judged = *std::exchange(judged_, std::nullopt);
+    effects = engine_.EvaluationJudged(judged.round, judged.stop, SteadyClock().Now());
+  }
+}
+
+// ---- records
+
+void RunThreads::Write(Recorded recorded) {
+  LogRecord(recorded.record);
+  if (durable_commits_) WriteJournal(std::move(recorded.journal));
+  WriteRecord(std::move(recorded.record));
+}
+
+void RunThreads::WriteJournal(JournalData data) {
+  if (auto* node = std::get_if<JournalNode>(&data)) writer_.Node(std::move(*node));
+  if (auto* part = std::get_if<JournalPart>(&data)) writer_.Part(std::move(*part));
+}
+
+void RunThreads::WriteRecord(log::Record record) {
+  writer_.Record(std::move(record), SteadyClock().Now() - started_, Elapsed());
+}
+
+void RunThreads::LogRecord(const log::Record& record) const {
+  if (const auto* waiting = std::get_if<log::Waiting>(&record)) {
+    log_.Info(absl::StrCat("waiting_for_clients round=", waiting->round.value,
+                           " present=", waiting->present, " needed=", waiting->needed));
+  } else if (const auto* declined = std::get_if<log::NodeDeclined>(&record)) {
+    log_.Info(declined->why.empty() ? absl::StrCat("node_works_again name=", declined->name)
+                                    : absl::StrCat("node_declines name=", declined->name,
+                                                   " reason=\"", declined->why, "\""));
+  } else if (const auto* extended = std::get_if<log::Extended>(&record)) {
+    log_.Info(absl::StrCat("deadline_extended round=", extended->round.value,
+                           " counted=", extended->counted, " needed=", extended->needed,
+                           " missing=", extended->missing));
+  } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
+             lost != nullptr && lost->dropped) {
+    log_.Warning(absl::StrCat("round_dropped ", lost->why));
+  }
+}
+
+// ---- orders
+
+void RunThreads::Begin(PrepareBroadcast prepare) {
+  const PhaseOrder& order = prepare.order;
+  if (!first_lease_at_.has_value()) first_lease_at_ = round_started_ = SteadyClock().Now();
+  PostSums([this, order] {
+    absl::StatusOr<fleet::Broadcast> broadcast = keeper_.Open(order);
+    if (broadcast.ok()) blobs_.Serve(broadcast->channels);
+    const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
+    loop_.Post([this, order, most_sums_bytes, broadcast = std::move(broadcast)]() mutable {
+      most_sums_bytes_ = most_sums_bytes;
+      Carry(engine_.BroadcastReady(order.round, order.phase, std::move(broadcast),
+                                   SteadyClock().Now()));
+    });
+  });
+}
+
+void RunThreads::Begin(AddPart order) {
+  auto node = decoded_.extract(order.commit);
+  PostSums([this, commit = order.commit, sum = std::move(node.mapped())]() mutable {
+    const absl::Status status = keeper_.Add(std::move(sum));
+    loop_.Post(
+        [this, commit, status] { Carry(engine_.PartAdded(commit, status, SteadyClock().Now())); });
+  });
+}
+
+void RunThreads::Begin(AddPartAgain order) {
+  PostSums([this, part = std::move(order.part)]() mutable {
+    const absl::Status status = DecodeAndAdd(std::move(part));
+    loop_.Post([this, status] { Carry(engine_.PartAdded(0, status, SteadyClock().Now())); });
+  });
+}
+
+void RunThreads::Begin(ApplySum order) {
+  PostSums([this, report = std::make_shared<const PhaseReport>(std::move(order.report))] {
+    if (!report->dropped.empty()) keeper_.DropSum();
+    Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
+                  .report = report,
+                  .headroom = keeper_.headroom(),
+                  .rule = keeper_.metrics()};
+    if (closed.round_done()) {
+      if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
+        closed.model = keeper_.ModelBlob();
+        blobs_.Serve({*closed.model});
+        closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
+        if (options_.run.evaluation.train) {
+          closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
+        }
+      }
+      if (options_.stepwise) closed.shown = keeper_.ModelBlob();
+      const uint32_t every = options_.config.checkpoint_every;
+      // The last state is kept at the end of the run.
+      const bool last =
+          report->round.value == options_.run.rounds || report->round.value == options_.stop_after;
+      if (every > 0 && report->round.value % every == 0 && !last) closed.state = keeper_.Save();
+    }
+    loop_.Post([this, closed = std::move(closed)]() mutable { OnClosed(std::move(closed)); });
+  });
+}
+
+void RunThreads::Begin(JudgeEvaluation order) {
+  judged_ = {.round = order.round,
+             .stop = order.sums.has_value() ? FinishRow(*order.sums) : RepeatRow(order.round)};
+}
+
+std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
+  const training::ClassCounts counts = training::ClassCountsOf(options_.run);
+  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
+  const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
+  if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
+  if (std::string text = ClientEvaluationText(sums, options_.run.task); !text.empty())
+    writer_.ClientEvaluation(std::move(text));
+  WriteRow([row] { return row.Text(); });
+  if (!sums.given_up.empty()) {
+    log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
+                              sums.given_up.size(), " first=", sums.given_up.front().value,
+                              ": their states could not be read, or their owners decline"));
+  }
+  return ObserveForStop(sums.round, row);
+}
+
+std::optional<std::string> RunThreads::RepeatRow(Round round) {
+  owed_row_.reset();
+  const std::string text = past_rows_.at(round);
+  WriteRow([text] { return text; });
+  const std::optional<MetricsRow> row = MetricsRow::Parse(options_.run.task, text);
+  return row.has_value() ? ObserveForStop(round, *row) : std::nullopt;
+}
+
+absl::Status RunThreads::DecodeAndAdd(fleet::Part part) {
+  const auto place = past_sums_.find(part.sums.digest);
+  if (place == past_sums_.end()) {
+    return absl::DataLossError(absl::StrCat("the journal lacks sums of round ", part.round.value));
+  }
+  MACAW_ASSIGN_OR_RETURN(part.sums, ReadBlob(place->second, part.sums.digest));
+  MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum, keeper_.Decode(part));
+  return keeper_.Add(std::move(sum));
+}
+
+std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
+  if (!options_.config.stop.active()) return std::nullopt;
+  const auto value = row.Get(options_.config.stop.metric);
+  const std::optional<fleet::Blob> model = std::exchange(observed_model_, std::nullopt);
+  if (!value.has_value()) return std::nullopt;
+  std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
+  const bool best = early_stopping_.best_round() == round.value;
+  if (best && options_.config.stop.patience > 0 && model.has_value())
+    writer_.Best(round, *model, layout_);
+  return stop;
+}
+
+void RunThreads::OnClosed(Closed closed) {
+  const PhaseReport& report = *closed.report;
+  const TimePoint now = SteadyClock().Now();
+  writer_.Phase(closed.report, started_, now);
+  if (closed.another_phase.ok() && !engine_.redoing()) {
+    // Written before the checkpoint, because the log must have every round of a checkpoint.
+    WriteRecord(log::Closed{.round = report.round,
+                            .phase = report.phase,
+                            .last = closed.round_done(),
+                            .counted = report.records.size(),
+                            .left_out = report.left_out.size(),
+                            .requeued = report.requeued,
+                            .seconds = closed.round_done() ? ToSeconds(now - round_started_) : 0,
+                            .model = closed.model.has_value() ? closed.model->digest : Digest()});
+  }
+  if (closed.round_done()) {
+    round_started_ = now;
+    if (options_.config.client_records) {
+      writer_.Clients(report.round, report.records, options_.run.task);
+    }
+    if (closed.shown.has_value())  // before the round's row, whose reader may ask for the model
+      writer_.RoundModel(report.round, *std::move(closed.shown), layout_);
+    Checkpoint checkpoint;
+    if (closed.state.has_value()) {
+      checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);
+      checkpoint.state = *std::move(closed.state);
+      if (closed.row.has_value()) checkpoint.owed_row = closed.row->Text();
+    }
+    if (closed.row.has_value()) {
+      owed_row_ = *std::move(closed.row);
+      if (options_.config.stop.active()) observed_model_ = closed.model;
+    } else {
+      // Its statistics are computed on the writer's thread, so the next round need not wait.
+      WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,
+                rule = closed.rule] { return MetricsRow(task, *report, headroom, rule).Text(); });
+    }
+    if (checkpoint.round.value > 0) {
+      writer_.Keep(std::move(checkpoint), [this](Round oldest) {
+        loop_.Post([this, oldest] { engine_.CheckpointsFrom(oldest); });
+      });
+    }
+  }
+  Carry(engine_.Applied(std::move(closed.another_phase), std::move(closed.model),
+                        SteadyClock().Now()));
+}
+
+void RunThreads::WriteRow(std::function<std::string()> text) {
+  writer_.Row([this, text = std::move(text)] {
+    std::string row = text();
+    latest_row_.Set(row);
+    if (options_.on_row) options_.on_row(row);
+    return row;
+  });
+}
+
+Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
+  return {.round = round,
+          .fingerprint = Fingerprint(options_.run),
+          .data_digest = DataDigest(),
+          .profiles = engine_.profiles(),
+          .seconds = Elapsed(),
+          .run_id = run_id_,
+          .versions = engine_.SnapshotVersions(staged)};
+}
+
+void RunThreads::LogLeftOut(const fleet::HeartbeatRequest& request) const {
+  constexpr size_t kMost = 4;  // lines for each heartbeat
+  const Node* const node = engine_.nodes().Find(request.session);
+  for (size_t i = 0; node != nullptr && i < std::min(kMost, request.left_out.size()); ++i) {
+    const fleet::LeftOut& left = request.left_out[i];
+    log_.Warning(absl::StrCat("client_left_out client=", left.attempt.client.value,
+                              " worker=", node->name, " reason=", log::NameOf(left.reason),
+                              " why=\"", absl::StrReplaceAll(left.message, {{"\n", " "}}), "\""));
+  }
+}
+
+}  // namespace macaw::server

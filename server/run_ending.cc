@@ -1,0 +1,138 @@
+// The end of a run: what is written of it, and when Wait hears of it.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/budget.h"
+#include "server/run_threads.h"
+
+namespace macaw::server {
+namespace {
+
+// The time for workers to learn that the run is over.
+constexpr Duration kEndNotice = std::chrono::seconds(3);
+
+Outcome::Kind KindOf(RunEnd end) {
+  return end == RunEnd::kFinished  ? Outcome::Kind::kFinished
+         : end == RunEnd::kStopped ? Outcome::Kind::kStopped
+                                   : Outcome::Kind::kInterrupted;
+}
+
+std::string NoLastCheckpoint(const std::string& run_dir, uint32_t rounds, const absl::Status& why) {
+  return absl::StrCat("the result in ", run_dir, " is whole, but ", run_dir,
+                      "/checkpoints has no checkpoint of round ", rounds,
+                      ", from which the run could be given more rounds: ", why.message());
+}
+
+}  // namespace
+
+void RunThreads::Begin(EndRun order) {
+  const RunEnd end = order.end;
+  ended_at_ = SteadyClock().Now();
+  log_.Info(
+      absl::StrCat("run_over rounds=", engine_.completed(), order.status.ok() ? "" : " failed"));
+  static constexpr const char* kNames[] = {"finished", "stopped", "interrupted", "failed"};
+  log::RunEnded over{.how = static_cast<log::End>(end),
+                     .rounds = engine_.completed(),
+                     .why = order.status.ok() ? order.reason : std::string(order.status.message()),
+                     .states = engine_.state_digest().value_or(Digest())};
+  ended_how_ = kNames[static_cast<int>(end)];
+  ended_why_ = over.why;
+  SummaryFacts facts{
+      .name = options_.run.name,
+      .algorithm = options_.run.algorithm.name,
+      .settings = options_.settings,
+      .seed = options_.run.seed,
+      .data_digest = DataDigest(),
+      .end = kNames[static_cast<int>(end)],
+      .reason = std::move(order.reason),
+      .seconds = Elapsed(),
+      .session_seconds = ToSeconds(*ended_at_ - first_lease_at_.value_or(*ended_at_)),
+      .session_rounds = engine_.completed() - first_round_,
+      .stop_metric = options_.config.stop.metric,
+      .best_model_round = options_.config.stop.patience > 0 ? early_stopping_.best_round() : 0,
+      .delta = options_.run.privacy.delta,
+      .profiles = engine_.profiles()};
+  for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
+  facts.state_digest = engine_.state_digest();
+  Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), StateVersions::Staged::kLeftOut);
+  if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
+  // For an interrupted run, the checkpoint is written first, because its results can be made again.
+  // For any other run it is written last, so that a run whose checkpoint is at the last round has
+  // all its results. A failed run keeps its old checkpoint, so that a resume repeats what led to
+  // the failure.
+  RunWriter::Ending ending{
+      .status = std::move(order.status),
+      .has_checkpoint = !checkpoint.data_digest.IsZero() && !engine_.mid_round(),
+      .checkpoint_first = end == RunEnd::kInterrupted,
+      .checkpoint = std::move(checkpoint),
+      .facts = std::move(facts)};
+  PostSums([this, end, whole = !engine_.mid_round(), over = std::move(over),
+            ending = std::move(ending)]() mutable {
+    ending.checkpoint.state = keeper_.Save();
+    const LayoutPtr layout = keeper_.Layouts().front();
+    ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
+    ending.facts.model_digest = DigestOfValues(ending.model.view());
+    ending.facts.parameters = layout->count();
+    if (options_.run.privacy.on()) {
+      ending.facts.epsilon = [this, rounds = ending.checkpoint.round.value] {
+        return EpsilonOf(options_.run, rounds);
+      };
+    }
+    if (whole) over.model = ending.facts.model_digest;
+    WriteRecord(std::move(over));
+    Outcome outcome{.kind = KindOf(end),
+                    .rounds = ending.checkpoint.round.value,
+                    .reason = ending.facts.reason};
+    writer_.Finish(
+        std::move(ending), [this, outcome = std::move(outcome)](RunWriter::Ended ended) mutable {
+          if (!ended.result.ok()) return SetOutcome(std::move(ended.result));
+          if (!ended.checkpoint.ok()) {
+            outcome.warning = NoLastCheckpoint(options_.run_dir, outcome.rounds, ended.checkpoint);
+          }
+          SetOutcome(std::move(outcome));
+        });
+  });
+}
+
+void RunThreads::SetOutcome(absl::StatusOr<Outcome> outcome) {
+  events_.Close();
+  absl::MutexLock lock(&mutex_);
+  outcome_ = std::move(outcome);
+  loop_.Post([this] { ReportOutcome(); });
+}
+
+void RunThreads::ReportOutcome() {
+  if (!ended_at_.has_value()) return;
+  absl::MutexLock lock(&mutex_);
+  if (!outcome_.has_value()) return;
+  reported_ = reported_ || engine_.nodes().everybody_told() ||
+              SteadyClock().Now() >= *ended_at_ + kEndNotice;
+}
+
+TimePoint RunThreads::NextDeadline() {
+  ReportOutcome();
+  if (ended_at_.has_value()) return report_due() ? *ended_at_ + kEndNotice : TimePoint::max();
+  return engine_.NextDeadline();
+}
+
+bool RunThreads::report_due() {
+  absl::MutexLock lock(&mutex_);
+  return outcome_.has_value() && !reported_;
+}
+
+absl::StatusOr<Outcome> RunThreads::Wait() {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return outcome_.has_value() && reported_;
+    };
+    mutex_.Await(absl::Condition(&over));
+  }
+  // The engine has given its last answers to the writer, which may not have passed all of them on.
+  loop_.WaitIdle();
+  writer_.WaitIdle();
+  absl::MutexLock lock(&mutex_);
+  return *outcome_;
+}
+
+}  // namespace macaw::server
