@@ -90,6 +90,8 @@ class RunFolder:
         "": it has not, or its server was killed.
         """
         end, epoch = "", None
+        if not (self.path / "events.jsonl").exists():
+            return end
         with (self.path / "events.jsonl").open(encoding="utf-8") as lines:
             for line in lines:
                 event = json.loads(line) if '"event":"run_' in line else {}

@@ -101,7 +101,7 @@ class Case(TestCase):
         read, write = os.pipe()
         with open(read) as said:  # noqa: PTH123 (a descriptor)
             arguments = [str(self.run_.folder), "--to", to, "--say", str(write)]
-            arguments += ["--macaw", "no-such-program", "--at-most", "9"]
+            arguments += ["--macaw", "no-such-program", "--at-most", "120"]
             code = 1
             left = mock.patch.object(os, "_exit", side_effect=SystemExit)
             with left, contextlib.suppress(SystemExit):
@@ -451,7 +451,7 @@ class RealPackages(Case):
         for first, last, how in ((1, 250, "interrupted"), (251, 300, "finished")):
             self.run_.add(first, last)
             self.run_.end(how)
-            done = self.process(to, *options, "--at-most", "60", path=self.empty)
+            done = self.process(to, *options, "--at-most", "300", path=self.empty)
             self.assertEqual((done.returncode, done.stderr.count("must wait")), (0, 0), done.stderr)
         return {
             (name, row.round): value
@@ -630,5 +630,5 @@ class Programs(TestCase):
 
     def test_name_what_is_no_run(self) -> None:
         done = self.macaw("track", self.folder, "--to", "csv")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn(f"{self.folder} is not the folder of a run", done.stderr)
