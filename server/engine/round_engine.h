@@ -141,10 +141,14 @@ class RoundEngine {
     if (record.has_value()) Record(log::Record(*std::move(record)));
   }
   void Answer(Ticket ticket, fleet::LeaseReply reply) {
-    effects_.replies.push_back({.ticket = ticket, .answer = std::move(reply)});
+    Reply& answered = effects_.replies.emplace_back();
+    answered.ticket = ticket;
+    answered.answer.emplace<fleet::LeaseReply>(std::move(reply));
   }
   void Answer(Ticket ticket, fleet::CommitReply reply) {
-    effects_.replies.push_back({.ticket = ticket, .answer = std::move(reply)});
+    Reply& answered = effects_.replies.emplace_back();
+    answered.ticket = ticket;
+    answered.answer.emplace<fleet::CommitReply>(std::move(reply));
   }
 
   // ---- the story (round_engine.cc)
