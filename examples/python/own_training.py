@@ -1,4 +1,4 @@
-"""Training code of one's own: a focal loss with AdamW on clients of few classes, watched in between.
+"""Training code of one's own: a focal loss with AdamW on clients of few classes, and a look between.
 
     python examples/python/own_training.py [ROUNDS]
 
