@@ -1,4 +1,4 @@
-"""Training code of one's own: a focal loss with AdamW on clients of few classes, and a look between.
+"""Training code of one's own: a focal loss with AdamW, and a look between two rounds.
 
     python examples/python/own_training.py [ROUNDS]
 

@@ -134,8 +134,10 @@ class OnRound(TestCase):
                     time.sleep(60)
             macaw.simulate(**job(Path(sys.argv[1]), "run", on_round=wait))
         """)
-        with subprocess.Popen([sys.executable, "-c", script, self.folder], text=True,
-                              stdout=subprocess.PIPE, cwd=Path(__file__).parent) as process:  # fmt: skip
+        with subprocess.Popen(
+            [sys.executable, "-c", script, self.folder],
+            text=True, stdout=subprocess.PIPE, cwd=Path(__file__).parent,
+        ) as process:  # fmt: skip
             self.assertEqual(process.stdout.readline().strip(), "waits")
             process.kill()
         summary = self.folder / "run/summary.json"

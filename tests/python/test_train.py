@@ -228,8 +228,10 @@ class AModule(TrainCase):
 
     def test_is_evaluated_by_its_outputs(self) -> None:
         x, y = rows()
-        run = self.run_of("run", own.train_nothing, model=self.net(1), 
-                          data=(x, (y > 0).astype(int)), run={"task": "binary"}, evaluation={"metrics": ["auc"]})  # fmt: skip
+        run = self.run_of(
+            "run", own.train_nothing, model=self.net(1), data=(x, (y > 0).astype(int)),
+            run={"task": "binary"}, evaluation={"metrics": ["auc"]},
+        )  # fmt: skip
         self.assertLessEqual({"test_precision", "test_recall", "test_auc"}, set(run.rows[-1]))
         targets = self.run_of("targets", own.train_nothing, model=self.net(1),
                               data=(x, y.astype(np.float32)))  # fmt: skip
