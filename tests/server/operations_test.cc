@@ -12,7 +12,7 @@ using testing::HasSubstr;
 class Operations : public OneRound {
  protected:
   explicit Operations(bool stateful = true, bool stepwise = false)
-      : OneRound({.stepwise = stepwise, .stateful = stateful}, /*rounds=*/3) {}
+      : OneRound({.stepwise = stepwise, .stateful = stateful}, /*rounds=*/3), stateful_(stateful) {}
 
   absl::StatusOr<std::string> Ask(Action action, const std::string& node = "", uint32_t round = 0) {
     auto said = engine_.Operate(
@@ -37,6 +37,7 @@ class Operations : public OneRound {
                                           .message = "it cannot be trained"});
       } else {
         request.part->included.push_back(RecordOf(a));
+        request.part->included.back().has_state = stateful_;
         included.push_back(a.client);
       }
     }
@@ -53,9 +54,11 @@ class Operations : public OneRound {
     while (engine_.completed() < round && !engine_.ended.has_value()) {
       const fleet::LeaseReply reply = Lease(session);
       ASSERT_TRUE(reply.training.has_value());
-      Commit(session, *reply.training);
+      ASSERT_NE(Commit(session, *reply.training).verdict, fleet::Verdict::kRefused);
     }
   }
+
+  const bool stateful_;
 };
 
 TEST_F(Operations, APausedRunClosesItsRoundAndOpensTheNextWhenItGoesOn) {
