@@ -85,8 +85,8 @@ void DrawFromTheRun(torch::jit::Module& module) {
   if (kinds.empty()) return;
   throw std::invalid_argument(
       absl::StrCat("the scripted module draws random numbers (", absl::StrJoin(kinds, ", "),
-                   "), which no run could repeat: script it without them, or train it with a "
-                   "program of your own; dropout of every kind and RReLU can be repeated"));
+                   "), which no run could repeat: script it without them, or train it with "
+                   "code of your own; dropout of every kind and RReLU can be repeated"));
 }
 
 }  // namespace macaw::models

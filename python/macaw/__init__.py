@@ -19,7 +19,8 @@ from ._figures import Plot, plot, plot_clients
 from ._latex import to_latex
 from ._normalise import Normalisation
 from ._run import Run
-from ._simulate import Stream, resume, simulate, stream
+from ._simulate import resume, simulate, stream
+from ._stream import Stream
 from ._sweep import SweepResult, choice, grid, integers, log_uniform, sweep, uniform
 from ._version import version as __version__
 from .algorithms import *  # noqa: F403 (a class for each algorithm of the program)

@@ -1,4 +1,4 @@
-"""What a train function gets beside the model: a client's rows, and what the run says of the turn."""
+"""What a train function gets beside the model: a client's rows, and what is said of the turn."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ._safetensors import Array
 class Rows:
     """A client's rows: ``x, y = rows``. Tensors on ``ctx.device`` beside a module, else arrays.
 
-    x: ``[rows, …]``, of the run's dtype and normalised as ``[data]`` says, or whole numbers (tokens).
-    y: ``[rows]``, classes as int64, or targets. lengths: of padded rows of tokens, the tokens in use;
-    else None. They are the function's own: it may change and keep them.
+    x: ``[rows, …]``, of the run's dtype and normalised as ``[data]`` says, or tokens.
+    y: ``[rows]``, classes as int64, or targets. lengths: of padded rows of tokens, the tokens in
+    use; else None. They are the function's own: it may change and keep them.
     """
 
     def __init__(self, x: Any, y: Any, lengths: Any = None) -> None:
@@ -33,9 +33,9 @@ class Rows:
 class TrainContext:
     """A turn of a client in a round. One for each call; nothing of it outlives the call.
 
-    Before each call ``random``, ``np.random`` and torch are seeded from the run's seed, the round and
-    the client, so that a function that draws from them, or from ``rng`` and ``generator``, gives the
-    same numbers on any worker, and after a resume.
+    Before each call ``random``, ``np.random`` and torch are seeded from the run's seed, the round
+    and the client, so that a function that draws from them, or from ``rng`` and ``generator``,
+    gives the same numbers on any worker, and after a resume.
     """
 
     #: The round, from 1, and the phase and stage of a rule that has several.
@@ -71,7 +71,9 @@ class TrainContext:
         self.device, self.personal = device, task.personal
         self.trainable = frozenset(task.trainable)
         self.seed = _seed(task)
-        self._mu, self._anchor, self._v = task.mu, task.anchor, task.correction
+        self._mu = float(task.mu)
+        self._anchor: Mapping[str, Array] = task.anchor
+        self._v: Mapping[str, Array] | None = task.correction
         self.has_correction = task.mu != 0 or task.correction is not None
         self.corrected = not self.has_correction  # whether the function has looked at it
         self._torch = torch
@@ -83,7 +85,7 @@ class TrainContext:
         """Of what the rule adds to each gradient (FedProx, SCAFFOLD, FedDyn, Ditto):
         mu·(w − anchor) + v. ``correct`` does it for a module."""
         self.corrected = True
-        return float(self._mu)
+        return self._mu
 
     @property
     def anchor(self) -> Mapping[str, Array]:

@@ -47,5 +47,6 @@ def advice() -> str:
         return f"{takes}, which is installed and does not load"
     return (
         f"{takes}, and {has} is installed: pip install torch=={needed()}; or, in the source tree, "
-        f"./dev wheel --torch {has} makes a package for {has}"
+        f"./dev wheel --torch {has} makes a package for {has}; or train by a function of your own "
+        "(train=fn), which takes any PyTorch"
     )

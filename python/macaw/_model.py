@@ -144,7 +144,8 @@ def _of_factory(
             "drawn from torch alone, which is seeded for each call"
         )
     for seed, module in zip(seeds, made):
-        if not in_python and names_of(module) != model.names or _shapes(module) != _shapes(model.module):
+        other_names = not in_python and names_of(module) != model.names
+        if other_names or _shapes(module) != _shapes(model.module):
             raise ModelError("model: the function makes another network with another seed")
         weights = _weights_file(model, module, folder)
         path = folder / f"{stem}-{seed}.safetensors"

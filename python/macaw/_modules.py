@@ -73,8 +73,7 @@ def refuse_odd(module: Any) -> None:
         if "FractionalMaxPool" in kind:
             raise ModelError(
                 f"{here}: it draws random numbers in a way that no run can repeat; use "
-                "torch.nn.MaxPool2d, or train with a program of your own "
-                '(workers=dict(backend="process", command=[...]), training/README.md)'
+                "torch.nn.MaxPool2d, or train with a function of your own (train=fn)"
             )
 
 

@@ -150,9 +150,10 @@ class Simulation:
 # What a worker says of an exception in a process that trains (training/process).
 _TURN = re.compile(
     r"(?P<before>a batch of client \d+ was tried before the run and cannot be trained: )?"
-    r"(?:client (?P<client>\d+): stage \d+: round (?P<round>\d+)|(?:client \d+: )?(?:stage \d+: )?(?P<evaluated>"
-    r"client \d+ cannot be evaluated|the model cannot be evaluated)): "
-    r"(?P<what>.*?)(?:; trace: (?P<trace>.*?))?(?:; look at \[model\].*?)?(?: \((?P<log>[^()]*\.log)\))?"
+    r"(?:client (?P<client>\d+): stage \d+: round (?P<round>\d+)|(?:client \d+: )?(?:stage \d+: )?"
+    r"(?P<evaluated>client \d+ cannot be evaluated|the model cannot be evaluated)): "
+    r"(?P<what>.*?)(?:; trace: (?P<trace>.*?))?(?:; look at \[model\].*?)?"
+    r"(?: \((?P<log>[^()]*\.log)\))?"
 )
 
 

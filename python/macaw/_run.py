@@ -54,7 +54,7 @@ class Run:
 
     @property
     def rows(self) -> list[Row]:
-        """A dict a round, as in metrics.jsonl, with what ``on_round`` and ``metrics=`` have added."""
+        """A dict a round, as in metrics.jsonl, with what ``on_round`` and ``metrics=`` add."""
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
         rows: list[Row] = [json.loads(line) for line in lines]
         own = _own_rows.read(self.folder)

@@ -1,4 +1,4 @@
-"""``metrics=``: functions of the labels and the scores of the central test rows, after each round."""
+"""``metrics=``: functions of the labels and the scores of the central test rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class TestScores:
         for name, metric in metrics.items():
             if not callable(metric):
                 raise ConfigError(
-                    f"metrics: {name} is {type(metric).__name__}, and not a function of (y, scores); "
-                    'evaluation=dict(metrics=["f1"]) asks for those that Macaw has',
+                    f"metrics: {name} is {type(metric).__name__}, and not a function of "
+                    '(y, scores); evaluation=dict(metrics=["f1"]) asks for those that Macaw has',
                     key="metrics",
                 )
         if model is None or model.module is None:

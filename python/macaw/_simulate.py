@@ -250,9 +250,9 @@ def keys_of(given: Mapping[str, Any], seeds: Sequence[int] | None = None) -> Key
     run_seeds = seeds
     if _rules.serving:
         raise ConfigError(
-            "a run begins while a run loads this file, for its rule or its train function: put what "
-            'begins it under if __name__ == "__main__", or the rule or function into a file of its '
-            "own"
+            "a run begins while a run loads this file, for its rule or its train function: put "
+            'what begins it under if __name__ == "__main__", or the rule or function into a file '
+            "of its own"
         )
     left = _names.arguments({key: given[key] for key in given if key not in _NO_KEYS})
     cache = left.pop("cache", None)

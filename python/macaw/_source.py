@@ -76,8 +76,8 @@ def homes_of(functions: Mapping[str, Any], kinds: Iterable[type], cache: Path) -
             )
         if _found(sys.modules[module], name) is not function:
             raise ConfigError(
-                f"{role}: {module}.{name} is another object by now (a decorator, or a cell that was "
-                "run again): give the function that is there under its name",
+                f"{role}: {module}.{name} is another object by now (a decorator, or a cell that "
+                "was run again): give the function that is there under its name",
                 key=role,
             )
         digest = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -24,7 +24,7 @@ def traced(module: Any, example: Any, refused: str) -> Any:
         raise ModelError(
             f"model: {reason}, and the shape of the data is not known here to trace it: "
             "save torch.jit.trace(net, x[:2]) yourself and give model_options="
-            'dict(torchscript="net.pt"), or train with a program of your own (training/README.md)'
+            'dict(torchscript="net.pt"), or train with a function of your own (train=fn)'
         )
     with _modules.untouched(module):
         with _modules.dropping_nothing(module):

@@ -18,7 +18,7 @@ import pickle
 import platform
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ def main() -> None:
     if spec["main"]:
         _load_main(Path(spec["main"]), spec["package"])
     server = _Server(spec)
-    _client.serve(
+    serve: Callable[..., None] = _client.serve
+    serve(
         server.train,
         evaluate=server.evaluate if spec["evaluate"] else None,
         outputs=server.outputs if spec["module"] and not spec["evaluate"] else None,
@@ -82,14 +83,15 @@ def load(home: Mapping[str, Any]) -> Any:
     file = Path(home["file"])
     if hashlib.sha256(file.read_bytes()).hexdigest() != home["digest"]:
         raise SystemExit(
-            f"RuntimeError: {file} has changed since the run was begun, and a run that goes on keeps "
-            "its function: put the file back, or begin the run anew"
+            f"RuntimeError: {file} has changed since the run was begun, and a run that goes on "
+            "keeps its function: put the file back, or begin the run anew"
         )
     found: Any = importlib.import_module(home["module"])
     there = Path(getattr(found, "__file__", None) or "nowhere").resolve()
     if there != Path(home["file"]):
         raise ImportError(
-            f"the module {home['module']} is {there} here, and {home['file']} where the run was begun"
+            f"the module {home['module']} is {there} here, and {home['file']} where the run was "
+            "begun"
         )
     for part in home["name"].split("."):
         found = getattr(found, part)
@@ -170,7 +172,7 @@ class _Server:
         arguments = self._spec["evaluate"]["arguments"]
         metrics = self._evaluate(model, self._rows(task), **arguments)
         if not isinstance(metrics, Mapping) or "loss" not in metrics:
-            raise TypeError('the evaluate function must return a dict with "loss", the mean of rows')
+            raise TypeError('the evaluate function must return a dict with "loss", a mean of rows')
         return _sums(dict(metrics), task.sums, len(task.y), "the evaluate function", all_of=True)
 
     def outputs(self, weights: dict[str, Array], task: Any) -> Any:

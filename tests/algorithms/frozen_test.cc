@@ -161,7 +161,7 @@ TEST(WithFrozen, IsOutsidePrivacyAndAttackers) {
     run.rounds = 3;
     run.clients = run.train_clients = 4;
     if (private_run) {
-      run.privacy = {.mechanism = "gaussian", .clip = 0.1, .noise = 0.5};
+      run.privacy = {.mechanism = "gaussian", .clip = 4, .noise = 0.5};
     } else {
       run.attack = {.kind = "sign-flip", .fraction = 0.5};
     }

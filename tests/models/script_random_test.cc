@@ -198,7 +198,7 @@ class RecurrentScript : public RandomScript {
                : "torch.lstm(y, [h, h], w, True, 2, 0.4, self.training, True, True)\n"
                  "    z = z[:, 1]\n";
     net.Define("    y = x.reshape([8, 2, 3])\n    w = [" + list +
-               "]\n    h = torch.zeros([4, 8, 3], dtype=torch.double)\n    z, _, _ = " + call +
+               "]\n    h = x.new_zeros([4, 8, 3])\n    z, _, _ = " + call +
                "    return torch.linear(z, self.weight)\n");
     return net;
   }

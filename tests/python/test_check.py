@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import unittest
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 import macaw
-from macaw import _layers, _model
+from macaw import _layers, _model, _trace
 from support import TestCase, needs, rows
 
 try:
@@ -136,17 +139,129 @@ class WhatTrains(TestCase):
         with mock.patch.object(_layers, "_more_than_its_class", lambda _: None):
             self.planted(net, lambda x: x)
 
-    def test_is_refused_if_a_frozen_tensor_is_trained(self) -> None:
-        net = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
-        net[0].weight.requires_grad_(False)
-        with mock.patch.object(_layers, "_more_than_its_class", lambda _: None):
-            self.assertIn("0.weight", self.planted(net, lambda x: x))
-
     def test_is_refused_if_tied_weights_come_apart(self) -> None:
         net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
         net[2].weight = net[0].weight
         with mock.patch.object(_layers, "_shared", lambda _: None):
             self.assertIn("gradient of 0.weight", self.planted(net, lambda x: x))
+
+    # Faults of the converter of layers: what it reads, and what it would have to see there.
+
+    def text_of(self, kind: str, text: str, layer: Any, width: int, **more: Any) -> str:
+        """The refusal of a run in which a layer of this kind is always that text."""
+        net = nn.Sequential(nn.Linear(8, 8), layer, nn.Linear(width, 3))
+        with mock.patch.dict(_layers._KINDS, {kind: lambda _: text}):
+            return self.planted(net, lambda x: x, **more)
+
+    def test_is_refused_if_an_activation_is_read_wrongly(self) -> None:
+        self.assertIn("loss of row 0", self.text_of("GELU", "gelu", nn.GELU("tanh"), 8))
+
+    def test_is_refused_if_a_norm_is_read_wrongly(self) -> None:
+        self.text_of("LayerNorm", "layernorm", nn.LayerNorm(8, eps=0.1), 8)
+
+    def test_is_refused_if_a_bias_is_left_out(self) -> None:
+        net = nn.Sequential(nn.Linear(8, 3))
+        with mock.patch.dict(
+            _layers._KINDS, {"Linear": lambda m: f"linear {m.out_features} nobias"}
+        ):
+            real = _layers.names_of
+            with mock.patch.object(
+                _layers, "names_of", lambda x: {k: v for k, v in real(x).items() if "bias" not in k}
+            ):
+                self.planted(net, lambda x: x, names=_layers.names_of)
+
+    def test_is_refused_if_groups_are_read_wrongly(self) -> None:
+        net = nn.Sequential(nn.Conv2d(1, 4, 1), nn.GroupNorm(4, 4), nn.Flatten(), nn.Linear(256, 3))
+        self.planted(net, self.replaced("groupnorm 4", "groupnorm 2"), data=images())
+
+    def test_is_refused_if_padding_is_read_wrongly(self) -> None:
+        rng = np.random.default_rng(2)
+        x, y = rng.integers(5, size=(200, 6)).astype(np.int32), rng.integers(3, size=200)
+        net = nn.Sequential(nn.Embedding(5, 4, padding_idx=1), nn.Flatten(), nn.Linear(24, 3))
+        with mock.patch.dict(_layers._KINDS, {"Embedding": lambda _: "embedding 5 4"}):
+            said = self.planted(net, lambda x: x, data=(x, y), run={"task": "classification"})
+        self.assertIn("gradient of 0.weight", said)
+
+    def test_is_refused_if_frozen_names_are_wrong(self) -> None:
+        net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+        net[0].requires_grad_(False)
+        for names, said in [
+            ([], "0.weight after the first step"),
+            (["0.weight"], "0.bias after the first step"),
+            (["0.weight", "0.bias", "2.bias"], "gradient of 2.bias"),
+        ]:
+            with self.subTest(names), mock.patch.object(_layers, "frozen", lambda _, n=names: n):
+                self.assertIn(said, self.planted(net, lambda x: x))
+
+    # Faults of scripts and traces.
+
+    def other_script(self, change: Any) -> str:
+        """The refusal of a run whose script is of a module that was changed on the way."""
+
+        class Net(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.a, self.norm, self.head = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.head(torch.tanh(self.norm(self.a(x))))
+
+        real = _trace.save_script
+
+        def faulty(module: Any, example: Any, buffer: Any) -> None:
+            module = copy.deepcopy(module)
+            real(change(module) or module, example, buffer)
+
+        with (
+            mock.patch.object(_trace, "save_script", faulty),
+            self.assertRaises(macaw.ModelError) as caught,
+        ):
+            self.run_of(Net())
+        self.assertIn("check_model=False", str(caught.exception))
+        return str(caught.exception)
+
+    def test_is_refused_if_a_script_has_other_weights(self) -> None:
+        def change(net: Any) -> None:
+            net.head.weight.data *= 1.1
+
+        self.assertIn("loss of row 0", self.other_script(change))
+
+    def test_is_refused_if_a_script_has_frozen_a_tensor(self) -> None:
+        def change(net: Any) -> None:
+            net.a.bias.requires_grad_(False)
+
+        self.assertIn("trains a.bias", self.other_script(change))
+
+    def test_is_refused_if_a_script_moves_statistics_otherwise(self) -> None:
+        def change(net: Any) -> None:
+            net.norm.momentum = 0.3
+
+        self.assertIn("norm.running_mean after the first step", self.other_script(change))
+
+    def both_modes(self, fault: Any) -> str:
+        class Net(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm, self.head = nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+            def forward(self, x: torch.Tensor, **_: Any) -> torch.Tensor:
+                return self.head((lambda y: self.norm(y))(x))
+
+        real = _trace._switching
+        with (
+            mock.patch.object(_trace, "_switching", lambda a, b: fault(real, a, b)),
+            self.assertRaises(macaw.ModelError) as caught,
+        ):
+            self.run_of(Net())
+        return str(caught.exception)
+
+    def test_is_refused_if_a_trace_keeps_one_mode(self) -> None:
+        self.assertIn("loss of row 0", self.both_modes(lambda real, train, _: real(train, train)))
+        said = self.both_modes(lambda real, _, evaluate: real(evaluate, evaluate))
+        self.assertIn("gradient of", said)
+
+    def test_is_refused_if_two_modes_change_places(self) -> None:
+        self.assertIn("loss of row 0", self.both_modes(lambda real, a, b: real(b, a)))
 
     def test_is_not_compared_if_that_is_asked(self) -> None:
         net = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))

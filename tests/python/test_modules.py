@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
         nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 3))),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
     "compiled": ("compiled", lambda: torch.compile(nn.Linear(8, 3))),
-    "random pool": ("layer is FractionalMaxPool2d.*program of your own", lambda: Body(
+    "random pool": ("layer is FractionalMaxPool2d.*train=fn", lambda: Body(
         nn.FractionalMaxPool2d(2, output_ratio=0.6), 2, (1, 4, 2))),
     "wrong width": ("layer 1, Linear.*fails on an input of shape .2, 6.", lambda: nn.Sequential(
         nn.Linear(8, 6), nn.Linear(7, 3))),

@@ -55,13 +55,14 @@ class OnRound(TestCase):
     def test_that_logs_what_no_column_holds_is_refused(self) -> None:
         for values, word in (({"train_loss": 1}, "train_loss"), ({"a": "b"}, "str")):
             with self.assertRaisesRegex(macaw.ArgumentError, word):
-                macaw.simulate(**self.job("run", overwrite=True, on_round=lambda r: r.log(values)))  # noqa: B023
+                job = self.job("run", overwrite=True)
+                macaw.simulate(**job, on_round=lambda run, values=values: run.log(values))
 
     def test_stops_the_run_in_order(self) -> None:
         whole = macaw.simulate(**self.job("whole"))
         for name, stop, why in (
             ("word", lambda run: run.round < 2, "on_round returned False"),
-            ("why", lambda run: run.stop("good\nenough") if run.round == 2 else None, "good enough"),
+            ("why", lambda run: run.round == 2 and run.stop("good\nenough"), "good enough"),
         ):
             run = macaw.simulate(**self.job(name, on_round=stop))
             self.assertEqual((run.summary["end"], run.summary["rounds"]), ("stopped", 2))
@@ -117,7 +118,8 @@ class OnRound(TestCase):
         job = dict(model=["linear 3"], train=own.softmax_regression, workers={"slots": 1})
         plain = macaw.simulate(**self.job("plain", **job))
         biases = []
-        run = macaw.simulate(**self.job("run", **job, on_round=lambda run: biases.append(run.model()["0.bias"])))
+        look = self.job("run", **job, on_round=lambda run: biases.append(run.model()["0.bias"]))
+        run = macaw.simulate(**look)
         self.assertEqual(run.digest, plain.digest)
         np.testing.assert_array_equal(biases[-1], run.model()["0.bias"])
 
@@ -132,8 +134,10 @@ class OnRound(TestCase):
                     time.sleep(60)
             macaw.simulate(**job(Path(sys.argv[1]), "run", on_round=wait))
         """)
-        with subprocess.Popen([sys.executable, "-c", script, self.folder], text=True,
-                              stdout=subprocess.PIPE, cwd=Path(__file__).parent) as process:  # fmt: skip
+        with subprocess.Popen(
+            [sys.executable, "-c", script, self.folder],
+            text=True, stdout=subprocess.PIPE, cwd=Path(__file__).parent,
+        ) as process:  # fmt: skip
             self.assertEqual(process.stdout.readline().strip(), "waits")
             process.kill()
         summary = self.folder / "run/summary.json"
@@ -164,7 +168,8 @@ class ARunningStream(TestCase):
         self.assertFalse(np.array_equal(models[20], models[200]))
 
     def test_without_a_checkpoint_says_how_to_get_one(self) -> None:
-        with macaw.stream(**self.job("run", rounds=10**6, run={"checkpoint_every": 10**6})) as stream:
+        job = self.job("run", rounds=10**6, run={"checkpoint_every": 10**6})
+        with macaw.stream(**job) as stream:
             row = iter(stream)
             next(row)
             with self.assertRaisesRegex(macaw.Error, "checkpoint_every"):
@@ -196,7 +201,8 @@ class OwnMetrics(TestCase):
         bytes_ = np.clip(x * 40 + 128, 0, 255).astype(np.uint8)
         for name, more in (
             ("cut", {}), ("given", {"test": rows(50, seed=2)}),
-            ("bytes", {"data": (bytes_, y), "data_options": {"normalise": {"mean": [0.5], "std": [0.2]}}}),
+            ("bytes", {"data": (bytes_, y),
+                       "data_options": {"normalise": {"mean": [0.5], "std": [0.2]}}}),
             ("clients", {"data": {"a": (x[:300], y[:300]), "b": (x[300:], y[300:])}, "cohort": 2,
                          "partition": None, "test": rows(50, seed=2)}),
         ):  # fmt: skip

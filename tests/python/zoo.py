@@ -59,7 +59,7 @@ class Packed(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.reshape(x.size(0), 4, 2)
-        lengths = 1 + torch.arange(x.size(0)) % 4
+        lengths = 2 + (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
         packed = nn.utils.rnn.pack_padded_sequence(y, lengths, True, False)
         _, h = self.r(packed)
         return self.head(h[0])

@@ -4,7 +4,8 @@ const COLOURS = 8;
 const SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
 const colour = (i) => `var(--c${i % COLOURS})`;
-const dash = (i) => ["", "6 3", "2 3", "8 3 2 3"][Math.floor(i / COLOURS) % 4];
+// Of curves that lie on each other, the lower one shows in the gaps of the upper one.
+const dash = (i) => ["", "7 4", "2 4", "10 3 2 3"][(i + Math.floor(i / COLOURS)) % 4];
 const swatch = (i) => make("i", {class: "swatch", style: `background:${colour(i)}`});
 
 // Text goes in as text, never as HTML: names are anybody's words.

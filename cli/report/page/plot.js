@@ -74,8 +74,7 @@ function plot(start) {
     }
     for (const t of ticks(0, right, W < 400 ? 4 : 6, 1)) svg.append(make("text", {x: X(t), y: H - B + 17, class: "tick", "text-anchor": X(t) > W - R - 20 ? "end" : "middle"}, number(t)));
     svg.append(make("text", {x: (L + W - R) / 2, y: H - 8, class: "tick", "text-anchor": "middle"}, "round"));
-    // The first are the best ones of a sweep: they lie on top.
-    for (const c of [...curves].reverse()) svg.append(...shapesOf(c, X, Y));
+    for (const c of curves) svg.append(...shapesOf(c, X, Y));
     const cross = make("line", {y1: T, y2: H - B, class: "cross", visibility: "hidden"});
     svg.append(cross);
     scale = {curves, X, right, cross, left: (px) => (px - L) / (W - L - R) * right};
