@@ -5,7 +5,7 @@ What surrounds it, and the test that holds it (rules: tests/algorithms/frozen_te
 | frozen tensors and … | test |
 |---|---|
 | back ends: fused, LibTorch, a function of one's own | BackEnds |
-| decay, clipping, momentum, proximal term | BackEnds.test_agree_with_everything_that_moves_a_weight |
+| decay, clipping, momentum, a prox term | BackEnds.test_agree_with_everything_that_moves_a_weight |
 | rules with states, personal models, server optimizers | Rules.test_leave_them_as_they_are |
 | noise and clipping of privacy, hostile clients | Rules.test_of_privacy_and_attackers_leave_them |
 | processes and slots | Rules.test_have_the_same_bytes_in_two_processes |
