@@ -217,11 +217,9 @@ void RunThreads::OnClosed(Closed closed) {
 }
 
 void RunThreads::WriteRow(std::function<std::string()> text) {
-  writer_.Row([this, text = std::move(text)] {
-    std::string row = text();
+  writer_.Row(std::move(text), [this](const std::string& row) {
     latest_row_.Set(row);
     if (options_.on_row) options_.on_row(row);
-    return row;
   });
 }
 

@@ -80,12 +80,12 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
                           fleet::Reply<fleet::RegisterReply> reply) {
   loop_.Post([this, request = std::move(request), table = std::move(table),
               reply = std::move(reply)]() mutable {
-    absl::StatusOr<fleet::RegisterReply> answer = table.status();
-    if (table.ok()) {
-      auto registered = engine_.Register(request, *std::move(table), SteadyClock().Now());
-      answer = std::move(registered.answer);
-      Carry(std::move(registered.effects));
-    }
+    using Registered = Answered<absl::StatusOr<fleet::RegisterReply>>;
+    Registered registered = table.ok()
+                                ? engine_.Register(request, *std::move(table), SteadyClock().Now())
+                                : Registered{.answer = table.status(), .effects = {}};
+    absl::StatusOr<fleet::RegisterReply> answer = std::move(registered.answer);
+    Carry(std::move(registered.effects));
     if (answer.ok()) {
       if (!request.owner) blobs_.Pin(request.table);
       sessions_.Add(answer->session, request.name);

@@ -84,10 +84,14 @@ void RunWriter::Write(Work work) {
   });
 }
 
-void RunWriter::Row(std::function<std::string()> text) {
-  Write([this, text = std::move(text)] {
+void RunWriter::Row(std::function<std::string()> text,
+                    std::function<void(const std::string& row)> written) {
+  Write([this, text = std::move(text), written = std::move(written)] {
     SampleMemory();
-    return folder_.AppendRow(text());
+    const std::string row = text();
+    const absl::Status status = folder_.AppendRow(row);
+    if (status.ok()) written(row);
+    return status;
   });
 }
 

@@ -34,9 +34,9 @@ class RunWriter {
   void TellEvents(admin::EventFeed& feed);
   uint64_t memory_peak() const { return memory_peak_; }  // of this process, in bytes; any thread
 
-  // Writes a row of metrics.jsonl, and samples the memory of this process. `text` is called on the
-  // writer's thread.
-  void Row(std::function<std::string()> text);
+  // Writes a row of metrics.jsonl, and samples the memory of this process. Then `written` gets the
+  // row: whoever it tells finds the row in the file. Both are called on the writer's thread.
+  void Row(std::function<std::string()> text, std::function<void(const std::string& row)> written);
   void Confusion(std::string text);
   void ClientEvaluation(std::string text);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.

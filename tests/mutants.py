@@ -69,7 +69,7 @@ MUTANTS = {
         ("statistics are multiplied by a Poisson cohort's weight",
          "ScaleParameters(channel.weight", "Scale(channel.weight"),
         ("statistics are clipped with an update", "ScaleParameters(update_clip_", "Scale(update_clip_")],
-    ("algorithms/api/channels.cc", "algorithms", "FedNova.*"): [
+    ("algorithms/around/channels.cc", "algorithms", "FedNova.*"): [
         ("FedNova divides statistics by its steps", "ScaleParameters(described->factor", "Scale(described->factor")],
     ("algorithms/qfedavg.cc", "algorithms", "QFedAvg.*"): [
         ("q-FedAvg multiplies statistics by the loss", "ScaleParameters(std::pow", "Scale(std::pow")],

@@ -52,7 +52,7 @@ if __name__ == "__main__":
     run = macaw.simulate(
         model=nn.Sequential(nn.Linear(20, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 5)),
         data=(x, y),
-        partition=macaw.k_classes(2, clients=100),
+        partition=macaw.k_classes(100, classes_per_client=2),
         algorithm=macaw.FedProx(mu=0.01),
         cohort=10,
         rounds=int(sys.argv[1]) if len(sys.argv) > 1 else 100,

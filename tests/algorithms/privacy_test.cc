@@ -392,7 +392,7 @@ TEST(Privacy, SaysWhatARunGivesAway) {
   const auto all = testing::Contains(HasSubstr("after run.rounds = 100"));
   EXPECT_THAT(notes, all);
   EXPECT_THAT(notes, testing::Contains(HasSubstr("0.001 is not below 1 / clients")));
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("of which 10 are simulated")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("of which 10 clients")));
   const AttackConfig attack = {.kind = "scaling", .fraction = 0.2, .scale = 100};
   EXPECT_THAT(WithPrivacy(Builtin("fedavg"), privacy, kRounds, attack).notes(setup),
               testing::Contains(HasSubstr("hostile clients do not clip")));

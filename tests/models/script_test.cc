@@ -230,7 +230,7 @@ TEST_F(Script, TakesTokensAsInt64AndAnswersAtEachPositionOrOnce) {
 }
 
 // torch.nn.TransformerEncoderLayer(dropout=0) and torch.nn.GRU have these ops in their scripts.
-TEST_F(Script, MayDropNothing) {
+TEST_F(Script, MayDropInEveryOpThatTakesAProbability) {
   const auto drops = [](const std::string& p) {
     WrittenScript net("Drops");
     net.Parameter("weight", torch::randn({3, 12})).Training();
@@ -250,7 +250,7 @@ TEST_F(Script, MayDropNothing) {
     return net;
   };
   EXPECT_EQ(Refusal(drops("0.0")), "");
-  EXPECT_THAT(Refusal(drops("0.1")), HasSubstr("(aten::gru)"));
+  EXPECT_EQ(Refusal(drops("0.1")), "");
 }
 
 TEST_F(Script, ListsOfTensorsAreCheckedLineByLine) {

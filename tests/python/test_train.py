@@ -234,7 +234,7 @@ class AModule(TrainCase):
         )  # fmt: skip
         self.assertLessEqual({"test_precision", "test_recall", "test_auc"}, set(run.rows[-1]))
         targets = self.run_of("targets", own.train_nothing, model=self.net(1),
-                              data=(x, y.astype(np.float32)))  # fmt: skip
+                              data=(x, y.astype(np.float32)), partition=macaw.iid(20))  # fmt: skip
         self.assertGreater(targets.rows[-1]["test_mae"], 0)
 
     def test_is_trained_by_hand_as_by_a_loss(self) -> None:

@@ -303,9 +303,8 @@ def frozen(*layers: int) -> Any:
 
 
 def parametrized() -> Any:
-    return nn.Sequential(
-        nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.Tanh(), nn.Linear(8, 3)
-    )
+    norm = getattr(nn.utils.parametrizations, "weight_norm", nn.utils.parametrizations.orthogonal)
+    return nn.Sequential(norm(nn.Linear(8, 8)), nn.Tanh(), nn.Linear(8, 3))
 
 
 def old_weight_norm() -> Any:
@@ -375,7 +374,6 @@ LAYERS: dict[str, Any] = {
         nn.InstanceNorm1d(2, track_running_stats=True), 8, ROW
     ),
     "layer norm": lambda: Body(nn.LayerNorm((2, 4)), 8, ROW),
-    "rms norm": lambda: Body(nn.RMSNorm(8), 8),
     "response norm": lambda: Body(nn.LocalResponseNorm(2), 8, (4, 2)),
     "rnn": lambda: Recurrent(nn.RNN(2, 5, batch_first=True), 5),
     "rnn, relu": lambda: Recurrent(nn.RNN(2, 5, 2, nonlinearity="relu", batch_first=True), 5),
@@ -401,7 +399,6 @@ LAYERS: dict[str, Any] = {
     "pixel shuffles": lambda: Body(
         nn.Sequential(nn.PixelShuffle(2), nn.PixelUnshuffle(2)), 8, (4, 1, 2)
     ),
-    "channel shuffle": lambda: Body(nn.ChannelShuffle(2), 8, (4, 1, 2)),
     "upsample": lambda: Body(
         nn.Sequential(nn.Upsample(scale_factor=2), nn.UpsamplingBilinear2d(size=(3, 3))), 9, IMAGE
     ),
@@ -409,6 +406,12 @@ LAYERS: dict[str, Any] = {
         nn.Sequential(nn.Identity(), nn.Unflatten(1, (2, 4)), nn.Flatten()), 8
     ),
 }  # fmt: skip
+
+MODERN = hasattr(torch, "compile")  # PyTorch 2
+if MODERN:
+    LAYERS["channel shuffle"] = lambda: Body(nn.ChannelShuffle(2), 8, (4, 1, 2))
+if hasattr(nn, "RMSNorm"):  # since PyTorch 2.4
+    LAYERS["rms norm"] = lambda: Body(nn.RMSNorm(8), 8)
 
 # What people write, that torch.jit.script takes.
 OWN: dict[str, Any] = {
@@ -431,7 +434,8 @@ TRACED: dict[str, Any] = {
     "weight norm of before": old_weight_norm,
     "logits of an object": lambda: Unscriptable(),
     "max unpool": lambda: Unpooled(),
-    "batch norm of many": lambda: Body(nn.SyncBatchNorm(2), 8, ROW),
     "two modes": lambda: TwoModes(),
     "batch norm": lambda: UnscriptableNorm(),
 }
+if MODERN:  # before, on GPUs alone
+    TRACED["batch norm of many"] = lambda: Body(nn.SyncBatchNorm(2), 8, ROW)

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "core/files.h"
 #include "tests/system/installed.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -145,7 +146,6 @@ TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {
 #include "scaffold.inc"
 #include "mime.inc"
 #include "fedrep.inc"
-#include "tests/system/libtorch.h"
 namespace {
 absl::Status Contribute(macaw::sdk::Catalogue& catalogue) {
   for (macaw::algorithms::Description rule :
