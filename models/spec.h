@@ -117,7 +117,7 @@ struct ModelSpec {
   std::vector<std::pair<size_t, size_t>> tensors;
   std::vector<std::pair<size_t, size_t>> buffers;
   bool move_buffers = true;  // false: batch norm always uses its running statistics
-  // Whether nobody trains a tensor ([model] frozen), by entry of the layout; empty: all are trained.
+  // Which tensors no client trains ([model] frozen), by entry of the layout; empty: none.
   std::vector<bool> frozen;
   // The file's bytes of a scripted module (models/script.h), which has no layers. Null until a node
   // that trains has read them.

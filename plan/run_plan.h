@@ -88,8 +88,8 @@ double TotalWeight(const RunPlan& plan);
 // The key that gives W: "run.train_examples".
 std::string TotalWeightKey(WeightPolicy weight);
 
-// Which of these two a rule computes with (algorithms/around/registry.h). A fleet whose clients have
-// other totals than its plan says gets a wrong result from such a rule.
+// Which of these two a rule computes with (algorithms/around/registry.h). A fleet whose clients
+// have other totals than its plan says gets a wrong result from such a rule.
 struct TotalsUsed {
   bool clients = false;  // N
   bool weight = false;   // W

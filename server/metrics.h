@@ -11,7 +11,6 @@
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/evaluation_board.h"
-#include "server/engine/evaluation_board.h"
 #include "server/engine/phase.h"
 #include "server/statistics.h"
 #include "training/api/class_counts.h"

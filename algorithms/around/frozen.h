@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "algorithms/api/parameter_group.h"
 #include "algorithms/api/description.h"
+#include "algorithms/api/parameter_group.h"
 
 namespace macaw::algorithms {
 

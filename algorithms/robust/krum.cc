@@ -7,8 +7,8 @@
 #include "algorithms/builtin.h"
 #include "algorithms/robust/robust.h"
 
-// Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries:
-// Byzantine Tolerant Gradient Descent", NeurIPS 2017, the Krum function.
+// Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with
+// Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017, the Krum function.
 
 namespace macaw::algorithms {
 namespace {

@@ -11,9 +11,10 @@ const std::vector<std::string>& Trackers() {
 settings::Section<TrackConfig> TrackSection() {
   using T = TrackConfig;
   settings::Section<T> f;
-  f.AddWords("run.track", &T::to, Trackers(),
-             "trackers that get each row of metrics.jsonl: TensorBoard, MLflow and Weights & Biases "
-             "by their packages in Python (MACAW_PYTHON); csv is a table, metrics.csv");
+  f.AddWords(
+      "run.track", &T::to, Trackers(),
+      "trackers that get each row of metrics.jsonl: TensorBoard, MLflow and Weights & Biases "
+      "by their packages in Python (MACAW_PYTHON); csv is a table, metrics.csv");
   f.Add("run.mlflow.uri", &T::mlflow_uri,
         "the MLflow server, http://host:port, or another tracking URI; default: "
         "MLFLOW_TRACKING_URI, or else MLflow's own");

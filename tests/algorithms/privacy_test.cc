@@ -327,12 +327,10 @@ std::string WhyNot(const std::string& rule, PrivacyConfig privacy, const CohortC
 
 TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
   const PrivacyConfig privacy = Gaussian(1, 1);
-  for (const char* rule :
-       {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "ditto", "scaffold",
-        "feddyn"})
+  for (const char* rule : {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad",
+                           "ditto", "scaffold", "feddyn"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
-  for (const char* rule :
-       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled"})
+  for (const char* rule : {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
 }

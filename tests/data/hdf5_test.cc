@@ -178,7 +178,8 @@ TEST_F(Hdf5, RefusesADataSetThatClaimsMoreThanItHolds) {
               AllOf(HasSubstr("examples/a/pixels"), HasSubstr("do not unpack to 9408000000")));
 }
 
-// Other damage is not tried: version 1.10 of the library itself can crash on it (docs/guides/data.md).
+// Other damage is not tried: version 1.10 of the library itself can crash on it
+// (docs/guides/data.md).
 TEST_F(Hdf5, AFileThatIsCutShortIsRefusedInOneLine) {
   const std::string path = Path("d.h5");
   {

@@ -333,8 +333,7 @@ TEST(Leaf, RefusesDamageByUserAndRow) {
   EXPECT_THAT(refusal(R"({"x": [["id", "some text"]], "y": [1]})"),
               HasSubstr("a row of text is one string in \"x\""));
   EXPECT_THAT(refusal(R"({"x": ["some text"], "y": ["er"]})"), HasSubstr("one character behind"));
-  EXPECT_THAT(refusal(R"({"x": ["some text"], "y": [1]})"),
-              HasSubstr("rows of text need"));
+  EXPECT_THAT(refusal(R"({"x": ["some text"], "y": [1]})"), HasSubstr("rows of text need"));
   EXPECT_THAT(refusal(R"({"x": [[1]], "y": ["e"]})"), HasSubstr("rows of text need"));
   EXPECT_THAT(refusal(R"({"x": ["text", [1, 2, 3, 4]], "y": ["e", "f"]})", "[2]"),
               HasSubstr("some rows of the file are text and some are numbers"));

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/vector.h"
 #include "training/api/trainer.h"
+#include "training/backends.h"
 #include "training/objective.h"
 #include "training/process/messages.h"
 #include "training/process/resident.h"
