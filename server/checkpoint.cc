@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "algorithms/around/frozen.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/safetensors.h"
@@ -205,12 +206,16 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
                 {"clients_with_state", checkpoint.versions.size()}};
   for (size_t i = 1; i < profiles.size(); ++i)
     about["more_profiles"].push_back(ToJson(profiles[i]));
+  // Of a run with frozen tensors the rule's own model lacks these.
+  const std::string model =
+      checkpoint.state.vectors.contains(algorithms::kWholeModel) ? algorithms::kWholeModel : kModel;
+  about["model"] = model;
   std::vector<TensorToWrite> tensors;
   std::map<std::string, std::span<const std::byte>> named;
   for (const auto& [name, vector] : checkpoint.state.vectors) {
     const ConstVectorView view = vector.view();
     about["layouts"][name] = view.layout->digest().Hex();
-    if (name == kModel) about["tensors"] = TensorsOf(*view.layout);
+    if (name == model) about["tensors"] = TensorsOf(*view.layout);
     tensors.push_back({.name = name,
                        .dtype = view.dtype() == DType::kF32 ? "F32" : "F64",
                        .shape = {view.size()},

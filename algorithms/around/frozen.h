@@ -19,6 +19,9 @@ namespace macaw::algorithms {
 // each matches one and that a parameter is left.
 Description WithFrozen(Description rule, std::vector<std::string> frozen);
 
+// The whole model in a saved state, beside what the rule saves of its part as "model".
+inline constexpr char kWholeModel[] = "whole_model";
+
 // The halves. `trained`: the tensors that are not frozen; `rule`: the schema of the rule, whose
 // model they are.
 std::unique_ptr<ClientAlgorithm> MakeFrozenClient(std::unique_ptr<ClientAlgorithm> inner,

@@ -10,9 +10,6 @@
 namespace macaw::algorithms {
 namespace {
 
-// The whole model in a saved state, beside what the rule saves of its part.
-constexpr char kWhole[] = "whole_model";
-
 class FrozenServer final : public DecoratedServer {
  public:
   FrozenServer(std::unique_ptr<ServerAlgorithm> inner, const Schema& rule,
@@ -45,19 +42,19 @@ class FrozenServer final : public DecoratedServer {
 
   ServerState Save() const override {
     ServerState state = inner().Save();
-    state.vectors.insert_or_assign(kWhole, model_.Clone());
+    state.vectors.insert_or_assign(kWholeModel, model_.Clone());
     return state;
   }
   absl::Status Load(const ServerState& state) override {
-    const auto found = state.vectors.find(kWhole);
+    const auto found = state.vectors.find(kWholeModel);
     if (found == state.vectors.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the saved state has no vector '", kWhole,
+          absl::StrCat("the saved state has no vector '", kWholeModel,
                        "': it belongs to a run without model.frozen"));
     }
     if (!SameLayout(found->second.layout().get(), model_.layout().get())) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the saved vector '", kWhole, "' has another layout than the model"));
+          absl::StrCat("the saved vector '", kWholeModel, "' has another layout than the model"));
     }
     MACAW_RETURN_IF_ERROR(inner().Load(state));
     for (FlatVector* const vector : {&model_, &result_, &sent_})

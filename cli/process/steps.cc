@@ -38,7 +38,10 @@ StepThread::StepThread(int fd, Steps steps) : stop_(::eventfd(0, EFD_CLOEXEC)) {
     LineReader lines;
     pollfd watched[] = {{fd, POLLIN, 0}, {stop, POLLIN, 0}};
     while (!lines.ended()) {
-      if (::poll(watched, 2, -1) < 0 && errno != EINTR) return;
+      if (::poll(watched, 2, -1) < 0) {
+        if (errno == EINTR) continue;
+        return;
+      }
       if (watched[1].revents != 0) return;
       if (watched[0].revents == 0) continue;
       for (const std::string& line : lines.Read(fd)) Follow(line, steps);

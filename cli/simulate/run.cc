@@ -208,7 +208,10 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   supervisor.workers = static_cast<uint32_t>(nodes.size());
   if (options.steps >= 0) supervisor.report_pause = {};  // somebody waits for each row
   // A run that repeats another one cannot be resumed.
-  supervisor.restart_server = config.node.server.keeps_commits() && options.replay.empty();
+  // Of a stepwise run, what the other side has said is gone with the server that has read it: the
+  // run ends, and can be resumed.
+  supervisor.restart_server =
+      config.node.server.keeps_commits() && options.replay.empty() && options.steps < 0;
   supervisor.server = [&](const ServerStart& start) { return commands.Server(start); };
   supervisor.worker = [&](uint32_t index, const std::string& address) {
     return commands.Worker(index, address);

@@ -45,9 +45,10 @@ class _Checkpoint:
             vectors = _safetensors.read(self._path)
         except FileNotFoundError:
             return None
-        if "tensors" not in about or "model" not in vectors:
+        model = about.get("model", "model")  # which vector has the tensors
+        if "tensors" not in about or model not in vectors:
             return None
-        flat = vectors["model"]
+        flat = vectors[model]
         found = {}
         for name, first, shape in about["tensors"]:
             size = 1

@@ -174,7 +174,8 @@ def simulate(
         ``Dataset`` (``macaw.prepare`` tells what these may be), or the path of a file or folder.
         Whole numbers are tokens where the model embeds them, and numbers elsewhere.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
-        all rows, a tenth by default.
+        all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows;
+        there ``client_test_fraction`` of each client's are taken.
     features, label: columns of a table or a Hugging Face dataset; features may be a list.
     client: whose row it is: a column, or an array with a client's name a row.
     missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.
@@ -186,6 +187,13 @@ def simulate(
     cohort: clients a round, a fraction of all (a float up to 1), or a dict of ``[cohort]``.
     rounds, seed: of the run.
     local: a dict of ``[local]``: epochs, batch_size, lr, …
+    train: ``train(model, rows, ctx)`` trains a client in Python instead of ``[local]``; ctx is a
+        ``macaw.TrainContext``. It returns the model, (model, metrics), metrics, or None for a
+        module that it has trained in place.
+    loss: ``loss(outputs, y)``, a tensor of one number, with the steps of ``[local]``.
+    evaluate: ``evaluate(model, rows)`` gives ``{"loss": …}`` of rows, beside train or loss.
+    on_round: a function of a ``macaw.OpenRun``, called after each round; False stops the run.
+    metrics: ``{"name": f}``, with f(y, outputs) over the test rows: columns of ``run.metrics``.
     init: weights to start from: a dict of arrays, a safetensors file, or "zero".
     config: a configuration file to start from. What is given here replaces its keys.
     name, out: of the run, and its folder; by default ``runs/NAME``, ``runs/NAME-2``, …

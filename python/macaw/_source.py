@@ -108,7 +108,8 @@ def _refuse_unnamed(function: Any, role: str) -> None:
     if not isinstance(function, types.FunctionType):
         kind = type(function).__name__
         raise ConfigError(
-            f"{role}: expected a function, got {kind}: the run's processes load it by its name",
+            f"{role}: expected a function, got {kind}: the run's processes load it by its name; "
+            f"write `def {role}(…)` around it",
             key=role,
         )
     if function.__name__ == "<lambda>":

@@ -155,8 +155,9 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
         sys.exit("this program is started by macaw-worker: set workers.backend = \"process\" and "
                  f"workers.command = [\"python3\", {json.dumps(sys.argv[0])}]")
     sys.stdout.reconfigure(line_buffering=True)
-    for variable in ("MACAW_CHANNEL", "MACAW_MEMORY"):  # not for programs that you start
-        os.set_inheritable(int(os.environ[variable]), False)
+    for variable in ("MACAW_CHANNEL", "MACAW_MEMORY", "MACAW_ROWS"):  # not for your own children
+        if variable in os.environ:
+            os.set_inheritable(int(os.environ[variable]), False)
     channel = socket.socket(fileno=int(os.environ["MACAW_CHANNEL"]))
     lines = channel.makefile("r", encoding="utf-8")
 

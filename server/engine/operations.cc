@@ -129,7 +129,8 @@ absl::StatusOr<std::string> RoundEngine::AbortRound(const admin::Change& change,
 }
 
 void RoundEngine::BeginPhaseAgain(TimePoint now) {
-  if (!operators_.abort || phase_.adding()) return;  // PartAdded comes here again
+  // PartAdded comes here again.
+  if (state_ == State::kEnded || !operators_.abort || phase_.adding()) return;
   operators_.abort = false;
   deadline_ = TimePoint::max();
   states_.versions().Unstage(staged_before_phase_);

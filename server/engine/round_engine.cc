@@ -58,9 +58,11 @@ void RoundEngine::Begin(TimePoint now) {
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     state_ = State::kDraining;
-    return Advance(now);
+    Advance(now);
+  } else {
+    NextRound(now);
   }
-  NextRound(now);
+  ServeParked(now);  // nodes that have asked before the last one registered
 }
 
 void RoundEngine::NextRound(TimePoint now) {
@@ -317,7 +319,9 @@ void RoundEngine::PassTime(TimePoint now) {
   Retry(now);
   for (const WorkerId id : late) OnLate(id, now);
   for (const WorkerId id : elapsed.look_again) {
-    if (nodes_.Knows(id)) ServeParked(nodes_.At(id), now);
+    if (!nodes_.Knows(id)) continue;
+    ServeParked(nodes_.At(id), now);
+    if (nodes_.Knows(id)) DismissParked(nodes_.At(id).holding, now);
   }
   if (tasks_back) ServeParked(now);
   Advance(now);

@@ -130,6 +130,7 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterReq
   OnDeaths(request.name, request.died_running, now);
   if (ReadyToBegin()) Begin(now);
   OnHeard(nodes_.At(node.id), now);
+  Advance(now);  // the last open client may have been given up
   return reply;
 }
 

@@ -10,6 +10,7 @@ What surrounds it, and the test that holds it (rules: tests/algorithms/frozen_te
 | noise and clipping of privacy, hostile clients | Rules.test_of_privacy_and_attackers_leave_them |
 | processes and slots | Rules.test_have_the_same_bytes_in_two_processes |
 | a resume | ARun.test_goes_on_with_the_same_bytes |
+| a run that was killed | ARun.test_has_them_in_its_checkpoints |
 | initial weights: drawn, of a file, zero | ARun.test_keeps_them_whatever_they_start_from |
 | running statistics | ARun.test_keeps_statistics_that_are_named |
 | wrong patterns | Patterns |
@@ -126,6 +127,15 @@ class ARun(FrozenCase):
             straight = self.run_of("straight", rounds=4, algorithm=rule)
             first = self.run_of("first", rounds=2, algorithm=rule)
             self.assertEqual(macaw.resume(first.folder, rounds=4).digest, straight.digest)
+
+    def test_has_them_in_its_checkpoints(self) -> None:
+        run = self.run_of()
+        final = run.model()
+        (run.folder / "model.safetensors").unlink()
+        kept = run.model()
+        self.assertEqual(sorted(kept), sorted(final))
+        for name, tensor in kept.items():
+            np.testing.assert_array_equal(tensor, final[name])
 
     def test_keeps_them_whatever_they_start_from(self) -> None:
         given = {name: tensor + 1 for name, tensor in self.start().items()}

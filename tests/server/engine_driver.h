@@ -56,6 +56,7 @@ class EngineDriver {
     Carry(engine_.Release(request, now), now);
   }
   void Tick(TimePoint now) { Carry(engine_.Tick(now), now); }
+  void Interrupt(TimePoint now) { Carry(engine_.Interrupt(), now); }
   absl::StatusOr<std::string> Operate(const admin::Change& change, TimePoint now) {
     return After(engine_.Operate(change, now), now);
   }

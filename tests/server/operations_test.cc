@@ -152,6 +152,26 @@ TEST_F(Operations, AnAbortWaitsForAPartThatIsBeingAdded) {
   EXPECT_EQ(engine_.completed(), 1u);
 }
 
+// Nothing begins again behind the end of the run.
+TEST_F(Operations, AnAbortThatWaitsForAPartEndsWithTheRun) {
+  const SessionId session = Join(Node());
+  const fleet::LeaseReply lease = Lease(session);
+  ASSERT_TRUE(lease.training.has_value());
+  fleet::CommitRequest request{.session = session, .commit_id = ++commits_};
+  request.part = PartOf(*lease.training);
+  std::vector<ClientId> clients;
+  for (const auto& a : lease.training->assignments) clients.push_back(a.client);
+  engine_.Hold(++ticket_, clients);
+  engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
+  ASSERT_TRUE(
+      engine_.Operate({.action = Action::kAbortRound, .by = "ada", .round = 1}, TimePoint{}).ok());
+  engine_.Interrupt(TimePoint{});
+  EXPECT_EQ(engine_.ended, RunEnd::kInterrupted);
+  engine_.RunAll(random_, TimePoint{});  // the part is added
+  running_ = 0;
+  EXPECT_FALSE(Lease(session).training.has_value());
+}
+
 TEST_F(Operations, OnlyTheRoundThatIsMeantIsAborted) {
   EXPECT_FALSE(Ask(Action::kAbortRound, "", 1).ok()) << "no round is open";
   ASSERT_TRUE(engine_.Register(Node(), Table(), TimePoint{}).ok());

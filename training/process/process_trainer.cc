@@ -21,8 +21,8 @@ void Copy(ConstVectorView from, VectorView to) {
   std::memcpy(to.bytes.data(), from.bytes.data(), to.bytes.size());
 }
 
-// What the program must leave as it was, whatever it wrote: gaps are zero, and parameters that are
-// not trained are those of the start.
+// What the program must leave as it was, whatever it wrote: gaps are zero, and tensors that are not
+// trained, statistics among them, are those of the start.
 void Mend(ConstVectorView start, const std::vector<bool>* trainable, VectorView end) {
   const ParameterLayout& layout = *end.layout;
   const size_t element = SizeOf(layout.dtype());
@@ -32,7 +32,7 @@ void Mend(ConstVectorView start, const std::vector<bool>* trainable, VectorView 
     const size_t begin = entry.offset * element, bytes = entry.size * element;
     std::memset(end.bytes.data() + done, 0, begin - done);
     done = begin + bytes;
-    if (trainable == nullptr || (*trainable)[i] || entry.group == Group::kBuffer) continue;
+    if (trainable == nullptr || (*trainable)[i]) continue;
     std::memcpy(end.bytes.data() + begin, start.bytes.data() + begin, bytes);
   }
   std::memset(end.bytes.data() + done, 0, end.bytes.size() - done);
@@ -79,6 +79,7 @@ absl::StatusOr<MetricSums> ProcessTrainer::Evaluate(ConstVectorView model, const
     absl::Status status = EnsureProgram();
     if (status.ok()) {
       absl::StatusOr<MetricSums> sums = Rate(model, rows, begin, end, batch);
+      if (sums.ok()) failures_ = 0;
       if (!IsClientFault(sums.status())) return sums;
     } else if (!IsClientFault(status)) {
       return status;
@@ -204,13 +205,13 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
   if (answer.fatal)
     return absl::InvalidArgumentError(absl::StrCat("round ", task.round.value, ": ", answer.error));
   if (!answer.error.empty()) return ClientFault(answer.error);
-  failures_ = 0;
   const VectorView end = memory.At(SharedVectors::kEnd);
   Mend(start, stage.trainable.get(), end);
   if (answer.sums.empty()) {
     MACAW_ASSIGN_OR_RETURN(answer.sums, Rate(end, rows, 0, rows.size(), kRatedRows));
     answer.sums.resize(SchemaFor(setup_.task).sums.size());  // without counts of classes
   }
+  failures_ = 0;
   return StageOutcome{.end = end,
                       .steps = answer.steps,
                       .rate_sum = stage.local.lr * static_cast<double>(answer.steps),
