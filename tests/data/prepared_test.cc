@@ -272,10 +272,12 @@ TEST_F(SpoiledFile, SaysThatATestFractionHasNoEffect) {
     options.test_fraction = fraction;
     const auto dataset = OpenDataset(options, {});
     ASSERT_TRUE(dataset.ok()) << dataset.status();
-    EXPECT_EQ(absl::StrJoin((*dataset)->info().notes, "\n"),
-              fraction == 0.3 ? "the data says itself which rows are tests; data.test_fraction = "
-                                "0.3 has no effect"
-                              : "");
+    EXPECT_EQ(
+        absl::StrJoin((*dataset)->info().notes, "\n"),
+        fraction == 0.3
+            ? "the data says itself which rows train and which are tests; data.test_fraction = "
+              "0.3 has no effect"
+            : "");
   }
 }
 
