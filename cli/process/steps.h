@@ -16,7 +16,7 @@ class StepThread {
   struct Steps {
     std::function<void(Round)> go_on_to;
     std::function<void(std::string why)> stop;
-    std::function<void()> ended;  // the other side has closed: nobody will say more
+    std::function<void()> ended;  // the other side has closed the pipe
   };
   // `fd` must outlive this.
   StepThread(int fd, Steps steps);

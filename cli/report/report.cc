@@ -96,7 +96,7 @@ Json Histogram(const std::vector<double>& accuracies) {
   return {{"clients", accuracies.size()}, {"counts", counts}};
 }
 
-// Of each client's training rows, when it trained last.
+// The training accuracy of each client, from its last turn.
 Json TrainingAccuracies(const std::string& folder) {
   if (!FileExists(folder + "/clients.jsonl")) return nullptr;
   const absl::StatusOr<std::vector<Json>> rows = RowsOf(folder + "/clients.jsonl");

@@ -206,10 +206,10 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   Tracking tracking;
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
-  if (options.steps >= 0) supervisor.report_pause = {};  // somebody waits for each row
+  if (options.steps >= 0) supervisor.report_pause = {};  // the caller waits for each row
   // A run that repeats another one cannot be resumed.
-  // Of a stepwise run, what the other side has said is gone with the server that has read it: the
-  // run ends, and can be resumed.
+  // The server of a stepwise run is not restarted: a new one would not know what the caller has
+  // said. The run ends, and can be resumed.
   supervisor.restart_server =
       config.node.server.keeps_commits() && options.replay.empty() && options.steps < 0;
   supervisor.server = [&](const ServerStart& start) { return commands.Server(start); };

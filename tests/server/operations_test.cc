@@ -47,6 +47,20 @@ class Operations : public OneRound {
     running_ = 0;
     return engine_.commits.contains(ticket) ? engine_.commits.at(ticket) : fleet::CommitReply{};
   }
+  // Commits the round's clients, and aborts the round before their part is added.
+  void AbortDuringAnAddition(SessionId session) {
+    const fleet::LeaseReply lease = Lease(session);
+    ASSERT_TRUE(lease.training.has_value());
+    fleet::CommitRequest request{.session = session, .commit_id = ++commits_};
+    request.part = PartOf(*lease.training);
+    std::vector<ClientId> clients;
+    for (const auto& a : lease.training->assignments) clients.push_back(a.client);
+    engine_.Hold(++ticket_, clients);
+    engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
+    ASSERT_TRUE(
+        engine_.Operate({.action = Action::kAbortRound, .by = "ada", .round = 1}, TimePoint{})
+            .ok());
+  }
   // Trains all clients of the open round, and does not evaluate.
   void TrainRound(SessionId session) {
     const uint32_t round = Status().round;
@@ -134,16 +148,7 @@ TEST_F(Operations, AnAbortedRoundBeginsAgainAndCountsEveryClientOnce) {
 
 TEST_F(Operations, AnAbortWaitsForAPartThatIsBeingAdded) {
   const SessionId session = Join(Node());
-  const fleet::LeaseReply lease = Lease(session);
-  ASSERT_TRUE(lease.training.has_value());
-  fleet::CommitRequest request{.session = session, .commit_id = ++commits_};
-  request.part = PartOf(*lease.training);
-  std::vector<ClientId> clients;
-  for (const auto& a : lease.training->assignments) clients.push_back(a.client);
-  engine_.Hold(++ticket_, clients);
-  engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
-  ASSERT_TRUE(
-      engine_.Operate({.action = Action::kAbortRound, .by = "ada", .round = 1}, TimePoint{}).ok());
+  ASSERT_NO_FATAL_FAILURE(AbortDuringAnAddition(session));
   EXPECT_EQ(Status().step, Step::kTraining);
   engine_.RunAll(random_, TimePoint{});  // the part is added; then the round begins again
   running_ = 0;
@@ -155,16 +160,7 @@ TEST_F(Operations, AnAbortWaitsForAPartThatIsBeingAdded) {
 // Nothing begins again behind the end of the run.
 TEST_F(Operations, AnAbortThatWaitsForAPartEndsWithTheRun) {
   const SessionId session = Join(Node());
-  const fleet::LeaseReply lease = Lease(session);
-  ASSERT_TRUE(lease.training.has_value());
-  fleet::CommitRequest request{.session = session, .commit_id = ++commits_};
-  request.part = PartOf(*lease.training);
-  std::vector<ClientId> clients;
-  for (const auto& a : lease.training->assignments) clients.push_back(a.client);
-  engine_.Hold(++ticket_, clients);
-  engine_.Commit(ticket_, request, absl::OkStatus(), TimePoint{});
-  ASSERT_TRUE(
-      engine_.Operate({.action = Action::kAbortRound, .by = "ada", .round = 1}, TimePoint{}).ok());
+  ASSERT_NO_FATAL_FAILURE(AbortDuringAnAddition(session));
   engine_.Interrupt(TimePoint{});
   EXPECT_EQ(engine_.ended, RunEnd::kInterrupted);
   engine_.RunAll(random_, TimePoint{});  // the part is added
