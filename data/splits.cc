@@ -76,8 +76,9 @@ uint64_t CountOf(const DataOptions& options, SplitOf split, ClientId client, uin
 
 void NoteOwnTestSet(const DataOptions& options, std::vector<std::string>& notes) {
   if (options.test_fraction == 0 || options.test_fraction == DataOptions().test_fraction) return;
-  notes.push_back(absl::StrCat("the data says itself which rows train and which are tests; data.test_fraction = ",
-                               options.test_fraction, " has no effect"));
+  notes.push_back(absl::StrCat(
+      "the data says itself which rows train and which are tests; data.test_fraction = ",
+      options.test_fraction, " has no effect"));
 }
 
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
