@@ -24,17 +24,16 @@ using testing::HasSubstr;
 
 constexpr double kLong = 60, kShort = 0.3;  // seconds
 
-std::unique_ptr<Peer> Start(const std::string& what) {
+std::unique_ptr<Peer> That(const std::string& what) {
   absl::StatusOr<std::unique_ptr<Peer>> peer =
-      Start({.name = "peer", .argv = {MACAW_PEER_PROGRAM, what}},
-            {.name = "its peer"});
+      Start({.name = "peer", .argv = {MACAW_PEER_PROGRAM, what}}, {.name = "its peer"});
   EXPECT_TRUE(peer.ok()) << peer.status();
   return *std::move(peer);
 }
 
 // Why a question has no answer. The process is gone then.
 std::string Failure(const std::string& what, double seconds = kLong) {
-  const std::unique_ptr<Peer> peer = Start(what);
+  const std::unique_ptr<Peer> peer = That(what);
   const absl::Status status = peer->Ask("question", {seconds, "the limit"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_EQ(peer->Ask("again", {seconds, ""}).status().message(), "its peer has ended");
@@ -49,7 +48,7 @@ std::string Answer(Peer& peer, const std::string& question) {
 }
 
 TEST(Peer, AnswersALineWithALine) {
-  const auto peer = Start("echoes");
+  const auto peer = That("echoes");
   EXPECT_EQ(Answer(*peer, "one"), "one");
   EXPECT_EQ(Answer(*peer, ""), "");
   const std::string bytes = "\xff \x01 ä";
@@ -57,14 +56,14 @@ TEST(Peer, AnswersALineWithALine) {
 }
 
 TEST(Peer, MayAnswerInPiecesOrMuch) {
-  EXPECT_EQ(Answer(*Start("answers in pieces"), "?"), "first second");
-  const auto peer = Start("answers much");
+  EXPECT_EQ(Answer(*That("answers in pieces"), "?"), "first second");
+  const auto peer = That("answers much");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Answer(*peer, "?"), std::string(900'000, 'y'));
 }
 
 TEST(Peer, IsHeardWithoutAQuestion) {
-  EXPECT_EQ(*Start("speaks first")->Hear({kLong, ""}), "hello");
-  const auto peer = Start("answers twice");
+  EXPECT_EQ(*That("speaks first")->Hear({kLong, ""}), "hello");
+  const auto peer = That("answers twice");
   EXPECT_EQ(Answer(*peer, "?"), "one");
   EXPECT_EQ(*peer->Hear({kLong, ""}), "two");
 }
@@ -99,7 +98,7 @@ TEST(Peer, ThatTakesTooLongIsKilled) {
 }
 
 TEST(Peer, ThatDoesNotListenToALongLineIsKilled) {
-  const auto peer = Start("does not listen");
+  const auto peer = That("does not listen");
   const std::string line(5'000'000, 'q');
   EXPECT_THAT(std::string(peer->Ask(line, {kShort, ""}).status().message()),
               HasSubstr("longer than 0.3 s and was killed"));
@@ -110,7 +109,7 @@ TEST(Peer, ThatPrintsWithoutEndIsKilledInTime) {
 }
 
 TEST(Peer, MayPrintMoreThanItsPipeHolds) {
-  EXPECT_EQ(Answer(*Start("floods and answers"), "?"), "done");
+  EXPECT_EQ(Answer(*That("floods and answers"), "?"), "done");
 }
 
 TEST(Peer, ThatAnswersWithoutEndIsKilled) {
@@ -130,7 +129,7 @@ TEST(Peer, ThatCannotBeStartedIsAnError) {
 
 TEST(Peer, CountsItsAnswersAsWork) {
   WorkCounter work;
-  const auto peer = Start("echoes");
+  const auto peer = That("echoes");
   ASSERT_TRUE(peer->Ask("one", {kLong, ""}, {}, &work).ok());
   EXPECT_EQ(work.done(), 1u);
 }
@@ -142,7 +141,7 @@ LayoutPtr Layout() {
 
 TEST(Peer, SharesVectors) {
   const auto vectors = *SharedVectors::Make("test", {Layout(), Layout()});
-  const auto peer = Start("writes into the file");
+  const auto peer = That("writes into the file");
   const int file = vectors->file();
   ASSERT_EQ(*peer->Ask("?", {kLong, ""}, {&file, 1}), "written");
   EXPECT_EQ(vectors->At(0).As<float>()[1], 2.5F);
@@ -153,7 +152,7 @@ TEST(Peer, SharesVectors) {
 
 TEST(Peer, CannotChangeTheSizeOfVectors) {
   const auto vectors = *SharedVectors::Make("test", {Layout()});
-  const auto peer = Start("resizes the file");
+  const auto peer = That("resizes the file");
   const int file = vectors->file();
   EXPECT_EQ(*peer->Ask("?", {kLong, ""}, {&file, 1}), "not shrunk not grown");
 }
@@ -162,7 +161,7 @@ TEST(Peer, CannotShrinkMemoryThatGrows) {
   const auto memory = *SharedMemory::MakeGrowing("test");
   ASSERT_TRUE(memory->Grow(10).ok());
   memory->data()[9] = std::byte{7};
-  const auto peer = Start("resizes the file");
+  const auto peer = That("resizes the file");
   const int file = memory->file();
   EXPECT_EQ(*peer->Ask("?", {kLong, ""}, {&file, 1}), "not shrunk grown");
   const size_t before = memory->bytes();
@@ -189,7 +188,7 @@ TEST(SharedVectors, LoseWhatIsBetweenTheirTensors) {
 TEST(PeerJson, RefusesWhatIsNoObjectInUtf8) {
   const std::string long_line = absl::StrCat(std::string(199, 'a'), "ä");
   for (const std::string& line :
-       {Answer(*Start("answers nonsense"), "?"), long_line, std::string("[1]"), std::string("null"),
+       {Answer(*That("answers nonsense"), "?"), long_line, std::string("[1]"), std::string("null"),
         std::string(), std::string("{\"a\": \"caf\xe9\"}"), std::string("{} {}")}) {
     const absl::StatusOr<Json> json = ObjectIn(line, "its peer");
     EXPECT_THAT(std::string(json.status().message()),
