@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,7 +51,11 @@ SharedMemory::~SharedMemory() {
 
 absl::Status SharedMemory::Grow(size_t bytes) {
   if (bytes <= bytes_) return absl::OkStatus();
-  return Resize(RoundUpToPage(std::max(bytes, bytes_ + bytes_ / 2)));
+  size_t size = RoundUpToPage(std::max(bytes, bytes_ + bytes_ / 2));
+  // Another process may have made the file larger, and it cannot shrink.
+  struct stat file {};
+  if (::fstat(file_.get(), &file) == 0) size = std::max(size, static_cast<size_t>(file.st_size));
+  return Resize(size);
 }
 
 absl::Status SharedMemory::Resize(size_t bytes) {
