@@ -1,6 +1,6 @@
 """Makes a data set of a play's speakers: every speaker is a client, every row a piece of text.
 
-    ./dev bench speakers PLAY.txt FOLDER
+    tests/oracle/speakers.py PLAY.txt FOLDER
 
 A speech begins with a line "NAME:" behind an empty line and ends with the next empty line (the form of
 tinyshakespeare, which has 299 speakers). A speaker's speeches are joined in order and cut into rows of --length

@@ -1,7 +1,7 @@
 """The metrics of rows and of clients, by their definitions, from a model's outputs."""
 import numpy as np
 
-from network import losses, probabilities
+from network import losses
 
 CELLS, LARGEST = 4096, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md)
 HIGHER_IS_WORSE = {"loss"}

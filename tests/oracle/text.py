@@ -1,6 +1,6 @@
 """A transformer on the speakers of a play: Macaw's `char_transformer` beside the same loop in plain PyTorch.
 
-    ./dev bench text PLAY.txt [--rounds N] [--cohort N] [--model char_transformer|char_gru]
+    tests/oracle/text.py PLAY.txt [--rounds N] [--cohort N] [--model char_transformer|char_gru]
 
 Both train the same cohorts from the same weights, on one thread: FedAvg, one local epoch of SGD, batches of 8 rows of 80
 characters in stored order, clients weighted by rows. PyTorch has torch.nn.TransformerEncoderLayer with a causal mask.
@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOKENS, LENGTH, BATCH = 97, 80, 8
 CONFIG = """
 [run]

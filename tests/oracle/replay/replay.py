@@ -9,7 +9,7 @@ float64 and 1e-5 in float32. From these models all columns of the last evaluatio
 matrices: to 1e-12, losses in float32 to 1e-5. So that nothing agrees by chance, a replay with another parameter, or
 without the attack, must end elsewhere. Exits 1 when something is off. Needs numpy.
 
-  ./dev bench replay [--only scaffold]
+  tests/oracle/replay/replay.py [--only scaffold]
 
 cases.py: what is repeated · problem.py: rows, clients, models · network.py: outputs and gradients · local_work.py: a
 client's steps · rules.py, robust.py, personal.py · attacks.py · metrics.py · run.py: Macaw's side · comparison.py.
@@ -90,7 +90,7 @@ def not_repeated(program):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--macaw", type=pathlib.Path,
-                        default=pathlib.Path(__file__).resolve().parents[2] / "build/bin/macaw")
+                        default=pathlib.Path(__file__).resolve().parents[3] / "build/bin/macaw")
     parser.add_argument("--only", default="", help="cases whose label begins with this")
     options = parser.parse_args()
     if missing := not_repeated(options.macaw):

@@ -2,7 +2,7 @@
 import numpy as np
 
 from local_work import train
-from rules import FedAvg, Rule
+from rules import FedAvg
 
 
 class Pooled(FedAvg):
