@@ -80,6 +80,7 @@ class RawCaller {
     const auto field = [&](const std::string& name, const std::string& value) {
       return absl::StrCat(std::string(1, '\0'), text(name), text(value));
     };
+    while (open_ && Readable()) ReadFrame();
     const uint32_t stream = next_;
     next_ += 2;
     Frame(kHeaders, kEndHeaders, stream,

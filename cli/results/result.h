@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "algorithms/around/registry.h"
-#include "cli/simulate/statistics.h"
 
 namespace macaw::cli {
 
@@ -46,6 +45,8 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 std::map<std::string, double> ValuesOf(const RunResult& run);
 std::string AtBest(const std::string& reported, const std::string& chosen_by);  // its name
 
+// Whether a value by which runs can be compared is the last one of a column of metrics.jsonl.
+bool IsColumn(const std::string& metric);
 // Whether a value by which runs can be compared is of test rows: a column, or best_ and one.
 bool ChoosesByTestRows(const std::string& metric);
 // What a reader must know of a choice that was made by it; a sentence.
@@ -74,18 +75,5 @@ std::string LeftOutText(const RunResult& result);
 
 // A few lines: how long, how good, where, and how to open it in Python.
 std::string ResultText(const RunResult& result);
-
-// Mean and deviation of each final metric, in a table.
-struct Spread : Estimate {
-  std::string metric;
-  std::vector<double> values;  // parallel to the runs
-};
-Spread SpreadOf(const std::string& metric, std::vector<double> values);
-std::vector<Spread> SpreadOf(const std::vector<RunResult>& runs);
-std::string SpreadText(const std::vector<Spread>& spreads);
-std::string NumberText(const Estimate& estimate);  // "0.9402 ± 0.0021"; of one value "0.9402"
-
-// "1 to 3", "1 to 3, 7", "5": of a sorted list.
-std::string SeedsText(const std::vector<uint64_t>& seeds);
 
 }  // namespace macaw::cli

@@ -1,4 +1,4 @@
-#include "cli/compare/text.h"
+#include "cli/results/text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,6 +44,16 @@ std::string MetricText(double value) {
   return absl::StrFormat(size >= 0.001 && size < 1000 ? "%.4f" : "%.4g", value);
 }
 
+std::string NumberText(const Estimate& estimate) {
+  const double mean = estimate.mean;
+  if (!estimate.std.has_value()) {
+    if (mean == std::floor(mean) && std::fabs(mean) < 1e9) return absl::StrFormat("%.0f", mean);
+    return absl::StrFormat(std::fabs(mean) < 1000 ? "%.4f" : "%.6g", mean);
+  }
+  if (std::fabs(mean) < 1000) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
+  return absl::StrFormat("%.6g ± %.3g", mean, *estimate.std);
+}
+
 std::string IntervalText(const std::optional<Interval>& interval) {
   return interval.has_value()
              ? absl::StrCat(MetricText(interval->low), " to ", MetricText(interval->high))
@@ -53,6 +63,19 @@ std::string IntervalText(const std::optional<Interval>& interval) {
 std::string ProbabilityText(const std::optional<double>& p) {
   if (!p.has_value()) return "-";
   return *p < 0.0001 ? "< 0.0001" : absl::StrFormat("%.4f", *p);
+}
+
+std::string SeedsText(const std::vector<uint64_t>& seeds) {
+  std::vector<std::string> parts;
+  for (size_t first = 0, next = 0; first < seeds.size(); first = next) {
+    for (next = first + 1; next < seeds.size() && seeds[next] == seeds[next - 1] + 1;) ++next;
+    if (next - first > 2) {
+      parts.push_back(absl::StrCat(seeds[first], " to ", seeds[next - 1]));
+    } else {
+      for (size_t i = first; i < next; ++i) parts.push_back(absl::StrCat(seeds[i]));
+    }
+  }
+  return absl::StrJoin(parts, ", ");
 }
 
 bool HigherMetricIsBetter(const std::string& metric) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "cli/simulate/statistics.h"
+#include "cli/results/statistics.h"
 
 namespace macaw::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/simulate/statistics.h"
+#include "cli/results/statistics.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@
 namespace macaw::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr double kFar = 0.25;  // Drop, in result.h
 constexpr char kNextLine[] = "\n           ";
@@ -126,6 +126,12 @@ std::map<std::string, double> ValuesOf(const RunResult& run) {
 
 std::string AtBest(const std::string& reported, const std::string& chosen_by) {
   return absl::StrCat(reported, "_at_best_", chosen_by);
+}
+
+bool IsColumn(const std::string& metric) {
+  const bool other = metric == "seconds" || metric == "rounds_per_second" ||
+                     absl::StartsWith(metric, "rounds_to_") || absl::StartsWith(metric, "best_");
+  return !other && !absl::StrContains(metric, "_at_best_");
 }
 
 bool ChoosesByTestRows(const std::string& metric) {
@@ -240,60 +246,6 @@ std::string ResultText(const RunResult& result) {
       "in Python  pandas.read_json(\"", result.folder, "/metrics.jsonl\", lines=True)\n",
       "           safetensors.torch.load_file(\"", result.folder, "/model.safetensors\")\n");
   return text;
-}
-
-Spread SpreadOf(const std::string& metric, std::vector<double> values) {
-  Spread spread;
-  static_cast<Estimate&>(spread) = EstimateOf(values);
-  spread.metric = metric;
-  spread.values = std::move(values);
-  return spread;
-}
-
-std::vector<Spread> SpreadOf(const std::vector<RunResult>& runs) {
-  std::vector<Spread> spreads;
-  if (runs.empty()) return spreads;
-  for (const auto& [metric, ignored] : runs[0].final) {
-    std::vector<double> values;
-    for (const RunResult& run : runs) {
-      const auto found = run.final.find(metric);
-      if (found != run.final.end()) values.push_back(found->second);
-    }
-    if (values.size() != runs.size()) continue;  // a metric that not every run has
-    spreads.push_back(SpreadOf(metric, std::move(values)));
-  }
-  return spreads;
-}
-
-std::string SpreadText(const std::vector<Spread>& spreads) {
-  std::string text;
-  for (const Spread& spread : spreads) {
-    absl::StrAppendFormat(&text, "%-24s %s\n", spread.metric, NumberText(spread));
-  }
-  return text;
-}
-
-std::string NumberText(const Estimate& estimate) {
-  const double mean = estimate.mean;
-  if (!estimate.std.has_value()) {
-    if (mean == std::floor(mean) && std::fabs(mean) < 1e9) return absl::StrFormat("%.0f", mean);
-    return absl::StrFormat(std::fabs(mean) < 1000 ? "%.4f" : "%.6g", mean);
-  }
-  if (std::fabs(mean) < 1000) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
-  return absl::StrFormat("%.6g ± %.3g", mean, *estimate.std);
-}
-
-std::string SeedsText(const std::vector<uint64_t>& seeds) {
-  std::vector<std::string> parts;
-  for (size_t first = 0, next = 0; first < seeds.size(); first = next) {
-    for (next = first + 1; next < seeds.size() && seeds[next] == seeds[next - 1] + 1;) ++next;
-    if (next - first > 2) {
-      parts.push_back(absl::StrCat(seeds[first], " to ", seeds[next - 1]));
-    } else {
-      for (size_t i = first; i < next; ++i) parts.push_back(absl::StrCat(seeds[i]));
-    }
-  }
-  return absl::StrJoin(parts, ", ");
 }
 
 }  // namespace macaw::cli
