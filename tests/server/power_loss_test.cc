@@ -140,9 +140,9 @@ class RunWithMoments {
     {
       const std::lock_guard lock(TheDisk().mutex);
       moment.acknowledged = acknowledged_;
+      const std::string prefix = fs::canonical(folder_.path()).string() + "/";
       for (const auto& [path, size] : TheDisk().synced) {
-        if (absl::StartsWith(path, folder_.path() + "/"))
-          moment.synced[path.substr(folder_.path().size() + 1)] = size;
+        if (absl::StartsWith(path, prefix)) moment.synced[path.substr(prefix.size())] = size;
       }
     }
     for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
