@@ -289,7 +289,8 @@ void AddReport(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand(
       "report", "A page about runs: curves, clients, time, settings, in one HTML file");
   auto options = std::make_shared<ReportCommand>();
-  command->add_option("RUN", options->runs, "Folders of runs, or NAME-repeat.json files")
+  command
+      ->add_option("RUN", options->runs, "Folders of runs or of sweeps, or NAME-repeat.json files")
       ->required();
   command->add_option("--out,-o", options->out, "The file to write (- for standard output)")
       ->default_val("report.html");
@@ -301,7 +302,7 @@ void AddWatch(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("watch", "The page of `macaw report` in a browser, while the runs go on");
   auto options = std::make_shared<WatchCommand>();
-  command->add_option("RUN", options->runs, "Folders of runs")->required();
+  command->add_option("RUN", options->runs, "Folders of runs or of sweeps")->required();
   command->add_option("--port,-p", options->port, "Where to listen, on this machine alone")
       ->check(CLI::Range(1, 65535));
   command->footer(
@@ -371,7 +372,8 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("compare", "Runs in a table: what differs, mean and deviation over seeds");
   auto options = std::make_shared<CompareCommand>();
-  command->add_option("RUN", options->runs, "Folders of runs, or a file NAME-repeat.json")
+  command
+      ->add_option("RUN", options->runs, "Folders of runs or of sweeps, or NAME-repeat.json files")
       ->required();
   command
       ->add_option("--metric", options->metrics,

@@ -243,12 +243,8 @@ void PairWithBest(const std::string& metric, Comparison& comparison) {
 absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& paths) {
   Runs runs;
   for (const std::string& path : paths) {
-    std::vector<std::string> folders = {path};
-    if (absl::EndsWith(path, ".json")) {
-      MACAW_ASSIGN_OR_RETURN(folders, FoldersOfRepeat(path));
-    }
-    for (std::string& folder : folders) {
-      while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> folders, RunFoldersOf(path));
+    for (const std::string& folder : folders) {
       if (!FileExists(folder + "/summary.json")) {
         return absl::NotFoundError(
             absl::StrCat(folder, FileExists(folder + "/config.toml")

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -243,12 +242,8 @@ absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
   Json runs = Json::array();
   std::set<std::string> seen;
   for (const std::string& path : paths) {
-    std::vector<std::string> folders = {path};
-    if (absl::EndsWith(path, ".json")) {
-      MACAW_ASSIGN_OR_RETURN(folders, FoldersOfRepeat(path));
-    }
-    for (std::string& folder : folders) {
-      while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> folders, RunFoldersOf(path));
+    for (const std::string& folder : folders) {
       if (!seen.insert(folder).second) continue;
       MACAW_ASSIGN_OR_RETURN(Json run, RunOf(folder));
       runs.push_back(std::move(run));

@@ -1,10 +1,12 @@
 #include "cli/simulate/repeat.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/process/lock.h"
@@ -66,6 +68,33 @@ std::string Difference(const OrderedJson& file, const ExperimentKey& key) {
     if (!there.contains(name)) compare(name, OrderedJson(), value);
   }
   return absl::StrJoin(parts, "; ");
+}
+
+absl::StatusOr<std::vector<std::string>> FoldersOfRepeat(const std::string& file) {
+  MACAW_ASSIGN_OR_RETURN(const OrderedJson json, ReadExperiment(file));
+  std::vector<std::string> folders;
+  for (const OrderedJson& run : json["runs"]) {
+    if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string()) continue;
+    // The file and the runs may have been moved together.
+    const std::filesystem::path name =
+        std::filesystem::path(run["folder"].get<std::string>()).filename();
+    folders.push_back((std::filesystem::path(file).parent_path() / name).string());
+  }
+  return folders;
+}
+
+absl::StatusOr<std::vector<std::string>> FoldersOfSweep(const std::string& sweep) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (const auto& run : std::filesystem::directory_iterator(sweep + "/runs", error)) {
+    if (FileExists((run.path() / "config.toml").string())) folders.push_back(run.path().string());
+  }
+  if (folders.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        sweep, " holds a sweep of which no run has begun: there is none in ", sweep, "/runs"));
+  }
+  std::ranges::sort(folders);
+  return folders;
 }
 
 }  // namespace
@@ -188,17 +217,12 @@ absl::Status Repeat::Write() const {
   return AtomicWriteFile(file(), json.dump(2) + "\n");
 }
 
-absl::StatusOr<std::vector<std::string>> FoldersOfRepeat(const std::string& file) {
-  MACAW_ASSIGN_OR_RETURN(const OrderedJson json, ReadExperiment(file));
-  std::vector<std::string> folders;
-  for (const OrderedJson& run : json["runs"]) {
-    if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string()) continue;
-    // The file and the runs may have been moved together.
-    const std::filesystem::path name =
-        std::filesystem::path(run["folder"].get<std::string>()).filename();
-    folders.push_back((std::filesystem::path(file).parent_path() / name).string());
-  }
-  return folders;
+absl::StatusOr<std::vector<std::string>> RunFoldersOf(const std::string& path) {
+  if (absl::EndsWith(path, ".json")) return FoldersOfRepeat(path);
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (FileExists(folder + "/sweep.json")) return FoldersOfSweep(folder);
+  return std::vector<std::string>{std::move(folder)};
 }
 
 }  // namespace macaw::cli

@@ -56,7 +56,9 @@ class Repeat {
   Fd lock_;                             // no other process runs the experiment meanwhile
 };
 
-// The folders of the runs that such a file names.
-absl::StatusOr<std::vector<std::string>> FoldersOfRepeat(const std::string& file);
+// The folders of the runs that a path means: a run's folder itself; those that a NAME-repeat.json
+// names; those of a sweep's folder (cli/sweep/folder.h) that have begun, by configuration and seed.
+// A folder that is no sweep's is not looked into.
+absl::StatusOr<std::vector<std::string>> RunFoldersOf(const std::string& path);
 
 }  // namespace macaw::cli
