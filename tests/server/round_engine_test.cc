@@ -89,6 +89,25 @@ TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
               testing::HasSubstr("its data has 39 clients, the run 40"));
 }
 
+TEST_F(OneRound, TheChunksOfATestSetCountForEachGroupOfConceptShift) {
+  fleet::RegisterRequest node = Node();
+  node.central_test_rows = uint64_t{10} << 19;  // half of the chunks that fit
+  for (const bool shifts : {false, true}) {
+    RunPlan run = TestRun(1);
+    if (shifts) run.transform.concept_shift = ConceptShift::kLabelPermutation;
+    Durable durable;
+    EngineDriver engine({.run = run, .workers = 2}, scheduler_, durable, /*rounds=*/1,
+                        /*phases=*/1);
+    const absl::Status status = engine.Register(node, Table(), TimePoint{}).status();
+    EXPECT_EQ(status.ok(), !shifts) << status;
+    if (shifts) {
+      EXPECT_THAT(std::string(status.message()),
+                  testing::AllOf(testing::HasSubstr("evaluation.chunk"),
+                                 testing::HasSubstr("4 groups of data.concept_shift")));
+    }
+  }
+}
+
 TEST_F(OneRound, ACohortLargerThanThePopulationFailsTheRunNotTheProcess) {
   fleet::RegisterRequest node = Node();
   node.clients = 5;
