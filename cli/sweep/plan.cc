@@ -132,6 +132,8 @@ class Preparation {
     DropConstantKeys();
     if (sweep_.plan.configurations.size() > 1 && ChoosesByTestRows(sweep_.plan.metric))
       sweep_.warnings.push_back(TestRowsChooseText(sweep_.plan.metric));
+    if (std::string note = MetricNote(file_.settings, sweep_.plan); !note.empty())
+      sweep_.notes.push_back(std::move(note));
     if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
     return std::move(sweep_);
   }
