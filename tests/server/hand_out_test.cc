@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core/random.h"
@@ -96,6 +98,55 @@ TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
   EXPECT_EQ(Leased(Ask(second_, 1, 0)), kCohort / 2);
   ASSERT_TRUE(Answered(waiting));
   EXPECT_EQ(Answer(waiting).next, fleet::Next::kCommit);
+}
+
+// The same where the last client goes to a node that waited, when its time to look again has come.
+TEST_F(HandOut, WhoWaitsBesideTheOneThatGetsTheLastIsToldToCommit) {
+  Start("planned_stealing");
+  const SessionId third = Join("third");
+  size_t leased = Leased(Ask(second_, 1, 0));
+  std::map<SessionId, Ticket> last = {{first_, Ask(first_, 1, 0)}, {third, Ask(third, 1, 0)}};
+  bool waited_together = false;
+  for (int i = 0; i < 200 && leased < kCohort; ++i) {
+    now_ += FromSeconds(3);
+    for (const SessionId session : {first_, second_, third})
+      engine_->Heartbeat({.session = session}, now_);
+    waited_together = !Answered(last[first_]) && !Answered(last[third]);
+    engine_->Tick(now_);
+    for (auto& [session, ticket] : last) {
+      if (!Answered(ticket)) continue;
+      leased += Leased(ticket);
+      if (leased < kCohort) ticket = Ask(session, 1, 1);
+    }
+  }
+  ASSERT_EQ(leased, kCohort);
+  ASSERT_TRUE(waited_together) << "the last client should be given out of turn";
+  std::set<fleet::Next> answers;
+  for (const auto& [session, ticket] : last) {
+    ASSERT_TRUE(Answered(ticket)) << "it would wait until its call ends";
+    answers.insert(Answer(ticket).next);
+  }
+  EXPECT_EQ(answers, (std::set<fleet::Next>{fleet::Next::kWork, fleet::Next::kCommit}));
+}
+
+// A resumed run first evaluates the model that it goes on with.
+TEST_F(HandOut, WhoAskedBeforeTheLastNodeRegisteredIsServedWhenItDoes) {
+  scheduler_ = *scheduler::MakeScheduler({.policy = "planned_stealing"});
+  durable_.completed = 2;
+  durable_.owes_evaluation = true;
+  engine_ = std::make_unique<EngineDriver>(
+      EngineOptions{.run = TestRun(4),
+                    .workers = 2,
+                    .completed = 2,
+                    .evaluate_first = testing_support::BlobOf(Round(2), Phase(9)),
+                    .evaluation_gates = true},
+      *scheduler_, durable_, /*rounds=*/4, /*phases=*/1);
+  first_ = Join("first");
+  const Ticket early = Ask(first_, 1, 0);
+  EXPECT_FALSE(Answered(early));
+  second_ = Join("second");
+  ASSERT_TRUE(Answered(early)) << "nothing else happens until it asks again";
+  EXPECT_TRUE(Answer(early).evaluation.has_value());
 }
 
 TEST_F(HandOut, AWorkerThatJoinsInMidRoundGetsAShare) {

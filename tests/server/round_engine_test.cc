@@ -28,6 +28,69 @@ TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
               testing::HasSubstr(absl::StrCat("client ", poison->value)));
 }
 
+// Where another node could do its work, the client is given up and the run goes on.
+TEST_F(OneRound, ARoundClosesWhenItsLastOpenClientsAreGivenUp) {
+  EngineDriver engine({.run = TestRun(1), .workers = 2}, scheduler_, durable_, /*rounds=*/1,
+                      /*phases=*/1);
+  const auto join = [&](const fleet::RegisterRequest& node) {
+    const auto reply = engine.Register(node, Table(), TimePoint{});
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    const bool begins = engine.completed() == 0;
+    if (begins) engine.RunAll(random_, TimePoint{});
+    return reply.ok() ? reply->session : SessionId();
+  };
+  // All that the node can have now.
+  const auto lease = [&](SessionId session, uint32_t wanted) {
+    std::vector<fleet::TrainingLease> leases;
+    for (uint32_t running = 0;; running = 1) {
+      engine.Lease(++ticket_, {.session = session, .wanted = wanted, .running = running},
+                   Duration{}, TimePoint{});
+      const auto reply = engine.leases.find(ticket_);
+      if (reply == engine.leases.end() || !reply->second.training.has_value()) return leases;
+      leases.push_back(*reply->second.training);
+    }
+  };
+  fleet::RegisterRequest poisoned = Node(), other = Node();
+  other.name = "v";
+  SessionId session = join(poisoned);
+  const SessionId healthy = join(other);
+  // One node holds a few clients, the other one trains the rest.
+  engine.Lease(++ticket_, {.session = session, .wanted = 2}, Duration{}, TimePoint{});
+  ASSERT_TRUE(engine.leases.at(ticket_).training.has_value());
+  std::vector<fleet::TrainingLease> held = {*engine.leases.at(ticket_).training};
+  fleet::Part part;
+  std::vector<ClientId> trained;
+  for (const fleet::TrainingLease& one : lease(healthy, 2)) {
+    fleet::Part piece = PartOf(one);
+    part.round = piece.round, part.broadcast = piece.broadcast;
+    for (fleet::ClientRecord& record : piece.included) {
+      record.has_state = false;
+      trained.push_back(record.attempt.client);
+      part.included.push_back(record);
+    }
+  }
+  engine.Expect({trained.begin(), trained.end()});
+  engine.Hold(++ticket_, trained);
+  engine.Commit(ticket_, {.session = healthy, .commit_id = 1, .part = part}, absl::OkStatus(),
+                TimePoint{});
+  engine.RunAll(random_, TimePoint{});
+  ASSERT_EQ(engine.completed(), 0u);
+  // What it holds kills it again and again. Its last registration closes the round.
+  for (uint64_t incarnation = 2; incarnation < 20 && engine.completed() == 0; ++incarnation) {
+    poisoned.incarnation = incarnation;
+    poisoned.died_running.clear();
+    for (const fleet::TrainingLease& one : held)
+      for (const auto& a : one.assignments) poisoned.died_running.push_back({a.client, a.fence});
+    session = join(poisoned);
+    ASSERT_FALSE(engine.ended.has_value() && !engine.error.ok()) << engine.error;
+    if (engine.completed() == 1) break;
+    held = lease(session, 2);
+    ASSERT_FALSE(held.empty()) << "nothing is open, and the round is";
+  }
+  EXPECT_EQ(engine.completed(), 1u);
+  EXPECT_EQ(durable_.counted.at(1).size(), trained.size());
+}
+
 TEST_F(OneRound, DeathsThatAWorkerNeverHadTheLeasesOfCountNothing) {
   const SessionId honest = Join(Node());
   const fleet::LeaseReply lease = Lease(honest);
