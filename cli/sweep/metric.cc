@@ -9,19 +9,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/compare/text.h"
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
+#include "cli/results/text.h"
 #include "cli/simulate/selection.h"
 #include "core/status.h"
 #include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
-
-bool IsMeasured(const std::string& metric) {
-  return metric == "seconds" || metric == "rounds_per_second" ||
-         absl::StartsWith(metric, "rounds_to_");
-}
 
 // The plan as far as a sweep's metric is concerned: without evaluations during the run there is
 // still one after the last round.
@@ -33,9 +28,9 @@ RunPlan Evaluated(const CheckedRun& run) {
 
 absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
                               const CheckedRun& run) {
-  if (IsMeasured(metric)) return absl::OkStatus();
-  return CheckHas(key, std::string(absl::StripPrefix(metric, "best_")), Evaluated(run), run.columns,
-                  run.rows);
+  const std::string column(absl::StripPrefix(metric, "best_"));
+  if (!IsColumn(column)) return absl::OkStatus();
+  return CheckHas(key, column, Evaluated(run), run.columns, run.rows);
 }
 
 using server::MetricRows;

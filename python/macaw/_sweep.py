@@ -182,6 +182,7 @@ def sweep(
     *,
     out: Path_,
     seeds: Sequence[int] | None = None,
+    repeat: int | None = None,
     baselines: Sequence[Literal["local", "pooled"]] | None = None,
     samples: int | None = None,
     sample_seed: int | None = None,
@@ -207,6 +208,8 @@ def sweep(
         follow the seed unless they have one of their own (``partition=dict(seed="run")`` takes back
         that of a file). A module that is given as an object has the same weights in every seed;
         a function that makes it, ``model=lambda: Net()``, is called for each.
+    repeat: so many seeds from the configuration's own on, instead of ``seeds``. Without values to
+        try, that is ``macaw simulate --repeat``: one configuration, its mean and deviation.
     baselines: run beside the configurations: each client for itself, everybody's rows in one place.
     samples, sample_seed: how often ranges are drawn, and the seed of the draws.
     metric, mode: what decides which is best; by default the accuracy on validation rows
@@ -236,6 +239,8 @@ def sweep(
     arguments |= {role: space.values[0] for role, space in several.items()}
     varied: dict[str, Any] = {}
     run_settings = {f"run.{key}": value for key, value in dict(arguments.get("run") or {}).items()}
+    if repeat is not None:
+        seeds = _repeated(seeds, repeat, run_seed(run_settings, config))
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
     _note_weights(model, own_seeds)
 
@@ -303,6 +308,14 @@ def sweep(
         progress = sys.stderr.isatty()
     _run(file, folder, progress, words_for(settings, cache_folder))
     return SweepResult(folder)
+
+
+def _repeated(seeds: Sequence[int] | None, repeat: int, first: int) -> list[int]:
+    if seeds is not None:
+        raise ConfigError("give seeds=[...] or repeat=N, not both", key="repeat", nearest="seeds")
+    if repeat < 1:
+        raise ConfigError(f"repeat must be at least 1, found {repeat}", key="repeat")
+    return list(range(first, first + repeat))
 
 
 class _Table(dict[str, Any]):

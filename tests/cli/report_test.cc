@@ -136,6 +136,9 @@ TEST(Report, ASweepsFolderIsAllItsRunsThatHaveBegun) {
   const std::string sweep = folder / "sweep";
   ASSERT_TRUE(std::filesystem::create_directories(sweep + "/runs"));
   ASSERT_TRUE(AtomicWriteFile(sweep + "/sweep.json", "{}").ok());
+  ASSERT_TRUE(std::filesystem::create_directories(sweep + "/jobs"));
+  for (const char* job : {"001-seed1", "001-seed2", "002-seed1", "002-seed2"})
+    ASSERT_TRUE(AtomicWriteFile(absl::StrCat(sweep, "/jobs/", job, ".toml"), "[run]\n").ok());
   EXPECT_THAT(ReportData({sweep}).status().ToString(), HasSubstr("no run has begun"));
   WriteRun(sweep + "/runs/002-seed1", "s", kTwoRounds, 1);
   WriteRun(sweep + "/runs/001-seed2", "s", kTwoRounds, 2, /*over=*/false);

@@ -31,7 +31,9 @@ class SweepPlanTest : public testing::Test {
     const std::string path = folder_.Write("sweep.toml", text);
     const absl::StatusOr<SweepFile> file = ReadSweepFile(path);
     if (!file.ok()) return file.status();
-    return Prepare(*file, sdk::Catalogue::Builtins(), [](const Job&) { return false; });
+    Output silent;
+    return Prepare(
+        *file, sdk::Catalogue::Builtins(), [](const Job&) { return false; }, silent);
   }
   PreparedSweep Sweep(const std::string& text) const {
     absl::StatusOr<PreparedSweep> sweep = Read("base = \"run.toml\"\n" + text);
@@ -290,9 +292,15 @@ TEST_F(SweepPlanTest, AFolderTakesFurtherSeedsAndNoOtherConfiguration) {
   EXPECT_TRUE(folder.Write(Sweep("seeds = [1]\n" + keys)).ok());
   EXPECT_TRUE(folder.Write(Sweep("seeds = [1, 2]\nmetric = \"test_loss\"\n" + keys)).ok());
   const absl::Status other = folder.Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.3]\n"));
-  EXPECT_THAT(
-      std::string(other.message()),
-      AllOf(HasSubstr("002-seed1"), HasSubstr("local.lr = 0.2"), HasSubstr("local.lr = 0.3")));
+  EXPECT_THAT(std::string(other.message()),
+              AllOf(HasSubstr("configuration 002"), HasSubstr("local.lr 0.2 there, 0.3 here")));
+  // The configurations are compared, not the files of jobs: other seeds make no other sweep.
+  EXPECT_FALSE(folder.Write(Sweep("seeds = [7]\n[keys]\nlocal.lr = [0.1, 0.3]\n")).ok());
+  EXPECT_TRUE(folder
+                  .Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.2]\n"
+                               "workers.slots = [2]\n"))
+                  .ok())
+      << "how it is computed may change";
   const absl::Status halved = folder.Write(Sweep("seeds = [1]\nhalving.rounds = [5, 20]\n" + keys));
   EXPECT_THAT(std::string(halved.message()), HasSubstr("[halving]"));
 }

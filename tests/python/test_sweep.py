@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import unittest
 from pathlib import Path
 from typing import Any
 
 import macaw
+from macaw import _groups
+from macaw._program import program
 from support import TestCase, job
 
 
@@ -34,6 +37,35 @@ class Sweep(TestCase):
             import pandas
 
             self.assertIsInstance(sweep.table, pandas.DataFrame)
+
+    def test_repeat_is_a_sweep_of_one_configuration(self) -> None:
+        given = arguments(self.folder, "s", run={"seed": 5})
+        sweep = macaw.sweep(**given, repeat=3, progress=False)
+        (row,) = sweep.rows
+        self.assertEqual(row["runs"], 3)
+        self.assertEqual(list(sweep.runs), ["001-seed5", "001-seed6", "001-seed7"])
+        values = [run.summary["final"]["train_loss"] for run in sweep.runs.values()]
+        self.assertAlmostEqual(row["train_loss"], sum(values) / 3)
+        self.assertGreater(row["std"], 0)
+        with self.assertRaisesRegex(macaw.ConfigError, "not both"):
+            macaw.sweep(**given, repeat=3, seeds=[1], progress=False)
+        with self.assertRaisesRegex(macaw.ConfigError, r"macaw.sweep\(…, repeat=…\)"):
+            macaw.simulate(**given, repeat=3)
+
+    def test_a_repeat_of_the_program_is_opened_as_a_sweep(self) -> None:
+        macaw.sweep(**arguments(self.folder, "s"), progress=False)  # for its configuration
+        out = self.folder / "r"
+        subprocess.run(
+            [program(), "simulate", self.folder / "s/jobs/001-seed0.toml", "--repeat", "2",
+             "--out", out, "--quiet"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        sweep = macaw.SweepResult(f"{out}-repeat")
+        self.assertEqual(list(sweep.runs), ["seed0", "seed1"])
+        (group,) = _groups.groups_of(f"{out}-repeat")
+        self.assertEqual(
+            [run.folder.name for run in group.runs], [f"{out.name}-seed0", f"{out.name}-seed1"]
+        )
 
     def test_objects_and_ranges_vary_too(self) -> None:
         given = arguments(
