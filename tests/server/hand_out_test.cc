@@ -134,13 +134,11 @@ TEST_F(HandOut, WhoAskedBeforeTheLastNodeRegisteredIsServedWhenItDoes) {
   scheduler_ = *scheduler::MakeScheduler({.policy = "planned_stealing"});
   durable_.completed = 2;
   durable_.owes_evaluation = true;
-  engine_ = std::make_unique<EngineDriver>(
-      EngineOptions{.run = TestRun(4),
-                    .workers = 2,
-                    .completed = 2,
-                    .evaluate_first = testing_support::BlobOf(Round(2), Phase(9)),
-                    .evaluation_gates = true},
-      *scheduler_, durable_, /*rounds=*/4, /*phases=*/1);
+  EngineOptions options{.run = TestRun(4), .workers = 2, .completed = 2};
+  options.evaluation_gates = true;
+  options.evaluate_first = testing_support::BlobOf(Round(2), Phase(9));
+  engine_ = std::make_unique<EngineDriver>(options, *scheduler_, durable_, /*rounds=*/4,
+                                           /*phases=*/1);
   first_ = Join("first");
   const Ticket early = Ask(first_, 1, 0);
   EXPECT_FALSE(Answered(early));
