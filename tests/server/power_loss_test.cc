@@ -158,9 +158,10 @@ class RunWithMoments {
   std::vector<Moment> moments_;
 };
 
-// Both workers come back, under their names, and work until the run ends.
+// Both workers start again, under their names, and work until the run ends.
 void FinishWithBoth(Coordinator& coordinator) {
   FakeWorker first(coordinator, "first"), second(coordinator, "second");
+  first.identity().incarnation = second.identity().incarnation = 8;
   ASSERT_TRUE(first.Register().ok());
   ASSERT_TRUE(second.Register().ok());
   std::thread beside([&] { first.RunToEnd(); });
