@@ -29,7 +29,7 @@ using testing_support::TemporaryFolder;
 using Json = nlohmann::json;
 
 // Softmax regression over a few generated clients: a run is a fraction of a second.
-constexpr char kSmall[] = R"([run]
+constexpr char kRepeated[] = R"([run]
 name = "small"
 rounds = 4
 seed = 7
@@ -47,9 +47,9 @@ size = 10
 slots = 1
 )";
 
-class RepeatTest : public testing::Test {
+class Repeats : public testing::Test {
  protected:
-  RepeatTest() : config_(folder_.Write("small.toml", kSmall)) {}
+  Repeats() : config_(folder_.Write("small.toml", kRepeated)) {}
 
   // `macaw simulate small.toml --out exp` with these arguments.
   Printed Repeat(const std::string& arguments) const {
@@ -64,7 +64,7 @@ class RepeatTest : public testing::Test {
   const std::string config_;
 };
 
-TEST_F(RepeatTest, InterruptedOrKilledItGoesOnWithTheSameCommand) {
+TEST_F(Repeats, InterruptedOrKilledItGoesOnWithTheSameCommand) {
   ASSERT_EQ(RunMacaw(absl::StrCat("simulate ", config_, " --rounds 300 --seed 8 --out ",
                                   folder_ / "alone"))
                 .exit,
@@ -79,7 +79,7 @@ TEST_F(RepeatTest, InterruptedOrKilledItGoesOnWithTheSameCommand) {
                                      folder_ / (name + "-seed8")));
       first.Signal(signal);
       EXPECT_EQ(first.Wait(), signal == SIGINT ? 130 : 128 + SIGKILL) << first.output();
-      if (signal == SIGINT) EXPECT_THAT(first.output(), HasSubstr("the same command"));
+      EXPECT_EQ(first.output().find("the same command") != std::string::npos, signal == SIGINT);
     }
     Simulation second("second", command);
     ASSERT_EQ(second.Wait(), 0) << second.output();
@@ -95,7 +95,7 @@ TEST_F(RepeatTest, InterruptedOrKilledItGoesOnWithTheSameCommand) {
   }
 }
 
-TEST_F(RepeatTest, OneRunIsARepeatThatTakesMore) {
+TEST_F(Repeats, OneRunIsARepeatThatTakesMore) {
   const Printed one = Repeat("--repeat 1");
   ASSERT_EQ(one.exit, 0) << one.text;
   EXPECT_THAT(one.text, ContainsRegex("runs +1\n"));
@@ -109,7 +109,7 @@ TEST_F(RepeatTest, OneRunIsARepeatThatTakesMore) {
   EXPECT_THAT(Repeat("--repeat 2").text, ContainsRegex("seeds +7 to 9\n"));
 }
 
-TEST_F(RepeatTest, ARunThatFailsIsTriedAgainByTheSameCommand) {
+TEST_F(Repeats, ARunThatFailsIsTriedAgainByTheSameCommand) {
   ASSERT_EQ(Repeat("--repeat 1").exit, 0);
   folder_.Write("exp-seed8", "in the way");
   const Printed failed = Repeat("--repeat 3");
@@ -122,7 +122,7 @@ TEST_F(RepeatTest, ARunThatFailsIsTriedAgainByTheSameCommand) {
   EXPECT_THAT(again.text, ContainsRegex("seeds +7 to 9\n"));
 }
 
-TEST_F(RepeatTest, EachRunHasItsOwnTracker) {
+TEST_F(Repeats, EachRunHasItsOwnTracker) {
   const Printed repeat = Repeat("--repeat 2 --set 'run.track=[\"csv\"]'");
   ASSERT_EQ(repeat.exit, 0) << repeat.text;
   for (const char* run : {"exp-seed7", "exp-seed8"}) {
@@ -131,7 +131,7 @@ TEST_F(RepeatTest, EachRunHasItsOwnTracker) {
   }
 }
 
-TEST_F(RepeatTest, ReportAndCompareTakeItsFileAndItsFolder) {
+TEST_F(Repeats, ReportAndCompareTakeItsFileAndItsFolder) {
   ASSERT_EQ(Repeat("--repeat 2").exit, 0);
   const std::string file = folder_ / "exp-repeat.json", folder = folder_ / "exp-repeat";
   const Printed page = RunMacaw("report -o - " + file);
@@ -148,7 +148,7 @@ TEST_F(RepeatTest, ReportAndCompareTakeItsFileAndItsFolder) {
   EXPECT_THAT(RunMacaw("sweep show " + folder).text, ContainsRegex("seeds +7, 8\n"));
 }
 
-TEST_F(RepeatTest, TellsProgramsWhatASweepTells) {
+TEST_F(Repeats, TellsProgramsWhatASweepTells) {
   const Printed repeat = Repeat("--repeat 2 --json --jobs 1");
   ASSERT_EQ(repeat.exit, 0) << repeat.text;
   std::vector<std::string> events;
@@ -161,7 +161,7 @@ TEST_F(RepeatTest, TellsProgramsWhatASweepTells) {
   EXPECT_EQ(last["code"], 0);
 }
 
-TEST_F(RepeatTest, ChecksWithoutARunAndBeginsAgainByForce) {
+TEST_F(Repeats, ChecksWithoutARunAndBeginsAgainByForce) {
   const Printed check = Repeat("--repeat 2 --check");
   EXPECT_EQ(check.exit, 0) << check.text;
   EXPECT_FALSE(FileExists(folder_ / "exp-repeat"));
@@ -173,7 +173,7 @@ TEST_F(RepeatTest, ChecksWithoutARunAndBeginsAgainByForce) {
   EXPECT_EQ(JsonIn("exp-repeat.json")["settings"]["local.lr"], 0.02);
 }
 
-TEST_F(RepeatTest, ThreeRulesAndThreeSeedsBecomeATableInOneCommand) {
+TEST_F(Repeats, ThreeRulesAndThreeSeedsBecomeATableInOneCommand) {
   std::string files;
   for (const std::string rule : {"fedavg", "fedprox", "scaffold"}) {
     const Printed repeat = RunMacaw(absl::StrCat("simulate ", config_, " --repeat 3 --out ",
