@@ -101,32 +101,47 @@ TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
 }
 
 // The same where the last client goes to a node that waited, when its time to look again has come.
+// Whether it ends so depends on when the third node comes and on how often time passes.
 TEST_F(HandOut, WhoWaitsBesideTheOneThatGetsTheLastIsToldToCommit) {
-  Start("planned_stealing");
-  const SessionId third = Join("third");
-  size_t leased = Leased(Ask(second_, 1, 0));
-  std::map<SessionId, Ticket> last = {{first_, Ask(first_, 1, 0)}, {third, Ask(third, 1, 0)}};
-  bool waited_together = false;
-  for (int i = 0; i < 200 && leased < kCohort; ++i) {
-    now_ += FromSeconds(3);
-    for (const SessionId session : {first_, second_, third})
-      engine_->Heartbeat({.session = session}, now_);
-    waited_together = !Answered(last[first_]) && !Answered(last[third]);
-    engine_->Tick(now_);
-    for (auto& [session, ticket] : last) {
-      if (!Answered(ticket)) continue;
-      leased += Leased(ticket);
-      if (leased < kCohort) ticket = Ask(session, 1, 1);
+  size_t ended_so = 0;
+  for (const int seconds : {1, 2, 3, 5}) {
+    for (size_t before_third = 0; before_third < kCohort; ++before_third) {
+      durable_ = {};
+      Start("planned_stealing");
+      size_t leased = Leased(Ask(second_, 1, 0));
+      std::map<SessionId, Ticket> last = {{first_, Ask(first_, 1, 0)}};
+      bool both_waited = false;
+      for (int i = 0; i < 1000 && leased < kCohort; ++i) {
+        if (last.size() == 1 && leased > before_third) {
+          const SessionId third = Join("third");
+          last[third] = Ask(third, 1, 0);
+        }
+        now_ += FromSeconds(seconds);
+        engine_->Heartbeat({.session = second_}, now_);
+        both_waited = last.size() == 2;
+        for (const auto& [session, ticket] : last) {
+          engine_->Heartbeat({.session = session}, now_);
+          both_waited = both_waited && !Answered(ticket);
+        }
+        engine_->Tick(now_);
+        for (auto& [session, ticket] : last) {
+          if (!Answered(ticket)) continue;
+          leased += Leased(ticket);
+          if (leased < kCohort) ticket = Ask(session, 1, 1);
+        }
+      }
+      ASSERT_EQ(leased, kCohort);
+      if (!both_waited) continue;
+      ++ended_so;
+      std::multiset<fleet::Next> answers;
+      for (const auto& [session, ticket] : last) {
+        ASSERT_TRUE(Answered(ticket)) << "it would wait until its call ends";
+        answers.insert(Answer(ticket).next);
+      }
+      EXPECT_EQ(answers, (std::multiset<fleet::Next>{fleet::Next::kWork, fleet::Next::kCommit}));
     }
   }
-  ASSERT_EQ(leased, kCohort);
-  ASSERT_TRUE(waited_together) << "the last client should be given out of turn";
-  std::set<fleet::Next> answers;
-  for (const auto& [session, ticket] : last) {
-    ASSERT_TRUE(Answered(ticket)) << "it would wait until its call ends";
-    answers.insert(Answer(ticket).next);
-  }
-  EXPECT_EQ(answers, (std::set<fleet::Next>{fleet::Next::kWork, fleet::Next::kCommit}));
+  EXPECT_GT(ended_so, 0u);
 }
 
 // A resumed run first evaluates the model that it goes on with.
