@@ -61,8 +61,8 @@ class JournalTest : public testing::Test {
     std::string newest;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string path = entry.path().string();
-      if (entry.path().filename() != "nodes" && path.size() >= newest.size())
-        newest = std::max(newest, path);
+      const bool parts = entry.path().filename().string().starts_with("parts-");
+      if (parts && path.size() >= newest.size()) newest = std::max(newest, path);
     }
     return newest;
   }
