@@ -237,7 +237,7 @@ TEST(PowerLoss, KeepsEveryAcknowledgedCommit) {
     if (moment.acknowledged.empty()) continue;
     for (const auto& [name, bytes] : moment.files) {
       if (!IsAppendedTo(name)) continue;
-      for (const uint64_t cut : CutsOf(moment, name, 12)) {
+      for (const uint64_t cut : CutsOf(moment, name, 8)) {
         for (const Others others : {Others::kWhole, Others::kAsSynced}) {
           for (const Tail tail : {Tail::kCut, Tail::kZeros}) {
             if (tail == Tail::kZeros && cut == bytes.size()) continue;
