@@ -42,16 +42,30 @@ absl::StatusOr<std::vector<std::string>> OfSweep(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& job : fs::directory_iterator(folder + "/jobs", error)) {
     if (job.path().extension() != ".toml") continue;
-    const std::string run = (fs::path(folder) / absl::StrCat(runs, job.path().stem().string()))
-                                .lexically_normal()
-                                .string();
+    const std::string run = RunOfJob(folder, runs, job.path().stem().string());
     if (FileExists(run + "/config.toml")) folders.push_back(run);
+  }
+  if (folders.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(folder, " holds a sweep of which no run has begun: there is none in ",
+                     fs::path(RunOfJob(folder, runs, "")).string()));
   }
   std::ranges::sort(folders);
   return folders;
 }
 
 }  // namespace
+
+std::string RunOfJob(const std::string& sweep, const std::string& runs, const std::string& job) {
+  std::string name = absl::StrCat(runs, job);
+  fs::path folder(sweep);
+  if (absl::StartsWith(name, "../")) {
+    name = name.substr(3);
+    if (!folder.has_filename()) folder = folder.parent_path();  // "DIR/"
+    folder = folder.parent_path();
+  }
+  return (folder / name).string();
+}
 
 absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths) {
   std::vector<std::string> all;

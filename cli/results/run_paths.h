@@ -13,4 +13,8 @@ namespace macaw::cli {
 // folder is there once. Errors name the file.
 absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths);
 
+// The folder of a job's run. `runs` is what the sweep's plan has before the names of jobs: "runs/",
+// or "../BASE-" for runs beside the folder.
+std::string RunOfJob(const std::string& sweep, const std::string& runs, const std::string& job);
+
 }  // namespace macaw::cli

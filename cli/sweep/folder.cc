@@ -1,12 +1,12 @@
 #include "cli/sweep/folder.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/results/run_paths.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -53,7 +53,7 @@ bool SweepFolder::Has(const Job& job) const {
 }
 
 std::string SweepFolder::RunOf(const SweepPlan& plan, const std::string& job) const {
-  return (std::filesystem::path(path_) / absl::StrCat(plan.runs, job)).lexically_normal().string();
+  return RunOfJob(path_, plan.runs, job);
 }
 
 absl::Status SweepFolder::CheckSame(const SweepPlan& plan) const {

@@ -12,9 +12,9 @@ using State = TableRun::State;
 
 TableRun RunAt(const SweepPlan& plan, const JobResult& result, uint32_t rounds,
                const std::vector<std::string>& metrics) {
-  if (result.failed) return {.state = State::kFailed, .why = result.why};
   const auto reached = result.rungs.find(rounds);
-  if (reached == result.rungs.end()) return {.state = State::kOpen};
+  if (reached == result.rungs.end())
+    return {.state = result.failed ? State::kFailed : State::kOpen, .why = result.why};
   TableRun run;
   for (const std::string& metric : metrics) {
     const auto value = reached->second.find(metric);

@@ -53,8 +53,10 @@ TableRow RowOf(const SweepPlan& plan, const Results& results, size_t configurati
   TableRow row = RowAt(plan, results, configuration, last, metrics);
   if (!HasOpen(row) || last == 0) return row;
   TableRow before = RowAt(plan, results, configuration, last - 1, metrics);
-  for (size_t i = 0; i < row.runs.size(); ++i)
+  for (size_t i = 0; i < row.runs.size(); ++i) {
     before.runs[i].goes_on = row.runs[i].state == State::kOpen;
+    if (row.runs[i].state == State::kFailed) before.runs[i] = row.runs[i];
+  }
   return before;
 }
 
