@@ -128,6 +128,16 @@ def refuse_unknown(title: str, known: Sequence[str], given: Iterable[str]) -> No
         )
 
 
+def needed_by(function: Callable[..., Any]) -> list[str]:
+    """The parameters that a call must give: those that have no default."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a function of C
+        return []
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -129,6 +129,44 @@ class Sweep(TestCase):
         with self.assertRaisesRegex(macaw.ConfigError, "client_test_fraction"):
             macaw.sweep(**given, baselines=["local"], progress=False)
 
+    def test_whole_dicts_vary(self) -> None:
+        pairs = [{"lr": 0.1, "epochs": 1}, {"lr": 0.01, "epochs": 3}]
+        given = arguments(self.folder, "s", local=macaw.grid(pairs), rounds=2)
+        rows = macaw.sweep(**given, progress=False).rows
+        found = [{"lr": row["local.lr"], "epochs": row["local.epochs"]} for row in rows]
+        self.assertCountEqual(found, pairs)
+
+    def test_an_epsilon_has_a_noise_of_its_own(self) -> None:
+        private = {"epsilon": macaw.grid([1, 8]), "clip": 1.0, "delta": 1e-3}
+        sweep = macaw.sweep(**arguments(self.folder, "s", privacy=private), progress=False)
+        noises = {round(row["epsilon"]): row["privacy.noise"] for row in sweep.rows}
+        self.assertEqual(set(noises), {1, 8})
+        self.assertGreater(noises[1], noises[8])
+        for row in sweep.rows:
+            self.assertLessEqual(row["epsilon"], round(row["epsilon"]))
+        run = macaw.simulate(**job(self.folder, "r", privacy={**private, "epsilon": 8}))
+        self.assertEqual(run.summary["settings"]["privacy.noise"], noises[8])
+
+    def test_an_epsilon_whose_noise_would_differ_is_refused(self) -> None:
+        private = {"epsilon": 8, "clip": 1.0}
+        partitions = macaw.grid([macaw.iid(10), macaw.iid(20)])
+        for changes, said in [
+            ({"partition": partitions}, r"partition.clients.*10, 20"),
+            ({"rounds": macaw.grid([2, 4])}, "run.rounds"),
+            ({"cohort": macaw.grid([{"size": 4}, {"fraction": 0.5}])}, "cohort.size"),
+            ({"privacy": {**private, "epsilon": macaw.uniform(1, 8)}}, r"macaw.grid\(\[1"),
+            ({"privacy": macaw.grid([private])}, r"dict\(epsilon=macaw.grid"),
+        ]:
+            given = arguments(self.folder, "s", **{"privacy": private, **changes})
+            with self.subTest(said), self.assertRaisesRegex(macaw.ConfigError, said) as caught:
+                macaw.sweep(**given, progress=False)
+            self.assertEqual(caught.exception.key, "privacy.epsilon")
+        settings = macaw._configuration.keys_of(
+            {**arguments(self.folder, "s", rounds=None, privacy=private)},
+            others=[{"run.rounds": 4}],
+        ).settings
+        self.assertIn("privacy.noise", settings)  # of the last rung of halving
+
     def test_errors_name_the_key(self) -> None:
         given = arguments(self.folder, "s", local={"learning_rate": macaw.grid([0.1])})
         with self.assertRaises(macaw.ConfigError) as raised:
@@ -138,6 +176,9 @@ class Sweep(TestCase):
         with self.assertRaises(macaw.ConfigError) as raised:
             macaw.sweep(**arguments(self.folder, "t"), seed=3, progress=False)
         self.assertEqual(raised.exception.nearest, "seeds")
+        given = arguments(self.folder, "v", local={"lr": [0.1, 0.2]})
+        with self.assertRaisesRegex(macaw.ConfigError, r"^local.lr .*macaw.grid"):
+            macaw.sweep(**given, progress=False)  # and no line of a file that nobody has written
         with self.assertRaises(macaw.Error):
             macaw.SweepResult(self.folder / "nothing")
 
