@@ -25,42 +25,18 @@
 #include "proto/fleet/link.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/shared_memory.h"
+#include "testing/forwarding.h"
 
 namespace macaw::bench {
 namespace {
 
 // Serves one blob, and takes every commit without looking at it.
-class OneBlob final : public fleet::FleetHandler {
+class OneBlob final : public fleet::AnsweringHandler {
  public:
-  void Hello(const fleet::Caller&, fleet::HelloRequest,
-             fleet::Reply<fleet::HelloReply> reply) override {
-    std::move(reply)(fleet::HelloReply{.program = "bench"});
-  }
-  void Register(const fleet::Caller&, fleet::RegisterRequest,
-                fleet::Reply<fleet::RegisterReply> reply) override {
-    std::move(reply)(fleet::RegisterReply{});
-  }
-  void Lease(const fleet::Caller&, fleet::LeaseRequest, Duration,
-             fleet::Reply<fleet::LeaseReply> reply) override {
-    std::move(reply)(fleet::LeaseReply{});
-  }
-  void Heartbeat(const fleet::Caller&, fleet::HeartbeatRequest,
-                 fleet::Reply<fleet::HeartbeatReply> reply) override {
-    std::move(reply)(fleet::HeartbeatReply{});
-  }
   void Commit(const fleet::Caller&, fleet::CommitRequest,
               fleet::Reply<fleet::CommitReply> reply) override {
     std::move(reply)(fleet::CommitReply{.verdict = fleet::Verdict::kAccepted});
   }
-  void Release(const fleet::Caller&, fleet::ReleaseRequest,
-               fleet::Reply<fleet::ReleaseReply> reply) override {
-    std::move(reply)(fleet::ReleaseReply{});
-  }
-  void Offer(const fleet::Caller&, fleet::UploadOffer,
-             fleet::Reply<fleet::UploadVerdict> reply) override {
-    std::move(reply)(fleet::UploadVerdict::kSend);
-  }
-  bool Knows(SessionId) const override { return true; }
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
                                                 const Digest& digest) override {
     absl::MutexLock lock(&mutex_);

@@ -25,27 +25,17 @@ double PeakMiB() {  // VmHWM
 }
 
 // `sums` from an upload stays in `blob`; Release prints the peak.
-class MeasuringHandler final : public fleet::FleetHandler {
+class MeasuringHandler final : public fleet::AnsweringHandler {
  public:
   explicit MeasuringHandler(size_t mib)
       : blob_(fleet::RandomBlob(mib << 20, 1)), start_(PeakMiB()) {}
-  void Hello(const fleet::Caller&, fleet::HelloRequest,
-             fleet::Reply<fleet::HelloReply> reply) override {
-    std::move(reply)(fleet::HelloReply{});
-  }
-  void Register(const fleet::Caller&, fleet::RegisterRequest,
-                fleet::Reply<fleet::RegisterReply>) override {}
-  void Lease(const fleet::Caller&, fleet::LeaseRequest, Duration,
+  void Lease(const fleet::Caller&, fleet::LeaseRequest,
              fleet::Reply<fleet::LeaseReply> reply) override {
     fleet::LeaseReply lease;
     lease.next = fleet::Next::kWork;
     lease.training.emplace();
     lease.training->broadcast = fleet::Broadcast::Of({blob_});
     std::move(reply)(lease);
-  }
-  void Heartbeat(const fleet::Caller&, fleet::HeartbeatRequest,
-                 fleet::Reply<fleet::HeartbeatReply> reply) override {
-    std::move(reply)(fleet::HeartbeatReply{});
   }
   void Commit(const fleet::Caller&, fleet::CommitRequest,
               fleet::Reply<fleet::CommitReply> reply) override {
@@ -60,11 +50,6 @@ class MeasuringHandler final : public fleet::FleetHandler {
     std::fflush(stdout);
     std::move(reply)(fleet::ReleaseReply{});
   }
-  void Offer(const fleet::Caller&, fleet::UploadOffer,
-             fleet::Reply<fleet::UploadVerdict> reply) override {
-    std::move(reply)(fleet::UploadVerdict::kSend);
-  }
-  bool Knows(SessionId) const override { return true; }
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&,
                                                 const Digest& digest) override {
     return digest == blob_.digest ? blob_.bytes : nullptr;
@@ -97,7 +82,7 @@ int Measure(const std::string& address, size_t mib) {
   std::sort(microseconds.begin(), microseconds.end());
   std::printf("unary call: median %.0f us, p99 %.0f us\n", microseconds[2500], microseconds[4950]);
 
-  const auto lease = link->Lease({}, {});
+  const auto lease = link->Lease({});
   TimePoint start = SteadyClock().Now();
   const auto fetched = link->Fetch(lease->training->broadcast.channels[0]);
   if (!fetched.ok()) return std::fprintf(stderr, "%s\n", fetched.status().ToString().c_str()), 1;
