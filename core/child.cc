@@ -124,11 +124,7 @@ absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
   child.pid_ = ::fork();
   if (child.pid_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", spec.name));
   if (child.pid_ == 0) launch.Run();
-  // By number: glibc 2.36 declares pidfd_open() without C linkage. The descriptor closes on exec by
-  // itself.
-  child.pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid_, 0)));
-  if (!child.pidfd_.open())
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot watch ", spec.name));
+  MACAW_ASSIGN_OR_RETURN(child.pidfd_, Watch(child.pid_));
 
   // The pipe closes on a successful exec; from then on the child has its own group and dies with
   // us.
@@ -220,6 +216,18 @@ Exit Child::Reap() {
   if (!log_.empty() && (exit.code != 0 || exit.signal == SIGABRT))
     exit.words = LastErrorLine(log_, log_begin_);
   return exit;
+}
+
+absl::StatusOr<Fd> Watch(pid_t pid) {
+  // By number: glibc 2.36 declares pidfd_open() without C linkage.
+  Fd watched(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!watched.open())
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot watch process ", pid));
+  return watched;
+}
+
+void KillWatched(const Fd& watched) {
+  (void)::syscall(SYS_pidfd_send_signal, watched.get(), SIGKILL, nullptr, 0);
 }
 
 std::string FindOnPath(const std::string& command) {

@@ -72,6 +72,11 @@ class Child {
   bool stopped_ = false;
 };
 
+// A descriptor that is readable once the process has ended. It closes on exec.
+absl::StatusOr<Fd> Watch(pid_t pid);
+// Kills (SIGKILL) the process that is watched, and no other if it has ended.
+void KillWatched(const Fd& watched);
+
 // The file that a command names, as a shell would find it: a name without a slash is looked for on
 // PATH. The command itself if there is no such file.
 std::string FindOnPath(const std::string& command);

@@ -169,9 +169,8 @@ MappedFile::~MappedFile() {
 
 void Advise(std::span<const std::byte> mapped, Access access) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(mapped.data()) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(mapped.data()) + mapped.size();
-  ::madvise(reinterpret_cast<void*>(begin), end - begin,
+  const auto past_page = reinterpret_cast<uintptr_t>(mapped.data()) % page;
+  ::madvise(const_cast<std::byte*>(mapped.data()) - past_page, mapped.size() + past_page,
             access == Access::kScattered ? MADV_RANDOM : MADV_NORMAL);
 }
 

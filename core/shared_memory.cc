@@ -2,31 +2,75 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/status.h"
 
 namespace macaw {
 
-absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Make(const char* name, size_t bytes) {
-  const auto refuse = [&] {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot share ", bytes, " bytes of memory"));
-  };
+namespace {
+
+absl::StatusOr<Fd> MakeFile(const char* name) {
   Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.open() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return refuse();
-  }
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) return refuse();
-  return std::unique_ptr<SharedMemory>(
-      new SharedMemory(std::move(file), static_cast<std::byte*>(data), bytes));
+  if (!file.open()) return absl::ErrnoToStatus(errno, "cannot make shared memory");
+  return file;
 }
 
-SharedMemory::~SharedMemory() { ::munmap(data_, bytes_); }
+absl::Status Seal(const Fd& file, int seals) {
+  if (::fcntl(file.get(), F_ADD_SEALS, seals | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+    return absl::ErrnoToStatus(errno, "cannot seal shared memory");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Make(const char* name, size_t bytes) {
+  MACAW_ASSIGN_OR_RETURN(Fd file, MakeFile(name));
+  std::unique_ptr<SharedMemory> memory(new SharedMemory(std::move(file)));
+  MACAW_RETURN_IF_ERROR(memory->Resize(bytes));
+  MACAW_RETURN_IF_ERROR(Seal(memory->file_, F_SEAL_GROW));
+  return memory;
+}
+
+absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::MakeGrowing(const char* name) {
+  MACAW_ASSIGN_OR_RETURN(Fd file, MakeFile(name));
+  MACAW_RETURN_IF_ERROR(Seal(file, 0));
+  return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(file)));
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+absl::Status SharedMemory::Grow(size_t bytes) {
+  if (bytes <= bytes_) return absl::OkStatus();
+  size_t size = RoundUpToPage(std::max(bytes, bytes_ + bytes_ / 2));
+  // Another process may have made the file larger, and it cannot shrink.
+  struct stat file {};
+  if (::fstat(file_.get(), &file) == 0) size = std::max(size, static_cast<size_t>(file.st_size));
+  return Resize(size);
+}
+
+absl::Status SharedMemory::Resize(size_t bytes) {
+  const auto refuse = [&] {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot share ", bytes, " bytes of memory: ", std::strerror(errno)));
+  };
+  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) return refuse();
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  if (data == MAP_FAILED) return refuse();
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+  data_ = static_cast<std::byte*>(data);
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
 
 size_t RoundUpToPage(size_t bytes) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

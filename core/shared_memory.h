@@ -4,17 +4,21 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/fd.h"
 
 namespace macaw {
 
-// Zeroed memory that other processes map by its descriptor. Its size is sealed. Pages that nobody
-// has touched take no memory. Thread-safe as far as its bytes are.
+// Zeroed memory that other processes map by its descriptor. Its size is sealed: no process can
+// shrink it, which would end another that reads it. Pages that nothing has touched take no memory.
+// Thread-safe as far as its bytes are; Grow has no other call beside it.
 class SharedMemory {
  public:
   // `name`: for the system's lists of mappings.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Make(const char* name, size_t bytes);
+  // The same with Grow(). Empty at first.
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> MakeGrowing(const char* name);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -23,13 +27,17 @@ class SharedMemory {
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
+  // Makes it at least so large; else by half of what it has. data() changes, and the contents stay.
+  // A ResourceExhausted error says how much there is not; the memory is as it was then.
+  absl::Status Grow(size_t bytes);
+
  private:
-  SharedMemory(Fd file, std::byte* data, size_t bytes)
-      : file_(std::move(file)), data_(data), bytes_(bytes) {}
+  explicit SharedMemory(Fd file) : file_(std::move(file)) {}
+  absl::Status Resize(size_t bytes);
 
   const Fd file_;
-  std::byte* const data_;
-  const size_t bytes_;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 // The next multiple of a page.

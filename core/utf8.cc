@@ -36,6 +36,10 @@ ptrdiff_t LineOf(absl::string_view text, size_t at) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
 }
 
+// Whether a byte is not the first of its character, which has at most three such bytes.
+bool Continues(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+constexpr size_t kMostContinued = 3;
+
 struct ByteOrderMark {
   absl::string_view bytes, encoding;
 };
@@ -69,6 +73,20 @@ std::string EscapeToUtf8(absl::string_view text) {
     text.remove_prefix(std::min(wrong + 1, text.size()));
   }
   return escaped;
+}
+
+absl::string_view HeadOf(absl::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  for (size_t i = 0; i < kMostContinued && bytes > 0 && Continues(text[bytes]); ++i) --bytes;
+  return text.substr(0, bytes);
+}
+
+absl::string_view TailOf(absl::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  text.remove_prefix(text.size() - bytes);
+  for (size_t i = 0; i < kMostContinued && !text.empty() && Continues(text[0]); ++i)
+    text.remove_prefix(1);
+  return text;
 }
 
 std::string HowToConvert(const std::string& file, absl::string_view encoding) {

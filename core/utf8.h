@@ -20,6 +20,10 @@ inline bool IsUtf8(absl::string_view text) { return FirstNotUtf8(text) == absl::
 // control characters are escaped as in C, and bytes that are not UTF-8 as "\xe9".
 std::string EscapeToUtf8(absl::string_view text);
 
+// At most `bytes` from the beginning or the end of a text, without half a character.
+absl::string_view HeadOf(absl::string_view text, size_t bytes);
+absl::string_view TailOf(absl::string_view text, size_t bytes);
+
 // "the word "\xe9t" is not UTF-8; convert FILE with iconv …". `what` names the word.
 absl::Status RefuseNotUtf8(absl::string_view what, absl::string_view word, const std::string& file);
 

@@ -250,8 +250,7 @@ class CsvReader {
     if (!columns_) separator_ = SeparatorOf(options_, text);
     CsvText table(text, separator_);
     for (bool first = true; table.Next(); first = false) {
-      const absl::Status status =
-          AppendRecord(table, first, absl::StrCat(path, " line ", table.line()));
+      absl::Status status = AppendRecord(table, first, absl::StrCat(path, " line ", table.line()));
       if (status.ok()) continue;
       const std::string known = rows() == 0 ? KnownFile(text.substr(0, kKnownFileBytes)) : "";
       if (known.empty() || absl::StrContains(status.message(), kPicturesAdvice)) return status;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
+#include "core/logging.h"
 #include "core/status.h"
 #include "identity/verify.h"
 
@@ -17,6 +18,10 @@ constexpr size_t kMaxChecked = 1 << 16;
 std::string KeyFile(const std::string& folder) { return absl::StrCat(folder, "/authority.key"); }
 std::string CertificateFile(const std::string& folder) {
   return absl::StrCat(folder, "/authority.crt");
+}
+
+std::string RegistryFile(const std::string& folder) {
+  return absl::StrCat(folder, "/registry.jsonl");
 }
 
 Validity From(absl::Time now, absl::Duration lifetime) {
@@ -62,7 +67,7 @@ absl::Status Authority::Create(const std::string& folder, const std::string& nam
   MACAW_ASSIGN_OR_RETURN(const Certificate certificate,
                          MakeAuthorityCertificate(key, name, From(now, kAuthorityLifetime)));
   MACAW_RETURN_IF_ERROR(CertifyServer({key, certificate}, ServerFiles(folder), now).status());
-  MACAW_RETURN_IF_ERROR(ChainedLog::Open(absl::StrCat(folder, "/registry.jsonl")).status());
+  MACAW_RETURN_IF_ERROR(ChainedLog::Open(RegistryFile(folder)).status());
   return AtomicWriteFile(CertificateFile(folder), certificate.Pem());  // last: all of it is there
 }
 
@@ -73,8 +78,7 @@ absl::StatusOr<std::unique_ptr<Authority>> Authority::Open(const std::string& fo
   }
   MACAW_ASSIGN_OR_RETURN(NodeIdentity own, ReadIdentity({KeyFile(folder), CertificateFile(folder),
                                                          CertificateFile(folder)}));
-  MACAW_ASSIGN_OR_RETURN(ChainedLog registry,
-                         ChainedLog::Open(absl::StrCat(folder, "/registry.jsonl")));
+  MACAW_ASSIGN_OR_RETURN(ChainedLog registry, ChainedLog::Open(RegistryFile(folder)));
   auto authority = std::unique_ptr<Authority>(
       new Authority(folder, std::move(own.key), std::move(own.authority), std::move(registry)));
   absl::MutexLock lock(&authority->mutex_);
@@ -91,14 +95,35 @@ Authority::Authority(std::string folder, PrivateKey key, Certificate certificate
       log_(std::move(registry)) {}
 
 absl::Status Authority::ReadOn() {
+  if (log_.WasReplaced()) {
+    Registry fresh;
+    MACAW_ASSIGN_OR_RETURN(ChainedLog log, ChainedLog::Open(RegistryFile(folder_)));
+    MACAW_RETURN_IF_ERROR(log.ReadOn([&](const LogEntry& entry) { return fresh.Apply(entry); }));
+    Logger("identity")
+        .Warning(absl::StrCat("registry_replaced lines=", log.lines(), " before=", log_.lines()));
+    log_ = std::move(log);
+    registry_ = std::move(fresh);
+    ++changes_;
+  }
   return log_.ReadOn([this](const LogEntry& entry)
-                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return registry_.Apply(entry); });
+                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); });
+}
+
+absl::Status Authority::Apply(const LogEntry& entry) {
+  ++changes_;
+  return registry_.Apply(entry);
 }
 
 absl::Status Authority::Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
-  return log_.Append([this](const LogEntry& entry)
-                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return registry_.Apply(entry); },
-                     make);
+  MACAW_RETURN_IF_ERROR(ReadOn());
+  return log_.Append(
+      [this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); }, make);
+}
+
+uint64_t Authority::Changes() {
+  absl::MutexLock lock(&mutex_);
+  (void)ReadOn();  // its error is each caller's
+  return changes_;
 }
 
 absl::StatusOr<std::string> Authority::InviteNode(const NewNode& node, absl::Time now) {

@@ -74,13 +74,17 @@ class Authority {
   absl::StatusOr<std::shared_ptr<const Grant>> Identify(absl::string_view certificate,
                                                         absl::Time now);
   absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Nodes();  // by their names
+  // Changes when the registry has changed, by whichever process.
+  uint64_t Changes();
 
   // Signs a new certificate for the server when the present one is due. True: it has changed.
   absl::StatusOr<bool> RenewServer(absl::Time now);
 
  private:
   Authority(std::string folder, PrivateKey key, Certificate certificate, ChainedLog registry);
+  // Reads what was added to the registry, or all of it when the file was replaced.
   absl::Status ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Apply(const LogEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds what `make` returns when nothing has changed since.
   absl::Status Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -92,6 +96,7 @@ class Authority {
   absl::Mutex mutex_;
   ChainedLog log_ ABSL_GUARDED_BY(mutex_);
   Registry registry_ ABSL_GUARDED_BY(mutex_);
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Certificates that passed the signature check, by their text.
   absl::flat_hash_map<std::string, Certificate> checked_ ABSL_GUARDED_BY(mutex_);
 };

@@ -92,6 +92,15 @@ absl::Status ChainedLog::ReadOn(Visit visit) {
   return absl::OkStatus();
 }
 
+bool ChainedLog::WasReplaced() const {
+  struct stat named {
+  }, open{};
+  // Without a file of this name, the one that is open is all there is.
+  if (::stat(path_.c_str(), &named) != 0 || ::fstat(file_.fd().get(), &open) != 0) return false;
+  return named.st_ino != open.st_ino || named.st_dev != open.st_dev ||
+         static_cast<uint64_t>(named.st_size) < offset_;
+}
+
 absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
   if (::flock(file_.fd().get(), LOCK_EX) != 0) return Failed("lock", path_);
   const absl::Cleanup unlock = [this] { ::flock(file_.fd().get(), LOCK_UN); };

@@ -37,6 +37,10 @@ class ChainedLog {
   // is returned and nothing is added. The new line is handed to `visit`, too.
   absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make);
 
+  // Whether the path names another file now, or the file is shorter than what was read: it was put
+  // back from a copy. What was read no longer holds; open it again.
+  bool WasReplaced() const;
+
   uint64_t lines() const { return lines_; }
   // The digest of the last line read. Whoever keeps it elsewhere can tell that lines were cut off
   // the end.

@@ -176,10 +176,11 @@ double ComposedEpsilon(const Loss& loss, double rounds, double delta, double err
   }
   Transform(values, 1);
   std::vector<double> probabilities(cells);
+  const size_t middle = cells / 2;
   for (size_t i = 0; i < cells; ++i) {
-    probabilities[(i + cells / 2) % cells] = values[i].real() / static_cast<double>(cells);
+    probabilities[(i + middle) % cells] = values[i].real() / static_cast<double>(cells);
   }
-  const double first = -static_cast<double>(cells / 2) * step + rounds * shift;
+  const double first = -static_cast<double>(middle) * step + rounds * shift;
   return EpsilonOf(probabilities, first, step, delta - slack) + error;
 }
 

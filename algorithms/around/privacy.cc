@@ -251,7 +251,7 @@ Schema WithPrivacy(Schema schema, const Privacy& privacy) {
   return schema;
 }
 
-Description WithPrivacy(Description rule, const PrivacyConfig& config, uint32_t rounds,
+Description WithPrivacy(const Description& rule, const PrivacyConfig& config, uint32_t rounds,
                         const AttackConfig& attack) {
   Description result = rule;
   result.check = [rule, config](const Setup& setup) -> absl::Status {

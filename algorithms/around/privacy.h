@@ -55,7 +55,7 @@ namespace macaw::algorithms {
 // Adds the rule metrics `epsilon` (by Rényi divergences, accountant.h), `clip` (C, with which the
 // round's clients clipped) and `clipped` (the part of them whose update was longer; exact, unless
 // clipping is adaptive).
-Description WithPrivacy(Description rule, const PrivacyConfig& privacy, uint32_t rounds,
+Description WithPrivacy(const Description& rule, const PrivacyConfig& privacy, uint32_t rounds,
                         const AttackConfig& attack = {});
 
 inline constexpr double kClipRange = 1000;

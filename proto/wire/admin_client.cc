@@ -11,6 +11,7 @@
 #include "proto/wire/admin.h"
 #include "proto/wire/channel_settings.h"
 #include "proto/wire/credentials.h"
+#include "proto/wire/limits.h"
 #include "proto/wire/proxy.h"
 #include "proto/wire/refusal.h"
 
@@ -70,6 +71,8 @@ class GrpcAdminClient final : public AdminClient {
       request.mutable_change()->set_request_id(submission.request_id);
     request.set_name(CleanText(submission.name));
     request.set_plan(CleanText(submission.plan));
+    // A server bears little from a connection that it knows nothing of.
+    if (request.ByteSizeLong() > kMaxFirstBytes) MACAW_RETURN_IF_ERROR(Runs().status());
     v1::ChangeReply reply;
     MACAW_RETURN_IF_ERROR(CallQueue(&v1::Queue::Stub::Submit, request, reply));
     return reply.text();

@@ -5,12 +5,14 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
 #include "proto/wire/credentials.h"
 #include "proto/wire/endpoint.h"
+#include "proto/wire/enrolment.h"
 #include "proto/wire/refusal.h"
 
 namespace macaw::wire {
@@ -26,13 +28,19 @@ class OperatorsServer final : public AdminServer {
     std::optional<identity::IdentityFiles> files;
     if (gate_ != nullptr) files = gate_->authority().server_files();
     MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
-    if (gate_ != nullptr) credentials->SetAuthMetadataProcessor(RefuseAllButOperators(gate_));
     grpc::ServerBuilder builder;
+    if (gate_ != nullptr) {
+      credentials->SetAuthMetadataProcessor(RefuseAllButOperators(gate_));
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watch;
+      watch.push_back(WatchCalls(gate_));
+      builder.experimental().SetInterceptorCreators(std::move(watch));
+    }
     builder.RegisterService(service_.get());
     // The health service is a switch of the whole process. (Reflection is not served: its library
     // adds itself to every server of a process that links it, also to that of the workers.)
     grpc::EnableDefaultHealthCheckService(true);
-    const absl::Status status = endpoint_.Listen(std::move(address), credentials, builder);
+    const absl::Status status = endpoint_.Listen(std::move(address), credentials, builder,
+                                                 gate_ != nullptr ? &gate_->guard() : nullptr);
     grpc::EnableDefaultHealthCheckService(false);
     return status;
   }

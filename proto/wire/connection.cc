@@ -18,6 +18,8 @@ std::shared_ptr<Connection::Line> Connection::Dial(absl::FunctionRef<bool()> sto
     if (line_->version != version_()) line_ = MakeLine();
     return line_;
   }();
+  if (line->channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY)
+    line->introduced = false;
   const TimePoint end = SteadyClock().Now() + kPatience;
   while (true) {
     const auto state = line->channel->GetState(/*try_to_connect=*/true);

@@ -2,6 +2,7 @@
 
 #include <grpcpp/channel.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -26,6 +27,9 @@ class Connection {
     const std::shared_ptr<grpc::Channel> channel;
     v1::Fleet::Stub stub;
     const int64_t version;
+    // Whether a call has been answered over the present connection. Until then the server knows
+    // nothing of this end and bears only kMaxFirstBytes from it.
+    std::atomic<bool> introduced = false;
   };
   using MakeChannel = std::function<std::shared_ptr<grpc::Channel>()>;
   // Changes when later calls need a new channel: this end has a new certificate.

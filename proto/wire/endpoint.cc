@@ -12,7 +12,7 @@ namespace macaw::wire {
 
 absl::Status Endpoint::Listen(Address address,
                               const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                              grpc::ServerBuilder& builder) {
+                              grpc::ServerBuilder& builder, ConnectionGuard* guard) {
   MACAW_RETURN_IF_ERROR(PrepareListen(address));
   for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -23,7 +23,8 @@ absl::Status Endpoint::Listen(Address address,
         absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
   }
   MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
-  listener_->Start([acceptor = acceptor_.get()](int listening, Fd connection) {
+  listener_->Start([acceptor = acceptor_.get(), guard](int listening, Fd connection) {
+    if (guard != nullptr && !guard->Admit(connection.get())) return;
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
     parameters.listener_fd = listening;
     parameters.fd = connection.Release();  // gRPC closes it

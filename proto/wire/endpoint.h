@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "proto/wire/address.h"
+#include "proto/wire/connection_guard.h"
 #include "proto/wire/listener.h"
 
 namespace macaw::wire {
@@ -21,9 +22,10 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Builds the server, with ServerSettings and what `builder` has, and begins to listen. Call once.
+  // Builds the server, with ServerSettings and what `builder` has, and begins to listen. `guard`
+  // decides which connections are taken; it may be null, and must outlive this. Call once.
   absl::Status Listen(Address address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                      grpc::ServerBuilder& builder);
+                      grpc::ServerBuilder& builder, ConnectionGuard* guard);
   // Accepts no more connections, ends every open call, and returns when all are over. There is no
   // grace period: waiting polls would outlast it (answers.h is about those that were answered). A
   // second call does nothing.

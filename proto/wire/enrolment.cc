@@ -39,12 +39,12 @@ class Reactor final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 };
 
-// Looks at the status of each call.
-class AuditInterceptor final : public grpc::experimental::Interceptor {
+class CallWatch final : public grpc::experimental::Interceptor {
  public:
-  AuditInterceptor(const Gate& gate, ServerRpcInfo* call) : gate_(gate), call_(call) {}
+  CallWatch(Gate& gate, ServerRpcInfo* call) : gate_(gate), call_(call) {}
 
   void Intercept(InterceptorBatchMethods* batch) override {
+    if (!std::exchange(seen_, true)) TellGuard();
     if (batch->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = batch->GetSendStatus();
       const grpc::ServerContextBase& context = *call_->server_context();
@@ -66,15 +66,23 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
            code == grpc::StatusCode::FAILED_PRECONDITION;
   }
 
-  const Gate& gate_;
+  void TellGuard() {
+    const grpc::ServerContextBase& context = *call_->server_context();
+    if (call_->method() == kEnrolMethod) return gate_.guard().Enrols(context.peer());
+    gate_.guard().Identified(context.peer(), NameIn(*context.auth_context()),
+                             [&] { return CertificateOf(*context.auth_context()); });
+  }
+
+  Gate& gate_;
   ServerRpcInfo* const call_;
+  bool seen_ = false;
 };
 
-class AuditFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class WatchFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit AuditFactory(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+  explicit WatchFactory(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
-    return new AuditInterceptor(*gate_, call);
+    return new CallWatch(*gate_, call);
   }
 
  private:
@@ -146,9 +154,9 @@ grpc::ServerUnaryReactor* EnrolmentService::Renew(grpc::CallbackServerContext* c
   return reactor;
 }
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditRefusals(
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> WatchCalls(
     std::shared_ptr<Gate> gate) {
-  return std::make_unique<AuditFactory>(std::move(gate));
+  return std::make_unique<WatchFactory>(std::move(gate));
 }
 
 absl::Status Enrol(const std::string& server, const identity::Invite& invite,

@@ -27,8 +27,9 @@ class EnrolmentService final : public v1::Enrolment::CallbackService {
   Executor executor_;  // destroyed first
 };
 
-// Enters every call that was refused after its caller was known in the audit log.
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditRefusals(
+// Looks at each call that the gate has let in: tells the gate's guard whose connection it came
+// over, and enters it in the audit log if it is refused.
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> WatchCalls(
     std::shared_ptr<Gate> gate);
 
 }  // namespace macaw::wire

@@ -10,7 +10,11 @@
 namespace macaw::wire {
 namespace {
 
-constexpr absl::string_view kEnrol = "/macaw.v1.Enrolment/Enrol";
+// A worker with small rounds makes some thousand calls a second.
+constexpr Allowance kCallsOfName{.every = std::chrono::microseconds(200), .burst = 20'000};
+
+// How often certificates that run out are looked for.
+constexpr Duration kLookEvery = std::chrono::minutes(1);
 
 std::string PropertyOf(const grpc::AuthContext& connection, const char* name) {
   const std::vector<grpc::string_ref> values = connection.FindPropertyValues(name);
@@ -51,10 +55,10 @@ class CallerCheck final : public grpc::AuthMetadataProcessor {
     const auto path = metadata.find(":path");
     const absl::string_view call =
         path != metadata.end() ? absl::string_view(path->second.data(), path->second.size()) : "";
-    if (call == kEnrol && admitted_ == Admitted::kWholeFleet) return grpc::Status::OK;
-    const absl::StatusOr<fleet::CallerPtr> caller = gate_->Identify(*connection);
+    if (call == kEnrolMethod && admitted_ == Admitted::kWholeFleet) return grpc::Status::OK;
+    const absl::StatusOr<fleet::CallerPtr> caller = gate_->Admit(*connection);
     if (!caller.ok()) {
-      return Refuse(*connection, call, grpc::StatusCode::UNAUTHENTICATED,
+      return Refuse(*connection, call, static_cast<grpc::StatusCode>(caller.status().raw_code()),
                     caller.status().message());
     }
     if (admitted_ == Admitted::kOperators && (*caller)->role != fleet::Role::kOperator) {
@@ -86,21 +90,71 @@ std::string NameIn(const grpc::AuthContext& connection) {
   return PropertyOf(connection, GRPC_X509_CN_PROPERTY_NAME);
 }
 
-absl::StatusOr<fleet::CallerPtr> Gate::Identify(const grpc::AuthContext& connection) {
+Gate::Gate(identity::Authority& authority, identity::Audit* audit, const GuardLimits& limits)
+    : authority_(authority),
+      audit_(audit),
+      guard_(
+          limits,
+          [this](absl::string_view address, absl::string_view why) {
+            Refused("", address, "", why);
+          },
+          [this] { CutRevoked(); }) {}
+
+absl::StatusOr<Gate::Known*> Gate::Find(const grpc::AuthContext& connection) {
   const std::string certificate = CertificateOf(connection);
   if (certificate.empty()) {
     return absl::UnauthenticatedError(
         "the caller has shown no certificate: enrol the node first (macaw-worker enrol)");
   }
-  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const identity::Grant> grant,
-                         authority_.Identify(certificate, absl::Now()));
-  absl::MutexLock lock(&mutex_);
-  auto& [known, caller] = callers_[grant->subject.name];
-  if (known != grant) {
-    known = grant;
-    caller = CallerWith(*grant);
+  absl::StatusOr<std::shared_ptr<const identity::Grant>> grant =
+      authority_.Identify(certificate, absl::Now());
+  if (absl::IsUnauthenticated(grant.status())) return grant.status();
+  if (!grant.ok()) {  // the authority's own trouble
+    return absl::UnavailableError(
+        absl::StrCat("the server cannot look the caller up now: ", grant.status().message()));
   }
-  return caller;
+  std::unique_ptr<Known>& known = callers_[(*grant)->subject.name];
+  if (known == nullptr) known = std::make_unique<Known>();
+  if (known->grant != *grant) {
+    known->grant = *std::move(grant);
+    known->caller = CallerWith(*known->grant);
+  }
+  return known.get();
+}
+
+absl::StatusOr<fleet::CallerPtr> Gate::Identify(const grpc::AuthContext& connection) {
+  absl::MutexLock lock(&mutex_);
+  MACAW_ASSIGN_OR_RETURN(const Known* const known, Find(connection));
+  return known->caller;
+}
+
+absl::StatusOr<fleet::CallerPtr> Gate::Admit(const grpc::AuthContext& connection) {
+  fleet::CallerPtr caller;
+  {
+    absl::MutexLock lock(&mutex_);
+    MACAW_ASSIGN_OR_RETURN(Known* const known, Find(connection));
+    if (known->calls.Take(kCallsOfName, SteadyClock().Now())) return known->caller;
+    caller = known->caller;
+  }
+  const std::string why =
+      absl::StrCat("\"", caller->node, "\" makes more than ",
+                   std::chrono::seconds(1) / kCallsOfName.every, " calls a second");
+  guard_.CutWhere([&](const std::string& name, const std::string&) {
+    return name == caller->node ? why : std::string();
+  });
+  return absl::ResourceExhaustedError(why);
+}
+
+void Gate::CutRevoked() {
+  const uint64_t changes = authority_.Changes();
+  const TimePoint now = SteadyClock().Now();
+  if (changes == changes_ && now - looked_ < kLookEvery) return;
+  changes_ = changes;
+  looked_ = now;
+  guard_.CutWhere([this](const std::string&, const std::string& certificate) -> std::string {
+    const auto grant = authority_.Identify(certificate, absl::Now());
+    return absl::IsUnauthenticated(grant.status()) ? std::string(grant.status().message()) : "";
+  });
 }
 
 void Gate::Refused(const std::string& who, absl::string_view from, absl::string_view call,

@@ -11,38 +11,60 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/token_bucket.h"
 #include "identity/audit.h"
 #include "identity/authority.h"
 #include "proto/fleet/caller.h"
+#include "proto/wire/connection_guard.h"
 
 namespace macaw::wire {
 
-// Who makes the calls of a connection over TLS, by its certificate. Thread-safe.
+// Who makes the calls of a connection over TLS, by its certificate, and how many calls and
+// connections that caller may have. Thread-safe.
 class Gate {
  public:
   // Both must outlive the gate; `audit` may be null.
-  Gate(identity::Authority& authority, identity::Audit* audit)
-      : authority_(authority), audit_(audit) {}
+  Gate(identity::Authority& authority, identity::Audit* audit, const GuardLimits& limits = {});
 
   // The caller of a connection, or why its certificate (or the lack of one) is not believed. Asked
   // at each call: a certificate may be revoked, or run out, while the connection lives.
   absl::StatusOr<fleet::CallerPtr> Identify(const grpc::AuthContext& connection);
+  // The same, and counts the call. kResourceExhausted when the caller makes too many: HTTP/2 lets
+  // it begin and abandon calls faster than anybody could answer them. Its connections are cut then.
+  absl::StatusOr<fleet::CallerPtr> Admit(const grpc::AuthContext& connection);
 
   // Enters a refused call in the audit log.
   void Refused(const std::string& who, absl::string_view from, absl::string_view call,
                absl::string_view why) const;
 
   identity::Authority& authority() const { return authority_; }
+  ConnectionGuard& guard() { return guard_; }
 
  private:
+  struct Known {
+    std::shared_ptr<const identity::Grant> grant;
+    fleet::CallerPtr caller;
+    TokenBucket calls;
+  };
+
+  absl::StatusOr<Known*> Find(const grpc::AuthContext& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the connections of certificates that are no longer good.
+  void CutRevoked();
+
   identity::Authority& authority_;
   identity::Audit* const audit_;
   absl::Mutex mutex_;
   // A caller for each grant, made once: an owner may have a million names.
-  absl::flat_hash_map<std::string,
-                      std::pair<std::shared_ptr<const identity::Grant>, fleet::CallerPtr>>
-      callers_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::unique_ptr<Known>> callers_ ABSL_GUARDED_BY(mutex_);
+  // Of the guard's thread.
+  uint64_t changes_ = 0;  // of the registry, when the certificates were last looked at
+  TimePoint looked_{};
+  ConnectionGuard guard_;  // destroyed first
 };
+
+// The only call that needs no certificate.
+inline constexpr absl::string_view kEnrolMethod = "/macaw.v1.Enrolment/Enrol";
 
 // The certificate that the other end of a connection has shown (PEM), or "".
 std::string CertificateOf(const grpc::AuthContext& connection);

@@ -49,7 +49,8 @@ class GrpcFleetServer final : public FleetServer {
     if (gate_ != nullptr) AddGate(builder, *credentials);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.RegisterService(&service_);
-    return endpoint_.Listen(std::move(address), credentials, builder);
+    return endpoint_.Listen(std::move(address), credentials, builder,
+                            gate_ != nullptr ? &gate_->guard() : nullptr);
   }
 
   std::string address() const override { return endpoint_.address(); }
@@ -59,7 +60,7 @@ class GrpcFleetServer final : public FleetServer {
     credentials.SetAuthMetadataProcessor(RefuseStrangers(gate_));
     handshakes_.emplace(*gate_);
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
-    factories.push_back(AuditRefusals(gate_));
+    factories.push_back(WatchCalls(gate_));
     builder.experimental().SetInterceptorCreators(std::move(factories));
     builder.RegisterService(&enrolment_);
   }

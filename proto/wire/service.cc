@@ -167,8 +167,8 @@ void MapSums(ServiceState& state, SessionId session, uint64_t commit_id, const f
 }
 
 absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
-                            grpc::ByteBuffer bytes, Handle handle, grpc::ByteBuffer* reply) {
-  MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(std::move(bytes)));
+                            const grpc::ByteBuffer& bytes, Handle handle, grpc::ByteBuffer* reply) {
+  MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(bytes));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
   MACAW_RETURN_IF_ERROR(Resolve(state, caller, {}, BlobPurpose::kPopulation, request.table));
   state.uploads.Claim({}, BlobPurpose::kPopulation, request.table.digest);
@@ -198,7 +198,7 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
     MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kRecords, blob));
     if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
     records = blob.digest;
-    const absl::Status parsed =
+    absl::Status parsed =
         ParsePartBlob(blob.bytes->bytes(), state.options.max_part_clients, message.mutable_part());
     if (!parsed.ok()) {
       state.uploads.Claim(session, BlobPurpose::kRecords, records);  // not needed again
@@ -391,7 +391,7 @@ grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::Byt
   };
   if (bytes->Length() > kSmallCommit) {
     state_->executor.Post([judge = std::move(judge), bytes = Take(bytes)]() mutable {
-      judge(Parse<v1::CommitRequest>(std::move(bytes)));
+      judge(Parse<v1::CommitRequest>(bytes));
     });
     return call;
   }

@@ -40,48 +40,35 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Make(Places places) {
   static std::atomic<uint64_t> made = 0;
   auto arena = std::unique_ptr<Arena>(new Arena());
   arena->id_ = ++made;
-  size_t offset = 0;
+  std::vector<LayoutPtr> layouts;
+  for (const auto& [kind, items] : places) {
+    arena->first_[IndexOf(kind)] = layouts.size();
+    arena->counts_[IndexOf(kind)] = items.size();
+    for (const NamedPlace& item : items) layouts.push_back(item.layout);
+  }
+  MACAW_ASSIGN_OR_RETURN(arena->vectors_,
+                         peer::SharedVectors::Make("macaw-rule", std::move(layouts)));
   nlohmann::json described, names;
-  for (auto& [kind, items] : places) {
+  size_t place = 0;
+  for (const auto& [kind, items] : places) {
     const char* const name = NameOf(kind);
     described[name] = names[name] = nlohmann::json::array();
-    for (NamedPlace& item : items) {
-      described[name].push_back(
-          {offset, ElementsOf(*item.layout), std::string(Name(item.layout->dtype()))});
+    for (const NamedPlace& item : items) {
+      described[name].push_back({arena->vectors_->OffsetOf(place++), ElementsOf(*item.layout),
+                                 std::string(Name(item.layout->dtype()))});
       names[name].push_back(item.name);
-      const size_t bytes = RoundUpToPage(item.layout->bytes());
-      arena->places_[static_cast<size_t>(kind)].push_back({std::move(item.layout), offset});
-      offset += bytes;
     }
   }
-  // An empty file cannot be mapped.
-  MACAW_ASSIGN_OR_RETURN(arena->memory_,
-                         SharedMemory::Make("macaw-rule", RoundUpToPage(offset + 1)));
   arena->description_ = {{"id", arena->id_},
-                         {"bytes", arena->memory_->bytes()},
+                         {"bytes", arena->vectors_->bytes()},
                          {"places", std::move(described)},
                          {"names", std::move(names)},
                          {"writable", {"up", "next", "scratch", "server"}}};
   return arena;
 }
 
-VectorView Arena::At(Kind kind, size_t number) const {
-  const Place& place = places_[static_cast<size_t>(kind)][number];
-  return {place.layout.get(), {memory_->data() + place.offset, place.layout->bytes()}};
-}
-
 void Arena::Put(ConstVectorView vector, Kind kind, size_t number) const {
   algorithms::Copy(vector, At(kind, number));
-}
-
-void ZeroGaps(VectorView vector) {
-  const size_t width = SizeOf(vector.dtype());
-  const std::vector<LayoutEntry>& entries = vector.layout->entries();
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const uint64_t begin = entries[i].offset + entries[i].size;
-    const uint64_t end = i + 1 < entries.size() ? entries[i + 1].offset : vector.size();
-    std::memset(vector.bytes.data() + begin * width, 0, (end - begin) * width);
-  }
 }
 
 std::string FirstNotFinite(ConstVectorView vector) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/shared_memory.h"
+#include "core/peer/shared_vectors.h"
 #include "core/vector.h"
 
 namespace macaw::sdk::rules {
@@ -25,40 +25,31 @@ struct NamedPlace {
   LayoutPtr layout;
 };
 
-// Vectors in a memory file that a rule's process maps, too: a place each, of one layout, at whole
-// pages. Places that nobody has touched take no memory. One thread at a time.
+// The vectors that a rule's process shares, by kind and number. One thread at a time.
 class Arena {
  public:
   using Places = std::vector<std::pair<Kind, std::vector<NamedPlace>>>;
   static absl::StatusOr<std::unique_ptr<Arena>> Make(Places places);
 
   uint64_t id() const { return id_; }  // of this process, never used again
-  int file() const { return memory_->file(); }
+  int file() const { return vectors_->file(); }
   // What the rule's process needs to know of it.
   const nlohmann::json& description() const { return description_; }
 
-  size_t count(Kind kind) const { return places_[static_cast<size_t>(kind)].size(); }
-  VectorView At(Kind kind, size_t number) const;
-  const LayoutPtr& LayoutOf(Kind kind, size_t number) const {
-    return places_[static_cast<size_t>(kind)][number].layout;
-  }
+  size_t count(Kind kind) const { return counts_[IndexOf(kind)]; }
+  VectorView At(Kind kind, size_t number) const { return vectors_->At(PlaceOf(kind, number)); }
   void Put(ConstVectorView vector, Kind kind, size_t number) const;
 
  private:
-  struct Place {
-    LayoutPtr layout;
-    size_t offset = 0;
-  };
   Arena() = default;
+  static size_t IndexOf(Kind kind) { return static_cast<size_t>(kind); }
+  size_t PlaceOf(Kind kind, size_t number) const { return first_[IndexOf(kind)] + number; }
 
   uint64_t id_ = 0;
-  std::array<std::vector<Place>, kKinds> places_;
-  std::unique_ptr<SharedMemory> memory_;
+  std::array<size_t, kKinds> first_ = {}, counts_ = {};  // a kind's places follow one another
+  std::unique_ptr<peer::SharedVectors> vectors_;
   nlohmann::json description_;
 };
-
-// Zeroes what lies between the tensors, where a rule may have written.
-void ZeroGaps(VectorView vector);
 
 // The first element of a vector's tensors that is not finite, as "'0.weight'[3] is nan"; empty if
 // there is none.

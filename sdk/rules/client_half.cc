@@ -21,11 +21,6 @@ using algorithms::Workspace;
 constexpr size_t kMostStages = 32;   // of a turn
 constexpr size_t kMostScratch = 64;  // vectors that a turn computes for its stages
 
-absl::Status Unintelligible(absl::string_view what) {
-  return absl::InternalError(
-      absl::StrCat("its process answered what cannot be understood: ", what));
-}
-
 // What a workspace's turn has in shared memory. One thread.
 struct Turn {
   std::unique_ptr<Arena> arena;
@@ -259,10 +254,10 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
       if (kind == Kind::kDown) return context.broadcast[number];
       if (kind == Kind::kState) return context.state[number];
       const VectorView view = turn.arena->At(kind, number);
-      if (kind != Kind::kEnd) ZeroGaps(view);
+      if (kind != Kind::kEnd) peer::ZeroGaps(view);
       return view;
     }
-    return Unintelligible(reference.dump());
+    return peer::NotUnderstood(reference.dump(), kPeerName, "no such vector");
   }
 
   absl::StatusOr<std::vector<algorithms::NamedView>> ViewsIn(const Json& references,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "training/api/local_json.h"
 #include "training/api/metrics.h"
 
 namespace macaw::sdk::rules {
@@ -104,18 +105,8 @@ Json OfLayout(const ParameterLayout& layout) {
           {"entries", std::move(entries)}};
 }
 
-// Every key of [cohort] that is set.
-Json OfCohort(const CohortConfig& cohort) {
-  static const settings::Section<CohortConfig> section = CohortSection();
-  Json json = Json::object();
-  for (const settings::Field<CohortConfig>& field : section.fields()) {
-    const std::optional<settings::Value> value = field.get(cohort);
-    json[field.key] = value.has_value() ? ToJson(*value) : Json();
-  }
-  return json;
-}
-
 Json OpeningOf(const Rule& rule, const algorithms::Setup& setup) {
+  static const settings::Section<CohortConfig> cohort = CohortSection();
   Json parameters = Json::object();
   for (const auto& [name, value] : setup.config.parameters) parameters[name] = OfParameter(value);
   return {{"do", "open"},
@@ -124,8 +115,8 @@ Json OpeningOf(const Rule& rule, const algorithms::Setup& setup) {
           {"sums", training::SchemaFor(setup.task).sums},  // names of an outcome's
           {"setup",
            {{"layout", OfLayout(*setup.layout)},
-            {"local", ToJson(setup.local)},
-            {"cohort", OfCohort(setup.cohort)},
+            {"local", training::ToJson(setup.local)},
+            {"cohort", peer::ToJson(cohort, setup.cohort, nullptr)},
             {"clients", setup.clients},
             {"total_weight", setup.total_weight},
             {"contribution_bound", setup.contribution_bound},

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
 #include "algorithms/around/registry.h"
-#include "sdk/rules/interpreter.h"
+#include "sdk/rules/crew.h"
 
 namespace macaw::sdk::rules {
 

@@ -121,7 +121,7 @@ class ServerHalf final : public algorithms::ServerAlgorithm {
   absl::Status Take(const Json& answer, const char* what) {
     for (size_t i = 0; i < schema_.server.size(); ++i) {
       const VectorView vector = kept_->At(Kind::kServer, i);
-      ZeroGaps(vector);
+      peer::ZeroGaps(vector);
       if (const std::string found = FirstNotFinite(vector); !found.empty()) {
         return absl::InternalError(absl::StrCat(what, " leaves the vector '",
                                                 schema_.server[i].name, "', of which ", found));

@@ -62,6 +62,19 @@ TEST(EscapeToUtf8, IsOneLineOfUtf8WhateverTheTextHolds) {
   EXPECT_TRUE(IsUtf8(EscapeToUtf8(all)));
 }
 
+TEST(HeadOf, CutsBetweenCharacters) {
+  const std::string text = "aé€😀z";  // 1, 2, 3, 4 and 1 bytes
+  EXPECT_EQ(HeadOf(text, 100), text);
+  for (size_t bytes = 0; bytes <= text.size(); ++bytes) {
+    EXPECT_TRUE(IsUtf8(HeadOf(text, bytes)) && IsUtf8(TailOf(text, bytes))) << bytes;
+    EXPECT_LE(HeadOf(text, bytes).size(), bytes);
+    EXPECT_LE(TailOf(text, bytes).size(), bytes);
+  }
+  EXPECT_EQ(HeadOf(text, 5), "aé");
+  EXPECT_EQ(TailOf(text, 4), "z");
+  EXPECT_EQ(HeadOf("\x80\x80\x80\x80\x80", 4).size(), 1u) << "no character is that long";
+}
+
 TEST(CheckUtf8, NamesTheLineAndTheByte) {
   EXPECT_THAT(std::string(CheckUtf8("a\nb\xE9\n", "c.toml").message()),
               AllOf(HasSubstr("c.toml line 2"), HasSubstr("\\xe9"), HasSubstr("iconv -f LATIN1")));

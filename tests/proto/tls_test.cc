@@ -255,6 +255,13 @@ TEST_F(TlsTest, WhatIsTooLargeIsRefused) {
     v1::CommitReply reply;
     return v1::Fleet::Stub(channel).Commit(&context, request, &reply).error_code();
   };
+  {  // the first message over a connection is small
+    grpc::ClientContext context;
+    v1::HelloRequest hello;
+    hello.set_major(1);
+    v1::HelloReply reply;
+    ASSERT_TRUE(v1::Fleet::Stub(channel).Hello(&context, hello, &reply).ok());
+  }
   v1::CommitRequest large;
   large.add_evaluations()->set_failure(std::string(5 << 20, 'x'));
   EXPECT_EQ(commit(large), grpc::StatusCode::RESOURCE_EXHAUSTED);  // gRPC reads no more of it

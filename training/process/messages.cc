@@ -2,14 +2,14 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
-#include <variant>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/peer/json.h"
 #include "core/status.h"
+#include "core/utf8.h"
+#include "training/api/local_json.h"
 #include "training/stage_inputs.h"
 
 namespace macaw::training::process {
@@ -17,43 +17,10 @@ namespace {
 
 constexpr size_t kMostWords = 900;  // of each part of an error
 
-using Json = nlohmann::json;
+using peer::Json;
+using peer::LineOf;
 
 constexpr uint64_t kMostSteps = 100'000'000;  // of a turn
-
-std::string Line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Json ToJson(const settings::Value& value) {
-  return std::visit(
-      [](const auto& data) -> Json {
-        using T = std::decay_t<decltype(data)>;
-        if constexpr (std::is_same_v<T, settings::Array>) {
-          Json array = Json::array();
-          for (const settings::Value& item : data) array.push_back(ToJson(item));
-          return array;
-        } else if constexpr (std::is_same_v<T, std::monostate> ||
-                             std::is_same_v<T, settings::Table>) {
-          return nullptr;  // no key of [local] has such a value
-        } else {
-          return data;
-        }
-      },
-      value.data);
-}
-
-// Every key of [local], without the schedule, which is part of lr.
-Json ToJson(const LocalConfig& local) {
-  static const settings::Section<LocalConfig> section = LocalSection();
-  Json json = Json::object();
-  for (const settings::Field<LocalConfig>& field : section.fields()) {
-    if (absl::StartsWith(field.key, "lr_schedule.")) continue;
-    const std::optional<settings::Value> value = field.get(local);
-    json[field.key] = value.has_value() ? ToJson(*value) : Json::array();  // an empty list
-  }
-  return json;
-}
 
 const char* NameOf(data::Split split) {
   switch (split) {
@@ -68,15 +35,12 @@ const char* NameOf(data::Split split) {
 }
 
 absl::Status Wrong(absl::string_view line, absl::string_view why) {
-  constexpr size_t kShown = 200;
-  return absl::DataLossError(absl::StrCat("its program answered what cannot be understood (", why,
-                                          "): ", line.substr(0, kShown)));
+  return peer::NotUnderstood(line, kPeerName, why);
 }
 
 // An object with this number under "id".
 absl::StatusOr<Json> ObjectIn(absl::string_view line, uint64_t id) {
-  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Wrong(line, "not a JSON object");
+  MACAW_ASSIGN_OR_RETURN(Json json, peer::ObjectIn(line, kPeerName));
   const auto found = json.find("id");
   if (found == json.end() || !found->is_number_unsigned() || found->get<uint64_t>() != id)
     return Wrong(line, absl::StrCat("the id of the question is ", id));
@@ -91,10 +55,10 @@ std::optional<uint64_t> CountIn(const Json& json, const char* key) {
 
 // The beginning or the end of a text, which may be long.
 std::string Head(const std::string& text) {
-  return text.size() <= kMostWords ? text : text.substr(0, kMostWords) + " ...";
+  return text.size() <= kMostWords ? text : absl::StrCat(HeadOf(text, kMostWords), " ...");
 }
 std::string Tail(const std::string& text) {
-  return text.size() <= kMostWords ? text : "... " + text.substr(text.size() - kMostWords);
+  return text.size() <= kMostWords ? text : absl::StrCat("... ", TailOf(text, kMostWords));
 }
 
 // {"kind": "ValueError", "message": "...", "where": "train.py:12", "trace": ["...", "..."]}
@@ -164,7 +128,7 @@ Json ToJson(const SharedRows::Place& place) {
 
 }  // namespace
 
-std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory,
+std::string HelloLine(const TrainerSetup& setup, const peer::SharedVectors& memory,
                       const SharedRows* rows) {
   const ParameterLayout& layout = *setup.spec.layout;
   Json tensors = Json::array();
@@ -180,27 +144,26 @@ std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory,
     given = {{"features", rows->tokens() ? "int32" : dtype},
              {"labels", rows->targets() ? dtype : "int64"}};
   }
-  return Line({{"macaw", kProtocol},
-               {"rows", std::move(given)},
-               {"model", setup.spec.name},
-               {"input_shape", setup.spec.input_shape},
-               {"outputs", setup.spec.outputs},
-               {"task", Name(setup.task)},
-               {"sums", SchemaFor(setup.task).sums},
-               {"dtype", std::string(Name(layout.dtype()))},
-               {"layout", std::move(tensors)},
-               {"memory",
-                {{"bytes", memory.bytes()},
-                 {"start", memory.OffsetOf(SharedVectors::kStart)},
-                 {"end", memory.OffsetOf(SharedVectors::kEnd)},
-                 {"correction", memory.OffsetOf(SharedVectors::kCorrection)},
-                 {"anchor", memory.OffsetOf(SharedVectors::kAnchor)}}},
-               {"local", ToJson(setup.local)}});
+  return LineOf({{"macaw", kProtocol},
+                 {"rows", std::move(given)},
+                 {"model", setup.spec.name},
+                 {"input_shape", setup.spec.input_shape},
+                 {"outputs", setup.spec.outputs},
+                 {"task", Name(setup.task)},
+                 {"sums", SchemaFor(setup.task).sums},
+                 {"dtype", std::string(Name(layout.dtype()))},
+                 {"layout", std::move(tensors)},
+                 {"memory",
+                  {{"bytes", memory.bytes()},
+                   {"start", memory.OffsetOf(kStart)},
+                   {"end", memory.OffsetOf(kEnd)},
+                   {"correction", memory.OffsetOf(kCorrection)},
+                   {"anchor", memory.OffsetOf(kAnchor)}}},
+                 {"local", training::ToJson(setup.local)}});
 }
 
 absl::StatusOr<Ready> ParseReady(absl::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Wrong(line, "not a JSON object");
+  MACAW_ASSIGN_OR_RETURN(const Json json, peer::ObjectIn(line, kPeerName));
   if (json.contains("error")) return absl::AbortedError(ErrorIn(json["error"]));
   const std::optional<uint64_t> protocol = CountIn(json, "ready");
   if (protocol != kProtocol)
@@ -234,14 +197,14 @@ std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const Clie
                 {"seed", task.seed},
                 {"split", NameOf(stage.rows)},
                 {"rows", rows.size()},
-                {"local", ToJson(stage.local)},
+                {"local", training::ToJson(stage.local)},
                 {"mu", correction.mu},
                 {"anchor", correction.anchor.has_value()},
                 {"correction", !correction.v.empty()},
                 {"personal", stage.losses == Losses::kPersonal}};
   train["trainable"] = stage.trainable != nullptr ? Json(*stage.trainable) : Json(nullptr);
   if (place.has_value()) train["at"] = ToJson(*place);
-  return Line({{"id", id}, {"train", std::move(train)}});
+  return LineOf({{"id", id}, {"train", std::move(train)}});
 }
 
 std::string EvaluateLine(uint64_t id, const data::Rows& rows, uint64_t begin, uint64_t end,
@@ -252,11 +215,11 @@ std::string EvaluateLine(uint64_t id, const data::Rows& rows, uint64_t begin, ui
                    {"begin", begin},
                    {"end", end}};
   if (place.has_value()) evaluate["at"] = ToJson(*place);
-  return Line({{"id", id}, {"evaluate", std::move(evaluate)}});
+  return LineOf({{"id", id}, {"evaluate", std::move(evaluate)}});
 }
 
 std::string OutputsLine(uint64_t id, const SharedRows::Place& place) {
-  return Line({{"id", id}, {"outputs", {{"at", ToJson(place)}}}});
+  return LineOf({{"id", id}, {"outputs", {{"at", ToJson(place)}}}});
 }
 
 absl::StatusOr<Answer> ParseTrained(absl::string_view line, uint64_t id, TaskKind task,

@@ -1,25 +1,32 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/peer/shared_vectors.h"
 #include "training/api/metrics.h"
 #include "training/api/trainer.h"
 #include "training/process/shared_rows.h"
-#include "training/process/shared_vectors.h"
 
 // What worker and program say to each other: a JSON object a line (training/README.md). The parsers
 // read what a stranger's program wrote, so each field is checked.
 namespace macaw::training::process {
 
 inline constexpr int kProtocol = 1;
+inline constexpr char kPeerName[] = "its program";  // of the program, in messages
+
+// The vectors that worker and program share, all of the model's layout. The gaps between their
+// tensors stay zero.
+enum TurnVector : size_t { kStart, kEnd, kCorrection, kAnchor };
+inline constexpr size_t kTurnVectors = 4;
 
 // The first line: what is the same for all turns. The answer is a Ready. `rows`: null unless the
 // program is given its rows.
-std::string HelloLine(const TrainerSetup& setup, const SharedVectors& memory,
+std::string HelloLine(const TrainerSetup& setup, const peer::SharedVectors& memory,
                       const SharedRows* rows);
 struct Ready {
   std::string name;          // of the program and its versions; part of the numeric profile

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
+#include "core/peer/shared_vectors.h"
 #include "core/status.h"
 #include "training/backends.h"
 #include "training/local_sgd.h"
@@ -24,18 +25,16 @@ void Copy(ConstVectorView from, VectorView to) {
 // What the program must leave as it was, whatever it wrote: gaps are zero, and tensors that are not
 // trained, statistics among them, are those of the start.
 void Mend(ConstVectorView start, const std::vector<bool>* trainable, VectorView end) {
+  peer::ZeroGaps(end);
+  if (trainable == nullptr) return;
   const ParameterLayout& layout = *end.layout;
   const size_t element = SizeOf(layout.dtype());
-  size_t done = 0;  // bytes
   for (size_t i = 0; i < layout.entries().size(); ++i) {
+    if ((*trainable)[i]) continue;
     const LayoutEntry& entry = layout.entries()[i];
-    const size_t begin = entry.offset * element, bytes = entry.size * element;
-    std::memset(end.bytes.data() + done, 0, begin - done);
-    done = begin + bytes;
-    if (trainable == nullptr || (*trainable)[i]) continue;
-    std::memcpy(end.bytes.data() + begin, start.bytes.data() + begin, bytes);
+    const size_t begin = entry.offset * element;
+    std::memcpy(end.bytes.data() + begin, start.bytes.data() + begin, entry.size * element);
   }
-  std::memset(end.bytes.data() + done, 0, end.bytes.size() - done);
 }
 
 // ‖a‖₁ of the optimizer that [local] names, which the program is taken to follow.
@@ -50,7 +49,7 @@ double NormOfSteps(const LocalConfig& local, double mu, uint64_t steps) {
 
 template <typename Parse>
 absl::StatusOr<Answer> ProcessTrainer::Ask(const std::string& question, const Parse& parse) {
-  const absl::StatusOr<std::string> line = resident_->program->Ask(question, setup_.work);
+  const absl::StatusOr<std::string> line = resident_->Ask(question, setup_.work);
   absl::StatusOr<Answer> answer = line.ok() ? parse(*line) : absl::StatusOr<Answer>(line.status());
   if (answer.ok()) return answer;
   last_memory_ = resident_->memory;
@@ -109,7 +108,7 @@ absl::StatusOr<MetricSums> ProcessTrainer::Rate(ConstVectorView model, const dat
 absl::StatusOr<MetricSums> ProcessTrainer::AskForSums(ConstVectorView model, const data::Rows& rows,
                                                       uint64_t begin, uint64_t end) {
   MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, begin, end));
-  Copy(model, resident_->memory->At(SharedVectors::kStart));
+  Copy(model, resident_->memory->At(kStart));
   const uint64_t id = ++questions_;
   MACAW_ASSIGN_OR_RETURN(
       Answer answer, Ask(EvaluateLine(id, rows, begin, end, place),
@@ -128,7 +127,7 @@ absl::StatusOr<MetricSums> ProcessTrainer::RateOutputs(ConstVectorView model,
                            Objective::Make(setup_.task, setup_.spec.outputs, LocalConfig()));
     plain_ = objective.Plain(setup_.CountedClasses());
   }
-  Copy(model, resident_->memory->At(SharedVectors::kStart));
+  Copy(model, resident_->memory->At(kStart));
   MetricSums sums(plain_->metrics());
   for (uint64_t first = begin; first < end; first += batch) {
     MACAW_ASSIGN_OR_RETURN(const Place place,
@@ -180,20 +179,20 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
                                                    const ClientTask& task) {
   MACAW_RETURN_IF_ERROR(EnsureProgram());
   MACAW_RETURN_IF_ERROR(CheckStage(stage, resident_->ready));
-  SharedVectors& memory = *resident_->memory;
+  peer::SharedVectors& memory = *resident_->memory;
   const AffineCorrection& correction = stage.correction;
   MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, Resolve(stage.start, before));
   MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, start, "start"));
-  Copy(start, memory.At(SharedVectors::kStart));
+  Copy(start, memory.At(kStart));
   if (correction.anchor.has_value()) {
     MACAW_ASSIGN_OR_RETURN(const ConstVectorView anchor, Resolve(*correction.anchor, before));
     MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, anchor, "anchor"));
-    Copy(anchor, memory.At(SharedVectors::kAnchor));
+    Copy(anchor, memory.At(kAnchor));
   }
   if (!correction.v.empty()) {
     MACAW_ASSIGN_OR_RETURN(const ConstVectorView v,
                            SumOf(correction.v, before, setup_.spec, v_sum_));
-    Copy(v, memory.At(SharedVectors::kCorrection));
+    Copy(v, memory.At(kCorrection));
   }
   const data::Rows& rows = RowsOf(task, stage.rows);
   MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, 0, rows.size()));
@@ -205,7 +204,7 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
   if (answer.fatal)
     return absl::InvalidArgumentError(absl::StrCat("round ", task.round.value, ": ", answer.error));
   if (!answer.error.empty()) return ClientFault(answer.error);
-  const VectorView end = memory.At(SharedVectors::kEnd);
+  const VectorView end = memory.At(kEnd);
   Mend(start, stage.trainable.get(), end);
   if (answer.sums.empty()) {
     MACAW_ASSIGN_OR_RETURN(answer.sums, Rate(end, rows, 0, rows.size(), kRatedRows));

@@ -56,8 +56,8 @@ class ProcessTrainer final : public LocalTrainer {
 
   const TrainerSetup setup_;
   WaitingRoom& waiting_;
-  std::optional<Resident> resident_;            // none: it has ended
-  std::shared_ptr<SharedVectors> last_memory_;  // of the former one: an outcome may lie there
+  std::optional<Resident> resident_;                  // none: it has ended
+  std::shared_ptr<peer::SharedVectors> last_memory_;  // of the former one: an outcome may lie there
   uint64_t questions_ = 0;
   int failures_ = 0;  // since the last turn that succeeded
   FlatVector v_sum_;

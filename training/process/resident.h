@@ -9,24 +9,30 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/peer/peer.h"
+#include "core/peer/shared_vectors.h"
+#include "core/work_counter.h"
 #include "training/api/trainer.h"
 #include "training/process/messages.h"
-#include "training/process/program.h"
 #include "training/process/shared_rows.h"
-#include "training/process/shared_vectors.h"
 
 namespace macaw::training::process {
 
-// A program that has said what it is.
+// The owner's program, which has said what it is. It finds the vectors, and the rows if it is given
+// them, under the numbers in MACAW_MEMORY and MACAW_ROWS, and in MACAW_SLOT and MACAW_SLOTS which
+// one of the host's slots it is. One thread at a time.
 struct Resident {
   ProgramOptions options;
   uint32_t slot = 0;
   std::string hello;
-  std::shared_ptr<SharedVectors> memory;
+  std::shared_ptr<peer::SharedVectors> memory;
   std::shared_ptr<SharedRows> rows;  // null: the program has rows of its own
   Ready ready;
-  std::unique_ptr<Program> program;
+  std::unique_ptr<peer::Peer> program;
   std::thread::id thread;  // it ends with the thread that started it
+
+  // Its answer. After an error it is gone.
+  absl::StatusOr<std::string> Ask(const std::string& question, WorkCounter* work) const;
 };
 
 // Starts workers.command for the setup's slot and asks what it is. An error names the command.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/fd.h"
+#include "core/shared_memory.h"
 #include "data/gather.h"
 #include "training/api/trainer.h"
 #include "training/objective.h"
@@ -33,11 +33,8 @@ class SharedRows {
   };
 
   static absl::StatusOr<std::shared_ptr<SharedRows>> Make(const TrainerSetup& setup);
-  ~SharedRows();
-  SharedRows(const SharedRows&) = delete;
-  SharedRows& operator=(const SharedRows&) = delete;
 
-  int file() const { return file_.get(); }  // closes on exec
+  int file() const { return memory_->file(); }  // closes on exec
   bool tokens() const { return tokens_; }
   bool targets() const { return targets_; }
 
@@ -50,9 +47,11 @@ class SharedRows {
   absl::Status Rate(const Place& place, const Objective& objective, std::span<double> sums);
 
  private:
-  explicit SharedRows(const TrainerSetup& setup);
-  absl::Status Grow(uint64_t bytes);
-  std::span<std::byte> At(uint64_t begin, uint64_t bytes) const { return {data_ + begin, bytes}; }
+  SharedRows(const TrainerSetup& setup, std::unique_ptr<SharedMemory> memory);
+  template <typename T>
+  T* At(uint64_t begin) const {
+    return reinterpret_cast<T*>(memory_->data() + begin);
+  }
 
   const data::BatchGather gather_;
   const DType dtype_;
@@ -60,9 +59,7 @@ class SharedRows {
   const uint64_t outputs_, positions_;  // positions: of a next-token task, else 1
   const bool tokens_, targets_;
 
-  Fd file_;
-  std::byte* data_ = nullptr;
-  uint64_t bytes_ = 0;
+  const std::unique_ptr<SharedMemory> memory_;
   std::vector<uint32_t> chosen_;
   std::vector<int64_t> classes_;  // of each position
 };

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "core/clock.h"
+#include "core/fd.h"
+#include "proto/wire/limits.h"
+
+namespace macaw::wire {
+
+struct GuardLimits {
+  // A connection is a stranger's until a call with a good certificate has arrived over it.
+  uint64_t stranger_bytes = 2 * kMaxFirstBytes;        // that it may send, handshake included
+  Duration stranger_time = std::chrono::seconds(15);   // since it was accepted
+  Duration enrolment_time = std::chrono::seconds(20);  // since its last whole request to enrol
+  int enrolments = 4;                                  // whole requests to enrol
+  size_t strangers = 512;                              // connections at once
+  size_t strangers_of_address = 256;                   // the same, of one address
+  // Connections of one name at once. A further one ends the oldest.
+  size_t of_name = 64;
+};
+
+// What callers over TLS may cost a server before they have shown who they are. gRPC has one set of
+// limits for all connections and applies them to whole messages, so this looks at sockets: the
+// kernel counts what each has received. A connection over its limit is shut down, and gRPC then
+// drops all that it holds for it. Thread-safe.
+class ConnectionGuard {
+ public:
+  // Told of each connection that is cut or not admitted: its address without the port, and why.
+  using Tell = std::function<void(absl::string_view address, absl::string_view why)>;
+
+  // `tick` is called about once a second while there are connections. Both run on any thread, under
+  // no lock of the guard's that they could need again, `tell` under one: it must not call back.
+  ConnectionGuard(const GuardLimits& limits, Tell tell, std::function<void()> tick);
+  ~ConnectionGuard();
+  ConnectionGuard(const ConnectionGuard&) = delete;
+  ConnectionGuard& operator=(const ConnectionGuard&) = delete;
+
+  // Takes note of a connection that was accepted. False: hang up. Whoever owns the descriptor may
+  // close it at any time without a word.
+  bool Admit(int fd);
+
+  // A call with a good certificate has arrived. `peer` is gRPC's name of the other end.
+  // `certificate` is asked once for a connection.
+  void Identified(absl::string_view peer, const std::string& name,
+                  absl::FunctionRef<std::string()> certificate);
+  // A whole request to enrol has arrived.
+  void Enrols(absl::string_view peer);
+
+  // Cuts the connections of known callers of which `why` gives a reason ("": it stays).
+  void CutWhere(
+      absl::FunctionRef<std::string(const std::string& name, const std::string& certificate)> why);
+
+  size_t strangers() const;
+  size_t known() const;
+
+ private:
+  struct Connection {
+    int fd = -1;
+    uint64_t cookie = 0;  // the kernel's number of the socket, which is never used again
+    std::string peer, address;
+    TimePoint deadline{};  // of a stranger
+    int enrolments = 0;
+    std::string name;  // of a known caller; "": a stranger
+    std::string certificate;
+  };
+
+  void Loop();
+  void OnEvent(uint64_t cookie, uint32_t events) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Cuts strangers that are late and forgets connections that are gone.
+  void Look(TimePoint now, bool all) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoom(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Connection* Find(absl::string_view peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoStranger(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Cut(const Connection& connection, absl::string_view why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(uint64_t cookie) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const GuardLimits limits_;
+  const Tell tell_;
+  const std::function<void()> tick_;
+  const Fd epoll_, wake_;
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, uint64_t> by_peer_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<uint64_t> strangers_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, size_t> strangers_of_ ABSL_GUARDED_BY(mutex_);
+  // By name, oldest first. May hold some that are gone.
+  absl::flat_hash_map<std::string, std::vector<uint64_t>> known_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace macaw::wire

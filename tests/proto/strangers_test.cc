@@ -1,0 +1,261 @@
+// What callers cost a server before they have shown who they are, and how it gets rid of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <list>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "identity/audit.h"
+#include "proto/wire/connection_guard.h"
+#include "proto/wire/remote.h"
+#include "testing/fake_handler.h"
+#include "tests/proto/raw_caller.h"
+#include "tests/proto/test_authority.h"
+
+namespace macaw::wire {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kEnrol[] = "/macaw.v1.Enrolment/Enrol";
+constexpr char kHello[] = "/macaw.v1.Fleet/Hello";
+
+// A guard and a port whose accepted connections nobody reads.
+class Guard : public testing::Test {
+ protected:
+  void Start(const GuardLimits& limits) {
+    guard_ = std::make_unique<ConnectionGuard>(
+        limits,
+        [this](absl::string_view address, absl::string_view why) {
+          absl::MutexLock lock(&mutex_);
+          told_.push_back(absl::StrCat(address, " ", why));
+        },
+        [] {});
+    listening_ = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    ASSERT_EQ(bind(listening_.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+    ASSERT_EQ(listen(listening_.get(), 64), 0);
+    getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&at), &size);
+    address_ = absl::StrCat("127.0.0.1:", ntohs(at.sin_port));
+  }
+  struct Pair {
+    Fd caller, server;
+    std::string peer;
+    bool admitted = false;
+  };
+  Pair Connect(const char* from = "127.0.0.1") {
+    Pair pair{.caller = ConnectTo(address_, from)};
+    sockaddr_in at{};
+    socklen_t size = sizeof(at);
+    pair.server = Fd(accept(listening_.get(), reinterpret_cast<sockaddr*>(&at), &size));
+    pair.peer = absl::StrCat("ipv4:", from, ":", ntohs(at.sin_port));
+    pair.admitted = guard_->Admit(pair.server.get());
+    return pair;
+  }
+  void Identify(const Pair& pair, const std::string& name) {
+    guard_->Identified(pair.peer, name, [&] { return "certificate of " + name; });
+  }
+  std::vector<std::string> told() {
+    absl::MutexLock lock(&mutex_);
+    return told_;
+  }
+
+  Fd listening_;
+  std::string address_;
+  absl::Mutex mutex_;
+  std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ConnectionGuard> guard_;  // destroyed first
+};
+
+TEST_F(Guard, CutsAStrangerThatSendsTooMuchAndNobodyElse) {
+  Start({.stranger_bytes = 10'000});
+  const Pair stranger = Connect(), quiet = Connect(), known = Connect();
+  Identify(known, "phone-7");
+  const std::string bytes(20'000, 'x');
+  ASSERT_TRUE(WriteAll(quiet.caller, BytesOf(bytes.substr(0, 9'000))));
+  ASSERT_TRUE(WriteAll(known.caller, BytesOf(bytes)));
+  ASSERT_TRUE(WriteAll(stranger.caller, BytesOf(bytes)));
+  EXPECT_TRUE(HangsUpWithin(stranger.caller, 5'000));
+  EXPECT_FALSE(HangsUpWithin(quiet.caller, 0));
+  EXPECT_FALSE(HangsUpWithin(known.caller, 0));
+  EXPECT_THAT(told(), ElementsAre(HasSubstr("127.0.0.1 sent more than 10000 bytes")));
+}
+
+TEST_F(Guard, CutsAStrangerInTimeAndGivesOneThatEnrolsMore) {
+  Start({.stranger_time = milliseconds(300),
+         .enrolment_time = std::chrono::minutes(1),
+         .enrolments = 2});
+  const Pair silent = Connect(), enrols = Connect(), known = Connect();
+  Identify(known, "phone-7");
+  guard_->Enrols(enrols.peer);
+  EXPECT_TRUE(HangsUpWithin(silent.caller, 5'000));
+  EXPECT_FALSE(HangsUpWithin(enrols.caller, 0));
+  EXPECT_FALSE(HangsUpWithin(known.caller, 0));
+  guard_->Enrols(enrols.peer);
+  EXPECT_FALSE(HangsUpWithin(enrols.caller, 0));
+  guard_->Enrols(enrols.peer);  // a third time
+  EXPECT_TRUE(HangsUpWithin(enrols.caller, 0));
+  EXPECT_THAT(told(), ElementsAre(HasSubstr("made no call"), HasSubstr("asked more than 2 times")));
+}
+
+TEST_F(Guard, OneAddressKeepsNoOtherOut) {
+  Start({.strangers = 4, .strangers_of_address = 3});
+  std::list<Pair> crowd;
+  for (int i = 0; i < 3; ++i) crowd.push_back(Connect());
+  EXPECT_FALSE(Connect().admitted);
+  crowd.push_back(Connect("127.0.0.2"));
+  EXPECT_TRUE(crowd.back().admitted);
+  // There is room for no more, and the address with most gives way.
+  const Pair late = Connect("127.0.0.3");
+  EXPECT_TRUE(late.admitted);
+  EXPECT_TRUE(HangsUpWithin(crowd.front().caller, 0));
+  EXPECT_EQ(guard_->strangers(), 4u);
+  // One who has shown its certificate no longer counts.
+  Identify(late, "phone-7");
+  EXPECT_TRUE(Connect().admitted);
+}
+
+TEST_F(Guard, ForgetsConnectionsThatEnded) {
+  Start({.strangers_of_address = 2});
+  for (int i = 0; i < 20; ++i) {
+    const Pair pair = Connect();
+    EXPECT_TRUE(pair.admitted) << i;
+    if (i % 2 == 0) Identify(pair, "phone-7");
+  }
+  Start({});  // the first guard has stopped, and knows no descriptor that is in use again
+}
+
+TEST_F(Guard, ANameHasSoManyConnectionsAndTheOldestGoes) {
+  Start({.of_name = 2});
+  std::list<Pair> pairs;
+  for (int i = 0; i < 3; ++i) {
+    pairs.push_back(Connect());
+    Identify(pairs.back(), "phone-7");
+  }
+  EXPECT_TRUE(HangsUpWithin(pairs.front().caller, 0));
+  EXPECT_FALSE(HangsUpWithin(pairs.back().caller, 0));
+  guard_->CutWhere([](const std::string& name, const std::string& certificate) {
+    EXPECT_EQ(certificate, "certificate of " + name);
+    return "was revoked";
+  });
+  EXPECT_TRUE(HangsUpWithin(pairs.back().caller, 0));
+  EXPECT_EQ(guard_->known(), 0u);
+}
+
+uint64_t MemoryInUse() {  // bytes
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+class Strangers : public testing::Test {
+ protected:
+  Strangers() {
+    audit_ = *identity::Audit::Open(AuditFile());
+    Restart(":0");
+  }
+  void Restart(const std::string& address) {
+    server_.reset();
+    server_ = *FleetServer::Start(
+        {.listen = address, .authority = authority_.get(), .audit = audit_.get()}, handler_);
+  }
+  std::string AuditFile() const { return authority_.path() + "/audit.jsonl"; }
+  std::string AuditText() {
+    server_.reset();
+    audit_.reset();
+    return *ReadFile(AuditFile());
+  }
+  TestAuthority authority_;
+  fleet::FakeHandler handler_;
+  std::unique_ptr<identity::Audit> audit_;
+  std::unique_ptr<FleetServer> server_;
+};
+
+TEST_F(Strangers, RequestsThatAreNeverCompleteFillNoMemory) {
+  const uint64_t before = MemoryInUse();
+  uint64_t sent = 0;
+  std::list<RawCaller> callers;
+  for (int i = 0; i < 4; ++i) {
+    RawCaller& caller = callers.emplace_back(server_->address());
+    ASSERT_TRUE(caller.open());
+    constexpr uint32_t kMessage = 4 << 20;
+    for (int stream = 0; stream < 64 && caller.open(); ++stream)
+      caller.SendPartOfMessage(caller.Begin(kEnrol), kMessage - 100, kMessage);
+    caller.ReadToTheEnd();
+    sent += caller.sent();
+  }
+  EXPECT_LT(MemoryInUse(), before + (uint64_t{100} << 20)) << sent << " bytes were sent";
+  EXPECT_LT(sent, uint64_t{200} << 20);
+  EXPECT_THAT(AuditText(), HasSubstr("bytes before a call with a good certificate"));
+}
+
+TEST_F(Strangers, CallsThatAreBegunAndAbandonedEndTheConnection) {
+  RawCaller caller(server_->address());
+  int begun = 0;
+  for (; begun < 100'000 && caller.open(); ++begun) caller.Reset(caller.Begin(kHello));
+  EXPECT_FALSE(caller.open());
+  EXPECT_LT(caller.sent(), uint64_t{16} << 20);
+  EXPECT_THAT(AuditText(), HasSubstr("bytes before a call with a good certificate"));
+}
+
+TEST_F(Strangers, ADeviceThatBeginsAndAbandonsCallsIsCutToo) {
+  const identity::IdentityFiles files = authority_.Certified("phone-7");
+  RawCaller caller(server_->address(), &files);
+  const auto begin = SteadyClock().Now();
+  int begun = 0;
+  while (begun < 400'000 && caller.open()) caller.Reset(caller.Begin(kHello)), ++begun;
+  std::cout << begun << " calls in " << ToSeconds(SteadyClock().Now() - begin) << " s\n";
+  EXPECT_FALSE(caller.open());
+  EXPECT_THAT(AuditText(), HasSubstr("calls a second"));
+}
+
+TEST_F(Strangers, AKnownCallerSendsALargeMessageFirstOverANewConnection) {
+  const auto link =
+      *Dial({.server = server_->address(), .identity = authority_.Certified("phone-7")});
+  ASSERT_TRUE(link->Hello({1, 0, "test"}).ok());
+  Restart(server_->address());
+  fleet::HeartbeatRequest request{.session = SessionId(7)};
+  for (uint64_t i = 0; i < 30'000; ++i) request.held.push_back({ClientId(i), Fence{1, i << 30}});
+  absl::Status status = absl::UnavailableError("");
+  for (int i = 0; i < 3 && absl::IsUnavailable(status); ++i)  // the first finds the old one broken
+    status = link->Heartbeat(request).status();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(AuditText(), Not(HasSubstr("bytes before")));
+}
+
+TEST_F(Strangers, ARevocationEndsAnOpenPollAtOnce) {
+  const auto link =
+      *Dial({.server = server_->address(), .identity = authority_.Certified("phone-7")});
+  const auto other =
+      *Dial({.server = server_->address(), .identity = authority_.Certified("phone-8")});
+  ASSERT_TRUE(link->Hello({1, 0, "test"}).ok());
+  ASSERT_TRUE(other->Hello({1, 0, "test"}).ok());
+  handler_.ParkPolls();
+  auto polls = std::async(std::launch::async, [&] {
+    return link->Lease({.session = SessionId(7)}, FromSeconds(30)).status();
+  });
+  auto others = std::async(std::launch::async, [&] {
+    return other->Lease({.session = SessionId(7)}, FromSeconds(30)).status();
+  });
+  handler_.AwaitParked(2);
+  ASSERT_TRUE((*authority_).Revoke("phone-7", "lost in a bus", absl::Now()).ok());
+  ASSERT_EQ(polls.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_FALSE(polls.get().ok());
+  EXPECT_EQ(others.wait_for(milliseconds(0)), std::future_status::timeout);
+  other->Shutdown();
+}
+
+}  // namespace
+}  // namespace macaw::wire
