@@ -22,7 +22,7 @@ struct RoundColumn {
   double (*of)(const PhaseReport& report);
 };
 inline constexpr RoundColumn kRoundColumns[] = {
-    {"round", "the round", [](const PhaseReport& r) { return double{r.round.value}; }},
+    {"round", "the round", [](const PhaseReport& r) { return static_cast<double>(r.round.value); }},
     {"clients", "clients that counted",
      [](const PhaseReport& r) { return static_cast<double>(r.records.size()); }},
     {"left_out", "clients that did not, in all phases",
