@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Robust rules under attack: final accuracy by rule, attack and fraction of hostile clients.
 
 Committed MNIST, 20 clients, all of them in every round, 30 local steps, a network of one hidden layer (50,890
@@ -9,11 +8,18 @@ centered_clipping hold up to half of them. Needs no package beside Python's own.
   ./dev bench attacks --write                             all tables, into results/attacks.md
   ./dev bench attacks --rules fedavg,krum --attacks alie --rounds 10     a part of it, printed only
 
-Runs that are in --out already are not made again, so an interrupted table goes on.
+Runs that are in --out already are not made again, so an interrupted table continues.
 """
-import argparse, concurrent.futures, json, math, pathlib, statistics, subprocess, sys, time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import concurrent.futures
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import frame
+
 CLIENTS = 20
 FRACTIONS = [0, 0.1, 0.2, 0.3, 0.45, 0.55]
 # A rule's parameters, and the largest fraction that it is made for.
@@ -41,7 +47,7 @@ FAILED = 0.7  # accuracy below this is called a failure
 CONFIG = f"""
 [data]
 source = "idx"
-path = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
+path = "{frame.ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.1
 [partition]
 scheme = "iid"
@@ -62,14 +68,14 @@ slots = 1
 """
 
 
-def arguments_of(rule, attack, fraction, rounds):
+def settings_of(rule, attack, fraction, rounds):
     keys, others = ATTACKS[attack]
     settings = {"algorithm.name": rule, "run.rounds": rounds, "run.checkpoint_every": rounds, "run.seed": 1, **others}
     settings |= {f"algorithm.{rule}.{key}": value for key, value in RULES[rule][0].items()}
     if fraction > 0:
         settings |= {"attack.kind": attack.split(",")[0], "attack.fraction": fraction}
         settings |= {f"attack.{key}": value for key, value in keys.items()}
-    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    return [f"{key}={value}" for key, value in settings.items()]
 
 
 class Bench:
@@ -83,15 +89,14 @@ class Bench:
         name = f"{rule}-{attack}-{fraction}".replace(", ", "-")
         out = self.folder / "runs" / f"{name}-{self.rounds}"
         if not (out / "summary.json").exists():
-            command = [str(self.macaw), "simulate", str(self.folder / "base.toml"), "--quiet", "--force",
-                       "--out", str(out), *arguments_of(rule, attack, fraction, self.rounds)]
+            settings = settings_of(rule, attack, fraction, self.rounds)
+            command = frame.command(self.macaw, self.folder / "base.toml", out, settings) + ["--force"]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
                 if "every client" in done.stderr or "lost" in done.stderr:
                     return None
                 sys.exit(f"{' '.join(command)}\n{done.stderr}")
-        rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
-        return rows[-1].get("test_accuracy")
+        return frame.Run(out).metrics()[-1].get("test_accuracy")
 
 
 def cell(rule, fraction, accuracy):
@@ -116,43 +121,48 @@ def column(attack, fraction):
 
 def table(accuracies, attack, rules):
     parameters = ", ".join(f"{key} = {value}" for key, value in ATTACKS[attack][0].items())
-    lines = [f"### {attack}" + (f", {parameters}" if parameters else ""), "",
-             "| rule | " + " | ".join(column(attack, f) for f in FRACTIONS) + " |", "|---|" + "---|" * len(FRACTIONS)]
-    for rule in rules:
-        cells = [cell(rule, f, accuracies[rule, attack, f]) for f in FRACTIONS]
-        lines.append(f"| {rule} | " + " | ".join(cells) + " |")
-    return lines + [""]
+    lines = [
+        f"### {attack}" + (f", {parameters}" if parameters else ""),
+        "",
+        frame.table(
+            ["rule", *(column(attack, f) for f in FRACTIONS)],
+            ([rule, *(cell(rule, f, accuracies[rule, attack, f]) for f in FRACTIONS)] for rule in rules),
+        ),
+    ]
+    return lines
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = frame.parser(__doc__, rounds=30, repeat=1)
     parser.add_argument("--rules", default=",".join(RULES))
     parser.add_argument("--attacks", default=";".join(ATTACKS), help="separated by semicolons")
-    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one slot each")
-    parser.add_argument("--macaw", type=pathlib.Path, default=ROOT / "build/bin/macaw")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench-attacks")
+    parser.add_argument("--out", type=pathlib.Path, default=frame.ROOT / "build/bench-attacks")
     parser.add_argument("--write", action="store_true", help="write results/attacks.md, if the table is whole")
     options = parser.parse_args()
     rules, attacks = options.rules.split(","), options.attacks.split(";")
     for word, known in [(rule, RULES) for rule in rules] + [(attack, ATTACKS) for attack in attacks]:
         if word not in known:
             sys.exit(f"there is no '{word}' here; known: {', '.join(known)}")
-    bench, began = Bench(options.macaw, options.out, options.rounds), time.time()
+    bench = Bench(options.macaw, options.out, options.rounds)
     jobs = [(rule, attack, f) for attack in attacks for rule in rules for f in FRACTIONS]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         accuracies = dict(zip(jobs, pool.map(lambda job: bench.accuracy(*job), jobs)))
-    settings = [f"- {rule}" + (": " + ", ".join(f"{k} = {v}" for k, v in RULES[rule][0].items()) if RULES[rule][0] else "")
-                + f"; made for {100 * RULES[rule][1]:g} %" for rule in rules]
+    settings = [
+        f"- {rule}"
+        + (": " + ", ".join(f"{k} = {v}" for k, v in RULES[rule][0].items()) if RULES[rule][0] else "")
+        + f"; made for {100 * RULES[rule][1]:g} %"
+        for rule in rules
+    ]
     lines = settings + [""] + [line for attack in attacks for line in table(accuracies, attack, rules)]
-    print("\n".join(lines), f"\n{len(jobs)} runs, {time.time() - began:.0f} s")
+    print(frame.heading(), f"{len(jobs)} runs", "", *lines, sep="\n")
     if options.write:
         write(lines, options.rounds)
 
 
 def write(lines, rounds):
     """Replaces the tables of the page, and leaves the words around them."""
-    page = ROOT / "bench/results/attacks.md"
+    page = frame.ROOT / "bench/results/attacks.md"
     begin, end = "<!-- tables -->", "<!-- end of tables -->"
     before, _, rest = page.read_text().partition(begin)
     after = rest.partition(end)[2]

@@ -3,7 +3,6 @@
 // carried beyond the blobs, and whether they arrived as they are. Takes about seven minutes.
 //
 //   bench_bad_network [NAME]   only the networks whose names contain NAME
-//   bench_bad_network large    a model of 1 GB instead, by the programs (bad_network/large.h)
 #include "testing/bad_network.h"
 
 #include <atomic>
@@ -20,7 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "bench/bad_network/large.h"
+#include "bench/frame.h"
 #include "bench/programs.h"
 #include "core/blob_digest.h"
 #include "core/clock.h"
@@ -176,10 +175,6 @@ void Main(const std::string& name) {
 }  // namespace macaw::bench
 
 int main(int argc, char** argv) {
-  const std::string name = argc > 1 ? argv[1] : "";
-  if (name == "large") {
-    macaw::bench::MeasureLarge();
-  } else {
-    macaw::bench::Main(name);
-  }
+  macaw::bench::PrintHeading(argc, argv);
+  macaw::bench::Main(argc > 1 ? argv[1] : "");
 }

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """What a device costs: our worker beside Flower's SuperNode, on the same job.
 
-    ./dev bench device [--env FOLDER] [--idle SECONDS] [--rounds N] [--starts N] [--only macaw|flower]
+    ./dev bench device [--env FOLDER] [--idle SECONDS] [--rounds N] [--repeat N] [--only macaw|flower]
 
 One client trains LeNet-5 on a tenth of the images of examples/mnist10k.toml (iid), five epochs of batches of ten a round, one thread, over
 TLS. Ours is the program of the package macaw-worker with a certificate of its own (mutual TLS); Flower is what its documents
@@ -11,7 +10,6 @@ through a counting proxy. Memory is the PSS of the device's processes, all toget
 --env: where the package, Flower's virtual environment (PyPI's flwr over Debian's python3-torch, which is for CPUs alone) and
 the logs are; made where missing, which needs the network.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -26,8 +24,9 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-CONFIG = ROOT / "examples/mnist10k.toml"
+import frame
+
+CONFIG = frame.ROOT / "examples/mnist10k.toml"
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 900
 
@@ -84,32 +83,13 @@ class Device:
             self.child = subprocess.Popen([str(part) for part in command], stdout=output, stderr=output,
                                           env=environment, start_new_session=True)
 
-    def processes(self):
-        found, ahead = [], [self.child.pid]
-        while ahead:
-            pid = ahead.pop()
-            found.append(pid)
-            for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                try:
-                    ahead += map(int, path.read_text().split())
-                except OSError:
-                    pass  # it has ended
-        return found
-
     def pss(self):
-        total = 0
-        for pid in self.processes():
-            try:
-                text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-            except OSError:
-                continue
-            total += sum(int(size) for size in re.findall(r"^Pss: +(\d+) kB", text, re.M))
-        return total / 1024
+        return frame.pss(self.child.pid)
 
     def cpu(self):
         """Seconds, with those of children that have ended and were waited for."""
         total = 0
-        for pid in self.processes():
+        for pid in frame.processes(self.child.pid):
             try:
                 fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:
@@ -294,7 +274,7 @@ class Flower:
 
     def begin(self):
         app = self.home / "app"
-        shutil.copytree(ROOT / "bench/device_flower", app, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(frame.ROOT / "bench/device_flower", app, ignore=shutil.ignore_patterns("__pycache__"))
         self.run = Device(["flwr", "run", app, "bench", "--stream", "--run-config", f"rounds={self.rounds}"],
                           self.home / "run.log", self.environment)
 
@@ -362,7 +342,7 @@ def measure(system, told, shards):
     rows = {"versions": system.versions(), "installed beyond the smallest Debian 12": system.size()}
     try:
         system.serve(shards)
-        start_often(system, told.starts, rows)
+        start_often(system, told.repeat, rows)
         let_idle(system, system.device, told.idle, rows)
         let_train(system, system.device, told.rounds, rows)
     finally:
@@ -371,16 +351,13 @@ def measure(system, told, shards):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin")
-    parser.add_argument("--env", type=pathlib.Path, default=ROOT / "build/device")
+    parser = frame.parser(__doc__, rounds=20, repeat=5)
+    parser.add_argument("--env", type=pathlib.Path, default=frame.ROOT / "build/device")
     parser.add_argument("--idle", type=float, default=60)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--only", choices=["macaw", "flower"])
     told = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("device: ended from outside"))  # and so is all that it has started
-    told.env, told.bin = told.env.resolve(), told.bin.resolve()
+    told.env, told.bin = told.env.resolve(), told.macaw.resolve().parent
     told.env.mkdir(parents=True, exist_ok=True)
     home = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=told.env))
     tenths = ["--set", "partition.clients=10", "--set", "partition.scheme=iid"]
@@ -395,10 +372,9 @@ def main():
             print(kind.title, results[kind.title], file=sys.stderr, flush=True)
     shutil.rmtree(home)
     columns = [name for name in next(iter(results.values())) if name != "versions"]
-    print(f"load {os.getloadavg()[1]:.1f}; " + "; ".join(rows["versions"] for rows in results.values()) + "\n")
-    print(f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
-    for title, rows in results.items():
-        print(f"| {title} | {' | '.join(rows[name] for name in columns)} |")
+    print(frame.heading() + "; " + "; ".join(rows["versions"] for rows in results.values()) + "\n")
+    rows = ([title, *(rows[name] for name in columns)] for title, rows in results.items())
+    print(frame.table(["", *columns], rows))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/thread_clock.h"
+#include "bench/frame.h"
 #include "core/blob_digest.h"
 #include "core/buffer.h"
 #include "core/cores.h"
@@ -66,6 +66,7 @@ void Main(double largest) {
 }  // namespace macaw::bench
 
 int main(int argc, char** argv) {
+  macaw::bench::PrintHeading(argc, argv);
   macaw::bench::Main(argc > 1 ? 1e6 * std::atof(argv[1]) : 400e6);
   return 0;
 }

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "bench/thread_clock.h"
+#include "bench/frame.h"
 #include "core/status.h"
 #include "scheduler/policies/policies.h"
 #include "server/engine/round_engine.h"
@@ -163,6 +163,7 @@ int main(int argc, char** argv) {
     sizes.push_back(devices);
   }
   if (sizes.empty()) sizes = {1000, 3000, 10000, 30000};
+  macaw::bench::PrintHeading(argc, argv);
   std::printf(" devices  training  join us each   ticks a s   cores used  release us\n");
   for (const uint64_t devices : sizes) macaw::bench::Measure(devices);
   return 0;

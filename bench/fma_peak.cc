@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bench/thread_clock.h"
+#include "bench/frame.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/fma_peak.cc"

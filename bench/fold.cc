@@ -3,42 +3,20 @@
 //
 //   bench_fold [LARGEST]
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "aggregation/exact_sum.h"
 #include "aggregation/fold_kernels.h"
+#include "bench/frame.h"
 #include "core/random.h"
 #include "core/vector.h"
 
 namespace macaw::aggregation {
 namespace {
-
-constexpr double kSecondsPerFigure = 0.15;
-
-// Seconds of one call, the best of as many batches as fit.
-template <typename F>
-double Best(F&& run) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
-  run();
-  size_t calls = 1;
-  double best = std::numeric_limits<double>::infinity();
-  const auto start = Clock::now();
-  while (seconds(Clock::now() - start) < kSecondsPerFigure) {
-    const auto begin = Clock::now();
-    for (size_t i = 0; i < calls; ++i) run();
-    const double took = seconds(Clock::now() - begin);
-    best = std::min(best, took / static_cast<double>(calls));
-    if (took < 1e-4) calls *= 2;
-  }
-  return best;
-}
 
 void Row(DType dtype, int64_t count) {
   const LayoutPtr layout = ParameterLayout::Scalars("w", count, dtype);
@@ -54,14 +32,14 @@ void Row(DType dtype, int64_t count) {
   const ConstVectorView view = vector.view();
   FlatVector copy(layout);
 
-  const double copied =
-      Best([&] { std::memcpy(copy.view().bytes.data(), view.bytes.data(), view.bytes.size()); });
-  const double added = Best([&] {
+  const double copied = bench::Shortest(
+      [&] { std::memcpy(copy.view().bytes.data(), view.bytes.data(), view.bytes.size()); });
+  const double added = bench::Shortest([&] {
     if (!sum.Add({ClientId(1), 37, 1, {&view, 1}}).ok()) std::abort();
   });
   // The first sum is not empty: an empty one would take the other's memory over.
   if (!other.Add({ClientId(1), 37, 1, {&view, 1}}).ok()) std::abort();
-  const double merged = Best([&] {
+  const double merged = bench::Shortest([&] {
     if (!sum.Merge(std::move(other)).ok()) std::abort();
   });
 
@@ -80,6 +58,7 @@ void Row(DType dtype, int64_t count) {
 }  // namespace macaw::aggregation
 
 int main(int argc, char** argv) {
+  macaw::bench::PrintHeading(argc, argv);
   const double largest = argc > 1 ? std::atof(argv[1]) : 1e7;
   std::printf("instruction set: %s\n", macaw::aggregation::BestKernels().instruction_set);
   std::printf("%-8s %9s | %16s | %16s | %16s\n", "dtype", "params", "memcpy", "Add", "Merge");

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "bench/fma_peak.h"
-#include "bench/thread_clock.h"
+#include "bench/frame.h"
 #include "core/random.h"
 #include "core/vector.h"
 #include "models/spec.h"
@@ -146,5 +146,6 @@ int Main(const std::string& model, const std::string& wanted) {
 }  // namespace macaw::bench
 
 int main(int argc, char** argv) {
+  macaw::bench::PrintHeading(argc, argv);
   return macaw::bench::Main(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/frame.h"
 #include "bench/load/idle.h"
 #include "bench/load/rounds.h"
 
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (!serve.empty()) macaw::bench::ServeNothing(serve[0], serve[1], ready);
+  macaw::bench::PrintHeading(argc, argv);
   if (options.rounds > 0) {
     options.cohort = std::min<uint32_t>(options.cohort, options.devices);
     MeasureRounds(options);

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A fleet over hours: devices that come, go, hang and renew their certificates, and a server that is killed now and then.
 
     ./dev bench long_fleet [--minutes N] [--devices N] [--seed N]
@@ -9,7 +8,6 @@ stops them for a while (SIGSTOP), starts those that are gone, and kills the serv
 workers. Certificates live five minutes; a device that was away for longer enrols again. Prints the server's memory, descriptors and threads over time, and at the end
 simulates the run again from its log: it must end with the same model. Needs what ./dev build makes.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -21,14 +19,15 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import frame
+
 ROWS = 12  # of the printed table
 
 
 class Fleet:
     def __init__(self, told, home):
-        self.bin, self.devices, self.home = told.bin, told.devices, home
-        self.config = ROOT / "examples/mnist10k.toml"
+        self.bin, self.devices, self.home = told.macaw.resolve().parent, told.devices, home
+        self.config = frame.ROOT / "examples/mnist10k.toml"
         self.settings = [part for setting in (
             f"partition.clients={told.devices}", f"cohort.size={told.devices // 3}", "run.rounds=1000000",
             "model.name=logistic", "evaluation.every=10") for part in ("--set", setting)]
@@ -136,8 +135,6 @@ class Fleet:
     def sample(self):
         """The server's memory (PSS in MB), descriptors, threads, and rounds done."""
         process = pathlib.Path("/proc") / str(self.server.pid)
-        pss = next(int(line.split()[1]) for line in (process / "smaps_rollup").read_text().splitlines()
-                   if line.startswith("Pss:"))
         rows = self.home / "run/metrics.jsonl"
         rounds = 0
         if rows.exists():
@@ -145,7 +142,7 @@ class Fleet:
                 file.seek(max(0, rows.stat().st_size - 4096))
                 lines = file.read().split(b"\n")[1:-1] or [b""]
                 rounds = json.loads(lines[-1])["round"] if lines[-1] else 0
-        return pss / 1024, len(os.listdir(process / "fd")), len(os.listdir(process / "task")), rounds
+        return frame.pss(self.server.pid), len(os.listdir(process / "fd")), len(os.listdir(process / "task")), rounds
 
     def finish(self):
         for device in self.stopped:
@@ -160,8 +157,7 @@ class Fleet:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin")
+    parser = frame.parser(__doc__, rounds=0, repeat=1)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--devices", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
@@ -174,6 +170,7 @@ def main():
         fleet.make()
         began = time.monotonic()
         next_event, next_sample, every = began, began + 10, told.minutes * 60 / ROWS
+        print(frame.heading() + "\n")
         print(f"{'minute':>7} {'rounds':>7} {'PSS MB':>7} {'files':>6} {'threads':>8}  so far", flush=True)
         while (now := time.monotonic()) < began + told.minutes * 60 + 10:
             if fleet.server.poll() is not None:

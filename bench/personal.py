@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Personal rules beside common ones, their floor and their ceiling, three seeds each.
 
-./dev bench personal [SCENARIO...] [--speakers TEXT] [--seeds N] [--quick]
+./dev bench personal [SCENARIO...] [--speakers TEXT] [--repeat N] [--rounds N]
 
 Scenarios:
   labels     MNIST, 40 clients with a few digits each (Dirichlet 0.1 over clients), a convolutional
@@ -16,28 +15,25 @@ A `macaw sweep` for each. Personal accuracy: each client's own test rows, at the
 gives the client (the client's own where it has one, else the common one). Common accuracy: the same
 rows, at the common model. Worst: the mean over the worst tenth of the clients, personal. All in
 percent, mean ± standard deviation over seeds. --write puts the tables into results/personal.md.
-Runs that are in --out already are not made again.
+Runs that are in --out already are not made again. --rounds: fewer, to try it. --repeat: seeds.
 """
 
-import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
 
-from speakers import write as play_by_speaker
+import frame
 
-BENCH = pathlib.Path(__file__).resolve().parent
-ROOT = BENCH.parent
-MACAW = ROOT / os.environ.get("MACAW_BUILD", "build") / "bin/macaw"
+sys.path.insert(0, str(frame.ROOT / "tests/oracle"))
+from speakers import write as play_by_speaker  # noqa: E402
 
 IMAGES = f"""
 [data]
 source = "idx"
-path = "{ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
+path = "{frame.ROOT}/examples/data/mnist/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.1
 client_test_fraction = 0.3
 [model]
@@ -78,15 +74,9 @@ class Scenario:
 
 
 SCENARIOS = {
-    "labels": Scenario(
-        IMAGES + 'scheme = "dirichlet-class"\nconcentration = 0.1\n',
-        40,
-        RULES,
-    ),
+    "labels": Scenario(IMAGES + 'scheme = "dirichlet-class"\nconcentration = 0.1\n', 40, RULES),
     "features": Scenario(
-        IMAGES.replace("[model]", 'concept_shift = "rotation"\n[model]') + 'scheme = "iid"\n',
-        24,
-        RULES,
+        IMAGES.replace("[model]", 'concept_shift = "rotation"\n[model]') + 'scheme = "iid"\n', 24, RULES
     ),
     "speakers": Scenario(
         """
@@ -111,11 +101,11 @@ fine_tune = {steps = 20, lr = 0.1}
 """,
         200,
         [{**rule, "fedbn.local": "*norm*"} if rule["name"] == "fedbn" else rule for rule in RULES],
-        # A round of pooled is a pass over everybody's rows.
+        # A round of pooled is a pass over all rows.
         apart=(({"name": "pooled"}, {"run.rounds": 40}),),
     ),
 }
-RESULTS, MARK = BENCH / "results/personal.md", "<!-- tables -->"
+RESULTS, MARK = frame.ROOT / "bench/results/personal.md", "<!-- tables -->"
 NAMES = {"tuned": "fedavg, then 20 steps", "local": "local (floor)", "pooled": "pooled (ceiling)"}
 ORDER = ["local", "pooled", "fedavg", "fedprox", "scaffold", "fedbn", "fedrep", "ditto", "tuned"]
 
@@ -142,29 +132,19 @@ def runs_of(scenario: str, options, folder: pathlib.Path) -> list[dict]:
     return found
 
 
-def sweep(
-    out: pathlib.Path,
-    base: str,
-    rules: list[dict],
-    baselines: list[str],
-    settings: dict,
-    options,
-) -> list[dict]:
+def sweep(out: pathlib.Path, base: str, rules: list[dict], baselines: list[str], settings: dict, options) -> list[dict]:
     """The summaries of its runs: each rule and baseline with each seed. Settings: other keys than base's."""
-    tables = ", ".join(
-        "{" + ", ".join(f"{key} = {toml(value)}" for key, value in rule.items()) + "}"
-        for rule in rules
-    )
-    if options.quick:
-        settings = settings | {"run.rounds": 4}
+    tables = ", ".join("{" + ", ".join(f"{key} = {toml(value)}" for key, value in rule.items()) + "}" for rule in rules)
+    if options.rounds:
+        settings = settings | {"run.rounds": options.rounds}
     keys = "".join(f"{key} = [{toml(value)}]\n" for key, value in settings.items())
     file = out.with_suffix(".toml")
     file.write_text(
-        f'seeds = {list(range(1, options.seeds + 1))}\nmetric = "clients_test_accuracy"\n'
+        f'seeds = {list(range(1, options.repeat + 1))}\nmetric = "clients_test_accuracy"\n'
         f"baselines = {json.dumps(baselines)}\n[keys]\nalgorithm = [{tables}]\n{keys}"
         "[base]\n" + base.replace("\n[", "\n[base.")
     )
-    subprocess.run([MACAW, "sweep", file, "--out", out], check=True, stdout=sys.stderr)
+    subprocess.run([options.macaw, "sweep", file, "--out", out], check=True, stdout=sys.stderr)
     return [json.loads(f.read_text()) for f in sorted(out.glob("runs/*/summary.json"))]
 
 
@@ -207,31 +187,29 @@ def cell(values: list[float]) -> str:
 
 def table(name: str, summaries: list[dict]) -> str:
     found = rows(summaries)
-    lines = ["| rule | personal | common | worst tenth |", "|---|---|---|---|"]
-    for rule in ORDER:
-        if rule in found:
-            cells = [cell(found[rule][column]) for column in ("personal", "common", "worst")]
-            lines.append(f"| {NAMES.get(rule, rule)} | {' | '.join(cells)} |")
+    lines = [
+        [NAMES.get(rule, rule), *(cell(found[rule][c]) for c in ("personal", "common", "worst"))]
+        for rule in ORDER
+        if rule in found
+    ]
     rounds = {summary["algorithm"]: summary["rounds"] for summary in summaries}
     about = f"{rounds['fedavg']} rounds, 10 clients in each."
     if rounds["pooled"] != rounds["fedavg"]:
-        about += f" Pooled: {rounds['pooled']}, each a pass over everybody's rows."
-    return f"## {name}\n{about}\n\n" + "\n".join(lines) + "\n"
+        about += f" Pooled: {rounds['pooled']}, each a pass over all rows."
+    return f"## {name}\n{about}\n\n" + frame.table(["rule", "personal", "common", "worst tenth"], lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = frame.parser(__doc__, rounds=0, repeat=3)
     parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS))
     parser.add_argument("--speakers", type=pathlib.Path)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/personal")
-    parser.add_argument("--quick", action="store_true", help="four rounds: whether it runs")
+    parser.add_argument("--out", type=pathlib.Path, default=frame.ROOT / "build/personal")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    folder = options.out / ("quick" if options.quick else "full")
+    folder = options.out / (str(options.rounds) if options.rounds else "full")
     folder.mkdir(parents=True, exist_ok=True)
     tables = [table(name, runs_of(name, options, folder)) for name in options.scenarios]
-    print("\n".join(tables))
+    print(frame.heading() + "\n\n" + "\n".join(tables))
     if options.write:
         text = RESULTS.read_text().split(MARK)[0]
         RESULTS.write_text(text + MARK + "\n" + "\n".join(tables))

@@ -1,70 +1,54 @@
-"""A rule in Python beside the built-in: rounds/s, and microseconds a client.
+"""A rule in Python beside the built-in: milliseconds a round, and microseconds a client.
 
-./dev bench python_rule [--rounds 30] [--repeat 3]
+    ./dev bench python_rule [--rounds N] [--repeat N]
 
-FedProx as `examples/rules/py_fedprox.py` and as the built-in, in turn, on two slots, without
-evaluation: LeNet-5 on MNIST, 100 clients a round, and softmax regression, whose rounds are hardly
-anything but the rule. Microseconds a client: the difference of the two times, over the clients, times
-the slots. Both must end with the same digest.
+FedProx as examples/rules/py_fedprox.py and as the built-in, on two slots, without evaluation: LeNet-5
+on MNIST, 100 clients a round, and softmax regression, whose rounds are hardly anything but the rule.
+Microseconds a client: the difference of the two times, over the clients, times the slots. Both end
+with the same model.
 """
 
-import argparse
-import json
 import os
+import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-HERE = Path(__file__).parent.parent
-MACAW = HERE / os.environ.get("MACAW_BUILD", "build") / "bin/macaw"
-JOBS = {"lenet5": ("lenet5", 1), "logistic": ("logistic", 10)}  # model, times the rounds
+import frame
+
+JOBS = {"lenet5": 1, "logistic": 10}  # how many times --rounds
+RULE = frame.ROOT / "examples/rules/py_fedprox.py"
 SLOTS, COHORT = 2, 100
-
-
-def run(folder: Path, model: str, rule: str, rounds: int) -> tuple[float, str]:
-    out = Path(tempfile.mkdtemp(dir=folder)) / "run"
-    settings = {
-        "model.name": model,
-        "algorithm.name": rule,
-        f"algorithm.{rule}.mu": "0.1",
-        "plugins": json.dumps([str(HERE / "examples/rules/py_fedprox.py")]),
-        "cohort.size": COHORT,
-        "local.epochs": 1,
-        "evaluation.every": 0,
-    }
-    if rule == "fedprox":
-        del settings["plugins"]
-    command = [MACAW, "simulate", HERE / "examples/mnist10k.toml", "--quiet", "--out", out]
-    command += ["--rounds", str(rounds), "--processes", "1", "--slots", str(SLOTS)]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
-    environment = {"MACAW_PYTHON": sys.executable, **os.environ}
-    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-    summary = json.loads((out / "summary.json").read_text())
-    return summary["rounds_per_second"], summary["model_digest"]
+SETTINGS = [f"cohort.size={COHORT}", "local.epochs=1", "evaluation.every=0", "workers.processes=1",
+            f"workers.slots={SLOTS}"]  # fmt: skip
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--rounds", type=int, default=30)
-    arguments.add_argument("--repeat", type=int, default=3)
-    options = arguments.parse_args()
+    told = frame.parser(__doc__, rounds=30).parse_args()
+    os.environ.setdefault("MACAW_PYTHON", sys.executable)
+    print(frame.heading() + "\n")
     with tempfile.TemporaryDirectory() as folder:
-        for job, (model, times) in JOBS.items():
-            rates: dict[str, list[float]] = {"fedprox": [], "py_fedprox": []}
-            digests = set()
-            for _ in range(options.repeat):
-                for rule, rate in rates.items():
-                    speed, digest = run(Path(folder), model, rule, options.rounds * times)
-                    rate.append(speed)
-                    digests.add(digest)
-            assert len(digests) == 1, digests
-            ours, python = (statistics.median(rate) for rate in rates.values())
-            cost = (1 / python - 1 / ours) / COHORT * SLOTS * 1e6
-            print(f"{job}: built-in {ours:.1f} rounds/s, Python {python:.1f} "
-                  f"({python / ours:.2f} x), {cost:.0f} us a client; same digest")  # fmt: skip
+        for model, times in JOBS.items():
+            job = [*SETTINGS, f"model.name={model}", f"run.rounds={told.rounds * times}"]
+            rules = {
+                "fedprox": ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.1"],
+                "py_fedprox": [f'plugins=["{RULE}"]', "algorithm.name=py_fedprox",
+                               "algorithm.py_fedprox.mu=0.1"],
+            }  # fmt: skip
+
+            def measure(rule: str, job=job, rules=rules) -> frame.Run:
+                config, out = frame.ROOT / "examples/mnist10k.toml", pathlib.Path(folder) / rule
+                return frame.simulate(told.macaw, config, out, job + rules[rule])
+
+            runs = frame.in_turn(list(rules), told.repeat, measure)
+            frame.same(run.digest for both in runs.values() for run in both)
+            found = {
+                f"{model}, {rule}": [1e3 / run.summary["rounds_per_second"] for run in both]
+                for rule, both in runs.items()
+            }
+            print(frame.beside(found, "ms a round"))
+            ours, python = (statistics.median(values) for values in found.values())
+            print(f"{1e3 * (python - ours) / COHORT * SLOTS:.0f} µs a client\n")
 
 
 if __name__ == "__main__":

@@ -1,109 +1,98 @@
-"""How full slots are and what a round costs besides training, by a run's timeline.
+"""What a round costs besides training, and how full slots are, by a run's timeline.
 
-    ./dev bench rounds [--rounds N] [--repetitions N] [--old MACAW] [JOB…]
+    ./dev bench rounds [--rounds N] [--repeat N] [--old MACAW] [JOB…]
 
-Jobs: lenet5 (examples/mnist10k.toml, two slots), lenet5-2x1 (two processes of a slot), simple_cnn (1.2 million weights) and
-resnet18 (11 million, LibTorch), on the same images. With --old, the programs of another build take turns
-with this one's, and the last table has the ratios. Prints the milliseconds of the median round, as `macaw timeline` cuts
-it, and medians over the repetitions; nothing else should run.
+Jobs: logistic (examples/synthetic.toml: rounds of milliseconds), lenet5 (examples/mnist10k.toml), lenet5-2x1 (the same by
+two processes of a slot), simple_cnn (1.2 million weights) and resnet18 (11 million, LibTorch), all on two slots. With
+--old, the programs of another build take turns with this one's. Prints the milliseconds of the median round, cut as
+`macaw timeline` cuts it: medians over the repetitions.
 """
 
-import argparse
-import json
 import pathlib
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SMALL = ROOT / "examples/mnist10k.toml"
-LARGE = ["--set", "cohort.size=8", "--set", "local.steps=2", "--set", "local.batch_size=20"]
+import frame
+
+SMALL = frame.ROOT / "examples/mnist10k.toml"
+LARGE = ["workers.slots=2", "cohort.size=8", "local.steps=2", "local.batch_size=20"]
 JOBS = {
-    "lenet5": ["--slots", "2"],
-    "lenet5-2x1": ["--processes", "2", "--slots", "1"],
-    "simple_cnn": ["--slots", "2", "--set", "model.name=simple_cnn", *LARGE],
-    "resnet18": ["--slots", "2", "--set", "model.name=resnet18_gn", *LARGE],
+    "logistic": (frame.ROOT / "examples/synthetic.toml", ["workers.slots=2"]),
+    "lenet5": (SMALL, ["workers.slots=2"]),
+    "lenet5-2x1": (SMALL, ["workers.processes=2", "workers.slots=1"]),
+    "simple_cnn": (SMALL, [*LARGE, "model.name=simple_cnn"]),
+    "resnet18": (SMALL, [*LARGE, "model.name=resnet18_gn"]),
 }
+TIMES = {"logistic": 10, "resnet18": 0.2}  # how many times --rounds
 PARTS = ["prepare", "hand out", "train", "commit", "apply"]
+COLUMNS = [*PARTS, "besides training", "slots busy, %", "while training, %"]
 
 
-def parts_of(timeline: list) -> list:
+def parts_of(timeline: list[dict]) -> list[list[float]]:
     """Of each round: the milliseconds of its parts."""
-    rounds = {}
+    rounds: dict[int, dict[str, list]] = {}
     for event in timeline:
-        if event["ph"] != "X":
-            continue
-        name, begin = event["name"].split()[0], event["ts"]
-        rounds.setdefault(event["args"]["round"], {}).setdefault(name, []).append((begin, begin + event["dur"]))
+        if event["ph"] == "X":
+            name, begin = event["name"].split()[0], event["ts"]
+            spans = rounds.setdefault(event["args"]["round"], {})
+            spans.setdefault(name, []).append((begin, begin + event["dur"]))
     parts = []
     for spans in rounds.values():
         (prepare, prepared), (apply, applied) = spans["prepare"][0], spans["apply"][0]
-        first, last = min(begin for begin, _ in spans["client"]), max(end for _, end in spans["client"])
+        first = min(begin for begin, _ in spans["client"])
+        last = max(end for _, end in spans["client"])
         marks = [prepare, prepared, first, last, apply, applied]
         parts.append([(end - begin) / 1e3 for begin, end in zip(marks, marks[1:])])
     return parts
 
 
-def measure(macaw: pathlib.Path, job: str, rounds: int) -> dict:
-    """One run: milliseconds of each part of a round, and the percentage of time that slots are busy."""
+def measure(macaw: pathlib.Path, job: str, rounds: int) -> tuple[list[float], str]:
+    """One run: its figures in the order of COLUMNS, and its model."""
     with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "run"
-        rounds = max(3, rounds // 5) if job == "resnet18" else rounds
-        command = [macaw, "simulate", SMALL, *JOBS[job], "--rounds", rounds, "--set", "evaluation.every=0"]
-        command += ["--out", out, "--quiet"]
-        subprocess.run([str(word) for word in command], check=True, capture_output=True, cwd=ROOT)
-        told = subprocess.run([str(macaw), "timeline", str(out)], check=True, capture_output=True, text=True).stdout
-        parts = parts_of(json.loads((out / "timeline.json").read_text()))
-        figures = {name: statistics.median(times) for name, times in zip(PARTS, zip(*parts))}
-        figures["besides training"] = statistics.median(sum(times) - times[2] for times in parts)
+        config, settings = JOBS[job]
+        count = max(3, int(rounds * TIMES.get(job, 1)))
+        settings = [*settings, f"run.rounds={count}", "evaluation.every=0"]
+        run = frame.simulate(macaw, config, pathlib.Path(folder) / "run", settings)
+        told = subprocess.check_output([macaw, "timeline", run.folder], text=True)
+        parts = parts_of(run.timeline())
         busy = re.search(r"busy ([\d.]+) % of the time, ([\d.]+) % while", told)
-        figures["busy"], figures["busy while training"] = float(busy[1]), float(busy[2])
-        figures["digest"] = json.loads((out / "summary.json").read_text())["model_digest"]
-        return figures
-
-
-def table(results: dict, columns: list) -> None:
-    print("| job | " + " | ".join(columns) + " |")
-    print("|---" * (len(columns) + 1) + "|")
-    for name, figures in results.items():
-        print(f"| {name} | " + " | ".join(f"{figures[column]:.2f}" for column in columns) + " |")
+        assert busy is not None, told
+        figures = [statistics.median(times) for times in zip(*parts)]
+        figures.append(statistics.median(sum(times) - times[2] for times in parts))
+        return figures + [float(busy[1]), float(busy[2])], run.digest
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = frame.parser(__doc__, rounds=40)
     parser.add_argument("jobs", nargs="*", metavar="JOB", help=", ".join(JOBS))
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--macaw", type=pathlib.Path, default=ROOT / "build/bin/macaw")
     parser.add_argument("--old", type=pathlib.Path, help="the `macaw` of another build")
     told = parser.parse_args()
     if unknown := set(told.jobs) - set(JOBS):
-        sys.exit(f"rounds: no job {', '.join(sorted(unknown))}; there are {', '.join(JOBS)}")
+        parser.error(f"no job {', '.join(sorted(unknown))}; there are {', '.join(JOBS)}")
     programs = {"new": told.macaw} | ({"old": told.old} if told.old else {})
-    runs = {(job, who): [] for job in told.jobs or JOBS for who in programs}
-    for turn in range(told.repetitions):
-        for (job, who), figures in sorted(runs.items(), reverse=turn % 2 == 1):
-            figures.append(measure(programs[who], job, told.rounds))
-    columns = [*PARTS, "besides training", "busy", "busy while training"]
+    ways = [(job, who) for job in told.jobs or JOBS for who in programs]
+    found = frame.in_turn(
+        ways, told.repeat, lambda way: measure(programs[way[1]], way[0], told.rounds)
+    )
     medians = {
-        key: {column: statistics.median(run[column] for run in figures) for column in columns}
-        for key, figures in runs.items()
+        way: [statistics.median(values) for values in zip(*(figures for figures, _ in runs))]
+        for way, runs in found.items()
     }
-    print("milliseconds of the median round; percent of the time that slots are busy\n")
-    table({f"{job} ({who})" if told.old else job: medians[job, who] for job, who in sorted(runs)}, columns)
-    if not told.old:
-        return
-    print("\nnew ÷ old\n")
-    ratios = {}
-    for job in sorted({job for job, _ in runs}):
-        new, old = medians[job, "new"], medians[job, "old"]
-        ratios[job] = {column: new[column] / old[column] for column in columns}
-        same = {run["digest"] for who in programs for run in runs[job, who]}
-        if len(same) > 1:
-            print(f"{job}: the models differ", file=sys.stderr)
-    table(ratios, columns)
+    print(frame.heading() + "\n")
+    rows = [
+        (f"{job}, {who}" if told.old else job, *(f"{value:.2f}" for value in medians[job, who]))
+        for job, who in ways
+    ]
+    print(frame.table(["ms of the median round", *COLUMNS], rows))
+    if told.old:
+        ratios = []
+        for job in told.jobs or JOBS:
+            frame.same(digest for who in programs for _, digest in found[job, who])
+            pairs = zip(medians[job, "new"], medians[job, "old"])
+            ratios.append((job, *(f"{new / old:.2f}" for new, old in pairs)))
+        print(frame.table(["new ÷ old", *COLUMNS], ratios))
 
 
 if __name__ == "__main__":

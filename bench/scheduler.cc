@@ -13,10 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "bench/frame.h"
 #include "bench/scheduler/contestants.h"
-#include "bench/scheduler/plot.h"
 #include "bench/scheduler/worlds.h"
-#include "bench/thread_clock.h"
 #include "core/random.h"
 #include "core/status.h"
 #include "plan/run_plan.h"
@@ -31,10 +30,9 @@ namespace {
 
 struct Cell {
   double mean = 0, half_width = 0;  // of the mean's 95 % confidence interval
-  double p95 = 0, p95_low = 0, p95_high = 0;
+  double p95 = 0;
 };
 
-// The interval of the percentile is between order statistics (binomial, normal approximation).
 Cell Summarise(std::vector<double> ratios) {
   std::ranges::sort(ratios);
   const auto n = static_cast<double>(ratios.size());
@@ -48,12 +46,7 @@ Cell Summarise(std::vector<double> ratios) {
   const auto at = [&](double rank) {
     return ratios[static_cast<size_t>(std::clamp(std::ceil(rank) - 1, 0.0, n - 1))];
   };
-  const double spread = 1.96 * std::sqrt(n * 0.95 * 0.05);
-  return {.mean = mean,
-          .half_width = 1.96 * std::sqrt(variance / n),
-          .p95 = at(0.95 * n),
-          .p95_low = at(0.95 * n - spread),
-          .p95_high = at(0.95 * n + spread)};
+  return {.mean = mean, .half_width = 1.96 * std::sqrt(variance / n), .p95 = at(0.95 * n)};
 }
 
 struct Row {
@@ -189,24 +182,6 @@ std::string Table(const std::vector<Row>& rows, const std::vector<Entrant>& entr
   return out;
 }
 
-std::string Csv(const std::vector<Row>& rows, const std::vector<Entrant>& entrants) {
-  std::string out =
-      "sizes,slots,speeds,per_slot,noise,change,rounds,seed,entrant,mean,ci95,p95,p95_low,p95_high,"
-      "one_client_bounds\n";
-  for (const Row& row : rows) {
-    const World& world = row.world;
-    for (size_t e = 0; e < entrants.size(); ++e) {
-      const Cell& cell = row.cells[e];
-      absl::StrAppendFormat(&out, "%s,%d,%s,%d,%.2f,%d,%d,%d,%s,%.5f,%.5f,%.5f,%.5f,%.5f,%.3f\n",
-                            world.sizes, world.speeds.size(), world.even ? "equal" : "1:2:4",
-                            world.per_slot, world.noise, static_cast<int>(world.change),
-                            world.rounds, kSeed, entrants[e].name, cell.mean, cell.half_width,
-                            cell.p95, cell.p95_low, cell.p95_high, row.one_client_bounds);
-    }
-  }
-  return out;
-}
-
 // Where ours is not the best, or above the goal.
 std::string Verdict(const std::vector<Row>& rows, const std::vector<Entrant>& entrants) {
   size_t best_cells = 0, goal_cells = 0, goal_met = 0;
@@ -290,20 +265,6 @@ absl::StatusOr<std::vector<Row>> RunWorlds(const Told& told, const std::vector<E
   return rows;
 }
 
-std::string Plot(const std::vector<Row>& rows, const std::vector<Entrant>& entrants) {
-  std::vector<std::string> names;
-  std::vector<DotRow> dots;
-  for (const Entrant& entrant : entrants) names.push_back(entrant.name);
-  for (const Row& row : rows) {
-    if (std::abs(row.world.noise - 0.3) > 1e-9) continue;
-    DotRow dot{.label = row.world.name()};
-    for (const Cell& cell : row.cells) dot.values.push_back(cell.mean);
-    dots.push_back(std::move(dot));
-  }
-  return DotPlot("Mean makespan ÷ lower bound at 30 % noise (2 stands for 2 and more)", names, dots,
-                 2);
-}
-
 int Main(int count, char** arguments) {
   const std::optional<Told> told = Read(count, arguments);
   if (!told.has_value()) {
@@ -323,12 +284,10 @@ int Main(int count, char** arguments) {
       ": **mean** ± 95 % confidence, 95th percentile; bold: best or within 0.5 % of it.\n\n",
       Table(*rows, entrants), "\n", Verdict(*rows, entrants));
   if (told->times) {
-    absl::StrAppend(&text, "| | ours | Parrot's, written anew in C++ |\n|---|---|---|\n",
+    absl::StrAppend(&text, "| | ours | Parrot's, rewritten in C++ |\n|---|---|---|\n",
                     TimePlanners());
   }
   std::ofstream(told->out + ".md") << text;
-  std::ofstream(told->out + ".csv") << Csv(*rows, entrants);
-  std::ofstream(told->out + ".svg") << Plot(*rows, entrants);
   std::printf("\n%s", text.substr(text.find("planned_stealing is best")).c_str());
   return 0;
 }
@@ -336,4 +295,7 @@ int Main(int count, char** arguments) {
 }  // namespace
 }  // namespace macaw::bench
 
-int main(int count, char** arguments) { return macaw::bench::Main(count, arguments); }
+int main(int count, char** arguments) {
+  macaw::bench::PrintHeading(count, arguments);
+  return macaw::bench::Main(count, arguments);
+}

@@ -5,24 +5,21 @@
 LeNet-5's shapes: 50 clients a round with 60 rows of [1, 28, 28], one epoch in batches of 20, one slot.
 In turn: `train=` with a module, `loss=`, `train=` with arrays that come back as they are (what the way
 to Python costs alone), a program behind workers.command that gives the weights back, and the fused
-kernels. Prints the median microseconds of a client's turn, and each beside the fused kernels of the
-same turn of the bench.
+kernels. Prints the median microseconds of a client's turn, and the ratio to the fused kernels.
 """
 
-import argparse
-import json
 import pathlib
 import statistics
 import sys
 import tempfile
 from typing import Any
 
+import frame
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = f"""
 import sys
-sys.path.insert(0, {str(ROOT / "sdk/python")!r})
+sys.path.insert(0, {str(frame.ROOT / "sdk/python")!r})
 import macaw_client
 macaw_client.serve(lambda weights, task: (None, 1, 1, 0.0))
 """
@@ -73,19 +70,14 @@ def turn(folder: pathlib.Path, name: str, rounds: int, **changes: Any) -> float:
     )  # fmt: skip
     job |= changes
     macaw.simulate(**job, out=folder / name, cache=folder / "cache")
-    events = json.loads((folder / name / "timeline.json").read_text())
+    events = frame.Run(folder / name).timeline()
     turns = [e["dur"] for e in events if e["name"].startswith("client ") and e["args"]["round"] > 1]
     return statistics.median(turns)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeat", type=int, default=3)
-    told = parser.parse_args()
-    sys.path.insert(0, str(ROOT / "build/python"))
+    told = frame.parser(__doc__, rounds=5).parse_args()
+    sys.path.insert(0, str(told.macaw.resolve().parents[1] / "python"))
     layers = ["conv 6 5 pad 2", "relu", "maxpool 2", "conv 16 5", "relu", "maxpool 2", "flatten",
               "linear 120", "relu", "linear 84", "relu", "linear 10"]  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
@@ -93,6 +85,7 @@ def main() -> None:
         (folder / "program.py").write_text(PROGRAM)
         command = [sys.executable, str(folder / "program.py")]
         ways: dict[str, dict[str, Any]] = {
+            "fused kernels": dict(model=layers),
             "train=, a module": dict(model=lenet(), train=train),
             "loss=": dict(model=lenet(), loss=step),
             "train= that does nothing, a module": dict(model=lenet(), train=nothing),
@@ -100,16 +93,12 @@ def main() -> None:
             "workers.command that does nothing": dict(
                 model=layers, workers=dict(slots=1, backend="process", command=command)
             ),
-            "fused kernels": dict(model=layers),
         }
-        times: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(told.repeat):
-            for number, (way, changes) in enumerate(ways.items()):
-                times[way].append(turn(folder, f"run-{number}", told.rounds, **changes))
-        print("| | µs a client, best of turns | median of ratios to the fused kernels |\n|---|---|---|")
-        for way, found in times.items():
-            ratios = [a / b for a, b in zip(found, times["fused kernels"])]
-            print(f"| {way} | {min(found):.0f} | {statistics.median(ratios):.2f} |")
+        places = {way: f"run-{number}" for number, way in enumerate(ways)}
+        found = frame.in_turn(
+            list(ways), told.repeat, lambda way: turn(folder, places[way], told.rounds, **ways[way])
+        )
+        print(frame.heading() + "\n\n" + frame.beside(found, "µs a client", 0))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@
 #include "cli/process/limits.h"
 #include "cli/process/programs.h"
 #include "cli/simulate/simulate.h"
+#include "cli/sweep/repeat.h"
 
 namespace macaw::cli {
 namespace {
@@ -60,10 +61,13 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       command
           ->add_option(
               "--repeat", options->repeat,
-              "Run with N seeds and report mean and standard deviation; the same command goes on "
-              "with what was interrupted")
+              "Run with N seeds side by side and report mean and standard deviation; the same "
+              "command goes on with what was interrupted")
           ->check(CLI::Range(1, 10000))
           ->excludes(resume);
+  command->add_option("--jobs,-j", options->jobs, "With --repeat: runs at a time")
+      ->check(CLI::PositiveNumber)
+      ->needs(repeat);
   command
       ->add_option("--state-reset", options->state_reset,
                    "With --resume: this client gives its state up and starts again")
@@ -90,13 +94,13 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
       command
           ->add_flag("--json", options->json,
                      "For programs: print what happens as one JSON object a line, and nothing else")
-          ->excludes(quiet)
-          ->excludes(repeat);
+          ->excludes(quiet);
   command
       ->add_flag("--step", options->step,
                  "For programs: wait after each round for a line on standard input, \"go ROUND\" "
                  "(how far to go on) or \"stop WHY\"; its end interrupts the run")
-      ->needs(json);
+      ->needs(json)
+      ->excludes(repeat);
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "
@@ -111,7 +115,8 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
     }
     run = [options] {
       const absl::Status files = EnsureOpenFiles();
-      return files.ok() ? Simulate(*options) : Report(files);
+      if (!files.ok()) return Report(files);
+      return options->repeat.has_value() ? Repeat(*options) : Simulate(*options);
     };
   });
 }
@@ -289,7 +294,9 @@ void AddReport(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand(
       "report", "A page about runs: curves, clients, time, settings, in one HTML file");
   auto options = std::make_shared<ReportCommand>();
-  command->add_option("RUN", options->runs, "Folders of runs, or NAME-repeat.json files")
+  command
+      ->add_option("RUN", options->runs,
+                   "Folders of runs, sweeps and repeats, or NAME-repeat.json files")
       ->required();
   command->add_option("--out,-o", options->out, "The file to write (- for standard output)")
       ->default_val("report.html");
@@ -371,7 +378,9 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("compare", "Runs in a table: what differs, mean and deviation over seeds");
   auto options = std::make_shared<CompareCommand>();
-  command->add_option("RUN", options->runs, "Folders of runs, or a file NAME-repeat.json")
+  command
+      ->add_option("RUN", options->runs,
+                   "Folders of runs, sweeps and repeats, or NAME-repeat.json files")
       ->required();
   command
       ->add_option("--metric", options->metrics,
@@ -385,7 +394,9 @@ void AddCompare(CLI::App& app, std::function<int()>& run) {
   command->add_option("--paired", options->paired,
                       "Compare each row's values of this metric with the best row's, over common "
                       "seeds: difference, p, and p by Holm's correction");
-  command->add_option("--csv", options->csv, "Also write the table into this file (-: only CSV)");
+  CLI::Option* csv = command->add_option("--csv", options->csv,
+                                         "Also write the table into this file (-: only CSV)");
+  command->add_flag("--json", options->json, "As one JSON object, with every run")->excludes(csv);
   command->footer(
       "Runs with equal settings are one row, whatever their seeds; the deviation is that of a "
       "sample (n - 1).");

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-FOR_TESTS = {"libgtest-dev", "libgmock-dev", "libbenchmark-dev"}
+FOR_TESTS = {"libgtest-dev", "libgmock-dev"}
 
 
 def said(*command: str) -> str:

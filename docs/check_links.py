@@ -5,7 +5,8 @@
 
 A link points to a file of the repository. A path in code is one of the repository
 (`server/engine/draw`, with or without its ending), of the page's folder, or the name of a source
-that exists somewhere. Files that a run writes and placeholders (`tests/ROOM/UNIT_test.cc`) are not
+that exists somewhere. A benchmark is one that bench/README.md lists.
+Files that a run writes and placeholders (`tests/ROOM/UNIT_test.cc`) are not
 looked at.
 """
 
@@ -113,6 +114,19 @@ def wrong_paths(page: str, text: str) -> Iterator[tuple[int, str]]:
                 yield number, f"`{code}` is not there"
 
 
+@cache
+def benchmarks() -> frozenset[str]:
+    table = (ROOT / "bench/README.md").read_text()
+    return frozenset(re.findall(r"^\| `([a-z_]+)", table, re.M))
+
+
+def wrong_benchmarks(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"\./dev bench ([a-z_]+)", line):
+            if name not in benchmarks():
+                yield number, f"./dev bench {name} is not in bench/README.md"
+
+
 def main() -> int:
     count = 0
     # A changelog names what was there; notes name the files of others.
@@ -120,7 +134,8 @@ def main() -> int:
     pages = sorted(n for n in files() if n.endswith(".md") and not n.endswith(others))
     for page in pages:
         text = blocks((ROOT / page).read_text())
-        for number, what in sorted([*wrong_links(page, text), *wrong_paths(page, text)]):
+        wrong = [*wrong_links(page, text), *wrong_paths(page, text), *wrong_benchmarks(text)]
+        for number, what in sorted(wrong):
             print(f"{page}:{number}: {what}")
             count += 1
     if not count:

@@ -38,7 +38,8 @@ _OF_PYTHON = [
         "types": ["number"],
         "choices": [],
         "path": False,
-        "help": "what the run may spend: privacy.noise is found for it; from Python alone",
+        "help": "what the run may spend: privacy.noise is found for it, and privacy.delta is "
+        "a tenth of 1 / clients by default; needs privacy.clip; from Python alone",
         "expected": "a number > 0",
         "needs": "",
     }

@@ -150,6 +150,7 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
       .owed_row = about.at("owed_row").get<std::string>(),
       .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
       .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
+      .log_bytes = about.value("log_bytes", uint64_t{0}),
       .seconds = about.at("seconds").get<double>()};
   checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
   auto profiles = about.value("more_profiles", std::vector<std::vector<std::string>>());
@@ -201,6 +202,7 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
                 {"owed_row", checkpoint.owed_row},
                 {"metrics_bytes", checkpoint.metrics_bytes},
                 {"clients_bytes", checkpoint.clients_bytes},
+                {"log_bytes", checkpoint.log_bytes},
                 {"seconds", checkpoint.seconds},
                 {"run_id", checkpoint.run_id.Hex()},
                 {"clients_with_state", checkpoint.versions.size()}};

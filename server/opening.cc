@@ -118,21 +118,6 @@ absl::StatusOr<std::map<Round, std::string>> RowsSince(const Options& options,
   return rows;
 }
 
-// The first round whose row is lost although later rounds were closed. Those are done again without
-// workers, so its model could not be evaluated.
-std::optional<Round> LostRow(const Options& options, Round first, const Restored& restored,
-                             const std::map<Round, std::string>& rows) {
-  for (const auto& [round_and_phase, story] : restored.phases) {
-    // With a stop rule a round opens only when the one before it is evaluated.
-    if (!story.closed && !options.config.stop.active()) continue;
-    for (Round before = first; before < round_and_phase.first; before = Round(before.value + 1)) {
-      if (EvaluationDue(options.run, before, options.stop_after) && !rows.contains(before))
-        return before;
-    }
-  }
-  return std::nullopt;
-}
-
 // A run whose server died inside a round.
 struct InsideARound {
   Recovery recovery;
@@ -143,20 +128,27 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
                                      const std::optional<Checkpoint>& checkpoint) {
   const Round round = checkpoint.has_value() ? checkpoint->round : Round(0);
   const bool owes_row = checkpoint.has_value() && !checkpoint->owed_row.empty();
+  const Round first = owes_row ? round : Round(round.value + 1);
   InsideARound inside;
-  MACAW_ASSIGN_OR_RETURN(inside.recovery,
-                         Recover(options.run_dir, round, DigestOfRun(options.run)));
   MACAW_ASSIGN_OR_RETURN(
       inside.rows, RowsSince(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+  const auto has_rows_before = [&](Round end) {
+    for (Round before = first; before < end; before = Round(before.value + 1)) {
+      if (EvaluationDue(options.run, before, options.stop_after) && !inside.rows.contains(before))
+        return false;
+    }
+    return true;
+  };
+  MACAW_ASSIGN_OR_RETURN(
+      inside.recovery,
+      Recover(options.run_dir, {.checkpoint = round,
+                                .log_bytes = checkpoint.has_value() ? checkpoint->log_bytes : 0,
+                                .configuration = DigestOfRun(options.run),
+                                .has_rows_before = has_rows_before,
+                                .rows_before_opening = options.config.stop.active()}));
   // A round that the log does not close may end otherwise now (which clients come in time).
   std::erase_if(inside.rows,
                 [&](const auto& row) { return row.first > inside.recovery.completed; });
-  const std::optional<Round> lost = LostRow(options, owes_row ? round : Round(round.value + 1),
-                                            inside.recovery.restored, inside.rows);
-  if (lost.has_value()) {
-    return absl::DataLossError(
-        absl::StrCat("metrics.jsonl has lost the row of round ", lost->value));
-  }
   for (const auto& [evaluated, row] : inside.rows)
     inside.recovery.restored.evaluated.insert(evaluated);
   return inside;
@@ -235,13 +227,17 @@ void TellThatItBegins(const Options& options) {
                                         options.run_dir, "/checkpoints to resume from"));
 }
 
-enum class GoesOn : uint8_t { kBetweenRounds, kInsideARound };
-
-// Opens the run's folder with its log, and with its journal if commits are durable.
+// Opens the run's folder with its log, and with its journal if commits are durable. `inside`: null
+// if the run begins between two rounds.
 absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                                      const std::optional<Checkpoint>& checkpoint, Round completed,
-                                     GoesOn goes_on) {
-  const bool inside = goes_on == GoesOn::kInsideARound;
+                                     const Recovery* inside) {
+  log::KnownEnd end;
+  if (inside != nullptr) {
+    end = inside->end;
+  } else if (checkpoint.has_value() && checkpoint->log_bytes > 0) {
+    end.synced = checkpoint->log_bytes;
+  }
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
@@ -250,18 +246,21 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                        .completed = completed,
                        .replays = options.replays,
                        .reset_states = options.reset_states,
-                       .goes_on = inside}));
+                       .goes_on = inside != nullptr},
+                      end));
   if (options.config.keeps_commits()) {
     const std::string path = JournalFolder(options.run_dir);
-    MACAW_ASSIGN_OR_RETURN(Journal journal, inside
+    MACAW_ASSIGN_OR_RETURN(Journal journal, inside != nullptr
                                                 ? Journal::Continue(path)
                                                 : Journal::Begin(path, Round(completed.value + 1)));
     folder.KeepJournal(std::move(journal));
   }
   if (folder.cut_from_log() > 0) {
-    Logger("server").Warning(absl::StrCat("log_cut file=", options.run_dir,
-                                          "/rounds.log bytes=", folder.cut_from_log(),
-                                          " a crash had torn its last record"));
+    const bool backed = inside == nullptr || inside->cut.empty();
+    Logger("server").Warning(absl::StrCat(
+        "log_cut file=", options.run_dir, "/rounds.log bytes=", folder.cut_from_log(), " ",
+        backed ? "a crash had torn its last records"
+               : absl::StrCat("a crash has lost what they tell of: ", inside->cut)));
   }
   folder.BeforeCheckpoint(options.before_checkpoint);
   return folder;
@@ -339,9 +338,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
   if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);
   const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);
-  MACAW_ASSIGN_OR_RETURN(RunFolder folder, OpenFolder(options, checkpoint, completed,
-                                                      inside.has_value() ? GoesOn::kInsideARound
-                                                                         : GoesOn::kBetweenRounds));
+  MACAW_ASSIGN_OR_RETURN(
+      RunFolder folder,
+      OpenFolder(options, checkpoint, completed, inside.has_value() ? &inside->recovery : nullptr));
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;

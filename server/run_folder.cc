@@ -164,7 +164,8 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
 }  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume,
-                                          bool client_records, log::RunOpened opened) {
+                                          bool client_records, log::RunOpened opened,
+                                          log::KnownEnd end) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(path + "/checkpoints"));
   if (resume != nullptr) {
     MACAW_RETURN_IF_ERROR(CheckRows(path + "/metrics.jsonl", resume->metrics_bytes));
@@ -173,7 +174,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
   }
   for (const std::string& folder : {path, path + "/checkpoints"}) SweepParts(folder);
   MACAW_ASSIGN_OR_RETURN(const Digest run_id, RunIdIn(path + "/run-id", resume));
-  MACAW_ASSIGN_OR_RETURN(log::Writer log, log::Writer::Open(path + "/rounds.log", run_id));
+  MACAW_ASSIGN_OR_RETURN(log::Writer log, log::Writer::Open(path + "/rounds.log", run_id, end));
   if (log.replays() && opened.replays.IsZero()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path,
@@ -207,6 +208,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
         LineFile::Open(path + "/clients.jsonl", resume == nullptr ? 0 : resume->clients_bytes));
   }
   MACAW_RETURN_IF_ERROR(folder.BeginSession(std::move(opened)));
+  MACAW_RETURN_IF_ERROR(SyncDirectory(path));  // files may be new
   return folder;
 }
 
@@ -283,9 +285,9 @@ absl::Status RunFolder::TellEvents(admin::EventFeed& feed) {
 
 absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
   if (before_checkpoint_) MACAW_RETURN_IF_ERROR(before_checkpoint_());
-  MACAW_RETURN_IF_ERROR(metrics_.Sync());
-  MACAW_RETURN_IF_ERROR(log_.Sync());  // the log must have every round before the checkpoint
+  MACAW_RETURN_IF_ERROR(SyncCommits());  // the log must have every round before the checkpoint
   checkpoint.metrics_bytes = metrics_.offset();
+  checkpoint.log_bytes = log_.bytes();
   if (clients_.has_value()) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());
     checkpoint.clients_bytes = clients_->offset();
@@ -310,7 +312,8 @@ absl::Status RunFolder::SyncCommits() {
   // Rows before the log: a round that is closed in the log is not evaluated again, and its client
   // states may be deleted by then.
   if (std::exchange(rows_unsynced_, false)) MACAW_RETURN_IF_ERROR(metrics_.Sync());
-  return log_.Sync();
+  MACAW_RETURN_IF_ERROR(log_.Sync());
+  return journal_.has_value() ? journal_->NoteSynced(log_.bytes()) : absl::OkStatus();
 }
 
 absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {

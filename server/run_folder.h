@@ -52,9 +52,10 @@ class RunFolder {
   // Increments the epoch and fsyncs it. `resume`: rows after the checkpoint's offsets are cut off,
   // or written over if the session goes on inside a round; null: the files start empty. Returns an
   // error, before it changes anything, if the folder has lost rows. `opened` begins the session in
-  // the log; its run, epoch and time are filled in.
+  // the log; its run, epoch and time are filled in. `end`: where the log ends after a crash.
   static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
-                                        bool client_records, log::RunOpened opened);
+                                        bool client_records, log::RunOpened opened,
+                                        log::KnownEnd end = {});
 
   uint32_t epoch() const { return epoch_; }
   const Digest& run_id() const { return run_id_; }  // the same in every session of the run
@@ -85,9 +86,10 @@ class RunFolder {
   absl::Status Journalize(const T& item) {
     return journal_.has_value() ? journal_->Add(item) : absl::OkStatus();
   }
-  void DropJournal();          // no server will continue inside a round of this run
-  absl::Status SyncCommits();  // syncs parts before the log: a record is useless without its sums
-  uint64_t cut_from_log() const { return log_.cut_bytes(); }  // of a record torn by a crash
+  void DropJournal();  // no server will continue inside a round of this run
+  // Syncs the journal and the rows before the log, which tells of them (journal/recovery.h).
+  absl::Status SyncCommits();
+  uint64_t cut_from_log() const { return log_.cut_bytes(); }  // what a crash had not left whole
   Timeline& timeline() { return timeline_; }
   // Sets a step with which every Keep begins. Keep returns its error.
   void BeforeCheckpoint(std::function<absl::Status()> step) {
@@ -126,7 +128,7 @@ class RunFolder {
   admin::EventFeed* feed_ = nullptr;
   std::optional<LineFile> clients_;
   std::optional<Journal> journal_;
-  bool rows_unsynced_ = false;
+  bool rows_unsynced_ = true;  // an earlier server may have left some
   std::function<absl::Status()> before_checkpoint_;
 };
 

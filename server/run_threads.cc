@@ -19,6 +19,10 @@ absl::Status NotYet() {
 
 }  // namespace
 
+absl::Status RunThreads::NotWritten() {
+  return absl::UnavailableError("the server could not write to its disk");
+}
+
 RunThreads::RunThreads(Opening opening)
     : options_(std::move(opening.options)),
       seconds_before_(opening.seconds_before),
@@ -207,7 +211,8 @@ void RunThreads::Send(Ticket ticket, fleet::CommitReply reply) {
                     OpenLease{.reply =
                                   [answer = std::move(commit.reply), reply = std::move(reply)](
                                       absl::StatusOr<fleet::LeaseReply> leased) mutable {
-                                    if (leased.ok()) reply.lease = *std::move(leased);
+                                    if (!leased.ok()) return std::move(answer)(leased.status());
+                                    reply.lease = *std::move(leased);
                                     std::move(answer)(std::move(reply));
                                   },
                               .safe = RunWriter::Safe::kFromTheMachine});

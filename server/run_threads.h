@@ -126,15 +126,21 @@ class RunThreads final : public admin::AdminHandler {
   };
 
   // With durable commits, everything that an answer tells is written before the answer is sent. So
-  // the next server knows every session, lease and commit that a worker knows.
+  // the next server knows every session, lease and commit that a worker knows. If it could not be
+  // written, the run ends, and the caller is told to ask the next server.
   template <typename T, typename Answer>
   void AnswerAfter(RunWriter::Safe safe, fleet::Reply<T> reply, Answer answer) {
-    // After the end of the run there is no next server, so the answer need not wait for the disk.
-    if (!durable_commits_ || ended_at_.has_value()) return std::move(reply)(std::move(answer));
-    writer_.After(safe, [reply = std::move(reply), answer = std::move(answer)]() mutable {
+    // After a run that did not fail there is no next server, so nothing need be on the disk.
+    const bool last_server = ended_at_.has_value() && ended_how_ != "failed";
+    if (!durable_commits_ || last_server) return std::move(reply)(std::move(answer));
+    writer_.After(safe, [reply = std::move(reply),
+                         answer = std::move(answer)](const absl::Status& written) mutable {
+      if (!written.ok()) return std::move(reply)(NotWritten());
       std::move(reply)(std::move(answer));
     });
   }
+
+  static absl::Status NotWritten();
 
   // Engine thread:
   void LogLeftOut(const fleet::HeartbeatRequest& request) const;

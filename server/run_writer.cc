@@ -51,7 +51,7 @@ void RunWriter::Flush() {
 
 void RunWriter::Answer() {
   if (std::exchange(sync_due_, false) && error_.ok()) Check(folder_.SyncCommits());
-  for (Executor::Task& answer : std::exchange(answers_, {})) std::move(answer)();
+  for (Then& answer : std::exchange(answers_, {})) std::move(answer)(error_);
 }
 
 void RunWriter::Check(absl::Status status) {
@@ -68,7 +68,7 @@ void RunWriter::Part(JournalPart part) {
   Write([this, part = std::move(part)] { return folder_.Journalize(part); });
 }
 
-void RunWriter::After(Safe safe, Executor::Task then) {
+void RunWriter::After(Safe safe, Then then) {
   Hold([this, safe, then = std::move(then)]() mutable {
     sync_due_ = sync_due_ || safe == Safe::kFromTheMachine;
     answers_.push_back(std::move(then));

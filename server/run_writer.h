@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/clock.h"
@@ -52,9 +53,11 @@ class RunWriter {
   void Part(JournalPart part);
   // Calls `then` on the writer's thread once all earlier writes are safe: handed to the operating
   // system (kFromThisProcess) or on the disk (kFromTheMachine). Calls that are made together share
-  // one wait for the disk.
+  // one wait for the disk. `then` gets the error of the first write that failed, if one did: the
+  // writes that it waited for are then not safe.
   enum class Safe : uint8_t { kFromThisProcess, kFromTheMachine };
-  void After(Safe safe, Executor::Task then);
+  using Then = absl::AnyInvocable<void(const absl::Status& written) &&>;
+  void After(Safe safe, Then then);
   // Write to timeline.json (timeline.h).
   void Worker(WorkerId session, std::string name, uint32_t slots);
   void Phase(std::shared_ptr<const PhaseReport> report, TimePoint origin, TimePoint closed);
@@ -101,7 +104,7 @@ class RunWriter {
   absl::Status error_;
   std::atomic<uint64_t> memory_peak_ = 0;  // bytes, PSS
   TimePoint memory_sampled_{};
-  std::vector<Executor::Task> answers_;
+  std::vector<Then> answers_;
   bool sync_due_ = false;  // one of the answers needs kFromTheMachine
 
   std::atomic<int> flushes_ = 0;  // posted to the thread and not done

@@ -43,8 +43,9 @@ Section<EmulationConfig> EmulationSection() {
 Section<training::ProgramOptions> ProgramSection() {
   using P = training::ProgramOptions;
   Section<P> f;
-  f.Add("workers.command", &P::command,
-        "your own training program with its arguments, one process a slot (training/README.md)");
+  f.Add(
+      "workers.command", &P::command,
+      "your own training program with its arguments, one process a slot (docs/guides/own-program.md)");
   f.AddPath("workers.folder", &P::folder,
             "folder in which workers.command runs; default: beside this file");
   f.Add("workers.turn_seconds", &P::turn_seconds,

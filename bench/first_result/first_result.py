@@ -4,9 +4,9 @@
 
 Each system gets a clean virtual environment, `pip install` without a cache, and the shortest
 program that we could write with its own interface for the same job (job_*.py): a module
-of PyTorch and arrays of one's own, 20,000 rows, 1000 clients of equal size, 100 a round, one local
+of PyTorch and arrays, 20,000 rows, 1000 clients of equal size, 100 a round, one local
 epoch, accuracy on 2,000 rows that nobody trains on. All environments see one PyTorch, whose own
-installation (5 GB) is not counted for anybody. Macaw is the wheel of `./dev wheel`.
+installation (5 GB) is not counted. Macaw is the wheel of `./dev wheel`.
 
 Printed: seconds and megabytes of the installation, lines of the program (no blank lines, comments
 and docstring), seconds from its start to its end with one round, the rounds a second of further
@@ -15,7 +15,6 @@ with one round and one with more: as many as the accuracy has, and for Macaw 200
 take it less time than an import of PyTorch varies by.
 """
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "peers"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "peers")]
+import frame  # noqa: E402
 from environments import Environments, Unavailable  # noqa: E402
 
 PEERS = HERE.parent.parent / ".deps/peers"
@@ -92,11 +92,8 @@ def seconds(python: Path, system: str, folder: Path, rounds: int) -> tuple[float
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--macaw", type=Path, required=True)
+    arguments = frame.parser(__doc__, rounds=20)
     arguments.add_argument("systems", nargs="*", default=["macaw", "pfl", "flower"])
-    arguments.add_argument("--rounds", type=int, default=20)
-    arguments.add_argument("--repeat", type=int, default=3)
     options = arguments.parse_args()
     build = options.macaw.resolve().parent.parent
     try:
@@ -106,19 +103,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         subprocess.run([torch, "-c", DATA, folder], check=True)
-        for system in options.systems:
-            python, took, megabytes = install(system, folder / system, PEERS / "torch", build)
-            further = MORE_ROUNDS.get(system, options.rounds)
-            one, more = [], []
-            for _ in range(options.repeat):
-                one.append(seconds(python, system, folder, 1)[0])
-                more.append(seconds(python, system, folder, 1 + further)[0])
+        installed = {s: install(s, folder / s, PEERS / "torch", build) for s in options.systems}
+
+        def measure(system: str) -> tuple[float, float]:
+            """Seconds of a program with one round, and of one with further ones."""
+            python, further = installed[system][0], MORE_ROUNDS.get(system, options.rounds)
+            rounds = (1, 1 + further)
+            one, more = (seconds(python, system, folder, count)[0] for count in rounds)
+            return one, more
+
+        found = frame.in_turn(options.systems, options.repeat, measure)
+        rows = []
+        for system, runs in found.items():
+            python, took, megabytes = installed[system]
+            first, more = (statistics.median(times) for times in zip(*runs))
+            rate = MORE_ROUNDS.get(system, options.rounds) / (more - first)
             accuracy = seconds(python, system, folder, options.rounds)[1]
-            first = statistics.median(one)
-            rate = further / (statistics.median(more) - first)
-            print(f"{system}: installed in {took:.1f} s, {megabytes:.0f} MB; {lines(system)} lines; "
-                  f"one round after {first:.2f} s; {rate:.2f} rounds/s; accuracy {accuracy:.3f} "
-                  f"after {options.rounds} rounds", flush=True)  # fmt: skip
+            rows.append([system, f"{took:.1f} s, {megabytes:.0f} MB", str(lines(system)),
+                         f"{first:.2f} s", f"{rate:.2f}", f"{accuracy:.3f}"])  # fmt: skip
+    heads = [
+        "pip install",
+        "lines",
+        "one round after",
+        "rounds/s",
+        f"accuracy after {options.rounds}",
+    ]
+    print(frame.heading() + "\n\n" + frame.table(["", *heads], rows))
 
 
 if __name__ == "__main__":

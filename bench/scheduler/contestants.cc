@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "bench/thread_clock.h"
+#include "bench/frame.h"
 #include "scheduler/estimator.h"
 #include "scheduler/policies/policies.h"
 

@@ -44,16 +44,17 @@ int DescribeAll(const ListCommand& command, const std::string& version);
 
 // Prints a table of runs: what differs between them, and their metrics.
 struct CompareCommand {
-  std::vector<std::string> runs;     // folders, or NAME-repeat.json
+  std::vector<std::string> runs;     // folders, or NAME-repeat.json (cli/results/run_paths.h)
   std::vector<std::string> metrics;  // empty: the usual ones
   std::string select, paired;        // CompareChoice
   std::string csv;                   // a file to write; "-": standard output, and no table
+  bool json = false;                 // TableJson
 };
 int CompareRuns(const CompareCommand& command);
 
 // Writes one HTML page about runs (cli/report/report.h).
 struct ReportCommand {
-  std::vector<std::string> runs;  // folders, or NAME-repeat.json
+  std::vector<std::string> runs;  // likewise
   std::string out;                // a file, or "-" for standard output
 };
 int WriteReport(const ReportCommand& command);

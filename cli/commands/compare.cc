@@ -1,4 +1,4 @@
-#include "cli/compare/compare.h"
+#include "cli/results/compare.h"
 
 #include <iostream>
 
@@ -13,16 +13,15 @@ namespace {
 
 absl::Status Show(const CompareCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<RunResult> runs, ReadRuns(command.runs));
-  MACAW_ASSIGN_OR_RETURN(const Comparison comparison,
+  MACAW_ASSIGN_OR_RETURN(const ResultTable table,
                          Compare(runs, command.metrics, sdk::Catalogue::Builtins().algorithms(),
                                  {.select = command.select, .paired = command.paired}));
-  if (command.csv == "-") {
-    std::cout << TableCsv(comparison);
+  if (command.json || command.csv == "-") {
+    std::cout << (command.json ? TableJson(table) + "\n" : TableCsv(table));
     return absl::OkStatus();
   }
-  std::cout << TableText(comparison);
-  return command.csv.empty() ? absl::OkStatus()
-                             : AtomicWriteFile(command.csv, TableCsv(comparison));
+  std::cout << TableText(table);
+  return command.csv.empty() ? absl::OkStatus() : AtomicWriteFile(command.csv, TableCsv(table));
 }
 
 }  // namespace

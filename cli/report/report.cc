@@ -8,11 +8,9 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -20,8 +18,8 @@
 #include "cli/report/page_html.h"
 #include "cli/report/page_script.h"
 #include "cli/report/page_style.h"
-#include "cli/simulate/repeat.h"
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
+#include "cli/results/run_paths.h"
 #include "cli/timeline/timeline.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -241,18 +239,10 @@ Json Differences(const Json& runs) {
 
 absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths) {
   Json runs = Json::array();
-  std::set<std::string> seen;
-  for (const std::string& path : paths) {
-    std::vector<std::string> folders = {path};
-    if (absl::EndsWith(path, ".json")) {
-      MACAW_ASSIGN_OR_RETURN(folders, FoldersOfRepeat(path));
-    }
-    for (std::string& folder : folders) {
-      while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-      if (!seen.insert(folder).second) continue;
-      MACAW_ASSIGN_OR_RETURN(Json run, RunOf(folder));
-      runs.push_back(std::move(run));
-    }
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> folders, RunFolders(paths));
+  for (const std::string& folder : folders) {
+    MACAW_ASSIGN_OR_RETURN(Json run, RunOf(folder));
+    runs.push_back(std::move(run));
   }
   NameRuns(runs);
   Json differs = Differences(runs);

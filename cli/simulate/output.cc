@@ -15,42 +15,38 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-class PeopleOutput final : public RunOutput {
+class PeopleOutput final : public Output {
  public:
-  explicit PeopleOutput(bool quiet) : quiet_(quiet) {}
+  explicit PeopleOutput(PeopleOptions options) : options_(std::move(options)) {}
 
   void Say(absl::string_view what, absl::string_view text) override {
-    if (!quiet_) std::cerr << absl::StrFormat("%-10s %s\n", what, text) << std::flush;
+    if (options_.quiet) return;
+    const std::string line = absl::StrFormat("%-10s %s", what, text);
+    if (options_.say) return options_.say(line);
+    std::cerr << line << std::endl;
   }
-  void Begin(const std::string&, uint32_t) override {}
-  void Row(const std::string&) override {}
-  void Message(const std::string&) override {}
+  void Message(const std::string& message) override {
+    if (options_.message) options_.message(message);
+  }
   void Error(const absl::Status& status, int) override { (void)Report(status); }
   void Result(const RunResult& result) override {
-    std::cout << (quiet_ ? absl::StrCat(result.folder, "\n") : ResultText(result)) << std::flush;
+    std::cout << (options_.quiet ? absl::StrCat(result.folder, "\n") : ResultText(result))
+              << std::flush;
   }
-  void End(int, const std::string& go_on) override {
-    if (!go_on.empty()) std::cerr << "go on with  macaw simulate --resume " << go_on << std::endl;
+  void End(int, const std::string& folder, const std::string& command) override {
+    if (!folder.empty()) std::cerr << "go on with  " << command << std::endl;
   }
 
  private:
-  const bool quiet_;
+  const PeopleOptions options_;
 };
 
-std::string Absolute(const std::string& path) {
-  std::error_code ignored;
-  return path.empty() ? "" : std::filesystem::absolute(path, ignored).lexically_normal().string();
-}
-
-class JsonOutput final : public RunOutput {
+class JsonOutput final : public Output {
  public:
   explicit JsonOutput(std::function<void(const std::string&)> write) : write_(std::move(write)) {}
 
   void Say(absl::string_view what, absl::string_view text) override {
     Write({{"event", "said"}, {"what", std::string(what)}, {"text", std::string(text)}});
-  }
-  void Begin(const std::string& folder, uint32_t rounds) override {
-    Write({{"event", "begun"}, {"folder", Absolute(folder)}, {"rounds", rounds}});
   }
   // A row is JSON already.
   void Row(const std::string& row) override {
@@ -73,11 +69,12 @@ class JsonOutput final : public RunOutput {
     Json warnings = Json::array();
     for (const Drop& drop : DropsOf(result)) warnings.push_back(WarningText(drop, result));
     Write({{"event", "result"},
-           {"folder", Absolute(result.folder)},
+           {"folder", AbsolutePath(result.folder)},
            {"warnings", std::move(warnings)}});
   }
-  void End(int code, const std::string& go_on) override {
-    Write({{"event", "end"}, {"code", code}, {"go_on", Absolute(go_on)}});
+  void Event(const Json& event) override { Write(event); }
+  void End(int code, const std::string& folder, const std::string&) override {
+    Write({{"event", "end"}, {"code", code}, {"go_on", AbsolutePath(folder)}});
   }
 
  private:
@@ -91,12 +88,30 @@ class JsonOutput final : public RunOutput {
 
 }  // namespace
 
-std::unique_ptr<RunOutput> OutputForPeople(bool quiet) {
-  return std::make_unique<PeopleOutput>(quiet);
+void Output::Say(absl::string_view, absl::string_view) {}
+void Output::Row(const std::string&) {}
+void Output::Message(const std::string&) {}
+void Output::Error(const absl::Status&, int) {}
+void Output::Result(const RunResult&) {}
+void Output::Event(const Json&) {}
+void Output::End(int, const std::string&, const std::string&) {}
+
+std::unique_ptr<Output> OutputForPeople(PeopleOptions options) {
+  return std::make_unique<PeopleOutput>(std::move(options));
 }
 
-std::unique_ptr<RunOutput> OutputAsJson(std::function<void(const std::string& line)> write) {
+std::unique_ptr<Output> OutputAsJson(std::function<void(const std::string& line)> write) {
   return std::make_unique<JsonOutput>(std::move(write));
+}
+
+std::unique_ptr<Output> OutputFor(bool json, PeopleOptions options) {
+  if (!json) return OutputForPeople(std::move(options));
+  return OutputAsJson([](const std::string& line) { std::cout << line << "\n" << std::flush; });
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code ignored;
+  return path.empty() ? "" : std::filesystem::absolute(path, ignored).lexically_normal().string();
 }
 
 }  // namespace macaw::cli

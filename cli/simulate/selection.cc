@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/resolve.h"
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
 #include "core/status.h"
 #include "server/budget.h"
 #include "server/early_stopping.h"

@@ -4,30 +4,25 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "algorithms/around/registry.h"
 #include "cli/config/client_state.h"
 #include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
-#include "cli/config/settings.h"
 #include "cli/config/writer.h"
+#include "cli/results/result.h"
 #include "cli/simulate/backend.h"
 #include "cli/simulate/model_step.h"
+#include "cli/simulate/opening_lines.h"
 #include "cli/simulate/output.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/owners.h"
-#include "cli/simulate/repeat.h"
-#include "cli/simulate/result.h"
 #include "cli/simulate/run.h"
 #include "cli/simulate/run_folder.h"
 #include "cli/simulate/run_states.h"
@@ -48,54 +43,19 @@
 namespace macaw::cli {
 namespace {
 
-// A count with thousands marked: 44,426.
-std::string Grouped(uint64_t number) {
-  std::string text = absl::StrCat(number);
-  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
-}
-
-std::string DataLine(const data::DatasetInfo& info) {
-  std::string line = absl::StrCat(info.name, ": ", Grouped(info.clients), " clients, ",
-                                  Grouped(info.train_examples), " training and ",
-                                  Grouped(info.test_examples), " central test examples");
-  if (info.val_examples > 0)
-    absl::StrAppend(&line, ", ", Grouped(info.val_examples), " central validation examples");
-  if (info.train_clients > 0 && info.train_clients < info.clients) {
-    absl::StrAppend(&line, ", ", Grouped(info.clients - info.train_clients),
-                    " clients never train (held out or without training rows)");
-  }
-  if (info.mean_classes_per_client > 0) {
-    absl::StrAppendFormat(&line, ", %.2f of %d classes per client on average",
-                          info.mean_classes_per_client, info.classes);
-  }
-  return line;
-}
-
-std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
-  uint64_t frozen = 0;
-  for (size_t i = 0; i < spec.frozen.size(); ++i)
-    frozen += spec.frozen[i] ? spec.layout->entries()[i].size : 0;
-  return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()), " parameters",
-                      frozen > 0 ? absl::StrCat(" (", Grouped(frozen), " frozen)") : "",
-                      ", input [", absl::StrJoin(spec.input_shape, ", "), "], ", spec.outputs,
-                      " outputs, ", Name(config.run.task));
-}
-
 // One run, from its configuration to its result on disk. The order matters: every error of the
 // configuration is found before a folder is made.
 class Run {
  public:
   Run(const SimulateOptions& options, const Document& document, const sdk::Catalogue& catalogue,
-      RunOutput& output)
+      Output& output)
       : options_(options), document_(document), catalogue_(catalogue), output_(output) {}
 
   // Later overrides (`extra`) win.
   absl::Status Compose(const std::vector<Override>& extra, Idle idle = Idle::kRefuse) {
     const bool resume = !options_.resume.empty();
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, document_));
-    if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
+    if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides, document_, catalogue_));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
     // The file of a run that goes on may be of a release that listed every key.
     MACAW_ASSIGN_OR_RETURN(
@@ -114,7 +74,9 @@ class Run {
     MACAW_RETURN_IF_ERROR(MakeOwners(config_, catalogue_, folder_->path));
     bool replaced = !resume;
     absl::Status replacing;
-    output_.Begin(folder_->path, config_.run.rounds);
+    output_.Event({{"event", "begun"},
+                   {"folder", AbsolutePath(folder_->path)},
+                   {"rounds", config_.run.rounds}});
     const auto replace = [&] {
       if (replaced) return;
       replaced = true;
@@ -305,15 +267,7 @@ class Run {
     MACAW_RETURN_IF_ERROR(CheckWorkers());
     for (const std::string& note : info.notes) Say("note", note);
     Say("model", ModelLine(config_, spec));
-    Say("rounds",
-        absl::StrCat(config_.run.rounds, " of ", config_.run.algorithm.name, ", ",
-                     Grouped(config_.run.cohort.size), " clients each, on ",
-                     config_.node.workers.processes,
-                     config_.node.workers.processes == 1 ? " process with " : " processes with ",
-                     Counted(SlotsHere(config_), "slot"),
-                     config_.node.workers.owners == 0
-                         ? ""
-                         : absl::StrCat(" and ", Counted(config_.node.workers.owners, "owner"))));
+    Say("rounds", RoundsLine(config_));
     for (const std::string& note : NotesOf(config_, spec, dataset, catalogue_.algorithms()))
       Say("note", note);
     for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
@@ -348,7 +302,7 @@ class Run {
   const SimulateOptions& options_;
   const Document& document_;
   const sdk::Catalogue& catalogue_;
-  RunOutput& output_;
+  Output& output_;
   Config config_;
   EvaluableRows evaluable_;  // of a new run
   bool stateful_ = false;
@@ -363,16 +317,14 @@ int CodeOf(const absl::Status& status) {
 // How one run went.
 struct Ran {
   int code = kExitOk;
-  std::string go_on;                // the folder to resume, if the run can be resumed
-  std::optional<RunResult> result;  // of a run that is over
+  std::string go_on;  // the folder to resume, if the run can be resumed
 };
 
 // Composes and runs once. Tells all of it; the result is in the folder of the run.
 Ran RunOnce(const SimulateOptions& options, const Document& document,
-            const sdk::Catalogue& catalogue, const std::vector<Override>& extra,
-            RunOutput& output) {
+            const sdk::Catalogue& catalogue, Output& output) {
   Run run(options, document, catalogue, output);
-  if (const absl::Status status = run.Compose(extra); !status.ok()) {
+  if (const absl::Status status = run.Compose({}); !status.ok()) {
     output.Error(status, CodeOf(status));
     return {.code = CodeOf(status)};
   }
@@ -392,107 +344,25 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
         .code = kExitInterrupted,
         .go_on = options.replay.empty() && server::HasCheckpoint(run.folder()) ? run.folder() : ""};
   }
-  absl::StatusOr<RunResult> result = ReadResult(run.folder());
+  const absl::StatusOr<RunResult> result = ReadResult(run.folder());
   const absl::Status ended = result.ok() ? run.LookAfterStates() : result.status();
   if (!ended.ok()) {
     output.Error(ended, kExitFailed);
     return {.code = kExitFailed};
   }
   output.Result(*result);
-  return {.result = *std::move(result)};
-}
-
-// The same command, for a run that an earlier command began. Where and how it is computed may have
-// changed.
-SimulateOptions GoingOnWith(const std::string& folder, const SimulateOptions& options) {
-  SimulateOptions going_on = options;
-  going_on.config = going_on.out = "";
-  going_on.clients = going_on.rounds = going_on.seed = std::nullopt;
-  going_on.resume = folder;
-  std::erase_if(going_on.set, [](const std::string& text) {
-    const absl::StatusOr<Override> override = ParseOverride(text);
-    return !override.ok() || !OnlyComputes(override->key);
-  });
-  return going_on;
-}
-
-Ran RunSeed(const SimulateOptions& options, const Document& document,
-            const sdk::Catalogue& catalogue, const Repeat& repeat, uint64_t seed, bool begun,
-            RunOutput& output) {
-  const std::string folder = repeat.FolderOf(seed);
-  if (begun && server::HasCheckpoint(folder)) {
-    const absl::StatusOr<Document> kept = OpenDocument(folder + "/config.toml");
-    if (!kept.ok()) {
-      output.Error(kept.status(), CodeOf(kept.status()));
-      return {.code = CodeOf(kept.status())};
-    }
-    return RunOnce(GoingOnWith(folder, options), *kept, catalogue, {}, output);
-  }
-  SimulateOptions fresh = options;
-  fresh.out = folder;
-  fresh.force = options.force || begun;  // killed before its first checkpoint
-  return RunOnce(fresh, document, catalogue, {{"run.seed", absl::StrCat(seed), "--repeat"}},
-                 output);
-}
-
-absl::StatusOr<Repeat> OpenRepeat(const SimulateOptions& options, const Config& config,
-                                  const sdk::Catalogue& catalogue,
-                                  const std::vector<uint64_t>& seeds) {
-  const std::string out = options.out.empty() ? config.node.server.out : options.out;
-  return Repeat::Open(out.empty() ? "runs/" + config.run.name : out, !out.empty(), options.force,
-                      {.name = config.run.name,
-                       .algorithm = config.run.algorithm.name,
-                       .settings = SettingsJson(config, catalogue.algorithms())},
-                      seeds);
-}
-
-absl::StatusOr<int> RunSeeds(const SimulateOptions& options, const Document& document,
-                             const sdk::Catalogue& catalogue, RunOutput& output) {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, document));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue));
-  std::vector<uint64_t> seeds;
-  for (uint32_t i = 0; i < options.repeat; ++i) seeds.push_back(config.run.seed + i);
-  MACAW_ASSIGN_OR_RETURN(const std::string fixed,
-                         FixedOverSeeds(document, overrides, seeds, catalogue));
-  if (!fixed.empty()) output.Say("note", fixed);
-  MACAW_ASSIGN_OR_RETURN(Repeat repeat, OpenRepeat(options, config, catalogue, seeds));
-  for (const uint64_t seed : seeds) {
-    if (repeat.Done(seed)) {
-      if (!options.quiet)
-        std::cerr << "done before  " << repeat.FolderOf(seed) << "\n" << std::flush;
-      continue;
-    }
-    const bool begun = repeat.Begun(seed);
-    MACAW_RETURN_IF_ERROR(repeat.Begin(seed));
-    Ran ran = RunSeed(options, document, catalogue, repeat, seed, begun, output);
-    if (ran.code != kExitOk) {
-      if (ran.code == kExitInterrupted || !ran.go_on.empty()) {
-        std::cerr << "go on with  the same command: " << repeat.Results().size() << " of "
-                  << seeds.size() << " runs are done (" << repeat.file() << ")" << std::endl;
-      }
-      return ran.code;
-    }
-    MACAW_RETURN_IF_ERROR(repeat.Finish(*std::move(ran.result)));
-  }
-  const std::vector<RunResult> results = repeat.Results();
-  std::vector<uint64_t> done;
-  for (const RunResult& result : results) done.push_back(result.seed);
-  std::cout << "\n"
-            << config.run.algorithm.name << ", mean ± standard deviation of " << results.size()
-            << " runs, seeds " << SeedsText(done) << " (" << repeat.file() << ")\n"
-            << SpreadText(SpreadOf(results)) << std::flush;
-  return kExitOk;
+  return {};
 }
 
 }  // namespace
 
 absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::Catalogue& catalogue,
-                                          const std::vector<Override>& overrides) {
+                                          const std::vector<Override>& overrides, Idle idle,
+                                          Output& output) {
   SimulateOptions options;
   options.check = true;
-  const std::unique_ptr<RunOutput> silent = OutputAsJson([](const std::string&) {});
-  Run run(options, document, catalogue, *silent);
-  MACAW_RETURN_IF_ERROR(run.Compose(overrides, Idle::kLeaveOut));
+  Run run(options, document, catalogue, output);
+  MACAW_RETURN_IF_ERROR(run.Compose(overrides, idle));
   CheckedRun checked;
   checked.config = run.config();
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(checked.config));
@@ -502,26 +372,23 @@ absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::C
 }
 
 int Simulate(const SimulateOptions& options) {
-  const std::unique_ptr<RunOutput> output =
-      options.json
-          ? OutputAsJson([](const std::string& line) { std::cout << line << "\n"
-                                                                 << std::flush; })
-          : OutputForPeople(options.quiet);
-  std::string go_on;
-  const absl::StatusOr<int> code = [&]() -> absl::StatusOr<int> {
-    MACAW_ASSIGN_OR_RETURN(
-        const Document document,
-        OpenDocument(options.resume.empty() ? options.config : options.resume + "/config.toml"));
-    MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, OverridesOf(options, document));
-    MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
-    if (options.repeat > 1) return RunSeeds(options, document, catalogue, *output);
-    const Ran ran = RunOnce(options, document, catalogue, {}, *output);
-    go_on = ran.go_on;
-    return ran.code;
+  const std::unique_ptr<Output> output = OutputFor(options.json, {.quiet = options.quiet});
+  const Ran ran = [&]() -> Ran {
+    const auto failed = [&](const absl::Status& status) -> Ran {
+      output->Error(status, CodeOf(status));
+      return {.code = CodeOf(status)};
+    };
+    const absl::StatusOr<Document> document =
+        OpenDocument(options.resume.empty() ? options.config : options.resume + "/config.toml");
+    if (!document.ok()) return failed(document.status());
+    const absl::StatusOr<std::vector<Override>> overrides = OverridesOf(options, *document);
+    if (!overrides.ok()) return failed(overrides.status());
+    const absl::StatusOr<sdk::Catalogue> catalogue = LoadCatalogue(*document, *overrides);
+    if (!catalogue.ok()) return failed(catalogue.status());
+    return RunOnce(options, *document, *catalogue, *output);
   }();
-  if (!code.ok()) output->Error(code.status(), CodeOf(code.status()));
-  output->End(code.ok() ? *code : CodeOf(code.status()), go_on);
-  return code.ok() ? *code : CodeOf(code.status());
+  output->End(ran.code, ran.go_on, absl::StrCat("macaw simulate --resume ", ran.go_on));
+  return ran.code;
 }
 
 }  // namespace macaw::cli

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
 #include "cli/config/reader.h"
+#include "cli/simulate/output.h"
 #include "cli/simulate/selection.h"
 #include "sdk/catalogue.h"
 #include "server/metrics.h"
@@ -21,7 +22,8 @@ struct SimulateOptions {
   std::string resume;            // folder of a run to go on with
   std::optional<std::string> clients, rounds, seed, processes, slots,
       owners;                         // as the user wrote them; checked like their keys
-  uint32_t repeat = 1;                // runs with seeds seed, seed+1, …
+  std::optional<uint32_t> repeat;     // runs with seeds seed, seed+1, … (cli/sweep/repeat.h)
+  std::optional<uint32_t> jobs;       // of these at a time
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;  // a log of rounds whose decisions the run repeats (`macaw replay`)
   bool force = false;
@@ -36,7 +38,7 @@ struct SimulateOptions {
   bool json = false;  // events for programs on standard output (output.h), and nothing else
 };
 
-// `macaw simulate`: composes the configuration, starts server and workers, shows the progress,
+// `macaw simulate` without --repeat: composes the configuration, starts server and workers, shows the progress,
 // prints the result. Returns the program's exit code; errors have been printed.
 int Simulate(const SimulateOptions& options);
 
@@ -47,9 +49,10 @@ struct CheckedRun {
   std::vector<server::MetricColumn> columns;
   EvaluableRows rows;
 };
-// Finds every error that can be found before a run, as `macaw simulate --check` does, and prints
-// nothing. Opens the data.
+// Finds every error that can be found before a run, as `macaw simulate --check` does. Opens the
+// data. `output` gets the opening lines.
 absl::StatusOr<CheckedRun> CheckBeforeRun(const Document& document, const sdk::Catalogue& catalogue,
-                                          const std::vector<Override>& overrides);
+                                          const std::vector<Override>& overrides, Idle idle,
+                                          Output& output);
 
 }  // namespace macaw::cli

@@ -1,13 +1,12 @@
 #include "cli/sweep/folder.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
+#include "cli/results/run_paths.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -16,28 +15,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The lines of a configuration, each with its table: "local.lr = 0.1".
-std::vector<std::string> LinesOf(const std::string& toml) {
-  std::vector<std::string> lines;
-  std::string table;
-  for (const absl::string_view line : absl::StrSplit(toml, '\n', absl::SkipEmpty())) {
-    if (line.front() == '[') {
-      table = absl::StrCat(line.substr(1, line.size() - 2), ".");
-    } else if (line.front() != '#') {
-      lines.push_back(absl::StrCat(table, line));
-    }
+// "local.lr 0.1 there, 0.05 here; …"; "" where nothing differs.
+std::string Difference(const Json& there, const Json& here) {
+  std::vector<std::string> parts;
+  const auto text = [](const Json& value) {
+    return value.is_null() ? std::string("the default") : value.dump();
+  };
+  const auto compare = [&](const std::string& key, const Json& one, const Json& other) {
+    if (one != other)
+      parts.push_back(absl::StrCat(key, " ", text(one), " there, ", text(other), " here"));
+  };
+  for (const auto& [key, value] : there.items()) compare(key, value, here.value(key, Json()));
+  for (const auto& [key, value] : here.items()) {
+    if (!there.contains(key)) compare(key, Json(), value);
   }
-  return lines;
-}
-
-// What one configuration has and the other does not.
-std::string OnlyIn(const std::string& one, const std::string& other) {
-  const std::vector<std::string> others = LinesOf(other);
-  const std::set<std::string> there(others.begin(), others.end());
-  for (const std::string& line : LinesOf(one)) {
-    if (!there.contains(line)) return line;
-  }
-  return "nothing more";
+  return absl::StrJoin(parts, "; ");
 }
 
 }  // namespace
@@ -60,28 +52,41 @@ bool SweepFolder::Has(const Job& job) const {
   return text.ok() && *text == job.config;
 }
 
-absl::Status SweepFolder::CheckSame(const PreparedSweep& sweep) const {
-  constexpr char kAdvice[] = ": name another --out, or bring the sweep file back to what it was";
-  if (HasPlan()) {
-    MACAW_ASSIGN_OR_RETURN(const SweepPlan before, ReadPlan());
-    if (before.rungs != sweep.plan.rungs || before.factor != sweep.plan.factor) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(path_, " holds a sweep with another [halving]", kAdvice));
-    }
+std::string SweepFolder::RunOf(const SweepPlan& plan, const std::string& job) const {
+  return RunOfJob(path_, plan.runs, job);
+}
+
+absl::Status SweepFolder::CheckSame(const SweepPlan& plan) const {
+  constexpr char kAdvice[] = ": name another --out, or give it what it had";
+  if (!HasPlan()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const SweepPlan before, ReadPlan());
+  if (before.rungs != plan.rungs || before.factor != plan.factor) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path_, " holds a sweep with another [halving]", kAdvice));
   }
-  for (const Job& job : sweep.jobs) {
-    if (!FileExists(JobFile(job.name)) || Has(job)) continue;
-    MACAW_ASSIGN_OR_RETURN(const std::string there, ReadFile(JobFile(job.name)));
-    return absl::AlreadyExistsError(absl::StrCat(
-        path_, " holds another sweep: its job ", job.name, " has ", OnlyIn(there, job.config),
-        ", and would have ", OnlyIn(job.config, there), " now", kAdvice));
+  for (const Configuration& here : plan.configurations) {
+    const size_t at = before.IndexOf(here.name);
+    if (at == before.configurations.size()) continue;
+    const Configuration& there = before.configurations[at];
+    if (there.settings.is_null()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path_,
+                       " holds a sweep that an older version has begun; `macaw sweep show` "
+                       "and `macaw report` read it. Name another --out to begin a new one"));
+    }
+    const std::string difference = Difference(there.settings, here.settings);
+    if (difference.empty()) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat(path_, " holds another experiment",
+                     here.name.empty() ? "" : absl::StrCat(", in its configuration ", here.name),
+                     " (", difference, ")", kAdvice));
   }
   return absl::OkStatus();
 }
 
 absl::Status SweepFolder::Write(const PreparedSweep& sweep) const {
-  MACAW_RETURN_IF_ERROR(CheckSame(sweep));
-  for (const char* folder : {"/jobs", "/runs", "/results"})
+  MACAW_RETURN_IF_ERROR(CheckSame(sweep.plan));
+  for (const char* folder : {"/jobs", "/results"})
     MACAW_RETURN_IF_ERROR(MakeDirectories(path_ + folder));
   for (const Job& job : sweep.jobs) {
     if (!Has(job)) MACAW_RETURN_IF_ERROR(AtomicWriteFile(JobFile(job.name), job.config));

@@ -21,7 +21,7 @@ struct JobResult {
 // The folder of a sweep: what it has in it decides what is left to do.
 //   sweep.json          the plan
 //   jobs/NAME.toml      the configuration of each job, written before any job begins
-//   runs/NAME/          its run
+//   runs/NAME/          its run, or where else the plan says
 //   results/NAME.json   what became of it; written when a rung of it is over, or when it failed
 //   table.csv, best.toml, report.html    at the end
 // Every file is replaced atomically. One thread; the sweep holds the folder's lock.
@@ -31,14 +31,17 @@ class SweepFolder {
 
   const std::string& path() const { return path_; }
   std::string JobFile(const std::string& job) const { return path_ + "/jobs/" + job + ".toml"; }
-  std::string RunOf(const std::string& job) const { return path_ + "/runs/" + job; }
+  std::string RunOf(const SweepPlan& plan, const std::string& job) const;
   bool HasPlan() const;
   absl::StatusOr<SweepPlan> ReadPlan() const;  // an error if there is none
 
   // Whether the folder has this job, with the same configuration.
   bool Has(const Job& job) const;
-  // Writes plan and jobs. Refuses a folder whose jobs have other configurations, or whose rungs are
-  // others; further seeds and configurations may be added, and another metric may be chosen.
+  // Returns an error if the folder is of a sweep whose configurations have other settings, or whose
+  // rungs are others. Further seeds and configurations may be added, another metric may be chosen,
+  // and it may be computed elsewhere or otherwise.
+  absl::Status CheckSame(const SweepPlan& plan) const;
+  // Checks that, and writes plan and jobs.
   absl::Status Write(const PreparedSweep& sweep) const;
 
   absl::StatusOr<JobResult> ReadResult(const std::string& job) const;  // empty: nothing is over
@@ -50,7 +53,6 @@ class SweepFolder {
   std::string ResultFile(const std::string& job) const {
     return path_ + "/results/" + job + ".json";
   }
-  absl::Status CheckSame(const PreparedSweep& sweep) const;
 
   std::string path_;
 };

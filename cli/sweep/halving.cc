@@ -3,36 +3,47 @@
 #include <algorithm>
 #include <cmath>
 
-namespace macaw::cli {
+#include "absl/strings/str_cat.h"
 
-Standing StandingOf(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
-                    size_t configuration, size_t rung) {
-  Standing standing;
-  const Configuration& what = plan.configurations[configuration];
-  double sum = 0;
-  size_t count = 0;
-  for (const uint64_t seed : plan.seeds) {
-    std::optional<double>& value = standing.values.emplace_back();
-    const auto result = results.find(JobName(what, seed));
-    if (result == results.end()) continue;
-    const auto reached = result->second.rungs.find(plan.RoundsOf(what, rung));
-    if (reached == result->second.rungs.end()) continue;
-    const auto found = reached->second.find(plan.metric);
-    if (found == reached->second.end() || !std::isfinite(found->second)) continue;
-    value = found->second;
-    sum += found->second;
-    ++count;
+namespace macaw::cli {
+namespace {
+
+using State = TableRun::State;
+
+TableRun RunAt(const SweepPlan& plan, const JobResult& result, uint32_t rounds,
+               const std::vector<std::string>& metrics) {
+  const auto reached = result.rungs.find(rounds);
+  if (reached == result.rungs.end())
+    return {.state = result.failed ? State::kFailed : State::kOpen, .why = result.why};
+  TableRun run;
+  for (const std::string& metric : metrics) {
+    const auto value = reached->second.find(metric);
+    if (value != reached->second.end()) run.values[metric] = value->second;
   }
-  standing.complete = count == plan.seeds.size();
-  if (count > 0) standing.mean = sum / static_cast<double>(count);
-  return standing;
+  const auto value = reached->second.find(plan.metric);
+  if (value == reached->second.end() || !std::isfinite(value->second)) {
+    run.state = State::kFailed;
+    run.why = absl::StrCat("its ", plan.metric, " is not a finite number");
+  }
+  return run;
 }
 
-bool ComesBefore(const SweepPlan& plan, const Standing& a, const Standing& b) {
-  if (a.mean.has_value() != b.mean.has_value()) return a.mean.has_value();
-  if (a.complete != b.complete) return a.complete;
-  if (!a.mean.has_value() || *a.mean == *b.mean) return false;
-  return plan.higher ? *a.mean > *b.mean : *a.mean < *b.mean;
+}  // namespace
+
+TableRow RowAt(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
+               size_t configuration, size_t rung, const std::vector<std::string>& metrics) {
+  const Configuration& what = plan.configurations[configuration];
+  TableRow row{.name = what.name,
+               .settings = what.values,
+               .rounds = plan.RoundsOf(what, rung),
+               .rung = rung};
+  for (const uint64_t seed : plan.seeds) {
+    const std::string name = JobName(what, seed);
+    TableRun& run = row.runs.emplace_back(RunAt(plan, results.at(name), row.rounds, metrics));
+    run.seed = seed;
+    run.name = name;
+  }
+  return row;
 }
 
 std::vector<size_t> ConfigurationsOf(const SweepPlan& plan,
@@ -42,15 +53,15 @@ std::vector<size_t> ConfigurationsOf(const SweepPlan& plan,
     for (size_t i = 0; i < plan.configurations.size(); ++i) configurations.push_back(i);
     return configurations;
   }
-  configurations = ConfigurationsOf(plan, results, rung - 1);
-  const size_t kept = (configurations.size() + plan.factor - 1) / plan.factor;
-  std::map<size_t, Standing> standings;
-  for (const size_t i : configurations) standings[i] = StandingOf(plan, results, i, rung - 1);
-  std::ranges::stable_sort(configurations, [&](size_t a, size_t b) {
-    return ComesBefore(plan, standings.at(a), standings.at(b));
-  });
-  configurations.resize(kept);
-  std::erase_if(configurations, [&](size_t i) { return !standings.at(i).mean.has_value(); });
+  ResultTable table{
+      .metrics = {plan.metric}, .chosen = 0, .higher = plan.higher, .best_first = true};
+  for (const size_t i : ConfigurationsOf(plan, results, rung - 1))
+    table.rows.push_back(RowAt(plan, results, i, rung - 1, table.metrics));
+  Summarise(table);
+  table.rows.resize((table.rows.size() + plan.factor - 1) / plan.factor);
+  for (const TableRow& row : table.rows) {
+    if (row.values.front().n > 0) configurations.push_back(plan.IndexOf(row.name));
+  }
   std::ranges::sort(configurations);
   return configurations;
 }

@@ -2,27 +2,20 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/results/table.h"
 #include "cli/sweep/folder.h"
 #include "cli/sweep/plan.h"
 
 namespace macaw::cli {
 
-// How the runs of one configuration stand after a rung.
-struct Standing {
-  std::vector<std::optional<double>> values;  // of the metric, by seed; none: failed, or not there
-  bool complete = false;                      // every seed has a value
-  std::optional<double> mean;                 // of those that are there
-};
-Standing StandingOf(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
-                    size_t configuration, size_t rung);
-
-// Whether one configuration comes before another of the same rung: complete ones before others,
-// then the better mean.
-bool ComesBefore(const SweepPlan& plan, const Standing& a, const Standing& b);
+// The runs of one configuration as they stand after a rung (of a sweep without halving: the only
+// one), with the values of these metrics. A run without a finite value of the plan's metric has
+// failed. The runs have no folders yet.
+TableRow RowAt(const SweepPlan& plan, const std::map<std::string, JobResult>& results,
+               size_t configuration, size_t rung, const std::vector<std::string>& metrics);
 
 // The configurations of a rung, in their order: all of the first; of each later one the best
 // ceil(n / factor) of the rung before, without those whose runs have all failed. All jobs of the

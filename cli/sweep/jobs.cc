@@ -71,6 +71,7 @@ class Running {
     }
     if (limits_.slots > 0)
       spec.argv.insert(spec.argv.end(), {"--slots", absl::StrCat(limits_.slots)});
+    spec.argv.insert(spec.argv.end(), limits_.arguments.begin(), limits_.arguments.end());
     spec.output = pipe.write.get();
     MACAW_ASSIGN_OR_RETURN(Child child, Child::Spawn(spec));
     child_.emplace(std::move(child));
@@ -79,8 +80,8 @@ class Running {
     return absl::OkStatus();
   }
 
-  // Reads what the process has written. Returns the round that is done since; 0: none.
-  uint32_t Read() {
+  // Reads what the process has written.
+  void Read(const JobEvents& events) {
     uint32_t round = 0;
     for (const std::string& line : lines_.Read(output_.get())) {
       const auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -91,14 +92,16 @@ class Running {
       } else if (event.value("event", "") == "round") {
         round = event.at("row").value("round", 0u);
         has_rows_ = true;
+      } else if (event.value("event", "") == "message") {
+        events.on_message(task_, event.value("text", ""));
       }
     }
-    return round;
+    if (round > 0) events.on_round(task_, round);
   }
 
   // The process has ended, and everything has been read.
-  Exit Reap() {
-    while (!lines_.ended()) Read();
+  Exit Reap(const JobEvents& events) {
+    while (!lines_.ended()) Read(events);
     const Exit exit = child_->Reap();
     child_.reset();
     output_.Close();
@@ -229,10 +232,7 @@ class Runner {
       Running& job = *running_[i];
       if (!job.alive()) continue;
       const bool over = polled_[1 + 2 * i].revents != 0;
-      if (!over && polled_[2 + 2 * i].revents != 0) {
-        const uint32_t round = job.Read();
-        if (round > 0) events_.on_round(job.task(), round);
-      }
+      if (!over && polled_[2 + 2 * i].revents != 0) job.Read(events_);
       if (over) ended.push_back(&job);
     }
     for (Running* job : ended) MACAW_RETURN_IF_ERROR(End(*job));
@@ -247,7 +247,7 @@ class Runner {
   }
 
   absl::Status End(Running& job) {
-    const Exit exit = job.Reap();
+    const Exit exit = job.Reap(events_);
     if ((exit.signal != 0 || exit.code == kExitInterrupted) && !ending()) {
       events_.say(absl::StrCat("died       ", job.task().name, ": ", exit.Text()));
       if (job.StartsAgain()) return absl::OkStatus();

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/process/signals.h"
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
 
 namespace macaw::cli {
 
@@ -20,9 +20,10 @@ struct Task {
 };
 
 struct JobLimits {
-  uint32_t jobs = 1;    // at a time
-  uint32_t slots = 0;   // workers.slots of each; 0: as configured
-  uint64_t memory = 0;  // bytes of all jobs together
+  uint32_t jobs = 1;                   // at a time
+  uint32_t slots = 0;                  // workers.slots of each; 0: as configured
+  uint64_t memory = 0;                 // bytes of all jobs together
+  std::vector<std::string> arguments;  // of each `macaw simulate`, beside those that it needs
 };
 
 // What is told while jobs run, on the thread that called RunJobs.
@@ -31,6 +32,8 @@ struct JobEvents {
   std::function<void(const Task&, uint32_t round)> on_round;  // rounds of a resumed run count on
   // It is over: with a result, or failed, and then `why`.
   std::function<absl::Status(const Task&, const absl::StatusOr<RunResult>& result)> on_end;
+  // What a run tells while it goes on, such as: a worker was started again.
+  std::function<void(const Task&, const std::string& message)> on_message;
   std::function<void(const std::string& message)> say;
 };
 

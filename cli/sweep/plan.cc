@@ -17,8 +17,9 @@
 #include "cli/config/idle_keys.h"
 #include "cli/config/json.h"
 #include "cli/config/key_error.h"
+#include "cli/config/settings.h"
 #include "cli/config/writer.h"
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
 #include "cli/simulate/simulate.h"
 #include "cli/sweep/metric.h"
 #include "core/spelling.h"
@@ -90,8 +91,8 @@ void FixSchedule(Config& config) {
 class Preparation {
  public:
   Preparation(const SweepFile& file, const sdk::Catalogue& catalogue,
-              const std::function<bool(const Job&)>& is_known)
-      : file_(file), catalogue_(catalogue), is_known_(is_known) {}
+              const std::function<bool(const Job&)>& is_known, Output& output)
+      : file_(file), catalogue_(catalogue), is_known_(is_known), output_(output) {}
 
   absl::StatusOr<PreparedSweep> Prepare() && {
     const SweepSettings& settings = file_.settings;
@@ -124,7 +125,7 @@ class Preparation {
           same == 1 ? " is the same experiment as another" : " are the same experiments as others",
           ", and left out."));
     }
-    MACAW_RETURN_IF_ERROR(CheckEffects());
+    if (!alone_) MACAW_RETURN_IF_ERROR(CheckEffects());
     MACAW_ASSIGN_OR_RETURN(
         const std::string fixed,
         FixedOverSeeds(file_.base, OverridesOf(points.front()), sweep_.plan.seeds, catalogue_));
@@ -132,6 +133,8 @@ class Preparation {
     DropConstantKeys();
     if (sweep_.plan.configurations.size() > 1 && ChoosesByTestRows(sweep_.plan.metric))
       sweep_.warnings.push_back(TestRowsChooseText(sweep_.plan.metric));
+    if (std::string note = MetricNote(file_.settings, sweep_.plan); !note.empty())
+      sweep_.notes.push_back(std::move(note));
     if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
     return std::move(sweep_);
   }
@@ -200,6 +203,7 @@ class Preparation {
             return absl::StartsWith(key.key, section.prefix);
           });
       if (!of_baseline) idle_.emplace(key.key, key.why);
+      if (key.switched_off) switched_off_.insert(key.key);
     }
     for (const std::string& key : base_keys_) {
       if (!idle.contains(key) && !IsOfAnotherAlgorithm(key, config)) used_.insert(key);
@@ -227,7 +231,7 @@ class Preparation {
     };
     for (const auto& [key, why] : idle_) {
       const std::string text = TextOf({key, why});
-      if (!used_.contains(key))
+      if (!used_.contains(key) && !switched_off_.contains(key))
         return refuse(key, absl::StrCat(text, ", in all configurations of the sweep"));
       sweep_.notes.push_back(
           absl::StrCat(text, ": configurations without an effect leave it out."));
@@ -266,7 +270,7 @@ class Preparation {
 
   std::vector<Override> OverridesOf(const Point& point) const {
     const std::string folder = FolderOf();
-    std::vector<Override> overrides;
+    std::vector<Override> overrides = file_.set;
     for (const settings::Setting& setting : point) {
       overrides.push_back({setting.key, ToToml(setting.value), setting.value.place.text, folder});
     }
@@ -288,8 +292,7 @@ class Preparation {
   // Returns whether the point is another experiment than those before.
   absl::StatusOr<bool> Add(const Point& point, size_t place, size_t count) {
     std::vector<Override> overrides = OverridesOf(point);
-    MACAW_ASSIGN_OR_RETURN(Config config,
-                           ReadConfig(file_.base, overrides, catalogue_, Idle::kLeaveOut));
+    MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(file_.base, overrides, catalogue_, reading_));
     NoteEffects(config, point);
     if (!identities_.insert(IdentityOf(config)).second) return false;
     std::vector<uint64_t>& seeds = sweep_.plan.seeds;
@@ -298,8 +301,11 @@ class Preparation {
 
     Configuration configuration;
     const size_t digits = std::max<size_t>(3, absl::StrCat(count).size());
-    configuration.name = absl::StrFormat("%0*d", digits, sweep_.plan.configurations.size() + 1);
+    if (!file_.is_repeat)
+      configuration.name = absl::StrFormat("%0*d", digits, sweep_.plan.configurations.size() + 1);
     configuration.rounds = config.run.rounds;
+    configuration.settings = {{"algorithm.name", config.run.algorithm.name}};
+    configuration.settings.update(Json::parse(SettingsJson(config, catalogue_.algorithms())));
     for (const std::string& key : sweep_.plan.keys) {
       const auto setting = std::ranges::find(point, key, &settings::Setting::key);
       const bool used = setting != point.end() && !IsOfAnotherAlgorithm(key, config) &&
@@ -314,15 +320,14 @@ class Preparation {
     for (const uint64_t seed : seeds) {
       std::vector<Override> seeded = overrides;
       seeded.push_back({"run.seed", absl::StrCat(seed), "seeds", FolderOf()});
-      MACAW_ASSIGN_OR_RETURN(Config whole,
-                             ReadConfig(file_.base, seeded, catalogue_, Idle::kLeaveOut));
+      MACAW_ASSIGN_OR_RETURN(Config whole, ReadConfig(file_.base, seeded, catalogue_, reading_));
       Job job;
       job.name = JobName(configuration, seed);
       job.configuration = sweep_.plan.configurations.size();
       job.seed = seed;
-      whole.run.name = absl::StrCat(whole.run.name, "-", job.name);
+      if (!file_.is_repeat) whole.run.name = absl::StrCat(whole.run.name, "-", job.name);
       whole.node.server.out = "";
-      FixSchedule(whole);
+      if (!sweep_.plan.rungs.empty()) FixSchedule(whole);
       job.config = EffectiveToml(whole);
       if (seed == seeds.front()) MACAW_RETURN_IF_ERROR(Check(place, job, seeded));
       sweep_.jobs.push_back(std::move(job));
@@ -352,9 +357,8 @@ class Preparation {
       if (!seeds.empty())
         overrides.push_back({"run.seed", absl::StrCat(seeds.front()), "seeds", FolderOf()});
       // Errors of the text have its line; those of a combination do not.
-      MACAW_RETURN_IF_ERROR(
-          ReadConfig(file_.base, overrides, catalogue_, Idle::kLeaveOut).status());
-      absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
+      MACAW_RETURN_IF_ERROR(ReadConfig(file_.base, overrides, catalogue_, reading_).status());
+      absl::StatusOr<CheckedRun> run = CheckRun(overrides);
       if (!run.ok()) return Explained(run.status(), overrides);
       runs.push_back(*std::move(run));
       checked_.insert(i);
@@ -365,9 +369,14 @@ class Preparation {
     return status.ok() ? status : Annotate(status, file_.path);
   }
 
+  absl::StatusOr<CheckedRun> CheckRun(const std::vector<Override>& overrides) const {
+    Output silent;
+    return CheckBeforeRun(file_.base, catalogue_, overrides, reading_, alone_ ? output_ : silent);
+  }
+
   absl::Status Check(size_t place, const Job& job, const std::vector<Override>& overrides) {
     if (checked_.contains(place) || is_known_(job)) return absl::OkStatus();
-    absl::StatusOr<CheckedRun> run = CheckBeforeRun(file_.base, catalogue_, overrides);
+    absl::StatusOr<CheckedRun> run = CheckRun(overrides);
     if (!run.ok()) return Explained(run.status(), overrides);
     const absl::Status status = CheckMetrics(file_.settings, *run, sweep_.plan);
     return status.ok() ? status : Annotate(status, file_.path);
@@ -375,6 +384,7 @@ class Preparation {
 
   // An error that names no line of the sweep file is about a combination.
   absl::Status Explained(const absl::Status& status, const std::vector<Override>& overrides) const {
+    if (alone_) return status;
     const KeyError about = KeyErrorOf(status);
     std::string which;
     for (const Override& override : overrides) {
@@ -396,12 +406,17 @@ class Preparation {
   const SweepFile& file_;
   const sdk::Catalogue& catalogue_;
   const std::function<bool(const Job&)>& is_known_;
+  Output& output_;
+  // Nothing varies but the seed. Then it is read as `macaw simulate` reads it.
+  const bool alone_ = file_.axes.empty() && file_.settings.baselines.empty();
+  const Idle reading_ = alone_ ? Idle::kRefuse : Idle::kLeaveOut;
   PreparedSweep sweep_;
   std::set<size_t> checked_;  // places of the points that have been checked: one of each rule
   std::set<std::string> identities_;
   std::set<std::string> base_keys_;            // that the base gives
   std::set<std::string> used_;                 // keys that have an effect in some configuration
   std::map<std::string, std::string> idle_;    // keys that have none in some, and why
+  std::set<std::string> switched_off_;         // of these, what the base itself turns off
   std::set<std::string> of_others_;            // parameters of algorithms that some do not have
   std::map<std::string, std::string> places_;  // of the keys that vary
 };
@@ -409,7 +424,12 @@ class Preparation {
 }  // namespace
 
 std::string JobName(const Configuration& configuration, uint64_t seed) {
-  return absl::StrCat(configuration.name, "-seed", seed);
+  return absl::StrCat(configuration.name, configuration.name.empty() ? "" : "-", "seed", seed);
+}
+
+size_t SweepPlan::IndexOf(const std::string& name) const {
+  return static_cast<size_t>(std::ranges::find(configurations, name, &Configuration::name) -
+                             configurations.begin());
 }
 
 std::string JsonOf(const SweepPlan& plan) {
@@ -417,11 +437,13 @@ std::string JsonOf(const SweepPlan& plan) {
                {"keys", plan.keys},     {"seeds", plan.seeds},
                {"rungs", plan.rungs},   {"factor", plan.factor},
                {"report", plan.report}};
+  if (plan.runs != SweepPlan().runs) json["runs"] = plan.runs;
   json["configurations"] = Json::array();
   for (const Configuration& configuration : plan.configurations) {
     json["configurations"].push_back({{"name", configuration.name},
                                       {"values", configuration.values},
-                                      {"rounds", configuration.rounds}});
+                                      {"rounds", configuration.rounds},
+                                      {"settings", configuration.settings}});
   }
   return json.dump(1) + "\n";
 }
@@ -437,11 +459,13 @@ absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& 
     plan.rungs = json.at("rungs").get<std::vector<uint32_t>>();
     plan.factor = json.at("factor").get<uint32_t>();
     plan.report = json.value("report", std::vector<std::string>());  // older sweeps have none
+    plan.runs = json.value("runs", plan.runs);
     for (const Json& entry : json.at("configurations")) {
       Configuration& configuration = plan.configurations.emplace_back();
       configuration.name = entry.at("name").get<std::string>();
       configuration.values = entry.at("values").get<std::vector<Json>>();
       configuration.rounds = entry.at("rounds").get<uint32_t>();
+      configuration.settings = entry.value("settings", Json());  // likewise
     }
     return plan;
   } catch (const nlohmann::json::exception& error) {
@@ -451,8 +475,9 @@ absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& 
 }
 
 absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,
-                                      const std::function<bool(const Job&)>& is_known) {
-  return Preparation(file, catalogue, is_known).Prepare();
+                                      const std::function<bool(const Job&)>& is_known,
+                                      Output& output) {
+  return Preparation(file, catalogue, is_known, output).Prepare();
 }
 
 }  // namespace macaw::cli

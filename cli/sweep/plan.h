@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/simulate/output.h"
 #include "cli/sweep/sweep_file.h"
 #include "sdk/catalogue.h"
 
@@ -14,9 +15,10 @@ namespace macaw::cli {
 
 // One configuration of a sweep; it runs once with each seed.
 struct Configuration {
-  std::string name;                            // "007"
+  std::string name;                            // "007"; "" in a repeat
   std::vector<nlohmann::ordered_json> values;  // of the sweep's keys; null: the key is not used
   uint32_t rounds = 0;                         // run.rounds
+  nlohmann::ordered_json settings;             // what decides its results, by key, without seeds
 };
 
 // What a sweep does, as it is kept in DIR/sweep.json.
@@ -30,13 +32,16 @@ struct SweepPlan {
   std::vector<uint32_t> rungs;  // successive halving: rounds of each rung; empty: none
   uint32_t factor = 0;
   std::vector<Configuration> configurations;
+  std::string runs = "runs/";  // before the name of a job: its run, from the sweep's folder
 
+  size_t IndexOf(const std::string& name) const;  // of the configuration with this name
   size_t rung_count() const { return rungs.empty() ? 1 : rungs.size(); }
   uint32_t RoundsOf(const Configuration& configuration, size_t rung) const {
     return rungs.empty() ? configuration.rounds : rungs[rung];
   }
 };
-std::string JobName(const Configuration& configuration, uint64_t seed);  // "007-seed1"
+// "007-seed1"; of a configuration without a name "seed1"
+std::string JobName(const Configuration& configuration, uint64_t seed);
 std::string JsonOf(const SweepPlan& plan);
 absl::StatusOr<SweepPlan> ParsePlan(const std::string& json, const std::string& name);
 
@@ -62,8 +67,9 @@ struct PreparedSweep {
 // Reads the configuration of every job, and checks each of them as `macaw simulate --check` does,
 // with its first seed, but for those that `is_known` (an earlier command has checked them).
 // Combinations that are the same experiment run once. Errors are those of the configuration, with
-// the line of the sweep file.
+// the line of the sweep file. Without keys that vary it tells `output` the run's opening lines.
 absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,
-                                      const std::function<bool(const Job&)>& is_known);
+                                      const std::function<bool(const Job&)>& is_known,
+                                      Output& output);
 
 }  // namespace macaw::cli

@@ -33,6 +33,8 @@ struct SweepFile {
   SweepSettings settings;
   Document base;
   std::vector<Axis> axes;
+  std::vector<Override> set;  // of the command line, for all configurations
+  bool is_repeat = false;     // made of `macaw simulate --repeat` (repeat.h)
 };
 
 // Reads and checks a sweep file, but for what only a configuration's reader can check: that its

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/report/report.h"
+#include "cli/results/run_paths.h"
 #include "cli/watch/live.h"
 #include "core/executor.h"
 #include "core/status.h"
@@ -75,7 +76,7 @@ class HttplibPage final : public LivePage {
   // The sizes of what the page is made from. Files of a run grow, or are written anew.
   std::string Version() const {
     std::string version;
-    for (const std::string& run : runs_) {
+    for (const std::string& run : RunFolders(runs_).value_or(runs_)) {
       for (const char* file : {"", "/metrics.jsonl", "/summary.json"}) {
         std::error_code error;
         const auto size = std::filesystem::file_size(absl::StrCat(run, file), error);

@@ -20,8 +20,10 @@ from ._latex import to_latex
 from ._normalise import Normalisation
 from ._run import Run
 from ._simulate import resume, simulate, stream
+from ._spaces import choice, grid, integers, log_uniform, uniform
 from ._stream import Stream
-from ._sweep import SweepResult, choice, grid, integers, log_uniform, sweep, uniform
+from ._sweep import sweep
+from ._sweep_result import SweepResult
 from ._version import version as __version__
 from .algorithms import *  # noqa: F403 (a class for each algorithm of the program)
 from .errors import (

@@ -43,7 +43,10 @@ class OpenRun(Run):
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Adds numbers to the round: columns of ``run.metrics``, from metrics.own.jsonl."""
-        found = _own_rows.checked(values, self.row, "run.log")
+        self._add(values, "run.log")
+
+    def _add(self, values: Mapping[str, Any], role: str) -> None:
+        found = _own_rows.checked(values, self.row, role)
         _own_rows.write(self.folder, self.round, found)
         self._logged.update(found)
 
@@ -96,8 +99,8 @@ class Callbacks:
         if self._scores is not None:
             values = self._scores.of(run)
             if values:
-                run.log(values)
-                run.row.update(values)
+                run._add(values, "metrics")
+                run.row.update(run._logged)
         if self._on_round is not None and self._on_round(run) is False:
             run.stop(run._why or "on_round returned False")
         run.row.update(run._logged)

@@ -97,7 +97,7 @@ class Columns:
         )
         label = None
         if not paired:
-            label = _tables.pick(training[0], self.label, _tables._LABELS, "label", "data")
+            label = self._label_in(training[0], "data")
         self.reader = _tables.Reader.of(
             training,
             [*_tables.tables_in(test), *self._held_back(data)],
@@ -115,21 +115,37 @@ class Columns:
         """The columns of a table that are features once others are dropped; None: none is."""
         if not self.drop:
             return None
-        dropped = {_tables.pick(table, name, (), "drop_columns", "data") for name in self.drop}
+        called = self.called.get("drop", "drop_columns")
+        dropped = {_tables.pick(table, name, (), called, "data") for name in self.drop}
         others = {label, self.client if isinstance(self.client, str) else label, *dropped}
         return [name for name in _tables.columns_of(table) if name not in others]
 
     def of(self, data: Any, what: str) -> tuple[str, str]:
         """The columns of features and labels of a Hugging Face dataset."""
-        label = _tables.pick(data, self.label, _tables._LABELS, "label", what)
+        label = self._label_in(data, what)
         taken = {label, self.client if isinstance(self.client, str) else label, *self.drop}
         rest = [name for name in data.column_names if name not in taken]
-        asked = self.features if isinstance(self.features, str) else None
-        features = _tables.pick(
-            data, asked or (rest[0] if len(rest) == 1 else None), (), "features", what
-        )
+        asked = [self.features] if isinstance(self.features, str) else list(self.features or rest)
+        if len(asked) > 1 and self.features:
+            raise DataError(
+                f"{what}: features={asked}, and of a Hugging Face dataset one column is the "
+                "features; dataset.to_pandas() is a table, which may have several",
+                key="features",
+            )
+        features = _tables.pick(data, asked[0] if len(asked) == 1 else None, (), "features", what)
         self.words = list(getattr(data.features[label], "names", None) or self.words)
         return features, label
+
+    def _label_in(self, table: Any, what: str) -> Any:
+        """The column of labels."""
+        if hasattr(self.label, "__array__"):
+            raise DataError(
+                "label names a column of the data, and here it is an array: give the labels beside "
+                "the features, data=(x, y)",
+                key="label",
+            )
+        called = self.called.get("label", "label")
+        return _tables.pick(table, self.label, _tables._LABELS, called, what)
 
     def look_again(self, data: Any, x: Sequence[Array]) -> None:
         """Notices a dataset that gives another row when it is asked again."""
@@ -144,6 +160,16 @@ class Columns:
                 if note not in self.warnings:
                     self.warnings.append(note)
                 return
+
+    def look_at_test(self, trained: Sequence[Array], tested: Array) -> None:
+        """Notices classes of the test set that no training row has."""
+        if self.words or any(y.dtype != np.int32 or not len(y) for y in (*trained, tested)):
+            return
+        most = max(int(y.max()) for y in trained)
+        if tested.max() > most:
+            note = f"test has class {tested.max()}, and no training row has one above {most}"
+            self.warnings.append(note)
+            self.hints[note] = "model run.task"
 
     def look_at(self, x: Array, y: Array) -> None:
         """What is likely a mistake, for warnings and for errors of the run."""

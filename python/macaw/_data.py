@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from . import _safetensors, _tables
 from ._columns import Columns as Columns  # _simulate takes it from here
 from ._columns import plain
 from ._safetensors import Array
+from ._warn import warn
 from .errors import CacheError, DataError
 
 _SPLITS = ("train", "val", "test")
@@ -69,7 +69,7 @@ def prepare(
     columns = Columns(features, label, client, missing)
     path = prepared(data, test, columns, cache)
     for note in columns.warnings:
-        warnings.warn(note, UserWarning, stacklevel=2)
+        warn(note)
     return path
 
 
@@ -81,7 +81,7 @@ def prepared(
     try:
         return _write(data, test, columns, folder / "data")
     except DataError as error:
-        error.key = error.key or ("test" if str(error).startswith("test") else "data")
+        error.key = error.key or ("test" if str(error).startswith("test:") else "data")
         raise
 
 
@@ -96,7 +96,9 @@ def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
         blocks, tensors = [_pair(data, "data", columns)], {}
     trained = sum(len(block.y) for block in blocks)
     if test is not None:
+        _refuse_no_test(test)
         blocks.append(_pair(test, "test", columns))
+        columns.look_at_test([block.y for block in blocks[:-1]], blocks[-1].y)
         rows = trained + len(blocks[-1].y)
         tensors["central_test"] = np.array([trained, rows], np.int64)
     joined = _joined(blocks)
@@ -115,6 +117,19 @@ def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
         {**tensors, "labels": y, **lengths, "features": x, **_names(data, tensors)},
         metadata,
     )
+
+
+def _refuse_no_test(test: Any) -> None:
+    if isinstance(test, Mapping):
+        raise DataError(
+            "test: a dict; the central test set is rows of nobody, test=(x, y). A client's own "
+            'test rows stand beside its training rows, data={"ann": {"train": …, "test": …}, …}'
+        )
+    if isinstance(test, (bool, int, float)):
+        raise DataError(
+            f"test: found {test!r}; it takes rows, test=(x, y). A share of all rows is "
+            "data_options=dict(test_fraction=0.1)"
+        )
 
 
 def _splits_of(data: Any, test: Any, columns: Columns) -> tuple[Any, Any]:
@@ -146,13 +161,14 @@ def _by_client(data: Any, columns: Columns) -> Any:
     if isinstance(data, Mapping):
         called = columns.called.get("client", "client")
         raise DataError(f"{called}: the data is a dict of clients already", key=called)
+    if isinstance(client, str) and _tables.is_dataset(data):
+        _tables.pick(data, client, (), columns.called.get("client", "client"), "data")
     block = _pair(data, "data", columns)
     if isinstance(client, str):
         if _tables.is_table(data):
             assert columns.reader is not None
             owners = columns.reader.owners(data, "data")
         elif _tables.is_dataset(data):
-            _tables.pick(data, client, (), "client", "data")
             owners = _tables.owners_of(np.asarray(list(data[client]), object))
         else:
             called = columns.called.get("client", "client")
@@ -171,7 +187,10 @@ def _by_client(data: Any, columns: Columns) -> Any:
         owners = _tables.owners_of(names)
     return {
         name: _Block(
-            block.x[rows], block.y[rows], None if block.lengths is None else block.lengths[rows]
+            block.x[rows],
+            block.y[rows],
+            None if block.lengths is None else block.lengths[rows],
+            f"client {name}",
         )
         for name, rows in owners.items()
     }
@@ -184,6 +203,7 @@ class _Block:
     x: Array
     y: Array
     lengths: Array | None = None
+    what: str = "data"  # whose rows these are, for errors: "data", "test", "client ann"
 
 
 def _pair(data: Any, what: str, columns: Columns) -> _Block:
@@ -212,6 +232,11 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
             )
     elif type(data).__name__ == "DataLoader" and hasattr(data, "dataset"):
         raise DataError(f"{what}: a DataLoader; give its rows, loader.dataset")
+    elif hasattr(data, "__array__") or hasattr(data, "detach"):
+        raise DataError(
+            f"{what}: x alone, an array of shape {list(data.shape)}; give it with its labels, "
+            f"{what if what in ('data', 'test') else '…'}=(x, y)"
+        )
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         x, y = _stacked((data[i] for i in range(len(data))), what)
         columns.look_again(data, x)
@@ -226,7 +251,7 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
     features, labels = _checked(
         _array(padded, f"{what}: x"), _array(y, f"{what}: y"), what, columns
     )
-    return _Block(features, labels, lengths)
+    return _Block(features, labels, lengths, what)
 
 
 def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
@@ -437,13 +462,7 @@ def _joined(blocks: Sequence[_Block]) -> _Block:
         blocks = _as_long_as_the_longest(blocks)
     first = blocks[0]
     for other in blocks[1:]:
-        if other.x.shape[1:] != first.x.shape[1:] or other.x.dtype != first.x.dtype:
-            raise DataError(
-                f"data: some rows are {list(first.x.shape[1:])} of {first.x.dtype} and others "
-                f"{list(other.x.shape[1:])} of {other.x.dtype}"
-            )
-        if other.y.dtype != first.y.dtype:
-            raise DataError(f"data: some labels are {first.y.dtype} and others {other.y.dtype}")
+        _refuse_unlike(first, other)
     if len(blocks) == 1:
         return first
     lengths = [block.lengths for block in blocks if block.lengths is not None]
@@ -452,6 +471,28 @@ def _joined(blocks: Sequence[_Block]) -> _Block:
         np.concatenate([block.y for block in blocks]),
         np.concatenate(lengths) if lengths else None,
     )
+
+
+def _refuse_unlike(first: _Block, other: _Block) -> None:
+    """Refuses rows and labels of other shapes or types than the first ones."""
+    if other.x.shape[1:] != first.x.shape[1:]:
+        raise DataError(
+            f"{other.what}: rows of x have shape {list(other.x.shape[1:])}, and those of "
+            f"{first.what} have {list(first.x.shape[1:])}"
+        )
+    if other.x.dtype != first.x.dtype:
+        kind = "float32" if np.float32 in (first.x.dtype, other.x.dtype) else first.x.dtype
+        raise DataError(
+            f"{other.what}: x is {other.x.dtype}, and that of {first.what} is {first.x.dtype}: "
+            f'give both in one type and scale, such as x.astype("{kind}")'
+        )
+    if other.y.dtype != first.y.dtype:
+        names = {np.dtype(np.int32): "classes (whole numbers)", np.dtype(np.float32): "targets"}
+        raise DataError(
+            f"{other.what}: y is {names[other.y.dtype]}, and that of {first.what} is "
+            f"{names[first.y.dtype]}: give both as one of them, y.astype(int) or "
+            'y.astype("float32")'
+        )
 
 
 def _as_long_as_the_longest(blocks: Sequence[_Block]) -> list[_Block]:
@@ -464,5 +505,5 @@ def _as_long_as_the_longest(blocks: Sequence[_Block]) -> list[_Block]:
             lengths = np.full(len(x), width, np.int32)
         if x.ndim == 2:  # other shapes are refused where blocks are joined
             x = np.pad(x, ((0, 0), (0, longest - width)))
-        long.append(_Block(x, block.y, lengths))
+        long.append(_Block(x, block.y, lengths, block.what))
     return long

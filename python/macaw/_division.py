@@ -22,6 +22,7 @@ from ._names import in_python
 from ._program import program
 from ._safetensors import Array
 from ._settings import value_of
+from ._spaces import Space
 from .errors import ConfigError
 
 Of = Literal["train", "client"]  # rows of all clients together, or each client's own
@@ -75,7 +76,7 @@ def of_all_runs(
     tensors: Mapping[str, Array],
 ) -> Division:
     """The division of the rows, which must be the same in all runs of a sweep."""
-    varied = [key for key, value in settings.items() if hasattr(value, "toml")]
+    varied = [key for key, value in settings.items() if isinstance(value, Space)]
     cuts = any(value_of(settings, config, f"data.{cut}") for cut in _OF_CLIENTS)
     for key in varied:
         by_clients = key.startswith("partition.") and (of == "client" or cuts)

@@ -88,8 +88,10 @@ def _runs_in(value: Any) -> list[Run]:
 
 def _in_folder(folder: Path) -> list[Run]:
     if (folder / "sweep.json").exists():
-        done = sorted(path.parent for path in (folder / "runs").glob("*/summary.json"))
-        return [Run(path) for path in done]
+        # Where the runs are: "runs/", or beside the folder for `macaw simulate --repeat`.
+        at = json.loads((folder / "sweep.json").read_text()).get("runs", "runs/")
+        done = sorted(path.parent for path in folder.glob(f"{at}*/summary.json"))
+        return [Run(path.resolve() if ".." in path.parts else path) for path in done]
     return [Run(folder)]
 
 

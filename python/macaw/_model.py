@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _layers as _layers_file
-from . import _libtorch, _modules, _safetensors, _trace
+from . import _libtorch, _modules, _names, _safetensors, _trace
 from ._layers import Layer, layers_of
 from .errors import ModelError
 
@@ -90,13 +90,22 @@ def read(
     else:
         raise ModelError(
             "model: expected a name, a list of layers, a torch.nn.Module or a function that makes "
-            f"one, got {_kind(model)}"
+            f"one, got {_kind(model)}{_advice(model)}",
+            key="model",
         )
     if isinstance(init, Mapping):
         made.keys["init"] = _write_weights(init, folder)
     elif init is not None:
         made.keys["init"] = init if init == "zero" else Path(init)
     return made
+
+
+def _advice(model: Any) -> str:
+    if isinstance(model, Sequence) and len(model) > 0 and all(map(_is_module, model)):
+        return " of modules: give torch.nn.Sequential(*layers)"
+    if isinstance(model, Mapping):
+        return ": of a state dict, give the module that it was loaded into"
+    return ""
 
 
 def is_factory(model: Any) -> bool:
@@ -117,12 +126,35 @@ def made_by(factory: Callable[[], Any], seed: int = 0) -> Any:
         raise ModelError(
             f"model: {_kind(factory)} makes modules of PyTorch, which is not installed"
         ) from error
+    _refuse_arguments(factory)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = factory()
     if not _is_module(module):
         raise ModelError(f"model: the function made {_kind(module)}, and not a torch.nn.Module")
     return module
+
+
+def _refuse_arguments(factory: Callable[[], Any]) -> None:
+    """Refuses a class or function that cannot be called without arguments."""
+    needed = _names.needed_by(factory)
+    if not needed and factory is not sys.modules["torch"].nn.Sequential:
+        return
+    module = getattr(factory, "__module__", None) or ""
+    name = getattr(factory, "__qualname__", type(factory).__name__).split(".")[-1]
+    if not isinstance(factory, type):
+        raise ModelError(
+            f"model: the function {name} takes {', '.join(needed)}; one that makes the module is "
+            "called without arguments: give a module, or functools.partial(function, …)",
+            key="model",
+        )
+    name = f"nn.{name}" if module.startswith("torch.nn") else name
+    takes = f", which takes {', '.join(needed)}" if needed else ""
+    raise ModelError(
+        f"model: the class {name}{takes}: give an instance, model={name}(…), or a function that "
+        f"makes one for each seed, model=lambda: {name}(…)",
+        key="model",
+    )
 
 
 def _of_factory(

@@ -42,6 +42,9 @@ _ARGUMENTS = {
     "num_workers": "workers=dict(slots=…)",
     "max_iter": "rounds=…",
     "verbose": "progress=True",
+    "repeat": "macaw.sweep(…, repeat=…)",
+    "repeats": "macaw.sweep(…, repeat=…)",
+    "seeds": "macaw.sweep(…, seeds=[…])",
     "X": "data=(x, y)",
     "x": "data=(x, y)",
     "y": "data=(x, y)",
@@ -123,6 +126,16 @@ def refuse_unknown(title: str, known: Sequence[str], given: Iterable[str]) -> No
         raise ArgumentError(
             f"macaw.{title} has no argument {key}{question} {there}", key=key, nearest=meant
         )
+
+
+def needed_by(function: Callable[..., Any]) -> list[str]:
+    """The parameters that a call must give: those that have no default."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a function of C
+        return []
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

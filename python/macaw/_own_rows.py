@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,21 @@ from typing import Any
 from .errors import ArgumentError
 
 FILE = "metrics.own.jsonl"
+
+# The columns of metrics.jsonl (docs/guides/runs.md).
+_OF_A_RUN = {
+    "round",
+    "clients",
+    "left_out",
+    "examples",
+    "steps",
+    "l2_penalty",
+    "train_objective",
+}
+_FAMILIES = re.compile(
+    r"(train|test|val|test_group\d+)_(loss|accuracy|mae|balanced_accuracy|f1|auc)"
+    r"|(train_client|personal_train|clients|heldout|rule|used_bound)_.*"
+)
 
 
 def write(folder: Path, number: int, values: Mapping[str, Any]) -> None:
@@ -32,13 +48,39 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
     return found
 
 
+def refuse_name(name: Any, role: str) -> None:
+    """Refuses what is no word, and the name of a column that a run may write itself."""
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(
+            f"{role}: {name!r} is no word, and a column is called by one", key=role
+        )
+    if name in _OF_A_RUN or _FAMILIES.fullmatch(name):
+        raise ArgumentError(
+            f"{role}: {name} is a column that a run writes itself; choose another name, such as "
+            f"own_{name}",
+            key=role,
+            nearest=f"own_{name}",
+        )
+
+
 def checked(values: Mapping[str, Any], row: Mapping[str, Any], role: str) -> dict[str, Any]:
     """Numbers as JSON has them: what is not finite becomes null, as in metrics.jsonl."""
+    if not isinstance(values, Mapping):
+        raise ArgumentError(
+            f"{role} takes a dict of numbers by name; found {type(values).__name__}", key=role
+        )
     found: dict[str, Any] = {}
     for name, value in values.items():
-        if not isinstance(name, str) or name in row:
-            whose = "is a column of the run's own" if name in row else "is no word"
-            raise ArgumentError(f"{role}: {name!r} {whose}; choose another name", key=role)
+        refuse_name(name, role)
+        if name in row:
+            raise ArgumentError(
+                f"{role}: {name} is a column of this run's own; choose another name", key=role
+            )
+        if (size := getattr(value, "shape", ())) and math.prod(size) != 1:
+            raise ArgumentError(
+                f"{role}: {name} is an array of shape {list(size)}, and a column has numbers",
+                key=role,
+            )
         if hasattr(value, "item"):  # of NumPy or torch
             value = value.item()
         if value is not None and not isinstance(value, (bool, int, float)):

@@ -1,20 +1,26 @@
-"""``privacy=dict(epsilon=8)``: the noise that is enough, as `macaw privacy` finds it."""
+"""``privacy=dict(epsilon=8, clip=1)``: the noise that is enough, as `macaw privacy` finds it."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import _safetensors
+from . import keys as _keys
 from ._program import program
 from ._settings import value_of
+from ._spaces import Space
 from .errors import ConfigError
+
+Config = str | os.PathLike[str] | None
 
 _DEFAULT_CLIENTS = 100  # of a partition that does not say how many
 # What the promise is about: rounds whose clients are drawn one by one and count alike.
@@ -23,45 +29,60 @@ _NEEDED = {
     "cohort.sampling": "poisson",
     "cohort.weight": "uniform",
 }
+# What the noise follows from, beside epsilon.
+_DECIDE = (
+    *("partition.scheme", "partition.clients", "data.heldout_clients", "local.drop_last"),
+    *("cohort.size", "cohort.fraction", "run.rounds"),
+    *("privacy.noise_cohort", "privacy.population", "privacy.delta"),
+)
+# Names of Opacus, TensorFlow Privacy and Flower.
+_THEIRS = {
+    "noise_multiplier": "noise",
+    "sigma": "noise",
+    "target_epsilon": "epsilon",
+    "eps": "epsilon",
+    "target_delta": "delta",
+    "max_grad_norm": "clip",
+    "max_norm": "clip",
+    "clip_norm": "clip",
+    "clipping_norm": "clip",
+    "l2_norm_clip": "clip",
+}
+# Options of `macaw privacy` as keys.
+_OPTIONS = {
+    "clients": "partition.clients",
+    "cohort": "cohort.size",
+    "rounds": "run.rounds",
+    "population": "privacy.population",
+    "delta": "privacy.delta",
+    "epsilon": "privacy.epsilon",
+    "noise": "privacy.noise",
+}
 
 
-def add_noise(settings: dict[str, Any], config: str | os.PathLike[str] | None) -> str | None:
+def add_noise(
+    settings: dict[str, Any], config: Config, others: Sequence[Mapping[str, Any]] = ({},)
+) -> str | None:
     """Replaces ``privacy.epsilon`` by the noise that is enough. Returns what was done, if anything.
 
-    Errors: where clients, clients a round or rounds are not known before the run (ConfigError with
-    the command to type).
+    A space of epsilons becomes one of noises. others: what configurations of a sweep have beside
+    the settings; one noise must fit all of them.
+
+    Errors: a key that ``privacy=`` does not have; no clip; clients, clients a round or rounds that
+    are not known before the run, or differ in a sweep (ConfigError).
     """
+    _check_keys(settings)
     epsilon = settings.pop("privacy.epsilon", None)
     if epsilon is None:
+        _check_mechanism(settings, config)
         return None
-    if "privacy.noise" in settings:
-        raise ConfigError(
-            "privacy.epsilon and privacy.noise say the same thing: give one of them",
-            key="privacy.epsilon",
-        )
-    clients = _clients(settings, config)
-    population = value_of(settings, config, "privacy.population")
-    known = {
-        "clients": clients,
-        "cohort": _cohort(settings, config, clients),
-        "rounds": value_of(settings, config, "run.rounds"),
-        "population": population,
-        "epsilon": epsilon,
-        "delta": value_of(settings, config, "privacy.delta"),
-    }
-    needed = ("clients", "cohort", "rounds", "epsilon")
-    if not all(_is_number(known[name]) for name in needed):
-        arguments = " ".join(
-            f"--{name} {known[name] if _is_number(known[name]) else '…'}" for name in needed
-        )
-        raise ConfigError(
-            "privacy.epsilon: how many clients there are, in all and a round, and how many rounds, "
-            f"must be known before the run. `macaw privacy {arguments}` says the noise: "
-            "privacy=dict(noise=…)",
-            key="privacy.epsilon",
-        )
-    noise, delta = _noise_of(known)
-    settings["privacy.noise"] = noise
+    _check(settings, config, epsilon)
+    known = _one([_known(each, config) for each in _configurations(settings, others)])
+    values = epsilon.values if isinstance(epsilon, Space) else (epsilon,)
+    found = [_noise_of({**known, "epsilon": value}) for value in values]
+    noises, delta = [noise for noise, _ in found], found[0][1]
+    several = isinstance(epsilon, Space)
+    settings["privacy.noise"] = Space(epsilon.kind, tuple(noises)) if several else noises[0]
     settings["privacy.delta"] = delta
     added = []
     for key, value in _NEEDED.items():
@@ -70,16 +91,149 @@ def add_noise(settings: dict[str, Any], config: str | os.PathLike[str] | None) -
             added.append(f'{key} = "{value}"')
     also = f"; {', '.join(added)}" if added else ""
     return (
-        f"privacy: epsilon {epsilon:g} at delta {delta:.3g}, over {known['rounds']} rounds of some "
-        f"{known['cohort']} of {population or clients} clients: privacy.noise = {noise:.4g}{also}"
+        f"privacy: epsilon {_listed(values)} at delta {delta:.3g}, over {known['rounds']} rounds "
+        f"of some {known['cohort']} of {known['population'] or known['clients']} clients: "
+        f"privacy.noise = {_listed(noises)}{also}"
     )
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
+
+
+def _check_keys(settings: Mapping[str, Any]) -> None:
+    """Refuses a key that no ``privacy=`` has, with the one that was probably meant."""
+    known = list(_keys.Privacy.__annotations__)
+    for key in settings:
+        table, _, name = key.partition(".")
+        if table != "privacy" or name in known:
+            continue
+        meant = _THEIRS.get(name) or next(iter(get_close_matches(name, known, 1)), None)
+        question = f"; did you mean {meant}?" if meant else "."
+        raise ConfigError(
+            f"privacy= has no key {name}{question} It has {', '.join(known)}",
+            key=key,
+            nearest=f"privacy.{meant}" if meant else None,
+        )
+
+
+def _check_mechanism(settings: Mapping[str, Any], config: Config) -> None:
+    """Refuses keys that do nothing without a mechanism or an epsilon."""
+    given = [key for key in settings if key.startswith("privacy.")]
+    if given and value_of(settings, config, "privacy.mechanism") is None:
+        raise ConfigError(
+            f"{given[0]} has no effect alone: privacy=dict(epsilon=8, clip=1.0) finds the noise "
+            'for an epsilon, and privacy=dict(mechanism="gaussian", clip=1.0, noise=1.0) gives it',
+            key=given[0],
+        )
+
+
+def _check(settings: Mapping[str, Any], config: Config, epsilon: Any) -> None:
+    if "privacy.noise" in settings:
+        raise ConfigError(
+            "privacy.epsilon and privacy.noise say the same thing: give one of them",
+            key="privacy.epsilon",
+        )
+    if isinstance(epsilon, Space) and epsilon.kind not in ("grid", "choice"):
+        raise ConfigError(
+            f"privacy.epsilon is macaw.{epsilon.kind}(…), and each epsilon has a noise of its own: "
+            "give the values, privacy=dict(epsilon=macaw.grid([1, 2, 4, 8]), clip=1.0)",
+            key="privacy.epsilon",
+        )
+    for value in epsilon.values if isinstance(epsilon, Space) else (epsilon,):
+        if not _is_number(value) or not 1e-3 <= value <= 1e6:
+            raise ConfigError(
+                f"privacy.epsilon must be a number from 0.001 to 1000000, found {value!r}",
+                key="privacy.epsilon",
+            )
+    if value_of(settings, config, "privacy.clip") is None:
+        shown = f"{epsilon:g}" if _is_number(epsilon) else "…"
+        raise ConfigError(
+            "privacy.clip is missing: epsilon says how much noise is enough for updates of at most "
+            f"that norm. Write privacy=dict(epsilon={shown}, clip=1.0), and try smaller and larger "
+            "clips",
+            key="privacy.clip",
+        )
+    for value in _values(value_of(settings, config, "privacy.delta")):
+        if value is not None and not (_is_number(value) and 0 < value < 1):
+            raise ConfigError(
+                f"privacy.delta must be a number in (0, 1), found {value!r}; by default it is a "
+                "tenth of 1 / clients",
+                key="privacy.delta",
+            )
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    return value.values if isinstance(value, Space) else (value,)
+
+
+def _configurations(
+    settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The settings of a sweep's configurations, as far as the noise follows from them."""
+    for other in others:
+        whole = {**settings, **other}
+        spaces = {key: whole[key] for key in _DECIDE if isinstance(whole.get(key), Space)}
+        for values in itertools.product(*(space.values for space in spaces.values())):
+            yield {**whole, **dict(zip(spaces, values))}
+
+
+def _one(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all configurations have in common, which must be everything."""
+    for name, value in found[0].items():
+        seen = list(dict.fromkeys(known[name] for known in found))
+        if len(seen) > 1:
+            key = _OPTIONS[name]
+            raise ConfigError(
+                f"privacy.epsilon: its noise follows from {key}, which varies in this sweep "
+                f"({', '.join(map(str, seen))}): run a sweep for each, or give noises, "
+                "privacy=dict(noise=macaw.grid([…]), …)",
+                key="privacy.epsilon",
+            )
+        if value is None and name in ("cohort", "rounds"):
+            line = "cohort=…" if name == "cohort" else "rounds=…"
+            raise ConfigError(
+                f"privacy.epsilon: {line} is missing, and the noise follows from it",
+                key="privacy.epsilon",
+            )
+        if value is not None and name in ("cohort", "rounds") and not _is_count(value):
+            raise ConfigError(
+                f"{_OPTIONS[name]} must be a whole number from 1 where privacy has an epsilon, "
+                f"found {value!r}",
+                key=_OPTIONS[name],
+            )
+    known = found[0]
+    if known["clients"] is None:
+        numbers = f"--cohort {known['cohort']} --rounds {known['rounds']}"
+        raise ConfigError(
+            "privacy.epsilon: how many clients train is not known before this run. Count them; "
+            f"the command `macaw privacy --clients … {numbers} --epsilon …` then says the noise "
+            "for privacy=dict(noise=…, delta=…)",
+            key="privacy.epsilon",
+        )
+    return known
+
+
+def _known(settings: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    clients = _clients(settings, config)
+    return {
+        "clients": clients,
+        "cohort": _cohort(settings, config, clients),
+        "rounds": value_of(settings, config, "run.rounds"),
+        "population": value_of(settings, config, "privacy.population"),
+        "delta": value_of(settings, config, "privacy.delta"),
+    }
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
-def _clients(settings: Mapping[str, Any], config: str | os.PathLike[str] | None) -> int | None:
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 1 and value == int(value)
+
+
+def _clients(settings: Mapping[str, Any], config: Config) -> int | None:
     """How many clients train; None: it is not known before the run."""
     scheme = value_of(settings, config, "partition.scheme") or "auto"
     held_out = value_of(settings, config, "data.heldout_clients")
@@ -95,9 +249,7 @@ def _clients(settings: Mapping[str, Any], config: str | os.PathLike[str] | None)
     return int(count) if _is_number(count) else None
 
 
-def _cohort(
-    settings: Mapping[str, Any], config: str | os.PathLike[str] | None, clients: int | None
-) -> Any:
+def _cohort(settings: Mapping[str, Any], config: Config, clients: int | None) -> Any:
     size = value_of(settings, config, "privacy.noise_cohort")
     size = size or value_of(settings, config, "cohort.size")
     fraction = value_of(settings, config, "cohort.fraction")
@@ -115,6 +267,7 @@ def _noise_of(known: Mapping[str, Any]) -> tuple[float, float]:
     }
     noise, delta = found["noise"], found["delta"]
     if done.returncode != 0 or noise is None or delta is None:
-        text = done.stderr.strip().removeprefix("macaw: error: ")
+        text = done.stderr.strip().removeprefix("macaw: error: ").partition("\n")[0]
+        text = re.sub(r"--(\w+)", lambda option: _OPTIONS.get(option[1], option[1]), text)
         raise ConfigError(f"privacy.epsilon: {text}", key="privacy.epsilon")
     return float(noise[1]), float(delta[1])

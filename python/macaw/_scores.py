@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _model, _names, _safetensors, _trace
+from . import _model, _names, _own_rows, _safetensors, _trace
 from ._program import program
 from ._safetensors import Array
 from .errors import ConfigError, Error
@@ -33,6 +33,7 @@ class TestScores:
         self, metrics: Mapping[str, Callable[[Any, Any], Any]], model: _model.Model | None
     ) -> None:
         for name, metric in metrics.items():
+            _own_rows.refuse_name(name, "metrics")
             if not callable(metric):
                 raise ConfigError(
                     f"metrics: {name} is {type(metric).__name__}, and not a function of "

@@ -1,10 +1,11 @@
-"""What a run's keys come to: those that are given here, and those of its configuration file."""
+"""A run's keys: those that are given here, those of its configuration file, and both as TOML."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,43 @@ def value_of(settings: Mapping[str, Any], config: str | os.PathLike[str] | None,
     for part in key.split("."):
         table = table.get(part) if isinstance(table, dict) else None
     return table
+
+
+def add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> None:
+    """Adds the keys of a table. What is None is not given."""
+    for name, value in values.items():
+        key = f"{table}.{name}" if table else name
+        if isinstance(value, Mapping):
+            add(settings, key, value)
+        elif value is not None:
+            settings[key] = value
+
+
+def to_toml(value: Any) -> str:
+    """A value as TOML; paths become absolute."""
+    if hasattr(value, "tolist"):  # a number or an array of NumPy: np.float64 is a float, too
+        return to_toml(value.tolist())
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, os.PathLike):
+        return to_toml(os.path.abspath(value))
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if set(text) & set(".en") else f"{text}.0"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(to_toml, value))}]"
+    raise TypeError(f"{value!r} is a {type(value).__name__}, which no key takes")
+
+
+def overrides(settings: Mapping[str, Any]) -> list[str]:
+    arguments = []
+    for key, value in settings.items():
+        try:
+            arguments += ["--set", f"{key}={to_toml(value)}"]
+        except TypeError as error:
+            raise ConfigError(f"{key}: {error}", key=key) from error
+    return arguments

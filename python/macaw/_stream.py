@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +10,7 @@ from . import _kept, _model, _progress
 from ._callback import Callbacks, OpenRun
 from ._program import Event, Simulation
 from ._run import Row, Run
+from ._warn import warn
 
 
 class Stream:
@@ -123,13 +123,13 @@ class Stream:
         if event["event"] == "said":
             self._say(event["what"], event["text"])
             if event["what"] == "note" and self._progress.silent:
-                warnings.warn(event["text"], UserWarning, stacklevel=2)
+                warn(event["text"])
         elif event["event"] == "message":
             self._say("message", event["text"])
         elif event["event"] == "result":
             for warning in event["warnings"]:
                 self._said.append(("warning", warning))
-                warnings.warn(warning, RuntimeWarning, stacklevel=2)
+                warn(warning, RuntimeWarning)
 
     def _say(self, what: str, text: str) -> None:
         self._said.append((what, text))

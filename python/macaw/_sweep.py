@@ -2,178 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _division, _figures, _groups, _latex, _model, _train
-from ._names import in_python
-from ._program import program
-from ._run import Run
-from ._simulate import (
+from . import _data, _division, _model, _spaces, _train
+from ._configuration import (
     Path_,
     add_algorithm,
     add_partition,
     check_model,
     dtype_of,
+    example,
     keys_of,
     run_seed,
-    to_toml,
     words_for,
 )
+from ._names import in_python
+from ._program import program
+from ._settings import add, to_toml
+from ._spaces import Space
+from ._sweep_result import SweepResult
+from ._warn import warn
 from .algorithms import Algorithm
-from .errors import ConfigError, Error, RunError
-
-
-@dataclass(frozen=True)
-class Space:
-    """What an argument of ``macaw.sweep`` takes: values to try, or a range to draw from."""
-
-    kind: Literal["grid", "choice", "uniform", "log_uniform", "integers"]
-    values: tuple[Any, ...]
-
-    def toml(self) -> str:
-        values = f"[{', '.join(map(_value, self.values))}]"
-        return values if self.kind == "grid" else f"{{{self.kind} = {values}}}"
-
-
-def grid(values: Sequence[Any]) -> Any:
-    """Tries each value, with each combination of other grids."""
-    return Space("grid", tuple(values))
-
-
-def choice(values: Sequence[Any]) -> Any:
-    """Draws one of the values for each sample; without ``samples`` each is tried, as by grid."""
-    return Space("choice", tuple(values))
-
-
-def uniform(low: float, high: float) -> Any:
-    """Draws a number."""
-    return Space("uniform", (low, high))
-
-
-def log_uniform(low: float, high: float) -> Any:
-    """Draws a number whose logarithm is uniform: for rates and the like. low > 0."""
-    return Space("log_uniform", (low, high))
-
-
-def integers(low: int, high: int) -> Any:
-    """Draws a whole number; both ends may be drawn."""
-    return Space("integers", (low, high))
-
-
-class SweepResult:
-    """A sweep's folder. Any sweep can be opened, whatever began it."""
-
-    def __init__(self, folder: Path_) -> None:
-        self.folder = Path(folder)
-        done = subprocess.run(
-            [program(), "sweep", "show", "--json", self.folder], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            raise Error(done.stderr.strip().removeprefix("macaw: error: "))
-        #: All that `macaw sweep show --json` says (cli/sweep/table.h).
-        self.result: dict[str, Any] = json.loads(done.stdout)
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """A dict a configuration, the best first: its values, and mean, std, low, high, p, …
-
-        ``p_holm`` is p by Holm's correction, for all rows together. What the sweep reports beside
-        its metric has columns of its own, with ``_std`` behind the name for the deviation.
-        """
-        metric = self.result["metric"]
-        rows = []
-        for row in self.result["rows"]:
-            low, high = row["interval"] or (None, None)
-            against = row["against_best"] or {}
-            rows.append(
-                {
-                    "configuration": row["configuration"],
-                    **_train.readable(row["values"]),
-                    "rounds": row["rounds"],
-                    "runs": sum(run["state"] == "done" for run in row["runs"]),
-                    "failed": sum(run["state"] == "failed" for run in row["runs"]),
-                    metric: row["mean"],
-                    **_reported(row),
-                    "std": row["std"],
-                    "low": low,
-                    "high": high,
-                    "minus_best": against.get("difference"),
-                    "p": against.get("p"),
-                    "p_holm": against.get("p_holm"),
-                }
-            )
-        return rows
-
-    @property
-    def table(self) -> Any:
-        """``rows`` as a ``pandas.DataFrame``; without pandas the list itself."""
-        try:
-            import pandas
-        except ImportError:
-            return self.rows
-        return pandas.DataFrame(self.rows)
-
-    def to_latex(self, *, digits: int | None = None) -> str:
-        """The table for a paper (booktabs): mean ± deviation over seeds, the best in bold.
-
-        Keys with one value in all rows have no column. digits: behind the point; by default two
-        of the deviation that are not 0. ``macaw.to_latex`` takes other metrics.
-        """
-        rows = self.result["rows"]
-        metric = self.result["metric"]
-        metrics = [metric, *(name for name in self.result["report"] if name != metric)]
-        cells = []
-        for row in rows:
-            found = {metric: row, **{name: row["report"][name] for name in metrics[1:]}}
-            cells.append([_latex.Cell(found[m]["mean"], found[m]["std"]) for m in metrics])
-        higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
-        counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
-        values = [_train.readable(row["values"]) for row in rows]
-        keys = sorted(values[0], key=lambda key: key != _groups.ALGORITHM)
-        ordered = [{key: row.get(key) for key in keys} for row in values]
-        return _latex.table(ordered, counts, metrics, cells, higher, digits)
-
-    def plot(self, y: str | Sequence[str] | None = None, x: str = "round") -> _figures.Plot:
-        """Draws a metric, by default the sweep's, a curve a configuration (``macaw.plot``)."""
-        metric = str(self.result["metric"]).removeprefix("best_")
-        return _figures.plot(self, y or metric, x)
-
-    @property
-    def best(self) -> dict[str, Any]:
-        """The keys of the best configuration. ``DIR/best.toml`` is all of it."""
-        for row in self.result["rows"]:
-            if row["configuration"] == self.result["best"]:
-                values = _train.readable(row["values"])
-                return {key: value for key, value in values.items() if value is not None}
-        raise Error(f"{self.folder}: no run is over, so no configuration is the best")
-
-    @property
-    def runs(self) -> dict[str, Run]:
-        """The runs that are over, by name ("007-seed1")."""
-        runs = [run for row in self.result["rows"] for run in row["runs"]]
-        return {run["name"]: Run(run["folder"]) for run in runs if run["state"] == "done"}
-
-    def __repr__(self) -> str:
-        done, runs = self.result["done"], self.result["runs"]
-        return f"<macaw sweep {self.folder}: {done} of {runs} runs done>"
-
-
-def _reported(row: Mapping[str, Any]) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    for metric, value in row["report"].items():
-        columns[metric] = value["mean"]
-        columns[f"{metric}_std"] = value["std"]
-    return columns
+from .errors import ConfigError, RunError
 
 
 def sweep(
@@ -182,6 +42,7 @@ def sweep(
     *,
     out: Path_,
     seeds: Sequence[int] | None = None,
+    repeat: int | None = None,
     baselines: Sequence[Literal["local", "pooled"]] | None = None,
     samples: int | None = None,
     sample_seed: int | None = None,
@@ -198,15 +59,17 @@ def sweep(
 ) -> SweepResult:
     """Runs many configurations with many seeds, side by side, and compares them.
 
-    The arguments are those of ``macaw.simulate``. Any of them, and any value in their dicts, may be
-    ``macaw.grid([...])``, ``macaw.choice([...])``, ``macaw.uniform(a, b)``,
-    ``macaw.log_uniform(a, b)`` or ``macaw.integers(a, b)``, but for ``data``.
+    The arguments are those of ``macaw.simulate``. A model, an algorithm, a partition, any dict and
+    any value in one may be ``macaw.grid([...])``, ``macaw.choice([...])``, ``macaw.uniform(a, b)``,
+    ``macaw.log_uniform(a, b)`` or ``macaw.integers(a, b)``. Data and test rows are the same in all.
 
     out: the sweep's folder. The same call goes on with a sweep that was interrupted.
     seeds: each configuration runs once with each. Splits, partition and the weights of layer lists
         follow the seed unless they have one of their own (``partition=dict(seed="run")`` takes back
         that of a file). A module that is given as an object has the same weights in every seed;
         a function that makes it, ``model=lambda: Net()``, is called for each.
+    repeat: so many seeds from the configuration's own on, instead of ``seeds``. Without values to
+        try, that is ``macaw simulate --repeat``: one configuration, its mean and deviation.
     baselines: run beside the configurations: each client for itself, everybody's rows in one place.
     samples, sample_seed: how often ranges are drawn, and the seed of the draws.
     metric, mode: what decides which is best; by default the accuracy on validation rows
@@ -221,51 +84,51 @@ def sweep(
     first run.
     """
     folder = Path(out)
+    _check_arguments(arguments, seeds, data)
     cache = arguments.get("cache")
     cache_folder = Path(cache) if cache is not None else _data.cache_folder()
-    if arguments.pop("seed", None) is not None:
-        raise ConfigError("a sweep takes seeds=[...], not seed", key="run.seed", nearest="seeds")
-    for role in ("on_round", "metrics"):
-        if arguments.get(role) is not None:
-            raise ConfigError(
-                f"{role}= is for macaw.simulate: the runs of a sweep are processes of their own",
-                key=role,
-            )
     functions = {role: arguments.get(role) for role in ("train", "loss")}
     several = {role: space for role, space in functions.items() if isinstance(space, Space)}
     arguments |= {role: space.values[0] for role, space in several.items()}
     varied: dict[str, Any] = {}
     run_settings = {f"run.{key}": value for key, value in dict(arguments.get("run") or {}).items()}
+    if repeat is not None:
+        seeds = _repeated(seeds, repeat, run_seed(run_settings, config))
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
     _note_weights(model, own_seeds)
 
+    drawn = samples is not None
+    for name, add_object in _objects_in(arguments).items():
+        varied |= _tables_of(name, arguments.pop(_ARGUMENTS.get(name, name)), add_object,
+                             cache_folder, drawn)  # fmt: skip
+    _division.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
+    plugins = _plugins_of(varied)
+    models = model.values if isinstance(model, Space) else ()
+    rounds = {"run.rounds": max(halving["rounds"])} if halving and "rounds" in halving else {}
+    keys = keys_of(
+        {"model": None if models else model, "data": data, **arguments},
+        own_seeds,
+        others=[{**rounds, **each} for each in _combinations(varied)],
+        models=models,
+    )
+    settings = keys.settings
     varied_models: list[_model.Model] = []
 
-    def add_model(settings: dict[str, Any], item: Any, cache: Path) -> None:
+    def add_model(settings_of_it: dict[str, Any], item: Any, cache: Path) -> None:
         made = _model.read(
-            item, None, cache / "models", seeds=own_seeds, in_python=_train.wanted(arguments)
-        )
+            item, None, cache / "models", functools.partial(example, settings), own_seeds,
+            _train.wanted(arguments),
+        )  # fmt: skip
         varied_models.append(made)
-        for key, value in made.keys.items():
-            settings[f"model.{key}"] = value
+        add(settings_of_it, "model", made.keys)
 
-    objects = {**_OBJECTS, "model": add_model}
-    for name, add in objects.items():
-        value = model if name == "model" else arguments.get(name)
-        if not isinstance(value, Space):
-            continue
-        varied |= _tables_of(name, value, add, cache_folder, samples is not None)
-        model = None if name == "model" else model
-        arguments.pop(name, None)
+    if models:
+        varied |= _tables_of("model", model, add_model, cache_folder, drawn)
     if _train.wanted(arguments) and any(made.module is not None for made in varied_models):
         raise ConfigError(
             "model: a sweep with train= or loss= takes one module; sweep over models one by one",
             key="model",
         )
-    _division.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
-    plugins = _plugins_of(varied)
-    keys = keys_of({"model": model, "data": data, **arguments}, own_seeds)
-    settings = keys.settings
     for role, space in several.items():
         evaluate, made = arguments.get("evaluate"), keys.model
         commands = [
@@ -281,7 +144,7 @@ def sweep(
     for made in [keys.model, *varied_models]:
         dtype_of(settings, made, config)
     for note in keys.columns.warnings:
-        warnings.warn(note, UserWarning, stacklevel=2)
+        warn(note)
     if arguments.get("check_model", True):
         fixed = {key: value for key, value in settings.items() if not isinstance(value, Space)}
         fixed["run.seed"] = own_seeds[0]
@@ -303,6 +166,74 @@ def sweep(
         progress = sys.stderr.isatty()
     _run(file, folder, progress, words_for(settings, cache_folder))
     return SweepResult(folder)
+
+
+# Arguments that are called otherwise than the table of a configuration that they are.
+_ARGUMENTS = {"data": "data_options", "model": "model_options"}
+
+
+def _check_arguments(arguments: Mapping[str, Any], seeds: Any, data: Any) -> None:
+    """Refuses arguments that no sweep takes, with what to write."""
+    _spaces.refuse_fixed({**arguments, "data": data})
+    if arguments.get("seed") is not None:
+        raise ConfigError("a sweep takes seeds=[...], not seed", key="run.seed", nearest="seeds")
+    if seeds is not None and (isinstance(seeds, str) or not isinstance(seeds, Iterable)):
+        raise ConfigError(f"seeds: give a list, seeds=[1, 2, 3]; found {seeds!r}", key="seeds")
+    for role in ("on_round", "metrics"):
+        if arguments.get(role) is not None:
+            raise ConfigError(
+                f"{role}= is for macaw.simulate: the runs of a sweep are processes of their own",
+                key=role,
+            )
+
+
+def _objects_in(arguments: Mapping[str, Any]) -> dict[str, Callable[..., None]]:
+    """The arguments that are spaces of objects or of whole dicts, and what adds the keys of one."""
+    found: dict[str, Callable[..., None]] = {}
+    for argument, value in arguments.items():
+        if not isinstance(value, Space):
+            continue
+        if argument in _OBJECTS:
+            found[argument] = _OBJECTS[argument]
+        elif all(isinstance(item, Mapping) for item in value.values):
+            table = {own: name for name, own in _ARGUMENTS.items()}.get(argument, argument)
+            found[table] = functools.partial(_add_table, table)
+    return found
+
+
+def _add_table(table: str, settings: dict[str, Any], item: Mapping[str, Any], _: Path) -> None:
+    if table == "privacy" and "epsilon" in item:
+        raise ConfigError(
+            "privacy is a grid of dicts, and the noise of an epsilon is found for one: write "
+            "privacy=dict(epsilon=macaw.grid([…]), clip=…)",
+            key="privacy.epsilon",
+        )
+    add(settings, table, item)
+
+
+def _combinations(varied: Mapping[str, Space]) -> list[dict[str, Any]]:
+    """The keys of each combination of whole tables that vary."""
+    tables = [
+        [{f"{name}.{key}": value for key, value in table.items()} for table in space.values]
+        for name, space in varied.items()
+        if _is_of_tables(space)
+    ]
+    return [
+        {key: value for table in each for key, value in table.items()}
+        for each in itertools.product(*tables)
+    ]
+
+
+def _is_of_tables(space: Space) -> bool:
+    return all(isinstance(item, _Table) for item in space.values)
+
+
+def _repeated(seeds: Sequence[int] | None, repeat: int, first: int) -> list[int]:
+    if seeds is not None:
+        raise ConfigError("give seeds=[...] or repeat=N, not both", key="repeat", nearest="seeds")
+    if not isinstance(repeat, int) or repeat < 1:
+        raise ConfigError(f"repeat must be a whole number from 1, found {repeat!r}", key="repeat")
+    return list(range(first, first + repeat))
 
 
 class _Table(dict[str, Any]):
@@ -388,11 +319,9 @@ def _note_weights(model: Any, seeds: Sequence[int]) -> None:
     fixed = [type(item).__name__ for item in models if _model.has_fixed_weights(item)]
     if len(seeds) < 2 or not fixed:
         return
-    warnings.warn(
+    warn(
         f"model: {', '.join(fixed)} has the same initial weights in every seed, so deviations do "
-        f"not cover them; give a function that makes it, model=lambda: {fixed[0]}(...)",
-        UserWarning,
-        stacklevel=3,
+        f"not cover them; give a function that makes it, model=lambda: {fixed[0]}(...)"
     )
 
 
@@ -400,6 +329,11 @@ _OBJECTS: dict[str, Callable[..., None]] = {
     "algorithm": add_algorithm,
     "partition": add_partition,
 }
+
+
+def _space(kind: str, of: Sequence[Any]) -> str:
+    values = f"[{', '.join(map(_value, of))}]"
+    return values if kind == "grid" else f"{{{kind} = {values}}}"
 
 
 def _value(value: Any) -> str:
@@ -416,7 +350,7 @@ def _file(
     for key, value in settings.items():
         if isinstance(value, Space):
             kind = "grid" if value.kind == "choice" and not drawn else value.kind
-            keys[key] = Space(kind, value.values).toml()
+            keys[key] = _space(kind, value.values)
         else:
             base[key] = to_toml(value)
     if config is not None:
@@ -442,7 +376,7 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
                 if event["event"] == "error":
                     error = event
                 elif event["event"] == "said" and event["what"] == "warning":
-                    warnings.warn(event["text"], UserWarning, stacklevel=3)
+                    warn(event["text"])
                 elif progress and event["event"] == "run":
                     value = event["state"] if event["value"] is None else f"{event['value']:.4f}"
                     over = event["done"] + event["failed"]
@@ -455,7 +389,10 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
         message = error["message"]
         for text, word in words.items():
             message = message.replace(text, word)
-        message = in_python(message)
+        # What was given here is in a file that the caller has not written.
+        message = in_python(re.sub(rf"^{re.escape(str(file.absolute()))}:\d+: ", "", message))
+        if re.search(r", found \[", message):
+            message += "; macaw.grid([…]) tries each of several values"
         if error["code"] == 2:
             raise ConfigError(message, key=error["key"] or None, nearest=error["meant"] or None)
         raise RunError(message, folder=str(folder), key=error["key"] or None)

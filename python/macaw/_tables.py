@@ -6,8 +6,9 @@ Nothing here imports these libraries; a table is known by its class, and read th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -39,16 +40,32 @@ def columns_of(table: Any) -> list[str]:
     return list(table.columns)
 
 
-def pick(table: Any, asked: str | None, usual: Sequence[str], key: str, what: str) -> str:
-    """The column that was asked for, or the one with a usual name."""
+def pick(table: Any, asked: Any, usual: Sequence[str], key: str, what: str) -> Any:
+    """The column that was asked for, or the one with a usual name. key: the argument that asks."""
     there = columns_of(table)
-    name = asked or next((name for name in usual if name in there), None)
-    if name in there:
-        assert name is not None
-        return name
-    listed = ", ".join(map(str, there))
-    raise DataError(
-        f"{what}: say with {key}=… which column has the {key}; there are {listed}", key=key
+    if asked is None:
+        found = next((name for name in usual if name in there), None)
+        if found is not None:
+            return found
+        listed = ", ".join(map(str, there))
+        raise DataError(
+            f"{what}: say with {key}=… which column has the {key}; there are {listed}", key=key
+        )
+    if isinstance(asked, Hashable) and asked in there:
+        return asked
+    raise no_column(asked, there, key, what)
+
+
+def no_column(asked: Any, there: Sequence[Any], key: str, what: str) -> DataError:
+    """Names a column that is not there, the one that was probably meant, and all."""
+    by_text = {str(name).lower(): name for name in there}
+    close = get_close_matches(str(asked).lower(), list(by_text), 1, 0.5)
+    meant = by_text[close[0]] if close else None
+    question = f"; did you mean {meant!r}?" if close else "."
+    return DataError(
+        f"{what}: {key}={asked!r} is no column{question} There are {', '.join(map(str, there))}",
+        key=key,
+        nearest=None if meant is None else str(meant),
     )
 
 
@@ -220,13 +237,18 @@ class Reader:
         arrays: list[Array] = []
         for feature in self.features:
             if feature.name not in there:
-                raise DataError(f'{what}: the table has no column "{feature.name}"')
+                raise DataError(
+                    f'{what}: the table has no column "{feature.name}", which is a feature of the '
+                    f"training rows; it has {', '.join(map(str, there))}"
+                )
             column = _column(table, feature.name, what)
             arrays += feature.arrays(column, self.missing, what)
         return np.stack(arrays, 1)
 
     def y(self, table: Any, what: str) -> Array:
         assert self.label is not None
+        if self.label not in columns_of(table):
+            raise no_column(self.label, columns_of(table), "label", what)
         column = _column(table, self.label, what)
         if column.gaps.any():
             row = int(np.flatnonzero(column.gaps)[0])
@@ -283,7 +305,7 @@ def owners_of(names: Array) -> dict[str, Array]:
 def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str) -> _Feature:
     for table in training:
         if name not in columns_of(table):
-            raise DataError(f'{what}: a table has no column "{name}"')
+            raise no_column(name, columns_of(table), "features", what)
     columns = [_column(table, name, what) for table in training]
     feature = _Feature(name)
     rest = [_column(table, name, what) for table in other if name in columns_of(table)]

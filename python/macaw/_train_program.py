@@ -2,8 +2,8 @@
 
     python -c "…; main()" SPEC
 
-SPEC is a JSON file of _train.py. The worker gives rows and weights (training/README.md, "Your own
-program"); here they become what the function takes, and back.
+SPEC is a JSON file of _train.py. The worker gives rows and weights (docs/guides/own-program.md);
+here they become what the function takes, and back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes a training function a client of a Macaw fleet (training/README.md, "Your own program").
+"""Makes a training function a client of a Macaw fleet (docs/guides/own-program.md).
 
 Copy this file beside your program; it needs NumPy alone. The worker starts the program by
 `workers.command` and keeps it, so whatever it loads before serve() is there for every turn.

@@ -1,5 +1,8 @@
 #include "server/journal/journal.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -42,6 +45,7 @@ constexpr mode_t kOwnerOnly = 0600;
 constexpr absl::string_view kPartsPrefix = "parts-";
 
 std::string NodesPath(const std::string& folder) { return folder + "/nodes"; }
+std::string SyncedPath(const std::string& folder) { return folder + "/synced"; }
 std::string PartsPath(const std::string& folder, Round from) {
   return absl::StrCat(folder, "/", kPartsPrefix, from.value);
 }
@@ -80,6 +84,23 @@ std::optional<T> Decode(absl::string_view head) {
   in.Get(value);
   if (!in.at_end()) return std::nullopt;
   return value;
+}
+
+// ---- the size of the synced log: the number, then its complement
+
+std::string EncodeSynced(uint64_t bytes) {
+  ByteWriter out;
+  out.Put(bytes);
+  out.Put(~bytes);
+  return std::move(out).Take();
+}
+
+uint64_t ReadSynced(const std::string& folder) {
+  const absl::StatusOr<std::string> text = ReadFile(SyncedPath(folder));
+  if (!text.ok()) return 0;
+  ByteReader in(*text);
+  const uint64_t bytes = in.Number();
+  return EncodeSynced(bytes) == *text ? bytes : 0;
 }
 
 // ---- frames
@@ -133,7 +154,7 @@ absl::StatusOr<uint64_t> ForEachFrame(const std::string& path, const Use& use) {
 }  // namespace
 
 absl::StatusOr<JournalContent> ReadJournal(const std::string& folder) {
-  JournalContent content;
+  JournalContent content{.synced_log_bytes = ReadSynced(folder)};
   const std::string nodes = NodesPath(folder);
   absl::flat_hash_map<Digest, JournalPlace> tables;
   MACAW_RETURN_IF_ERROR(
@@ -204,6 +225,11 @@ absl::StatusOr<Journal> Journal::Continue(const std::string& folder) {
 }
 
 absl::Status Journal::OpenParts(Round from) {
+  if (!synced_.open()) {
+    const std::string path = SyncedPath(folder_);
+    synced_ = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kOwnerOnly));
+    if (!synced_.open()) return FileError("cannot open", path);
+  }
   const std::string path = PartsPath(folder_, from);
   MACAW_ASSIGN_OR_RETURN(const uint64_t keep, ForEachFrame(path, [](absl::string_view, uint64_t,
                                                                     uint64_t) { return true; }));
@@ -225,7 +251,17 @@ absl::Status Journal::Add(const JournalPart& part) {
   return WriteFrame(parts_, Encode(part), sums);
 }
 
-absl::Status Journal::Sync() { return parts_.Sync(); }
+absl::Status Journal::Sync() {
+  MACAW_RETURN_IF_ERROR(nodes_.Sync());
+  return parts_.Sync();
+}
+
+absl::Status Journal::NoteSynced(uint64_t log_bytes) {
+  const std::string text = EncodeSynced(log_bytes);
+  const ssize_t written = ::pwrite(synced_.get(), text.data(), text.size(), 0);
+  if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
+  return FileError("cannot write", SyncedPath(folder_));
+}
 
 absl::Status Journal::OnCheckpoint(Round newest, Round oldest) {
   MACAW_RETURN_IF_ERROR(OpenParts(Round(newest.value + 1)));

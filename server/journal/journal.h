@@ -23,8 +23,9 @@
 //   RUN/journal/nodes          registrations, in order
 //   RUN/journal/parts-ROUND    parts from this round on, up to the round of the next file
 //   RUN/journal/uploads/       uploads that are not complete (proto/wire/partial_files.h)
+//   RUN/journal/synced         size of the log when it was last known to be on the disk
 //
-// A file is a sequence of frames: u64 size of the head in bytes, u64 size of the blob in bytes,
+// A file of nodes or parts is a sequence of frames: u64 size of the head in bytes, u64 size of the blob in bytes,
 // head, blob, u64 checksum of both. A crash can leave the last frame torn; a torn frame and all
 // bytes after it are ignored. Only the run's owner may read the files, because they hold session
 // numbers.
@@ -41,6 +42,9 @@ struct JournalContent {
   std::map<WorkerId, JournalNode> nodes;
   std::map<std::pair<WorkerId, uint64_t>, JournalPart> parts;  // by node and commit
   absl::flat_hash_map<Digest, JournalPlace> sums;
+  // The log's first bytes, so many, were on the disk, and with them all data of the journal that
+  // their records need. After a crash of the machine it may be less than really was.
+  uint64_t synced_log_bytes = 0;
 };
 absl::StatusOr<JournalContent> ReadJournal(const std::string& folder);
 // Returns an error if the bytes do not have this digest.
@@ -55,12 +59,14 @@ class Journal {
   // Appends to the journal in the folder.
   static absl::StatusOr<Journal> Continue(const std::string& folder);
 
-  // Add passes the bytes to the operating system, so they survive this process. Sync makes the
-  // parts survive a crash of the machine. It does not sync nodes: a node that is lost in such a
-  // crash registers again.
+  // Add passes the bytes to the operating system, so they survive this process. Sync makes them
+  // survive a crash of the machine.
   absl::Status Add(const JournalNode& node);
   absl::Status Add(const JournalPart& part);
   absl::Status Sync();
+  // Notes, without waiting for the disk, that so many bytes of the log are synced. The journal has
+  // been synced before.
+  absl::Status NoteSynced(uint64_t log_bytes);
   // Tells the journal that there is a checkpoint of round `newest`, and none older than `oldest`.
   // Starts the next file of parts, and removes files that are no longer needed.
   absl::Status OnCheckpoint(Round newest, Round oldest);
@@ -71,6 +77,7 @@ class Journal {
 
   std::string folder_;
   RecordFile nodes_, parts_;
+  Fd synced_;
   absl::flat_hash_set<Digest> tables_;  // tables whose bytes the file of nodes already has
 };
 

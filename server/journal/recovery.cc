@@ -107,16 +107,99 @@ class Follower {
   const Round checkpoint_;
 };
 
-absl::StatusOr<Restored::Member> MemberOf(const Follower& log, const JournalContent& journal,
-                                          WorkerId id) {
-  const auto found = journal.nodes.find(id);
-  if (found == journal.nodes.end()) {
-    return absl::DataLossError(absl::StrCat("the journal has no registration of node ", id.value));
+// The first record whose data is lost, in the newest part of the log that one server continued from
+// another.
+struct Gap {
+  uint64_t sequence = 0, offset = 0;
+  std::string what;
+
+  std::string Text() const { return absl::StrCat("record ", sequence, " of the log: ", what); }
+};
+
+// Finds records whose data is lost.
+class Backing {
+ public:
+  Backing(const RecoverFrom& from, const JournalContent& journal)
+      : from_(from), journal_(journal) {}
+
+  // What the record needs and is not there; empty: nothing.
+  std::string Missing(const log::Record& record) const {
+    return std::visit([this](const auto& one) { return Of(one); }, record);
   }
-  Restored::Member member{.node = id,
-                          .session = found->second.session,
-                          .request = found->second.request,
-                          .there = log.there.contains(id)};
+
+ private:
+  template <typename T>
+  std::string Of(const T&) const {
+    return "";
+  }
+  std::string Of(const log::NodeJoined& joined) const {
+    // Numbers of nodes that a crash has taken back are given again, so the name must agree, too.
+    const auto found = journal_.nodes.find(joined.node);
+    if (found != journal_.nodes.end() && found->second.request.name == joined.name &&
+        found->second.request.incarnation == joined.incarnation) {
+      return "";
+    }
+    return absl::StrCat("the journal has no registration of node ", joined.node.value, " (",
+                        joined.name, ")");
+  }
+  std::string Of(const log::Accepted& accepted) const {
+    if (accepted.round <= from_.checkpoint) return "";
+    const auto found = journal_.parts.find({accepted.node, accepted.commit});
+    if (found != journal_.parts.end()) {
+      const fleet::Part& part = found->second.part;
+      std::vector<Attempt> included;
+      for (const fleet::ClientRecord& one : part.included) included.push_back(one.attempt);
+      if (part.round == accepted.round && part.phase == accepted.phase &&
+          included == accepted.included) {
+        return "";
+      }
+    }
+    return absl::StrCat("the journal has no part ", accepted.commit, " of node ",
+                        accepted.node.value, ", of round ", accepted.round.value);
+  }
+  std::string Of(const log::RoundOpened& opened) const {
+    return from_.rows_before_opening ? RowsBefore(opened.round) : "";
+  }
+  std::string Of(const log::Closed& closed) const { return RowsBefore(closed.round); }
+
+  std::string RowsBefore(Round round) const {
+    if (round <= from_.checkpoint || !from_.has_rows_before || from_.has_rows_before(round))
+      return "";
+    return absl::StrCat("metrics.jsonl lacks a row of a round before round ", round.value);
+  }
+
+  const RecoverFrom& from_;
+  const JournalContent& journal_;
+};
+
+// Reads the log up to the first gap that is left when it ends.
+absl::StatusOr<std::optional<Gap>> Follow(log::Reader& reader, const Backing& backing,
+                                          Follower& log) {
+  std::optional<Gap> gap;
+  while (true) {
+    const uint64_t offset = reader.offset();
+    MACAW_ASSIGN_OR_RETURN(const std::optional<log::Entry> entry, reader.Next());
+    if (!entry.has_value()) return gap;
+    if (std::holds_alternative<log::RunEnded>(entry->record)) log.ended = true;
+    // A server that went back to a checkpoint began a new journal.
+    const auto* opened = std::get_if<log::RunOpened>(&entry->record);
+    if (opened != nullptr) log.ended = false;
+    if (opened != nullptr && !opened->goes_on) gap.reset();
+    if (gap.has_value()) continue;
+    std::string missing = backing.Missing(entry->record);
+    if (missing.empty()) {
+      log.Add(entry->record);
+    } else {
+      gap = {.sequence = entry->sequence, .offset = offset, .what = std::move(missing)};
+    }
+  }
+}
+
+absl::StatusOr<Restored::Member> MemberOf(const Follower& log, const JournalNode& node) {
+  Restored::Member member{.node = node.node,
+                          .session = node.session,
+                          .request = node.request,
+                          .there = log.there.contains(node.node)};
   const fleet::Blob& table = member.request.table;
   MACAW_ASSIGN_OR_RETURN(member.table, fleet::ClientTable::Decode(
                                            table.bytes != nullptr ? table.bytes->bytes()
@@ -132,30 +215,32 @@ std::string UploadsFolder(const std::string& run_dir) {
   return JournalFolder(run_dir) + "/uploads";
 }
 
-absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
-                                 const Digest& configuration) {
+absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& from) {
   const std::string folder = JournalFolder(run_dir), path = run_dir + "/rounds.log";
   if (!FileExists(folder) || !FileExists(path))
     return absl::NotFoundError("it was not kept commit by commit");
-  Follower log(checkpoint);
-  MACAW_ASSIGN_OR_RETURN(log::Reader reader, log::Reader::Open(path));
-  while (true) {
-    MACAW_ASSIGN_OR_RETURN(const std::optional<log::Entry> entry, reader.Next());
-    if (!entry.has_value()) break;
-    log.Add(entry->record);
-  }
-  if (log.ended) return absl::FailedPreconditionError("its server had ended it");
-  if (log.configuration != configuration)
-    return absl::FailedPreconditionError("it had another configuration");
-  if (log.completed < checkpoint)
-    return absl::FailedPreconditionError("its log ends before its checkpoint");
   MACAW_ASSIGN_OR_RETURN(JournalContent journal, ReadJournal(folder));
-  Recovery recovery{.sums = std::move(journal.sums), .completed = log.completed};
+  Recovery recovery{.end = {.synced = std::max(from.log_bytes, journal.synced_log_bytes)}};
+  MACAW_ASSIGN_OR_RETURN(log::Reader reader, log::Reader::Open(path, recovery.end.synced));
+  Follower log(from.checkpoint);
+  MACAW_ASSIGN_OR_RETURN(const std::optional<Gap> gap, Follow(reader, Backing(from, journal), log));
+  if (log.ended) return absl::FailedPreconditionError("its server had ended it");
+  if (log.configuration != from.configuration)
+    return absl::FailedPreconditionError("it had another configuration");
+  if (gap.has_value()) {
+    if (gap->offset < recovery.end.synced) return absl::DataLossError(gap->Text());
+    recovery.end.cut = gap->offset;
+    recovery.cut = gap->Text();
+  }
+  if (log.completed < from.checkpoint)
+    return absl::FailedPreconditionError("its log ends before its checkpoint");
+  recovery.sums = std::move(journal.sums);
+  recovery.completed = log.completed;
   Restored& restored = recovery.restored;
   restored.begun = log.begun;
   if (!log.joined.empty()) restored.newest = *log.joined.rbegin();
   for (const WorkerId id : log.joined) {
-    MACAW_ASSIGN_OR_RETURN(Restored::Member member, MemberOf(log, journal, id));
+    MACAW_ASSIGN_OR_RETURN(Restored::Member member, MemberOf(log, journal.nodes.at(id)));
     restored.members.push_back(std::move(member));
   }
   const auto newest_commit = [&](WorkerId node, uint64_t commit) {
@@ -171,15 +256,10 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
                                .dropped = std::move(phase.dropped),
                                .closed = phase.closed};
     for (const auto& [node, commit] : phase.accepted) {
-      const auto part = journal.parts.find({node, commit});
-      if (part == journal.parts.end()) {
-        return absl::DataLossError(absl::StrCat("the journal has no part ", commit, " of node ",
-                                                node.value, ", of round ", place.first.value));
-      }
+      JournalPart& part = journal.parts.at({node, commit});
       newest_commit(node, commit);
-      story.accepted.push_back({.node = node,
-                                .node_name = part->second.node_name,
-                                .part = std::move(part->second.part)});
+      story.accepted.push_back(
+          {.node = node, .node_name = part.node_name, .part = std::move(part.part)});
     }
     restored.phases.emplace(place, std::move(story));
   }

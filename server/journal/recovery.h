@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
 #include "server/engine/restored.h"
 #include "server/journal/journal.h"
+#include "server/log/writer.h"
 
 namespace macaw::server {
 
@@ -13,15 +17,35 @@ namespace macaw::server {
 struct Recovery {
   Restored restored;
   absl::flat_hash_map<Digest, JournalPlace> sums;
-  Round completed;  // the last completed round
+  Round completed;    // the last completed round
+  log::KnownEnd end;  // of the log
+  std::string cut;    // why records are dropped from the log; empty: none are
 };
 
-// Reads the log and the journal. `checkpoint`: the round of the newest checkpoint, 0 for none.
-// `configuration`: the digest of everything that decides a result. An error says why the run cannot
-// continue inside its round: it has ended, its commits were not durable, something is missing, or
-// it had another configuration. The run then continues from the checkpoint.
-absl::StatusOr<Recovery> Recover(const std::string& run_dir, Round checkpoint,
-                                 const Digest& configuration);
+// What a run that continues knows apart from its log and journal.
+struct RecoverFrom {
+  Round checkpoint;        // the newest; 0 for none
+  uint64_t log_bytes = 0;  // of the log, that were synced before the checkpoint was written
+  Digest configuration;    // of everything that decides a result
+  // Whether metrics.jsonl has the row of every evaluated round between the checkpoint and this one.
+  // Rounds that are closed in the log are not evaluated again. Null: all rows are there.
+  std::function<bool(Round)> has_rows_before;
+  // With a stop rule a round is not opened, otherwise it is not closed, before those rows exist.
+  bool rows_before_opening = false;
+};
+
+// Reads the log and the journal.
+//
+// A crash of the machine keeps what was synced, and any part of what was only written. So the log
+// may tell of a node, part or row whose own bytes are lost. Nothing that follows such a record was
+// acknowledged: the log is synced after all of them, and answers are sent after the log. The log is
+// then cut before the record. If the record had been synced, its data was lost otherwise, and that
+// is an error.
+//
+// An error says why the run cannot continue inside its round: it has ended, its commits were not
+// durable, something is missing, or it had another configuration. The run then continues from the
+// checkpoint.
+absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& from);
 
 std::string JournalFolder(const std::string& run_dir);
 // Where the wire keeps uploads that are not complete. They begin and end with the journal.

@@ -72,8 +72,9 @@ void AppendFramed(const Entry& entry, std::string& out) {
   PutNumber(Checksum(BytesOf(absl::string_view(out).substr(begin))), out);
 }
 
-absl::StatusOr<Reader> Reader::Open(const std::string& path) {
+absl::StatusOr<Reader> Reader::Open(const std::string& path, uint64_t synced) {
   Reader reader(path);
+  reader.synced_ = synced;
   reader.fd_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reader.fd_.open()) return FileError("cannot open", path);
   MACAW_ASSIGN_OR_RETURN(const absl::string_view head, reader.Look(kFileHead));
@@ -111,7 +112,8 @@ absl::StatusOr<bool> Reader::NeverWritten(size_t from) {
                              [](char byte) { return byte == 0; });
 }
 
-absl::Status Reader::Damage(absl::string_view what) const {
+absl::StatusOr<std::optional<Entry>> Reader::Damage(absl::string_view what) const {
+  if (offset_ >= synced_) return std::nullopt;
   return absl::DataLossError(absl::StrCat(
       path_, ": record ", sequence_ + 1, ", at byte ", offset_, ", is damaged: ", what,
       ". Restore the file from a copy, or move it away: the run can go on without it, and then has "

@@ -32,10 +32,12 @@ void AppendFramed(const Entry& entry, std::string&);  // appends the record with
 // Reads a log, even while it is being written. Movable; one thread.
 class Reader {
  public:
-  // Returns an error if the file is not a log, or a log of another version.
-  static absl::StatusOr<Reader> Open(const std::string& path);
+  // Returns an error if the file is not a log, or a log of another version. `synced`: all bytes
+  // before this offset have been on the disk. Damage from there on is what a crash of the machine
+  // left of writes that had not ended, so the log ends before it.
+  static absl::StatusOr<Reader> Open(const std::string& path, uint64_t synced = UINT64_MAX);
 
-  // Reads the next record. nullopt: the file ends here, or its last record is torn; a later call
+  // Reads the next record. nullopt: the log ends here, or its last record is torn; a later call
   // tries again. An error names the sequence number and the place in the file, and says what the
   // user can do.
   absl::StatusOr<std::optional<Entry>> Next();
@@ -51,10 +53,12 @@ class Reader {
   absl::StatusOr<absl::string_view> Look(size_t bytes);
   // Whether the file holds only zeros from offset_ + `from` on.
   absl::StatusOr<bool> NeverWritten(size_t from);
-  absl::Status Damage(absl::string_view what) const;
+  // Of a damaged record: an error, or the end of the log if the record may not have been synced.
+  absl::StatusOr<std::optional<Entry>> Damage(absl::string_view what) const;
 
   std::string path_;
   Fd fd_;
+  uint64_t synced_ = UINT64_MAX;
   uint64_t offset_ = 0;
   uint64_t sequence_ = 0;
   std::string buffer_;  // the file's bytes from buffer_at_

@@ -10,7 +10,7 @@
 
 namespace macaw::server::log {
 
-absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) {
+absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run, KnownEnd known) {
   Writer writer;
   uint64_t size = 0, end = 0;
   if (FileExists(path)) {
@@ -18,7 +18,7 @@ absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) 
   }
   // A file that ends inside its head was created just before a crash.
   if (size >= kFileHead) {
-    MACAW_ASSIGN_OR_RETURN(end, writer.ReadThrough(path, run));
+    MACAW_ASSIGN_OR_RETURN(end, writer.ReadThrough(path, run, known));
   }
   writer.cut_bytes_ = size - end;
   MACAW_ASSIGN_OR_RETURN(writer.file_, RecordFile::Open(path, end));
@@ -29,9 +29,10 @@ absl::StatusOr<Writer> Writer::Open(const std::string& path, const Digest& run) 
   return writer;
 }
 
-absl::StatusOr<uint64_t> Writer::ReadThrough(const std::string& path, const Digest& run) {
-  MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path));
-  while (true) {
+absl::StatusOr<uint64_t> Writer::ReadThrough(const std::string& path, const Digest& run,
+                                             KnownEnd known) {
+  MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path, known.synced));
+  while (reader.offset() < known.cut) {
     MACAW_ASSIGN_OR_RETURN(const std::optional<Entry> entry, reader.Next());
     if (!entry.has_value()) break;
     last_ns_ = entry->ns;

@@ -1,11 +1,14 @@
-#include "cli/compare/compare.h"
+#include "cli/results/compare.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "algorithms/builtin.h"
-#include "cli/compare/text.h"
+#include "cli/results/text.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 
@@ -37,7 +40,7 @@ RunResult Done(const std::string& algorithm, uint64_t seed, double accuracy,
   return run;
 }
 
-Comparison Compared(const std::vector<RunResult>& runs, std::vector<std::string> metrics = {}) {
+ResultTable Compared(const std::vector<RunResult>& runs, std::vector<std::string> metrics = {}) {
   const auto comparison = Compare(runs, std::move(metrics), Builtins());
   EXPECT_TRUE(comparison.ok()) << comparison.status();
   return *comparison;
@@ -59,12 +62,12 @@ TEST(Compare, ThreeRulesAndThreeSeedsAreThreeRowsWithMeanAndDeviation) {
 }
 
 TEST(Compare, ShowsTheDefaultOfAKeyThatOnlySomeRunsGive) {
-  const Comparison comparison = Compared(
+  const ResultTable comparison = Compared(
       {Done("fedavg", 1, 0.5), Done("fedavg", 1, 0.6, {{"local.lr", "0.05"}})}, {"test_accuracy"});
   EXPECT_THAT(comparison.keys, ElementsAre("local.lr"));
   ASSERT_EQ(comparison.rows.size(), 2u);
-  EXPECT_THAT(comparison.rows[0].settings, ElementsAre("0.1"));
-  EXPECT_THAT(comparison.rows[1].settings, ElementsAre("0.05"));
+  EXPECT_THAT(comparison.rows[0].settings, ElementsAre(0.1));
+  EXPECT_THAT(comparison.rows[1].settings, ElementsAre(0.05));
 }
 
 TEST(Compare, SaysWhatAllRunsHaveAlike) {
@@ -75,7 +78,7 @@ TEST(Compare, SaysWhatAllRunsHaveAlike) {
 
 TEST(Compare, CountsARunThatIsGivenTwiceOnce) {
   const RunResult run = Done("fedavg", 1, 0.5);
-  const Comparison comparison = Compared({run, run});
+  const ResultTable comparison = Compared({run, run});
   EXPECT_EQ(comparison.rows[0].runs.size(), 1u);
   EXPECT_THAT(comparison.notes, ElementsAre(HasSubstr("counted once")));
 }
@@ -94,7 +97,7 @@ TEST(Compare, SaysWhichRunsDidNotReachTheirEndOrFellFarUnderTheirBest) {
   interrupted.end = "interrupted";
   RunResult unstable = Done("fedavg", 2, 0.1, {});
   unstable.bests["test_accuracy"] = {.value = 0.9, .round = 7};
-  const Comparison comparison = Compared({interrupted, unstable});
+  const ResultTable comparison = Compared({interrupted, unstable});
   EXPECT_THAT(comparison.notes, ElementsAre("runs/fedavg-1 was interrupted after round 10.",
                                             HasSubstr("far under its best of 0.9000 (round 7)")));
 }
@@ -103,11 +106,11 @@ TEST(Compare, TakesTheMetricsAskedFor) {
   RunResult run = Done("fedavg", 1, 0.5);
   run.rounds_to["0.5"] = 4;
   RunResult slow = Done("scaffold", 1, 0.4);
-  const Comparison comparison =
+  const ResultTable comparison =
       Compared({run, slow}, {"rounds_to_0.5", "best_test_accuracy", "seconds"});
-  EXPECT_EQ(comparison.rows[0].values[0]->mean, 4);
-  EXPECT_EQ(comparison.rows[1].values[0], std::nullopt) << "never reached";
-  EXPECT_EQ(comparison.rows[0].values[1]->mean, 0.5);
+  EXPECT_EQ(comparison.rows[0].values[0].mean, 4);
+  EXPECT_EQ(comparison.rows[1].values[0].n, 0u) << "never reached";
+  EXPECT_EQ(comparison.rows[0].values[1].mean, 0.5);
   EXPECT_THAT(TableText(comparison), HasSubstr("scaffold        1     1      -  "));
 }
 
@@ -122,10 +125,14 @@ TEST(TableCsv, HasMeanAndDeviationInColumnsOfTheirOwnAndQuotesCommas) {
       Done("fedavg", 1, 0.25, {{"model.layers", R"(["flatten","linear 10"])"}}),
       Done("fedavg", 2, 0.75, {{"model.layers", R"(["flatten","linear 10"])"}}),
       Done("fedavg", 1, 0.5)};
+  const Estimate both = EstimateOf({0.25, 0.75});
   EXPECT_EQ(TableCsv(Compared(runs, {"test_accuracy"})),
-            "model.layers,runs,seeds,test_accuracy,test_accuracy_std\n"
-            "\"[\"\"flatten\"\",\"\"linear 10\"\"]\",2,1 2,0.5,0.35355339059327379\n"
-            "-,1,1,0.5,\n");
+            absl::StrFormat("model.layers,runs,seeds,failed,rounds,test_accuracy,test_accuracy_std,"
+                            "test_accuracy_low,test_accuracy_high\n"
+                            "\"[\"\"flatten\"\",\"\"linear 10\"\"]\",2,1 2,0,10,0.5,"
+                            "0.35355339059327379,%.17g,%.17g\n"
+                            ",1,1,0,10,0.5,,,\n",
+                            both.interval->low, both.interval->high));
 }
 
 TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
@@ -140,9 +147,19 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
                R"({"runs": [{"folder": "runs/x-seed1"}, {"folder": "runs/x-seed2"}]})");
   const auto runs = ReadRuns({folder / "x-repeat.json", folder / "x-seed1/"});
   ASSERT_TRUE(runs.ok()) << runs.status();
-  ASSERT_EQ(runs->size(), 3u);
+  ASSERT_EQ(runs->size(), 2u) << "each run once";
+  EXPECT_EQ((*runs)[0].folder, folder / "x-seed1");
   EXPECT_EQ((*runs)[1].seed, 2u);
-  EXPECT_EQ((*runs)[2].folder, folder / "x-seed1");
+
+  folder.Write("s/sweep.json", "{}");
+  for (const char* file :
+       {"s/jobs/001-seed1.toml", "s/jobs/002-seed1.toml", "s/runs/001-seed1/config.toml"})
+    folder.Write(file, "");
+  summary("s/runs/001-seed1", R"({"algorithm": "fedavg", "settings": {}, "seed": 1})");
+  const auto of_sweep = ReadRuns({folder / "s"});
+  ASSERT_TRUE(of_sweep.ok()) << of_sweep.status();
+  ASSERT_EQ(of_sweep->size(), 1u) << "the others have not begun";
+  EXPECT_EQ(of_sweep->front().folder, folder / "s/runs/001-seed1");
 
   folder.Write("open/config.toml", "");
   EXPECT_THAT(std::string(ReadRuns({folder / "open"}).status().message()),
@@ -170,8 +187,8 @@ TEST(Compare, ShowsTestValuesInTheRoundsThatValidationRowsChoose) {
   ASSERT_TRUE(comparison.ok()) << comparison.status();
   EXPECT_THAT(comparison->metrics,
               ElementsAre("best_val_accuracy", "test_accuracy_at_best_val_accuracy"));
-  EXPECT_DOUBLE_EQ(comparison->rows[0].values[1]->mean, 0.8);
-  EXPECT_EQ(comparison->rows[1].values[1], std::nullopt);
+  EXPECT_DOUBLE_EQ(comparison->rows[0].values[1].mean, 0.8);
+  EXPECT_EQ(comparison->rows[1].values[1].n, 0u);
   EXPECT_THAT(comparison->notes, IsEmpty());
   EXPECT_THAT(
       std::string(Compare(runs, {}, Builtins(), {.select = "val_acuracy"}).status().message()),
@@ -181,11 +198,11 @@ TEST(Compare, ShowsTestValuesInTheRoundsThatValidationRowsChoose) {
 TEST(Compare, ASectionThatARunDoesNotUseHasNoValuesAndASeedFollowsTheRuns) {
   const std::map<std::string, std::string> used = {
       {"privacy.mechanism", "\"gaussian\""}, {"privacy.noise", "2.0"}, {"partition.seed", "3"}};
-  const Comparison comparison =
+  const ResultTable comparison =
       Compared({Done("fedavg", 1, 0.5), Done("fedavg", 1, 0.6, used)}, {"test_accuracy"});
   EXPECT_THAT(comparison.keys, ElementsAre("partition.seed", "privacy.mechanism", "privacy.noise"));
-  EXPECT_THAT(comparison.rows[0].settings, ElementsAre("run", "none", "-"));
-  EXPECT_THAT(comparison.rows[1].settings, ElementsAre("3", "gaussian", "2.0"));
+  EXPECT_THAT(comparison.rows[0].settings, ElementsAre("run", "none", nullptr));
+  EXPECT_THAT(comparison.rows[1].settings, ElementsAre(3, "gaussian", 2.0));
 }
 
 TEST(Compare, AValueIsAsGoodAsItsOwnNameSays) {
@@ -211,7 +228,7 @@ TEST(Compare, PairsEachRowWithTheBestAndCorrectsForTheirNumber) {
   const auto comparison = Compare(runs, {"test_accuracy"}, Builtins(), {.paired = "test_accuracy"});
   ASSERT_TRUE(comparison.ok()) << comparison.status();
   std::vector<std::optional<double>> p;
-  for (const Comparison::Row& row : comparison->rows)
+  for (const TableRow& row : comparison->rows)
     p.push_back(row.against_best.has_value() ? row.against_best->p : std::nullopt);
   ASSERT_TRUE(p[0].has_value() && !p[1].has_value() && p[2].has_value()) << "fedavg is the best";
   const std::vector<std::optional<double>> holm = HolmAdjusted(p);
@@ -220,6 +237,25 @@ TEST(Compare, PairsEachRowWithTheBestAndCorrectsForTheirNumber) {
   EXPECT_THAT(TableText(*comparison), HasSubstr("p, Holm"));
   EXPECT_THAT(TableCsv(*comparison),
               HasSubstr("minus_best,minus_best_low,minus_best_high,p,p_holm"));
+  const auto json = nlohmann::json::parse(TableJson(*comparison));
+  EXPECT_EQ(json["rows"][2]["values"]["algorithm.name"], "scaffold");
+  EXPECT_EQ(json["rows"][0]["runs"][1]["folder"], "runs/fedavg-2");
+  EXPECT_TRUE(json["rows"][0]["against_best"].is_null() !=
+              json["rows"][1]["against_best"].is_null());
+}
+
+TEST(Compare, OneConfigurationHasALineAColumn) {
+  EXPECT_EQ(TableText(Compared({Done("fedavg", 1, 0.5), Done("fedavg", 2, 0.75)})),
+            "runs           2\n"
+            "seeds          1, 2\n"
+            "test_accuracy  0.6250 ± 0.1768\n"
+            "train_loss     0.2500 ± 0.0000\n"
+            "the same in all: algorithm.name fedavg\n");
+}
+
+TEST(SeedsText, JoinsNeighbours) {
+  EXPECT_EQ(SeedsText({5}), "5");
+  EXPECT_EQ(SeedsText({1, 2, 3, 7, 8}), "1 to 3, 7, 8");
 }
 
 }  // namespace

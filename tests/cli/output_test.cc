@@ -19,17 +19,17 @@ class JsonLines : public testing::Test {
   json Last() const { return json::parse(lines_.back()); }
 
   std::vector<std::string> lines_;
-  const std::unique_ptr<RunOutput> output_ =
+  const std::unique_ptr<Output> output_ =
       OutputAsJson([this](const std::string& line) { lines_.push_back(line); });
 };
 
 TEST_F(JsonLines, TellTheStoryOfARunInOrder) {
   output_->Say("data", "1,000 clients");
-  output_->Begin("/runs/a", 3);
+  output_->Event({{"event", "begun"}, {"folder", "/runs/a"}, {"rounds", 3}});
   output_->Row(R"({"round":1,"train_loss":0.5})");
   output_->Message("worker-0 was started again");
   output_->Result({.folder = "/runs/a"});
-  output_->End(0, "");
+  output_->End(0, "", "");
   std::vector<std::string> events;
   for (const std::string& line : lines_) {
     EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -68,7 +68,7 @@ TEST_F(JsonLines, AreJsonWhateverBytesAMessageHolds) {
 }
 
 TEST_F(JsonLines, SayWhichFolderGoesOn) {
-  output_->End(130, "runs/a");
+  output_->End(130, "runs/a", "macaw simulate --resume runs/a");
   EXPECT_EQ(Last()["code"], 130);
   EXPECT_EQ(Last()["go_on"].get<std::string>().front(), '/');
 }

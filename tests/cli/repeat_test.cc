@@ -1,154 +1,194 @@
-#include "cli/simulate/repeat.h"
+#include "cli/sweep/repeat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "cli/results/result.h"
+#include "cli/results/run_paths.h"
+#include "cli/sweep/table.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
 
 namespace macaw::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-const ExperimentKey kFedAvg = {"exp", "fedavg", R"({"local.lr":0.1})"};
-const ExperimentKey kScaffold = {"exp", "scaffold", R"({"local.lr":0.05})"};
+const Json kFedAvg = {{"algorithm.name", "fedavg"}, {"local.lr", 0.1}};
+const Json kScaffold = {{"algorithm.name", "scaffold"}, {"local.lr", 0.05}};
+
+PreparedSweep SweepOf(const Json& settings, std::vector<uint64_t> seeds = {1, 2}) {
+  PreparedSweep sweep;
+  sweep.plan.metric = "test_loss";
+  sweep.plan.higher = false;
+  sweep.plan.seeds = std::move(seeds);
+  sweep.plan.configurations.push_back({.rounds = 5, .settings = settings});
+  for (const uint64_t seed : sweep.plan.seeds)
+    sweep.jobs.push_back({.name = absl::StrCat("seed", seed), .seed = seed, .config = "# a job\n"});
+  return sweep;
+}
 
 class RepeatTest : public ::testing::Test {
  protected:
-  absl::StatusOr<Repeat> Open(const ExperimentKey& key, bool fixed = false, bool force = false) {
-    return Repeat::Open(folder_ / "exp", fixed, force, key, {1, 2});
+  // Opens what the command opens, and writes the plan.
+  absl::StatusOr<HeldSweep> Open(PreparedSweep& sweep, bool fixed = false,
+                                 bool force = false) const {
+    absl::StatusOr<HeldSweep> held = OpenRepeat(folder_ / "exp", fixed, force, sweep);
+    if (held.ok()) {
+      EXPECT_TRUE(held->folder.Write(sweep).ok());
+    }
+    return held;
   }
-  // What a run of the repeat leaves in its folder.
-  void WriteSummary(const std::string& name, uint64_t seed, const std::string& end) {
+  absl::StatusOr<HeldSweep> Open(const Json& settings, bool fixed = false,
+                                 bool force = false) const {
+    PreparedSweep sweep = SweepOf(settings);
+    return Open(sweep, fixed, force);
+  }
+  std::string Refused(const Json& settings, bool force = false) const {
+    return std::string(Open(settings, /*fixed=*/true, force).status().message());
+  }
+  // What a run leaves in its folder.
+  std::string WriteRun(const std::string& name, uint64_t seed) const {
+    folder_.Write(name + "/config.toml", "");
     folder_.Write(
         name + "/summary.json",
-        absl::StrCat(R"({"algorithm":"fedavg","settings":{},"seed":)", seed, R"(,"end":")", end,
-                     R"(","rounds":5,"final":{"test_loss":)", seed, "}}"));
+        absl::StrCat(R"({"algorithm":"fedavg","settings":{},"seed":)", seed,
+                     R"(,"end":"finished","rounds":5,"final":{"test_loss":)", seed, "}}"));
+    return folder_ / name;
   }
-  // Begins a seed and ends it, as the command does.
-  void Make(Repeat& repeat, uint64_t seed) {
-    ASSERT_TRUE(repeat.Begin(seed).ok());
-    WriteSummary(absl::StrCat("exp-seed", seed), seed, "finished");
-    ASSERT_TRUE(repeat.Finish(*ReadResult(repeat.FolderOf(seed))).ok());
+  // What the sweep keeps of a run that is over.
+  void Finish(const HeldSweep& held, uint64_t seed) const {
+    const RunResult result = *ReadResult(WriteRun(absl::StrCat("exp-seed", seed), seed));
+    ASSERT_TRUE(held.folder
+                    .WriteResult(absl::StrCat("seed", seed),
+                                 {.rungs = {{5, ValuesOf(result)}}, .failed = false, .why = ""})
+                    .ok());
   }
-  Json File(const std::string& name) { return Json::parse(*ReadFile(folder_ / name)); }
 
   const testing_support::TemporaryFolder folder_;
 };
 
-TEST_F(RepeatTest, ItsFileNamesAlgorithmSettingsSeedsAndMetrics) {
-  Repeat repeat = *Open(kFedAvg);
-  Make(repeat, 1);
-  Make(repeat, 2);
-  const Json file = File("exp-repeat.json");
+TEST_F(RepeatTest, RunsAreBesideItsFolderAndItsFileNamesThem) {
+  PreparedSweep sweep = SweepOf(kFedAvg);
+  const HeldSweep held = *Open(sweep);
+  EXPECT_EQ(held.folder.path(), folder_ / "exp-repeat");
+  EXPECT_EQ(held.folder.RunOf(sweep.plan, "seed1"), folder_ / "exp-seed1");
+  Finish(held, 1);
+  const ResultTable table =
+      MakeTable(sweep.plan, *ReadResults(held.folder, sweep.plan), held.folder);
+  const Json file = Json::parse(RepeatJson(sweep.plan, table));
   EXPECT_EQ(file["algorithm"], "fedavg");
-  EXPECT_EQ(file["settings"]["local.lr"], 0.1);
+  EXPECT_EQ(file["settings"], Json({{"local.lr", 0.1}}));
   EXPECT_EQ(file["seeds"], Json({1, 2}));
-  EXPECT_EQ(file["metrics"]["test_loss"]["mean"], 1.5);
+  EXPECT_EQ(file["runs"][0]["end"], "finished");
   EXPECT_EQ(file["runs"][1]["folder"], folder_ / "exp-seed2");
+  EXPECT_EQ(file["metrics"]["test_loss"]["values"], Json({1}));
+  EXPECT_TRUE(file["metrics"]["test_loss"]["std"].is_null()) << "one run has no deviation";
 }
 
-TEST_F(RepeatTest, OneRunHasNoDeviation) {
-  Repeat repeat = *Open(kFedAvg);
-  Make(repeat, 1);
-  const Json metric = File("exp-repeat.json")["metrics"]["test_loss"];
-  EXPECT_EQ(metric["mean"], 1);
-  EXPECT_TRUE(metric["std"].is_null()) << metric;
+TEST_F(RepeatTest, ItsTableHasEveryColumnAndALineForEach) {
+  PreparedSweep sweep = SweepOf(kFedAvg);
+  const HeldSweep held = *Open(sweep);
+  Finish(held, 1);
+  Finish(held, 2);
+  auto results = *ReadResults(held.folder, sweep.plan);
+  for (auto& [name, result] : results) result.rungs[5]["examples"] = 40;
+  EXPECT_EQ(TableText(MakeTable(sweep.plan, results, held.folder)),
+            "runs           2\n"
+            "seeds          1, 2\n"
+            "test_loss      1.5000 ± 0.7071\n"
+            "95 % interval  -4.8531 to 7.8531\n"
+            "examples       40 ± 0\n");
 }
 
-TEST_F(RepeatTest, TheSameExperimentGoesOnWithWhatIsThere) {
+TEST_F(RepeatTest, TheSameExperimentGoesOnAndTakesFurtherSeeds) {
   {
-    Repeat repeat = *Open(kFedAvg);
-    Make(repeat, 1);
-    ASSERT_TRUE(repeat.Begin(2).ok());
-    ASSERT_TRUE(
-        MakeDirectories(repeat.FolderOf(2) + "/logs").ok());  // and then everything was killed
+    const HeldSweep held = *Open(kFedAvg);
+    Finish(held, 1);
+    ASSERT_TRUE(MakeDirectories(folder_ / "exp-seed2/logs").ok());  // and then all was killed
   }
-  const Repeat again = *Open(kFedAvg);
-  EXPECT_TRUE(again.Done(1));
-  EXPECT_TRUE(again.Begun(2));
-  EXPECT_FALSE(again.Done(2));
-  EXPECT_FALSE(again.Begun(3));
-  EXPECT_EQ(again.file(), folder_ / "exp-repeat.json");
-}
-
-TEST_F(RepeatTest, ARunThatEndedBeforeTheFileHeardOfItIsDone) {
-  {
-    Repeat repeat = *Open(kFedAvg);
-    ASSERT_TRUE(repeat.Begin(1).ok());
-    ASSERT_TRUE(repeat.Begin(2).ok());
-    WriteSummary("exp-seed1", 1, "finished");
-    WriteSummary("exp-seed2", 2, "interrupted");
-  }
-  const Repeat again = *Open(kFedAvg);
-  EXPECT_TRUE(again.Done(1));
-  EXPECT_FALSE(again.Done(2));
+  PreparedSweep more = SweepOf(kFedAvg, {2, 3});
+  const HeldSweep again = *Open(more);
+  EXPECT_EQ(again.folder.path(), folder_ / "exp-repeat");
+  EXPECT_THAT(more.plan.seeds, ElementsAre(1, 2, 3)) << "what is over stays in the table";
+  PreparedSweep fewer = SweepOf(kFedAvg, {1});
+  const_cast<HeldSweep&>(again).lock.Close();
+  ASSERT_TRUE(Open(fewer).ok());
+  EXPECT_THAT(fewer.plan.seeds, ElementsAre(1)) << "what is open and not asked for is left out";
 }
 
 TEST_F(RepeatTest, AnotherExperimentOfTheSameNameReplacesNothing) {
-  Repeat first = *Open(kFedAvg);
-  Make(first, 1);
-  const std::string before = *ReadFile(first.file());
-  const Repeat second = *Open(kScaffold);
-  EXPECT_EQ(second.file(), folder_ / "exp-2-repeat.json");
-  EXPECT_EQ(second.FolderOf(1), folder_ / "exp-2-seed1");
-  EXPECT_EQ(*ReadFile(first.file()), before);
+  const std::string first = Open(kFedAvg)->folder.path();
+  const std::string before = *ReadFile(first + "/sweep.json");
+  PreparedSweep sweep = SweepOf(kScaffold);
+  const HeldSweep second = *Open(sweep);
+  EXPECT_EQ(second.folder.path(), folder_ / "exp-2-repeat");
+  EXPECT_EQ(second.folder.RunOf(sweep.plan, "seed1"), folder_ / "exp-2-seed1");
+  EXPECT_EQ(*ReadFile(first + "/sweep.json"), before);
 }
 
 TEST_F(RepeatTest, AnotherExperimentWhereTheUserNamedTheFolderIsRefusedWithTheDifference) {
-  {
-    Repeat first = *Open(kFedAvg);
-    Make(first, 1);
-  }
-  const std::string refusal(Open(kScaffold, /*fixed=*/true).status().message());
-  EXPECT_THAT(refusal, HasSubstr("exp-repeat.json"));
-  EXPECT_THAT(refusal, HasSubstr("algorithm.name \"fedavg\" there, \"scaffold\" here"));
-  EXPECT_THAT(refusal, HasSubstr("local.lr 0.1 there, 0.05 here"));
+  WriteRun("exp-seed1", 1);
+  ASSERT_TRUE(Open(kFedAvg, /*fixed=*/true, /*force=*/true).ok());
+  EXPECT_FALSE(FileExists(folder_ / "exp-seed1/summary.json")) << "it begins again";
+  EXPECT_THAT(Refused(kScaffold),
+              AllOf(HasSubstr("exp-repeat"), HasSubstr(R"(algorithm.name "fedavg" there)"),
+                    HasSubstr("local.lr 0.1 there, 0.05 here")));
   EXPECT_TRUE(Open(kScaffold, /*fixed=*/true, /*force=*/true).ok());
 }
 
 TEST_F(RepeatTest, TheSameExperimentBegunAtOneMomentTakesTheNextName) {
-  Repeat first = *Open(kFedAvg);
+  const auto first = Open(kFedAvg);
   {
-    const Repeat second = *Open(kFedAvg);
-    EXPECT_EQ(second.file(), folder_ / "exp-2-repeat.json");
-    EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-3-repeat.json");
+    const auto second = Open(kFedAvg);
+    EXPECT_EQ(second->folder.path(), folder_ / "exp-2-repeat");
+    EXPECT_EQ(Open(kFedAvg)->folder.path(), folder_ / "exp-3-repeat");
   }
-  Make(first, 1);
-  EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-2-repeat.json");
-  for (const bool force : {false, true}) {
-    EXPECT_THAT(std::string(Open(kFedAvg, /*fixed=*/true, force).status().message()),
-                HasSubstr("another process is running the experiment"));
-  }
+  EXPECT_EQ(Open(kFedAvg)->folder.path(), folder_ / "exp-2-repeat");
+  for (const bool force : {false, true})
+    EXPECT_THAT(Refused(kFedAvg, force), HasSubstr("another process is running"));
 }
 
 TEST_F(RepeatTest, RunsThatAreNoExperimentsKeepTheirFolders) {
-  WriteSummary("exp-seed2", 2, "finished");
-  EXPECT_EQ(Open(kFedAvg)->file(), folder_ / "exp-2-repeat.json");
-  EXPECT_THAT(std::string(Open(kFedAvg, /*fixed=*/true).status().message()),
-              HasSubstr("exp-seed2 is there already"));
+  WriteRun("exp-seed2", 2);
+  EXPECT_EQ(Open(kFedAvg)->folder.path(), folder_ / "exp-2-repeat");
+  EXPECT_THAT(Refused(kFedAvg), HasSubstr("exp-seed2 is there already"));
 }
 
-TEST_F(RepeatTest, AFileThatIsNoExperimentIsNamed) {
-  folder_.Write("exp-repeat.json", "{\"runs\": 5");
-  EXPECT_THAT(std::string(Open(kFedAvg).status().message()), HasSubstr("exp-repeat.json"));
+TEST_F(RepeatTest, ARepeatOfAnOlderVersionIsReadAndNotContinued) {
+  folder_.Write("exp-repeat.json", R"({"runs": [{"folder": "runs/exp-seed1", "seed": 1}]})");
+  EXPECT_THAT(Refused(kFedAvg), AllOf(HasSubstr("exp-repeat.json"), HasSubstr("older version")));
+  EXPECT_EQ(Open(kFedAvg)->folder.path(), folder_ / "exp-2-repeat");
+  EXPECT_THAT(*RunFolders({folder_ / "exp-repeat.json"}), ElementsAre(folder_ / "exp-seed1"));
 }
 
-TEST_F(RepeatTest, ItsFoldersAreFoundBesideTheFile) {
-  Repeat repeat = *Open(kFedAvg);
-  Make(repeat, 1);
-  Make(repeat, 2);
+TEST_F(RepeatTest, ItsRunsAreFoundAlsoWhereAllWasMoved) {
+  PreparedSweep sweep = SweepOf(kFedAvg);
+  {
+    const HeldSweep held = *Open(sweep);
+    Finish(held, 1);
+    Finish(held, 2);
+    const ResultTable table =
+        MakeTable(sweep.plan, *ReadResults(held.folder, sweep.plan), held.folder);
+    folder_.Write("exp-repeat.json", RepeatJson(sweep.plan, table));
+  }
   std::filesystem::create_directories(folder_ / "moved");
-  for (const char* name : {"exp-repeat.json", "exp-seed1", "exp-seed2"})
+  for (const char* name : {"exp-repeat", "exp-repeat.json", "exp-seed1", "exp-seed2"})
     std::filesystem::rename(folder_ / name, folder_ / "moved/" + name);
-  EXPECT_THAT(*FoldersOfRepeat(folder_ / "moved/exp-repeat.json"),
-              ElementsAre(folder_ / "moved/exp-seed1", folder_ / "moved/exp-seed2"));
+  for (const char* name : {"moved/exp-repeat", "moved/exp-repeat.json"}) {
+    EXPECT_THAT(*RunFolders({folder_ / name}),
+                ElementsAre(folder_ / "moved/exp-seed1", folder_ / "moved/exp-seed2"));
+  }
+  folder_.Write("broken-repeat.json", "{\"runs\": 5");
+  EXPECT_THAT(std::string(RunFolders({folder_ / "broken-repeat.json"}).status().message()),
+              HasSubstr("broken-repeat.json"));
 }
 
 }  // namespace

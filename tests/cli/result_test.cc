@@ -1,4 +1,4 @@
-#include "cli/simulate/result.h"
+#include "cli/results/result.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,27 +98,10 @@ TEST(DropsOf, CallsAQuarterOfWhatWasGainedOverGuessingFar) {
   EXPECT_EQ(DropsOf(binary).size(), 1u);
 }
 
-TEST(SeedsText, JoinsNeighbours) {
-  EXPECT_EQ(SeedsText({5}), "5");
-  EXPECT_EQ(SeedsText({1, 2, 3, 7, 8}), "1 to 3, 7, 8");
-}
-
 TEST_F(FolderTest, ABrokenSummaryIsAnError) {
   EXPECT_FALSE(ReadResult(path_).ok());
   ASSERT_TRUE(AtomicWriteFile(path_ + "/summary.json", "{\"rounds\": ").ok());
   EXPECT_THAT(std::string(ReadResult(path_).status().message()), HasSubstr("summary.json"));
-}
-
-TEST(Spread, HasMeanAndSampleDeviation) {
-  std::vector<RunResult> runs(3);
-  const double values[] = {1, 2, 6};
-  for (int i = 0; i < 3; ++i) runs[i].final = {{"loss", values[i]}};
-  runs[1].final["only_here"] = 1;
-  const std::vector<Spread> spreads = SpreadOf(runs);
-  ASSERT_EQ(spreads.size(), 1u);
-  EXPECT_DOUBLE_EQ(spreads[0].mean, 3);
-  EXPECT_DOUBLE_EQ(spreads[0].std.value(), std::sqrt(7.0));
-  EXPECT_EQ(SpreadText(spreads), "loss                     3.0000 ± 2.6458\n");
 }
 
 TEST_F(FolderTest, ANewRunGetsTheNextFreeName) {
@@ -328,8 +311,15 @@ TEST(Overrides, HaveAShortFormForTheSeed) {
 }
 
 TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
-  const auto check = [](const std::string& key) {
-    return CheckResumable({{key, "1", "--set " + key + "=1"}});
+  const absl::StatusOr<Document> run = ParseDocument(
+      "[run]\nrounds = 7\n[data]\nsource = \"synthetic\"\nseed = 5\n[model]\n"
+      "name = \"logistic\"\n[cohort]\nsize = 10\n[algorithm]\nname = \"fedprox\"\n"
+      "[algorithm.fedprox]\nmu = 0.5\n[local]\nlr = 0.3\n",
+      "config.toml", "/runs/mine");
+  ASSERT_TRUE(run.ok()) << run.status();
+  const sdk::Catalogue catalogue = sdk::Catalogue::Builtins();
+  const auto check = [&](const std::string& key, const std::string& value = "2") {
+    return CheckResumable({{key, value, absl::StrCat("--set ", key, "=", value)}}, *run, catalogue);
   };
   for (const char* key : {"workers.processes", "workers.slots", "run.rounds",
                           "server.lease_timeout", "server.durability"}) {
@@ -337,9 +327,22 @@ TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
   }
   for (const char* key :
        {"local.lr", "run.seed", "model.name", "evaluation.chunk", "algorithm.fedprox.mu"}) {
-    EXPECT_THAT(std::string(check(key).message()), HasSubstr(absl::StrCat("--set ", key, "=1: ")))
+    EXPECT_THAT(std::string(check(key).message()), HasSubstr(absl::StrCat("--set ", key, "=2: ")))
         << key;
   }
+  // Not a change: the value that the run has, given or by default.
+  for (const auto& [key, value] : {std::pair{"local.lr", "0.3"},
+                                   {"run.seed", "0"},
+                                   {"data.seed", "5"},
+                                   {"model.name", "logistic"},
+                                   {"algorithm.fedprox.mu", "0.5"},
+                                   {"algorithm.name", "fedprox"},
+                                   {"local.batch_size", "10"},
+                                   {"local", "{lr = 0.3}"}}) {
+    EXPECT_TRUE(check(key, value).ok()) << check(key, value);
+  }
+  EXPECT_FALSE(check("algorithm.name", "fedavg").ok());
+  EXPECT_FALSE(check("local", "{lr = 0.3, momentum = 0.5}").ok());
 }
 
 TEST(RowReporter, NeverBlocksAndDeliversWholeLines) {
@@ -385,15 +388,6 @@ TEST(RowReporter, PassesAWarningOnThatIsNoRow) {
   EXPECT_EQ(WarningIn(lines[0]), "");
   EXPECT_EQ(WarningIn(lines[1]), "no room in \"runs/exp\"");
   EXPECT_EQ(WarningIn("torn {"), "");
-}
-
-TEST(Spread, OfOneRunHasNoDeviation) {
-  RunResult run;
-  run.final = {{"loss", 0.25}};
-  const std::vector<Spread> spreads = SpreadOf(std::vector<RunResult>{run});
-  ASSERT_EQ(spreads.size(), 1u);
-  EXPECT_FALSE(spreads[0].std.has_value());
-  EXPECT_EQ(SpreadText(spreads), "loss                     0.2500\n");
 }
 
 TEST_F(FolderTest, ASummaryReportsTestValuesWhereValidationRowsHaveChosen) {

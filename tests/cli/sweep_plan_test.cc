@@ -31,7 +31,9 @@ class SweepPlanTest : public testing::Test {
     const std::string path = folder_.Write("sweep.toml", text);
     const absl::StatusOr<SweepFile> file = ReadSweepFile(path);
     if (!file.ok()) return file.status();
-    return Prepare(*file, sdk::Catalogue::Builtins(), [](const Job&) { return false; });
+    Output silent;
+    return Prepare(
+        *file, sdk::Catalogue::Builtins(), [](const Job&) { return false; }, silent);
   }
   PreparedSweep Sweep(const std::string& text) const {
     absl::StatusOr<PreparedSweep> sweep = Read("base = \"run.toml\"\n" + text);
@@ -89,6 +91,26 @@ TEST_F(SweepPlanTest, ChoosesAMetricThatTheBaselinesHaveToo) {
   EXPECT_THAT(refused, AllOf(HasSubstr("\"local\""), HasSubstr("evaluation.clients"),
                              HasSubstr("clients_test_accuracy")));
   EXPECT_EQ(Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n").plan.metric, "test_accuracy");
+}
+
+TEST_F(SweepPlanTest, AMetricOfTheCommonModelGivesWayToThatOfClientsWhereABaselineHasNone) {
+  const std::string keys = "[keys]\nlocal.lr = [0.1, 0.2]\n";
+  const std::string tested = keys + "evaluation.clients = [true]\n";
+  for (const auto& [named, chosen] : {std::pair{"test_accuracy", "clients_test_accuracy"},
+                                      {"best_test_loss", "best_clients_test_loss"}}) {
+    const std::string metric = absl::StrCat("metric = \"", named, "\"\n");
+    const PreparedSweep sweep = Sweep(metric + "baselines = [\"local\"]\n" + tested);
+    EXPECT_EQ(sweep.plan.metric, chosen);
+    EXPECT_EQ(sweep.plan.higher, std::string(chosen) == "clients_test_accuracy");
+    EXPECT_THAT(sweep.notes, testing::Contains(AllOf(HasSubstr(named), HasSubstr(chosen))));
+    // Rules that have it keep it.
+    const PreparedSweep common = Sweep(metric + "baselines = [\"pooled\"]\n" + tested);
+    EXPECT_EQ(common.plan.metric, named);
+    EXPECT_THAT(common.notes, testing::IsEmpty());
+    // Clients are not tested, so nothing is in all runs.
+    EXPECT_THAT(Refused("base = \"run.toml\"\nbaselines = [\"local\"]\n" + metric + keys),
+                AllOf(HasSubstr(named), HasSubstr("\"local\""), HasSubstr("evaluation.clients")));
+  }
 }
 
 TEST_F(SweepPlanTest, EveryCombinationRunsWithEverySeed) {
@@ -270,9 +292,15 @@ TEST_F(SweepPlanTest, AFolderTakesFurtherSeedsAndNoOtherConfiguration) {
   EXPECT_TRUE(folder.Write(Sweep("seeds = [1]\n" + keys)).ok());
   EXPECT_TRUE(folder.Write(Sweep("seeds = [1, 2]\nmetric = \"test_loss\"\n" + keys)).ok());
   const absl::Status other = folder.Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.3]\n"));
-  EXPECT_THAT(
-      std::string(other.message()),
-      AllOf(HasSubstr("002-seed1"), HasSubstr("local.lr = 0.2"), HasSubstr("local.lr = 0.3")));
+  EXPECT_THAT(std::string(other.message()),
+              AllOf(HasSubstr("configuration 002"), HasSubstr("local.lr 0.2 there, 0.3 here")));
+  // The configurations are compared, not the files of jobs: other seeds make no other sweep.
+  EXPECT_FALSE(folder.Write(Sweep("seeds = [7]\n[keys]\nlocal.lr = [0.1, 0.3]\n")).ok());
+  EXPECT_TRUE(folder
+                  .Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.2]\n"
+                               "workers.slots = [2]\n"))
+                  .ok())
+      << "how it is computed may change";
   const absl::Status halved = folder.Write(Sweep("seeds = [1]\nhalving.rounds = [5, 20]\n" + keys));
   EXPECT_THAT(std::string(halved.message()), HasSubstr("[halving]"));
 }

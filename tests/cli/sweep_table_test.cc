@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "cli/results/table.h"
 #include "cli/sweep/halving.h"
 #include "cli/sweep/progress.h"
 #include "cli/sweep/table.h"
@@ -59,6 +61,18 @@ Results NoResults(const SweepPlan& plan) {
   return results;
 }
 
+ResultTable Made(const SweepPlan& plan, const Results& results) {
+  return MakeTable(plan, results, SweepFolder("sweeps/a"));
+}
+std::string BestOf(const ResultTable& table) {
+  return table.best.has_value() ? table.rows[*table.best].name : "";
+}
+size_t Open(const TableRow& row) {
+  return static_cast<size_t>(std::ranges::count_if(row.runs, [](const TableRun& run) {
+    return run.goes_on || run.state == TableRun::State::kOpen;
+  }));
+}
+
 void Put(Results& results, const std::string& configuration, uint32_t rounds, double one,
          double two) {
   results.at(configuration + "-seed1").rungs[rounds]["test_accuracy"] = one;
@@ -71,22 +85,23 @@ TEST(SweepTable, TheBestMeanComesFirstAndOthersAreComparedWithIt) {
   Put(results, "001", 10, 0.50, 0.60);
   Put(results, "002", 10, 0.80, 0.90);
   Put(results, "003", 10, 0.70, 0.82);
-  const SweepTable table = MakeTable(plan, results);
-  EXPECT_EQ(table.best, 1u);
-  EXPECT_EQ(table.done, 6u);
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(BestOf(table), "002");
+  EXPECT_EQ(table.Count(TableRun::State::kDone), 6u);
   EXPECT_THAT(
-      SweepTableText(plan, table, results),
-      StartsWith("configuration  local.lr  runs  test_accuracy  deviation  95 % interval      "
+      TableText(table),
+      StartsWith("configuration  local.lr  runs  seeds  test_accuracy    95 % interval      "
                  "minus the best  95 % interval       p         p, Holm\n"
-                 "002            0.2       2     0.8500         0.0707     0.2147 to 1.4853   "
+                 "002            0.2       2     1, 2   0.8500 ± 0.0707  0.2147 to 1.4853   "
                  "-               -                   -         -\n"
-                 "003            0.25      2     0.7600         0.0849     -0.0024 to 1.5224  "
+                 "003            0.25      2     1, 2   0.7600 ± 0.0849  -0.0024 to 1.5224  "
                  "-0.0900         -0.2171 to 0.0371   0.0704    0.0704\n"
-                 "001            0.1       2     0.5500         0.0707     -0.0853 to 1.1853  "
+                 "001            0.1       2     1, 2   0.5500 ± 0.0707  -0.0853 to 1.1853  "
                  "-0.3000         -0.3000 to -0.3000  "));
-  EXPECT_THAT(SweepTableCsv(plan, table),
-              AllOf(HasSubstr("configuration,local.lr,runs,failed,rounds,test_accuracy,"),
-                    HasSubstr("\n002,0.2,2,0,10,0.8"), HasSubstr(",,,,,\n003,")));
+  EXPECT_THAT(TableCsv(table),
+              AllOf(HasSubstr("configuration,local.lr,runs,seeds,failed,rounds,test_accuracy,"
+                              "test_accuracy_std,test_accuracy_low,test_accuracy_high,minus_best,"),
+                    HasSubstr("\n002,0.2,2,1 2,0,10,0.8"), HasSubstr(",,,,,\n003,")));
 }
 
 TEST(SweepTable, ReportsTestValuesBesideWhatValidationRowsChoose) {
@@ -100,14 +115,14 @@ TEST(SweepTable, ReportsTestValuesBesideWhatValidationRowsChoose) {
     results.at(absl::StrCat("001-seed", seed)).rungs[10]["val_accuracy"] = 0.5;
     results.at(absl::StrCat("002-seed", seed)).rungs[10]["val_accuracy"] = 0.6;
   }
-  const SweepTable table = MakeTable(plan, results);
-  EXPECT_EQ(table.best, 1u);
-  EXPECT_DOUBLE_EQ(table.rows[0].report.at(0).mean, 0.75);
-  const std::string text = SweepTableText(plan, table, results);
-  EXPECT_THAT(text, AllOf(HasSubstr("val_accuracy  test_accuracy"), HasSubstr("0.7500 ± 0.0707"),
-                          Not(HasSubstr("warning"))));
-  EXPECT_THAT(SweepTableCsv(plan, table), HasSubstr("test_accuracy,test_accuracy_std\n"));
-  const auto json = nlohmann::json::parse(SweepTableJson(plan, table, results, SweepFolder("s")));
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(BestOf(table), "002");
+  EXPECT_DOUBLE_EQ(table.rows[0].values.at(1).mean, 0.75);
+  const std::string text = TableText(table);
+  EXPECT_THAT(text, AllOf(HasSubstr("95 % interval     test_accuracy"),
+                          HasSubstr("0.7500 ± 0.0707"), Not(HasSubstr("warning"))));
+  EXPECT_THAT(TableCsv(table), HasSubstr(",test_accuracy,test_accuracy_std,"));
+  const auto json = nlohmann::json::parse(TableJson(table));
   EXPECT_EQ(json["rows_of_metric"], "validation");
   EXPECT_EQ(json["rows"][0]["report"]["test_accuracy"]["mean"], 0.75);
   const auto again = ParsePlan(JsonOf(plan), "sweep.json");
@@ -120,7 +135,7 @@ TEST(SweepTable, WarnsWhereTestRowsChoose) {
   Results results = NoResults(plan);
   Put(results, "001", 10, 0.5, 0.6);
   Put(results, "002", 10, 0.8, 0.9);
-  const std::string text = SweepTableText(plan, MakeTable(plan, results), results);
+  const std::string text = TableText(Made(plan, results));
   EXPECT_THAT(text, AllOf(HasSubstr("warning: "), HasSubstr("data.central_val_fraction")));
 }
 
@@ -130,7 +145,7 @@ TEST(SweepTable, HasHolmsCorrection) {
   Put(results, "001", 10, 0.50, 0.61);
   Put(results, "002", 10, 0.80, 0.90);
   Put(results, "003", 10, 0.70, 0.82);
-  const SweepTable table = MakeTable(plan, results);
+  const ResultTable table = Made(plan, results);
   const double p = *table.rows[1].against_best->p, q = *table.rows[2].against_best->p;
   EXPECT_DOUBLE_EQ(*table.rows[2].p_holm, 2 * std::min(p, q));
   EXPECT_DOUBLE_EQ(*table.rows[1].p_holm, std::max(std::max(p, q), 2 * std::min(p, q)));
@@ -152,7 +167,7 @@ TEST(SweepTable, LessIsBetterOfALoss) {
   Results results = NoResults(plan);
   Put(results, "001", 10, 0.5, 0.6);
   Put(results, "002", 10, 0.8, 0.9);
-  EXPECT_EQ(MakeTable(plan, results).best, 0u);
+  EXPECT_EQ(BestOf(Made(plan, results)), "001");
 }
 
 TEST(SweepTable, AConfigurationThatFailedWithASeedIsNotTheBestWhileAnotherIsWhole) {
@@ -162,13 +177,13 @@ TEST(SweepTable, AConfigurationThatFailedWithASeedIsNotTheBestWhileAnotherIsWhol
   Put(results, "002", 10, 0.9, std::nan(""));
   results.at("003-seed1").failed = results.at("003-seed2").failed = true;
   results.at("003-seed1").why = "it diverged";
-  const SweepTable table = MakeTable(plan, results);
-  EXPECT_EQ(table.best, 0u);
-  EXPECT_EQ(table.failed, 3u);
-  EXPECT_EQ(table.done, 3u);
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(BestOf(table), "001");
+  EXPECT_EQ(table.Count(TableRun::State::kFailed), 3u);
+  EXPECT_EQ(table.Count(TableRun::State::kDone), 3u);
   EXPECT_EQ(table.rows[1].against_best.value().n, 1u) << "over the seed that both have";
   EXPECT_THAT(
-      SweepTableText(plan, table, results),
+      TableText(table),
       AllOf(HasSubstr("1 of 2"), HasSubstr("0 of 2"), HasSubstr("failed: 003-seed1: it diverged"),
             HasSubstr("failed: 002-seed2: its test_accuracy is not a finite number")));
 }
@@ -176,14 +191,13 @@ TEST(SweepTable, AConfigurationThatFailedWithASeedIsNotTheBestWhileAnotherIsWhol
 TEST(SweepTable, ShowsWhatIsThereWhileTheSweepGoesOn) {
   const SweepPlan plan = PlanOf(2);
   Results results = NoResults(plan);
-  EXPECT_EQ(MakeTable(plan, results).best, std::nullopt);
+  EXPECT_EQ(Made(plan, results).best, std::nullopt);
   results.at("002-seed2").rungs[10]["test_accuracy"] = 0.5;
-  const SweepTable table = MakeTable(plan, results);
-  EXPECT_EQ(table.done, 1u);
-  EXPECT_EQ(table.rows[0].open, 1u);
-  EXPECT_EQ(table.best, 1u);
-  const auto json =
-      nlohmann::json::parse(SweepTableJson(plan, table, results, SweepFolder("sweeps/a")));
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(table.Count(TableRun::State::kDone), 1u);
+  EXPECT_EQ(Open(table.rows[0]), 1u);
+  EXPECT_EQ(BestOf(table), "002");
+  const auto json = nlohmann::json::parse(TableJson(table));
   EXPECT_EQ(json["best"], "002");
   EXPECT_EQ(json["rows"][0]["runs"][0]["state"], "open");
   EXPECT_EQ(json["rows"][0]["runs"][1]["value"], 0.5);
@@ -210,10 +224,9 @@ TEST(SweepHalving, TheBetterHalfGoesOn) {
   EXPECT_THAT(ConfigurationsOf(plan, results, 2), ElementsAre(2, 4));
   Put(results, "003", 80, 0.6, 0.6);
   Put(results, "005", 80, 0.9, 0.9);
-  const SweepTable table = MakeTable(plan, results);
+  const ResultTable table = Made(plan, results);
   std::vector<std::string> order;
-  for (const SweepTable::Row& row : table.rows)
-    order.push_back(absl::StrCat(plan.configurations[row.configuration].name, "@", row.rounds));
+  for (const TableRow& row : table.rows) order.push_back(absl::StrCat(row.name, "@", row.rounds));
   EXPECT_THAT(order, ElementsAre("005@80", "003@80", "002@20", "004@5", "001@5"));
   EXPECT_TRUE(table.rows[1].against_best.has_value());
   EXPECT_FALSE(table.rows[2].against_best.has_value()) << "of other lengths";
@@ -237,10 +250,10 @@ TEST(SweepHalving, ARungThatIsBeingDoneLeavesTheTableComparable) {
   Put(results, "001", 5, 0.5, 0.5);
   Put(results, "002", 5, 0.6, 0.6);
   results.at("002-seed1").rungs[20]["test_accuracy"] = 0.1;
-  const SweepTable table = MakeTable(plan, results);
-  EXPECT_EQ(table.best, 1u);
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(BestOf(table), "002");
   EXPECT_EQ(table.rows[0].rounds, 5u);
-  EXPECT_EQ(table.rows[0].open, 1u);
+  EXPECT_EQ(Open(table.rows[0]), 1u);
 }
 
 TEST(SweepProgress, SaysHowManyTheBestAndTheTimeThatIsLeft) {

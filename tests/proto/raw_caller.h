@@ -80,6 +80,7 @@ class RawCaller {
     const auto field = [&](const std::string& name, const std::string& value) {
       return absl::StrCat(std::string(1, '\0'), text(name), text(value));
     };
+    while (open_ && Readable()) ReadFrame();
     const uint32_t stream = next_;
     next_ += 2;
     Frame(kHeaders, kEndHeaders, stream,
@@ -89,6 +90,15 @@ class RawCaller {
     return stream;
   }
   void Reset(uint32_t stream) { Frame(kReset, 0, stream, std::string("\0\0\0\x08", 4)); }
+
+  // Makes a whole call with this message, and waits for its answer.
+  void Call(const std::string& path, const std::string& message) {
+    const uint32_t n = htonl(static_cast<uint32_t>(message.size()));
+    std::string bytes(1, '\0');
+    bytes.append(reinterpret_cast<const char*>(&n), sizeof(n));
+    Frame(kData, kEnd, Begin(path), bytes + message);
+    for (ended_ = false; open_ && !ended_;) ReadFrame();
+  }
 
   // Sends `size` bytes of a message that would have `of`, as the windows allow. Stops when the
   // server hangs up.
@@ -118,7 +128,7 @@ class RawCaller {
 
  private:
   enum Type : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kWindow = 8 };
-  static constexpr uint8_t kEndHeaders = 4, kAck = 1;
+  static constexpr uint8_t kEndHeaders = 4, kAck = 1, kEnd = 1;
 
   void Frame(Type type, uint8_t flags, uint32_t stream, const std::string& payload) {
     std::string head = {static_cast<char>(payload.size() >> 16),
@@ -159,6 +169,7 @@ class RawCaller {
         Read(uint32_t{at(head, 0)} << 16 | uint32_t{at(head, 1)} << 8 | at(head, 2));
     if (!open_) return;
     if (at(head, 3) == kWindow && word(head, 5) == 0) window_ += word(payload, 0);
+    if (at(head, 3) == kHeaders && (at(head, 4) & kEnd) != 0) ended_ = true;
     if (at(head, 3) == kSettings && (at(head, 4) & kAck) == 0) {
       for (size_t i = 0; i + 6 <= payload.size(); i += 6) {
         if (at(payload, i + 1) == 4) stream_window_ = word(payload, i + 2);
@@ -171,7 +182,7 @@ class RawCaller {
   const Fd fd_;
   const std::unique_ptr<SSL_CTX, identity::FreeWith<SSL_CTX_free>> context_;
   std::unique_ptr<SSL, identity::FreeWith<SSL_free>> session_;
-  bool open_ = false, settings_ = false;
+  bool open_ = false, settings_ = false, ended_ = false;
   int64_t window_ = 65535, stream_window_ = 65535;
   uint32_t next_ = 1;
   uint64_t sent_ = 0;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <future>
 #include <list>
@@ -163,6 +164,7 @@ uint64_t MemoryInUse() {  // bytes
 class Strangers : public testing::Test {
  protected:
   Strangers() {
+    ::signal(SIGPIPE, SIG_IGN);  // the callers write to connections that were cut
     audit_ = *identity::Audit::Open(AuditFile());
     Restart(":0");
   }
@@ -213,10 +215,9 @@ TEST_F(Strangers, CallsThatAreBegunAndAbandonedEndTheConnection) {
 TEST_F(Strangers, ADeviceThatBeginsAndAbandonsCallsIsCutToo) {
   const identity::IdentityFiles files = authority_.Certified("phone-7");
   RawCaller caller(server_->address(), &files);
-  const auto begin = SteadyClock().Now();
-  int begun = 0;
-  while (begun < 400'000 && caller.open()) caller.Reset(caller.Begin(kHello)), ++begun;
-  std::cout << begun << " calls in " << ToSeconds(SteadyClock().Now() - begin) << " s\n";
+  caller.Call(kHello, std::string("\x08\x01", 2));  // major: 1
+  ASSERT_TRUE(caller.open());
+  for (int begun = 0; begun < 200'000 && caller.open(); ++begun) caller.Reset(caller.Begin(kHello));
   EXPECT_FALSE(caller.open());
   EXPECT_THAT(AuditText(), HasSubstr("calls a second"));
 }

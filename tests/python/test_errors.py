@@ -143,7 +143,9 @@ class Steps(TestCase):
             (dict(data=(x, y + 1)), "give y - 1"),
             (dict(data=(x, np.eye(3)[y])), "y.argmax(1)"),
             (dict(data=(x, y.astype(str))), "np.unique(y, return_inverse=True)"),
-            (dict(privacy=dict(epsilon=8), cohort=None), "macaw privacy --clients 20 --cohort …"),
+            (dict(privacy=dict(epsilon=8)), "privacy=dict(epsilon=8, clip=1.0)"),
+            (dict(privacy=dict(epsilon=8, clip=1), cohort=None), "cohort=… is missing"),
+            (dict(privacy=dict(clip=1)), "privacy=dict(epsilon=8, clip=1.0)"),
             (dict(out=taken), "overwrite=True"),
             (dict(run={"stop.metric": "test_acc", "stop.patience": 3}), "test_accuracy"),
             (dict(data=csv, data_options=of_file), "pandas.read_csv"),
@@ -250,26 +252,47 @@ class Private(TestCase):
     def test_runs_of_clients_of_the_data_count_these(self) -> None:
         x, y = rows()
         owners = {f"c{i}": (x[20 * i : 20 * i + 20], y[20 * i : 20 * i + 20]) for i in range(30)}
-        settings = macaw._simulate.keys_of(
-            self.job("run", data=owners, partition=None, privacy={"epsilon": 8})
+        settings = macaw._configuration.keys_of(
+            self.job("run", data=owners, partition=None, privacy={"epsilon": 8, "clip": 1})
         ).settings
-        other = macaw._simulate.keys_of(
-            self.job("run", partition=macaw.iid(30), privacy={"epsilon": 8})
+        other = macaw._configuration.keys_of(
+            self.job("run", partition=macaw.iid(30), privacy={"epsilon": 8, "clip": 1})
         ).settings
         self.assertEqual(settings["privacy.noise"], other["privacy.noise"])
         self.assertEqual(settings["privacy.mechanism"], "gaussian")
 
     def test_runs_of_clients_that_nobody_has_counted_are_refused(self) -> None:
         for changes, said in [
-            (dict(privacy={"epsilon": 8, "noise": 1.0}), "say the same thing"),
-            (dict(rounds=None), "--rounds …"),
-            (dict(data_options={"heldout_clients": 0.2}), "--clients …"),
-            (dict(privacy={"epsilon": -1}), "epsilon"),
+            (dict(privacy={"noise": 1.0}), "say the same thing"),
+            (dict(rounds=None), "rounds=… is missing"),
+            (dict(data_options={"heldout_clients": 0.2}), "macaw privacy --clients … --cohort 5"),
+            (dict(privacy={"epsilon": -1}), "found -1"),
         ]:
+            privacy = {"epsilon": 8, "clip": 1, **changes.pop("privacy", {})}
             with self.assertRaises(macaw.ConfigError) as caught:
-                macaw.simulate(**self.job("run", **{"privacy": {"epsilon": 8}, **changes}))
+                macaw.simulate(**self.job("run", privacy=privacy, **changes))
             self.assertIn(said, str(caught.exception))
             self.assertEqual(caught.exception.key, "privacy.epsilon")
+
+    def test_runs_name_keys_of_the_call_in_their_errors(self) -> None:
+        for wrong, key, nearest in [
+            ({"epsilom": 8}, "privacy.epsilom", "privacy.epsilon"),
+            ({"noise_multiplier": 1.0}, "privacy.noise_multiplier", "privacy.noise"),
+            ({"epsilon": 8, "max_grad_norm": 1}, "privacy.max_grad_norm", "privacy.clip"),
+            ({"epsilon": 8, "clip": 1, "delta": 2}, "privacy.delta", None),
+            ({"epsilon": 8, "clip": 1, "population": 3}, "privacy.epsilon", None),
+            (8, "privacy", None),
+        ]:
+            with self.subTest(wrong), self.assertRaises(macaw.ConfigError) as caught:
+                macaw.simulate(**self.job("run", privacy=wrong))
+            self.assertEqual((caught.exception.key, caught.exception.nearest), (key, nearest))
+            self.assertNotIn("--", str(caught.exception))
+
+    def test_runs_have_the_usual_delta_of_their_epsilon(self) -> None:
+        """A tenth of 1 / clients, as docs/guides/privacy.md says."""
+        job = self.job("run", privacy={"epsilon": 8, "clip": 1}, partition=macaw.iid(40))
+        settings = macaw._configuration.keys_of(job).settings
+        self.assertAlmostEqual(settings["privacy.delta"], 0.1 / 40)
 
 
 class ARunThatFails(TestCase):

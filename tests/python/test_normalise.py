@@ -57,9 +57,9 @@ class Normalised(TestCase):
 
     def batches(self, **changes: Any) -> Any:
         """What the model of such a run gets: the first batch, by --model-step."""
-        settings = macaw._simulate.keys_of(self.job("batch", **changes)).settings
+        settings = macaw._configuration.keys_of(self.job("batch", **changes)).settings
         file = self.folder / "step.safetensors"
-        arguments = [*macaw._simulate._overrides(settings), "--model-step", str(file)]
+        arguments = [*macaw._settings.overrides(settings), "--model-step", str(file)]
         simulation = macaw._program.Simulation(arguments, {})
         self.addCleanup(simulation.close)
         for _ in simulation.events():

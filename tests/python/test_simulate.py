@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import macaw
-from macaw import _simulate
+from macaw import _settings
 from support import SOURCE, TestCase, needs, rows
 
 
@@ -211,6 +211,6 @@ class Values(TestCase):
             (np.float32(0.5), "0.5"), (np.int64(4), "4"), (np.array([1, 2]), "[1, 2]"),
             (float("inf"), "inf"),
         ]:  # fmt: skip
-            self.assertEqual(_simulate.to_toml(value), text)
+            self.assertEqual(_settings.to_toml(value), text)
         with self.assertRaises(TypeError):
-            _simulate.to_toml(object())
+            _settings.to_toml(object())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import unittest
 from pathlib import Path
 from typing import Any
 
 import macaw
+from macaw import _groups
+from macaw._program import program
 from support import TestCase, job
 
 
@@ -34,6 +37,35 @@ class Sweep(TestCase):
             import pandas
 
             self.assertIsInstance(sweep.table, pandas.DataFrame)
+
+    def test_repeat_is_a_sweep_of_one_configuration(self) -> None:
+        given = arguments(self.folder, "s", run={"seed": 5})
+        sweep = macaw.sweep(**given, repeat=3, progress=False)
+        (row,) = sweep.rows
+        self.assertEqual(row["runs"], 3)
+        self.assertEqual(list(sweep.runs), ["001-seed5", "001-seed6", "001-seed7"])
+        values = [run.summary["final"]["train_loss"] for run in sweep.runs.values()]
+        self.assertAlmostEqual(row["train_loss"], sum(values) / 3)
+        self.assertGreater(row["std"], 0)
+        with self.assertRaisesRegex(macaw.ConfigError, "not both"):
+            macaw.sweep(**given, repeat=3, seeds=[1], progress=False)
+        with self.assertRaisesRegex(macaw.ConfigError, r"macaw.sweep\(…, repeat=…\)"):
+            macaw.simulate(**given, repeat=3)
+
+    def test_a_repeat_of_the_program_is_opened_as_a_sweep(self) -> None:
+        macaw.sweep(**arguments(self.folder, "s"), progress=False)  # for its configuration
+        out = self.folder / "r"
+        subprocess.run(
+            [program(), "simulate", self.folder / "s/jobs/001-seed0.toml", "--repeat", "2",
+             "--out", out, "--quiet"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        sweep = macaw.SweepResult(f"{out}-repeat")
+        self.assertEqual(list(sweep.runs), ["seed0", "seed1"])
+        (group,) = _groups.groups_of(f"{out}-repeat")
+        self.assertEqual(
+            [run.folder.name for run in group.runs], [f"{out.name}-seed0", f"{out.name}-seed1"]
+        )
 
     def test_objects_and_ranges_vary_too(self) -> None:
         given = arguments(
@@ -97,6 +129,44 @@ class Sweep(TestCase):
         with self.assertRaisesRegex(macaw.ConfigError, "client_test_fraction"):
             macaw.sweep(**given, baselines=["local"], progress=False)
 
+    def test_whole_dicts_vary(self) -> None:
+        pairs = [{"lr": 0.1, "epochs": 1}, {"lr": 0.01, "epochs": 3}]
+        given = arguments(self.folder, "s", local=macaw.grid(pairs), rounds=2)
+        rows = macaw.sweep(**given, progress=False).rows
+        found = [{"lr": row["local.lr"], "epochs": row["local.epochs"]} for row in rows]
+        self.assertCountEqual(found, pairs)
+
+    def test_an_epsilon_has_a_noise_of_its_own(self) -> None:
+        private = {"epsilon": macaw.grid([1, 8]), "clip": 1.0, "delta": 1e-3}
+        sweep = macaw.sweep(**arguments(self.folder, "s", privacy=private), progress=False)
+        noises = {round(row["epsilon"]): row["privacy.noise"] for row in sweep.rows}
+        self.assertEqual(set(noises), {1, 8})
+        self.assertGreater(noises[1], noises[8])
+        for row in sweep.rows:
+            self.assertLessEqual(row["epsilon"], round(row["epsilon"]))
+        run = macaw.simulate(**job(self.folder, "r", privacy={**private, "epsilon": 8}))
+        self.assertEqual(run.summary["settings"]["privacy.noise"], noises[8])
+
+    def test_an_epsilon_whose_noise_would_differ_is_refused(self) -> None:
+        private = {"epsilon": 8, "clip": 1.0}
+        partitions = macaw.grid([macaw.iid(10), macaw.iid(20)])
+        for changes, said in [
+            ({"partition": partitions}, r"partition.clients.*10, 20"),
+            ({"rounds": macaw.grid([2, 4])}, "run.rounds"),
+            ({"cohort": macaw.grid([{"size": 4}, {"fraction": 0.5}])}, "cohort.size"),
+            ({"privacy": {**private, "epsilon": macaw.uniform(1, 8)}}, r"macaw.grid\(\[1"),
+            ({"privacy": macaw.grid([private])}, r"dict\(epsilon=macaw.grid"),
+        ]:
+            given = arguments(self.folder, "s", **{"privacy": private, **changes})
+            with self.subTest(said), self.assertRaisesRegex(macaw.ConfigError, said) as caught:
+                macaw.sweep(**given, progress=False)
+            self.assertEqual(caught.exception.key, "privacy.epsilon")
+        settings = macaw._configuration.keys_of(
+            {**arguments(self.folder, "s", rounds=None, privacy=private)},
+            others=[{"run.rounds": 4}],
+        ).settings
+        self.assertIn("privacy.noise", settings)  # of the last rung of halving
+
     def test_errors_name_the_key(self) -> None:
         given = arguments(self.folder, "s", local={"learning_rate": macaw.grid([0.1])})
         with self.assertRaises(macaw.ConfigError) as raised:
@@ -106,6 +176,9 @@ class Sweep(TestCase):
         with self.assertRaises(macaw.ConfigError) as raised:
             macaw.sweep(**arguments(self.folder, "t"), seed=3, progress=False)
         self.assertEqual(raised.exception.nearest, "seeds")
+        given = arguments(self.folder, "v", local={"lr": [0.1, 0.2]})
+        with self.assertRaisesRegex(macaw.ConfigError, r"^local.lr .*macaw.grid"):
+            macaw.sweep(**given, progress=False)  # and no line of a file that nobody has written
         with self.assertRaises(macaw.Error):
             macaw.SweepResult(self.folder / "nothing")
 

@@ -122,6 +122,15 @@ class ATable(TestCase):
             error = self.refused(frame, **({"label": "ill", "missing": "mean"} | {key: wrong}))
             self.assertEqual(error.key, key)
             self.assertIn("age, smoker, bmi", str(error))
+        for key, wrong, meant in [
+            ("label", "il", "ill"),
+            ("features", ["smokr"], "smoker"),
+            ("client", "Hosptal", "hospital"),
+        ]:
+            error = self.refused(frame, **({"label": "ill", "missing": "mean"} | {key: wrong}))
+            self.assertEqual((error.key, error.nearest), (key, meant))
+            self.assertIn(f"did you mean {meant!r}", str(error))
+        self.assertIn("(x, y)", str(self.refused(frame, label=np.zeros(4))))
         self.assertEqual(self.refused(frame).key, "label")  # none has a usual name
 
     def test_has_the_mean_of_its_training_rows_in_gaps(self) -> None:
@@ -179,6 +188,42 @@ class ATable(TestCase):
                        partition=macaw.iid(10), label="old", local={"lr": 1.0, "epochs": 3})
         )  # fmt: skip
         self.assertGreater(run.summary["final"]["test_accuracy"], 0.8)
+
+
+class OfHuggingFace(TestCase):
+    """A dataset of `datasets`, which is known by what it has."""
+
+    class Dataset:
+        def __init__(self, columns: dict[str, list[Any]]) -> None:
+            self._columns = columns
+            self.features = dict.fromkeys(columns)
+
+        @property
+        def column_names(self) -> list[str]:
+            return list(self._columns)
+
+        @property
+        def columns(self) -> list[str]:
+            return list(self._columns)
+
+        def __getitem__(self, name: str) -> list[Any]:
+            return self._columns[name]
+
+    def test_names_the_column_that_was_meant(self) -> None:
+        columns = {"pixels": [[1.0, 2.0]] * 4, "speaker": ["a", "b"] * 2, "label": [0, 1] * 2}
+        for key, wrong, meant in [
+            ("features", "pixel", "pixels"),
+            ("label", "lable", "label"),
+            ("client", "speakr", "speaker"),
+        ]:
+            with self.assertRaises(macaw.DataError) as caught:
+                macaw.prepare(self.Dataset(columns), cache=self.folder, **{key: wrong})
+            self.assertEqual((caught.exception.key, caught.exception.nearest), (key, meant))
+        one = {"features": ["pixels"], "client": "speaker"}
+        path = macaw.prepare(self.Dataset(columns), cache=self.folder, **one)
+        self.assertEqual(_safetensors.read(path)["features"].shape, (4, 2))
+        with self.assertRaisesRegex(macaw.DataError, "to_pandas"):
+            macaw.prepare(self.Dataset(columns), cache=self.folder, features=["pixels", "speaker"])
 
 
 class WholeNumbers(TestCase):

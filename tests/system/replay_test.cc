@@ -1,5 +1,5 @@
 // Rules, attacks and metrics by their formulas in NumPy, on the batches that traced runs had
-// (bench/replay), where a Python has NumPy.
+// (tests/oracle/replay). Skipped without NumPy.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ using namespace testing_support;
 TEST(Replay, NumPyReachesTheSameModelsAndMetrics) {
   if (const std::string why = WhyNoPython("numpy"); !why.empty()) GTEST_SKIP() << why;
   const Printed replay =
-      RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/replay/replay.py", " --macaw ",
-                            MACAW_BIN_DIR "/macaw"));
+      RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/tests/oracle/replay/replay.py",
+                            " --macaw ", MACAW_BIN_DIR "/macaw"));
   EXPECT_EQ(replay.exit, 0) << replay.text;
   std::fputs(replay.text.c_str(), stdout);
 }

@@ -1,4 +1,4 @@
-// Plain PyTorch and the real programs side by side (bench/truth.py), where a Python has PyTorch.
+// Plain PyTorch and the real programs side by side (tests/oracle). Skipped without PyTorch.
 
 #include <gtest/gtest.h>
 
@@ -17,13 +17,14 @@ using namespace testing_support;
 TEST(Truth, PlainPyTorchTrainsTheSameModel) {
   if (const std::string why = WhyNoPython("torch, safetensors.torch"); !why.empty())
     GTEST_SKIP() << why;
-  const Printed truth = RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/truth.py",
-                                              " --macaw ", MACAW_BIN_DIR "/macaw"));
+  const Printed truth =
+      RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/tests/oracle/truth.py", " --macaw ",
+                            MACAW_BIN_DIR "/macaw"));
   EXPECT_EQ(truth.exit, 0) << truth.text;
   std::fputs(truth.text.c_str(), stdout);
 }
 
-// Models of tokens, on a play of our own: steps, losses and final models agree (bench/text.py).
+// Models of tokens on a play made here: steps, losses and final models agree.
 TEST(Truth, PlainPyTorchTrainsTheSameModelOfText) {
   if (const std::string why = WhyNoPython("torch, safetensors.torch"); !why.empty())
     GTEST_SKIP() << why;
@@ -37,9 +38,9 @@ TEST(Truth, PlainPyTorchTrainsTheSameModelOfText) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("play.txt", play);
   for (const char* const model : {"char_transformer", "char_gru"}) {
-    const Printed text =
-        RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/bench/text.py ", path, " --model ",
-                              model, " --rounds 2 --cohort 3 --macaw ", MACAW_BIN_DIR "/macaw"));
+    const Printed text = RunShell(
+        absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/tests/oracle/text.py ", path, " --model ",
+                     model, " --rounds 2 --cohort 3 --macaw ", MACAW_BIN_DIR "/macaw"));
     EXPECT_EQ(text.exit, 0) << text.text;
     std::fputs(text.text.c_str(), stdout);
   }

@@ -1,0 +1,251 @@
+#include "cli/results/result.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "cli/config/settings.h"
+#include "core/files.h"
+#include "core/spelling.h"
+#include "core/status.h"
+#include "server/selection.h"
+
+namespace macaw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kFar = 0.25;  // Drop, in result.h
+constexpr char kNextLine[] = "\n           ";
+constexpr char kAlgorithm[] = "algorithm.name";
+
+// Removes JSON's quotes: fedavg instead of "fedavg".
+std::string Unquoted(const std::string& json) {
+  const bool quoted = json.size() >= 2 && json.front() == '"' && json.back() == '"';
+  return quoted ? json.substr(1, json.size() - 2) : json;
+}
+
+template <typename T>
+T ValueOr(const Json& object, const char* key, T fallback) {
+  const auto found = object.find(key);
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found != object.end() && found->is_string() ? found->template get<T>() : fallback;
+  } else {
+    return found != object.end() && found->is_number() ? found->template get<T>() : fallback;
+  }
+}
+
+// The nested object in `object`, or an empty one. Valid as long as `object`.
+const Json& ObjectAt(const Json& object, const char* key) {
+  static const Json kNone = Json::object();
+  const auto found = object.find(key);
+  return found != object.end() && found->is_object() ? *found : kNone;
+}
+
+std::map<std::string, double> NumbersAt(const Json& object, const char* key) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, value] : ObjectAt(object, key).items()) {
+    if (value.is_number()) numbers[name] = value.get<double>();
+  }
+  return numbers;
+}
+
+// The accuracy of guessing: one divided by the number of classes.
+double GuessOf(const RunResult& result) {
+  const auto found = result.settings.find("model.classes");
+  double classes = 0;
+  if (found == result.settings.end() || !absl::SimpleAtod(found->second, &classes)) return 0;
+  return 1 / std::max(2.0, classes);  // a binary task has one output
+}
+
+// Metrics of the training rows, then of the test rows; no statistics over clients.
+std::vector<std::string> MetricsToShow(const RunResult& result) {
+  std::vector<std::string> metrics = {"train_loss", "test_loss", "test_accuracy"};
+  for (const auto& [metric, best] : result.bests) {
+    if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
+  }
+  return metrics;
+}
+
+}  // namespace
+
+absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
+  const std::string path = folder + "/summary.json";
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const Json summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!summary.is_object()) return absl::DataLossError(absl::StrCat(path, " is not a JSON object"));
+  RunResult result;
+  result.folder = folder;
+  result.name = ValueOr<std::string>(summary, "name", "");
+  result.algorithm = ValueOr<std::string>(summary, "algorithm", "");
+  result.end = ValueOr<std::string>(summary, "end", "");
+  for (const auto& [key, value] : ObjectAt(summary, "settings").items())
+    result.settings[key] = value.dump();
+  result.seed = ValueOr<uint64_t>(summary, "seed", 0);
+  result.rounds = ValueOr<uint32_t>(summary, "rounds", 0);
+  result.seconds = ValueOr<double>(summary, "seconds", 0);
+  result.rounds_per_second = ValueOr<double>(summary, "rounds_per_second", 0);
+  result.model_digest = ValueOr<std::string>(summary, "model_digest", "");
+  result.data_digest = ValueOr<std::string>(summary, "data_digest", "");
+  result.final = NumbersAt(summary, "final");
+  result.rounds_to = NumbersAt(summary, "rounds_to");
+  result.left_out = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "clients", 0);
+  result.left_out_rounds = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "rounds", 0);
+  for (const auto& [metric, best] : ObjectAt(summary, "bests").items()) {
+    if (!best.is_object()) continue;
+    result.bests[metric] = {.value = ValueOr<double>(best, "value", std::nan("")),
+                            .round = ValueOr<uint32_t>(best, "round", 0),
+                            .report = NumbersAt(best, "report")};
+  }
+  const Json& best = ObjectAt(summary, "best");
+  result.best_metric = ValueOr<std::string>(best, "metric", "");
+  return result;
+}
+
+std::map<std::string, double> ValuesOf(const RunResult& run) {
+  std::map<std::string, double> values = run.final;
+  for (const auto& [metric, best] : run.bests) {
+    values["best_" + metric] = best.value;
+    for (const auto& [reported, value] : best.report) values[AtBest(reported, metric)] = value;
+  }
+  for (const auto& [accuracy, round] : run.rounds_to) values["rounds_to_" + accuracy] = round;
+  values["seconds"] = run.seconds;
+  values["rounds_per_second"] = run.rounds_per_second;
+  return values;
+}
+
+std::string AtBest(const std::string& reported, const std::string& chosen_by) {
+  return absl::StrCat(reported, "_at_best_", chosen_by);
+}
+
+bool IsColumn(const std::string& metric) {
+  const bool other = metric == "seconds" || metric == "rounds_per_second" ||
+                     absl::StartsWith(metric, "rounds_to_") || absl::StartsWith(metric, "best_");
+  return !other && !absl::StrContains(metric, "_at_best_");
+}
+
+bool ChoosesByTestRows(const std::string& metric) {
+  if (absl::StrContains(metric, "_at_best_")) return false;
+  return server::RowsOfMetric(absl::StripPrefix(metric, "best_")) == server::MetricRows::kTest;
+}
+
+std::string TestRowsChooseText(const std::string& metric) {
+  return absl::StrCat(
+      metric,
+      " is of test rows: what it chooses is judged by the rows that chose it, and looks better than "
+      "it is. With data.central_val_fraction (or data.val_fraction and evaluation.splits) "
+      "validation rows choose, and the test value is reported beside.");
+}
+
+std::vector<std::string> DifferingKeys(const std::vector<RunResult>& runs) {
+  std::vector<std::string> keys;
+  std::set<std::string> all;
+  for (const RunResult& run : runs) {
+    for (const auto& [key, value] : run.settings) all.insert(key);
+  }
+  const auto differs = [&](const auto& value_of) {
+    return std::ranges::any_of(
+        runs, [&](const RunResult& run) { return value_of(run) != value_of(runs.front()); });
+  };
+  if (differs([](const RunResult& run) { return run.algorithm; })) keys.push_back(kAlgorithm);
+  for (const std::string& key : all) {
+    const auto value = [&](const RunResult& run) {
+      const auto found = run.settings.find(key);
+      return found == run.settings.end() ? std::string() : found->second;
+    };
+    if (differs(value)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string SettingOf(const RunResult& run, const std::string& key,
+                      const algorithms::Registry& registry) {
+  if (key == kAlgorithm) return run.algorithm;
+  const auto found = run.settings.find(key);
+  if (found != run.settings.end()) return Unquoted(found->second);
+  bool of_another = absl::StartsWith(key, "algorithm.") &&
+                    !absl::StartsWith(key, absl::StrCat("algorithm.", run.algorithm, "."));
+  // A section that the run does not use.
+  for (const auto& [prefix, kind] :
+       {std::pair("attack.", "attack.kind"), std::pair("privacy.", "privacy.mechanism")}) {
+    of_another = of_another ||
+                 (absl::StartsWith(key, prefix) && key != kind && !run.settings.contains(kind));
+  }
+  return of_another ? "" : Unquoted(DefaultOf(key, registry));
+}
+
+std::vector<Drop> DropsOf(const RunResult& result) {
+  std::vector<Drop> drops;
+  const double guess = GuessOf(result);
+  for (const auto& [metric, best] : result.bests) {
+    const auto last = result.final.find(metric);
+    if (!absl::EndsWith(metric, "accuracy") || last == result.final.end()) continue;
+    const double gained = best.value - guess;
+    if (gained < kFar * (1 - guess) || last->second >= best.value - kFar * gained) continue;
+    drops.push_back({.metric = metric,
+                     .last = last->second,
+                     .best = best.value,
+                     .guess = guess,
+                     .best_round = best.round});
+  }
+  return drops;
+}
+
+std::string WarningText(const Drop& drop, const RunResult& result) {
+  return absl::StrFormat(
+      "%s ended at %.4f, far under its best of %.4f after round %d: more than a quarter of what "
+      "that had gained over guessing (%.4g) is lost.\nThe run was unstable: try a smaller "
+      "local.lr, fewer local.epochs, a larger cohort, or other parameters (macaw algorithms %s).",
+      drop.metric, drop.last, drop.best, drop.best_round, drop.guess, result.algorithm);
+}
+
+std::string LeftOutText(const RunResult& result) {
+  if (result.left_out == 0) return "";
+  return absl::StrCat(Counted(result.left_out, "turn"), " of clients did not count, in ",
+                      Counted(result.left_out_rounds, "round"), " of ", result.rounds,
+                      ": `macaw log ", result.folder, "` says which and why");
+}
+
+std::string ResultText(const RunResult& result) {
+  std::string text =
+      absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s after the start)\n",
+                      result.rounds, result.seconds, result.rounds_per_second);
+  std::string metrics;
+  for (const std::string& metric : MetricsToShow(result)) {
+    const auto found = result.final.find(metric);
+    if (found != result.final.end())
+      absl::StrAppendFormat(&metrics, "  %s %.4f", metric, found->second);
+  }
+  if (!metrics.empty()) absl::StrAppend(&text, "final    ", metrics, "\n");
+  const auto best = result.bests.find(result.best_metric);
+  if (best != result.bests.end() && !best->second.report.empty()) {
+    absl::StrAppendFormat(&text, "best       %s %.4f in round %d, with", best->first,
+                          best->second.value, best->second.round);
+    for (const auto& [metric, value] : best->second.report)
+      absl::StrAppendFormat(&text, "  %s %.4f", metric, value);
+    absl::StrAppend(&text, "\n");
+  }
+  if (const std::string left_out = LeftOutText(result); !left_out.empty())
+    absl::StrAppend(&text, "left out   ", left_out, "\n");
+  for (const Drop& drop : DropsOf(result)) {
+    const std::string warning = absl::StrReplaceAll(WarningText(drop, result), {{"\n", kNextLine}});
+    absl::StrAppend(&text, "warning    ", warning, "\n");
+  }
+  absl::StrAppend(
+      &text, "results    ", result.folder, "/: summary.json, metrics.jsonl, model.safetensors\n",
+      "in Python  pandas.read_json(\"", result.folder, "/metrics.jsonl\", lines=True)\n",
+      "           safetensors.torch.load_file(\"", result.folder, "/model.safetensors\")\n");
+  return text;
+}
+
+}  // namespace macaw::cli

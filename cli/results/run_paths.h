@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace macaw::cli {
+
+// The folders of the runs that these paths stand for. A folder of a sweep or a repeat stands for
+// the runs that it has begun, and a file NAME-repeat.json for the runs that it lists, beside it
+// (the file and the runs may have been moved together). Any other path stands for itself. Each
+// folder is there once. Errors name the file.
+absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths);
+
+// The folder of a job's run. `runs` is what the sweep's plan has before the names of jobs: "runs/",
+// or "../BASE-" for runs beside the folder.
+std::string RunOfJob(const std::string& sweep, const std::string& runs, const std::string& job);
+
+}  // namespace macaw::cli

@@ -1,0 +1,123 @@
+"""The metrics of rows and of clients, by their definitions, from a model's outputs."""
+import numpy as np
+
+from network import losses
+
+CELLS, LARGEST = 4096, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md)
+HIGHER_IS_WORSE = {"loss"}
+
+
+def predictions(outputs):
+    return (outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
+
+
+def margin(outputs):
+    """How near the nearest row is to another prediction."""
+    if outputs.shape[1] == 1:
+        return np.abs(outputs).min()
+    best = np.sort(outputs, axis=1)
+    return (best[:, -1] - best[:, -2]).min()
+
+
+def log_odds(outputs):
+    """log(p / (1 − p)): of class 1 of two, else of each class."""
+    if outputs.shape[1] == 1:
+        return outputs
+    others = np.array([np.logaddexp.reduce(np.delete(outputs, c, axis=1), axis=1) for c in range(outputs.shape[1])])
+    return outputs - others.T
+
+
+def cells(scores):
+    return np.clip(np.floor((scores + LARGEST) * (CELLS / (2 * LARGEST))), 0, CELLS - 1)
+
+
+def divided(numerator, denominator):
+    """NaN where a class has no rows."""
+    numerator, denominator = np.asarray(numerator, float), np.asarray(denominator, float)
+    return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0)
+
+
+def mean_of_defined(values):
+    return np.nanmean(values) if np.isfinite(values).any() else np.nan
+
+
+def curves(outputs, y):
+    """Of each one that has an AUC: its scores, and which rows are positive."""
+    scores = log_odds(outputs)
+    return [(scores[:, c], y == (1 if scores.shape[1] == 1 else c)) for c in range(scores.shape[1])]
+
+
+def area(scores, positive):
+    """The share of pairs of a positive and a negative row in which the positive one's score is larger; a tie: half."""
+    if positive.all() or not positive.any():
+        return np.nan
+    apart = scores[positive][:, None] - scores[~positive][None]
+    return (apart > 0).mean() + (apart == 0).mean() / 2
+
+
+def area_bound(scores, positive, slack):
+    """How far the AUC of cells may be from the one of scores: half the share of pairs in one cell, and the pairs that a
+    rounding of the scores by up to `slack` may turn round."""
+    if positive.all() or not positive.any():
+        return np.nan
+    cell, near = cells(scores), np.abs(scores[positive][:, None] - scores[~positive][None]) <= slack
+    return (cell[positive][:, None] == cell[~positive][None]).mean() / 2 + near.mean()
+
+
+def by_class(outputs, y, classes):
+    """Confusion matrix (a row a label), recall, precision, F1, AUC of cells."""
+    matrix = np.zeros((classes, classes), int)
+    np.add.at(matrix, (y, predictions(outputs)), 1)
+    correct, rows, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    return {"confusion": matrix, "recall": divided(correct, rows), "precision": divided(correct, predicted),
+            "f1": divided(2 * correct, rows + predicted),
+            "auc": np.array([area(cells(s), positive) for s, positive in curves(outputs, y)])}
+
+
+def of_rows(outputs, y, classes):
+    each = by_class(outputs, y, classes)
+    binary = outputs.shape[1] == 1
+    found = {"loss": losses(outputs, y).mean(), "accuracy": (predictions(outputs) == y).mean(),
+             "balanced_accuracy": mean_of_defined(each["recall"]), "auc": mean_of_defined(each["auc"])}
+    if binary:
+        return found | {name: each[name][1] for name in ("precision", "recall", "f1")}
+    return found | {"f1": mean_of_defined(each["f1"])}
+
+
+def auc_of_scores(outputs, y, slack):
+    """The AUC without cells, and how far Macaw's may be from it."""
+    areas = np.array([area(s, positive) for s, positive in curves(outputs, y)])
+    bounds = np.array([area_bound(s, positive, slack) for s, positive in curves(outputs, y)])
+    return mean_of_defined(areas), mean_of_defined(bounds)
+
+
+def over_clients(values, higher_is_worse):
+    """Statistics over the clients for which a metric is defined."""
+    values = np.sort(values[np.isfinite(values)])
+    worst = (values[::-1] if higher_is_worse else values)[:max(1, len(values) // 10)]
+    gini = np.abs(values[:, None] - values[None]).mean() / (2 * values.mean()) if values.mean() else 0.0
+    return {"mean": values.mean(), "std": values.std(), "gini": gini, "worst10": worst.mean(),
+            "p10": np.quantile(values, 0.1), "p50": np.quantile(values, 0.5), "p90": np.quantile(values, 0.9)}
+
+
+def columns_of_clients(prefix, outputs, labels, classes):
+    """The metrics of all rows together, and the statistics over the clients that have some."""
+    pooled = of_rows(np.concatenate(outputs), np.concatenate(labels), classes)
+    columns = {prefix + name: value for name, value in pooled.items()}
+    each = [of_rows(o, y, classes) for o, y in zip(outputs, labels) if len(y)]
+    columns |= {prefix + "clients": len(each), prefix + "missing": 0}  # no client is given up here
+    for name in pooled:
+        statistics = over_clients(np.array([client[name] for client in each]), name in HIGHER_IS_WORSE)
+        columns |= {f"{prefix}{name}_{statistic}": value for statistic, value in statistics.items()}
+    return columns
+
+
+def objective(problem, model, decay):
+    """Over everybody's training rows: metrics, and with the ℓ2 term what is minimised; then the outputs and labels."""
+    rows = np.concatenate(problem.train)
+    outputs = problem.network.outputs_of(model, problem.x[rows])
+    found = of_rows(outputs, problem.y[rows], problem.classes)
+    penalty = decay / 2 * (model[:problem.network.parameters] ** 2).sum()
+    columns = {f"clients_train_{name}": value for name, value in found.items()}
+    columns |= {"clients_train_missing": 0, "l2_penalty": penalty, "train_objective": found["loss"] + penalty}
+    return columns, (outputs, problem.y[rows])

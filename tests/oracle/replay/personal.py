@@ -1,0 +1,82 @@
+"""Rules with models of the clients' own, and the two baselines."""
+import numpy as np
+
+from local_work import train
+from rules import FedAvg
+
+
+class Pooled(FedAvg):
+    """One client with everybody's rows."""
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem.together(), local, **parameters)
+
+
+class Personal(FedAvg):
+    """`state` holds, by client, what `macaw state export` writes under `kept`: a whole model, or x's group."""
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.group = np.ones(len(self.x), bool)
+
+    def own(self, k):
+        """The client's model: x, with its own group in it."""
+        return np.where(self.group, self.state.get(k, self.x), self.x)
+
+    def without_group(self, k):
+        """What a client sends that has trained `state[k]`."""
+        return {"delta": self.delta(k, np.where(self.group, self.x, self.state[k]))}
+
+
+class Alone(Personal):
+    """`local`: its client's model starts as the initial one, and nothing is sent."""
+    kept = "own"
+
+    def round(self, turns, attack=None):
+        for k, stages in turns.items():
+            self.state[k] = train(self.problem, self.own(k), k, stages[0], self.local)
+
+
+class Ditto(Personal):
+    kept = "personal"
+
+    def client(self, k, stages, phase):
+        self.state[k] = train(self.problem, self.own(k), k, stages[1], self.local, mu=self.p["lambda"], anchor=self.x)
+        return super().client(k, stages, phase)
+
+
+class FedBN(Personal):
+    """Batch norm's weights and statistics stay."""
+    kept = "group"
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.group = problem.network.group(problem.network.norms)
+
+    def client(self, k, stages, _phase):
+        self.state[k] = train(self.problem, self.own(k), k, stages[0], self.local)
+        return self.without_group(k)
+
+
+class FedRep(Personal):
+    """The last layer stays. It is trained first, then the layers before it."""
+    kept = "group"
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.group = problem.network.group({problem.network.last_layer})
+
+    def client(self, k, stages, _phase):
+        with_head = train(self.problem, self.own(k), k, stages[0], self.local, trainable=self.group)
+        self.state[k] = train(self.problem, with_head, k, stages[1], self.local, trainable=~self.group)
+        return self.without_group(k)
+
+
+def fine_tuned(problem, model, client, local, steps, batch_size):
+    """After so many steps on the client's rows in stored order (local.shuffle = false), epoch by epoch."""
+    rows = np.arange(len(problem.train[client]))
+    batches = [rows[at:at + batch_size] for at in range(0, len(rows), batch_size)]
+    if problem.network.norms and len(batches) > 1 and len(batches[-1]) == 1:  # no variance: it joins the one before
+        batches[-2:] = [np.concatenate(batches[-2:])]
+    epochs = -(-steps // len(batches))
+    return train(problem, model, client, (batches * epochs)[:steps], local)

@@ -1,0 +1,64 @@
+"""Warnings point at the line of the caller's, and not into the package."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import macaw
+from support import TestCase, needs, rows
+
+
+class Warnings(TestCase):
+    def check(self, call: Callable[[], Any], *words: str) -> None:
+        """The call warns with each of the words, each time from this file."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        for word in words:
+            self.assertTrue(any(word in str(w.message) for w in caught), (word, caught))
+        self.assertEqual({w.filename for w in caught}, {__file__})
+
+    def test_of_a_run(self) -> None:
+        x, y = rows()
+        job = self.job("run", algorithm="scaffold", data=(x, y + 1), model=["linear 4"])
+        self.check(lambda: macaw.simulate(**job), "scaffold", "classes count from 0")
+
+    def test_of_a_stream(self) -> None:
+        def read() -> None:
+            with macaw.stream(**self.job("run", algorithm="scaffold")) as stream:
+                for _ in stream:
+                    pass
+
+        self.check(read, "scaffold")
+
+    def test_of_a_result(self) -> None:
+        jump = {"kind": "step", "gamma": 1000, "every": 8}
+        job = self.job("run", local={"lr": 0.2, "lr_schedule": jump}, rounds=12,
+                       evaluation={"every": 1})  # fmt: skip
+        self.check(lambda: macaw.simulate(**job), "unstable")
+
+    def test_of_data(self) -> None:
+        x, y = rows()
+        bits = (x > 0).astype(np.uint8)
+        self.check(lambda: macaw.prepare((bits, y), cache=self.folder), "uint8")
+
+    @needs("torch")
+    def test_of_a_sweep(self) -> None:
+        from torch import nn
+
+        job = self.job("s", model=nn.Sequential(nn.Linear(8, 3)), rounds=1,
+                       local={"lr": macaw.grid([0.1, 0.2])})  # fmt: skip
+        del job["seed"]
+        self.check(
+            lambda: macaw.sweep(**job, seeds=[1, 2], progress=False),
+            "same initial weights", "is of test rows",
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    unittest.main()
