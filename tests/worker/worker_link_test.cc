@@ -12,7 +12,7 @@
 
 #include "algorithms/mean_delta.h"
 #include "core/files.h"
-#include "testing/forwarding_link.h"
+#include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "tests/worker/whole_run.h"
@@ -167,24 +167,18 @@ TEST(WorkerLink, SendsHeartbeatsAsOftenAsTheServerAsksFor) {
 }
 
 // A server that is gone, or back with another memory.
-class BrokenLink final : public fleet::FleetLink {
+class BrokenLink final : public fleet::ForwardingLink {
  public:
-  explicit BrokenLink(std::unique_ptr<fleet::FleetLink> link) : link_(std::move(link)) {}
-  absl::StatusOr<fleet::HelloReply> Hello(const fleet::HelloRequest& request) override {
-    return link_->Hello(request);
-  }
+  explicit BrokenLink(std::unique_ptr<fleet::FleetLink> link)
+      : ForwardingLink(*link), link_(std::move(link)) {}
   absl::StatusOr<fleet::RegisterReply> Register(const fleet::RegisterRequest& request) override {
     ++registrations;
     return link_->Register(request);
   }
-  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
-                                          Duration wait) override {
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
     if (lease_error.has_value()) return *lease_error;
     if (++leases == forget_at) return fleet::LeaseReply{.next = fleet::Next::kRegister};
-    return link_->Lease(request, wait);
-  }
-  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
-    return link_->Heartbeat(request);
+    return link_->Lease(request);
   }
   absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
     // The first answer of every commit is lost on the way back.
@@ -199,11 +193,6 @@ class BrokenLink final : public fleet::FleetLink {
     }
     return reply;
   }
-  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
-    return link_->Release(request);
-  }
-  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override { return link_->Fetch(blob); }
-  void Shutdown() override { link_->Shutdown(); }
 
   std::optional<absl::Status> lease_error;
   int leases = 0, forget_at = -1;

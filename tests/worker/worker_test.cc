@@ -212,7 +212,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
                                           .central_test_digest = dataset->info().digest});
   ASSERT_TRUE(registered.ok()) << registered.status();
   const auto lease =
-      link->Lease({.session = registered->session, .wanted = 1}, std::chrono::seconds(20));
+      link->Lease({.session = registered->session, .wanted = 1, .wait = std::chrono::seconds(20)});
   ASSERT_TRUE(lease.ok() && lease->training.has_value());
   const fleet::Assignment& taken = lease->training->assignments.front();
   {
