@@ -33,11 +33,9 @@ absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
 }
 
 bool Asks(const ClassMetrics& metrics, absl::string_view name) {
-  const bool asked[] = {metrics.balanced_accuracy, metrics.f1, metrics.auc};
-  for (size_t i = 0; i < std::size(asked); ++i) {
-    if (name == training::kClassMetricNames[i]) return asked[i];
-  }
-  return false;
+  return std::ranges::any_of(training::ClassMetricList(), [&](const training::ClassMetric& metric) {
+    return name == metric.name && metrics.*metric.asked;
+  });
 }
 
 // The keys by which these rows would be evaluated and which are not set.

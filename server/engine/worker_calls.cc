@@ -186,17 +186,15 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
 
 // ---- leases
 
-Effects RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
-                           TimePoint now) {
-  FindWork(ticket, request, wait, now);
+Effects RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now) {
+  FindWork(ticket, request, now);
   return Take();
 }
 
-void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
-                           TimePoint now) {
+void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now) {
   const auto answer = [&](fleet::LeaseReply reply) { Answer(ticket, std::move(reply)); };
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return answer({.next = Next::kRegister});
+  if (node == nullptr) return answer(fleet::LeaseReply::OfUnknownSession());
   if (state_ == State::kEnded) {
     nodes_.SetTold(*node);
     return answer({.next = Next::kFinished});
@@ -212,7 +210,8 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Du
     Record(std::move(lost));
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
-  Poll poll{.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
+  Poll poll{
+      .ticket = ticket, .deadline = now + std::min(request.wait, kLongestPoll), .request = request};
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   const bool served = Serve(*node, request, ticket, now);
   if (std::exchange(passed_over_, false) || for_others) ServeOthers(*node, now);
