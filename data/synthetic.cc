@@ -148,7 +148,7 @@ class SyntheticDataset final : public Dataset {
         .Add(s.clients)
         .Add(uint64_t{s.max_size})
         .Add(uint64_t{s.iid});
-    for (const double number : {s.alpha, s.beta, options_.test_fraction, options_.val_fraction,
+    for (const double number : {s.alpha, s.beta, options_.TestFraction(), options_.val_fraction,
                                 options_.heldout_clients}) {
       digester.Add(std::bit_cast<uint64_t>(number));
     }
@@ -200,7 +200,7 @@ class SyntheticDataset final : public Dataset {
       validation = CountOf(options_, SplitOf::kTuning, client, size, size - 1);
       test = size - validation;
     } else {
-      test = FloorOf(options_.test_fraction, size);
+      test = FloorOf(options_.TestFraction(), size);
       validation = CountOf(options_, SplitOf::kValidation, client, size - test, size - test - 1);
     }
     if (split == Split::kTest) return {size - test, size};

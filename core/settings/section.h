@@ -93,8 +93,8 @@ struct Field {
   bool in_file = true;   // false: no key of the file, only of what nodes tell each other
   // The words that a choice takes, for "did you mean"; of a path, words that are not paths.
   std::vector<std::string> choices;
-  // Other keys of the section for the same thing. A source of settings gives one of them, and one
-  // that is given later (--set) replaces the others.
+  // Other keys of the section for the same thing. A source of settings (a file, all of --set) gives
+  // one of them, and one that --set gives replaces the file's.
   std::vector<std::string> instead_of;
 
   // Sets the value. Returns false and changes nothing if the value is not what `expected` says.

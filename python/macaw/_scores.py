@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _model, _names, _own_rows, _safetensors, _trace
+from ._division import keep_their_rows
 from ._program import program
 from ._safetensors import Array
 from .errors import ConfigError, Error
@@ -90,7 +91,8 @@ def test_rows(folder: Path) -> tuple[Array, Array]:
     data = _table(text, "data")
     with tempfile.TemporaryDirectory(prefix="macaw-rows-") as place:
         path = Path(data["path"]) if data.get("source") == "prepared" else None
-        if path is not None and "train_offsets" not in _safetensors.read(path):
+        scheme = _table(text, "partition").get("scheme")
+        if path is not None and not keep_their_rows(scheme, data.get, _safetensors.read(path)):
             division = Path(place) / "division.json"
             _macaw_data("export-partition", folder, division)
             chosen = np.array(json.loads(division.read_text()).get("test", []), np.int64)

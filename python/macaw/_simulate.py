@@ -144,8 +144,8 @@ def simulate(
         ``Dataset`` (``macaw.prepare`` tells what these may be), or the path of a file or folder.
         Whole numbers are tokens where the model embeds them, and numbers elsewhere.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
-        all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows;
-        there ``client_test_fraction`` of each client's are taken.
+        all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows
+        unless it is given; ``client_test_fraction`` gives each client test rows of its own.
     features, label: columns of a table or a Hugging Face dataset; features may be a list.
     client: whose row it is: a column, or an array with a client's name a row.
     missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.

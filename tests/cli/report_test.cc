@@ -145,7 +145,8 @@ TEST(Report, ASweepsFolderIsAllItsRunsThatHaveBegun) {
   WriteRun(sweep + "/runs/001-seed1", "s", kTwoRounds, 1);
   ASSERT_TRUE(std::filesystem::create_directory(sweep + "/runs/002-seed2"));  // not begun
   std::vector<std::string> labels, numbers;
-  for (const Json& run : DataOf({sweep + "/", sweep + "/runs/002-seed1"})["runs"]) {
+  const Json data = DataOf({sweep + "/", sweep + "/runs/002-seed1"});
+  for (const Json& run : data["runs"]) {
     labels.push_back(run["label"]);
     numbers.push_back(run["sweep"]);
   }
