@@ -1,4 +1,5 @@
-// The `macaw` command: a list of its verbs, which are in cli/commands/. Links no LibTorch. `admin` and `doctor --server` are the program macaw-admin.
+// The `macaw` command: a list of its verbs, which are in cli/commands/. Links no LibTorch. `admin`
+// and `doctor --server` are the program macaw-admin.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -7,6 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/config/reader.h"
 #include "cli/process/exit.h"
+#include "cli/process/limits.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
 #include "core/status.h"
