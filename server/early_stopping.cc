@@ -85,8 +85,13 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
   const auto column = std::ranges::find(columns, metric, &MetricColumn::name);
   if (column == columns.end()) return NoSuchColumn(key, metric, columns);
   const EvaluationConfig& evaluation = run.evaluation;
+  if (evaluation.every == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " \"", metric,
+                     "\" needs evaluations during the run, and evaluation.every = 0 evaluates the "
+                     "last round's model alone: set evaluation.every to 1 or more"));
+  }
   std::vector<std::string> missing;
-  if (evaluation.every == 0) missing.push_back("evaluation.every");
   if (column->of.has_value()) AddMissing(*column->of, evaluation, missing);
   if (column->metric != nullptr && !Asks(evaluation.metrics, column->metric))
     missing.push_back(absl::StrCat("evaluation.metrics with \"", column->metric, "\""));

@@ -39,7 +39,7 @@ absl::Status Track(const TrackCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat("name a tracker with --to: the run's configuration has no run.track"));
   }
-  MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
+  MACAW_ASSIGN_OR_RETURN(SignalFd signals, SignalFd::Open());
   MACAW_ASSIGN_OR_RETURN(Tracking tracking, Tracking::Start(command.run, config, kAtMost));
   const auto tell = [&] {
     for (const std::string& line : tracking.TakeLines()) std::cerr << line << "\n" << std::flush;
@@ -47,10 +47,13 @@ absl::Status Track(const TrackCommand& command) {
   // A folder whose lock is free has no process that writes rows.
   while (command.follow && !TryLockFile(command.run + "/.lock").open()) {
     pollfd ends{.fd = signals.fd(), .events = POLLIN, .revents = 0};
-    if (::poll(&ends, 1, kLookEveryMs) > 0) break;
+    if (::poll(&ends, 1, kLookEveryMs) > 0) {
+      signals.Take();  // the first one ends the following, and another one the delivery
+      break;
+    }
     tell();
   }
-  const bool all = tracking.Finish();
+  const bool all = tracking.Finish(signals.fd());
   tell();
   return all ? absl::OkStatus() : absl::UnavailableError("not everything was delivered");
 }

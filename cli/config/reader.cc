@@ -31,6 +31,10 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   return sources;
 }
 
+std::string TwoWaysText(const std::string& key, const std::string& other) {
+  return absl::StrCat(key, " and ", other, " say the same thing in two ways; give one of them");
+}
+
 // local.lr with adam and adamw where no key gives it: that of PyTorch and of the paper.
 constexpr double kAdamsRate = 0.001;
 
@@ -59,7 +63,7 @@ class Reader {
           AsksForNothing(*by_path_.at(field.key), config_)) {
         continue;
       }
-      if (!effective_.contains(field.key))
+      if (!effective_.contains(field.key) && !switched_off_.contains(field.key))
         return Refused({field.key, absl::StrCat("without ", need->words)});
       Forget(field.key);
     }
@@ -114,13 +118,23 @@ class Reader {
     for (const Field& field : fields_) {
       for (const std::string& other : field.instead_of) {
         if (!given_.contains(field.key) || !given_.contains(other)) continue;
-        return At(places_[field.key],
-                  absl::StrCat(field.key, " and ", other,
-                               " say the same thing in two ways; give one of them"));
+        return WrongKey(places_[field.key], field.key, "", TwoWaysText(field.key, other));
       }
     }
     NoteEffects();
+    NoteSwitchedOff();
+    overriding_ = true;
     return absl::OkStatus();
+  }
+
+  // Of the keys of the file that have no effect, those that the file itself turns off.
+  void NoteSwitchedOff() {
+    std::vector<const Field*> given;
+    for (const std::string& key : given_) given.push_back(by_path_.at(key));
+    for (const Field* const field : given) {
+      if (!effective_.contains(field->key) && IsSwitchedOff(*field, config_, given))
+        switched_off_.insert(field->key);
+    }
   }
 
   // Remembers which of the keys so far have an effect. An override may take it from them.
@@ -160,18 +174,17 @@ class Reader {
       NoteEffects();
       LeaveOutTaken();
     }
-    std::erase_if(effective_, [&](const std::string& key) {
-      return key == override.key || absl::StartsWith(key, override.key + ".");
-    });
+    for (std::set<std::string>* const keys : {&effective_, &switched_off_}) {
+      std::erase_if(*keys, [&](const std::string& key) {
+        return key == override.key || absl::StartsWith(key, override.key + ".");
+      });
+    }
     const auto field = by_path_.find(override.key);
     if (field == by_path_.end()) return ReadEntry(override.key, value);
     // If a key takes words only, an override that looks like another type is still a word (--set
     // run.name=7).
     if (field->second->expected == "a string" && value.As<std::string>() == nullptr)
       value.data = override.value;
-    for (const Field& other : fields_) {
-      if (other.Excludes(*field->second)) Forget(other.key);
-    }
     return ReadEntry(override.key, value);
   }
 
@@ -191,9 +204,10 @@ class Reader {
       again = false;
       for (const std::string& key : std::set<std::string>(given_)) {
         const Field& field = *by_path_.at(key);
-        const IdleKey idle{key, WhyIdle(field, config_, registry_)};
+        const IdleKey idle{key, WhyIdle(field, config_, registry_), switched_off_.contains(key)};
         if (idle.why.empty() || AsksForNothing(field, config_)) continue;
-        if (what == Idle::kRefuse && !effective_.contains(key)) return Refused(idle);
+        if (what == Idle::kRefuse && !effective_.contains(key) && !idle.switched_off)
+          return Refused(idle);
         config_.idle.push_back(idle);
         Forget(key);
         again = true;
@@ -285,6 +299,19 @@ class Reader {
     return absl::OkStatus();
   }
 
+  // An override replaces the file's other keys for the same thing, but no other override's.
+  absl::Status LeaveOutOthersFor(const Field& field, const Place& place) {
+    if (!overriding_) return absl::OkStatus();
+    for (const Field& other : fields_) {
+      if (!other.Excludes(field)) continue;
+      if (given_over_.contains(other.key))
+        return WrongKey(place, field.key, "", TwoWaysText(field.key, other.key));
+      Forget(other.key);
+    }
+    given_over_.insert(field.key);
+    return absl::OkStatus();
+  }
+
   void Forget(const std::string& path) {
     given_.erase(path);
     by_path_.at(path)->reset(config_);
@@ -330,6 +357,7 @@ class Reader {
                        "\", which is not UTF-8, as the run's config.toml must be: ",
                        field.is_path ? "rename the file or folder" : "write it in UTF-8"));
     }
+    MACAW_RETURN_IF_ERROR(LeaveOutOthersFor(field, value.place));
     const bool follows = field.is_seed && value == Value{std::string(settings::kRunsSeed)};
     if (follows && field.key != "run.seed") {
       Forget(field.key);
@@ -378,8 +406,11 @@ class Reader {
   std::map<std::string, const Field*> by_path_;
   Config config_;
   std::set<std::string> given_;
-  std::set<std::string> effective_;   // of these, what has had an effect since it was given
-  std::set<std::string> overridden_;  // what overrides have given
+  std::set<std::string> effective_;     // of these, what has had an effect since it was given
+  std::set<std::string> switched_off_;  // of these, what the file itself turns off
+  bool overriding_ = false;             // the file has been read
+  std::set<std::string> overridden_;    // what overrides name: keys, parameters, tables
+  std::set<std::string> given_over_;    // the keys that overrides have given
   std::map<std::string, Place> places_;
   std::string folder_;
 };

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +16,18 @@ import own_functions as own
 
 import macaw
 from support import TestCase, needs, rows
+
+
+def server_of(folder: Path) -> int:
+    """The process id of the server of the run in this folder."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if words[0].endswith(b"/macaw-server") and os.fsencode(folder) in b" ".join(words):
+            return int(place.parent.name)
+    raise AssertionError(f"{folder} has no server")
 
 
 class OnRound(TestCase):
@@ -72,6 +86,19 @@ class OnRound(TestCase):
     def test_may_stop_after_the_last_round_which_is_its_end(self) -> None:
         run = macaw.simulate(**self.job("run", on_round=lambda run: not run.is_last))
         self.assertEqual((run.summary["end"], run.summary["rounds"]), ("finished", 4))
+
+    def test_ends_with_its_server_and_can_go_on(self) -> None:
+        whole = macaw.simulate(**self.job("whole"))
+
+        def kill(run: macaw.OpenRun) -> None:
+            if run.round == 2:
+                os.kill(server_of(run.folder), signal.SIGKILL)
+
+        # Without on_round= such a server is started again.
+        job = self.job("run", on_round=kill, server={"durability": "commit"})
+        with self.assertRaisesRegex(macaw.Error, "macaw-server: killed by signal 9"):
+            macaw.simulate(**job)
+        self.assertEqual(macaw.resume(self.folder / "run").digest, whole.digest)
 
     def test_that_raises_interrupts_the_run(self) -> None:
         whole = macaw.simulate(**self.job("whole"))

@@ -408,7 +408,7 @@ TEST(Coordinator, StopsNamingTheClientThatKillsItsWorkers) {
   }
   EXPECT_FALSE(worker.Work().has_value());
   EXPECT_THAT(coordinator->Wait().status().ToString(),
-              HasSubstr(absl::StrCat("client ", victim.value, " ")));
+              HasSubstr(absl::StrCat("client ", victim.value, ": ")));
 }
 
 // ---- the disk

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core/random.h"
@@ -96,6 +98,68 @@ TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
   EXPECT_EQ(Leased(Ask(second_, 1, 0)), kCohort / 2);
   ASSERT_TRUE(Answered(waiting));
   EXPECT_EQ(Answer(waiting).next, fleet::Next::kCommit);
+}
+
+// The same where the last client goes to a node that waited, when its time to look again has come.
+// Whether it ends so depends on when the third node comes and on how often time passes.
+TEST_F(HandOut, WhoWaitsBesideTheOneThatGetsTheLastIsToldToCommit) {
+  size_t ended_so = 0;
+  for (const int seconds : {1, 2, 3, 5}) {
+    for (size_t before_third = 0; before_third < kCohort; ++before_third) {
+      durable_ = {};
+      Start("planned_stealing");
+      size_t leased = Leased(Ask(second_, 1, 0));
+      std::map<SessionId, Ticket> last = {{first_, Ask(first_, 1, 0)}};
+      bool both_waited = false;
+      for (int i = 0; i < 1000 && leased < kCohort; ++i) {
+        if (last.size() == 1 && leased > before_third) {
+          const SessionId third = Join("third");
+          last[third] = Ask(third, 1, 0);
+        }
+        now_ += FromSeconds(seconds);
+        engine_->Heartbeat({.session = second_}, now_);
+        both_waited = last.size() == 2;
+        for (const auto& [session, ticket] : last) {
+          engine_->Heartbeat({.session = session}, now_);
+          both_waited = both_waited && !Answered(ticket);
+        }
+        engine_->Tick(now_);
+        for (auto& [session, ticket] : last) {
+          if (!Answered(ticket)) continue;
+          leased += Leased(ticket);
+          if (leased < kCohort) ticket = Ask(session, 1, 1);
+        }
+      }
+      ASSERT_EQ(leased, kCohort);
+      if (!both_waited) continue;
+      ++ended_so;
+      std::multiset<fleet::Next> answers;
+      for (const auto& [session, ticket] : last) {
+        ASSERT_TRUE(Answered(ticket)) << "it would wait until its call ends";
+        answers.insert(Answer(ticket).next);
+      }
+      EXPECT_EQ(answers, (std::multiset<fleet::Next>{fleet::Next::kWork, fleet::Next::kCommit}));
+    }
+  }
+  EXPECT_GT(ended_so, 0u);
+}
+
+// A resumed run first evaluates the model that it goes on with.
+TEST_F(HandOut, WhoAskedBeforeTheLastNodeRegisteredIsServedWhenItDoes) {
+  scheduler_ = *scheduler::MakeScheduler({.policy = "planned_stealing"});
+  durable_.completed = 2;
+  durable_.owes_evaluation = true;
+  EngineOptions options{.run = TestRun(4), .workers = 2, .completed = 2};
+  options.evaluation_gates = true;
+  options.evaluate_first = testing_support::BlobOf(Round(2), Phase(9));
+  engine_ = std::make_unique<EngineDriver>(options, *scheduler_, durable_, /*rounds=*/4,
+                                           /*phases=*/1);
+  first_ = Join("first");
+  const Ticket early = Ask(first_, 1, 0);
+  EXPECT_FALSE(Answered(early));
+  second_ = Join("second");
+  ASSERT_TRUE(Answered(early)) << "nothing else happens until it asks again";
+  EXPECT_TRUE(Answer(early).evaluation.has_value());
 }
 
 TEST_F(HandOut, AWorkerThatJoinsInMidRoundGetsAShare) {

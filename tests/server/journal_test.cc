@@ -1,5 +1,6 @@
 #include "server/journal/journal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -60,8 +61,8 @@ class JournalTest : public testing::Test {
     std::string newest;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string path = entry.path().string();
-      if (entry.path().filename() != "nodes" && path.size() >= newest.size())
-        newest = std::max(newest, path);
+      const bool parts = entry.path().filename().string().starts_with("parts-");
+      if (parts && path.size() >= newest.size()) newest = std::max(newest, path);
     }
     return newest;
   }
@@ -179,6 +180,38 @@ TEST_F(JournalTest, OnlyItsOwnerMayReadIt) {
   EXPECT_EQ(std::filesystem::status(folder_ + "/nodes").permissions() & others, perms::none);
 }
 
+TEST_F(JournalTest, DataThatIsLostOfASyncedRecordIsAnErrorAndOfOthersTheEndOfTheLog) {
+  const std::string run = folder_ + "-run";
+  std::filesystem::remove_all(run);
+  ASSERT_TRUE(MakeDirectories(run).ok());
+  absl::StatusOr<Journal> journal = Journal::Begin(JournalFolder(run), Round(1));
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_TRUE(journal->Add(NodeOf(1)).ok());
+  absl::StatusOr<log::Writer> writer = log::Writer::Open(run + "/rounds.log", DigestOf("run"));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const JournalNode first = NodeOf(1);
+  writer->Append(0, log::RunOpened{.run = DigestOf("run"), .configuration = DigestOf("c")});
+  writer->Append(0, log::NodeJoined{.node = first.node,
+                                    .name = first.request.name,
+                                    .incarnation = first.request.incarnation});
+  ASSERT_TRUE(writer->Sync().ok());
+  const uint64_t whole = writer->bytes();
+  writer->Append(0, log::NodeJoined{.node = WorkerId(2), .name = "w2"});
+  ASSERT_TRUE(writer->Sync().ok());
+
+  ASSERT_TRUE(journal->NoteSynced(whole).ok());
+  absl::StatusOr<Recovery> recovery = Recover(run, {.configuration = DigestOf("c")});
+  ASSERT_TRUE(recovery.ok()) << recovery.status();
+  EXPECT_EQ(recovery->end.cut, whole);
+  EXPECT_THAT(recovery->cut, testing::HasSubstr("no registration of node 2 (w2)"));
+  EXPECT_EQ(recovery->restored.members.size(), 1u);
+
+  ASSERT_TRUE(journal->NoteSynced(writer->bytes()).ok());
+  recovery = Recover(run, {.configuration = DigestOf("c")});
+  ASSERT_FALSE(recovery.ok());
+  EXPECT_THAT(std::string(recovery.status().message()), testing::HasSubstr("node 2 (w2)"));
+}
+
 TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
   const std::string run = folder_ + "-run";
   std::filesystem::remove_all(run);
@@ -193,7 +226,7 @@ TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
     ASSERT_TRUE(writer.ok()) << writer.status();
     const auto append = [&](log::Record record) { writer->Append(0, std::move(record)); };
     append(log::RunOpened{.run = DigestOf("run"), .epoch = 1, .configuration = DigestOf("c")});
-    append(log::NodeJoined{.node = WorkerId(1), .name = "w1"});
+    append(log::NodeJoined{.node = WorkerId(1), .name = "w1", .incarnation = 7});
     append(log::RoundOpened{.round = Round(1), .broadcast = DigestOf("model")});
     append(log::Leased{.round = Round(1), .node = WorkerId(1), .attempts = {leased, counted}});
     append(
@@ -201,7 +234,7 @@ TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
                     .given_up = {{.attempt = leased, .reason = fleet::LeftOutReason::kTooSlow}}});
     if (dropped) append(log::RoundLost{.round = Round(1), .why = "too few", .dropped = true});
     ASSERT_TRUE(writer->Sync().ok());
-    const absl::StatusOr<Recovery> recovery = Recover(run, Round(0), DigestOf("c"));
+    const absl::StatusOr<Recovery> recovery = Recover(run, {.configuration = DigestOf("c")});
     ASSERT_TRUE(recovery.ok()) << recovery.status();
     const Restored::PhaseStory& story = recovery->restored.phases.at({Round(1), Phase(0)});
     EXPECT_EQ(story.gave_up.size(), 1u);
