@@ -193,12 +193,13 @@ Schema MimeSchema(const Setup& setup) {
   return schema;
 }
 
-absl::Status CheckMime(const Setup& setup) {
+// `base`: the key of the server optimizer.
+absl::Status CheckMime(const Setup& setup, const std::string& base) {
   MACAW_RETURN_IF_ERROR(NeedsSgd(setup));
   if (setup.local.momentum != 0) {
-    return absl::InvalidArgumentError(
-        "local.momentum would be a second momentum inside the round: set it to 0 and use "
-        "base = \"momentum\"");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "local.momentum would be a second momentum inside the round: set it to 0 and use ", base,
+        " = \"momentum\""));
   }
   if (setup.local.clip_norm > 0) {
     return absl::InvalidArgumentError(
@@ -231,6 +232,7 @@ std::string MimeFormula() {
 
 template <bool kLite>
 Description MimeFamily(std::string name, std::string summary) {
+  const std::string key = absl::StrCat("algorithm.", name, ".base");
   Description mime = {
       .name = std::move(name),
       .summary = std::move(summary),
@@ -240,7 +242,7 @@ Description MimeFamily(std::string name, std::string summary) {
       .formula = MimeFormula<kLite>(),
       .parameters = ServerRateParameters(),
       .has_hooks = true,
-      .check = CheckMime,
+      .check = [key](const Setup& setup) { return CheckMime(setup, key); },
       .schema = MimeSchema<kLite>,
       .server = MakeServer<MimeServer<kLite>>,
       .client = MakeClient<MimeClient<kLite>>,
@@ -254,23 +256,24 @@ Description MimeFamily(std::string name, std::string summary) {
                              .default_value = "momentum",
                              .help = "the server optimizer that clients step with",
                              .choices = {"sgd", "momentum", "adam"}});
-  mime.parameters.push_back({.name = "beta1",
-                             .default_value = 0.9,
-                             .help = "β₁ of momentum and adam",
-                             .minimum = 0,
-                             .maximum = 1,
-                             .needs = {{tracks, "base = \"momentum\" or \"adam\""}}});
+  mime.parameters.push_back(
+      {.name = "beta1",
+       .default_value = 0.9,
+       .help = "β₁ of momentum and adam",
+       .minimum = 0,
+       .maximum = 1,
+       .needs = {{tracks, absl::StrCat(key, " = \"momentum\" or \"adam\"")}}});
   mime.parameters.push_back({.name = "beta2",
                              .default_value = 0.99,
                              .help = "β₂ of adam",
                              .minimum = 0,
                              .maximum = 1,
-                             .needs = {{adam, "base = \"adam\""}}});
+                             .needs = {{adam, absl::StrCat(key, " = \"adam\"")}}});
   mime.parameters.push_back({.name = "epsilon",
                              .default_value = 1e-3,
                              .help = "ε of adam: added to √v",
                              .minimum = 0,
-                             .needs = {{adam, "base = \"adam\""}}});
+                             .needs = {{adam, absl::StrCat(key, " = \"adam\"")}}});
   return mime;
 }
 

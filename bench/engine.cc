@@ -96,8 +96,10 @@ class Fleet {
     const Ticket ticket = ++tickets_;
     asked_.resize(ticket + 1);
     asked_[ticket] = k;
-    Carry(engine_.Lease(ticket, {.session = sessions_[k], .wanted = 1, .running = running},
-                        FromSeconds(kPoll), now_));
+    Carry(engine_.Lease(
+        ticket,
+        {.session = sessions_[k], .wanted = 1, .running = running, .wait = FromSeconds(kPoll)},
+        now_));
   }
   void Carry(Effects effects) {
     for (const server::Reply& reply : effects.replies) {

@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "core/one_line.h"
+
 namespace macaw {
 namespace {
 
@@ -41,7 +43,7 @@ void InitLogging(const std::string& process) {
 Logger::Logger(absl::string_view room) : room_(room) {}
 
 void Logger::Write(LogLevel level, absl::string_view message) const {
-  Sink().log(ToSpdlog(level), "{}: {}", room_, std::string_view(message.data(), message.size()));
+  Sink().log(ToSpdlog(level), "{}: {}", room_, OneLine(message));
 }
 
 }  // namespace macaw

@@ -163,10 +163,13 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
                 .As(Role::kResult),
             {"synthetic", "prepared", "declared"});
   f.AddSeed("seed", &D::seed, "seed of splits and generated data; default: run.seed");
-  NotReadBy(f.Add("test_fraction", &D::test_fraction,
-                  "share of all rows that is the central test set, where the source has none",
-                  Below(0, 1)),
-            {"declared"});
+  NotReadBy(
+      f.Add(
+          "test_fraction", &D::test_fraction,
+          "share of all rows that is the central test set, where the source has none; default: 0.1, "
+          "but a prepared file's own clients keep their rows",
+          Below(0, 1)),
+      {"declared"});
   NotReadBy(
       f.Add("central_val_fraction", &D::central_val_fraction,
             "share of the training rows (of all rows, where test_fraction is cut) that is the "

@@ -172,7 +172,8 @@ class Labels {
   size_t count() const { return numbers_.size() + of_row_.size(); }
 
   // Stores labels as classes, with names unless they are just 0 … k−1; or as regression targets.
-  // Words have the order of data.class_names where these are words of the file, else sorted order.
+  // Words have the order of data.class_names where these are words of the file, else sorted order,
+  // which needs all of data.classes.
   absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
                      std::vector<std::string>& names) const {
     if (!words_.empty()) return StoreWords(options, store, classes, names);
@@ -216,7 +217,14 @@ class Labels {
     const auto other = std::ranges::find_if(words, unnamed);
     if (other == words.end()) return options.class_names;
     // None of them: other names for the same classes.
-    if (std::ranges::all_of(words, unnamed)) return words;
+    if (std::ranges::all_of(words, unnamed)) {
+      if (static_cast<int64_t>(words.size()) >= options.classes) return words;
+      return Refuse(options.path, " holds ", words.size(), " of the ", options.classes,
+                    " classes that data.classes says, as words (", absl::StrJoin(words, ", "),
+                    "). Which ones are missing decides their numbers, "
+                    "so a node would number them unlike the others: list all words in "
+                    "data.class_names, in the order that every node uses");
+    }
     return Refuse(options.path, " holds the label \"", *other,
                   "\", which is none of data.class_names (",
                   absl::StrJoin(options.class_names, ", "), ")");

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -53,26 +55,34 @@ absl::StatusOr<DatasetPtr> OpenSynthetic(const DataOptions& data,
   return MakeSynthetic(data);
 }
 
-bool AsksForSplits(const DataOptions& data) {
-  return data.client_test_fraction > 0 || data.val_fraction > 0 || data.heldout_clients > 0 ||
-         data.central_val_fraction > 0;
+bool AsksForClientSplits(const DataOptions& data) {
+  return data.client_test_fraction > 0 || data.val_fraction > 0 || data.heldout_clients > 0;
 }
 
 // For sources whose files hold the splits of their clients.
-absl::Status RefuseSplits(const DataOptions& data, absl::string_view instead) {
-  if (!AsksForSplits(data)) return absl::OkStatus();
+absl::Status RefuseClientSplits(const DataOptions& data, absl::string_view instead) {
+  if (!AsksForClientSplits(data)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       data.path,
-      " holds its own splits: central_val_fraction, client_test_fraction, val_fraction "
-      "and heldout_clients must be 0 (",
+      " holds its own splits: client_test_fraction, val_fraction and heldout_clients must be 0 (",
       instead, ")"));
+}
+
+// Whether rows of the file's own clients become others' or a central set's.
+bool CutsOwnClients(const DataOptions& data, const Examples& examples) {
+  const bool cuts_test = data.test_fraction.value_or(0) > 0 && examples.own_test.size() == 0;
+  return cuts_test || data.central_val_fraction > 0 || AsksForClientSplits(data);
 }
 
 // Says of the examples which rows belong to which client, so that they can be divided further.
 void GroupByClient(PreparedFile& file) {
   Examples& examples = file.examples;
-  for (uint64_t c = 0; c < file.offsets[0].size(); ++c)
-    examples.group_begin.push_back(file.offsets[0][c]);
+  std::vector<uint64_t>* const groups[] = {&examples.group_begin, &examples.val_group_begin,
+                                           &examples.test_group_begin};
+  for (size_t split = 0; split < std::size(groups); ++split) {
+    const OffsetTable& offsets = file.offsets[split];
+    for (uint64_t c = 0; c < offsets.size(); ++c) groups[split]->push_back(offsets[c]);
+  }
   for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
     const auto* const text = reinterpret_cast<const char*>(file.names.data());
     examples.group_names.emplace_back(text + file.name_offsets[c], text + file.name_offsets[c + 1]);
@@ -100,21 +110,22 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
       return !offsets.empty() && offsets[offsets.size() - 1] > offsets[0];
     };
     if (has_rows(file.offsets[1]) || has_rows(file.offsets[2])) {
-      MACAW_RETURN_IF_ERROR(
-          RefuseSplits(data, "or prepare it again without validation and test rows of clients"));
+      MACAW_RETURN_IF_ERROR(RefuseClientSplits(
+          data, "or prepare it again without validation and test rows of clients"));
     }
-    if (!AsksForSplits(data)) {
+    NoteSharedRows(file);
+    if (!CutsOwnClients(data, file.examples)) {
       NoteOwnTestSet(data, file.examples.notes);
       return ServePrepared(std::move(file));
     }
     GroupByClient(file);
   }
   if (file.examples.block.count > UINT32_MAX) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        data.path,
-        " has more rows than a partition can number; use scheme = natural, and leave "
-        "central_val_fraction, client_test_fraction, val_fraction and heldout_clients at "
-        "0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(data.path,
+                     " has more rows than a partition can number; use scheme = natural, and leave "
+                     "test_fraction, central_val_fraction, client_test_fraction, val_fraction and "
+                     "heldout_clients at 0"));
   }
   return Divide(std::move(file.examples), data, partition);
 }
@@ -122,7 +133,7 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
 absl::StatusOr<DatasetPtr> OpenDeclared(const DataOptions& data,
                                         const PartitionOptions& partition) {
   if (partition.scheme == "auto" || partition.scheme == "natural") {
-    MACAW_RETURN_IF_ERROR(RefuseSplits(data, "declare them in it"));
+    MACAW_RETURN_IF_ERROR(RefuseClientSplits(data, "declare them in it"));
     if (!data.input_shape.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.input_shape: declare \"input_shape\" in ", data.path, " instead"));
@@ -165,7 +176,7 @@ constexpr Source kSources[] = {
 };
 
 absl::Status Check(const DataOptions& data) {
-  for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction},
+  for (const auto& [key, value] : {std::pair{"test_fraction", data.TestFraction()},
                                    {"central_val_fraction", data.central_val_fraction},
                                    {"client_test_fraction", data.client_test_fraction},
                                    {"val_fraction", data.val_fraction},
@@ -181,10 +192,14 @@ absl::Status Check(const DataOptions& data) {
         "data.client_test_fraction = ", data.client_test_fraction, " and data.val_fraction = ",
         data.val_fraction, " leave no rows to train on: together they must be below 1"));
   }
-  if (data.central_val_fraction > 0 && data.test_fraction + data.central_val_fraction >= 1) {
+  if (data.central_val_fraction > 0 && data.TestFraction() + data.central_val_fraction >= 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "data.test_fraction = ", data.test_fraction, " and data.central_val_fraction = ",
+        "data.test_fraction = ", data.TestFraction(), " and data.central_val_fraction = ",
         data.central_val_fraction, " leave no rows to train on: together they must be below 1"));
+  }
+  if (data.source == "declared" && data.central_val_fraction > 0) {
+    return absl::InvalidArgumentError(
+        "data.central_val_fraction: declared rows are read by your own program alone: remove it");
   }
   if (data.source == "synthetic" && data.central_val_fraction > 0) {
     return absl::InvalidArgumentError(

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ inline constexpr char kNoColumn[] = "none";
 // The value of separator for a tab.
 inline constexpr char kTabSeparator[] = "tab";
 
+// DataOptions::test_fraction where it is not given.
+inline constexpr double kDefaultTestFraction = 0.1;
+
 struct DataOptions {
   std::string source;  // a name of DataSources()
   std::string path;    // file or folder (all but synthetic)
@@ -32,10 +36,10 @@ struct DataOptions {
   // prepared and synthetic.
   std::string test_path;
   uint64_t seed = 0;
-  double test_fraction =
-      // Fraction of all rows that becomes the central test set, if the source has no test set of
-      // its own.
-      0.1;
+  // Fraction of all rows that becomes the central test set, if the source has no test set of its
+  // own. Not given: kDefaultTestFraction; and none of a prepared file's own clients, unless another
+  // fraction below is of their rows.
+  std::optional<double> test_fraction;
   // Fraction of the rows that test_fraction counts (of the training rows, if the source has a test
   // set of its own) that becomes the central validation set. It is cut from the training rows
   // before they are partitioned, and never from test rows.
@@ -67,6 +71,8 @@ struct DataOptions {
   // DatasetInfo::notes. 0: none.
   double unreadable_rows = 0;
   SyntheticOptions synthetic;
+
+  double TestFraction() const { return test_fraction.value_or(kDefaultTestFraction); }
 };
 
 inline constexpr uint64_t kDefaultClients = 100;

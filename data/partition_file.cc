@@ -155,7 +155,8 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
     validates[row] = true;
     if (!trains[row]) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("row ", row, " is a client's and is in \"", kCentralValidationKey, "\" too"));
+        absl::StrCat("row ", row, " is a client's and is in \"", kCentralValidationKey,
+                     "\" too (without that list it is the data's own; [] is none)"));
   }
   const auto refuse_test = [&](std::span<const uint32_t> test, const std::string& name) {
     for (const uint32_t row : test) {
@@ -181,16 +182,18 @@ absl::Status CheckRows(const Division& division, uint64_t rows) {
 std::vector<std::string> NotesOn(const Division& division, const Examples& examples,
                                  const DataOptions& options) {
   std::vector<std::string> notes;
-  if (division.central_test.empty() && options.test_fraction > 0) {
+  if (division.central_test.empty() && options.TestFraction() > 0) {
     notes.push_back(
         absl::StrCat("the partition file has no \"test\" rows, so there is no central "
                      "test set; data.test_fraction = ",
-                     options.test_fraction, " has no effect beside a partition file"));
+                     options.TestFraction(), " has no effect beside a partition file"));
   }
   if (options.central_val_fraction > 0) {
     notes.push_back(absl::StrCat("data.central_val_fraction = ", options.central_val_fraction,
                                  " has no effect beside a partition file: its \"",
-                                 kCentralValidationKey, "\" is the central validation set"));
+                                 kCentralValidationKey,
+                                 "\" is the central validation set, and without it the data's "
+                                 "own"));
   }
   std::vector<bool> used(examples.block.count);
   for (const uint32_t row : division.central_val) used[row] = true;
@@ -228,15 +231,17 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
       }
     }
   } else {
-    division.lists = SplitClients(options, events.train.lists, RowLists());
+    division.lists = SplitClients(options, events.train.lists);
   }
   division.central_test = std::move(events.test);
   division.central_val = std::move(events.central_val);
-  if (!events.has_test) {
-    division.central_test.resize(examples.own_test.size());
-    std::iota(division.central_test.begin(), division.central_test.end(),
-              static_cast<uint32_t>(examples.own_test.begin));
-  }
+  const auto rows_of = [](RowRange range) {
+    std::vector<uint32_t> rows(range.size());
+    std::iota(rows.begin(), rows.end(), static_cast<uint32_t>(range.begin));
+    return rows;
+  };
+  if (!events.has_test) division.central_test = rows_of(examples.own_test);
+  if (!events.has_central_val) division.central_val = rows_of(examples.own_val);
   MACAW_RETURN_IF_ERROR(CheckRows(division, examples.block.count));
   division.notes = NotesOn(division, examples, options);
   return division;

@@ -19,7 +19,7 @@ namespace macaw::data {
 // Rows are numbered from 0 in the order of the source's files, test files after training files.
 // Every other key is the name of a client, with its training rows; clients keep this order. "test"
 // is the central test set; without it, the source's own test set is used. "central_validation"
-// is the central validation set; without it there is none. With "validation" or
+// is the central validation set; without it, the source's own is used. With "validation" or
 // "client_test" the file is the whole division; without both, the fractions of DataOptions are
 // applied to the clients' rows. min_size and test_fraction have no effect. Rows in no list are not
 // used. DatasetInfo::notes tells of both. Errors: a row that does not exist, that trains two

@@ -68,16 +68,17 @@ absl::StatusOr<Division> Natural(const Examples& examples, const DataOptions& da
     };
     const bool named = own_test && examples.client_of_row.size() == examples.block.count;
     division.lists =
-        SplitClients(data, of_clients(cut.train), named ? of_clients(cut.test) : RowLists());
+        SplitClients(data, of_clients(cut.train),
+                     {.validation = {}, .test = named ? of_clients(cut.test) : RowLists()});
   } else {
     std::vector<bool> drop(examples.block.count);
     if (!own_test) {
       for (const uint32_t row : cut.test) drop[row] = true;
     }
     for (const uint32_t row : cut.val) drop[row] = true;
-    division.lists = SplitClients(
-        data, Contiguous(examples.group_begin, drop),
-        examples.test_group_begin.empty() ? RowLists() : Contiguous(examples.test_group_begin, {}));
+    division.lists = SplitClients(data, Contiguous(examples.group_begin, drop),
+                                  {.validation = Contiguous(examples.val_group_begin, {}),
+                                   .test = Contiguous(examples.test_group_begin, {})});
   }
   division.central_test = std::move(cut.test);
   division.central_val = std::move(cut.val);
@@ -195,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
     MACAW_ASSIGN_OR_RETURN(HistogramDivision divided,
                            DivideByHistogram(partition, histogram, pool));
     for (uint32_t& row : divided.lists.rows) row = cut.train[row];
-    division.lists = SplitClients(data, divided.lists, RowLists());
+    division.lists = SplitClients(data, divided.lists);
     division.names = std::move(divided.names);
     division.notes = std::move(divided.notes);
   } else {
@@ -204,7 +205,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Divide(Examples examples, const DataOpt
     if (resolved.clients == 0) resolved.clients = kDefaultClients;
     const absl::StatusOr<std::vector<uint32_t>> owners = AssignOwners(resolved, pool);
     if (!owners.ok()) return Annotate(owners.status(), data.path);
-    division.lists = SplitClients(data, Collect(cut.train, *owners, resolved.clients), RowLists());
+    division.lists = SplitClients(data, Collect(cut.train, *owners, resolved.clients));
   }
   division.central_test = std::move(cut.test);
   division.central_val = std::move(cut.val);

@@ -243,7 +243,6 @@ class PreparedDataset final : public Dataset {
     info_.class_names = examples.class_names;
     info_.feature_names = examples.feature_names;
     info_.notes = file_.examples.notes;
-    for (std::string& note : SharedRanges()) info_.notes.push_back(std::move(note));
     info_.transform = examples.transform;
     info_.clients = file_.offsets[0].size() - 1;
     for (uint64_t c = 0; c < info_.clients; ++c)
@@ -292,28 +291,6 @@ class PreparedDataset final : public Dataset {
     if (block.lengths != nullptr) block.lengths += range.begin;
     block.count = range.size();
     return rows;
-  }
-  // The rows of all clients in one split form one range, so comparing ranges shows which rows are
-  // used twice.
-  std::vector<std::string> SharedRanges() const {
-    const auto all_of = [&](Split split) {
-      const OffsetTable& offsets = file_.offsets[static_cast<size_t>(split)];
-      return offsets.empty() ? RowRange{} : RowRange{offsets[0], offsets[offsets.size() - 1]};
-    };
-    const RowRange train = all_of(Split::kTrain), validation = all_of(Split::kValidation);
-    std::vector<std::string> notes;
-    const auto note = [&](RowRange a, const char* what, RowRange b, const char* other) {
-      const uint64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
-      if (begin >= end) return;
-      notes.push_back(absl::StrCat(end - begin, " of the ", a.size(), " rows of ", what,
-                                   " are rows of ", other,
-                                   ", too: what they measure was trained on"));
-    };
-    note(file_.examples.own_test, "central_test", train, "train_offsets");
-    note(file_.examples.own_val, "central_val", train, "train_offsets");
-    note(all_of(Split::kTest), "test_offsets", train, "train_offsets");
-    note(validation, "val_offsets", train, "train_offsets");
-    return notes;
   }
   double MeanClasses() const {
     if (info_.classes == 0) return 0;
@@ -368,6 +345,28 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
   examples.digest = NameOf(bytes, tensors);
   examples.keep_alive = std::move(backing);
   return file;
+}
+
+// The rows of all clients in one split form one range, so comparing ranges shows which rows are used
+// twice.
+void NoteSharedRows(PreparedFile& file) {
+  const auto all_of = [&](Split split) {
+    const OffsetTable& offsets = file.offsets[static_cast<size_t>(split)];
+    return offsets.empty() ? RowRange{} : RowRange{offsets[0], offsets[offsets.size() - 1]};
+  };
+  const RowRange train = all_of(Split::kTrain);
+  const auto note = [&](RowRange rows, const char* what) {
+    const uint64_t begin = std::max(rows.begin, train.begin), end = std::min(rows.end, train.end);
+    if (begin >= end) return;
+    file.examples.notes.push_back(absl::StrCat(end - begin, " of the ", rows.size(), " rows of ",
+                                               what,
+                                               " are rows of train_offsets, too: what they measure "
+                                               "was trained on"));
+  };
+  note(file.examples.own_test, "central_test");
+  note(file.examples.own_val, "central_val");
+  note(all_of(Split::kTest), "test_offsets");
+  note(all_of(Split::kValidation), "val_offsets");
 }
 
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file) {

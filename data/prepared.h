@@ -67,6 +67,10 @@ struct PreparedFile {
 // tensor.
 absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
 
+// Adds a note for each set of rows that measure something and train clients, too: what they measure
+// was trained on.
+void NoteSharedRows(PreparedFile& file);
+
 // A dataset of the file's own clients, whose rows are read from the map without copying.
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file);
 

@@ -75,10 +75,10 @@ uint64_t CountOf(const DataOptions& options, SplitOf split, ClientId client, uin
 }
 
 void NoteOwnTestSet(const DataOptions& options, std::vector<std::string>& notes) {
-  if (options.test_fraction == 0 || options.test_fraction == DataOptions().test_fraction) return;
+  if (options.test_fraction.value_or(0) == 0) return;
   notes.push_back(absl::StrCat(
       "the data says itself which rows train and which are tests; data.test_fraction = ",
-      options.test_fraction, " has no effect"));
+      *options.test_fraction, " has no effect"));
 }
 
 std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
@@ -86,7 +86,7 @@ std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
 }
 
 CentralCut CutTestSet(const DataOptions& options, RowRange range) {
-  const double wanted = options.test_fraction * static_cast<double>(range.size());
+  const double wanted = options.TestFraction() * static_cast<double>(range.size());
   const std::vector<bool> is_test =
       Draw(Stream(options, kTestSet), range.size(), static_cast<uint64_t>(wanted + 0.5));
   CentralCut cut;
@@ -109,13 +109,18 @@ void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut&
   cut.train = std::move(rest);
 }
 
-RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test) {
+RowLists SplitClients(const DataOptions& options, const RowLists& rows, const OwnRows& own_rows) {
   RowLists split;
-  split.rows.reserve(rows.rows.size() + test.rows.size());
+  split.rows.reserve(rows.rows.size() + own_rows.validation.rows.size() +
+                     own_rows.test.rows.size());
   split.begin.reserve(3 * rows.clients() + 1);
   const std::vector<bool> heldout = HeldoutClients(options, rows.clients());
   const auto append = [&split](uint32_t row) { split.rows.push_back(row); };
   const auto end_list = [&split] { split.begin.push_back(split.rows.size()); };
+  const auto append_own = [&append](const RowLists& lists, uint64_t client) {
+    if (lists.clients() == 0) return;
+    for (const uint32_t row : lists.Of(client)) append(row);
+  };
   for (uint64_t client = 0; client < rows.clients(); ++client) {
     const std::span<const uint32_t> own = rows.Of(client);
     const uint64_t most = own.empty() ? 0 : own.size() - 1;
@@ -127,6 +132,7 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
       const CutRows tuning_cut =
           CutOff(own, count(SplitOf::kTuning, most), Stream(options, kTuning, client));
       for (const uint32_t row : tuning_cut.off) append(row);
+      append_own(own_rows.validation, client);
       end_list();
       for (const uint32_t row : tuning_cut.rest) append(row);
     } else {
@@ -138,12 +144,11 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ro
       for (const uint32_t row : validation_cut.rest) append(row);
       end_list();
       for (const uint32_t row : validation_cut.off) append(row);
+      append_own(own_rows.validation, client);
       end_list();
       for (const uint32_t row : test_cut.off) append(row);
     }
-    if (test.clients() > 0) {
-      for (const uint32_t row : test.Of(client)) append(row);
-    }
+    append_own(own_rows.test, client);
     end_list();
   }
   return split;

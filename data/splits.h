@@ -63,10 +63,16 @@ void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut&
 uint64_t CountOf(const DataOptions& options, SplitOf split, ClientId client, uint64_t rows,
                  uint64_t most);
 
+// The rows that the data itself gives each client to validate and to test: as many lists as there
+// are clients, or none.
+struct OwnRows {
+  RowLists validation, test;
+};
+
 // Splits every client's rows by client_test_fraction and val_fraction (CountOf them each, drawn
 // from the seed; one row is left to train on), and by heldout_clients and heldout_tuning (one row
-// is left to test). The clients' own test rows (as many lists, or none) stay test rows, behind
-// those that are drawn. The stored order is kept.
-RowLists SplitClients(const DataOptions& options, const RowLists& rows, const RowLists& test);
+// is left to test). The clients' own rows stay what they are, behind those that are drawn. The stored
+// order is kept.
+RowLists SplitClients(const DataOptions& options, const RowLists& rows, const OwnRows& own = {});
 
 }  // namespace macaw::data

@@ -35,7 +35,6 @@ OF_CLIENTS = (
     "evaluation.clients=true", "data.client_test_fraction=0.3", "data.val_fraction=0.2",
     'evaluation.splits=["test","validation","train"]', "evaluation.fine_tune.steps=2",
 )  # fmt: skip
-STATISTICS = ("mean", "std", "gini", "worst10", "p10", "p50", "p90")
 RUNS = (
     ("csv", ('evaluation.metrics=["balanced_accuracy","f1","auc"]', "data.central_val_fraction=0.1",
              *OF_CLIENTS)),
@@ -125,22 +124,18 @@ def commands_page(programs: Programs) -> str:
     return text
 
 
-def described_columns() -> list[tuple[str, str]]:
-    """Patterns of columns, and what the guide says of them."""
-    guide = (ROOT / "docs/guides/runs.md").read_text()
-    table = guide.split("## Columns of metrics.jsonl\n", 1)[1].split("\n\n", 1)[0]
-    found = []
-    for line in table.splitlines()[2:]:
-        first, meaning = (part.strip() for part in line.strip("|").split("|", 1))
-        names = re.findall(r"`([^`]+)`", first)
-        for name in names:
-            # "_std" beside "train_client_*_mean" is another ending of it.
-            if name.startswith("_"):
-                name = names[0].rsplit("_", 1)[0] + name
-            name = re.sub(r"[A-Z]{2,}", "*", name).replace("group0", "group*")
-            found.append((name, meaning))
-    # Of patterns that match, one of the name's end says most, and then the longest.
-    return sorted(found, key=lambda entry: (not entry[0].startswith("*"), -len(entry[0])))
+def described_columns(described: dict[str, Any]) -> list[tuple[str, str]]:
+    """Patterns of columns, and what the program says of them."""
+    found = [
+        (re.sub(r"STATISTIC|[A-Z]{2,}|N", lambda m: m[0] if m[0] == "STATISTIC" else "*",
+                column["columns"]), column["help"])
+        for column in described["columns"]
+    ]  # fmt: skip
+    # Of patterns that match, one of the name's end says most, and then the one that names most.
+    def named(pattern: str) -> int:
+        return len(re.sub(r"\*|_STATISTIC", "", pattern))
+
+    return sorted(found, key=lambda entry: (not entry[0].startswith("*"), -named(entry[0])))
 
 
 def columns(programs: Programs) -> list[str]:
@@ -157,8 +152,9 @@ def columns(programs: Programs) -> list[str]:
     return list(found)
 
 
-def columns_page(programs: Programs) -> str:
-    patterns = described_columns()
+def columns_page(programs: Programs, described: dict[str, Any]) -> str:
+    patterns = described_columns(described)
+    statistics = {each["name"]: each["help"] for each in described["statistics"]}
     text = (
         "# Columns\n\nThe columns of `metrics.jsonl` in runs that use every kind of evaluation. "
         "What they mean together is in [Runs and their results](../guides/runs.md).\n\n"
@@ -167,17 +163,19 @@ def columns_page(programs: Programs) -> str:
     unknown = []
     rows: dict[str, str] = {}
     for name in columns(programs):
-        meaning = next((of for pattern, of in patterns if fnmatch.fnmatch(name, pattern)), None)
-        if meaning is None:
-            unknown.append(name)
-            continue
         base, _, last = name.rpartition("_")
         # Statistics over clients are one entry.
-        rows.setdefault(f"`{base}_STATISTIC`" if last in STATISTICS else f"`{name}`", meaning)
+        entry = f"{base}_STATISTIC" if last in statistics else name
+        meaning = next((of for pattern, of in patterns if fnmatch.fnmatch(entry, pattern)), None)
+        if meaning is None:
+            unknown.append(name)
+        else:
+            rows.setdefault(f"`{entry}`", meaning)
     if unknown:
-        sys.exit(f"docs/guides/runs.md says nothing of the columns {', '.join(unknown)}")
+        sys.exit(f"server/columns.cc describes none of the columns {', '.join(unknown)}")
     text += "".join(f"| {name} | {meaning} |\n" for name, meaning in rows.items())
-    return f"{text}\nSTATISTIC is one of {', '.join(STATISTICS)}, over clients.\n"
+    text += "\nSTATISTIC, over clients:\n\n| name | is |\n|---|---|\n"
+    return text + "".join(f"| `{name}` | {help} |\n" for name, help in statistics.items())
 
 
 def lists_page(programs: Programs) -> str:
@@ -253,7 +251,7 @@ def main() -> None:
     described = json.loads(programs.say("macaw", "keys", "--json"))
     pages = {
         "keys": keys_page(described),
-        "columns": columns_page(programs),
+        "columns": columns_page(programs, described),
         "commands": commands_page(programs),
         "lists": lists_page(programs),
         "python": python_page(),

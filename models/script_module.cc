@@ -1,17 +1,21 @@
 #include "models/script_module.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/jit/frontend/error_report.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "models/one_thread.h"
 #include "models/script.h"
 #include "models/script_random.h"
@@ -128,6 +132,13 @@ absl::StatusOr<ScriptContent> ReadScriptContent(const std::string& bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "LibTorch does not read it as a scripted module: ", words.substr(0, words.find(". ")),
         "; write one with torch.jit.script(net).save(path): a state_dict holds no module"));
+  } catch (const torch::jit::ErrorReport& error) {
+    // Of code that does not compile: what is wrong in the first line, and then the places.
+    const std::vector<std::string> lines =
+        absl::StrSplit(error.what(), '\n', absl::SkipWhitespace());
+    return absl::InvalidArgumentError(
+        absl::StrCat("LibTorch ", TORCH_VERSION, " does not read it as a scripted module: ",
+                     lines.empty() ? "it says no more" : lines.front()));
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -68,10 +68,10 @@ class CoordinatorImpl final : public Coordinator {
     run_.Register(std::move(request), std::move(table), std::move(reply));
   }
 
-  void Lease(const fleet::Caller& caller, fleet::LeaseRequest request, Duration wait,
+  void Lease(const fleet::Caller& caller, fleet::LeaseRequest request,
              fleet::Reply<fleet::LeaseReply> reply) override {
     if (Denied(caller, Call::kLease, request.session, reply)) return;
-    run_.Lease(std::move(request), wait, std::move(reply));
+    run_.Lease(std::move(request), std::move(reply));
   }
 
   void Heartbeat(const fleet::Caller& caller, fleet::HeartbeatRequest request,
@@ -79,7 +79,7 @@ class CoordinatorImpl final : public Coordinator {
     if (Denied(caller, Call::kHeartbeat, request.session, reply)) return;
     switch (run_.sessions().Hear(request.session, SteadyClock().Now())) {
       case OpenSessions::Beat::kUnknown:
-        return std::move(reply)(fleet::HeartbeatReply{.known = false});
+        return std::move(reply)(fleet::HeartbeatReply::OfUnknownSession());
       case OpenSessions::Beat::kTooSoon:
         return std::move(reply)(fleet::HeartbeatReply{});
       case OpenSessions::Beat::kDue:

@@ -33,11 +33,9 @@ absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
 }
 
 bool Asks(const ClassMetrics& metrics, absl::string_view name) {
-  const bool asked[] = {metrics.balanced_accuracy, metrics.f1, metrics.auc};
-  for (size_t i = 0; i < std::size(asked); ++i) {
-    if (name == training::kClassMetricNames[i]) return asked[i];
-  }
-  return false;
+  return std::ranges::any_of(training::ClassMetricList(), [&](const training::ClassMetric& metric) {
+    return name == metric.name && metrics.*metric.asked;
+  });
 }
 
 // The keys by which these rows would be evaluated and which are not set.
@@ -85,8 +83,13 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
   const auto column = std::ranges::find(columns, metric, &MetricColumn::name);
   if (column == columns.end()) return NoSuchColumn(key, metric, columns);
   const EvaluationConfig& evaluation = run.evaluation;
+  if (evaluation.every == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " \"", metric,
+                     "\" needs evaluations during the run, and evaluation.every = 0 evaluates the "
+                     "last round's model alone: set evaluation.every to 1 or more"));
+  }
   std::vector<std::string> missing;
-  if (evaluation.every == 0) missing.push_back("evaluation.every");
   if (column->of.has_value()) AddMissing(*column->of, evaluation, missing);
   if (column->metric != nullptr && !Asks(evaluation.metrics, column->metric))
     missing.push_back(absl::StrCat("evaluation.metrics with \"", column->metric, "\""));

@@ -10,29 +10,13 @@
 #include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
+#include "server/columns.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/phase.h"
 #include "server/statistics.h"
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
-
-// A column that the rows of a run can have.
-struct MetricColumn {
-  std::string name;
-  std::optional<EvaluatedRows> of = {};  // what is evaluated; none: it is of training
-  bool statistic = false;                // over clients
-  // The word of evaluation.metrics that it needs; null: none.
-  const char* metric = nullptr;
-};
-
-// How the columns of what is evaluated begin: "clients_test_".
-std::string ColumnPrefix(EvaluatedRows rows);
-
-// All columns but `round`. A statistic or a metric is absent from rows to which no client
-// contributed. `groups`: of concept shift.
-std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
-                                        const algorithms::Schema& schema, uint32_t groups = 1);
 
 // What confusion.json holds after an evaluation: the confusion matrix and the metrics of each
 // class, by the columns' beginnings ("test"). Undefined values are null.

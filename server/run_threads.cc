@@ -115,13 +115,12 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
   });
 }
 
-void RunThreads::Lease(fleet::LeaseRequest request, Duration wait,
-                       fleet::Reply<fleet::LeaseReply> reply) {
-  loop_.Post([this, request = std::move(request), wait, reply = std::move(reply)]() mutable {
+void RunThreads::Lease(fleet::LeaseRequest request, fleet::Reply<fleet::LeaseReply> reply) {
+  loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
     DropOlderAsks(request.session);
     const Ticket ticket = ++last_ticket_;
     leases_.emplace(ticket, OpenLease{.reply = std::move(reply)});
-    Carry(engine_.Lease(ticket, request, wait, SteadyClock().Now()));
+    Carry(engine_.Lease(ticket, request, SteadyClock().Now()));
   });
 }
 
@@ -165,8 +164,7 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
       }
       commits_.emplace(ticket, OpenCommit{.session = request.session,
                                           .reply = std::move(reply),
-                                          .ask = std::move(request.ask),
-                                          .wait = request.ask_wait});
+                                          .ask = std::move(request.ask)});
       if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
       Carry(engine_.Commit(ticket, std::move(request), decoded, SteadyClock().Now()));
     });
@@ -218,7 +216,7 @@ void RunThreads::Send(Ticket ticket, fleet::CommitReply reply) {
                                     std::move(answer)(std::move(reply));
                                   },
                               .safe = RunWriter::Safe::kFromTheMachine});
-    Carry(engine_.Lease(lease, *commit.ask, commit.wait, SteadyClock().Now()));
+    Carry(engine_.Lease(lease, *commit.ask, SteadyClock().Now()));
   });
 }
 

@@ -42,7 +42,7 @@ class RunThreads final : public admin::AdminHandler {
   // `table`: the decoded table of the node's clients, or why the node is refused.
   void Register(fleet::RegisterRequest request, absl::StatusOr<fleet::ClientTable> table,
                 fleet::Reply<fleet::RegisterReply> reply);
-  void Lease(fleet::LeaseRequest request, Duration wait, fleet::Reply<fleet::LeaseReply> reply);
+  void Lease(fleet::LeaseRequest request, fleet::Reply<fleet::LeaseReply> reply);
   void Heartbeat(fleet::HeartbeatRequest request, fleet::Reply<fleet::HeartbeatReply> reply);
   void Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply);
   void Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply);
@@ -105,7 +105,6 @@ class RunThreads final : public admin::AdminHandler {
     SessionId session;
     fleet::Reply<fleet::CommitReply> reply;
     std::optional<fleet::LeaseRequest> ask;  // passed to the engine after the commit is answered
-    Duration wait{};
   };
 
   // An evaluation that is judged, for the engine.

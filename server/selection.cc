@@ -35,8 +35,8 @@ bool OfUntrainedRows(absl::string_view column) {
       absl::EndsWith(column, "_missing")) {
     return false;
   }
-  for (const char* statistic : kClientStatistics) {
-    if (absl::EndsWith(column, absl::StrCat("_", statistic))) return false;
+  for (const ClientStatistic& statistic : kClientStatistics) {
+    if (absl::EndsWith(column, absl::StrCat("_", statistic.name))) return false;
   }
   return true;
 }

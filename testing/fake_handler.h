@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "core/random.h"
 #include "proto/fleet/link.h"
+#include "testing/forwarding.h"
 
 namespace macaw::fleet {
 
@@ -25,7 +26,7 @@ inline Blob RandomBlob(size_t size, uint64_t seed) {
 
 // A server that answers at once with what the test has set, parks polls when told, and remembers
 // what it was asked. It does not promise anything about leases or rounds.
-class FakeHandler final : public FleetHandler {
+class FakeHandler final : public AnsweringHandler {
  public:
   void Hello(const Caller& caller, HelloRequest request, Reply<HelloReply> reply) override {
     {
@@ -43,11 +44,11 @@ class FakeHandler final : public FleetHandler {
     }
     std::move(reply)(std::move(answer));
   }
-  void Lease(const Caller&, LeaseRequest, Duration wait, Reply<LeaseReply> reply) override {
+  void Lease(const Caller&, LeaseRequest request, Reply<LeaseReply> reply) override {
     LeaseReply answer;
     {
       absl::MutexLock lock(&mutex_);
-      last_wait_ = wait;
+      last_wait_ = request.wait;
       if (drop_) return;  // destroys the reply unanswered
       if (park_) {
         parked_.push_back(std::move(reply));
@@ -72,7 +73,7 @@ class FakeHandler final : public FleetHandler {
       }
       if (request.ask.has_value()) {
         answer.lease = lease_;
-        last_wait_ = request.ask_wait;
+        last_wait_ = request.ask->wait;
       }
       request.hold.reset();  // the commit is judged
       committed_.push_back(std::move(request));

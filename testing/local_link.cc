@@ -29,32 +29,14 @@ class LocalLink final : public FleetLink {
  public:
   LocalLink(FleetHandler& handler, Caller caller) : handler_(handler), caller_(std::move(caller)) {}
 
-  absl::StatusOr<HelloReply> Hello(const HelloRequest& request) override {
-    return Call<HelloReply>(
-        [&](auto reply) { handler_.Hello(caller_, request, std::move(reply)); });
+#define MACAW_CALL(Name)                                                        \
+  absl::StatusOr<Name##Reply> Name(const Name##Request& request) override {     \
+    return Call<Name##Reply>(                                                   \
+        [&](auto reply) { handler_.Name(caller_, request, std::move(reply)); }, \
+        PatienceOf(request) + kAnswerTimeout);                                  \
   }
-  absl::StatusOr<RegisterReply> Register(const RegisterRequest& request) override {
-    return Call<RegisterReply>(
-        [&](auto reply) { handler_.Register(caller_, request, std::move(reply)); });
-  }
-  absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) override {
-    return Call<LeaseReply>(
-        [&](auto reply) { handler_.Lease(caller_, request, wait, std::move(reply)); },
-        wait + kAnswerTimeout);
-  }
-  absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) override {
-    return Call<HeartbeatReply>(
-        [&](auto reply) { handler_.Heartbeat(caller_, request, std::move(reply)); });
-  }
-  absl::StatusOr<CommitReply> Commit(const CommitRequest& request) override {
-    return Call<CommitReply>(
-        [&](auto reply) { handler_.Commit(caller_, request, std::move(reply)); },
-        request.ask_wait + kAnswerTimeout);
-  }
-  absl::StatusOr<ReleaseReply> Release(const ReleaseRequest& request) override {
-    return Call<ReleaseReply>(
-        [&](auto reply) { handler_.Release(caller_, request, std::move(reply)); });
-  }
+  MACAW_FLEET_CALLS(MACAW_CALL)
+#undef MACAW_CALL
 
   absl::StatusOr<Blob> Fetch(const Blob& blob) override {
     {
@@ -79,7 +61,7 @@ class LocalLink final : public FleetLink {
   static absl::Status Gone() { return absl::CancelledError("the link is shut down"); }
 
   template <typename T, typename F>
-  absl::StatusOr<T> Call(F&& start, Duration timeout = kAnswerTimeout) {
+  absl::StatusOr<T> Call(F&& start, Duration timeout) {
     auto slot = std::make_shared<Slot<T>>();
     {
       absl::MutexLock lock(&shared_->mutex);

@@ -150,27 +150,11 @@ class RandomMessage {
 // converts the struct.
 template <typename F>
 void ForEachConversion(F&& visit) {
-  const auto again = [](const auto& value) { return ToWire(value); };
-  const InlineRule inline_small{.max_inline = 1000};
-  const auto with_blobs = [inline_small](const auto& value) { return ToWire(value, inline_small); };
-  visit(std::type_identity<v1::HelloRequest>(), again);
-  visit(std::type_identity<v1::HelloReply>(), again);
+  const auto again = [](const auto& value) { return ToWire(value, {.max_inline = 1000}); };
   visit(std::type_identity<v1::RunPlan>(), again);
-  visit(std::type_identity<v1::NumericProfile>(), again);
-  visit(std::type_identity<v1::RegisterRequest>(), with_blobs);
-  visit(std::type_identity<v1::RegisterReply>(), again);
-  visit(std::type_identity<v1::LeaseRequest>(),
-        [](const TimedLeaseRequest& t) { return ToWire(t.request, t.wait); });
-  visit(std::type_identity<v1::LeaseReply>(), with_blobs);
-  visit(std::type_identity<v1::HeartbeatRequest>(), again);
-  visit(std::type_identity<v1::HeartbeatReply>(), again);
-  visit(std::type_identity<v1::Part>(), with_blobs);
-  visit(std::type_identity<v1::CommitRequest>(), with_blobs);
-  visit(std::type_identity<v1::CommitReply>(), with_blobs);
-  visit(std::type_identity<v1::ReleaseRequest>(), again);
-  visit(std::type_identity<v1::BeginUploadRequest>(), again);
-  visit(std::type_identity<v1::BeginUploadReply>(), again);
-  visit(std::type_identity<v1::EvaluationTask>(), again);
+#define MACAW_VISIT(Struct, Message) visit(std::type_identity<v1::Message>(), again);
+  MACAW_FLEET_MESSAGES(MACAW_VISIT)
+#undef MACAW_VISIT
 }
 
 // The same with an example of each message.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/local_work.h"
 #include "core/clock.h"
@@ -134,7 +135,9 @@ algorithms::Workspace& Lane::CleanWorkspace(size_t index) {
 
 void Lane::LeaveOut(const fleet::Assignment& assignment, fleet::LeftOutReason reason,
                     const absl::Status& why) {
-  std::string message(why.message());
+  // The message stands beside the client's number wherever it is shown.
+  std::string message(
+      absl::StripPrefix(why.message(), absl::StrCat("client ", assignment.client.value, ": ")));
   if (context_->redact_errors) {
     Logger("worker").Warning(
         absl::StrCat("client_left_out client=", assignment.client.value, " why=\"", message, "\""));
@@ -236,11 +239,11 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
   if (!task.ok()) return OurFault(client, task.status());
   turn.task = *std::move(task);
   if (turn.task.train.empty()) {
-    return absl::NotFoundError(absl::StrCat("client ", client.value, " has no training rows"));
+    return absl::NotFoundError(absl::StrCat("client ", client.value, ": it has no training rows"));
   }
   if (turn.task.train.size() < LeastRows(phase.local)) {
     return absl::NotFoundError(
-        absl::StrCat("client ", client.value, " has ", turn.task.train.size(),
+        absl::StrCat("client ", client.value, ": it has ", turn.task.train.size(),
                      " training rows, fewer than a batch, and takes no step (local.drop_last)"));
   }
   turn.loaded = SteadyClock().Now();

@@ -187,7 +187,8 @@ class Session {
     fleet::LeaseRequest request{.session = session_,
                                 .wanted = idle,
                                 .running = static_cast<uint32_t>(held),
-                                .declined = available_.declined};
+                                .declined = available_.declined,
+                                .wait = LongestPoll()};
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
     return request;
   }
@@ -199,8 +200,7 @@ class Session {
     LookWhetherAvailable();
     const fleet::LeaseRequest request = Ask(pool_->idle(), pool_->held());
     const TimePoint asked = SteadyClock().Now();
-    absl::StatusOr<fleet::LeaseReply> reply =
-        calls_.Repeat([&] { return link_.Lease(request, LongestPoll()); });
+    absl::StatusOr<fleet::LeaseReply> reply = calls_.Repeat([&] { return link_.Lease(request); });
     leased_ = SteadyClock().Now();
     // Only a request in advance is answered at once, so only its time says how long a request
     // takes.
@@ -359,8 +359,7 @@ class Session {
     fleet::CommitRequest request{.session = session_,
                                  .commit_id = ++commits_,
                                  .evaluations = std::move(harvest.evaluations),
-                                 .ask = Ask(options_.slots, 0),
-                                 .ask_wait = LongestPoll()};
+                                 .ask = Ask(options_.slots, 0)};
     if (harvest.phase != nullptr) {
       fleet::Part part{.round = harvest.phase->round,
                        .phase = harvest.phase->phase,

@@ -209,7 +209,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
                      "\" makes what it sends of the honest updates before they are noised, and so "
                      "[privacy]'s epsilon would not hold: take one of the two out"));
   }
-  if (run.privacy.on()) rule = WithPrivacy(std::move(rule), run.privacy, run.rounds, run.attack);
+  if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
   if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
   return rule;

@@ -280,10 +280,11 @@ class Device {
   bool over() const { return over_; }
 
  private:
-  fleet::LeaseRequest Ask() const {
+  fleet::LeaseRequest Ask(Duration wait) const {
     fleet::LeaseRequest request;
     request.session = session_;
     request.wanted = 1;
+    request.wait = wait;
     return request;
   }
 
@@ -295,7 +296,7 @@ class Device {
 
   fleet::LeaseReply Lease() {
     while (true) {
-      auto reply = link_->Lease(Ask(), kPoll);
+      auto reply = link_->Lease(Ask(kPoll));
       if (reply.ok()) return *std::move(reply);
       if (!absl::IsUnavailable(reply.status())) Check(reply.status(), "lease");
       if (calls_.gone) {
@@ -325,9 +326,8 @@ class Device {
     request.part = training_.Train(*phase, lease.assignments, number_);
     calls_.train.Add(Now() - begin);
     ++progress_;
-    request.ask = Ask();
+    request.ask = Ask(/*wait=*/{});  // so that the time is the commit's alone
     begin = Now();
-    request.ask_wait = Duration{};  // so that the time is the commit's alone
     while (true) {
       auto reply = link_->Commit(request);
       if (absl::IsUnavailable(reply.status())) {

@@ -1,3 +1,5 @@
+#include "cli/config/track.h"
+
 #include <poll.h>
 
 #include <iostream>
@@ -15,6 +17,14 @@
 namespace macaw::cli {
 namespace {
 
+// Hands a run's rows on to trackers (cli/track/).
+struct TrackCommand {
+  std::string run;
+  std::vector<std::string> to;  // empty: what the run's configuration says
+  std::string mlflow_uri;       // likewise
+  bool follow = false;          // until the run's process ends, or Ctrl-C
+};
+
 constexpr int kLookEveryMs = 500;
 constexpr Duration kAtMost =
     std::chrono::seconds(30);  // to wait for trackers once all rows are read
@@ -29,7 +39,7 @@ absl::Status Track(const TrackCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat("name a tracker with --to: the run's configuration has no run.track"));
   }
-  MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
+  MACAW_ASSIGN_OR_RETURN(SignalFd signals, SignalFd::Open());
   MACAW_ASSIGN_OR_RETURN(Tracking tracking, Tracking::Start(command.run, config, kAtMost));
   const auto tell = [&] {
     for (const std::string& line : tracking.TakeLines()) std::cerr << line << "\n" << std::flush;
@@ -37,16 +47,37 @@ absl::Status Track(const TrackCommand& command) {
   // A folder whose lock is free has no process that writes rows.
   while (command.follow && !TryLockFile(command.run + "/.lock").open()) {
     pollfd ends{.fd = signals.fd(), .events = POLLIN, .revents = 0};
-    if (::poll(&ends, 1, kLookEveryMs) > 0) break;
+    if (::poll(&ends, 1, kLookEveryMs) > 0) {
+      signals.Take();  // the first one ends the following, and another one the delivery
+      break;
+    }
     tell();
   }
-  const bool all = tracking.Finish();
+  const bool all = tracking.Finish(signals.fd());
   tell();
   return all ? absl::OkStatus() : absl::UnavailableError("not everything was delivered");
 }
 
+int TrackRun(const TrackCommand& command) { return Report(Track(command)); }
+
 }  // namespace
 
-int TrackRun(const TrackCommand& command) { return Report(Track(command)); }
+void AddTrack(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "track", "Hand a run's rows on: to TensorBoard, MLflow, Weights & Biases, a table");
+  auto options = std::make_shared<TrackCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--to", options->to, "Which trackers (default: the run's run.track)")
+      ->check(CLI::IsMember(Trackers()))
+      ->delimiter(',');
+  command->add_option("--mlflow-uri", options->mlflow_uri,
+                      "The MLflow server, http://host:port (default: the run's run.mlflow.uri, or "
+                      "MLFLOW_TRACKING_URI)");
+  command->add_flag("-f,--follow", options->follow, "Go on until the run's process ends");
+  command->footer(
+      "What a tracker has is not delivered again, so the command can be repeated. The packages are "
+      "those of MACAW_PYTHON, or python3. Exit code 1: something could not be delivered.");
+  command->final_callback([=, &run] { run = [options] { return TrackRun(*options); }; });
+}
 
 }  // namespace macaw::cli

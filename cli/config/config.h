@@ -34,8 +34,9 @@ using AlgorithmTables = std::map<std::string, std::map<std::string, ParameterVal
 
 // A key that was given, has no effect, and was left out for that reason (idle_keys.h).
 struct IdleKey {
-  std::string key;  // "local.nesterov"
-  std::string why;  // "without local.momentum above 0"; completes "… has no effect"
+  std::string key;            // "local.nesterov"
+  std::string why;            // "without local.momentum above 0"; completes "… has no effect"
+  bool switched_off = false;  // by the same file (idle_keys.h)
 };
 
 // One file configures a run: what all nodes agree on and what this node alone decides.

@@ -12,6 +12,8 @@
 #include "data/partition.h"
 #include "models/parse.h"
 #include "models/spec.h"
+#include "server/columns.h"
+#include "server/statistics.h"
 
 namespace macaw::cli {
 namespace {
@@ -113,7 +115,8 @@ std::vector<std::string> TypesOf(const Field& field) {
 
 std::string DescribeJson(const sdk::Catalogue& catalogue, const std::string& version) {
   Json description{{"version", version}};
-  for (const char* list : {"keys", "algorithms", "partitions", "models", "layers"})
+  for (const char* list :
+       {"keys", "algorithms", "partitions", "models", "layers", "columns", "statistics"})
     description[list] = Json::array();
   std::vector<std::string> sources;
   for (const auto& [name, source] : catalogue.data_sources()) sources.push_back(name);
@@ -132,6 +135,10 @@ std::string DescribeJson(const sdk::Catalogue& catalogue, const std::string& ver
   }
   for (const models::LayerWords& words : models::AllLayerWords())
     description["layers"].push_back({{"text", words.text}, {"help", words.help}});
+  for (const server::ColumnHelp& column : server::DescribeColumns())
+    description["columns"].push_back({{"columns", column.columns}, {"help", column.help}});
+  for (const server::ClientStatistic& statistic : server::kClientStatistics)
+    description["statistics"].push_back({{"name", statistic.name}, {"help", statistic.help}});
   return description.dump(1) + "\n";
 }
 

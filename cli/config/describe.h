@@ -22,6 +22,9 @@ std::vector<std::string> TypesOf(const Field& field);
 //   partitions  name, help
 //   models      name, summary, layers
 //   layers      text (the syntax), help
+//   columns     of metrics.jsonl: columns (a name or a pattern: * for a metric, words in capitals
+//               for names), help
+//   statistics  over clients: name, help
 std::string DescribeJson(const sdk::Catalogue& catalogue, const std::string& version);
 
 }  // namespace macaw::cli

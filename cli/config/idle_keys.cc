@@ -1,11 +1,38 @@
 #include "cli/config/idle_keys.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/toml.h"
 
 namespace macaw::cli {
+namespace {
+
+bool IsNothing(const std::optional<Value>& value) {
+  return !value.has_value() || value == Value{0.0} || value == Value{int64_t{0}} ||
+         value == Value{false} || value == Value{std::string("none")};
+}
+
+// Also a number that changes nothing, such as cohort.over_selection = 1.
+bool IsOff(const Field& field, const Config& config) {
+  const std::optional<Value> value = field.get(config);
+  if (IsNothing(value) || value == Value{std::string("constant")}) return true;
+  return value->As<double>() != nullptr && value == field.get(Config());
+}
+
+// Whether the words name the key, and not a longer one that begins alike.
+bool IsNamed(absl::string_view key, absl::string_view words) {
+  for (size_t at = words.find(key); at != words.npos; at = words.find(key, at + 1)) {
+    const size_t end = at + key.size();
+    const char next = end < words.size() ? words[end] : ' ';
+    if (!absl::ascii_isalnum(next) && next != '_' && next != '.') return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::string WhyIdle(const Field& field, const Config& config,
                     const algorithms::Registry& registry) {
@@ -39,11 +66,18 @@ std::map<std::string, std::string> IdleParameters(const Config& config,
   return idle;
 }
 
+bool IsSwitchedOff(const Field& field, const Config& config,
+                   const std::vector<const Field*>& given) {
+  const settings::Need<Config>* const need = settings::Missing(field.needs, config);
+  if (need == nullptr) return true;  // the rule does not read it
+  return std::ranges::any_of(given, [&](const Field* other) {
+    return IsNamed(other->key, need->words) && IsOff(*other, config);
+  });
+}
+
 bool AsksForNothing(const Field& field, const Config& config) {
   const std::optional<Value> value = field.get(config);
-  const bool nothing = !value.has_value() || value == Value{0.0} || value == Value{int64_t{0}} ||
-                       value == Value{false} || value == Value{std::string("auto")} ||
-                       value == Value{std::string("none")};
+  const bool nothing = IsNothing(value) || value == Value{std::string("auto")};
   return nothing && value == field.get(Config());
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "algorithms/around/registry.h"
 #include "cli/config/config.h"
@@ -21,6 +22,12 @@ std::string WhyIdle(const Field& field, const Config& config, const algorithms::
 // effect are not in the result.
 std::map<std::string, std::string> IdleParameters(const Config& config,
                                                   const algorithms::Registry& registry);
+
+// Whether a file turns off what the field needs: it gives one of the keys that the missing need
+// names as 0, false, "none" or "constant", or names a rule that does not read the field. The rest of
+// a table may stay then. `given`: the keys of the file.
+bool IsSwitchedOff(const Field& field, const Config& config,
+                   const std::vector<const Field*>& given);
 
 // Whether the field has its default and that asks for nothing: 0, false, "", [], "auto" or "none".
 // Such a key is never idle.

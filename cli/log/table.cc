@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "core/one_line.h"
 #include "server/log/fields.h"
 
 namespace macaw::cli {
@@ -33,8 +34,8 @@ std::string Line(const std::string& time, const std::string& place, const std::s
                  const std::string& who, const std::string& clients, const std::string& why) {
   std::string line =
       absl::StrFormat("%12s %8s  %-12s  %-14s %8s  %s", time, place, what, who, clients, why);
-  // A text that a node sent may contain line breaks.
-  line = absl::StrReplaceAll(line, {{"\n", " | "}, {"\r", ""}});
+  // A text that a node sent may contain line breaks, and what a terminal would obey.
+  line = OneLine(absl::StrReplaceAll(line, {{"\n", " | "}, {"\r", ""}}));
   return absl::StrCat(line.substr(0, line.find_last_not_of(' ') + 1), "\n");
 }
 

@@ -45,6 +45,11 @@ absl::StatusOr<std::vector<std::string>> OfSweep(const std::string& folder) {
     const std::string run = RunOfJob(folder, runs, job.path().stem().string());
     if (FileExists(run + "/config.toml")) folders.push_back(run);
   }
+  if (folders.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(folder, " holds a sweep of which no run has begun: there is none in ",
+                     fs::path(RunOfJob(folder, runs, "")).string()));
+  }
   std::ranges::sort(folders);
   return folders;
 }

@@ -50,6 +50,7 @@ std::string NumberText(const Estimate& estimate) {
     if (mean == std::floor(mean) && std::fabs(mean) < 1e9) return absl::StrFormat("%.0f", mean);
     return absl::StrFormat(std::fabs(mean) < 1000 ? "%.4f" : "%.6g", mean);
   }
+  if (*estimate.std == 0 && mean == std::floor(mean)) return absl::StrFormat("%.6g ± 0", mean);
   if (std::fabs(mean) < 1000) return absl::StrFormat("%.4f ± %.4f", mean, *estimate.std);
   return absl::StrFormat("%.6g ± %.3g", mean, *estimate.std);
 }

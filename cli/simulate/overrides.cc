@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/settings.h"
+#include "cli/config/writer.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -35,9 +36,20 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
   return overrides;
 }
 
-absl::Status CheckResumable(const std::vector<Override>& overrides) {
+absl::Status CheckResumable(const std::vector<Override>& overrides, const Document& document,
+                            const sdk::Catalogue& catalogue) {
+  const auto with = [&](const std::vector<Override>& changes) -> absl::StatusOr<std::string> {
+    MACAW_ASSIGN_OR_RETURN(const Config config,
+                           ReadConfig(document, changes, catalogue, Idle::kLeaveOut));
+    return EffectiveToml(config);
+  };
+  absl::StatusOr<std::string> before = absl::UnknownError("not read yet");
   for (const Override& override : overrides) {
     if (!IsKeptByAResume(override.key)) continue;
+    if (!before.ok()) before = with({});
+    MACAW_RETURN_IF_ERROR(before.status());
+    const absl::StatusOr<std::string> after = with({override});
+    if (after.ok() && *after == *before) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         override.place, ": a run that goes on keeps its ", override.key, "; only ",
         absl::StrJoin(KeysThatMayChange(), ", "), " may change (run.rounds: only more of them)"));

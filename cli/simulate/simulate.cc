@@ -55,7 +55,7 @@ class Run {
   absl::Status Compose(const std::vector<Override>& extra, Idle idle = Idle::kRefuse) {
     const bool resume = !options_.resume.empty();
     MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, OverridesOf(options_, document_));
-    if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides));
+    if (resume) MACAW_RETURN_IF_ERROR(CheckResumable(overrides, document_, catalogue_));
     overrides.insert(overrides.end(), extra.begin(), extra.end());
     // The file of a run that goes on may be of a release that listed every key.
     MACAW_ASSIGN_OR_RETURN(

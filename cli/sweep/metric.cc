@@ -80,6 +80,36 @@ absl::Status CheckComparable(const std::string& metric, const std::vector<Checke
   return absl::OkStatus();
 }
 
+// "clients_test_accuracy" for "test_accuracy", "best_clients_val_loss" for "best_val_loss"; "": the
+// metric is none of the common model's.
+std::string OfClients(const std::string& metric) {
+  const absl::string_view column = absl::StripPrefix(metric, "best_");
+  const bool best = column.size() < metric.size();
+  if (!absl::StartsWith(column, "test_") && !absl::StartsWith(column, "val_")) return "";
+  return absl::StrCat(best ? "best_" : "", "clients_", column);
+}
+
+// The metric that the file names; or that of the clients' rows, where some runs have no common model
+// and all of them have that. An error of its own if they have not.
+absl::StatusOr<std::string> NamedMetricOfAll(const std::string& named,
+                                             const std::vector<CheckedRun>& runs) {
+  const auto lacks = [&](const std::string& metric) {
+    return [&runs, metric](const CheckedRun& run) {
+      return !CheckSweepMetric("metric", metric, run).ok();
+    };
+  };
+  const std::string of_clients = OfClients(named);
+  const auto without = std::ranges::find_if(runs, lacks(named));
+  // Where no run has it, the usual error says why.
+  if (of_clients.empty() || without == runs.end() || std::ranges::all_of(runs, lacks(named)))
+    return named;
+  if (std::ranges::none_of(runs, lacks(of_clients))) return of_clients;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "metric \"", named, "\" is not in all runs: \"", without->config.run.algorithm.name,
+      "\" has none. evaluation.clients = true with data.client_test_fraction = 0.2 gives all of "
+      "them clients_test_accuracy or clients_test_loss; or name another metric"));
+}
+
 // A metric of test rows is reported in the round that `metric` chooses: for best_ that is not the
 // last one.
 std::string ReportName(const std::string& reported, const std::string& metric) {
@@ -92,7 +122,7 @@ std::string ReportName(const std::string& reported, const std::string& metric) {
 
 absl::Status ChooseMetrics(const SweepSettings& settings, const std::vector<CheckedRun>& runs,
                            SweepPlan& plan) {
-  plan.metric = settings.metric;
+  MACAW_ASSIGN_OR_RETURN(plan.metric, NamedMetricOfAll(settings.metric, runs));
   if (plan.metric.empty()) {
     plan.metric = UsualMetricOfAll(runs);
     MACAW_RETURN_IF_ERROR(CheckComparable(plan.metric, runs));
@@ -103,6 +133,13 @@ absl::Status ChooseMetrics(const SweepSettings& settings, const std::vector<Chec
   for (const std::string& reported : report)
     plan.report.push_back(ReportName(reported, plan.metric));
   return absl::OkStatus();
+}
+
+std::string MetricNote(const SweepSettings& settings, const SweepPlan& plan) {
+  if (settings.metric.empty() || settings.metric == plan.metric) return "";
+  return absl::StrCat("metric: \"", settings.metric,
+                      "\" is of the common model, which some rules of the sweep do not have; \"",
+                      plan.metric, "\" is in all runs, and decides.");
 }
 
 absl::Status CheckMetrics(const SweepSettings& settings, const CheckedRun& run,

@@ -133,6 +133,8 @@ class Preparation {
     DropConstantKeys();
     if (sweep_.plan.configurations.size() > 1 && ChoosesByTestRows(sweep_.plan.metric))
       sweep_.warnings.push_back(TestRowsChooseText(sweep_.plan.metric));
+    if (std::string note = MetricNote(file_.settings, sweep_.plan); !note.empty())
+      sweep_.notes.push_back(std::move(note));
     if (!settings.mode.empty()) sweep_.plan.higher = settings.mode == "max";
     return std::move(sweep_);
   }
@@ -201,6 +203,7 @@ class Preparation {
             return absl::StartsWith(key.key, section.prefix);
           });
       if (!of_baseline) idle_.emplace(key.key, key.why);
+      if (key.switched_off) switched_off_.insert(key.key);
     }
     for (const std::string& key : base_keys_) {
       if (!idle.contains(key) && !IsOfAnotherAlgorithm(key, config)) used_.insert(key);
@@ -228,7 +231,7 @@ class Preparation {
     };
     for (const auto& [key, why] : idle_) {
       const std::string text = TextOf({key, why});
-      if (!used_.contains(key))
+      if (!used_.contains(key) && !switched_off_.contains(key))
         return refuse(key, absl::StrCat(text, ", in all configurations of the sweep"));
       sweep_.notes.push_back(
           absl::StrCat(text, ": configurations without an effect leave it out."));
@@ -413,6 +416,7 @@ class Preparation {
   std::set<std::string> base_keys_;            // that the base gives
   std::set<std::string> used_;                 // keys that have an effect in some configuration
   std::map<std::string, std::string> idle_;    // keys that have none in some, and why
+  std::set<std::string> switched_off_;         // of these, what the base itself turns off
   std::set<std::string> of_others_;            // parameters of algorithms that some do not have
   std::map<std::string, std::string> places_;  // of the keys that vary
 };

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -103,29 +104,45 @@ absl::StatusOr<Tracking> Tracking::Start(const std::string& folder, const TrackC
   return tracking;
 }
 
+void Tracking::ReadSaid() {
+  for (std::string& line : reader_.Read(said_.get())) lines_.push_back(std::move(line));
+  if (reader_.ended()) said_.Close();
+}
+
 std::vector<std::string> Tracking::TakeLines() {
   pollfd said{.fd = said_.get(), .events = POLLIN, .revents = 0};
-  while (said_.open() && ::poll(&said, 1, 0) == 1) {
-    for (std::string& line : reader_.Read(said_.get())) lines_.push_back(std::move(line));
-    if (reader_.ended()) said_.Close();
-  }
+  while (said_.open() && ::poll(&said, 1, 0) == 1) ReadSaid();
   return std::exchange(lines_, {});
 }
 
-bool Tracking::Finish() {
+// A process that says much would wait for ever for room in the pipe, so it is read.
+Tracking::Waited Tracking::WaitForEnd(int signals) {
+  const TimePoint deadline = SteadyClock().Now() + at_most_ + kGrace;
+  while (true) {
+    // A descriptor of -1 is passed over.
+    pollfd events[] = {{.fd = child_->pidfd(), .events = POLLIN, .revents = 0},
+                       {.fd = said_.open() ? said_.get() : -1, .events = POLLIN, .revents = 0},
+                       {.fd = signals, .events = POLLIN, .revents = 0}};
+    const int ready = ::poll(events, std::size(events), MillisecondsUntil(deadline));
+    if (ready > 0 && events[1].revents != 0) ReadSaid();
+    if (ready > 0 && events[0].revents != 0) return Waited::kEnded;
+    if (ready > 0 && events[2].revents != 0) return Waited::kInterrupted;
+    if (SteadyClock().Now() >= deadline) return Waited::kLate;
+  }
+}
+
+bool Tracking::Finish(int signals) {
   if (!child_.has_value()) return true;
   until_.Close();
-  const TimePoint deadline = SteadyClock().Now() + at_most_ + kGrace;
-  pollfd ended{.fd = child_->pidfd(), .events = POLLIN, .revents = 0};
-  while (::poll(&ended, 1, MillisecondsUntil(deadline)) != 1 && SteadyClock().Now() < deadline) {
-  }
-  const bool late = ended.revents == 0;
-  if (late) child_->Kill();
+  const Waited waited = WaitForEnd(signals);
+  if (waited != Waited::kEnded) child_->Kill();
   const Exit exit = child_->Reap();
   child_.reset();
   lines_ = TakeLines();
-  if (late) {
+  if (waited == Waited::kLate) {
     lines_.push_back("the trackers' process did not end in time and was killed");
+  } else if (waited == Waited::kInterrupted) {
+    lines_.push_back("interrupted: the trackers may lack rows; run macaw track again");
   } else if (!exit.ok() && exit.code != kSomethingLeft) {
     lines_.push_back(absl::StrCat("the trackers' process ended early: ", exit.Text()));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,11 +29,17 @@ class Tracking {
 
   // What the process has said since the last call. Does not wait.
   std::vector<std::string> TakeLines();
-  // No further rows will be written: waits for the end of the process. True: every row has been
-  // delivered. Otherwise TakeLines() has what is left, and why.
-  bool Finish();
+  // No further rows will be written: waits for the end of the process, and meanwhile takes what it
+  // says. True: every row has been delivered. Otherwise TakeLines() has what is left, and why.
+  // `signals`: a descriptor (SignalFd) that ends the wait, and the process, when it is readable; -1:
+  // none does.
+  bool Finish(int signals = -1);
 
  private:
+  enum class Waited : uint8_t { kEnded, kLate, kInterrupted };
+  Waited WaitForEnd(int signals);
+  void ReadSaid();  // once; blocks unless something is there
+
   std::optional<Child> child_;
   Fd until_;  // the process follows the run until this end is closed
   Fd said_;

@@ -93,8 +93,8 @@ struct Field {
   bool in_file = true;   // false: no key of the file, only of what nodes tell each other
   // The words that a choice takes, for "did you mean"; of a path, words that are not paths.
   std::vector<std::string> choices;
-  // Other keys of the section for the same thing. A source of settings gives one of them, and one
-  // that is given later (--set) replaces the others.
+  // Other keys of the section for the same thing. A source of settings (a file, all of --set) gives
+  // one of them, and one that --set gives replaces the file's.
   std::vector<std::string> instead_of;
 
   // Sets the value. Returns false and changes nothing if the value is not what `expected` says.
@@ -181,7 +181,7 @@ class Section {
   template <typename T>
   Field<S>& Add(std::string key, T S::*member, std::string help, Range range = {}) {
     return Put(
-        std::move(key), NounOf<T>(range), std::move(help), member,
+        key, NounOf<T>(range), help, member,
         [member, range](S& s, const Value& value) {
           std::optional<T> read = Read<T>(value, range);
           if (read.has_value()) s.*member = *std::move(read);
@@ -198,7 +198,7 @@ class Section {
   template <typename T>
   Field<S>& Add(std::string key, std::optional<T> S::*member, std::string help, Range range = {}) {
     return Put(
-        std::move(key), NounOf<T>(range), std::move(help), member,
+        key, NounOf<T>(range), help, member,
         [member, range](S& s, const Value& value) {
           std::optional<T> read = Read<T>(value, range);
           if (read.has_value()) s.*member = std::move(read);
@@ -217,7 +217,7 @@ class Section {
                                    : std::is_same_v<T, double>    ? "numbers"
                                                                   : "integers";
     return Put(
-        std::move(key), range.Text(absl::StrCat("a list of ", noun)), std::move(help), member,
+        key, range.Text(absl::StrCat("a list of ", noun)), help, member,
         [member, range](S& s, const Value& value) {
           const Array* array = value.As<Array>();
           if (array == nullptr) return false;
@@ -239,8 +239,8 @@ class Section {
   }
 
   // One word of a list.
-  Field<S>& AddChoice(std::string key, std::string S::*member, std::vector<std::string> words,
-                      std::string help) {
+  Field<S>& AddChoice(std::string key, std::string S::*member,
+                      const std::vector<std::string>& words, std::string help) {
     Field<S>& field = Add(std::move(key), member, std::move(help));
     field.expected = QuotedChoices(words);
     field.set = [member, words](S& s, const Value& value) {
@@ -249,13 +249,13 @@ class Section {
       s.*member = *word;
       return true;
     };
-    field.choices = std::move(words);
+    field.choices = words;
     return field;
   }
 
   // A list of such words.
   Field<S>& AddWords(std::string key, std::vector<std::string> S::*member,
-                     std::vector<std::string> words, std::string help) {
+                     const std::vector<std::string>& words, std::string help) {
     Field<S>& field = Add(std::move(key), member, std::move(help));
     field.expected = absl::StrCat("a list of ", QuotedChoices(words));
     field.set = [set = field.set, words](S& s, const Value& value) {
@@ -267,7 +267,7 @@ class Section {
       }
       return set(s, value);
     };
-    field.choices = std::move(words);
+    field.choices = words;
     return field;
   }
 
@@ -278,7 +278,7 @@ class Section {
     std::vector<std::string> choices;
     for (const auto& [word, enumerator] : words) choices.push_back(word);
     Field<S>& field = Put(
-        std::move(key), QuotedChoices(choices), std::move(help), member,
+        key, QuotedChoices(choices), help, member,
         [member, words](S& s, const Value& value) {
           const std::string* given = value.As<std::string>();
           for (const auto& [word, enumerator] : words) {
@@ -353,13 +353,13 @@ class Section {
 
  private:
   template <typename T>
-  Field<S>& Put(std::string key, std::string expected, std::string help, T S::*member,
-                std::function<bool(S&, const Value&)> set,
+  Field<S>& Put(const std::string& key, const std::string& expected, const std::string& help,
+                T S::*member, std::function<bool(S&, const Value&)> set,
                 std::function<std::optional<Value>(const S&)> get) {
     Field<S>& field = fields_.emplace_back();
-    field.key = std::move(key);
-    field.help = std::move(help);
-    field.expected = std::move(expected);
+    field.key = key;
+    field.help = help;
+    field.expected = expected;
     field.set = std::move(set);
     field.get = std::move(get);
     field.reset = [member](S& s) {

@@ -1,6 +1,9 @@
 #include "proto/admin/status.h"
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "proto/admin/status_fields.h"
 
 namespace macaw::admin {
 
@@ -20,60 +23,47 @@ const char* NameOf(Step step) {
   return index < std::size(kNames) ? kNames[index] : kNames[0];
 }
 
+namespace {
+
+template <HasStatusFields T>
+Json JsonOfFields(const T& status);
+
+Json ValueOf(RunState state) { return NameOf(state); }
+Json ValueOf(Step step) { return NameOf(step); }
+template <typename T>
+Json ValueOf(const T& value) {
+  return value;
+}
+template <typename T>
+Json ValueOf(const std::vector<T>& items) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(JsonOfFields(item));
+  return list;
+}
+
+// null: it is not JSON.
+Json Parsed(const std::string& text) {
+  Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_discarded() ? Json() : parsed;
+}
+
+template <HasStatusFields T>
+Json JsonOfFields(const T& status) {
+  Json object = Json::object();
+  ForEachField(status, [&]<typename Value>(const auto& field, const Value& value) {
+    if constexpr (std::is_same_v<Value, std::string>) {
+      object[field.name] = field.is_json ? Parsed(value) : Json(value);
+    } else {
+      object[field.name] = ValueOf(value);
+    }
+  });
+  return object;
+}
+
+}  // namespace
+
 std::string JsonOf(const RunStatus& status) {
-  Json nodes = Json::array();
-  for (const NodeStatus& node : status.nodes) {
-    nodes.push_back({{"name", node.name},
-                     {"slots", node.slots},
-                     {"clients", node.clients},
-                     {"owner", node.owner},
-                     {"waits", node.waits},
-                     {"on_trial", node.on_trial},
-                     {"silent_seconds", node.silent_seconds},
-                     {"late", node.late},
-                     {"leased", node.leased},
-                     {"memory_bytes", node.memory_bytes},
-                     {"doing", node.doing}});
-  }
-  Json missing = Json::array(), quarantine = Json::array();
-  for (const Missing& one : status.missing)
-    missing.push_back({{"owner", one.owner}, {"clients", one.clients}});
-  for (const Quarantined& one : status.quarantine)
-    quarantine.push_back({{"node", one.node}, {"by", one.by}, {"reason", one.reason}});
-  const Json row = Json::parse(status.latest_row, nullptr, /*allow_exceptions=*/false);
-  const Json json = {{"run", status.run},
-                     {"epoch", status.epoch},
-                     {"state", NameOf(status.state)},
-                     {"step", NameOf(status.step)},
-                     {"round", status.round},
-                     {"phase", status.phase},
-                     {"rounds", status.rounds},
-                     {"completed", status.completed},
-                     {"step_seconds", status.step_seconds},
-                     {"seconds", status.seconds},
-                     {"lease_seconds", status.lease_seconds},
-                     {"heartbeat_seconds", status.heartbeat_seconds},
-                     {"ended", status.ended},
-                     {"ending_reason", status.ending_reason},
-                     {"cohort", status.cohort},
-                     {"waiting", status.waiting},
-                     {"leased", status.leased},
-                     {"counted", status.counted},
-                     {"given_up", status.given_up},
-                     {"requeued", status.requeued},
-                     {"missing", missing},
-                     {"evaluated_round", status.evaluated_round},
-                     {"evaluation_tasks", status.evaluation_tasks},
-                     {"evaluation_done", status.evaluation_done},
-                     {"nodes_wanted", status.nodes_wanted},
-                     {"clients_wanted", status.clients_wanted},
-                     {"clients_known", status.clients_known},
-                     {"nodes", nodes},
-                     {"quarantine", quarantine},
-                     {"latest_row", row.is_discarded() ? Json() : row},
-                     {"memory_bytes", status.memory_bytes},
-                     {"waits_for", status.waits_for}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonOfFields(status).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace macaw::admin

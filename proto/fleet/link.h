@@ -10,6 +10,23 @@
 
 namespace macaw::fleet {
 
+// CALL(Name) for each call NameRequest → NameReply, for what treats them alike. A plain call is one
+// in a session that needs nothing but its request and is answered at once; the wire serves it
+// without a line of its own.
+#define MACAW_FLEET_CALLS(CALL) \
+  CALL(Hello) CALL(Register) CALL(Lease) CALL(Commit) MACAW_FLEET_PLAIN_CALLS(CALL)
+#define MACAW_FLEET_PLAIN_CALLS(CALL) CALL(Heartbeat) CALL(Release)
+
+// How long the answer to a request may take beyond that of any other call.
+template <typename Request>
+Duration PatienceOf(const Request& request) {
+  if constexpr (requires { request.wait; }) return request.wait;
+  if constexpr (requires { request.ask->wait; }) {
+    if (request.ask.has_value()) return request.ask->wait;
+  }
+  return {};
+}
+
 // Answers one call, exactly once, from any thread, at any time. A handler that is destroyed before
 // it has answered must answer with an error first.
 template <typename T>
@@ -27,8 +44,7 @@ class FleetHandler {
                         Reply<RegisterReply> reply) = 0;
   // May be answered up to `wait` later. The connection may be closed by then; answering is still
   // safe.
-  virtual void Lease(const Caller& caller, LeaseRequest request, Duration wait,
-                     Reply<LeaseReply> reply) = 0;
+  virtual void Lease(const Caller& caller, LeaseRequest request, Reply<LeaseReply> reply) = 0;
   virtual void Heartbeat(const Caller& caller, HeartbeatRequest request,
                          Reply<HeartbeatReply> reply) = 0;
   // If the request asks for work, the answer may take as long as the answer to Lease.
@@ -60,7 +76,7 @@ class FleetLink {
   virtual ~FleetLink() = default;
   virtual absl::StatusOr<HelloReply> Hello(const HelloRequest& request) = 0;
   virtual absl::StatusOr<RegisterReply> Register(const RegisterRequest& request) = 0;
-  virtual absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request, Duration wait) = 0;
+  virtual absl::StatusOr<LeaseReply> Lease(const LeaseRequest& request) = 0;
   virtual absl::StatusOr<HeartbeatReply> Heartbeat(const HeartbeatRequest& request) = 0;
   virtual absl::StatusOr<CommitReply> Commit(
       const CommitRequest& request) = 0;  // uploads large blobs first

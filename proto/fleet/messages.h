@@ -17,7 +17,8 @@
 #include "plan/run_plan.h"
 
 // The messages between server and workers, as plain structs. Server and worker share nothing else.
-// proto/wire carries them over gRPC. Messages hold durations, never clock times.
+// proto/wire carries them over gRPC. Messages hold durations, never clock times. The lists of their
+// fields are in fields.h. OfUnknownSession: the answer to a call in a session that is not open.
 namespace macaw::fleet {
 
 // Where another process of the same user finds the bytes of a blob: a memory file that its owner
@@ -121,6 +122,7 @@ struct LeaseRequest {
   // Why the node's owner does not let it work now. Then it gets no work, and the server does not
   // wait for the clients that only this node can train. Empty: it works.
   std::string declined = {};
+  Duration wait{};  // how long the server may hold the call until there is work
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below
@@ -194,6 +196,8 @@ struct LeaseReply {
   std::vector<Attempt> deletable;
   // Ask again only when a slot is idle: the remaining clients should not wait behind a running one.
   bool when_idle = false;
+
+  static LeaseReply OfUnknownSession() { return {.next = Next::kRegister}; }
 };
 
 // ---- Heartbeat: reports progress and renews all leases; the reply brings directives
@@ -232,6 +236,8 @@ struct HeartbeatReply {
   bool stop = false;             // the run is over or aborted
   // When to send the next one. A large fleet sends them less often. 0: as before.
   Duration heartbeat_every{};
+
+  static HeartbeatReply OfUnknownSession() { return {.known = false}; }
 };
 
 // ---- Commit: the only call that counts anything (idempotent)
@@ -277,9 +283,8 @@ struct CommitRequest {
   std::optional<Part> part;
   std::vector<EvaluationResult> evaluations;
   // Asks for the next work in the same call, which saves a round trip. The reply answers it as
-  // Lease would, once the commit is judged.
+  // Lease would, once the commit is judged. Its session is that of the commit.
   std::optional<LeaseRequest> ask;
-  Duration ask_wait{};  // `wait` of that Lease
   // The place of this commit among those that the transport admits at once (proto/wire/intake.h).
   // The handler releases it once the commit is judged. Never sent.
   std::shared_ptr<const void> hold = {};
@@ -298,6 +303,10 @@ struct CommitReply {
   // The answer to `ask`. May be missing with any verdict, and always is with kRefused and
   // kRegister. A worker that still wants work then calls Lease.
   std::optional<LeaseReply> lease;
+
+  static CommitReply OfUnknownSession() {
+    return {.verdict = Verdict::kRegister, .reason = "unknown session"};
+  }
 };
 
 // ---- Release: gives leased work back without a result
@@ -308,7 +317,9 @@ struct ReleaseRequest {
   std::vector<Fence> tasks = {};  // evaluation tasks
   bool leaving = false;           // the worker shuts down: it gives everything back
 };
-struct ReleaseReply {};
+struct ReleaseReply {
+  static ReleaseReply OfUnknownSession() { return {}; }  // the leases ended with the session
+};
 
 // ---- Uploads: the verdict comes before any byte moves
 
@@ -322,8 +333,9 @@ struct UploadOffer {
   SessionId session;  // 0 for the population, which is offered before there is a session
   Digest digest;
   uint64_t size = 0;
-  Round round{};           // of the part; 0: not a part
-  uint64_t commit_id = 0;  // of the commit that will name it; 0: none
+  Round round{};                          // of the part; 0: not a part
+  uint64_t commit_id = 0;                 // of the commit that will name it; 0: none
+  std::optional<SharedPlace> place = {};  // of the sender's bytes, if the sender told it
 };
 enum class UploadVerdict : uint8_t {
   kSend = 0,
@@ -332,6 +344,11 @@ enum class UploadVerdict : uint8_t {
   kStale = 3,
   kTooLarge = 4,
   kBusy = 5
+};
+// What the transport answers to an offer.
+struct UploadAnswer {
+  UploadVerdict verdict = UploadVerdict::kBusy;
+  uint64_t offset = 0;  // kSend: begin here
 };
 
 }  // namespace macaw::fleet

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "proto/admin/status_fields.h"
 
 namespace macaw::http {
 namespace {
@@ -15,83 +18,63 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-// The text's families, each a name with one or several values.
+// The text's families, each a name with one or several values, in the order of their first value.
 class Families {
  public:
-  // A family of one value.
-  void One(std::string name, std::string help, double value, MetricType type = MetricType::Gauge) {
-    Begin(std::move(name), std::move(help), type);
-    families_.back().metric.push_back(ValueOf(value));
+  void Begin(const admin::Gauge& gauge) {
+    if (!families_.empty() && families_.back().name == gauge.family) return;
+    families_.push_back(
+        {gauge.family, gauge.help, gauge.counter ? MetricType::Counter : MetricType::Gauge, {}});
   }
-  // Begin: a family whose values are told apart by a label. Add: one of them.
-  void Begin(std::string name, std::string help, MetricType type = MetricType::Gauge) {
-    families_.push_back({std::move(name), std::move(help), type, {}});
-  }
-  void Add(const std::string& label, const std::string& text, double value) {
-    families_.back().metric.push_back(ValueOf(value));
-    families_.back().metric.back().label.push_back({label, text});
+  // A value of the family that was begun; `label` tells it from others, if it is not null.
+  void Add(double value, const char* label = nullptr, const std::string& text = "") {
+    ClientMetric metric;
+    metric.gauge.value = metric.counter.value = value;  // the family's type chooses
+    if (label != nullptr) metric.label.push_back({label, text});
+    families_.back().metric.push_back(std::move(metric));
   }
   const std::vector<MetricFamily>& list() const { return families_; }
 
  private:
-  ClientMetric ValueOf(double value) const {
-    ClientMetric metric;
-    metric.gauge.value = metric.counter.value = value;  // the family's type chooses
-    return metric;
-  }
   std::vector<MetricFamily> families_;
 };
 
-double Number(uint64_t value) { return static_cast<double>(value); }
-
-void AddRun(const admin::RunStatus& s, Families& to) {
-  to.Begin("macaw_run_state", "1 for the state that the run is in");
-  for (const auto one :
-       {admin::RunState::kWaiting, admin::RunState::kRunning, admin::RunState::kPausing,
-        admin::RunState::kPaused, admin::RunState::kDraining, admin::RunState::kEnding,
-        admin::RunState::kEnded}) {
-    to.Add("state", admin::NameOf(one), one == s.state ? 1 : 0);
+template <typename T>
+void AddValues(const admin::Gauge& gauge, const T& value, Families& to) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    to.Add(static_cast<double>(value), gauge.value == nullptr ? nullptr : "state",
+           gauge.value == nullptr ? "" : gauge.value);
+  } else if constexpr (std::is_same_v<T, admin::RunState>) {
+    constexpr auto kLast = static_cast<uint8_t>(admin::RunState::kEnded);
+    for (uint8_t one = 1; one <= kLast; ++one) {
+      const auto state = static_cast<admin::RunState>(one);
+      to.Add(state == value ? 1 : 0, "state", admin::NameOf(state));
+    }
+  } else if constexpr (requires { value.size(); }) {
+    to.Add(static_cast<double>(value.size()));
   }
-  to.One("macaw_run_seconds", "Time spent on the run in all sessions", s.seconds);
-  to.One("macaw_step_seconds", "How long the server's present step has lasted", s.step_seconds);
-  to.One("macaw_round", "The open round, or the last one", s.round);
-  to.One("macaw_rounds", "Rounds of the whole run", s.rounds);
-  to.One("macaw_rounds_completed_total", "Rounds that are done", s.completed, MetricType::Counter);
-  to.One("macaw_server_memory_bytes", "Peak memory of the server", Number(s.memory_bytes));
 }
 
-void AddPhase(const admin::RunStatus& s, Families& to) {
-  to.Begin("macaw_clients", "Clients of the open phase");
-  to.Add("state", "waiting", Number(s.waiting));
-  to.Add("state", "leased", Number(s.leased));
-  to.Add("state", "counted", Number(s.counted));
-  to.Add("state", "given_up", Number(s.given_up));
-  to.One("macaw_cohort", "Clients of the open phase in all", Number(s.cohort));
-  to.One("macaw_requeued", "Leases of the open phase without a result", Number(s.requeued));
-  to.One("macaw_evaluation_tasks", "Tasks of the open evaluation", Number(s.evaluation_tasks));
-  to.One("macaw_evaluation_done", "Tasks of it that are done", Number(s.evaluation_done));
+void AddNodes(const std::vector<admin::NodeStatus>& nodes, Families& to) {
+  to.Begin({"macaw_nodes_late", "Nodes of which three heartbeats have not come"});
+  to.Add(static_cast<double>(std::ranges::count_if(nodes, &admin::NodeStatus::late)));
+  admin::ForEachField(admin::NodeStatus(), [&](const auto& field, const auto&) {
+    if (field.gauge.family == nullptr) return;
+    to.Begin(field.gauge);
+    for (const admin::NodeStatus& node : nodes) {
+      const auto& value = node.*field.member;
+      if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>)
+        to.Add(static_cast<double>(value), "node", node.name);
+    }
+  });
 }
 
-void AddNodes(const admin::RunStatus& s, Families& to) {
-  to.One("macaw_nodes", "Registered nodes", Number(s.nodes.size()));
-  to.One("macaw_nodes_wanted", "Nodes with which the first round begins", s.nodes_wanted);
-  to.One("macaw_nodes_late", "Nodes of which several heartbeats have not come",
-         static_cast<double>(std::ranges::count_if(s.nodes, &admin::NodeStatus::late)));
-  to.One("macaw_quarantined_nodes", "Nodes in quarantine", Number(s.quarantine.size()));
-  to.Begin("macaw_node_leased", "Clients that the node has leased");
-  for (const auto& node : s.nodes) to.Add("node", node.name, Number(node.leased));
-  to.Begin("macaw_node_silent_seconds", "Time since the node was heard last");
-  for (const auto& node : s.nodes) to.Add("node", node.name, node.silent_seconds);
-  to.Begin("macaw_node_memory_bytes", "The most memory that the node has reported");
-  for (const auto& node : s.nodes) to.Add("node", node.name, Number(node.memory_bytes));
-}
-
-void AddRow(const admin::RunStatus& s, Families& to) {
-  to.Begin("macaw_metric", "Columns of the newest row of metrics.jsonl");
-  const auto json = nlohmann::json::parse(s.latest_row, nullptr, /*allow_exceptions=*/false);
+void AddRow(const std::string& row, Families& to) {
+  to.Begin({"macaw_metric", "Columns of the newest row of metrics.jsonl"});
+  const auto json = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return;
   for (const auto& [name, value] : json.items()) {
-    if (value.is_number()) to.Add("name", name, value.get<double>());
+    if (value.is_number()) to.Add(value.get<double>(), "name", name);
   }
 }
 
@@ -99,10 +82,13 @@ void AddRow(const admin::RunStatus& s, Families& to) {
 
 std::string MetricsText(const admin::RunStatus& status) {
   Families families;
-  AddRun(status, families);
-  AddPhase(status, families);
-  AddNodes(status, families);
-  AddRow(status, families);
+  admin::ForEachField(status, [&](const auto& field, const auto& value) {
+    if (field.gauge.family == nullptr) return;
+    families.Begin(field.gauge);
+    AddValues(field.gauge, value, families);
+  });
+  AddNodes(status.nodes, families);
+  AddRow(status.latest_row, families);
   return prometheus::TextSerializer().Serialize(families.list());
 }
 

@@ -73,21 +73,14 @@ class RemoteLink final : public fleet::FleetLink {
     }
   }
 
-  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
-                                          Duration wait) override {
-    return Call<fleet::LeaseReply>(&v1::Fleet::Stub::Lease, ToWire(request, wait),
-                                   wait + options_.call_timeout);
+#define MACAW_SEND(Name)                                                                  \
+  absl::StatusOr<fleet::Name##Reply> Name(const fleet::Name##Request& request) override { \
+    return Call<fleet::Name##Reply>(&v1::Fleet::Stub::Name, ToWire(request),              \
+                                    PatienceOf(request) + options_.call_timeout);         \
   }
-
-  absl::StatusOr<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request) override {
-    return Call<fleet::HeartbeatReply>(&v1::Fleet::Stub::Heartbeat, ToWire(request),
-                                       options_.call_timeout);
-  }
-
-  absl::StatusOr<fleet::ReleaseReply> Release(const fleet::ReleaseRequest& request) override {
-    return Call<fleet::ReleaseReply>(&v1::Fleet::Stub::Release, ToWire(request),
-                                     options_.call_timeout);
-  }
+  MACAW_SEND(Lease)
+  MACAW_FLEET_PLAIN_CALLS(MACAW_SEND)
+#undef MACAW_SEND
 
   absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
     MACAW_ASSIGN_OR_RETURN(const Limits limits, GetLimits());
@@ -125,7 +118,7 @@ class RemoteLink final : public fleet::FleetLink {
         }
       }
       auto reply = Call<fleet::CommitReply>(&v1::Fleet::Stub::Commit, message,
-                                            request.ask_wait + options_.call_timeout);
+                                            PatienceOf(request) + options_.call_timeout);
       CountLoss(reply.status());
       if (ReasonOf(reply.status()) != v1::Refusal::REASON_BLOB_MISSING || i == kUploadRounds)
         return reply;
@@ -177,11 +170,7 @@ class RemoteLink final : public fleet::FleetLink {
     if (!absl::IsUnavailable(status)) traffic_.CountUp(request.ByteSizeLong());
     traffic_.CountDown(reply.ByteSizeLong());
     MACAW_RETURN_IF_ERROR(call.Explain(status));
-    if constexpr (requires { FromWire(reply, inline_bytes_); }) {
-      return FromWire(reply, inline_bytes_);
-    } else {
-      return FromWire(reply);
-    }
+    return FromWire(reply, inline_bytes_);
   }
 
   // Makes a small call first. If it fails, the call that follows tells why.
@@ -237,12 +226,12 @@ class RemoteLink final : public fleet::FleetLink {
 
   // `offer` gives the purpose and the session.
   absl::StatusOr<UploadVerdict> Upload(const fleet::Blob& blob, fleet::UploadOffer offer) {
-    const auto place = share_ ? PublishShared(blob) : std::nullopt;
     offer.digest = blob.digest;
     offer.size = blob.size;
-    const v1::BeginUploadRequest begin = ToWire(PlacedOffer{offer, place});
+    if (share_) offer.place = PublishShared(blob);
+    const v1::BeginUploadRequest begin = ToWire(offer);
     return blobs_.Upload(blob, offer.session, [&] {
-      return Call<UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout);
+      return Call<fleet::UploadAnswer>(&v1::Fleet::Stub::BeginUpload, begin, options_.call_timeout);
     });
   }
 

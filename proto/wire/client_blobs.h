@@ -86,7 +86,7 @@ class BlobMover {
   BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,
             TrafficCounter& traffic, std::unique_ptr<PartialFiles> partials);
 
-  using Ask = absl::FunctionRef<absl::StatusOr<UploadAnswer>()>;  // BeginUpload
+  using Ask = absl::FunctionRef<absl::StatusOr<fleet::UploadAnswer>()>;  // BeginUpload
   // Uploads the blob that `ask` offers in this session, if the server wants it. kHave: the server
   // has the blob now. kNotNeeded, kStale, kTooLarge: the server does not want it. kUnavailable: the
   // server stays busy, or the connection keeps breaking without progress.

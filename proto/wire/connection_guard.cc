@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -21,6 +20,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "core/executor.h"
+#include "core/listen_tcp.h"
 
 namespace macaw::wire {
 namespace {
@@ -45,7 +45,7 @@ uint64_t BytesReceived(int fd) {
 
 struct Peer {
   std::string text;     // "127.0.0.1:5", "[::1]:5"
-  std::string address;  // the same for all ports, and for all addresses of one IPv6 network
+  std::string address;  // AddressOf
 };
 
 Peer PeerOf(const sockaddr_storage& at) {
@@ -53,23 +53,16 @@ Peer PeerOf(const sockaddr_storage& at) {
   if (at.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(at);
     inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-    return {absl::StrCat(text, ":", ntohs(v4.sin_port)), text};
+    return {absl::StrCat(text, ":", ntohs(v4.sin_port)), AddressOf(at)};
   }
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(at);
   if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
     inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
-    return {absl::StrCat(text, ":", ntohs(v6.sin6_port)), text};
+    return {absl::StrCat(text, ":", ntohs(v6.sin6_port)), AddressOf(at)};
   }
   inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
   const std::string scope = v6.sin6_scope_id == 0 ? "" : absl::StrCat("%", v6.sin6_scope_id);
-  Peer peer{absl::StrCat("[", text, scope, "]:", ntohs(v6.sin6_port)), text};
-  if (!IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr)) {  // one customer has 2^64 addresses or more
-    in6_addr network = v6.sin6_addr;
-    std::memset(&network.s6_addr[8], 0, 8);
-    inet_ntop(AF_INET6, &network, text, sizeof(text));
-    peer.address = absl::StrCat(text, "/64");
-  }
-  return peer;
+  return {absl::StrCat("[", text, scope, "]:", ntohs(v6.sin6_port)), AddressOf(at)};
 }
 
 std::optional<Peer> PeerOf(int fd) {

@@ -1,11 +1,12 @@
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/wire/convert.h"
-#include "proto/wire/fields.h"
+#include "proto/wire/field_checks.h"
 
-// The plan of a run, and the numeric profile of a node. The plan itself defines its keys, types and
-// ranges (plan/run_plan.h); this file knows none of them.
+// The plan of a run. The plan itself defines its keys, types and ranges (plan/run_plan.h); this file
+// knows none of them.
 namespace macaw::wire {
 
 static v1::Value ToWire(const settings::Value& value) {
@@ -21,18 +22,22 @@ static v1::Value ToWire(const settings::Value& value) {
   return m;
 }
 
-static absl::StatusOr<settings::Value> PlainFromWire(const v1::Value& m) {
-  Fields f;
+static absl::Status TakePlain(const v1::Value& m, settings::Value& value) {
+  FieldChecks f;
   switch (m.value_case()) {
     case v1::Value::kBoolean:
-      return settings::Value{m.boolean()};
+      value = settings::Value{m.boolean()};
+      return absl::OkStatus();
     case v1::Value::kInteger:
-      return settings::Value{int64_t{m.integer()}};
+      value = settings::Value{int64_t{m.integer()}};
+      return absl::OkStatus();
     case v1::Value::kReal:
       f.Require(!std::isnan(m.real()), "real", "is not a number");  // infinity may mean "no limit"
-      return f.Done(settings::Value{m.real()});
+      value = settings::Value{m.real()};
+      return f.status();
     case v1::Value::kText:
-      return f.Done(settings::Value{f.Name("text", m.text())});
+      value = settings::Value{f.Name("text", m.text())};
+      return f.status();
     case v1::Value::kList:
     case v1::Value::VALUE_NOT_SET:
       break;
@@ -40,39 +45,23 @@ static absl::StatusOr<settings::Value> PlainFromWire(const v1::Value& m) {
   return Malformed("value", "absent, or of a kind this program does not know");
 }
 
-static absl::StatusOr<settings::Value> FromWire(const v1::Value& m) {
-  if (m.value_case() != v1::Value::kList) return PlainFromWire(m);
-  Fields f;
-  settings::Array values = f.List("values", m.list().values(), PlainFromWire);
-  return f.Done(settings::Value{std::move(values)});
+static absl::Status Take(const v1::Value& m, settings::Value& value) {
+  if (m.value_case() != v1::Value::kList) return TakePlain(m, value);
+  FieldChecks f;
+  settings::Array values;
+  f.Each("values", m.list().values(), values, TakePlain);
+  value = settings::Value{std::move(values)};
+  return f.status();
 }
 
-static absl::StatusOr<settings::Setting> FromWire(const v1::Setting& m) {
-  Fields f;
-  settings::Setting setting;
+static absl::Status Take(const v1::Setting& m, settings::Setting& setting) {
+  FieldChecks f;
   setting.key = f.Name("key", m.key());
-  setting.value = f.Sub("value", FromWire(m.value()));
-  return f.Done(std::move(setting));
+  f.Nested("value", Take(m.value(), setting.value));
+  return f.status();
 }
 
-v1::NumericProfile ToWire(const NumericProfile& profile) {
-  v1::NumericProfile m;
-  m.set_trainer(profile.trainer);
-  m.set_instruction_set(profile.instruction_set);
-  m.set_libraries(profile.libraries);
-  return m;
-}
-
-absl::StatusOr<NumericProfile> FromWire(const v1::NumericProfile& m) {
-  Fields f;
-  NumericProfile profile;
-  profile.trainer = f.Name("trainer", m.trainer());
-  profile.instruction_set = f.Name("instruction_set", m.instruction_set());
-  profile.libraries = f.Name("libraries", m.libraries());
-  return f.Done(std::move(profile));
-}
-
-v1::RunPlan ToWire(const RunPlan& plan) {
+v1::RunPlan ToWire(const RunPlan& plan, const InlineRule& /*rule*/) {
   v1::RunPlan m;
   for (const settings::Setting& setting : SettingsOf(plan)) {
     v1::Setting& sent = *m.add_settings();
@@ -82,10 +71,11 @@ v1::RunPlan ToWire(const RunPlan& plan) {
   return m;
 }
 
-absl::StatusOr<RunPlan> FromWire(const v1::RunPlan& m) {
-  Fields f;
-  const std::vector<settings::Setting> settings = f.List(
-      "settings", m.settings(), [](const v1::Setting& setting) { return FromWire(setting); });
+absl::StatusOr<RunPlan> FromWire(const v1::RunPlan& m, InlineBytes /*inline_bytes*/) {
+  FieldChecks f;
+  std::vector<settings::Setting> settings;
+  f.Each("settings", m.settings(), settings,
+         [](const v1::Setting& sent, settings::Setting& setting) { return Take(sent, setting); });
   if (!f.status().ok()) return f.status();
   absl::StatusOr<RunPlan> plan = PlanOf(settings);
   if (plan.ok()) return plan;

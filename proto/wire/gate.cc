@@ -10,8 +10,8 @@
 namespace macaw::wire {
 namespace {
 
-// A worker with small rounds makes some thousand calls a second.
-constexpr Allowance kCallsOfName{.every = std::chrono::microseconds(200), .burst = 20'000};
+// A worker with the smallest rounds makes some hundred calls a second over TLS.
+constexpr Allowance kCallsOfName{.every = std::chrono::microseconds(500), .burst = 10'000};
 
 // How often certificates that run out are looked for.
 constexpr Duration kLookEvery = std::chrono::minutes(1);

@@ -1,9 +1,6 @@
 #include "proto/wire/listener.h"
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -20,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/executor.h"
+#include "core/listen_tcp.h"
 #include "core/status.h"
 
 namespace macaw::wire {
@@ -43,70 +41,17 @@ absl::Status Failed(const Address& address, int error) {
       absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(error)));
 }
 
-// "::" means every address of the machine, those of IPv4 too, as gRPC has it.
-bool IsAny(const Address& address) { return address.host == "::"; }
-
-absl::StatusOr<Fd> ListenAt(const Address& address, const sockaddr* at, socklen_t size) {
-  Fd fd(socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.open()) return Failed(address, errno);
-  const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  const int v6only = IsAny(address) ? 0 : 1;  // a name's IPv4 address has a socket of its own
-  if (at->sa_family == AF_INET6)
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only));
-  // Accepted connections inherit this option: no message waits for the next one.
-  if (at->sa_family != AF_UNIX) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  // Only this user may connect to the socket's file. Nobody can connect before the socket listens.
-  if (bind(fd.get(), at, size) == 0 &&
-      (at->sa_family != AF_UNIX || chmod(address.path.c_str(), S_IRUSR | S_IWUSR) == 0) &&
-      listen(fd.get(), kBacklog) == 0) {
+// Only this user may connect to the socket's file. Nobody can connect before the socket listens.
+absl::StatusOr<Fd> ListenOnSocket(const Address& address) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  std::memcpy(at.sun_path, address.path.data(), address.path.size());
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.open() && bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
+      chmod(address.path.c_str(), S_IRUSR | S_IWUSR) == 0 && listen(fd.get(), kBacklog) == 0) {
     return fd;
   }
   return Failed(address, errno);
-}
-
-int PortOf(int fd) {
-  sockaddr_storage at{};
-  socklen_t size = sizeof(at);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
-  return ntohs(at.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&at)->sin6_port
-                                        : reinterpret_cast<sockaddr_in*>(&at)->sin_port);
-}
-
-bool HasIpv6() { return Fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).open(); }
-
-absl::StatusOr<std::vector<Fd>> ListenOnPort(Address& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const std::string host = address.host.empty()           ? "127.0.0.1"
-                           : IsAny(address) && !HasIpv6() ? "0.0.0.0"
-                                                          : address.host;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on ", address.Text(), ": ", gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, &freeaddrinfo);
-  std::vector<Fd> sockets;
-  absl::Status refused;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    auto* const port = one->ai_family == AF_INET6
-                           ? &reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port
-                           : &reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port;
-    *port = htons(static_cast<uint16_t>(address.port));  // all addresses share one free port
-    absl::StatusOr<Fd> fd = ListenAt(address, one->ai_addr, one->ai_addrlen);
-    if (fd.ok()) {
-      address.port = PortOf(fd->get());
-      sockets.push_back(*std::move(fd));
-    } else if (refused.ok() || absl::IsAlreadyExists(fd.status())) {
-      refused = fd.status();
-    }
-  }
-  // On a machine without IPv6 a name may still have an IPv6 address, which is skipped. A port that
-  // is in use is an error.
-  if (!sockets.empty() && !absl::IsAlreadyExists(refused)) return sockets;
-  return refused;
 }
 
 }  // namespace
@@ -123,14 +68,10 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(Address& address, int r
   if (!listener->wake_.open()) return Failed(address, errno);
   listener->spare_ = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!address.is_unix) {
-    MACAW_ASSIGN_OR_RETURN(listener->sockets_, ListenOnPort(address));
+    MACAW_ASSIGN_OR_RETURN(listener->sockets_, ListenTcp(address.host, address.port));
     return listener;
   }
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  std::memcpy(at.sun_path, address.path.data(), address.path.size());
-  MACAW_ASSIGN_OR_RETURN(Fd fd,
-                         ListenAt(address, reinterpret_cast<const sockaddr*>(&at), sizeof(at)));
+  MACAW_ASSIGN_OR_RETURN(Fd fd, ListenOnSocket(address));
   listener->sockets_.push_back(std::move(fd));
   listener->socket_file_ = address.path;
   return listener;

@@ -18,10 +18,6 @@ using fleet::UploadVerdict;
 using Handle = UnaryCall::Handle;
 
 template <typename Message>
-void Write(Message message, Message* to) {
-  *to = std::move(message);
-}
-template <typename Message>
 void Write(const Message& message, grpc::ByteBuffer* to) {
   bool own = false;
   grpc::SerializationTraits<Message>::Serialize(message, to, &own);
@@ -45,8 +41,9 @@ void GiveBack(fleet::FleetHandler& handler, const fleet::Caller& caller, Session
 
 // Ends the RPC with the handler's answer; `convert` makes the message. `unheard` gets an answer
 // that comes after the caller has gone.
-template <typename T, typename Response, typename Convert, typename Unheard>
-fleet::Reply<T> ReplyTo(Handle handle, Response* response, Convert convert, Unheard unheard) {
+template <typename T, typename Convert, typename Unheard>
+fleet::Reply<T> ReplyTo(Handle handle, grpc::ByteBuffer* response, Convert convert,
+                        Unheard unheard) {
   return fleet::AnswerOnce<T>([handle, response, convert = std::move(convert),
                                unheard = std::move(unheard)](absl::StatusOr<T> answer) {
     const bool heard = handle.End([&]() -> absl::Status {
@@ -58,13 +55,13 @@ fleet::Reply<T> ReplyTo(Handle handle, Response* response, Convert convert, Unhe
   });
 }
 
-template <typename T, typename Response, typename Convert>
-fleet::Reply<T> ReplyTo(Handle handle, Response* response, Convert convert) {
+template <typename T, typename Convert>
+fleet::Reply<T> ReplyTo(Handle handle, grpc::ByteBuffer* response, Convert convert) {
   return ReplyTo<T>(std::move(handle), response, std::move(convert), [](const T&) {});
 }
 
-template <typename T, typename Response>
-fleet::Reply<T> ReplyTo(Handle handle, Response* response) {
+template <typename T>
+fleet::Reply<T> ReplyTo(Handle handle, grpc::ByteBuffer* response) {
   return ReplyTo<T>(std::move(handle), response, [](const T& value) { return ToWire(value); });
 }
 
@@ -104,6 +101,28 @@ absl::StatusOr<Message> ParseKnown(const ServiceState& state, const grpc::ByteBu
   MACAW_ASSIGN_OR_RETURN(const SessionId session, SessionIn<Message>(state, bytes));
   known = state.handler.Knows(session);
   return known ? Parse<Message>(bytes) : Message();
+}
+
+// A plain call (link.h): checked, parsed, and passed to the handler if its session is open.
+template <typename Request, typename Answer>
+UnaryCall* ServePlain(ServiceState& state, const grpc::CallbackServerContext& context,
+                      const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply,
+                      void (fleet::FleetHandler::*method)(const fleet::Caller&, Request,
+                                                          fleet::Reply<Answer>)) {
+  using Message = decltype(ToWire(std::declval<Request>()));
+  auto* call = new UnaryCall(state.answers);
+  bool known = false;
+  const auto message = ParseKnown<Message>(state, bytes, known);
+  auto request = message.ok() ? FromWire(*message) : message.status();
+  auto answer = ReplyTo<Answer>(Handle(call), reply);
+  if (!request.ok()) {
+    std::move(answer)(request.status());
+  } else if (!known) {
+    std::move(answer)(Answer::OfUnknownSession());
+  } else {
+    (state.handler.*method)(*CallerOf(state, context), *std::move(request), std::move(answer));
+  }
+  return call;
 }
 
 absl::Status Busy(absl::string_view why) {
@@ -197,9 +216,12 @@ absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
     state.uploads.Claim(session, BlobPurpose::kRecords, records);
     state.uploads.Claim(session, BlobPurpose::kSums, sums.digest);
   }
-  request.ask_wait = std::min(request.ask_wait, state.options.max_poll);
-  auto convert =
-      LeaseRule(state, request.ask.has_value() ? request.ask->have : std::vector<Digest>());
+  std::vector<Digest> have;
+  if (request.ask.has_value()) {
+    request.ask->wait = std::min(request.ask->wait, state.options.max_poll);
+    have = request.ask->have;
+  }
+  auto convert = LeaseRule(state, std::move(have));
   auto answer = ReplyTo<fleet::CommitReply>(
       std::move(handle), reply, std::move(convert),
       [&handler = state.handler, caller, session](const fleet::CommitReply& unheard) {
@@ -254,11 +276,12 @@ fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerC
   return state.options.identify({token->second.data(), token->second.size()});
 }
 
-grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const v1::HelloRequest* message,
-                                              v1::HelloReply* reply) {
+grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const grpc::ByteBuffer* bytes,
+                                              grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
-  auto request = FromWire(*message);
+  const auto message = Parse<v1::HelloRequest>(*bytes);
+  auto request = message.ok() ? FromWire(*message) : message.status();
   if (!request.ok()) {
     handle.Refuse(request.status());
   } else if (request->major != kProtocolMajor) {
@@ -310,61 +333,33 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::Byte
   const Handle handle(call);
   bool known = false;
   const auto message = ParseKnown<v1::LeaseRequest>(*state_, *bytes, known);
-  auto timed = message.ok() ? FromWire(*message) : message.status();
-  if (!timed.ok()) {
-    handle.Refuse(timed.status());
+  auto request = message.ok() ? FromWire(*message) : message.status();
+  if (!request.ok()) {
+    handle.Refuse(request.status());
     return call;
   }
-  auto convert = LeaseRule(*state_, timed->request.have);
+  auto convert = LeaseRule(*state_, request->have);
   const fleet::CallerPtr caller = CallerOf(*state_, *context);
   auto answer = ReplyTo<fleet::LeaseReply>(
       handle, reply, std::move(convert),
-      [&handler = state_->handler, caller, session = timed->request.session](
+      [&handler = state_->handler, caller, session = request->session](
           const fleet::LeaseReply& lease) { GiveBack(handler, *caller, session, lease); });
   if (!known) {
-    std::move(answer)(fleet::LeaseReply{.next = fleet::Next::kRegister});
+    std::move(answer)(fleet::LeaseReply::OfUnknownSession());
   } else {
-    const Duration wait = std::min(timed->wait, state_->options.max_poll);
-    state_->handler.Lease(*caller, std::move(timed->request), wait, std::move(answer));
+    request->wait = std::min(request->wait, state_->options.max_poll);
+    state_->handler.Lease(*caller, *std::move(request), std::move(answer));
   }
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::Heartbeat(Context* context, const grpc::ByteBuffer* bytes,
-                                                  grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall(state_->answers);
-  const Handle handle(call);
-  bool known = false;
-  const auto message = ParseKnown<v1::HeartbeatRequest>(*state_, *bytes, known);
-  auto request = message.ok() ? FromWire(*message) : message.status();
-  auto answer = ReplyTo<fleet::HeartbeatReply>(handle, reply);
-  if (!request.ok()) {
-    std::move(answer)(request.status());
-  } else if (!known) {
-    std::move(answer)(fleet::HeartbeatReply{.known = false});
-  } else {
-    state_->handler.Heartbeat(*CallerOf(*state_, *context), *std::move(request), std::move(answer));
+#define MACAW_SERVE(Name)                                                                       \
+  grpc::ServerUnaryReactor* FleetService::Name(Context* context, const grpc::ByteBuffer* bytes, \
+                                               grpc::ByteBuffer* reply) {                       \
+    return ServePlain(*state_, *context, *bytes, reply, &fleet::FleetHandler::Name);            \
   }
-  return call;
-}
-
-grpc::ServerUnaryReactor* FleetService::Release(Context* context, const grpc::ByteBuffer* bytes,
-                                                grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall(state_->answers);
-  const Handle handle(call);
-  bool known = false;
-  const auto message = ParseKnown<v1::ReleaseRequest>(*state_, *bytes, known);
-  auto request = message.ok() ? FromWire(*message) : message.status();
-  auto answer = ReplyTo<fleet::ReleaseReply>(handle, reply);
-  if (!request.ok()) {
-    std::move(answer)(request.status());
-  } else if (!known) {
-    std::move(answer)(fleet::ReleaseReply{});  // the leases have ended with the session
-  } else {
-    state_->handler.Release(*CallerOf(*state_, *context), *std::move(request), std::move(answer));
-  }
-  return call;
-}
+MACAW_FLEET_PLAIN_CALLS(MACAW_SERVE)
+#undef MACAW_SERVE
 
 grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::ByteBuffer* bytes,
                                                grpc::ByteBuffer* reply) {
@@ -377,10 +372,7 @@ grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::Byt
   }
   if (!state_->handler.Knows(*session)) {
     handle.End([&] {
-      Write(ToWire(fleet::CommitReply{.verdict = fleet::Verdict::kRegister,
-                                      .reason = "unknown session"},
-                   InlineRule{}),
-            reply);
+      Write(ToWire(fleet::CommitReply::OfUnknownSession()), reply);
       return absl::OkStatus();
     });
     return call;
@@ -414,21 +406,21 @@ grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::Byt
   return call;
 }
 
-grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context,
-                                                    const v1::BeginUploadRequest* message,
-                                                    v1::BeginUploadReply* reply) {
+grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context, const grpc::ByteBuffer* bytes,
+                                                    grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
-  const auto answer = [handle, reply](UploadAnswer a) {
-    handle.End([&] { return *reply = ToWire(a), absl::OkStatus(); });
+  const auto answer = [handle, reply](fleet::UploadAnswer a) {
+    handle.End([&] { return Write(ToWire(a), reply), absl::OkStatus(); });
   };
-  const auto request = FromWire(*message);
+  const auto message = Parse<v1::BeginUploadRequest>(*bytes);
+  const auto request = message.ok() ? FromWire(*message) : message.status();
   if (!request.ok()) {
     handle.Refuse(request.status());
     return call;
   }
   const fleet::CallerPtr caller = CallerOf(*state_, *context);
-  fleet::UploadOffer offer = request->offer;
+  fleet::UploadOffer offer = *request;
   const bool population = offer.purpose == BlobPurpose::kPopulation;
   const bool records = offer.purpose == BlobPurpose::kRecords;
   if (population) offer.session = {};  // one upload shared by all who offer it

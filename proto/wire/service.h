@@ -95,34 +95,30 @@ struct ServiceState {
 // null.
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
 
-// Registrations and calls in a session are raw methods: their bytes are checked before they are
-// parsed (outline.h).
+// All methods are raw: the bytes of registrations and of calls in a session are checked before they
+// are parsed (outline.h).
+// clang-format off
+#define MACAW_OPEN(Name) v1::Fleet::WithRawCallbackMethod_##Name<
+#define MACAW_CLOSE(Name) >
 using FleetServiceBase =
-    v1::Fleet::WithCallbackMethod_Hello<v1::Fleet::WithRawCallbackMethod_Register<
-        v1::Fleet::WithRawCallbackMethod_Lease<v1::Fleet::WithRawCallbackMethod_Heartbeat<
-            v1::Fleet::WithRawCallbackMethod_Download<v1::Fleet::WithCallbackMethod_BeginUpload<
-                v1::Fleet::WithRawCallbackMethod_Upload<v1::Fleet::WithRawCallbackMethod_Commit<
-                    v1::Fleet::WithRawCallbackMethod_Release<v1::Fleet::Service>>>>>>>>>;
+    MACAW_FLEET_CALLS(MACAW_OPEN) MACAW_OPEN(BeginUpload) MACAW_OPEN(Download) MACAW_OPEN(Upload)
+    v1::Fleet::Service
+    >>> MACAW_FLEET_CALLS(MACAW_CLOSE);
+#undef MACAW_OPEN
+#undef MACAW_CLOSE
+// clang-format on
 
 class FleetService final : public FleetServiceBase {
  public:
   explicit FleetService(std::shared_ptr<ServiceState> state) : state_(std::move(state)) {}
 
   using Context = grpc::CallbackServerContext;
-  grpc::ServerUnaryReactor* Hello(Context*, const v1::HelloRequest* request,
-                                  v1::HelloReply* reply) override;
-  grpc::ServerUnaryReactor* Register(Context*, const grpc::ByteBuffer* request,
-                                     grpc::ByteBuffer* reply) override;
-  grpc::ServerUnaryReactor* Lease(Context*, const grpc::ByteBuffer* request,
-                                  grpc::ByteBuffer* reply) override;
-  grpc::ServerUnaryReactor* Heartbeat(Context*, const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* reply) override;
-  grpc::ServerUnaryReactor* BeginUpload(Context*, const v1::BeginUploadRequest* request,
-                                        v1::BeginUploadReply* reply) override;
-  grpc::ServerUnaryReactor* Commit(Context*, const grpc::ByteBuffer* request,
-                                   grpc::ByteBuffer* reply) override;
-  grpc::ServerUnaryReactor* Release(Context*, const grpc::ByteBuffer* request,
-                                    grpc::ByteBuffer* reply) override;
+#define MACAW_METHOD(Name)                                                        \
+  grpc::ServerUnaryReactor* Name(Context* context, const grpc::ByteBuffer* bytes, \
+                                 grpc::ByteBuffer* reply) override;
+  MACAW_FLEET_CALLS(MACAW_METHOD)
+  MACAW_METHOD(BeginUpload)
+#undef MACAW_METHOD
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(Context*,
                                                        const grpc::ByteBuffer* request) override;
   grpc::ServerReadReactor<grpc::ByteBuffer>* Upload(Context*, grpc::ByteBuffer* reply) override;

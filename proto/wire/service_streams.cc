@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "proto/wire/chunk.h"
-#include "proto/wire/fields.h"
+#include "proto/wire/field_checks.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/service.h"
 
@@ -103,7 +103,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
     Context* context, const grpc::ByteBuffer* request) {
   v1::DownloadRequest message;
-  Fields f;
+  FieldChecks f;
   f.Require(message.ParseFromString(ToString(*request)), "request", "is not a DownloadRequest");
   const Digest digest = f.ReadDigest("digest", message.digest());
   if (!f.status().ok()) return new DownloadStream(f.status());

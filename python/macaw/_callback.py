@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,38 @@ from .errors import ConfigError, Error
 OnRound = Callable[["OpenRun"], Any]
 #: ``metric(y, scores)``: a number, of the central test rows.
 Metric = Callable[[Any, Any], Any]
+
+
+FILE = "callbacks.json"  # in a run's folder
+
+
+def left_out(
+    folder: Path, on_round: OnRound | None, metrics: Mapping[str, Metric] | None
+) -> list[str]:
+    """What a resume says of functions that the run had so far and is not given now.
+
+    The model does not depend on them. Their columns do.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return []
+    had = json.loads(path.read_text())
+    notes = []
+    gone = [name for name in had["metrics"] if name not in (metrics or {})]
+    if gone:
+        given = ", ".join(f'"{name}": …' for name in gone)
+        notes.append(
+            f"the run had metrics= so far, and goes on without: {', '.join(gone)} ends here, and "
+            f"the model is the same. macaw.resume(…, model=net, metrics={{{given}}}) goes on with "
+            "it"
+        )
+    if had["on_round"] is not None and on_round is None:
+        notes.append(
+            f"the run had on_round={had['on_round']} so far, and goes on without: it logs nothing "
+            "and stops nothing from here on, and the model is the same. "
+            f"macaw.resume(…, on_round={had['on_round']}) goes on with it"
+        )
+    return notes
 
 
 class OpenRun(Run):
@@ -90,6 +123,12 @@ class Callbacks:
         self._scores: TestScores | None = None
         if self._metrics:
             self._scores = TestScores(self._metrics, model)
+
+    def save(self, folder: Path) -> None:
+        """Writes which functions there are, so that a resume without them can say so."""
+        called = getattr(self._on_round, "__name__", None) or type(self._on_round).__name__
+        names = {"on_round": called if self._on_round is not None else None}
+        (folder / FILE).write_text(json.dumps({**names, "metrics": list(self._metrics)}) + "\n")
 
     def __bool__(self) -> bool:
         return self._on_round is not None or bool(self._metrics)

@@ -18,6 +18,7 @@ from . import (
     _model,
     _names,
     _normalise,
+    _outputs,
     _privacy,
     _rule_file,
     _safetensors,
@@ -107,6 +108,7 @@ def keys_of(
                 key="model.frozen",
             )
         add(settings, "model", made.keys)
+        look_at_outputs(made, settings, own, columns)
     elif own["init"] is not None:
         raise ConfigError(
             "init= has no effect without model=; model_options=dict(init=…) takes a file for the "
@@ -225,6 +227,28 @@ def dtype_of(
     given = given or "that of the file"
     text = f"run.dtype is {given}, and the module's parameters are {made.dtype}"
     return [("dtype", text)]
+
+
+def look_at_outputs(
+    made: _model.Model,
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    columns: _data.Columns,
+) -> None:
+    """Notices a model whose outputs are no logits. given: the arguments of the run."""
+    if given.get("evaluate") is not None:  # a function of the caller's takes the outputs
+        return
+    module, x = made.module, None
+    if module is None:
+        layers = made.keys.get("layers")
+        if not layers:
+            return
+        module = layers[-1]
+    else:
+        x = example(settings, module)
+    note = _outputs.note(module, x, settings, own_loss=_train.wanted(given))
+    if note is not None and note not in columns.warnings:
+        columns.warnings.append(note)
 
 
 # What decides how a model is trained. The other tables cannot change a step of plain SGD.

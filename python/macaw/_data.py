@@ -56,9 +56,10 @@ def prepare(
         scripted module is given the padding as token 0. Images with channels last become channels
         first.
     test: the central test set, in any of these forms but the dict. Without it, a run sets
-        ``data.test_fraction`` of the rows aside; of a dict of clients it sets none aside, and
-        ``data_options=dict(client_test_fraction=0.3)`` gives each client test rows of its own
-        (and then ``data.test_fraction`` counts, too).
+        ``data.test_fraction`` of the rows aside, a tenth by default. Of clients of one's own it
+        sets none aside by default: ``data_options=dict(test_fraction=0.1)`` is a tenth of all
+        their rows, and ``client_test_fraction=0.3`` gives each client test rows of its own (and
+        then ``test_fraction`` is a tenth by default, too).
     features, label: columns of a table or a Hugging Face dataset. In a table, numbers and booleans
         are one feature each, and words an indicator each; labels that are words are classes.
     client: whose row it is: a column of the table or dataset, or an array with a name a row.

@@ -114,9 +114,20 @@ def _own_clients(
     settings: Mapping[str, Any], config: str | os.PathLike[str] | None, tensors: Mapping[str, Array]
 ) -> bool:
     """Whether the clients are those of the file, with the rows that it gives them."""
-    scheme = value_of(settings, config, "partition.scheme") or "auto"
-    cut = any(value_of(settings, config, f"data.{key}") for key in _CUTS)
-    return "train_offsets" in tensors and scheme in ("auto", "natural") and not cut
+
+    def of(key: str) -> Any:
+        return value_of(settings, config, key)
+
+    return keep_their_rows(of("partition.scheme"), lambda key: of(f"data.{key}"), tensors)
+
+
+def keep_their_rows(
+    scheme: str | None, of_data: Callable[[str], Any], tensors: Mapping[str, Array]
+) -> bool:
+    """Whether a run serves a prepared file's clients as they are. `of_data`: keys of ``[data]``."""
+    cuts = _CUTS if "central_test" in tensors else (*_CUTS, "test_fraction")
+    own = "train_offsets" in tensors and scheme in (None, "auto", "natural")
+    return own and not any(of_data(key) for key in cuts)
 
 
 def _stored(tensors: Mapping[str, Array]) -> Division:

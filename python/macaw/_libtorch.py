@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from . import _version
-from .errors import MissingBackendError
+from .errors import Error, MissingBackendError
 
 BACK_END = "libmacaw_torch.so"
 
@@ -19,6 +19,30 @@ def check() -> None:
     """
     if (Path(__file__).parent / "lib" / "macaw" / BACK_END).exists() and installed() != needed():
         raise MissingBackendError(advice())
+
+
+def explained(error: Error, script: bool) -> Error:
+    """The error; of a script that another LibTorch has read, with both versions and the ways out.
+
+    script: whether the run's model is a script that the installed PyTorch has made.
+    """
+    made, reads = installed(), needed()
+    about = error.key == "model.torchscript" or "LibTorch" in str(error)
+    if not script or not about or made is None or not reads or made == reads:
+        return error
+    error.args = (
+        f"{error} (PyTorch {made} has made the script of this module, and LibTorch {reads} reads "
+        f"it: one version may write what another does not read. {_ways_out(made)})",
+    )
+    return error
+
+
+def _ways_out(made: str) -> str:
+    return (
+        f"pip install torch=={needed()}; or, in the source tree, ./dev wheel --torch {made} makes "
+        f"a package for {made}; or train by a function of your own (train=fn), which takes any "
+        "PyTorch"
+    )
 
 
 def needed() -> str:
@@ -45,8 +69,4 @@ def advice() -> str:
         return f"{takes}, which is not installed: pip install torch=={needed()}"
     if has == needed():
         return f"{takes}, which is installed and does not load"
-    return (
-        f"{takes}, and {has} is installed: pip install torch=={needed()}; or, in the source tree, "
-        f"./dev wheel --torch {has} makes a package for {has}; or train by a function of your own "
-        "(train=fn), which takes any PyTorch"
-    )
+    return f"{takes}, and {has} is installed: {_ways_out(has)}"

@@ -118,6 +118,8 @@ def refuse_unknown(title: str, known: Sequence[str], given: Iterable[str]) -> No
     for key in given:
         if key in known:
             continue
+        if title == "resume":
+            raise ArgumentError(_of_the_run(key, known), key=key)
         meant = _PARAMETERS.get(key)
         if meant not in known:
             meant = next(iter(get_close_matches(key, known, 1)), None)
@@ -136,6 +138,20 @@ def needed_by(function: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):  # of a function of C
         return []
     return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+
+
+def _of_the_run(key: str, known: Sequence[str]) -> str:
+    """Why a resume does not take this argument."""
+    takes = f"macaw.resume takes {', '.join(known)}"
+    if key in ("train", "loss", "evaluate"):
+        return (
+            f"{takes}: a run goes on with the {key}= that it began with, whose file is part of the "
+            f"run; leave {key}= out. With another function it is another run: macaw.simulate(…)"
+        )
+    return (
+        f"{takes}, and not {key}: everything else is the run's own, RUN/config.toml. With other "
+        "values it is another run: macaw.simulate(…)"
+    )
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

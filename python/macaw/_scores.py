@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _model, _names, _own_rows, _safetensors, _trace
+from ._division import keep_their_rows
 from ._program import program
 from ._safetensors import Array
+from ._settings import kept_table
 from .errors import ConfigError, Error
 
 if TYPE_CHECKING:
@@ -87,10 +88,11 @@ class TestScores:
 def test_rows(folder: Path) -> tuple[Array, Array]:
     """x and y of the central test set, as a model gets them: float32, or tokens."""
     text = (folder / "config.toml").read_text()
-    data = _table(text, "data")
+    data = kept_table(text, "data")
     with tempfile.TemporaryDirectory(prefix="macaw-rows-") as place:
         path = Path(data["path"]) if data.get("source") == "prepared" else None
-        if path is not None and "train_offsets" not in _safetensors.read(path):
+        scheme = _table(text, "partition").get("scheme")
+        if path is not None and not keep_their_rows(scheme, data.get, _safetensors.read(path)):
             division = Path(place) / "division.json"
             _macaw_data("export-partition", folder, division)
             chosen = np.array(json.loads(division.read_text()).get("test", []), np.int64)
@@ -110,7 +112,7 @@ def test_rows(folder: Path) -> tuple[Array, Array]:
         x, y = np.array(tensors["features"][chosen]), np.array(tensors["labels"][chosen])
     if x.dtype == np.int32:
         return x, y
-    numbers = _table(text, "data.normalise")
+    numbers = kept_table(text, "data.normalise")
     mean, std = (
         np.array(numbers.get(key, default), np.float64).reshape(-1, *[1] * (x.ndim - 2))
         for key, default in (("mean", [0.0]), ("std", [1.0]))
@@ -126,11 +128,3 @@ def _macaw_data(command: str, folder: Path, out: Path) -> None:
     )  # fmt: skip
     if done.returncode != 0:
         raise Error(_names.in_python(done.stderr.strip().removeprefix("macaw: error: ")))
-
-
-def _table(text: str, name: str) -> dict[str, Any]:
-    """The keys of a table in a run's config.toml, whose values are JSON."""
-    found = re.search(rf"^\[{re.escape(name)}\]\n((?:[^\[\n].*\n)*)", text, re.M)
-    lines = found.group(1).splitlines() if found else []
-    pairs = (line.split(" = ", 1) for line in lines if " = " in line)
-    return {key: json.loads(value) for key, value in pairs}

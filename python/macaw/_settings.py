@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,14 @@ def value_of(settings: Mapping[str, Any], config: str | os.PathLike[str] | None,
     for part in key.split("."):
         table = table.get(part) if isinstance(table, dict) else None
     return table
+
+
+def kept_table(text: str, name: str) -> dict[str, Any]:
+    """The keys of a table in a run's config.toml, whose values are JSON."""
+    found = re.search(rf"^\[{re.escape(name)}\]\n((?:[^\[\n].*\n)*)", text, re.M)
+    lines = found.group(1).splitlines() if found else []
+    pairs = (line.split(" = ", 1) for line in lines if " = " in line)
+    return {key: json.loads(value) for key, value in pairs}
 
 
 def add(settings: dict[str, Any], table: str, values: Mapping[str, Any]) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _model, _names, _spaces
+from . import _libtorch, _model, _names, _spaces
 from . import rules as _rules
-from ._callback import Callbacks, Metric, OnRound
+from ._callback import Callbacks, Metric, OnRound, left_out
 from ._configuration import Path_, check_model, dtype_of, keys_of, words_for
 from ._run import Run
-from ._settings import add, overrides
+from ._settings import add, kept_table, overrides
 from ._stream import Stream
 from ._train import EvaluateFunction, LossFunction, TrainFunction
 from ._warn import warn
 from .algorithms import Algorithm
-from .errors import Error
+from .errors import ConfigError, Error
 from .partitions import Partition
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def stream(
             columns.normalisation.save(begun.folder)
         return begun
     except Error as error:
+        scripted = made is not None and "torchscript" in made.keys
+        error = _libtorch.explained(error, scripted)
         raise _names.explained(error, columns.hints) from error.__cause__
 
 
@@ -144,8 +147,8 @@ def simulate(
         ``Dataset`` (``macaw.prepare`` tells what these may be), or the path of a file or folder.
         Whole numbers are tokens where the model embeds them, and numbers elsewhere.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
-        all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows;
-        there ``client_test_fraction`` of each client's are taken.
+        all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows
+        unless it is given; ``client_test_fraction`` gives each client test rows of its own.
     features, label: columns of a table or a Hugging Face dataset; features may be a list.
     client: whose row it is: a column, or an array with a client's name a row.
     missing: what becomes of gaps in a table: "mean" or "indicator"; without it they are an error.
@@ -186,8 +189,9 @@ def simulate(
     return stream(**given).finish()
 
 
+@_names.checked
 def resume(
-    folder: Path_,
+    folder: Path_ | Run,
     *,
     rounds: int | None = None,
     model: Any = None,
@@ -196,20 +200,55 @@ def resume(
     on_round: OnRound | None = None,
     metrics: Mapping[str, Metric] | None = None,
 ) -> Run:
-    """Goes on with a run that was interrupted, or with more rounds.
+    """Goes on with a run that was interrupted, or with more rounds. folder: the run's, or the run.
 
     The result has the same bytes as that of a run that was never interrupted. model: the module
     of the run, for ``run.model()`` as its state dict. on_round, metrics: as for ``simulate``, for
-    the rounds that are done from here on, of which some may have been done before. A run with
-    train= or loss= goes on with the function that it began with; if its file has changed, that is
-    an error.
+    the rounds that are done from here on, of which some may have been done before; a run that had
+    them so far and goes on without says so. A run with train= or loss= goes on with the function
+    that it began with; if its file has changed, that is an error.
     """
     settings: dict[str, Any] = {}
     add(settings, "workers", workers or {})
-    arguments = ["--resume", os.fspath(folder)]
+    place = folder.folder if isinstance(folder, Run) else Path(folder)
+    _refuse_lost(place)
+    if metrics and model is None:
+        raise ConfigError(
+            "metrics= evaluates the run's module in PyTorch, and a run's folder has its weights "
+            "alone: macaw.resume(…, model=net, metrics=…)",
+            key="model",
+        )
+    arguments = ["--resume", os.fspath(place)]
     if rounds is not None:
         arguments += ["--rounds", str(rounds)]
     arguments += overrides(settings)
     made = _model.Model({}, "", model, _model.names_of(model)) if model is not None else None
     callbacks = Callbacks(on_round, metrics, made)
-    return Stream(arguments, {}, made, progress, callbacks=callbacks).finish()
+    notes = left_out(place, on_round, metrics)
+    for note in notes:
+        warn(note)
+    said = [("note", note) for note in notes]
+    return Stream(arguments, {}, made, progress, said, callbacks).finish()
+
+
+def _refuse_lost(folder: Path) -> None:
+    """Refuses a folder that is no run, or whose run needs a file that has been deleted."""
+    file = folder / "config.toml"
+    if not file.exists():
+        raise ConfigError(f"{folder} is no run to go on with: it has no config.toml", key="folder")
+    text = file.read_text()
+    data = kept_table(text, "data")
+    lost = Path(data.get("path", file))
+    if data.get("source") == "prepared" and not lost.exists():
+        raise ConfigError(
+            f"{folder} goes on with the rows in {lost}, and that file is gone: macaw.prepare(…) of "
+            "the same data writes it again",
+            key="data.path",
+        )
+    command = kept_table(text, "workers").get("command") or [""]
+    if "_train_program" in " ".join(command) and not Path(command[-1]).exists():
+        raise ConfigError(
+            f"{folder} goes on with the function that {command[-1]} names, and that file is gone: "
+            "macaw.simulate(…, train=…) of the same function writes it again, in a run of its own",
+            key="workers.command",
+        )

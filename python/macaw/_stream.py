@@ -95,6 +95,8 @@ class Stream:
             if event["event"] == "begun":
                 self.folder, self.rounds = Path(event["folder"]), event["rounds"]
                 self._progress.begin(self.rounds)
+                if self._callbacks is not None:
+                    self._callbacks.save(self.folder)
                 return
             self._tell(event)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _division, _model, _spaces, _train
+from . import _data, _division, _libtorch, _model, _spaces, _train
 from ._configuration import (
     Path_,
     add_algorithm,
@@ -23,6 +23,7 @@ from ._configuration import (
     dtype_of,
     example,
     keys_of,
+    look_at_outputs,
     run_seed,
     words_for,
 )
@@ -33,7 +34,7 @@ from ._spaces import Space
 from ._sweep_result import SweepResult
 from ._warn import warn
 from .algorithms import Algorithm
-from .errors import ConfigError, RunError
+from .errors import ConfigError, Error, RunError
 
 
 def sweep(
@@ -121,6 +122,7 @@ def sweep(
         )  # fmt: skip
         varied_models.append(made)
         add(settings_of_it, "model", made.keys)
+        look_at_outputs(made, settings, arguments, keys.columns)
 
     if models:
         varied |= _tables_of("model", model, add_model, cache_folder, drawn)
@@ -149,7 +151,11 @@ def sweep(
         fixed = {key: value for key, value in settings.items() if not isinstance(value, Space)}
         fixed["run.seed"] = own_seeds[0]
         for made in [keys.model, *varied_models] if keys.model is not None else varied_models:
-            check_model(made, fixed, config, words_for(settings, cache_folder))
+            try:
+                check_model(made, fixed, config, words_for(settings, cache_folder))
+            except Error as error:
+                scripted = "torchscript" in made.keys
+                raise _libtorch.explained(error, scripted) from error.__cause__
     text = _file({**settings, **varied}, samples is not None, config)
     top: dict[str, Any] = {"seeds": seeds, "baselines": baselines, "samples": samples}
     top |= {"sample_seed": sample_seed, "metric": metric, "mode": mode, "report": report}

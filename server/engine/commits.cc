@@ -157,9 +157,8 @@ void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& 
   for (const Trouble& trouble : troubles_.Died(node, died)) {
     if (phase_.Find(trouble.client) == nullptr) continue;
     Record(log::Died{.round = phase_.round(), .client = trouble.client, .deaths = trouble.times});
-    const std::string what =
-        absl::StrCat("client ", trouble.client.value, " was being trained when its worker died, ",
-                     trouble.times, " times in round ", phase_.round().value);
+    const std::string what = absl::StrCat("its worker died while it was trained, ", trouble.times,
+                                          " times in round ", phase_.round().value);
     switch (RemedyFor(trouble)) {
       case Remedy::kTryAgain:
         break;
@@ -171,7 +170,7 @@ void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& 
         break;
       case Remedy::kEndRun:
         return Fail(absl::AbortedError(
-            absl::StrCat(what,
+            absl::StrCat("client ", trouble.client.value, ": ", what,
                          ": look at its data and at the worker's log, or hold it out ([data] "
                          "heldout_clients)")));
     }

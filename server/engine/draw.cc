@@ -35,7 +35,7 @@ absl::Status CheckLeft(const RunPlan& run, const std::vector<uint32_t>& rows) {
   const auto left = rows.size() - static_cast<size_t>(std::ranges::count(rows, 0U));
   if (left >= scheduler::AskedClients(run.cohort)) return absl::OkStatus();
   std::string keys = Filters(run.cohort) ? "cohort.eligible and cohort.min_rows leave " : "";
-  if (run.local.drop_last) {
+  if (LeastRows(run.local) > 1) {
     keys = absl::StrCat(Filters(run.cohort) ? "cohort.eligible, cohort.min_rows and " : "",
                         "local.drop_last (", run.local.batch_size, " rows for a step) leave ");
   }

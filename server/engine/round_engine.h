@@ -54,7 +54,7 @@ class RoundEngine {
   // `table` is the decoded blob request.table. An error is the reason for the refusal.
   Answered<absl::StatusOr<fleet::RegisterReply>> Register(const fleet::RegisterRequest& request,
                                                           fleet::ClientTable table, TimePoint now);
-  Effects Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
+  Effects Lease(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now);
   Answered<fleet::HeartbeatReply> Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now);
   // `decoded`: OK if the part's sums were decoded and the caller holds them under `ticket`; else
   // the reason why not.
@@ -241,7 +241,7 @@ class RoundEngine {
              TimePoint now);
   SessionId NewSession() const;
   void Lose(WorkerId id, const std::string& why, TimePoint now);
-  void FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now);
+  void FindWork(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now);
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/local_steps.h"
 
 namespace macaw::server {
 namespace {
@@ -68,8 +69,9 @@ absl::StatusOr<std::string> CompareTotals(const RunPlan& run, TotalsUsed used, c
   }
   if (differences.empty()) return "";
   const std::string text = absl::StrCat(
-      absl::StrJoin(differences, "; "),
-      " (those with training rows that cohort.eligible and cohort.min_rows do not leave out)");
+      absl::StrJoin(differences, "; "), " (those with training rows that cohort.eligible",
+      LeastRows(run.local) > 1 ? ", cohort.min_rows and local.drop_last" : " and cohort.min_rows",
+      " do not leave out)");
   if (!depends) {
     return absl::StrCat(text, ": nothing in this run depends on it; ",
                         absl::StrJoin(remedies, ", "), " would agree");

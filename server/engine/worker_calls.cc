@@ -51,10 +51,14 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
                                run.model.classes));
   }
   const uint64_t central_rows = std::max(request.central_test_rows, request.central_val_rows);
-  if (central_rows / run.evaluation.chunk > kMostChunks) {
-    return refuse(absl::StrCat("its test set of ", central_rows, " rows makes more than ",
-                               kMostChunks, " chunks of evaluation.chunk = ", run.evaluation.chunk,
-                               " rows: raise that"));
+  // Each group of concept shift sees the set in its own way.
+  const uint64_t groups = ConceptGroups(run.transform, run.seed).count();
+  if (central_rows / run.evaluation.chunk > kMostChunks / groups) {
+    return refuse(absl::StrCat(
+        "its test set of ", central_rows, " rows makes more than ", kMostChunks,
+        " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows",
+        groups > 1 ? absl::StrCat(" for ", groups, " groups of data.concept_shift") : "",
+        ": raise that"));
   }
   const bool whole = request.clients > 0 && table.names.empty();  // the clients are numbered
   if (whole && run.clients != 0 && request.clients != run.clients) {
@@ -182,17 +186,15 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
 
 // ---- leases
 
-Effects RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
-                           TimePoint now) {
-  FindWork(ticket, request, wait, now);
+Effects RoundEngine::Lease(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now) {
+  FindWork(ticket, request, now);
   return Take();
 }
 
-void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Duration wait,
-                           TimePoint now) {
+void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now) {
   const auto answer = [&](fleet::LeaseReply reply) { Answer(ticket, std::move(reply)); };
   Node* node = nodes_.Hear(request.session, now);
-  if (node == nullptr) return answer({.next = Next::kRegister});
+  if (node == nullptr) return answer(fleet::LeaseReply::OfUnknownSession());
   if (state_ == State::kEnded) {
     nodes_.SetTold(*node);
     return answer({.next = Next::kFinished});
@@ -208,7 +210,8 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Du
     Record(std::move(lost));
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
-  Poll poll{.ticket = ticket, .deadline = now + std::min(wait, kLongestPoll), .request = request};
+  Poll poll{
+      .ticket = ticket, .deadline = now + std::min(request.wait, kLongestPoll), .request = request};
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   const bool served = Serve(*node, request, ticket, now);
   if (std::exchange(passed_over_, false) || for_others) ServeOthers(*node, now);

@@ -4,38 +4,72 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/digest.h"
 #include "core/ids.h"
+#include "proto/fleet/fields.h"
 
+// The journal's bytes: values as little-endian numbers and texts without names, messages by the
+// lists of their fields (proto/fleet/fields.h). For files that only this program reads.
 namespace macaw::server {
 
-// Writes numbers and texts as little-endian bytes without field names. For files that only this
-// program reads.
+template <typename T>
+concept JournalNumber = std::is_integral_v<T> || std::is_enum_v<T>;
+template <typename T>
+concept JournalId = requires(T id) {
+  typename T::rep;
+  id.value;
+};
+
 class ByteWriter {
  public:
-  void Put(uint64_t value) {
-    for (int shift = 0; shift < 64; shift += 8) out_.push_back(static_cast<char>(value >> shift));
+  void PutNumber(uint64_t value) {
+    char bytes[8];
+    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(value >> (8 * i));
+    out_.append(bytes, sizeof(bytes));
   }
-  void Put(double value) { Put(std::bit_cast<uint64_t>(value)); }
-  void Put(absl::string_view text) {
-    Put(uint64_t{text.size()});
-    out_.append(text.data(), text.size());
+  template <JournalNumber T>
+  void Put(T value) {
+    PutNumber(static_cast<uint64_t>(value));
+  }
+  void Put(double value) { PutNumber(std::bit_cast<uint64_t>(value)); }
+  template <JournalId T>
+  void Put(const T& id) {
+    PutNumber(id.value);
+  }
+  void Put(const std::string& text) {
+    PutNumber(text.size());
+    out_.append(text);
   }
   void Put(const Digest& digest) {
     out_.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
   }
-  void Put(const Attempt& attempt) {
-    Put(attempt.client.value);
-    Put(uint64_t{attempt.fence.epoch});
-    Put(attempt.fence.counter);
+  void Put(const Fence& fence) {
+    PutNumber(fence.epoch);
+    PutNumber(fence.counter);
   }
-  template <typename T, typename Item>
-  void PutAll(const T& items, const Item& item) {
-    Put(uint64_t{items.size()});
-    for (const auto& one : items) item(one);
+  void Put(const Attempt& attempt) {
+    Put(attempt.client);
+    Put(attempt.fence);
+  }
+  void Put(const fleet::Blob& blob) { Put(blob.digest); }  // its bytes are beside the head
+  template <typename T>
+  void Put(const std::vector<T>& items) {
+    PutNumber(items.size());
+    for (const T& item : items) Put(item);
+  }
+  template <fleet::HasFields T>
+  void Put(const T& message) {
+    fleet::ForEachField(message, [this](const auto&, const auto& value) { Put(value); });
+  }
+  template <fleet::HasColumns T>
+  void Put(const T& row) {
+    fleet::ForEachColumn(fleet::Of<T>(), [&](const auto& column) { Put(column.get(row)); });
   }
   std::string Take() && { return std::move(out_); }
 
@@ -50,7 +84,6 @@ class ByteReader {
   explicit ByteReader(absl::string_view bytes) : rest_(bytes) {}
   bool ok() const { return ok_; }
   bool at_end() const { return ok_ && rest_.empty(); }
-  size_t left() const { return rest_.size(); }
 
   uint64_t Number() {
     const absl::string_view bytes = Take(8);
@@ -59,31 +92,39 @@ class ByteReader {
       value |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
     return value;
   }
+  template <JournalNumber T>
+  void Get(T& value) {
+    value = static_cast<T>(Number());
+  }
+  void Get(double& value) { value = std::bit_cast<double>(Number()); }
+  template <JournalId T>
+  void Get(T& id) {
+    Get(id.value);
+  }
+  void Get(std::string& text) { text = std::string(Take(Number())); }
+  void Get(Digest& digest) { std::ranges::copy(Take(digest.bytes.size()), digest.bytes.begin()); }
+  void Get(Fence& fence) {
+    Get(fence.epoch);
+    Get(fence.counter);
+  }
+  void Get(Attempt& attempt) {
+    Get(attempt.client);
+    Get(attempt.fence);
+  }
+  void Get(fleet::Blob& blob) { Get(blob.digest); }
   template <typename T>
-  T Small() {  // a number of a smaller type, or an enumerator
-    return static_cast<T>(Number());
-  }
-  double Real() { return std::bit_cast<double>(Number()); }
-  std::string Text() { return std::string(Take(Number())); }
-  Digest Name() {
-    Digest digest;
-    const absl::string_view bytes = Take(digest.bytes.size());
-    std::copy(bytes.begin(), bytes.end(), digest.bytes.begin());
-    return digest;
-  }
-  Attempt Try() {
-    Attempt attempt;
-    attempt.client = ClientId(Number());
-    attempt.fence.epoch = Small<uint32_t>();
-    attempt.fence.counter = Number();
-    return attempt;
-  }
-  // Calls item() once for each item that PutAll wrote. Each item must take at least one byte.
-  template <typename Item>
-  void All(const Item& item) {
+  void Get(std::vector<T>& items) {
     const uint64_t count = Number();
-    if (count > rest_.size()) ok_ = false;
-    for (uint64_t i = 0; ok_ && i < count; ++i) item();
+    if (count > rest_.size()) ok_ = false;  // each takes a byte at least
+    for (uint64_t i = 0; ok_ && i < count; ++i) Get(items.emplace_back());
+  }
+  template <fleet::HasFields T>
+  void Get(T& message) {
+    fleet::ForEachField(message, [this](const auto&, auto& value) { Get(value); });
+  }
+  template <fleet::HasColumns T>
+  void Get(T& row) {
+    fleet::ForEachColumn(fleet::Of<T>(), [&](const auto& column) { Get(column.get(row)); });
   }
 
  private:
@@ -97,5 +138,40 @@ class ByteReader {
   absl::string_view rest_;
   bool ok_ = true;
 };
+
+// The names and kinds of the fields that make up the bytes of a T, in their order. Programs that
+// agree in this text read each other's bytes.
+template <typename T>
+std::string FormatOf() {
+  std::string format;
+  const auto add = [&]<typename Value>(const auto& field, const Value&) {
+    absl::StrAppend(&format, field.name, ":", FormatOf<Value>(), ",");
+  };
+  if constexpr (fleet::HasFields<T>) {
+    fleet::ForEachField(T(), add);
+  } else if constexpr (fleet::HasColumns<T>) {
+    T row;
+    fleet::ForEachColumn(fleet::Of<T>(), [&](const auto& one) { add(one, one.get(row)); });
+  } else if constexpr (requires {
+                         typename T::allocator_type;
+                         T().emplace_back();
+                       }) {
+    format = absl::StrCat("[", FormatOf<typename T::value_type>(), "]");
+  } else if constexpr (JournalNumber<T> || JournalId<T>) {
+    format = "number";
+  } else if constexpr (std::is_same_v<T, double>) {
+    format = "real";
+  } else if constexpr (std::is_same_v<T, Fence>) {
+    format = "fence";
+  } else if constexpr (std::is_same_v<T, Attempt>) {
+    format = "attempt";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    format = "text";
+  } else {
+    static_assert(std::is_same_v<T, Digest> || std::is_same_v<T, fleet::Blob>);
+    format = "digest";
+  }
+  return format;
+}
 
 }  // namespace macaw::server

@@ -17,7 +17,28 @@
 #include "server/journal/bytes.h"
 
 namespace macaw::server {
+
+// What the journal keeps of a node and of a part. `access` is for conversions to protobuf.
+constexpr auto FieldsOf(std::type_identity<JournalNode>) {
+  return std::tuple(fleet::MakeField("node", &JournalNode::node, nullptr),
+                    fleet::MakeField("session", &JournalNode::session, nullptr),
+                    fleet::MakeField("request", &JournalNode::request, nullptr));
+}
+constexpr auto FieldsOf(std::type_identity<JournalPart>) {
+  return std::tuple(fleet::MakeField("node", &JournalPart::node, nullptr),
+                    fleet::MakeField("node_name", &JournalPart::node_name, nullptr),
+                    fleet::MakeField("commit", &JournalPart::commit, nullptr),
+                    fleet::MakeField("part", &JournalPart::part, nullptr));
+}
+
 namespace {
+
+// Identifies the fields of a T and their order. So a journal of another release is recognised.
+template <typename T>
+uint64_t FormatWord() {
+  static const uint64_t word = Checksum(BytesOf(FormatOf<T>()));
+  return word;
+}
 
 constexpr uint64_t kFrameHead = 16, kFrameFoot = 8;
 constexpr mode_t kOwnerOnly = 0600;
@@ -44,129 +65,25 @@ std::map<Round, std::string> PartsFiles(const std::string& folder) {
   return files;
 }
 
-// ---- payloads
+// ---- heads: the format of what follows, then the fields
 
-std::string Encode(const JournalNode& node) {
-  const fleet::RegisterRequest& request = node.request;
+// Of a JournalNode or JournalPart, without the bytes of its blob.
+template <typename T>
+std::string Encode(const T& value) {
   ByteWriter out;
-  out.Put(uint64_t{node.node.value});
-  out.Put(node.session.value);
-  out.Put(request.name);
-  out.Put(request.incarnation);
-  out.Put(uint64_t{request.slots});
-  out.Put(request.profile.trainer);
-  out.Put(request.profile.instruction_set);
-  out.Put(request.profile.libraries);
-  out.Put(request.data_digest);
-  out.Put(request.clients);
-  out.Put(uint64_t{request.owner});
-  out.Put(request.central_test_rows);
-  out.Put(request.central_test_digest);
-  out.Put(uint64_t{request.volatile_state});
-  out.Put(request.table.digest);
-  out.Put(request.central_val_rows);
+  out.PutNumber(FormatWord<T>());
+  out.Put(value);
   return std::move(out).Take();
 }
 
-std::optional<JournalNode> DecodeNode(absl::string_view head) {
+template <typename T>
+std::optional<T> Decode(absl::string_view head) {
   ByteReader in(head);
-  JournalNode node;
-  fleet::RegisterRequest& request = node.request;
-  node.node = WorkerId(in.Small<uint32_t>());
-  node.session = SessionId(in.Number());
-  request.name = in.Text();
-  request.incarnation = in.Number();
-  request.slots = in.Small<uint32_t>();
-  request.profile.trainer = in.Text();
-  request.profile.instruction_set = in.Text();
-  request.profile.libraries = in.Text();
-  request.data_digest = in.Name();
-  request.clients = in.Number();
-  request.owner = in.Small<bool>();
-  request.central_test_rows = in.Number();
-  request.central_test_digest = in.Name();
-  request.volatile_state = in.Small<bool>();
-  request.table.digest = in.Name();
-  if (!in.at_end()) request.central_val_rows = in.Number();  // an older server did not know it
+  if (in.Number() != FormatWord<T>()) return std::nullopt;
+  T value;
+  in.Get(value);
   if (!in.at_end()) return std::nullopt;
-  return node;
-}
-
-// Encodes the part without the bytes of its sums.
-std::string Encode(const JournalPart& accepted) {
-  const fleet::Part& part = accepted.part;
-  ByteWriter out;
-  out.Put(uint64_t{accepted.node.value});
-  out.Put(accepted.node_name);
-  out.Put(accepted.commit);
-  out.Put(uint64_t{part.round.value});
-  out.Put(uint64_t{part.phase.value});
-  out.Put(part.broadcast);
-  const auto real = [&](double value) { out.Put(value); };
-  out.PutAll(part.included, [&](const fleet::ClientRecord& record) {
-    out.Put(record.attempt);
-    out.Put(uint64_t{record.multiplicity});
-    out.Put(record.weight);
-    out.Put(uint64_t{record.examples});
-    out.Put(record.steps);
-    out.PutAll(record.sums, real);
-    out.PutAll(record.personal_sums, real);
-    out.Put(record.state_seconds);
-    out.Put(record.load_seconds);
-    out.Put(record.train_seconds);
-    out.Put(uint64_t{record.slot});
-    out.Put(record.began_after);
-    out.Put(uint64_t{record.has_state});
-  });
-  out.PutAll(part.left_out, [&](const fleet::LeftOut& left) {
-    out.Put(left.attempt);
-    out.Put(static_cast<uint64_t>(left.reason));
-    out.Put(left.message);
-  });
-  out.Put(part.sums.digest);
-  return std::move(out).Take();
-}
-
-std::optional<JournalPart> DecodePart(absl::string_view head) {
-  ByteReader in(head);
-  JournalPart accepted;
-  fleet::Part& part = accepted.part;
-  accepted.node = WorkerId(in.Small<uint32_t>());
-  accepted.node_name = in.Text();
-  accepted.commit = in.Number();
-  part.round = Round(in.Small<uint32_t>());
-  part.phase = Phase(in.Small<uint8_t>());
-  part.broadcast = in.Name();
-  const auto reals = [&](std::vector<double>& values) {
-    in.All([&] { values.push_back(in.Real()); });
-  };
-  in.All([&] {
-    fleet::ClientRecord record;
-    record.attempt = in.Try();
-    record.multiplicity = in.Small<uint32_t>();
-    record.weight = in.Real();
-    record.examples = in.Small<uint32_t>();
-    record.steps = in.Number();
-    reals(record.sums);
-    reals(record.personal_sums);
-    record.state_seconds = in.Real();
-    record.load_seconds = in.Real();
-    record.train_seconds = in.Real();
-    record.slot = in.Small<uint32_t>();
-    record.began_after = in.Real();
-    record.has_state = in.Small<bool>();
-    part.included.push_back(std::move(record));
-  });
-  in.All([&] {
-    fleet::LeftOut left;
-    left.attempt = in.Try();
-    left.reason = in.Small<fleet::LeftOutReason>();
-    left.message = in.Text();
-    part.left_out.push_back(std::move(left));
-  });
-  part.sums.digest = in.Name();
-  if (!in.at_end()) return std::nullopt;
-  return accepted;
+  return value;
 }
 
 // ---- the size of the synced log: the number, then its complement
@@ -195,9 +112,9 @@ uint64_t ChecksumOf(absl::string_view head, std::span<const std::byte> blob) {
 
 absl::Status WriteFrame(RecordFile& file, absl::string_view head, std::span<const std::byte> blob) {
   ByteWriter sizes, foot;
-  sizes.Put(uint64_t{head.size()});
-  sizes.Put(uint64_t{blob.size()});
-  foot.Put(ChecksumOf(head, blob));
+  sizes.PutNumber(head.size());
+  sizes.PutNumber(blob.size());
+  foot.PutNumber(ChecksumOf(head, blob));
   const std::string first = std::move(sizes).Take(), last = std::move(foot).Take();
   return file.Append({BytesOf(first), BytesOf(head), blob, BytesOf(last)});
 }
@@ -226,8 +143,8 @@ absl::StatusOr<uint64_t> ForEachFrame(const std::string& path, const Use& use) {
       break;
     }
     if (!use(text(head_at, head), blob_at, blob)) {
-      return absl::DataLossError(
-          absl::StrCat(path, " holds at byte ", at, " what no server of this version wrote"));
+      return absl::DataLossError(absl::StrCat(
+          path, " was written by another release: what is at byte ", at, " has other fields"));
     }
     at = foot_at + kFrameFoot;
   }
@@ -242,7 +159,7 @@ absl::StatusOr<JournalContent> ReadJournal(const std::string& folder) {
   absl::flat_hash_map<Digest, JournalPlace> tables;
   MACAW_RETURN_IF_ERROR(
       ForEachFrame(nodes, [&](absl::string_view head, uint64_t at, uint64_t size) {
-        std::optional<JournalNode> node = DecodeNode(head);
+        std::optional<JournalNode> node = Decode<JournalNode>(head);
         if (!node.has_value()) return false;
         const WorkerId id = node->node;
         if (size > 0) tables[node->request.table.digest] = {nodes, at, size};
@@ -258,7 +175,7 @@ absl::StatusOr<JournalContent> ReadJournal(const std::string& folder) {
   for (const auto& [from, path] : PartsFiles(folder)) {
     MACAW_RETURN_IF_ERROR(
         ForEachFrame(path, [&, &path = path](absl::string_view head, uint64_t at, uint64_t size) {
-          std::optional<JournalPart> part = DecodePart(head);
+          std::optional<JournalPart> part = Decode<JournalPart>(head);
           if (!part.has_value()) return false;
           part->part.sums.size = size;
           if (size > 0) content.sums[part->part.sums.digest] = {path, at, size};
@@ -296,7 +213,7 @@ absl::StatusOr<Journal> Journal::Begin(const std::string& folder, Round from) {
 absl::StatusOr<Journal> Journal::Continue(const std::string& folder) {
   Journal journal(folder);
   const auto note_table = [&](absl::string_view head, uint64_t, uint64_t size) {
-    const std::optional<JournalNode> node = DecodeNode(head);
+    const std::optional<JournalNode> node = Decode<JournalNode>(head);
     if (node.has_value() && size > 0) journal.tables_.insert(node->request.table.digest);
     return node.has_value();
   };

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/around/accountant.h"
 #include "sdk/testing/round_loop.h"
+#include "tests/algorithms/attack_util.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -42,8 +45,8 @@ PrivacyConfig Gaussian(double clip, double noise) {
 
 // Clients with the slopes k·(3, 4), whose updates have the norms k/2, in `numbers` coordinates of
 // which two are theirs.
-RoundLoop Loop(const PrivacyConfig& privacy, uint64_t cohort, size_t clients = 10,
-               size_t numbers = 2, uint64_t seed = 1, const std::string& rule = "fedavg") {
+RoundLoop LoopOf(const Description& rule, uint64_t cohort, size_t clients, size_t numbers = 2,
+                 uint64_t seed = 1) {
   std::vector<TestPopulationClient> population;
   for (size_t k = 0; k < clients; ++k) {
     Numbers slope(numbers);
@@ -51,9 +54,14 @@ RoundLoop Loop(const PrivacyConfig& privacy, uint64_t cohort, size_t clients = 1
     slope[1] = 4.0 * static_cast<double>(k);
     population.push_back({std::make_shared<Slope>(slope), 1});
   }
-  return {WithPrivacy(Builtin(rule), privacy, kRounds),
+  return {rule,
           population,
           {.steps = 1, .start = Numbers(numbers), .cohort = Poisson(cohort), .seed = seed}};
+}
+
+RoundLoop Loop(const PrivacyConfig& privacy, uint64_t cohort, size_t clients = 10,
+               size_t numbers = 2, uint64_t seed = 1, const std::string& rule = "fedavg") {
+  return LoopOf(WithPrivacy(Builtin(rule), privacy, kRounds), cohort, clients, numbers, seed);
 }
 
 constexpr double kTiny = 1e-9;  // noise that does not count
@@ -66,6 +74,55 @@ TEST(Privacy, ClipsWhatAClientSendsToItsNorm) {
   EXPECT_NEAR(loop.Model()[1], -0.1 * (4 + 8 + 16) / 4, 1e-5);
   EXPECT_NEAR(loop.metrics().at("clipped"), 1.0 / 3, 1e-12);
   EXPECT_EQ(loop.metrics().at("clip"), 2);
+}
+
+// What is clipped is what a client keeps, and what is lost it does not keep.
+TEST(Privacy, ScaffoldsControlStaysTheMeanOfItsClientsWhoeverIsClippedOrLost) {
+  constexpr size_t kClients = 10;
+  RoundLoop loop = Loop(Gaussian(2, kTiny), 4, kClients, 2, 1, "scaffold");
+  const std::pair<std::vector<size_t>, std::set<size_t>> rounds[] = {
+      {{1, 2, 8}, {}}, {{3, 7, 9}, {7}}, {{7, 8, 9}, {8, 9}}, {{5, 6}, {5, 6}}, {{2, 7, 8}, {2}}};
+  bool clipped = false;
+  for (const auto& [cohort, lost] : rounds) {
+    ASSERT_TRUE(loop.Round(cohort, lost).ok());
+    Numbers mean(2);
+    for (size_t client = 0; client < kClients; ++client) {
+      for (size_t i = 0; i < 2; ++i) mean[i] += loop.State(client, 0)[i] / kClients;
+    }
+    EXPECT_LT(Distance(loop.Saved("control"), mean), 1e-6);
+    const auto counted = loop.metrics().find("clipped");
+    clipped = clipped || (!lost.empty() && counted != loop.metrics().end() && counted->second > 0);
+  }
+  EXPECT_TRUE(clipped) << "in a round with lost clients";
+  EXPECT_EQ(loop.State(5, 0), Numbers(2)) << "its only turn was lost";
+  EXPECT_NE(loop.State(9, 0), Numbers(2));
+}
+
+// An attacker turns what would be sent, clipped, and keeps what the rule concludes of its work.
+TEST(Privacy, OfScaffoldUnderAnAttackIsTheClippedSumWithTheHostilePartTurned) {
+  const AttackConfig attack = Of("sign-flip", 0.5);
+  const HostileClients hostile(attack, 4, kSeed);
+  const Description honest_rule =
+      WithPrivacy(Builtin("scaffold"), Gaussian(2, kTiny), kRounds, attack);
+  RoundLoop attacked = LoopOf(Attacked(honest_rule, attack, hostile), 4, 4);
+  RoundLoop honest = LoopOf(honest_rule, 4, 4);
+  ASSERT_TRUE(attacked.Rounds(1).ok() && honest.Rounds(1).ok());
+  EXPECT_EQ(attacked.metrics().at("attackers"), 2);
+  EXPECT_GT(attacked.metrics().at("clipped"), 0);
+  Numbers model(2), control(2);
+  for (size_t client = 0; client < 4; ++client) {
+    RoundLoop alone = LoopOf(honest_rule, 4, 4);
+    ASSERT_TRUE(alone.Round({client}).ok());
+    const double sign = hostile.Contains(ClientId(client)) ? -1 : 1;
+    for (size_t i = 0; i < 2; ++i) {
+      model[i] += sign * alone.Model()[i];
+      control[i] += sign * alone.Saved("control")[i];
+    }
+    EXPECT_EQ(attacked.State(client, 0), honest.State(client, 0));
+  }
+  EXPECT_LT(Distance(attacked.Model(), model), 1e-6);
+  EXPECT_LT(Distance(attacked.Saved("control"), control), 1e-6);
+  EXPECT_GT(Distance(attacked.Model(), honest.Model()), 1e-2);
 }
 
 TEST(Privacy, NoContributionIsLongerThanTheClip) {

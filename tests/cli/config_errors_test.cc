@@ -104,6 +104,17 @@ TEST(ConfigErrors, RefuseTwoWaysToSayOneThing) {
             "of them");
   EXPECT_THAT(Refusal(With("[local]\nepochs = 1\nsteps = 5\n")),
               StartsWith("exp.toml:9: local.steps and local.epochs"));
+  // One override replaces the file's key; two of them are two ways.
+  EXPECT_TRUE(Parse(With("[local]\nepochs = 2\n"), {"local.steps=5"}).ok());
+  for (const std::vector<std::string>& both :
+       {std::vector<std::string>{"local.epochs=2", "local.steps=5"},
+        {"local.steps=5", "local.epochs=2"},
+        {"local={steps = 5, epochs = 2}"},
+        {"cohort.size=2", "cohort.fraction=0.5"}}) {
+    EXPECT_THAT(std::string(Parse(kMinimal, both).status().message()),
+                HasSubstr("say the same thing in two ways"))
+        << both.front();
+  }
 }
 
 TEST(ConfigErrors, NameWhatIsMissing) {

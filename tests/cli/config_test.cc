@@ -252,10 +252,15 @@ TEST(Config, TakesAScriptedModuleInsteadOfANamedModel) {
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << effective;
   EXPECT_EQ(EffectiveToml(*again), effective);
   EXPECT_EQ(again->run.model.tensors, config->run.model.tensors);
-  // On the command line the last way of naming a model counts; a file may use only one.
-  const auto layers = Parse(kMinimal, {"model.torchscript=net.pt", "model.layers=[\"linear 10\"]"});
+  // The command line replaces the file's way of naming a model; each may use only one.
+  const auto layers = Parse(
+      "[data]\nsource = \"synthetic\"\n[model]\ntorchscript = \"net.pt\"\n[cohort]\nsize = 10\n",
+      {"model.layers=[\"linear 10\"]"});
+  ASSERT_TRUE(layers.ok()) << layers.status();
   EXPECT_EQ(layers->run.model.name, "layers");
   EXPECT_EQ(layers->node.model_script, "");
+  EXPECT_THAT(Refusal(kMinimal, {"model.torchscript=net.pt", "model.layers=[\"linear 10\"]"}),
+              HasSubstr("model.layers and model.torchscript say the same thing"));
 }
 
 TEST(Config, EvaluatesTheSplitsThatAreNamed) {

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+#include "core/files.h"
 #include "testing/other_value.h"
 #include "tests/cli/config_test_util.h"
 
@@ -92,6 +94,24 @@ TEST(Description, HasAlgorithmsPartitionsModelsAndLayers) {
   EXPECT_THAT(names, Contains("dirichlet-class"));
   EXPECT_THAT(names, Contains("lenet5"));
   EXPECT_GT(described["layers"].size(), 10u);
+}
+
+std::string Table(const char* head, const json& rows, const char* name) {
+  std::string table = absl::StrCat("| ", head, " | is |\n|---|---|\n");
+  for (const json& row : rows) {
+    absl::StrAppend(&table, "| `", row[name].get<std::string>(), "` | ",
+                    row["help"].get<std::string>(), " |\n");
+  }
+  return table;
+}
+
+TEST(Describe, TheGuideHasTheTableOfColumns) {
+  const std::string guide = *ReadFile(MACAW_SOURCE_DIR "/docs/guides/runs.md");
+  const json described = Described();
+  for (const std::string& table : {Table("column", described["columns"], "columns"),
+                                   Table("statistic", described["statistics"], "name")}) {
+    EXPECT_THAT(guide, testing::HasSubstr(table)) << "copy the table into docs/guides/runs.md";
+  }
 }
 
 }  // namespace

@@ -39,6 +39,14 @@ TEST(LogTable, ALineSaysWhenWhereWhatWhoHowManyAndWhy) {
               ContainsRegex("\n *2.000000 +3.1  given_up +client 9 +no_data: first . second\n$"));
 }
 
+TEST(LogTable, ATextOfANodeDrivesNoTerminal) {
+  const std::string lines = LogTable().Lines(
+      {.record = log::NodeDeclined{.node = WorkerId(2), .why = "\x1b[2J\x1b]0;title\x07"}},
+      log::Standing::kCounts);
+  EXPECT_THAT(lines, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(lines, HasSubstr("\\x1b[2J"));
+}
+
 TEST(LogTable, WhatALaterSessionHasUndoneIsMarked) {
   const log::Entry entry{.record = log::Closed{.round = Round(3), .counted = 5}};
   EXPECT_THAT(LogTable().Lines(entry, log::Standing::kUndone), HasSubstr("undone"));

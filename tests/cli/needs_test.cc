@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/writer.h"
 #include "testing/other_value.h"
@@ -200,6 +201,51 @@ TEST(EveryDefault, HasNoWordSaid) {
   }
 }
 
+// ---- a switch that is off in the file itself
+
+TEST(ASwitchThatIsOff, LeavesTheRestOfItsTableOutWithANote) {
+  struct Case {
+    const char* file;
+    const char* key;
+    const char* why;
+  };
+  for (const Case& off : {
+           Case{"[local]\nmomentum = 0\nnesterov = true\n", "local.nesterov",
+                "without local.momentum above 0"},
+           Case{"[attack]\nkind = \"none\"\nfraction = 0.2\n", "attack.fraction",
+                "without attack.kind"},
+           Case{"[privacy]\nmechanism = \"none\"\nclip = 1.5\n", "privacy.clip",
+                "without privacy.mechanism"},
+           Case{"[local]\nlr_schedule = {kind = \"constant\", gamma = 0.5}\n",
+                "local.lr_schedule.gamma", "without local.lr_schedule.kind"},
+       }) {
+    SCOPED_TRACE(off.file);
+    const std::string file = absl::StrCat(kMinimal, off.file);
+    const absl::StatusOr<Config> read = Parse(file);
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(read->idle.size(), 1u);
+    EXPECT_EQ(read->idle[0].key, off.key);
+    EXPECT_THAT(read->idle[0].why, testing::StartsWith(off.why));
+    EXPECT_TRUE(read->idle[0].switched_off);
+    EXPECT_THAT(Parse(EffectiveToml(*read))->idle, IsEmpty());
+  }
+}
+
+TEST(ASwitchThatIsOff, IsOneThatTheFileGives) {
+  for (const char* without : {"[local]\nnesterov = true\n", "[attack]\nfraction = 0.2\n",
+                              "[local]\noptimizer = \"sgd\"\nbeta1 = 0.8\n"}) {
+    EXPECT_THAT(std::string(Parse(absl::StrCat(kMinimal, without)).status().message()),
+                HasSubstr("has no effect without"))
+        << without;
+  }
+  // What an override asks for is refused.
+  EXPECT_THAT(
+      std::string(Parse(absl::StrCat(kMinimal, "[local]\nmomentum = 0\n"), {"local.nesterov=true"})
+                      .status()
+                      .message()),
+      HasSubstr("local.nesterov has no effect"));
+}
+
 // ---- rules
 
 absl::StatusOr<Config> OfBuiltins(const std::string& file, const std::vector<std::string>& set) {
@@ -222,6 +268,12 @@ TEST(AKeyThatARuleDoesNotRead, IsRefusedWithTheRule) {
       const std::string message = absl::StrCat(key, " has no effect with algorithm \"", rule->name);
       EXPECT_THAT(std::string(OfBuiltins(kMinimal, {given, with_rule}).status().message()),
                   HasSubstr(message));
+      const std::string own =
+          absl::StrCat(kMinimal, "[algorithm]\nname = \"", rule->name, "\"\n[local]\n",
+                       absl::StripPrefix(given, "local."), "\n");
+      const absl::StatusOr<Config> of_file = OfBuiltins(own, {});
+      ASSERT_TRUE(of_file.ok()) << of_file.status();
+      EXPECT_EQ(TextOf(of_file->idle.at(0)), message + "\"") << "the file names the rule itself";
       const std::string file = EffectiveToml(*OfBuiltins(kMinimal, {given}));
       const absl::StatusOr<Config> shared = OfBuiltins(file, {with_rule});
       ASSERT_TRUE(shared.ok()) << shared.status();

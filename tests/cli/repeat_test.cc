@@ -105,7 +105,7 @@ TEST_F(RepeatTest, ItsTableHasEveryColumnAndALineForEach) {
             "seeds          1, 2\n"
             "test_loss      1.5000 ± 0.7071\n"
             "95 % interval  -4.8531 to 7.8531\n"
-            "examples       40.0000 ± 0.0000\n");
+            "examples       40 ± 0\n");
 }
 
 TEST_F(RepeatTest, TheSameExperimentGoesOnAndTakesFurtherSeeds) {

@@ -131,6 +131,29 @@ TEST(Report, ARunOfASweepHasItsConfigurationsNumber) {
   EXPECT_EQ(runs[1]["label"], "mine");
 }
 
+TEST(Report, ASweepsFolderIsAllItsRunsThatHaveBegun) {
+  const TemporaryFolder folder;
+  const std::string sweep = folder / "sweep";
+  ASSERT_TRUE(std::filesystem::create_directories(sweep + "/runs"));
+  ASSERT_TRUE(AtomicWriteFile(sweep + "/sweep.json", "{}").ok());
+  ASSERT_TRUE(std::filesystem::create_directories(sweep + "/jobs"));
+  for (const char* job : {"001-seed1", "001-seed2", "002-seed1", "002-seed2"})
+    ASSERT_TRUE(AtomicWriteFile(absl::StrCat(sweep, "/jobs/", job, ".toml"), "[run]\n").ok());
+  EXPECT_THAT(ReportData({sweep}).status().ToString(), HasSubstr("no run has begun"));
+  WriteRun(sweep + "/runs/002-seed1", "s", kTwoRounds, 1);
+  WriteRun(sweep + "/runs/001-seed2", "s", kTwoRounds, 2, /*over=*/false);
+  WriteRun(sweep + "/runs/001-seed1", "s", kTwoRounds, 1);
+  ASSERT_TRUE(std::filesystem::create_directory(sweep + "/runs/002-seed2"));  // not begun
+  std::vector<std::string> labels, numbers;
+  const Json data = DataOf({sweep + "/", sweep + "/runs/002-seed1"});
+  for (const Json& run : data["runs"]) {
+    labels.push_back(run["label"]);
+    numbers.push_back(run["sweep"]);
+  }
+  EXPECT_THAT(labels, ElementsAre("001-seed1", "001-seed2", "002-seed1"));
+  EXPECT_THAT(numbers, ElementsAre("001", "001", "002"));
+}
+
 TEST(Report, ThePageHasAllItsParts) {
   const std::string page = ReportPage("{}");
   for (const char* place : {"@STYLE@", "@SCRIPT@", "@DATA@"})

@@ -311,8 +311,15 @@ TEST(Overrides, HaveAShortFormForTheSeed) {
 }
 
 TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
-  const auto check = [](const std::string& key) {
-    return CheckResumable({{key, "1", "--set " + key + "=1"}});
+  const absl::StatusOr<Document> run = ParseDocument(
+      "[run]\nrounds = 7\n[data]\nsource = \"synthetic\"\nseed = 5\n[model]\n"
+      "name = \"logistic\"\n[cohort]\nsize = 10\n[algorithm]\nname = \"fedprox\"\n"
+      "[algorithm.fedprox]\nmu = 0.5\n[local]\nlr = 0.3\n",
+      "config.toml", "/runs/mine");
+  ASSERT_TRUE(run.ok()) << run.status();
+  const sdk::Catalogue catalogue = sdk::Catalogue::Builtins();
+  const auto check = [&](const std::string& key, const std::string& value = "2") {
+    return CheckResumable({{key, value, absl::StrCat("--set ", key, "=", value)}}, *run, catalogue);
   };
   for (const char* key : {"workers.processes", "workers.slots", "run.rounds",
                           "server.lease_timeout", "server.durability"}) {
@@ -320,9 +327,22 @@ TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
   }
   for (const char* key :
        {"local.lr", "run.seed", "model.name", "evaluation.chunk", "algorithm.fedprox.mu"}) {
-    EXPECT_THAT(std::string(check(key).message()), HasSubstr(absl::StrCat("--set ", key, "=1: ")))
+    EXPECT_THAT(std::string(check(key).message()), HasSubstr(absl::StrCat("--set ", key, "=2: ")))
         << key;
   }
+  // Not a change: the value that the run has, given or by default.
+  for (const auto& [key, value] : {std::pair{"local.lr", "0.3"},
+                                   {"run.seed", "0"},
+                                   {"data.seed", "5"},
+                                   {"model.name", "logistic"},
+                                   {"algorithm.fedprox.mu", "0.5"},
+                                   {"algorithm.name", "fedprox"},
+                                   {"local.batch_size", "10"},
+                                   {"local", "{lr = 0.3}"}}) {
+    EXPECT_TRUE(check(key, value).ok()) << check(key, value);
+  }
+  EXPECT_FALSE(check("algorithm.name", "fedavg").ok());
+  EXPECT_FALSE(check("local", "{lr = 0.3, momentum = 0.5}").ok());
 }
 
 TEST(RowReporter, NeverBlocksAndDeliversWholeLines) {

@@ -93,6 +93,26 @@ TEST_F(SweepPlanTest, ChoosesAMetricThatTheBaselinesHaveToo) {
   EXPECT_EQ(Sweep("[keys]\nlocal.lr = [0.1, 0.2]\n").plan.metric, "test_accuracy");
 }
 
+TEST_F(SweepPlanTest, AMetricOfTheCommonModelGivesWayToThatOfClientsWhereABaselineHasNone) {
+  const std::string keys = "[keys]\nlocal.lr = [0.1, 0.2]\n";
+  const std::string tested = keys + "evaluation.clients = [true]\n";
+  for (const auto& [named, chosen] : {std::pair{"test_accuracy", "clients_test_accuracy"},
+                                      {"best_test_loss", "best_clients_test_loss"}}) {
+    const std::string metric = absl::StrCat("metric = \"", named, "\"\n");
+    const PreparedSweep sweep = Sweep(metric + "baselines = [\"local\"]\n" + tested);
+    EXPECT_EQ(sweep.plan.metric, chosen);
+    EXPECT_EQ(sweep.plan.higher, std::string(chosen) == "clients_test_accuracy");
+    EXPECT_THAT(sweep.notes, testing::Contains(AllOf(HasSubstr(named), HasSubstr(chosen))));
+    // Rules that have it keep it.
+    const PreparedSweep common = Sweep(metric + "baselines = [\"pooled\"]\n" + tested);
+    EXPECT_EQ(common.plan.metric, named);
+    EXPECT_THAT(common.notes, testing::IsEmpty());
+    // Clients are not tested, so nothing is in all runs.
+    EXPECT_THAT(Refused("base = \"run.toml\"\nbaselines = [\"local\"]\n" + metric + keys),
+                AllOf(HasSubstr(named), HasSubstr("\"local\""), HasSubstr("evaluation.clients")));
+  }
+}
+
 TEST_F(SweepPlanTest, EveryCombinationRunsWithEverySeed) {
   const PreparedSweep sweep = Sweep(R"(
 seeds = [4, 9]

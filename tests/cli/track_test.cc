@@ -77,6 +77,31 @@ TEST_F(TrackingTest, KillsAProcessThatDoesNotEnd) {
   EXPECT_THAT(tracking->TakeLines(), ElementsAre(HasSubstr("killed")));
 }
 
+TEST_F(TrackingTest, TakesWhatAProcessSaysAtTheEndHoweverMuchItIs) {
+  // A pipe has room for 64 KiB.
+  PythonIs(
+      "cat /proc/self/fd/$6; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); "
+      "echo a line of about a hundred letters, so that all of them together are more than a pipe "
+      "has room for $i; done >/proc/self/fd/$4; exit 1");
+  absl::StatusOr<Tracking> tracking = Tracking::Start(folder(), ToCsv(), std::chrono::seconds(60));
+  ASSERT_TRUE(tracking.ok()) << tracking.status();
+  EXPECT_FALSE(tracking->Finish());
+  const std::vector<std::string> lines = tracking->TakeLines();
+  ASSERT_EQ(lines.size(), 2000u) << lines.back();
+  EXPECT_THAT(lines.back(), HasSubstr("for 2000"));
+}
+
+TEST_F(TrackingTest, AnInterruptionEndsTheWait) {
+  PythonIs("exec sleep 1000");
+  absl::StatusOr<Tracking> tracking = Tracking::Start(folder(), ToCsv(), std::chrono::hours(1));
+  ASSERT_TRUE(tracking.ok()) << tracking.status();
+  absl::StatusOr<PipePair> signals = MakePipe();
+  ASSERT_TRUE(signals.ok());
+  signals->write.Close();  // readable
+  EXPECT_FALSE(tracking->Finish(signals->read.get()));
+  EXPECT_THAT(tracking->TakeLines(), ElementsAre(HasSubstr("interrupted")));
+}
+
 TEST_F(TrackingTest, NamesTheVariableOfPythonThatCannotBeRun) {
   ::setenv("MACAW_PYTHON", "/no/python", 1);
   const absl::Status status = Tracking::Start(folder(), ToCsv(), Duration(0)).status();

@@ -77,7 +77,7 @@ TEST_F(Watch, SaysWhyItDoesNotStart) {
               HasSubstr("holds no run"));
   Start();
   EXPECT_THAT(LivePage::Start({run_}, page_->port()).status().ToString(),
-              HasSubstr("another program may use"));
+              HasSubstr("port in use"));
 }
 
 }  // namespace

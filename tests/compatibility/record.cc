@@ -52,8 +52,9 @@ class Session {
     bool trained = false;
     while (!trained) {
       const auto running = static_cast<uint32_t>(commit_.part ? commit_.part->included.size() : 0);
-      const fleet::LeaseRequest lease{.session = session_, .wanted = 1, .running = running};
-      Keep("Lease", wire::ToWire(lease, FromSeconds(1)));
+      const fleet::LeaseRequest lease{
+          .session = session_, .wanted = 1, .running = running, .wait = FromSeconds(1)};
+      Keep("Lease", wire::ToWire(lease));
       const fleet::LeaseReply reply = worker_.Lease();
       if (reply.evaluation.has_value()) worker_.Evaluate(*reply.evaluation, commit_);
       if (reply.training.has_value()) Train(*reply.training);

@@ -122,6 +122,21 @@ TEST_F(Csv, ClassNamesNumberTheWordsAlsoWhereOneIsMissing) {
               AllOf(HasSubstr("\"dog\""), HasSubstr("data.class_names")));
 }
 
+TEST_F(Csv, WordsOfSomeClassesAreNotNumberedBySight) {
+  DataOptions options = With("x,pet\n1,dog\n2,bird\n");
+  options.classes = 3;  // a cat is missing here, or an owl: is a dog 1 or 2?
+  EXPECT_THAT(std::string(OpenDataset(options, {.clients = 1}).status().message()),
+              AllOf(HasSubstr("a.csv"), HasSubstr("bird, dog"), HasSubstr("data.class_names")));
+  options.class_names = {"Vogel", "Hund", "Katze"};
+  EXPECT_THAT(std::string(OpenDataset(options, {.clients = 1}).status().message()),
+              HasSubstr("data.class_names"));
+  options.class_names = {"bird", "cat", "dog"};
+  EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[0].label, 2);
+  options.class_names.clear();
+  options.classes = 2;  // all are here
+  EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[0].label, 1);
+}
+
 TEST_F(Csv, NumbersBelowDataClassesAreClassesAlsoWhereOneIsMissing) {
   DataOptions options = With("x,y\n1,0\n2,3\n");
   EXPECT_EQ(Copy(*Whole(options), 0, Split::kTrain)[1].label, 1) << "two classes";

@@ -161,8 +161,8 @@ TEST_F(RawServer, RawUploadsAndDownloadsSurviveAnything) {
   RandomStream stream({.seed = 31});
   const fleet::Blob blob = fleet::RandomBlob(5000, 1);
   handler_.Serve(blob);
-  v1::BeginUploadRequest begin = ToWire(PlacedOffer{
-      {.session = SessionId(1), .digest = blob.digest, .size = blob.size, .round = Round(1)}});
+  v1::BeginUploadRequest begin = ToWire(fleet::UploadOffer{
+      .session = SessionId(1), .digest = blob.digest, .size = blob.size, .round = Round(1)});
   const std::string good = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest, SessionId(1)));
   v1::DownloadRequest download;
   download.set_digest(ToWire(blob.digest));
@@ -187,8 +187,8 @@ TEST_F(RawServer, NamesTheReason) {
   const std::string chunk = ToString(EncodeChunk(blob.bytes, 0, 1000, blob.digest, SessionId(1)));
   EXPECT_EQ(ReasonOf(Send("Upload", {chunk})), v1::Refusal::REASON_NOT_BEGUN);
   EXPECT_EQ(ReasonOf(Send("Upload", {})), v1::Refusal::REASON_MALFORMED);
-  const v1::BeginUploadRequest begin = ToWire(PlacedOffer{
-      {.session = SessionId(1), .digest = blob.digest, .size = blob.size, .round = Round(1)}});
+  const v1::BeginUploadRequest begin = ToWire(fleet::UploadOffer{
+      .session = SessionId(1), .digest = blob.digest, .size = blob.size, .round = Round(1)});
   ASSERT_TRUE(Send("BeginUpload", {begin.SerializeAsString()}).ok());
   std::string damaged = chunk;
   damaged.back() ^= 1;

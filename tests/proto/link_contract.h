@@ -31,6 +31,10 @@ inline LeaseReply WorkWith(const Blob& broadcast) {
   return reply;
 }
 
+inline LeaseRequest AskFor(Duration wait) {
+  return {.session = SessionId(7), .wanted = 1, .wait = wait};
+}
+
 inline CommitRequest PartWith(const Blob& sums, int records = 1) {
   CommitRequest request;
   request.session = SessionId(7);
@@ -92,7 +96,7 @@ TYPED_TEST_P(LinkContract, BringsBroadcastAndSumsWhole) {
     const Blob broadcast = RandomBlob(size, 2), sums = RandomBlob(size, 3);
     this->handler().Serve(broadcast);
     this->handler().SetLease(WorkWith(broadcast));
-    const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(5));
+    const auto lease = this->link().Lease(AskFor(FromSeconds(5)));
     ASSERT_TRUE(lease.ok()) << lease.status();
     const auto fetched = this->link().Fetch(lease->training->broadcast.channels[0]);
     ASSERT_TRUE(fetched.ok()) << fetched.status();
@@ -112,9 +116,8 @@ TYPED_TEST_P(LinkContract, CommitsAndAsksInOneCall) {
   this->handler().Serve(broadcast);
   this->handler().SetLease(WorkWith(broadcast));
   CommitRequest request = PartWith(RandomBlob(64, 3), 100);
-  request.ask =
-      LeaseRequest{.session = SessionId(7), .wanted = 2, .running = 0, .have = {broadcast.digest}};
-  request.ask_wait = FromSeconds(1);
+  request.ask = AskFor(FromSeconds(1));
+  request.ask->have = {broadcast.digest};
   const auto committed = this->link().Commit(request);
   ASSERT_TRUE(committed.ok()) << committed.status();
   ASSERT_TRUE(committed->lease.has_value());
@@ -140,7 +143,7 @@ TYPED_TEST_P(LinkContract, SaysThatABlobIsNoLongerServed) {
 
 TYPED_TEST_P(LinkContract, ADroppedReplyIsAnError) {
   this->handler().DropPolls();
-  const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(30));
+  const auto lease = this->link().Lease(AskFor(FromSeconds(30)));
   EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable);
 }
 
@@ -152,7 +155,7 @@ TYPED_TEST_P(LinkContract, AnswersAParkedPollFromAnotherThread) {
     reply.next = Next::kFinished;
     for (auto& parked : this->handler().TakeParked()) std::move(parked)(reply);
   });
-  const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(30));
+  const auto lease = this->link().Lease(AskFor(FromSeconds(30)));
   engine.join();
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(lease->next, Next::kFinished);
@@ -163,7 +166,7 @@ TYPED_TEST_P(LinkContract, ShutdownWakesParkedCallsAndRefusesNewOnes) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([this] {
-      EXPECT_EQ(this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(50)).status().code(),
+      EXPECT_EQ(this->link().Lease(AskFor(FromSeconds(50))).status().code(),
                 absl::StatusCode::kCancelled);
     });
   }
@@ -184,7 +187,7 @@ TYPED_TEST_P(LinkContract, ServesManyThreads) {
     threads.emplace_back([this, t, &broadcast] {
       const Blob sums = RandomBlob(150'000, 100 + t);
       for (int i = 0; i < 5; ++i) {
-        const auto lease = this->link().Lease({SessionId(7), 1, 0, {}}, FromSeconds(5));
+        const auto lease = this->link().Lease(AskFor(FromSeconds(5)));
         ASSERT_TRUE(lease.ok()) << lease.status();
         const auto fetched = this->link().Fetch(lease->training->broadcast.channels[0]);
         ASSERT_TRUE(fetched.ok()) << fetched.status();

@@ -26,7 +26,7 @@ TEST(LocalLink, AnAnswerMayOutliveTheLink) {
   FakeHandler handler;
   handler.ParkPolls();
   auto link = MakeLocalLink(handler);
-  std::thread caller([&] { EXPECT_FALSE(link->Lease({}, FromSeconds(50)).ok()); });
+  std::thread caller([&] { EXPECT_FALSE(link->Lease({.wait = FromSeconds(50)}).ok()); });
   handler.AwaitParked(1);
   link->Shutdown();
   caller.join();

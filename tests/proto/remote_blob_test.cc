@@ -138,7 +138,7 @@ TEST_F(RemoteBlob, InlineBytesThatAreNotTheDigestsAreRefusedOverTcp) {
             v1::Refusal::REASON_DIGEST_MISMATCH);
   EXPECT_TRUE(handler_.TakeCommitted().empty());
   handler_.SetLease(LeaseOf(InlineLiar()));
-  EXPECT_EQ(ReasonOf(link_->Lease({.session = SessionId(1)}, {}).status()),
+  EXPECT_EQ(ReasonOf(link_->Lease({.session = SessionId(1)}).status()),
             v1::Refusal::REASON_DIGEST_MISMATCH);
   auto asking = PartWith(RandomBlob(1000, 2));
   asking.ask = fleet::LeaseRequest{.session = SessionId(1)};
@@ -153,7 +153,7 @@ TEST_F(RemoteBlob, APrivateSocketTakesInlineBytesAtTheirDigestsWord) {
   ASSERT_TRUE(committed.ok()) << committed.status();
   ExpectSameBytes(handler_.TakeCommitted().at(0).part->sums, liar);
   handler_.SetLease(LeaseOf(liar));
-  const auto leased = link_->Lease({.session = SessionId(1)}, {});
+  const auto leased = link_->Lease({.session = SessionId(1)});
   ASSERT_TRUE(leased.ok()) << leased.status();
   ExpectSameBytes(leased->training->broadcast.channels.at(0), liar);
   // The table of clients is checked here, too, since nodes share it by its digest.

@@ -88,7 +88,7 @@ TEST(Remote, AnswersThatWereGivenArriveBeforeTheServerCloses) {
   for (size_t i = 0; i < kCallers; ++i) {
     links.push_back(*Dial({.server = server->address()}));
     callers.emplace_back([&told, link = links.back().get()] {
-      const auto reply = link->Lease({.session = SessionId(7)}, FromSeconds(60));
+      const auto reply = link->Lease({.session = SessionId(7), .wait = FromSeconds(60)});
       if (reply.ok() && reply->next == fleet::Next::kFinished) ++told;
     });
   }
@@ -124,8 +124,9 @@ TEST(Remote, WorkWhoseCallerHasGoneIsGivenBack) {
   std::vector<fleet::ReleaseRequest> released;
   while (released.empty()) {
     const auto link = *Dial({.server = server->address()});
-    std::thread worker(
-        [&] { EXPECT_FALSE(link->Lease({.session = SessionId(7)}, FromSeconds(60)).ok()); });
+    std::thread worker([&] {
+      EXPECT_FALSE(link->Lease({.session = SessionId(7), .wait = FromSeconds(60)}).ok());
+    });
     handler.AwaitParked(1);
     link->Shutdown();
     worker.join();
@@ -167,7 +168,7 @@ TEST(Remote, TurnsCallsInUnknownSessionsDownWithoutTheHandler) {
   handler.ParkPolls();  // whoever gets through waits
   const auto server = *FleetServer::Start({.listen = ":0"}, handler);
   const auto link = *Dial({.server = server->address()});
-  const auto lease = link->Lease({.session = SessionId(9)}, FromSeconds(60));
+  const auto lease = link->Lease({.session = SessionId(9), .wait = FromSeconds(60)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(lease->next, fleet::Next::kRegister);
   const auto beat = link->Heartbeat({.session = SessionId(9), .held = {{ClientId(1), {1, 1}}}});
@@ -206,9 +207,9 @@ TEST(Remote, CutsALongWait) {
   FakeHandler handler;
   const auto server = *FleetServer::Start({.listen = ":0", .max_poll = FromSeconds(2)}, handler);
   const auto link = *Dial({.server = server->address()});
-  ASSERT_TRUE(link->Lease({}, FromSeconds(1000)).ok());
+  ASSERT_TRUE(link->Lease({.wait = FromSeconds(1000)}).ok());
   EXPECT_EQ(handler.last_wait(), FromSeconds(2));
-  ASSERT_TRUE(link->Lease({}, FromSeconds(1)).ok());
+  ASSERT_TRUE(link->Lease({.wait = FromSeconds(1)}).ok());
   EXPECT_EQ(handler.last_wait(), FromSeconds(1));
 }
 
@@ -218,9 +219,8 @@ TEST(Remote, DoesNotSendWhatTheWorkerHas) {
   const auto link = *Dial({.server = server->address()});
   const fleet::Blob broadcast = fleet::RandomBlob(1000, 1);
   handler.SetLease(fleet::WorkWith(broadcast));
-  EXPECT_NE(link->Lease({SessionId(1), 1, 0, {}}, {})->training->broadcast.channels[0].bytes,
-            nullptr);
-  const auto known = link->Lease({SessionId(1), 1, 0, {broadcast.digest}}, {});
+  EXPECT_NE(link->Lease({SessionId(1), 1, 0, {}})->training->broadcast.channels[0].bytes, nullptr);
+  const auto known = link->Lease({SessionId(1), 1, 0, {broadcast.digest}});
   EXPECT_EQ(known->training->broadcast.channels[0].bytes, nullptr);
   EXPECT_EQ(known->training->broadcast.name, broadcast.digest);
 }
@@ -232,7 +232,8 @@ TEST(Remote, NobodyThereIsUnavailableAndASlowAnswerIsPastItsDeadline) {
   handler.ParkPolls();
   const auto server = *FleetServer::Start({.listen = ":0"}, handler);
   const auto link = *Dial({.server = server->address(), .call_timeout = FromSeconds(0.2)});
-  EXPECT_EQ(link->Lease({}, FromSeconds(0.1)).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(link->Lease({.wait = FromSeconds(0.1)}).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   // The server noticed that the caller has gone; the late answer finds nobody.
   for (auto& parked : handler.TakeParked()) std::move(parked)(fleet::LeaseReply{});
 }
@@ -245,7 +246,8 @@ TEST(Remote, AServerWithParkedPollsStopsAtOnce) {
   for (int i = 0; i < 8; ++i) {
     workers.emplace_back([address = server->address()] {
       const auto link = *Dial({.server = address});
-      EXPECT_EQ(link->Lease({}, FromSeconds(50)).status().code(), absl::StatusCode::kUnavailable);
+      EXPECT_EQ(link->Lease({.wait = FromSeconds(50)}).status().code(),
+                absl::StatusCode::kUnavailable);
     });
   }
   handler.AwaitParked(8);
@@ -262,7 +264,7 @@ TEST(Remote, AnswersRaceWithCallersThatGo) {
   const auto server = *FleetServer::Start({.listen = ":0"}, handler);
   for (int i = 0; i < 30; ++i) {
     auto link = *Dial({.server = server->address()});
-    std::thread caller([&] { link->Lease({}, FromSeconds(50)).status().IgnoreError(); });
+    std::thread caller([&] { link->Lease({.wait = FromSeconds(50)}).status().IgnoreError(); });
     handler.AwaitParked(1);
     std::thread engine([&] {
       for (auto& parked : handler.TakeParked()) std::move(parked)(fleet::LeaseReply{});

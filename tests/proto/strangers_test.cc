@@ -245,10 +245,10 @@ TEST_F(Strangers, ARevocationEndsAnOpenPollAtOnce) {
   ASSERT_TRUE(other->Hello({1, 0, "test"}).ok());
   handler_.ParkPolls();
   auto polls = std::async(std::launch::async, [&] {
-    return link->Lease({.session = SessionId(7)}, FromSeconds(30)).status();
+    return link->Lease({.session = SessionId(7), .wait = FromSeconds(30)}).status();
   });
   auto others = std::async(std::launch::async, [&] {
-    return other->Lease({.session = SessionId(7)}, FromSeconds(30)).status();
+    return other->Lease({.session = SessionId(7), .wait = FromSeconds(30)}).status();
   });
   handler_.AwaitParked(2);
   ASSERT_TRUE((*authority_).Revoke("phone-7", "lost in a bus", absl::Now()).ok());

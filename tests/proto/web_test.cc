@@ -2,12 +2,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/fd.h"
 #include "core/files.h"
 #include "proto/http/metrics.h"
 #include "proto/http/web_server.h"
@@ -138,6 +148,80 @@ TEST_F(Web, ATakenPortIsAnErrorThatNamesIt) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(absl::StrCat(server->port())));
 }
 
+// What callers without a token may cost.
+
+Fd Caller(int port) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(static_cast<uint16_t>(port));
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  return fd;
+}
+bool Sends(const Fd& fd, const std::string& bytes) {
+  return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0;
+}
+// Whether a request is answered while others do what they do.
+bool IsAnswered(int port) {
+  httplib::Client client("127.0.0.1", port);
+  client.set_read_timeout(std::chrono::seconds(10));
+  const auto answer = client.Get("/metrics?token=s3cret");
+  return answer && answer->status == 200;
+}
+size_t OpenDescriptors() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_F(Web, ConnectionsThatSayNothingTakeFewDescriptorsAndKeepNobodyOut) {
+  const auto server = Start("s3cret");
+  const size_t before = OpenDescriptors();
+  std::vector<Fd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(Caller(server->port()));
+  EXPECT_TRUE(IsAnswered(server->port()));  // so the server has seen them all
+  EXPECT_LT(OpenDescriptors(), before + silent.size() + 30);
+}
+
+TEST_F(Web, ALineWithoutEndIsCutShort) {
+  const auto server = Start("s3cret");
+  const Fd caller = Caller(server->port());
+  size_t sent = 0;
+  ASSERT_TRUE(Sends(caller, "GET / HTTP/1.1\r\nX: "));
+  const std::string bytes(64 << 10, 'x');
+  for (; sent < (size_t{256} << 20) && Sends(caller, bytes); sent += bytes.size()) continue;
+  EXPECT_LT(sent, size_t{64} << 20);  // what the system's buffers take, and no more
+  EXPECT_TRUE(IsAnswered(server->port()));
+}
+
+TEST_F(Web, ARequestThatDripsIsGivenUpAndHoldsUpNobody) {
+  const auto server = Start("s3cret");
+  std::vector<Fd> slow;
+  for (int i = 0; i < 8; ++i) slow.push_back(Caller(server->port()));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto passed = [&] { return std::chrono::steady_clock::now() - begin; };
+  bool dripping = true;
+  while (dripping && passed() < std::chrono::seconds(15)) {
+    dripping = false;
+    for (const Fd& fd : slow) dripping = Sends(fd, "G") || dripping;
+    EXPECT_TRUE(IsAnswered(server->port()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_FALSE(dripping) << "2 seconds are the limit";
+}
+
+TEST_F(Web, AReplyThatNobodyReadsHoldsUpNobody) {
+  const auto server = Start("s3cret");
+  std::vector<Fd> deaf;
+  for (int i = 0; i < 8; ++i) {
+    deaf.push_back(Caller(server->port()));
+    ASSERT_TRUE(Sends(deaf.back(), "GET /?token=s3cret HTTP/1.1\r\n\r\n"));
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(IsAnswered(server->port()));
+}
+
 TEST(Metrics, AreInPrometheusFormWithNamesEscaped) {
   const std::string text = MetricsText(SomeStatus());
   EXPECT_THAT(text, AllOf(HasSubstr("macaw_rounds_completed_total 6\n"),
@@ -164,16 +248,36 @@ std::set<std::string> NamesIn(const std::string& text) {
   return names;
 }
 
-TEST(Metrics, EveryOneThatTheDashboardAndItsPageNameExists) {
+// A line for each family: its name, its label if it has one, and its help.
+std::string TableOf(const std::string& text) {
+  std::string table = "| metric | is |\n|---|---|\n";
+  std::string name, help;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::ConsumePrefix(&line, "# HELP ")) {
+      const std::pair<std::string, std::string> parts =
+          absl::StrSplit(line, absl::MaxSplits(' ', 1));
+      std::tie(name, help) = parts;
+    } else if (!name.empty() && absl::ConsumePrefix(&line, name)) {  // its first sample
+      const bool labelled = absl::ConsumePrefix(&line, "{");
+      const absl::string_view label = labelled ? line.substr(0, line.find('=')) : "";
+      absl::StrAppend(&table, "| `", name, labelled ? "{" : "", label, labelled ? "}" : "", "` | ",
+                      help, " |\n");
+      name.clear();
+    }
+  }
+  return table;
+}
+
+TEST(Metrics, TheDashboardAndTheTableNameThoseThatExist) {
   const std::set<std::string> known = NamesIn(MetricsText(SomeStatus()));
   const std::string dashboard = *ReadFile(MACAW_SOURCE_DIR "/deploy/grafana.json");
   EXPECT_TRUE(nlohmann::json::accept(dashboard));
   const std::set<std::string> named = NamesIn(dashboard);
   EXPECT_GE(named.size(), 8u);
   for (const std::string& name : named) EXPECT_TRUE(known.contains(name)) << name;
-  const std::string readme = *ReadFile(MACAW_SOURCE_DIR "/deploy/README.md");
-  for (const std::string& name : known)
-    EXPECT_THAT(readme, HasSubstr(name)) << "deploy/README.md lists the metrics";
+  EXPECT_THAT(*ReadFile(MACAW_SOURCE_DIR "/deploy/README.md"),
+              HasSubstr(TableOf(MetricsText(SomeStatus()))))
+      << "copy the table into deploy/README.md";
 }
 
 }  // namespace

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import unittest
+import zipfile
 from collections import OrderedDict
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import macaw
-from macaw import _model
+from macaw import _libtorch, _model
 from support import TestCase, needs, rows
 
 try:
@@ -25,6 +28,16 @@ def with_libtorch(job: dict[str, Any]) -> macaw.Run:
         return macaw.simulate(**job)
     except macaw.MissingBackendError as error:
         raise unittest.SkipTest(str(error)) from error
+
+
+def renamed(script: bytes, old: bytes, new: bytes) -> bytes:
+    """The file of a script with other words in its code."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(script)) as given, zipfile.ZipFile(made, "w") as file:
+        for item in given.infolist():
+            content = given.read(item)
+            file.writestr(item, content.replace(old, new) if ".py" in item.filename else content)
+    return made.getvalue()
 
 
 @needs("torch")
@@ -184,6 +197,36 @@ class ASequential(TestCase):
 
 @needs("torch")
 class AnotherModule(TestCase):
+    def test_that_another_libtorch_does_not_read_names_both_versions(self) -> None:
+        class Own(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = nn.Linear(8, 3)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return torch.relu(self.layer(x))
+
+        write = _model._safetensors.write_pieces
+
+        def newer(folder: Any, ending: str, pieces: Any) -> Any:
+            """As a PyTorch writes it that has an operation which this LibTorch lacks."""
+            if ending == ".pt":
+                pieces = [renamed(pieces[0], b"torch.relu", b"torch.relu_of_2099")]
+            return write(folder, ending, pieces)
+
+        with (
+            mock.patch.object(_model._safetensors, "write_pieces", newer),
+            mock.patch.object(_libtorch, "installed", lambda: "2.99.0"),
+            mock.patch.object(_libtorch, "needed", lambda: "2.11.0"),
+            mock.patch.object(_libtorch, "check", lambda: None),
+            self.assertRaises(macaw.Error) as caught,
+        ):
+            with_libtorch(self.job("run", model=Own()))
+        said = str(caught.exception)
+        for word in ("relu_of_2099", "PyTorch 2.99.0", "LibTorch 2.11.0", "train=fn",
+                     "pip install torch==2.11.0", "./dev wheel --torch 2.99.0"):  # fmt: skip
+            self.assertIn(word, said)
+
     def test_is_scripted_and_trained_by_libtorch(self) -> None:
         class Residual(nn.Module):
             def __init__(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,18 @@ import own_functions as own
 
 import macaw
 from support import TestCase, needs, rows
+
+
+def server_of(folder: Path) -> int:
+    """The process id of the server of the run in this folder."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if words[0].endswith(b"/macaw-server") and os.fsencode(folder) in b" ".join(words):
+            return int(place.parent.name)
+    raise AssertionError(f"{folder} has no server")
 
 
 class OnRound(TestCase):
@@ -73,6 +88,19 @@ class OnRound(TestCase):
         run = macaw.simulate(**self.job("run", on_round=lambda run: not run.is_last))
         self.assertEqual((run.summary["end"], run.summary["rounds"]), ("finished", 4))
 
+    def test_ends_with_its_server_and_can_go_on(self) -> None:
+        whole = macaw.simulate(**self.job("whole"))
+
+        def kill(run: macaw.OpenRun) -> None:
+            if run.round == 2:
+                os.kill(server_of(run.folder), signal.SIGKILL)
+
+        # Without on_round= such a server is started again.
+        job = self.job("run", on_round=kill, server={"durability": "commit"})
+        with self.assertRaisesRegex(macaw.Error, "macaw-server: killed by signal 9"):
+            macaw.simulate(**job)
+        self.assertEqual(macaw.resume(self.folder / "run").digest, whole.digest)
+
     def test_that_raises_interrupts_the_run(self) -> None:
         whole = macaw.simulate(**self.job("whole"))
 
@@ -96,6 +124,20 @@ class OnRound(TestCase):
         self.assertEqual(own_column, [1, 2, 3, 4, None, None])
         again = macaw.resume(first.folder, rounds=8, on_round=lambda run: run.round < 7)
         self.assertEqual((again.summary["end"], again.summary["rounds"]), ("stopped", 7))
+
+    def test_that_a_resume_leaves_out_is_told_of(self) -> None:
+        def log(run: macaw.OpenRun) -> None:
+            run.log({"own": run.round})
+
+        first = macaw.simulate(**self.job("run", on_round=log))
+        whole = macaw.simulate(**self.job("whole", rounds=6))
+        with self.assertWarnsRegex(UserWarning, "had on_round=log .* the model is the same"):
+            run = macaw.resume(first.folder, rounds=6)
+        self.assertEqual(run.digest, whole.digest)
+        self.assertTrue(any("on_round=log" in text for what, text in run.said if what == "note"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            macaw.resume(first.folder, rounds=8, on_round=log)
 
     def test_works_with_rules_that_keep_states_and_with_a_stop_rule(self) -> None:
         for rule in (macaw.SCAFFOLD(), macaw.Ditto()):
@@ -233,3 +275,15 @@ class OwnMetrics(TestCase):
 
         with self.assertRaisesRegex(ValueError, "metrics: own, round 1: one class"):
             macaw.simulate(**self.job("run", model=self.net(), metrics={"own": fail}))
+
+    def test_that_a_resume_leaves_out_are_told_of(self) -> None:
+        run = macaw.simulate(**self.job("run", model=self.net(), metrics={"own": self.accuracy}))
+        other = {"other": self.accuracy}
+        for metrics, model in ((None, None), (other, self.net())):
+            with self.assertWarnsRegex(UserWarning, "own ends here, and the model is the same"):
+                rounds = run.summary["rounds"] + 1
+                run = macaw.resume(run, rounds=rounds, metrics=metrics, model=model)
+        self.assertEqual([row.get("own") is None for row in run.rows], [False] * 4 + [True] * 2)
+        self.assertIsNotNone(run.rows[-1]["other"])
+        with self.assertRaisesRegex(macaw.ConfigError, "model=net"):
+            macaw.resume(run, rounds=8, metrics=other)

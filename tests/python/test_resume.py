@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import own_functions as own
+
 import macaw
 from support import TestCase, job
 
@@ -122,3 +124,25 @@ class AFinishedRun(TestCase):
         with self.assertRaisesRegex(macaw.ConfigError, "may have more") as caught:
             macaw.resume(run.folder, rounds=2)
         self.assertEqual(caught.exception.key, "run.rounds")
+
+    def test_goes_on_as_it_was_begun(self) -> None:
+        run = macaw.simulate(**self.job("run"))
+        for name, said in (("train", "leave train= out"), ("cohort", "RUN/config.toml")):
+            with self.assertRaisesRegex(macaw.ArgumentError, said) as caught:
+                macaw.resume(run, rounds=8, **{name: print})
+            self.assertEqual(caught.exception.key, name)
+
+    def test_whose_files_are_gone_says_which(self) -> None:
+        with self.assertRaisesRegex(macaw.ConfigError, "none is no run"):
+            macaw.resume(self.folder / "none")
+        job = dict(model=["linear 3"], train=own.softmax_regression, workers={"slots": 1})
+        trained = macaw.simulate(**self.job("trained", rounds=1, **job))
+        (spec,) = (self.folder / "cache/train").glob("*.json")
+        spec.unlink()
+        with self.assertRaisesRegex(macaw.ConfigError, f"function that .*{spec.name}.* is gone"):
+            macaw.resume(trained, rounds=2)
+        for file in (self.folder / "cache/data").iterdir():
+            file.unlink()
+        with self.assertRaisesRegex(macaw.ConfigError, "macaw.prepare") as caught:
+            macaw.resume(trained, rounds=2)
+        self.assertEqual(caught.exception.key, "data.path")

@@ -72,7 +72,9 @@ TEST_F(Attack, ADeviceDoesNotWorkForAWorker) {
   phone.identity().name = "honest";
   EXPECT_TRUE(absl::IsPermissionDenied(phone.Register().status())) << "another's name";
   EXPECT_TRUE(absl::IsPermissionDenied(
-      phone.link().Lease({.session = honest.session(), .wanted = 1}, FromSeconds(1)).status()));
+      phone.link()
+          .Lease({.session = honest.session(), .wanted = 1, .wait = FromSeconds(1)})
+          .status()));
   EXPECT_THAT(AuditText(), AllOf(HasSubstr("trains its own clients alone"),
                                  HasSubstr("/macaw.v1.Fleet/Register"),
                                  HasSubstr("/macaw.v1.Fleet/Lease"), HasSubstr("for itself")));

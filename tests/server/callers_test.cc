@@ -36,7 +36,7 @@ TEST(Callers, AStrangerIsToldNothing) {
   EXPECT_EQ(link.Hello({}).status().code(), StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(stranger.Register().status().message()), HasSubstr("MACAW_TOKEN"));
   for (const SessionId session : {honest.session(), SessionId(1)}) {
-    EXPECT_EQ(link.Lease({.session = session}, FromSeconds(1)).status().code(),
+    EXPECT_EQ(link.Lease({.session = session, .wait = FromSeconds(1)}).status().code(),
               StatusCode::kPermissionDenied);
     EXPECT_EQ(link.Heartbeat({.session = session}).status().code(), StatusCode::kPermissionDenied);
     EXPECT_EQ(link.Release({.session = session, .leaving = true}).status().code(),
@@ -64,7 +64,7 @@ TEST(Callers, ANodeSpeaksForItselfOnly) {
   ASSERT_TRUE(other.Register().ok());
   fleet::FleetLink& link = other.link();
   const SessionId session = honest.session();
-  EXPECT_EQ(link.Lease({.session = session}, FromSeconds(1)).status().code(),
+  EXPECT_EQ(link.Lease({.session = session, .wait = FromSeconds(1)}).status().code(),
             StatusCode::kPermissionDenied);
   EXPECT_EQ(link.Heartbeat({.session = session}).status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(link.Release({.session = session, .leaving = true}).status().code(),

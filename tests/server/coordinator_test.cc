@@ -60,7 +60,7 @@ TEST(Coordinator, EndsAWaitOnceEverybodyWhoAsksForWorkHasBeenTold) {
   for (uint32_t i = 0; i < kWorkers; ++i) {
     FakeWorker worker(*coordinator, absl::StrCat("worker-", i));
     ASSERT_TRUE(worker.Register().ok());
-    coordinator->Lease({}, {.session = worker.session(), .wanted = 1}, FromSeconds(60),
+    coordinator->Lease({}, {.session = worker.session(), .wanted = 1, .wait = FromSeconds(60)},
                        [&told](const absl::StatusOr<fleet::LeaseReply>& reply) {
                          if (reply.ok() && reply->next == fleet::Next::kFinished) ++told;
                        });
@@ -251,8 +251,7 @@ TEST(Coordinator, AFloodOfHeartbeatsDoesNotReachTheEngine) {
 // ---- a commit that asks for the next work
 
 fleet::CommitRequest Asking(fleet::CommitRequest request) {
-  request.ask = fleet::LeaseRequest{.wanted = 1};
-  request.ask_wait = FromSeconds(20);
+  request.ask = fleet::LeaseRequest{.wanted = 1, .wait = FromSeconds(20)};
   return request;
 }
 
@@ -408,7 +407,7 @@ TEST(Coordinator, StopsNamingTheClientThatKillsItsWorkers) {
   }
   EXPECT_FALSE(worker.Work().has_value());
   EXPECT_THAT(coordinator->Wait().status().ToString(),
-              HasSubstr(absl::StrCat("client ", victim.value, " ")));
+              HasSubstr(absl::StrCat("client ", victim.value, ": ")));
 }
 
 // ---- the disk

@@ -128,7 +128,8 @@ TEST(EarlyStopping, RefusesARuleThatCouldNeverFire) {
   EXPECT_THAT(Check({.metric = "test_loss", .patience = 1}, run), HasSubstr("evaluation.central"));
   EXPECT_EQ(Check({.metric = "train_loss", .patience = 1}, run), "OK");
   run.evaluation.every = 0;
-  EXPECT_THAT(Check({.metric = "train_loss", .patience = 1}, run), HasSubstr("evaluation.every"));
+  EXPECT_THAT(Check({.metric = "train_loss", .patience = 1}, run),
+              HasSubstr("evaluation.every = 0 evaluates the last round's model alone"));
 }
 
 }  // namespace

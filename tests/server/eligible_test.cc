@@ -93,6 +93,12 @@ TEST(Eligible, ClientsThatCannotTakeAStepAreNotDrawn) {
   run.local.batch_size = 1000;
   EXPECT_THAT(std::string(Draw::Make(run, named.roster).status().message()),
               testing::AllOf(HasSubstr("local.drop_last"), HasSubstr("0 of 40")));
+  // All rows are one batch, so no client is left out for that.
+  run.cohort.sampling = "uniform";
+  run.local.batch_size = 0;
+  run.cohort.min_rows = 1000;
+  EXPECT_THAT(std::string(Draw::Make(run, named.roster).status().message()),
+              testing::AllOf(HasSubstr("cohort.min_rows"), testing::Not(HasSubstr("drop_last"))));
 }
 
 TEST(Eligible, TooFewForACohortAreRefusedWithTheKeys) {

@@ -42,8 +42,9 @@ class EngineDriver {
                                                 fleet::ClientTable table, TimePoint now) {
     return After(engine_.Register(request, std::move(table), now), now);
   }
-  void Lease(Ticket ticket, const fleet::LeaseRequest& request, Duration wait, TimePoint now) {
-    Carry(engine_.Lease(ticket, request, wait, now), now);
+  void Lease(Ticket ticket, fleet::LeaseRequest request, Duration wait, TimePoint now) {
+    request.wait = wait;
+    Carry(engine_.Lease(ticket, request, now), now);
   }
   fleet::HeartbeatReply Heartbeat(const fleet::HeartbeatRequest& request, TimePoint now) {
     return After(engine_.Heartbeat(request, now), now);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/random.h"
 #include "scheduler/plan.h"
@@ -96,6 +97,71 @@ TEST_F(HandOut, WhoWaitsInVainIsToldToCommit) {
   EXPECT_EQ(Leased(Ask(second_, 1, 0)), kCohort / 2);
   ASSERT_TRUE(Answered(waiting));
   EXPECT_EQ(Answer(waiting).next, fleet::Next::kCommit);
+}
+
+// The same where the last client goes to a node that waited, when its time to look again has come.
+// When nodes ask is drawn, until that has happened in some rounds.
+TEST_F(HandOut, WhoWaitsBesideTheOneThatGetsTheLastIsToldToCommit) {
+  struct Asker {
+    SessionId session;
+    Ticket open = 0;
+    size_t leased = 0;
+  };
+  size_t ended_so = 0;
+  for (int round = 0; round < 400; ++round) {
+    durable_ = {};
+    Start("planned_stealing");
+    std::vector<Asker> askers = {{first_}, {second_}, {Join("third")}};
+    size_t leased = 0;
+    const auto take_answers = [&] {
+      for (Asker& one : askers) {
+        if (one.open == 0 || !Answered(one.open)) continue;
+        one.leased += Leased(one.open);
+        leased += Leased(one.open);
+        one.open = 0;
+      }
+    };
+    for (int i = 0; i < 1000 && leased < kCohort; ++i) {
+      Asker& one = askers[random_.Below(askers.size())];
+      if (one.open == 0 && random_.Below(4) > 0) {
+        one.open = Ask(one.session, 1, one.leased > 0 ? 1 : 0);
+        take_answers();
+        continue;
+      }
+      now_ += FromSeconds(static_cast<double>(1 + random_.Below(3)));
+      for (const Asker& each : askers) engine_->Heartbeat({.session = each.session}, now_);
+      std::vector<Ticket> waiting;
+      for (const Asker& each : askers) {
+        if (each.open != 0 && each.leased > 0) waiting.push_back(each.open);
+      }
+      engine_->Tick(now_);
+      take_answers();
+      if (leased < kCohort || waiting.size() < 2) continue;
+      ++ended_so;
+      for (const Ticket ticket : waiting)
+        ASSERT_TRUE(Answered(ticket)) << "it would wait until its call ends";
+    }
+    ASSERT_EQ(leased, kCohort);
+  }
+  EXPECT_GT(ended_so, 10u);
+}
+
+// A resumed run first evaluates the model that it goes on with.
+TEST_F(HandOut, WhoAskedBeforeTheLastNodeRegisteredIsServedWhenItDoes) {
+  scheduler_ = *scheduler::MakeScheduler({.policy = "planned_stealing"});
+  durable_.completed = 2;
+  durable_.owes_evaluation = true;
+  EngineOptions options{.run = TestRun(4), .workers = 2, .completed = 2};
+  options.evaluation_gates = true;
+  options.evaluate_first = testing_support::BlobOf(Round(2), Phase(9));
+  engine_ = std::make_unique<EngineDriver>(options, *scheduler_, durable_, /*rounds=*/4,
+                                           /*phases=*/1);
+  first_ = Join("first");
+  const Ticket early = Ask(first_, 1, 0);
+  EXPECT_FALSE(Answered(early));
+  second_ = Join("second");
+  ASSERT_TRUE(Answered(early)) << "nothing else happens until it asks again";
+  EXPECT_TRUE(Answer(early).evaluation.has_value());
 }
 
 TEST_F(HandOut, AWorkerThatJoinsInMidRoundGetsAShare) {

@@ -1,5 +1,6 @@
 #include "server/journal/journal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
+#include "server/journal/bytes.h"
 #include "server/journal/recovery.h"
 #include "server/log/writer.h"
 #include "testing/file_limit.h"
@@ -60,14 +62,22 @@ class JournalTest : public testing::Test {
     std::string newest;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string path = entry.path().string();
-      if (entry.path().filename() != "nodes" && path.size() >= newest.size())
-        newest = std::max(newest, path);
+      const bool parts = entry.path().filename().string().starts_with("parts-");
+      if (parts && path.size() >= newest.size()) newest = std::max(newest, path);
     }
     return newest;
   }
 
   const std::string folder_;
 };
+
+// All fields of a message. That no field is missing in its list is tested with the conversions.
+template <typename T>
+std::string FieldsIn(const T& message) {
+  ByteWriter out;
+  out.Put(message);
+  return std::move(out).Take();
+}
 
 TEST_F(JournalTest, GivesBackWhatItWasGiven) {
   {
@@ -80,26 +90,13 @@ TEST_F(JournalTest, GivesBackWhatItWasGiven) {
   ASSERT_EQ(content.nodes.size(), 3u);
   const JournalNode& node = content.nodes.at(WorkerId(3));
   EXPECT_EQ(node.session, SessionId(1003));
-  EXPECT_EQ(node.request.name, "w3");
-  EXPECT_EQ(node.request.profile.instruction_set, "avx2");
+  EXPECT_EQ(FieldsIn(node.request), FieldsIn(NodeOf(3).request));
   ASSERT_NE(node.request.table.bytes, nullptr) << "equal tables are kept once, for all of them";
   EXPECT_EQ(fleet::ClientTable::Decode(node.request.table.bytes->bytes(), 3)->rows,
             (std::vector<uint32_t>{3, 5, 8}));
   const fleet::Part written = PartOf(2, 5, 1).part;
   const fleet::Part& read = content.parts.at({WorkerId(2), 5}).part;
-  ASSERT_EQ(read.included.size(), 1u);
-  EXPECT_EQ(read.included[0].attempt, written.included[0].attempt);
-  EXPECT_EQ(read.included[0].multiplicity, 3u);
-  EXPECT_EQ(read.included[0].weight, 2.5);
-  EXPECT_EQ(read.included[0].examples, 11u);
-  EXPECT_EQ(read.included[0].steps, 6u);
-  EXPECT_EQ(read.included[0].sums, written.included[0].sums);
-  EXPECT_EQ(read.included[0].personal_sums, written.included[0].personal_sums);
-  EXPECT_EQ(read.included[0].train_seconds, 0.25);
-  EXPECT_TRUE(read.included[0].has_state);
-  ASSERT_EQ(read.left_out.size(), 1u);
-  EXPECT_EQ(read.left_out[0].reason, fleet::LeftOutReason::kNoData);
-  EXPECT_EQ(read.left_out[0].message, "no rows");
+  EXPECT_EQ(FieldsIn(read), FieldsIn(written));
   const fleet::Blob sums = *ReadBlob(content.sums.at(written.sums.digest), written.sums.digest);
   EXPECT_EQ(sums.digest, written.sums.digest);
 }
@@ -157,6 +154,24 @@ TEST_F(JournalTest, APartWithAFlippedBitDoesNotCount) {
   }
 }
 
+TEST_F(JournalTest, RefusesAPartOfAnotherRelease) {
+  Journal journal = *Journal::Begin(folder_, Round(1));
+  ByteWriter frame, foot;
+  frame.PutNumber(16);  // bytes of the head
+  frame.PutNumber(0);   // and of the sums
+  ByteWriter head;
+  head.PutNumber(4711);  // other fields
+  head.PutNumber(0);
+  const std::string fields = std::move(head).Take();
+  const uint64_t sums[] = {Checksum(BytesOf(fields)), Checksum({})};
+  foot.PutNumber(Checksum(std::as_bytes(std::span(sums))));
+  std::ofstream(NewestParts(), std::ios::binary)
+      << std::move(frame).Take() << fields << std::move(foot).Take();
+  const absl::Status status = ReadJournal(folder_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("another release"), std::string::npos) << status;
+}
+
 TEST_F(JournalTest, KeepsThePartsThatTheOldestCheckpointNeeds) {
   Journal journal = *Journal::Begin(folder_, Round(1));
   for (uint32_t round = 1; round <= 6; ++round) {
@@ -179,6 +194,38 @@ TEST_F(JournalTest, OnlyItsOwnerMayReadIt) {
   EXPECT_EQ(std::filesystem::status(folder_ + "/nodes").permissions() & others, perms::none);
 }
 
+TEST_F(JournalTest, DataThatIsLostOfASyncedRecordIsAnErrorAndOfOthersTheEndOfTheLog) {
+  const std::string run = folder_ + "-run";
+  std::filesystem::remove_all(run);
+  ASSERT_TRUE(MakeDirectories(run).ok());
+  absl::StatusOr<Journal> journal = Journal::Begin(JournalFolder(run), Round(1));
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_TRUE(journal->Add(NodeOf(1)).ok());
+  absl::StatusOr<log::Writer> writer = log::Writer::Open(run + "/rounds.log", DigestOf("run"));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const JournalNode first = NodeOf(1);
+  writer->Append(0, log::RunOpened{.run = DigestOf("run"), .configuration = DigestOf("c")});
+  writer->Append(0, log::NodeJoined{.node = first.node,
+                                    .name = first.request.name,
+                                    .incarnation = first.request.incarnation});
+  ASSERT_TRUE(writer->Sync().ok());
+  const uint64_t whole = writer->bytes();
+  writer->Append(0, log::NodeJoined{.node = WorkerId(2), .name = "w2"});
+  ASSERT_TRUE(writer->Sync().ok());
+
+  ASSERT_TRUE(journal->NoteSynced(whole).ok());
+  absl::StatusOr<Recovery> recovery = Recover(run, {.configuration = DigestOf("c")});
+  ASSERT_TRUE(recovery.ok()) << recovery.status();
+  EXPECT_EQ(recovery->end.cut, whole);
+  EXPECT_THAT(recovery->cut, testing::HasSubstr("no registration of node 2 (w2)"));
+  EXPECT_EQ(recovery->restored.members.size(), 1u);
+
+  ASSERT_TRUE(journal->NoteSynced(writer->bytes()).ok());
+  recovery = Recover(run, {.configuration = DigestOf("c")});
+  ASSERT_FALSE(recovery.ok());
+  EXPECT_THAT(std::string(recovery.status().message()), testing::HasSubstr("node 2 (w2)"));
+}
+
 TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
   const std::string run = folder_ + "-run";
   std::filesystem::remove_all(run);
@@ -193,7 +240,7 @@ TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
     ASSERT_TRUE(writer.ok()) << writer.status();
     const auto append = [&](log::Record record) { writer->Append(0, std::move(record)); };
     append(log::RunOpened{.run = DigestOf("run"), .epoch = 1, .configuration = DigestOf("c")});
-    append(log::NodeJoined{.node = WorkerId(1), .name = "w1"});
+    append(log::NodeJoined{.node = WorkerId(1), .name = "w1", .incarnation = 7});
     append(log::RoundOpened{.round = Round(1), .broadcast = DigestOf("model")});
     append(log::Leased{.round = Round(1), .node = WorkerId(1), .attempts = {leased, counted}});
     append(
@@ -201,7 +248,7 @@ TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
                     .given_up = {{.attempt = leased, .reason = fleet::LeftOutReason::kTooSlow}}});
     if (dropped) append(log::RoundLost{.round = Round(1), .why = "too few", .dropped = true});
     ASSERT_TRUE(writer->Sync().ok());
-    const absl::StatusOr<Recovery> recovery = Recover(run, Round(0), DigestOf("c"));
+    const absl::StatusOr<Recovery> recovery = Recover(run, {.configuration = DigestOf("c")});
     ASSERT_TRUE(recovery.ok()) << recovery.status();
     const Restored::PhaseStory& story = recovery->restored.phases.at({Round(1), Phase(0)});
     EXPECT_EQ(story.gave_up.size(), 1u);

@@ -165,10 +165,11 @@ class Liar {
   void Lease(Duration patience = FromSeconds(20), Duration wait = {}) {
     fleet::LeaseRequest request{.session = ASession(),
                                 .wanted = random_.NextU32() >> random_.Below(32),
-                                .running = random_.Below(2) ? 0 : random_.NextU32()};
+                                .running = random_.Below(2) ? 0 : random_.NextU32(),
+                                .wait = wait};
     for (uint64_t n = random_.Below(5); n > 0; --n)
       request.have.push_back(DigestOf(std::to_string(n)));
-    const auto answer = Send("Lease", wire::ToWire(request, wait), patience);
+    const auto answer = Send("Lease", wire::ToWire(request), patience);
     v1::LeaseReply reply;
     if (!answer.has_value() || request.session != session_ || !reply.ParseFromString(*answer))
       return;
@@ -210,8 +211,8 @@ class Liar {
     }
     lease_ = {};
     if (random_.Below(4) == 0) {
-      request.ask = fleet::LeaseRequest{.session = ASession(), .wanted = 1};
-      request.ask_wait = std::chrono::milliseconds(random_.Below(2));
+      request.ask = fleet::LeaseRequest{
+          .session = ASession(), .wanted = 1, .wait = std::chrono::milliseconds(random_.Below(2))};
     }
     const auto answer = Send(
         "Commit", wire::ToWire(request, {.max_inline = random_.Below(8) == 0 ? 0u : 1u << 20}));
@@ -259,7 +260,7 @@ class Liar {
         .commit_id = random_.Below(2) ? 0 : random_.NextU64()};
     if (lease_.training.has_value()) offer.round = lease_.training->round;
     if (random_.Below(4) == 0) offer.size = uint64_t{256} << 20;
-    auto begin = wire::ToWire(wire::PlacedOffer{.offer = offer});
+    auto begin = wire::ToWire(offer);
     if (random_.Below(8) == 0) begin.set_purpose(static_cast<v1::BeginUploadRequest::Purpose>(99));
     if (random_.Below(4) == 0) {
       begin.mutable_shared()->set_process(static_cast<uint32_t>(random_.NextU32()));

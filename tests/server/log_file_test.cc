@@ -100,6 +100,27 @@ TEST(LogFile, IsReadAsItWasWritten) {
   }
 }
 
+// Of bytes that were never synced, a crash of the machine may keep any part.
+TEST(LogFile, DamageBehindTheSyncedBytesIsTheEndOfTheLog) {
+  Sample sample(7);
+  const uint64_t synced = sample.places[2];
+  for (uint64_t at = kFileHead; at < sample.bytes.size(); at += 5) {
+    std::string bytes = sample.bytes;
+    bytes[at] = static_cast<char>(bytes[at] ^ 4);
+    Replace(sample.path, bytes);
+    const auto writer = Writer::Open(sample.path, kRun, {.synced = synced});
+    EXPECT_EQ(writer.ok(), at >= synced) << "damage at " << at << ": " << writer.status();
+    if (writer.ok()) {
+      EXPECT_GE(writer->bytes(), synced);
+    }
+  }
+  Replace(sample.path, sample.bytes);
+  const auto writer = Writer::Open(sample.path, kRun, {.cut = synced});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_EQ(writer->bytes(), synced);
+  EXPECT_EQ(writer->cut_bytes(), sample.bytes.size() - synced);
+}
+
 TEST(LogFile, ATornRecordIsCutOffWhereverItEnds) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
     Sample sample(seed);

@@ -28,6 +28,70 @@ TEST_F(OneRound, AClientThatKillsItsWorkerThreeTimesStopsTheRunByName) {
               testing::HasSubstr(absl::StrCat("client ", poison->value)));
 }
 
+// Where another node could do its work, the client is given up and the run goes on.
+TEST_F(OneRound, ARoundClosesWhenItsLastOpenClientsAreGivenUp) {
+  // Whoever has an idle slot gets the next client.
+  const auto pull = *scheduler::MakeScheduler({.policy = "longest_first"});
+  EngineDriver engine({.run = TestRun(1), .workers = 2}, *pull, durable_, /*rounds=*/1,
+                      /*phases=*/1);
+  const auto join = [&](const fleet::RegisterRequest& node) {
+    const auto reply = engine.Register(node, Table(), TimePoint{});
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    engine.RunAll(random_, TimePoint{});
+    return reply.ok() ? reply->session : SessionId();
+  };
+  // All that the node can have now.
+  const auto lease = [&](SessionId session, uint32_t wanted) {
+    std::vector<fleet::TrainingLease> leases;
+    for (uint32_t running = 0;; running = 1) {
+      engine.Lease(++ticket_, {.session = session, .wanted = wanted, .running = running},
+                   Duration{}, TimePoint{});
+      const auto reply = engine.leases.find(ticket_);
+      if (reply == engine.leases.end() || !reply->second.training.has_value()) return leases;
+      leases.push_back(*reply->second.training);
+    }
+  };
+  fleet::RegisterRequest poisoned = Node(), other = Node();
+  other.name = "v";
+  SessionId session = join(poisoned);
+  const SessionId healthy = join(other);
+  // One node holds a few clients, the other one trains the rest.
+  engine.Lease(++ticket_, {.session = session, .wanted = 2}, Duration{}, TimePoint{});
+  ASSERT_TRUE(engine.leases.at(ticket_).training.has_value());
+  std::vector<fleet::TrainingLease> held = {*engine.leases.at(ticket_).training};
+  fleet::Part part;
+  std::vector<ClientId> trained;
+  for (const fleet::TrainingLease& one : lease(healthy, 2)) {
+    fleet::Part piece = PartOf(one);
+    part.round = piece.round, part.broadcast = piece.broadcast;
+    for (fleet::ClientRecord& record : piece.included) {
+      record.has_state = false;
+      trained.push_back(record.attempt.client);
+      part.included.push_back(record);
+    }
+  }
+  engine.Expect({trained.begin(), trained.end()});
+  engine.Hold(++ticket_, trained);
+  engine.Commit(ticket_, {.session = healthy, .commit_id = 1, .part = part}, absl::OkStatus(),
+                TimePoint{});
+  engine.RunAll(random_, TimePoint{});
+  ASSERT_EQ(engine.completed(), 0u);
+  // What it holds kills it again and again. Its last registration closes the round.
+  for (uint64_t incarnation = 2; incarnation < 20 && engine.completed() == 0; ++incarnation) {
+    poisoned.incarnation = incarnation;
+    poisoned.died_running.clear();
+    for (const fleet::TrainingLease& one : held)
+      for (const auto& a : one.assignments) poisoned.died_running.push_back({a.client, a.fence});
+    session = join(poisoned);
+    ASSERT_FALSE(engine.ended.has_value() && !engine.error.ok()) << engine.error;
+    if (engine.completed() == 1) break;
+    held = lease(session, 2);
+    ASSERT_FALSE(held.empty()) << "nothing is open, and the round is";
+  }
+  EXPECT_EQ(engine.completed(), 1u);
+  EXPECT_EQ(durable_.counted.at(1).size(), trained.size());
+}
+
 TEST_F(OneRound, DeathsThatAWorkerNeverHadTheLeasesOfCountNothing) {
   const SessionId honest = Join(Node());
   const fleet::LeaseReply lease = Lease(honest);
@@ -87,6 +151,25 @@ TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
   const fleet::ClientTable table{.rows = std::vector<uint32_t>(kPopulation - 1, 1)};
   EXPECT_THAT(std::string(engine.Register(node, table, TimePoint{}).status().message()),
               testing::HasSubstr("its data has 39 clients, the run 40"));
+}
+
+TEST_F(OneRound, TheChunksOfATestSetCountForEachGroupOfConceptShift) {
+  fleet::RegisterRequest node = Node();
+  node.central_test_rows = uint64_t{10} << 19;  // half of the chunks that fit
+  for (const bool shifts : {false, true}) {
+    RunPlan run = TestRun(1);
+    if (shifts) run.transform.concept_shift = ConceptShift::kLabelPermutation;
+    Durable durable;
+    EngineDriver engine({.run = run, .workers = 2}, scheduler_, durable, /*rounds=*/1,
+                        /*phases=*/1);
+    const absl::Status status = engine.Register(node, Table(), TimePoint{}).status();
+    EXPECT_EQ(status.ok(), !shifts) << status;
+    if (shifts) {
+      EXPECT_THAT(std::string(status.message()),
+                  testing::AllOf(testing::HasSubstr("evaluation.chunk"),
+                                 testing::HasSubstr("4 groups of data.concept_shift")));
+    }
+  }
 }
 
 TEST_F(OneRound, ACohortLargerThanThePopulationFailsTheRunNotTheProcess) {

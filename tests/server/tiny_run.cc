@@ -143,9 +143,10 @@ absl::StatusOr<fleet::RegisterReply> FakeWorker::Register() {
 }
 
 fleet::LeaseReply FakeWorker::Lease() {
-  const auto reply = link_->Lease(
-      {.session = session_, .wanted = 1, .running = static_cast<uint32_t>(held_.size())},
-      std::chrono::seconds(20));
+  const auto reply = link_->Lease({.session = session_,
+                                   .wanted = 1,
+                                   .running = static_cast<uint32_t>(held_.size()),
+                                   .wait = std::chrono::seconds(20)});
   EXPECT_TRUE(reply.ok()) << reply.status();
   if (!reply.ok()) return {.next = fleet::Next::kFinished};
   EXPECT_NE(reply->next, fleet::Next::kWait) << "the server had no work for 20 s";

@@ -115,7 +115,10 @@ TEST(CompareTotals, AreOverTheClientsThatCanBeDrawn) {
   run.cohort.min_rows = 6;
   EXPECT_THAT(*Compared(run, {.clients = true, .weight = true}), IsEmpty());
   run.cohort.min_rows.reset();
-  EXPECT_THAT(Refusal(run, kN), HasSubstr("run.train_clients = 40"));
+  EXPECT_THAT(Refusal(run, kN),
+              AllOf(HasSubstr("run.train_clients = 40"), Not(HasSubstr("drop_last"))));
+  run.local.drop_last = true;  // clients with a batch of 10 rows
+  EXPECT_THAT(Refusal(run, kN), HasSubstr("local.drop_last do not leave out"));
   run = Planned(20, std::accumulate(rows.begin(), rows.begin() + 20, uint64_t{0}));
   run.cohort.eligible = {"a-phone-*"};
   EXPECT_THAT(*Compared(run, {.clients = true, .weight = true}), IsEmpty());

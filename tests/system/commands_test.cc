@@ -1,5 +1,4 @@
-// What people type beside a plain `macaw simulate`: seeds, tables, runs that go on or must not,
-// lists.
+// What people type beside a plain `macaw simulate`: runs that go on or must not, lists.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -159,54 +158,6 @@ TEST_F(Commands, ServerAndWorkersReadOneFileEachAndWorkersOnlyANodes) {
   EXPECT_THAT(read("worker-0.log"), testing::ElementsAre("node.toml"));
   EXPECT_THAT(read("worker-1.log"), testing::ElementsAre("node.toml"));
   EXPECT_THAT(File("run/node.toml"), Not(HasSubstr("[local]")));
-}
-
-TEST_F(Commands, AnInterruptedRepeatGoesOnWithTheSameCommand) {
-  ASSERT_EQ(RunSmall({"--rounds", "300", "--seed", "8"}), 0) << printed_;
-  const auto alone = nlohmann::json::parse(File("run/summary.json"));
-
-  const std::vector<std::string> command = {config_, "--rounds", "300",          "--repeat",
-                                            "2",     "--out",    folder_ / "exp"};
-  {
-    Simulation first("first", command);
-    ASSERT_TRUE(first.WaitForEvent([](const auto& event) { return event["event"] == "round"; },
-                                   folder_ / "exp-seed8"));
-    first.Signal(SIGINT);
-    EXPECT_EQ(first.Wait(), 130) << first.output();
-    EXPECT_THAT(first.output(), HasSubstr("the same command"));
-  }
-  Simulation second("second", command);
-  ASSERT_EQ(second.Wait(), 0) << second.output();
-  EXPECT_THAT(second.output(), HasSubstr("exp-seed7"));
-  const auto resumed = nlohmann::json::parse(File("exp-seed8/summary.json"));
-  EXPECT_EQ(resumed["model_digest"], alone["model_digest"]);
-  const auto file = nlohmann::json::parse(File("exp-repeat.json"));
-  EXPECT_EQ(file["seeds"], nlohmann::json({7, 8}));
-
-  const std::vector<std::string> other = {config_, "--repeat", "2", "--out", folder_ / "exp"};
-  Simulation third("third", other);
-  EXPECT_EQ(third.Wait(), 2);
-  EXPECT_THAT(third.output(), HasSubstr("run.rounds 300 there, 4 here"));
-  EXPECT_EQ(nlohmann::json::parse(File("exp-repeat.json")), file);
-}
-
-TEST_F(Commands, ThreeRulesAndThreeSeedsBecomeATableInOneCommand) {
-  std::string files;
-  for (const std::string rule : {"fedavg", "fedprox", "scaffold"}) {
-    Simulation repeat(rule, {config_, "--repeat", "3", "--set", "algorithm.name=" + rule, "--out",
-                             folder_ / rule});
-    ASSERT_EQ(repeat.Wait(), 0) << repeat.output();
-    absl::StrAppend(&files, " ", folder_ / rule, "-repeat.json");
-  }
-  const std::string csv = folder_ / "table.csv";
-  const Printed table = RunMacaw("compare" + files + " --metric test_accuracy --csv " + csv);
-  ASSERT_EQ(table.exit, 0) << table.text;
-  EXPECT_THAT(table.text, testing::ContainsRegex("algorithm.name +runs +seeds +test_accuracy\n"
-                                                 "fedavg +3 +7 to 9 +0.[0-9]+ ± 0.[0-9]+\n"
-                                                 "fedprox +3 +7 to 9 +0.[0-9]+ ± 0.[0-9]+\n"
-                                                 "scaffold +3 +7 to 9 +0.[0-9]+ ± 0.[0-9]+\n"));
-  EXPECT_THAT(*ReadFile(csv),
-              HasSubstr("algorithm.name,runs,seeds,test_accuracy,test_accuracy_std\n"));
 }
 
 TEST_F(Commands, ParametersOfAnAlgorithmThatDoesNotRunAreNamed) {

@@ -145,6 +145,28 @@ TEST_F(OwnersProgram, CannotChangeGapsAndParametersThatAreNotTrained) {
   EXPECT_GT(end.size(), entries[0].size + entries[1].size) << "there are gaps";
 }
 
+// Statistics are not trained by gradients, and a stage may keep them.
+TEST_F(OwnersProgram, CannotChangeStatisticsOfAStageThatKeepsThem) {
+  TrainerSetup setup = Setup("plain");
+  setup.spec = SpecOf({"batchnorm", "flatten", "linear 3"}, {1, 2, 2}, 3, DType::kF32);
+  const FlatVector start = models::InitialModel(setup.spec, 2);
+  const auto& entries = start.layout()->entries();
+  std::vector<bool> trainable;
+  for (const auto& entry : entries) trainable.push_back(entry.group != Group::kBuffer);
+  ASSERT_THAT(trainable, testing::Contains(false));
+  const auto trainer = Make(setup);
+  Stage stage = StageFrom(View(start), 0.1);
+  for (const bool keeps : {true, false}) {
+    stage.trainable = keeps ? std::make_shared<std::vector<bool>>(trainable) : nullptr;
+    const ConstVectorView end = MustRun(*trainer, {.stages = {stage}}, Task(0))[0].end;
+    for (size_t e = 0; e < entries.size(); ++e) {
+      const float by = keeps && !trainable[e] ? 0.0F : 1.0F;
+      const size_t at = entries[e].offset;
+      EXPECT_FLOAT_EQ(end.As<float>()[at], start.As<float>()[at] + by) << entries[e].name;
+    }
+  }
+}
+
 TEST_F(OwnersProgram, KeepsTheEndsOfEarlierStages) {
   const auto trainer = Make(Setup("plain"));
   Stage second = StageFrom(StageEnd{0}, 0.1);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/files.h"
-#include "testing/forwarding_link.h"
+#include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "testing/temporary_folder.h"
 #include "tests/worker/synthetic_run.h"

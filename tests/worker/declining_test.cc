@@ -7,7 +7,7 @@
 #include "core/files.h"
 #include "data/subset.h"
 #include "server/log/reader.h"
-#include "testing/forwarding_link.h"
+#include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "worker/worker.h"
@@ -34,11 +34,11 @@ class WatchedLink final : public fleet::ForwardingLink {
   int declined = 0;
   uint64_t fetched = 0;
 
-  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request,
-                                          Duration wait) override {
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
     if (!request.declined.empty() && ++declined == 2 && after_two_refusals) after_two_refusals();
-    // A test need not wait as long as a node does.
-    return ForwardingLink::Lease(request, std::min<Duration>(wait, std::chrono::milliseconds(50)));
+    fleet::LeaseRequest impatient = request;  // a test need not wait as long as a node does
+    impatient.wait = std::min<Duration>(request.wait, std::chrono::milliseconds(50));
+    return ForwardingLink::Lease(impatient);
   }
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
     ++fetched;

@@ -19,7 +19,7 @@
 #include "data/together.h"
 #include "device/collective.h"
 #include "testing/fake_device.h"
-#include "testing/forwarding_link.h"
+#include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "training/device/device_backend.h"

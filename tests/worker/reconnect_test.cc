@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/files.h"
 #include "proto/wire/remote.h"
+#include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "testing/test_address.h"
 #include "tests/worker/synthetic_run.h"
@@ -45,9 +46,9 @@ enum class Moment : uint8_t {
 
 // Between the wire and the server of the run. At the chosen moment it stops answering and says so;
 // the test then ends the wire server, which is all that a worker sees of a process.
-class DyingServer final : public fleet::FleetHandler {
+class DyingServer final : public fleet::ForwardingHandler {
  public:
-  explicit DyingServer(fleet::FleetHandler& server) : server_(server) {}
+  using ForwardingHandler::ForwardingHandler;
 
   // The next such call kills the server, or one that comes after so many others of its kind.
   void DieAt(Moment moment, int after = 0) {
@@ -85,30 +86,27 @@ class DyingServer final : public fleet::FleetHandler {
     return offers_;
   }
 
-  void Hello(const fleet::Caller& caller, fleet::HelloRequest request,
-             fleet::Reply<fleet::HelloReply> reply) override {
-    server_.Hello(caller, std::move(request), std::move(reply));
-  }
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,
                 fleet::Reply<fleet::RegisterReply> reply) override {
     {
       absl::MutexLock lock(&mutex_);
       ++registrations_;
     }
-    server_.Register(caller, std::move(request),
-                     [reply = std::move(reply)](absl::StatusOr<fleet::RegisterReply> made) mutable {
-                       if (made.ok()) {  // a test has less time than a fleet
-                         made->heartbeat_every = std::chrono::milliseconds(5);
-                         made->reconnect_every = std::chrono::milliseconds(10);
-                       }
-                       std::move(reply)(std::move(made));
-                     });
+    ForwardingHandler::Register(
+        caller, std::move(request),
+        [reply = std::move(reply)](absl::StatusOr<fleet::RegisterReply> made) mutable {
+          if (made.ok()) {  // a test has less time than a fleet
+            made->heartbeat_every = std::chrono::milliseconds(5);
+            made->reconnect_every = std::chrono::milliseconds(10);
+          }
+          std::move(reply)(std::move(made));
+        });
   }
-  void Lease(const fleet::Caller& caller, fleet::LeaseRequest request, Duration wait,
+  void Lease(const fleet::Caller& caller, fleet::LeaseRequest request,
              fleet::Reply<fleet::LeaseReply> reply) override {
     if (IsDead()) return Keep<fleet::LeaseReply>(std::move(reply));
     if (IsTheCall(Moment::kLease)) return DieWith<fleet::LeaseReply>(std::move(reply));
-    server_.Lease(caller, std::move(request), wait, std::move(reply));
+    ForwardingHandler::Lease(caller, std::move(request), std::move(reply));
   }
   void Heartbeat(const fleet::Caller& caller, fleet::HeartbeatRequest request,
                  fleet::Reply<fleet::HeartbeatReply> reply) override {
@@ -119,7 +117,7 @@ class DyingServer final : public fleet::FleetHandler {
     }
     if (!request.held.empty() && IsTheCall(Moment::kHeartbeat))
       return DieWith<fleet::HeartbeatReply>(std::move(reply));
-    server_.Heartbeat(caller, std::move(request), std::move(reply));
+    ForwardingHandler::Heartbeat(caller, std::move(request), std::move(reply));
   }
   void Commit(const fleet::Caller& caller, fleet::CommitRequest request,
               fleet::Reply<fleet::CommitReply> reply) override {
@@ -132,33 +130,25 @@ class DyingServer final : public fleet::FleetHandler {
     if (has_sums && IsTheCall(Moment::kCommit))
       return DieWith<fleet::CommitReply>(std::move(reply));
     if (!IsTheCall(Moment::kCommitCounted))
-      return server_.Commit(caller, std::move(request), std::move(reply));
+      return ForwardingHandler::Commit(caller, std::move(request), std::move(reply));
     Keep<fleet::CommitReply>(std::move(reply));
     request.ask.reset();  // what it asks is asked again
-    server_.Commit(caller, std::move(request), [this](absl::StatusOr<fleet::CommitReply> counted) {
-      EXPECT_TRUE(counted.ok() && counted->verdict == fleet::Verdict::kAccepted);
-      Die();
-    });
-  }
-  void Release(const fleet::Caller& caller, fleet::ReleaseRequest request,
-               fleet::Reply<fleet::ReleaseReply> reply) override {
-    server_.Release(caller, std::move(request), std::move(reply));
+    ForwardingHandler::Commit(
+        caller, std::move(request), [this](absl::StatusOr<fleet::CommitReply> counted) {
+          EXPECT_TRUE(counted.ok() && counted->verdict == fleet::Verdict::kAccepted);
+          Die();
+        });
   }
   void Offer(const fleet::Caller& caller, fleet::UploadOffer offer,
              fleet::Reply<fleet::UploadVerdict> reply) override {
     if (IsDead()) return Keep<fleet::UploadVerdict>(std::move(reply));
-    server_.Offer(caller, offer, std::move(reply));
+    ForwardingHandler::Offer(caller, offer, std::move(reply));
     if (offer.purpose != fleet::BlobPurpose::kSums) return;
     {
       absl::MutexLock lock(&mutex_);
       ++offers_;
     }
     if (IsTheCall(Moment::kOffer)) Die();
-  }
-  bool Knows(SessionId session) const override { return server_.Knows(session); }
-  std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller& caller,
-                                                const Digest& digest) override {
-    return server_.FindBlob(caller, digest);
   }
 
  private:
@@ -188,7 +178,6 @@ class DyingServer final : public fleet::FleetHandler {
     Die();
   }
 
-  fleet::FleetHandler& server_;
   absl::Mutex mutex_;
   std::optional<Moment> moment_ ABSL_GUARDED_BY(mutex_);
   int after_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -19,9 +19,12 @@
 namespace macaw::worker {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
+using testing::StartsWith;
 using testing_support::Registry;
 using testing_support::SyntheticClients;
 
@@ -275,7 +278,8 @@ TEST_F(SlotPoolTest, LeavesOutAClientThatCannotTakeAStep) {
   EXPECT_THAT(harvest.included, IsEmpty());
   ASSERT_THAT(harvest.left_out, SizeIs(1));
   EXPECT_EQ(harvest.left_out[0].reason, fleet::LeftOutReason::kNoData);
-  EXPECT_THAT(harvest.left_out[0].message, HasSubstr("local.drop_last"));
+  EXPECT_THAT(harvest.left_out[0].message,
+              AllOf(StartsWith("it has"), HasSubstr("local.drop_last")));
 }
 
 TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
@@ -287,6 +291,9 @@ TEST_F(SlotPoolTest, LeavesOutClientsThatDiverge) {
   const Harvest harvest = *pool->TakeHarvest();
   EXPECT_THAT(harvest.included, IsEmpty());
   EXPECT_THAT(harvest.left_out, SizeIs(4));
+  // Who it is stands beside the message already.
+  for (const fleet::LeftOut& left : harvest.left_out)
+    EXPECT_THAT(left.message, Not(HasSubstr("client "))) << left.message;
   EXPECT_THAT(harvest.sums, IsEmpty());
 }
 

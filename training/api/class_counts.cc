@@ -51,7 +51,21 @@ double SumOf(const SparseCounts& counts, size_t first, size_t size) {
   return sum;
 }
 
+constexpr ClassMetric kClassMetrics[] = {
+    {"balanced_accuracy", "the mean of the classes' recalls", &ClassMetrics::balanced_accuracy,
+     [](const ClassCounts::PerClass& each, bool) { return MeanOfDefined(each.recall); }},
+    {"f1", "F1 of class 1 in a binary task, else the mean of the classes' F1", &ClassMetrics::f1,
+     [](const ClassCounts::PerClass& each, bool binary) {
+       return binary ? each.f1[1] : MeanOfDefined(each.f1);
+     }},
+    {"auc", "AUC of class 1 in a binary task, else the mean of one class against all",
+     &ClassMetrics::auc,
+     [](const ClassCounts::PerClass& each, bool) { return MeanOfDefined(each.auc); }},
+};
+
 }  // namespace
+
+std::span<const ClassMetric> ClassMetricList() { return kClassMetrics; }
 
 SparseCounts SparseCounts::Of(std::span<const double> all) {
   SparseCounts counts;
@@ -143,9 +157,9 @@ bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
 
 std::vector<std::string> ClassCounts::names() const {
   std::vector<std::string> names;
-  const bool asked[] = {metrics_.balanced_accuracy, metrics_.f1, metrics_.auc};
-  for (size_t i = 0; any() && i < std::size(asked); ++i) {
-    if (asked[i]) names.emplace_back(kClassMetricNames[i]);
+  if (!any()) return names;
+  for (const ClassMetric& metric : kClassMetrics) {
+    if (metrics_.*metric.asked) names.emplace_back(metric.name);
   }
   return names;
 }
@@ -199,9 +213,9 @@ std::vector<double> ClassCounts::Values(const SparseCounts& counts, double rows)
   if (rows == 0 || Counted(counts) != rows) return std::vector<double>(names().size(), kNaN);
   const PerClass each = Each(counts);
   std::vector<double> values;
-  if (metrics_.balanced_accuracy) values.push_back(MeanOfDefined(each.recall));
-  if (metrics_.f1) values.push_back(binary_ ? each.f1[1] : MeanOfDefined(each.f1));
-  if (metrics_.auc) values.push_back(MeanOfDefined(each.auc));
+  for (const ClassMetric& metric : kClassMetrics) {
+    if (metrics_.*metric.asked) values.push_back(metric.value(each, binary_));
+  }
   return values;
 }
 

@@ -12,9 +12,6 @@
 
 namespace macaw::training {
 
-// Names of the columns that a ClassMetrics can add, in their order; the higher the better.
-inline constexpr const char* kClassMetricNames[] = {"balanced_accuracy", "f1", "auc"};
-
 // The most classes of a run with metrics of classes: a confusion matrix has classes² counts, and a
 // client's must fit a message.
 inline constexpr int64_t kMostClasses = 700;
@@ -65,7 +62,8 @@ class ClassCounts {
   // Whether so many rows can give these counts.
   bool Fit(const SparseCounts& counts, double rows) const;
 
-  // The names of the metrics, of kClassMetricNames, and their values; NaN: undefined.
+  // The names of the metrics that are asked for, in the order of ClassMetricList, and their values;
+  // NaN: undefined.
   std::vector<std::string> names() const;
   std::vector<double> Values(const SparseCounts& counts, double rows) const;
 
@@ -93,6 +91,15 @@ class ClassCounts {
   size_t classes_ = 0;
   size_t bins_ = 0;
 };
+
+// A metric of classes: a column, the higher the better.
+struct ClassMetric {
+  const char* name;  // of the column, and in evaluation.metrics
+  const char* help;
+  bool ClassMetrics::*asked;
+  double (*value)(const ClassCounts::PerClass& each, bool binary);
+};
+std::span<const ClassMetric> ClassMetricList();
 
 // Those of a resolved plan.
 inline ClassCounts ClassCountsOf(const RunPlan& run) {

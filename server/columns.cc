@@ -1,0 +1,152 @@
+#include "server/columns.h"
+
+#include <iterator>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "server/statistics.h"
+#include "training/api/class_counts.h"
+#include "training/api/metrics.h"
+
+namespace macaw::server {
+namespace {
+
+// What is evaluated, by EvaluatedRows.
+struct Family {
+  const char* prefix;
+  const char* help;
+};
+constexpr Family kFamilies[] = {
+    {"test_", "on the central test set, in rounds whose evaluation was due"},
+    {"clients_train_", "over every client's training rows (`evaluation.splits` with `\"train\"`)"},
+    {"val_", "on the central validation set (`data.central_val_fraction`)"},
+    {"clients_test_",
+     "over every client's own test rows, at the rule's point: a personal model (Ditto, FedBN, "
+     "FedRep), else the global one. With `evaluation.sample = K` over K clients, drawn again after "
+     "each round"},
+    {"clients_test_global_",
+     "where clients have personal models, the global model on the same rows"},
+    {"clients_test_tuned_",
+     "the same rows after `evaluation.fine_tune.steps` local steps on the client's training rows"},
+    {"clients_val_",
+     "over every client's validation rows (`evaluation.splits` with "
+     "`\"validation\"`), at the rule's point"},
+    {"heldout_test_",
+     "the global model on the test rows of clients that join later (`evaluation.heldout`)"},
+    {"heldout_test_tuned_", "the same after tuning on rows of theirs"}};
+static_assert(std::size(kFamilies) == kEvaluatedRows);
+
+constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
+
+bool HasClasses(TaskKind task) {
+  return task == TaskKind::kClassification || task == TaskKind::kBinary;
+}
+
+}  // namespace
+
+const char* ColumnPrefix(EvaluatedRows rows) { return kFamilies[static_cast<size_t>(rows)].prefix; }
+
+std::string GroupPrefix(EvaluatedRows rows, uint32_t group) {
+  return absl::StrCat(ColumnPrefix(rows), "group", group, "_");
+}
+
+std::string StatisticName(const std::string& metric, const char* statistic) {
+  return absl::StrCat(metric, "_", statistic);
+}
+
+std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
+                                        const algorithms::Schema& schema, uint32_t groups) {
+  using Rows = EvaluatedRows;
+  std::vector<MetricColumn> columns;
+  const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
+    for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
+      columns.push_back({prefix + ratio.name, of});
+    if (!of.has_value() || !HasClasses(task)) return;
+    for (const training::ClassMetric& metric : training::ClassMetricList())
+      columns.push_back({prefix + metric.name, of, false, metric.name});
+  };
+  const auto add_statistics = [&](const std::string& prefix, std::optional<Rows> of) {
+    for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
+      for (const ClientStatistic& statistic : kClientStatistics)
+        columns.push_back({StatisticName(prefix + ratio.name, statistic.name), of, true});
+    }
+    if (!of.has_value() || !HasClasses(task)) return;
+    for (const training::ClassMetric& metric : training::ClassMetricList()) {
+      for (const ClientStatistic& statistic : kClientStatistics)
+        columns.push_back(
+            {StatisticName(prefix + metric.name, statistic.name), of, true, metric.name});
+    }
+  };
+  for (const Rows of :
+       {Rows::kCentral, Rows::kCentralValidation, Rows::kClients, Rows::kGlobal, Rows::kTuned,
+        Rows::kValidation, Rows::kHeldout, Rows::kHeldoutTuned, Rows::kTrain}) {
+    const bool common = of == Rows::kCentral || of == Rows::kCentralValidation ||
+                        of == Rows::kHeldout || of == Rows::kHeldoutTuned;
+    if (common && !algorithm.has_common_model) continue;
+    if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
+    add_totals(ColumnPrefix(of), of);
+    if (!IsOfClients(of)) continue;
+    add_statistics(ColumnPrefix(of), of);
+    for (const char* count : {kEvaluatedCount, kMissingCount})
+      columns.push_back({absl::StrCat(ColumnPrefix(of), count), of});
+  }
+  for (uint32_t group = 0; groups > 1 && group < groups; ++group) {
+    for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
+      if (algorithm.has_common_model)
+        columns.push_back({GroupPrefix(Rows::kCentral, group) + ratio.name, Rows::kCentral});
+      columns.push_back({GroupPrefix(Rows::kClients, group) + ratio.name, Rows::kClients});
+    }
+    columns.push_back({GroupPrefix(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
+  }
+  columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
+  columns.push_back({"l2_penalty", Rows::kTrain});
+  columns.push_back({"train_objective", Rows::kTrain});
+  add_totals("train_", std::nullopt);
+  add_statistics("train_client_", std::nullopt);
+  if (algorithm.has_personal_models) {
+    add_totals("personal_train_", std::nullopt);
+    add_statistics("personal_train_client_", std::nullopt);
+  }
+  for (const algorithms::MetricSpec& metric : schema.metrics)
+    columns.push_back({"rule_" + metric.name});
+  for (const aggregation::ChannelSpec& channel : schema.up)
+    columns.push_back({"used_bound_" + channel.name});
+  for (const RoundColumn& column : std::span(kRoundColumns).subspan(1))  // without `round`
+    columns.push_back({column.name});
+  return columns;
+}
+
+std::vector<ColumnHelp> DescribeColumns() {
+  std::vector<ColumnHelp> all;
+  for (const RoundColumn& column : kRoundColumns) all.push_back({column.name, column.help});
+  all.push_back(
+      {"train_*", "means over the cohort's minibatches as they were trained on, weighted by rows"});
+  all.push_back({"train_client_*_STATISTIC", "over the clients of the cohort"});
+  all.push_back({"personal_train_*",
+                 "of a model that each client trains beside the common one "
+                 "(Ditto), as `train_*`"});
+  all.push_back({"personal_train_client_*_STATISTIC", "of these models, over clients"});
+  all.push_back({"used_bound_CHANNEL",
+                 "largest value sent ÷ the channel's bound; a client above 1 is left out"});
+  all.push_back({"rule_NAME", "the rule's own metrics; `macaw algorithms NAME` lists them"});
+  for (const Family& family : kFamilies)
+    all.push_back({absl::StrCat(family.prefix, "*"), family.help});
+  all.push_back({"clients_test_*_STATISTIC", "over clients. So in each family of clients"});
+  all.push_back({"clients_test_clients",
+                 "of how many clients a family is; clients without such rows are in none"});
+  all.push_back({"clients_test_missing",
+                 "clients that were asked and given up (their state cannot "
+                 "be read, their owner declines or is gone)"});
+  all.push_back({kPenalty, "the penalty λ/2‖w‖², λ = `local.weight_decay`"});
+  all.push_back({kObjective, "`clients_train_loss` and the penalty together"});
+  for (const training::ClassMetric& metric : training::ClassMetricList())
+    all.push_back(
+        {absl::StrCat("*_", metric.name),
+         absl::StrCat("with `evaluation.metrics`: ", metric.help, "; null where it is undefined")});
+  all.push_back({"test_groupN_*",
+                 "by group N of `data.concept_shift`; `test_*` are over the test set as "
+                 "all groups see it. So `clients_test_groupN_*`"});
+  return all;
+}
+
+}  // namespace macaw::server

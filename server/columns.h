@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithms/around/registry.h"
+#include "plan/task.h"
+#include "server/engine/evaluation_board.h"
+#include "server/engine/phase.h"
+
+// The definitions of the columns of metrics.jsonl. A new one is an entry here, in statistics.h
+// (over clients), in training/api/metrics.cc (of a task) or in training/api/class_counts.cc (of
+// classes). The table in docs/guides/runs.md and `macaw keys --json` are written from them.
+namespace macaw::server {
+
+// A number of a round that was closed.
+struct RoundColumn {
+  const char* name;
+  const char* help;
+  double (*of)(const PhaseReport& report);
+};
+inline constexpr RoundColumn kRoundColumns[] = {
+    {"round", "the round", [](const PhaseReport& r) { return static_cast<double>(r.round.value); }},
+    {"clients", "clients that counted",
+     [](const PhaseReport& r) { return static_cast<double>(r.records.size()); }},
+    {"left_out", "clients that did not, in all phases",
+     [](const PhaseReport& r) {
+       return static_cast<double>(r.left_out_before.size() + r.left_out.size());
+     }},
+    {"examples", "training rows of the counted clients",
+     [](const PhaseReport& r) {
+       double examples = 0;
+       for (const fleet::ClientRecord& record : r.records) examples += record.examples;
+       return examples;
+     }},
+    {"steps", "local steps of the counted clients",
+     [](const PhaseReport& r) {
+       double steps = 0;
+       for (const fleet::ClientRecord& record : r.records)
+         steps += static_cast<double>(record.steps);
+       return steps;
+     }},
+};
+
+// How the columns of what is evaluated begin: "clients_test_".
+const char* ColumnPrefix(EvaluatedRows rows);
+
+// Behind a prefix of clients: over how many the columns are, and how many could not be evaluated.
+inline constexpr char kEvaluatedCount[] = "clients", kMissingCount[] = "missing";
+
+// "test_group2_"
+std::string GroupPrefix(EvaluatedRows rows, uint32_t group);
+// "test_accuracy_p90"
+std::string StatisticName(const std::string& metric, const char* statistic);
+
+// A column that the rows of a run can have.
+struct MetricColumn {
+  std::string name;
+  std::optional<EvaluatedRows> of = {};  // what is evaluated; none: it is of training
+  bool statistic = false;                // over clients
+  // The word of evaluation.metrics that it needs; null: none.
+  const char* metric = nullptr;
+};
+
+// All columns but `round`. A statistic or a metric is absent from rows to which no client
+// contributed. `groups`: of concept shift.
+std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
+                                        const algorithms::Schema& schema, uint32_t groups = 1);
+
+// What is said of columns: a name, or a pattern in which * stands for a metric ("train_*") and a
+// word in capitals for a name.
+struct ColumnHelp {
+  std::string columns;
+  std::string help;
+};
+std::vector<ColumnHelp> DescribeColumns();
+
+}  // namespace macaw::server
