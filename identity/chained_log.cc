@@ -82,11 +82,12 @@ absl::Status ChainedLog::ReadOn(Visit visit) {
   size_t begin = 0;
   for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
     const absl::string_view line = absl::string_view(text).substr(begin, end - begin);
-    MACAW_ASSIGN_OR_RETURN(const LogEntry entry, Parse(line));
+    MACAW_ASSIGN_OR_RETURN(LogEntry entry, Parse(line));
+    entry.line = DigestOf(line);
     MACAW_RETURN_IF_ERROR(visit(entry));
     offset_ += line.size() + 1;
     ++lines_;
-    head_ = DigestOf(line);
+    head_ = entry.line;
     begin = end + 1;
   }
   return absl::OkStatus();

@@ -17,6 +17,7 @@ struct LogEntry {
   absl::Time time;      // whole seconds are kept
   std::string what;
   absl::btree_map<std::string, std::string> details;
+  Digest line = {};  // of the whole line, of an entry that was read
 };
 
 // A file of JSON lines to which lines are only ever added. Each line holds the digest of the line
@@ -42,6 +43,7 @@ class ChainedLog {
   bool WasReplaced() const;
 
   uint64_t lines() const { return lines_; }
+  uint64_t bytes() const { return offset_; }
   // The digest of the last line read. Whoever keeps it elsewhere can tell that lines were cut off
   // the end.
   const Digest& head() const { return head_; }
