@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/hash/hash.h"
 #include "core/status.h"
 #include "proto/fleet/once.h"
 #include "proto/wire/address.h"
@@ -123,6 +124,12 @@ UnaryCall* ServePlain(ServiceState& state, const grpc::CallbackServerContext& co
     (state.handler.*method)(*CallerOf(state, context), *std::move(request), std::move(answer));
   }
   return call;
+}
+
+// The place of a node's registration: a node has one being read at a time. Without a name it is
+// bounded by bytes alone.
+SessionId RegistrationOf(const fleet::Caller& caller) {
+  return SessionId(caller.node.empty() ? 0 : absl::Hash<std::string>()(caller.node) | 1);
 }
 
 absl::Status Busy(absl::string_view why) {
@@ -312,14 +319,15 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
   const Handle handle(call);
   const auto outline =
       ReadOutline(*v1::RegisterRequest::descriptor(), *bytes, MostObjects(state_->options));
-  auto hold = state_->registrations.Enter({}, bytes->Length());
+  const fleet::CallerPtr caller = CallerOf(*state_, *context);
+  auto hold = state_->registrations.Enter(RegistrationOf(*caller), bytes->Length());
   if (!outline.ok()) {
     handle.Refuse(outline.status());
   } else if (hold == nullptr) {
-    handle.Refuse(Busy("many others are registering"));
+    handle.Refuse(Busy("a registration of this node is being read, or many of others"));
   } else {
-    state_->executor.Post([state = state_.get(), caller = CallerOf(*state_, *context),
-                           bytes = Take(bytes), hold = std::move(hold), handle, reply] {
+    state_->executor.Post([state = state_.get(), caller, bytes = Take(bytes),
+                           hold = std::move(hold), handle, reply] {
       if (absl::Status status = HandleRegister(*state, *caller, bytes, handle, reply); !status.ok())
         handle.Refuse(status);
     });
