@@ -8,7 +8,7 @@
 #include "core/status.h"
 
 // The two baselines of a federated rule. Local training: every client trains for itself, on its own
-// rows. Pooled training: one client has everybody's rows. Both are used by
+// rows. Pooled training: one client has all rows. Both are used by
 // Li, Hu, Beirami, Smith, "Ditto", ICML 2021, and of most papers on personalization.
 
 namespace macaw::algorithms {
@@ -80,7 +80,7 @@ std::vector<std::string> LocalNotes(const Setup& setup) {
 absl::Status HasOneClient(const Setup& setup) {
   if (setup.clients <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("pooled trains one client that has everybody's rows, and here ", setup.clients,
+      absl::StrCat("pooled trains one client that has all training rows, and here ", setup.clients,
                    " clients have rows of their own: it is for simulations, which divide the data "
                    "themselves (partition.train_together)"));
 }
@@ -120,7 +120,7 @@ Description Local() {
 Description Pooled() {
   Description pooled = FedAvg();
   pooled.name = "pooled";
-  pooled.summary = "one client trains on everybody's rows: a ceiling to compare with";
+  pooled.summary = "one client trains on all training rows: a ceiling to compare with";
   pooled.paper = "the baseline of most papers on federated learning";
   pooled.formula =
       "client  y ← y − η·g               on the rows of all clients\n"

@@ -265,7 +265,7 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
   if (config.node.server.keeps_commits())
     options.partial_uploads = server::UploadsFolder(arguments.run_dir);
   if (door.authority == nullptr && arguments.by_hand() && !wire::IsPrivate(options.listen)) {
-    std::cout << "connections are not encrypted, and everybody on this machine may join: "
+    std::cout << "connections are not encrypted, and every user of this machine may join: "
               << "--authority (made by `macaw pki init`) changes both" << std::endl;
   }
   if (!arguments.callers.empty()) {
@@ -445,7 +445,7 @@ int Main(int argc, char** argv) {
                  "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
   app.add_option("--callers", arguments.callers,
                  "A JSON list of {\"node\": NAME, \"token\": SECRET}: only these are answered "
-                 "(default: everybody who can reach the address)");
+                 "(default: every node that can reach the address)");
   app.add_option("--authority", arguments.authority,
                  "The folder that `macaw pki init` made: TLS, and only nodes with a certificate "
                  "are answered (default: server.authority)")

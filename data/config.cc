@@ -185,7 +185,7 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
         Below(0, 1));
   f.Add("heldout_clients", &D::heldout_clients, "share of clients that never trains", Below(0, 1));
   f.Add("heldout_tuning", &D::heldout_tuning,
-        "share of each such client's rows that tunes it once it has joined (evaluation.heldout)",
+        "share of a held-out client's rows that tunes it once it has joined (evaluation.heldout)",
         Below(0, 1))
       .Needs([](const D& data) { return data.heldout_clients > 0; },
              "data.heldout_clients above 0");

@@ -135,7 +135,7 @@ for device in $(seq 0 $((devices - 1)) | sort -R --random-source=<(yes)); do # i
   mv "$home/shards/$device.safetensors" "$folder/data.safetensors"
   join "$device" "$folder"
 done
-# Somebody has the public test set and no clients.
+# A worker that has the public test set and no clients.
 folder=$home/device-$devices
 "$programs/macaw" data prepare "$config" "${settings[@]:0:2}" --out "$home/all.safetensors" > /dev/null
 mkdir -p "$folder"

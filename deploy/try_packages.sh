@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries the packages that `./dev package` made, as somebody who has just got them: the .debs, and the tarballs. Each kind
+# Tries the packages that `./dev package` made, as a new user: the .debs, and the tarballs. Each kind
 # is unpacked into an empty folder, so nothing is installed and root is not needed. Some minutes.
 #   deploy/try_packages.sh [FOLDER]        (default: build/packages)
 set -euo pipefail

@@ -76,8 +76,7 @@ settings::Section<CohortConfig> CohortSection() {
       .Needs([](const C& cohort) { return cohort.availability_swing > 0; },
              "cohort.availability_swing above 0");
   f.Add("over_selection", &C::over_selection,
-        "factor on cohort.size: so many clients are asked, and the first cohort.size reports count",
-        AtLeast(1));
+        "ratio of asked clients to cohort.size; the first cohort.size reports count", AtLeast(1));
   const auto over = [](const C& cohort) { return cohort.over_selection > 1; };
   f.Add("device_spread", &C::device_spread,
         "standard deviation of ln(seconds per row) between clients; it decides who reports first",

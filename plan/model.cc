@@ -19,7 +19,7 @@ settings::Section<ModelConfig> ModelSection() {
       .As(Role::kDerived);
   f.Add("tensors", &ModelConfig::tensors,
         "tensors of the scripted module: [\"parameter fc.weight 10 784\", …]; filled in, or given "
-        "where workers.command alone knows the model")
+        "where only workers.command knows the model")
       .As(Role::kDerived);
   f.AddSeed("seed", &ModelConfig::seed, "seed of the initial weights; default: run.seed");
   f.Add("input_shape", &ModelConfig::input_shape, "shape of one example; default: the data's",

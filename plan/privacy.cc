@@ -43,13 +43,12 @@ settings::Section<PrivacyConfig> PrivacySection() {
       .Needs(on, needs)
       .Needs(adaptive, needs_quantile);
   f.Add("noise_cohort", &P::noise_cohort,
-        "clients a round of the system whose noise and epsilon are computed; cohort.size of them "
-        "are simulated; default: cohort.size",
+        "clients a round in the system that the run stands for, which has this noise and epsilon; "
+        "the run simulates cohort.size of them; default: cohort.size",
         AtLeast(1))
       .Needs(on, needs);
   f.Add("population", &P::population,
-        "clients from which the rounds of that system are drawn, for epsilon; default: the clients "
-        "of the run",
+        "clients from which that system draws its rounds, for epsilon; default: the run's clients",
         AtLeast(1))
       .Needs(on, needs);
   return f;

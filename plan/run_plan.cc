@@ -40,14 +40,14 @@ void AddRun(Section<RunPlan>& f) {
       .As(Role::kDerived);
   f.Add("run.train_clients", &R::train_clients,
         "clients that can be drawn (with training rows, by cohort.eligible and cohort.min_rows); "
-        "0: all; filled in likewise",
+        "0: all; filled in from the data",
         AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_examples", &R::train_examples,
-        "training rows of the clients that can be drawn; filled in likewise", AtLeast(0))
+        "training rows of the clients that can be drawn; filled in from the data", AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_tokens", &R::train_tokens,
-        "training tokens of the clients that can be drawn, for sequences; filled in likewise",
+        "training tokens of the clients that can be drawn, for sequences; filled in from the data",
         AtLeast(0))
       .As(Role::kDerived);
   f.AddSeed("run.seed", &R::seed, "seed of everything that has no seed of its own")

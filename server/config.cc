@@ -81,7 +81,7 @@ Section<ServerConfig> ServerSection() {
       .As(Role::kCompute);
   f.Add("server.admin", &C::admin,
         "where `macaw admin` reaches the server: unix:PATH or host:port (beyond loopback only with "
-        "an authority; then over TLS, for operators' certificates alone); default: admin.sock in "
+        "an authority: over TLS, for operators' certificates); default: admin.sock in "
         "the run's folder; \"off\": nowhere")
       .As(Role::kCompute);
   f.Add("server.http", &C::http,

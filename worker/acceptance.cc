@@ -59,9 +59,10 @@ Section<AcceptConfig> AcceptSection() {
   using A = AcceptConfig;
   Section<A> f;
   f.Add("algorithms", &A::algorithms, "names of the rules that this node trains for; default: all");
-  f.Add("models", &A::models, "names of the models that it trains; default: all");
-  f.Add("max_parameters", &A::max_parameters, "of a model; 0: any number", AtLeast(0));
-  f.Add("max_steps", &A::max_steps, "local steps of a client in a round; 0: any number",
+  f.Add("models", &A::models, "names of the models that this node trains; default: all");
+  f.Add("max_parameters", &A::max_parameters,
+        "largest model that this node trains, in parameters; 0: any", AtLeast(0));
+  f.Add("max_steps", &A::max_steps, "most local steps of a client in a round; 0: any number",
         AtLeast(0));
   OrOneString(f.Add("run_when", &A::run_when,
                     "a program with its arguments, started without a shell: the node works while "
@@ -82,7 +83,8 @@ Section<AcceptConfig> AcceptSection() {
   f.Add("max_bytes_up_a_day", &A::max_bytes_up_a_day,
         "bytes that the node sends from midnight to midnight on its own clock; 0: no limit",
         AtLeast(0));
-  f.Add("max_bytes_down_a_day", &A::max_bytes_down_a_day, "bytes that the node receives, likewise",
+  f.Add("max_bytes_down_a_day", &A::max_bytes_down_a_day,
+        "bytes that the node receives from midnight to midnight on its own clock; 0: no limit",
         AtLeast(0));
   for (settings::Field<A>& field : f.fields()) field.role = Role::kCompute;
   return f;

@@ -43,9 +43,9 @@ Section<EmulationConfig> EmulationSection() {
 Section<training::ProgramOptions> ProgramSection() {
   using P = training::ProgramOptions;
   Section<P> f;
-  f.Add(
-      "workers.command", &P::command,
-      "your own training program with its arguments, one process a slot (docs/guides/own-program.md)");
+  f.Add("workers.command", &P::command,
+        "your own training program with its arguments, one process a slot "
+        "(docs/guides/own-program.md)");
   f.AddPath("workers.folder", &P::folder,
             "folder in which workers.command runs; default: beside this file");
   f.Add("workers.turn_seconds", &P::turn_seconds,
@@ -103,8 +103,10 @@ Section<FleetConfig> FleetSection() {
   f.Add("node.max_upload", &F::max_upload,
         "largest rate at which this node sends, in bytes a second over some seconds; 0: no limit",
         AtLeast(0));
-  f.Add("node.max_download", &F::max_download, "largest rate at which this node receives, likewise",
-        AtLeast(0));
+  f.Add(
+      "node.max_download", &F::max_download,
+      "largest rate at which this node receives, in bytes a second over some seconds; 0: no limit",
+      AtLeast(0));
   f.Add("node.owner", &F::owner,
         "whether the clients of [data] are this node's own: no other node trains them, and their "
         "rows never leave it");

@@ -35,7 +35,7 @@ absl::Status CheckAttack(const Description& rule, const Setup& setup, const Atta
   };
   if (attack.hostile.clients() == 0)
     return refuse("the number of clients must be known (run.clients) to draw the hostile ones");
-  if (rule.pools_clients) return refuse("one client has everybody's rows, so none can be hostile");
+  if (rule.pools_clients) return refuse("one client has all training rows, so none can be hostile");
   if (!rule.has_common_model)
     return refuse("the clients share no model, so a hostile client harms no other");
   if (attack.config.kind == "label-flip" && setup.task != TaskKind::kClassification &&

@@ -27,6 +27,15 @@
 namespace macaw::cli {
 namespace {
 
+// The data to show: a configuration, of which only [data] and [partition] matter, or a data file or
+// folder whose format can be recognised.
+struct DataCommand {
+  std::string source;
+  std::vector<std::string> set;
+  std::string out;
+  bool force = false;  // overwrite `out` if it exists
+};
+
 struct Opened {
   Config config;  // [data] as configured, with the data's own constants filled in
   std::unique_ptr<data::Dataset> dataset;
@@ -174,8 +183,6 @@ void PrintInfo(const Opened& opened) {
   PrintNotes(dataset);
 }
 
-}  // namespace
-
 int DataInfo(const DataCommand& command) {
   const absl::StatusOr<Opened> opened = Open(command, Division::kNone);
   if (!opened.ok()) return Report(opened.status());
@@ -196,6 +203,8 @@ int DataPrepare(const DataCommand& command) {
   return kExitOk;
 }
 
+// Writes a prepared file for each client into the folder `out`: NAME.safetensors, as its owner
+// would have it.
 int DataShards(const DataCommand& command) {
   const auto write = [&]() -> absl::StatusOr<uint64_t> {
     std::error_code error;
@@ -239,6 +248,34 @@ int DataExportPartition(const DataCommand& command) {
   std::cout << command.out << ": the rows of " << opened->dataset->info().clients
             << " clients; use it with [partition] scheme = \"file\"\n";
   return kExitOk;
+}
+
+}  // namespace
+
+void AddData(CLI::App& app, std::function<int()>& run) {
+  CLI::App* data = app.add_subcommand("data", "Look at, convert and export data");
+  data->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& help, bool writes,
+                       int (*action)(const DataCommand&)) {
+    CLI::App* command = data->add_subcommand(name, help);
+    auto options = std::make_shared<DataCommand>();
+    command
+        ->add_option("SOURCE", options->source,
+                     "A configuration with [data] (and [partition]), or a data file or folder")
+        ->required();
+    command->add_option("--set", options->set, "Change a key: section.key=value")
+        ->allow_extra_args(false);
+    if (writes) {
+      command->add_option("--out,-o", options->out, "The file (shards: the folder) to write")
+          ->required();
+      command->add_flag("--force", options->force, "Replace what is there");
+    }
+    command->final_callback([=, &run] { run = [options, action] { return action(*options); }; });
+  };
+  add("info", "Clients, examples, shapes, classes", false, DataInfo);
+  add("prepare", "Write one file that is mapped, not read (safetensors)", true, DataPrepare);
+  add("shards", "Write a file for each client, for a rehearsal of a fleet", true, DataShards);
+  add("export-partition", "Write which rows each client has (JSON)", true, DataExportPartition);
 }
 
 }  // namespace macaw::cli

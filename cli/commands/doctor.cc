@@ -118,8 +118,6 @@ void PrintBackends() {
   std::cout << text;
 }
 
-}  // namespace
-
 int Doctor() {
   PrintFact("macaw", MACAW_VERSION);
   PrintFact("kernel",
@@ -139,6 +137,15 @@ int Doctor() {
   PrintGpus();
   PrintBackends();
   return kExitOk;
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, std::function<int()>& run) {
+  app.add_subcommand("doctor",
+                     "What this machine offers a run; with --server ADDR, whether that server can "
+                     "be reached")
+      ->final_callback([&run] { run = Doctor; });
 }
 
 }  // namespace macaw::cli

@@ -28,6 +28,12 @@
 namespace macaw::cli {
 namespace {
 
+// What to list besides the built-ins: plug-ins, and a configuration that names plug-ins.
+struct ListCommand {
+  std::vector<std::string> plugins;
+  std::string config;
+};
+
 // The built-ins and the command's plug-ins.
 absl::StatusOr<sdk::Catalogue> CatalogueOf(const ListCommand& command) {
   if (command.config.empty()) return sdk::LoadAll(command.plugins);
@@ -52,8 +58,6 @@ std::set<std::string> ForLibTorch() {
   }
   return names;
 }
-
-}  // namespace
 
 int ListModels(const ListCommand& command) {
   const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
@@ -99,6 +103,7 @@ int ListAlgorithms(const ListCommand& command, const std::string& name) {
   return kExitOk;
 }
 
+// Writes a page of Markdown for each algorithm into `folder`, which is made if need be.
 int WriteRulePages(const ListCommand& command, const std::string& folder) {
   const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
   if (!catalogue.ok()) return Report(catalogue.status());
@@ -124,7 +129,7 @@ int ListPartitions() {
   return kExitOk;
 }
 
-int PrintConfigHelp(const ListCommand& command) {
+int PrintHelp(const ListCommand& command) {
   const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
   if (!catalogue.ok()) return Report(catalogue.status());
   std::cout << "# Every key of a configuration: default, meaning, what is allowed. A \"…\" has no "
@@ -133,11 +138,52 @@ int PrintConfigHelp(const ListCommand& command) {
   return kExitOk;
 }
 
-int DescribeAll(const ListCommand& command, const std::string& version) {
+// Prints all that a configuration can say, as JSON (cli/config/describe.h).
+int DescribeAll(const ListCommand& command) {
   const absl::StatusOr<sdk::Catalogue> catalogue = CatalogueOf(command);
   if (!catalogue.ok()) return Report(catalogue.status());
-  std::cout << DescribeJson(*catalogue, version);
+  std::cout << DescribeJson(*catalogue, MACAW_VERSION);
   return kExitOk;
+}
+
+}  // namespace
+
+int PrintConfigHelp() { return PrintHelp({}); }
+
+void AddLists(CLI::App& app, std::function<int()>& run) {
+  auto where = std::make_shared<ListCommand>();
+  const auto looks_beside = [where](CLI::App* command) {
+    command->add_option("--plugin", where->plugins, "Also what this shared library adds")
+        ->type_name("FILE")
+        ->allow_extra_args(false);
+    command->add_option("--config", where->config, "Also the plug-ins of this configuration");
+  };
+  CLI::App* models = app.add_subcommand("models", "List the models by name, and the layers");
+  looks_beside(models);
+  models->final_callback([where, &run] { run = [where] { return ListModels(*where); }; });
+  app.add_subcommand("partitions", "List the ways to divide data")->final_callback([&run] {
+    run = ListPartitions;
+  });
+  CLI::App* keys = app.add_subcommand("keys", "List every key of a configuration");
+  looks_beside(keys);
+  auto json = std::make_shared<bool>(false);
+  keys->add_flag("--json", *json,
+                 "Also algorithms, partitions, models and layers, as one JSON object");
+  keys->final_callback(
+      [=, &run] { run = [=] { return *json ? DescribeAll(*where) : PrintHelp(*where); }; });
+  CLI::App* algorithms =
+      app.add_subcommand("algorithms", "List the algorithms, or what one computes and takes");
+  auto name = std::make_shared<std::string>(), pages = std::make_shared<std::string>();
+  CLI::Option* one =
+      algorithms->add_option("NAME", *name, "Show this one's formula, parameters and channels");
+  algorithms->add_option("--pages", *pages, "Write a page for each into this folder, as Markdown")
+      ->excludes(one);
+  looks_beside(algorithms);
+  algorithms->final_callback([=, &run] {
+    run = [=] {
+      return pages->empty() ? ListAlgorithms(*where, *name) : WriteRulePages(*where, *pages);
+    };
+  });
 }
 
 }  // namespace macaw::cli

@@ -1,5 +1,3 @@
-#include "cli/commands/log.h"
-
 #include <poll.h>
 
 #include <iostream>
@@ -7,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/commands/commands.h"
 #include "cli/log/table.h"
 #include "cli/process/exit.h"
 #include "cli/process/lock.h"
@@ -19,6 +18,14 @@
 
 namespace macaw::cli {
 namespace {
+
+// `macaw log RUN`: what happened in a run's rounds, one line per event.
+struct LogCommand {
+  std::string run;
+  bool json = false;              // one JSON object per line instead of the table
+  bool follow = false;            // wait for new records until the run has ended
+  std::optional<uint32_t> round;  // only this one
+};
 
 namespace log = server::log;
 
@@ -123,8 +130,20 @@ absl::Status Show(const LogCommand& command) {
   return absl::OkStatus();
 }
 
+int ShowLog(const LogCommand& command) { return Report(Show(command)); }
+
 }  // namespace
 
-int ShowLog(const LogCommand& command) { return Report(Show(command)); }
+void AddLog(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("log", "What happened in a run's rounds, a line each");
+  auto options = std::make_shared<LogCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_flag("--json", options->json, "A JSON object a line, with every field");
+  command->add_flag("-f,--follow", options->follow, "Wait for more until the run has ended");
+  command->add_option("--round", options->round, "Show this round only")->type_name("N");
+  command->footer(
+      "Ctrl-C ends --follow. What the file holds: server/README.md, \"The log of rounds\".");
+  command->final_callback([=, &run] { run = [options] { return ShowLog(*options); }; });
+}
 
 }  // namespace macaw::cli

@@ -1,5 +1,3 @@
-#include "cli/commands/pki.h"
-
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -22,6 +21,13 @@
 
 namespace macaw::cli {
 namespace {
+
+// Of the authority of a fleet, which is a folder (identity/authority.h).
+struct PkiInvite {
+  std::string folder, name, role;
+  std::vector<std::string> clients;  // "*": of any name; none: one client of the node's name
+  std::string lifetime, open_for;    // "30d", "12h"; "": the defaults
+};
 
 using identity::Authority;
 using identity::NodeRecord;
@@ -191,8 +197,6 @@ absl::Status Verify(const std::string& path, const std::string& head) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 int PkiInit(const std::string& folder, const std::string& name) {
   const absl::Status status = Authority::Create(folder, name, absl::Now());
   if (!status.ok()) return Report(status);
@@ -227,8 +231,84 @@ int PkiRevoke(const std::string& folder, const std::string& name, const std::str
   return Report(revoke());
 }
 
+// Checks the chains of a registry or an audit log, or of both in an authority's folder. `head`: the
+// digest that the last line must have; "": it is printed.
 int AuditVerify(const std::string& path, const std::string& head) {
   return Report(Verify(path, head));
+}
+
+}  // namespace
+
+void AddPki(CLI::App& app, std::function<int()>& run) {
+  CLI::App* pki = app.add_subcommand("pki", "The nodes of a fleet: invite, list, revoke");
+  pki->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& help) {
+    CLI::App* command = pki->add_subcommand(name, help);
+    auto folder = std::make_shared<std::string>("pki");
+    command->add_option("--dir", *folder, "The authority's folder")->capture_default_str();
+    return std::pair(command, folder);
+  };
+  auto name = std::make_shared<std::string>(), why = std::make_shared<std::string>();
+  const auto [init, init_folder] = add("init", "Make the authority of a new fleet");
+  *name = "macaw";
+  init->add_option("--name", *name, "Name of the fleet")->capture_default_str();
+  init->final_callback(
+      [=, folder = init_folder, &run] { run = [=] { return PkiInit(*folder, *name); }; });
+
+  const auto [invite, invite_folder] = add("invite", "Print a code with which one node may enrol");
+  auto options = std::make_shared<PkiInvite>();
+  options->role = "device";
+  invite->add_option("NAME", options->name, "The node's name, which never changes")->required();
+  invite
+      ->add_option("--role", options->role,
+                   "device: trains its own clients alone; worker: also shared ones; operator")
+      ->capture_default_str();
+  invite
+      ->add_option("--clients", options->clients,
+                   "Names of the clients that it owns, or * (default: one, named like the node)")
+      ->delimiter(',');
+  invite->add_option("--lifetime", options->lifetime,
+                     "Lifetime of its certificates (default: 30d)");
+  invite->add_option("--open-for", options->open_for, "How long the code is good (default: 1d)");
+  invite->final_callback([=, folder = invite_folder, &run] {
+    options->folder = *folder;
+    run = [=] { return PkiInviteNode(*options); };
+  });
+
+  const auto [list, list_folder] = add("list", "The nodes, and what they may do");
+  auto json = std::make_shared<bool>(false);
+  list->add_flag("--json", *json, "As JSON");
+  list->final_callback(
+      [=, folder = list_folder, &run] { run = [=] { return PkiList(*folder, *json); }; });
+
+  const auto [assign, assign_folder] = add("assign", "Give an enrolled node other clients");
+  auto clients = std::make_shared<std::vector<std::string>>();
+  auto assigned = std::make_shared<std::string>();
+  assign->add_option("NAME", *assigned, "The node")->required();
+  assign->add_option("--clients", *clients, "All that it owns from now on, or *")
+      ->required()
+      ->delimiter(',');
+  assign->final_callback([=, folder = assign_folder, &run] {
+    run = [=] { return PkiAssign(*folder, *assigned, *clients); };
+  });
+
+  const auto [revoke, revoke_folder] = add("revoke", "Shut a node out, from its next call on");
+  auto node = std::make_shared<std::string>();
+  revoke->add_option("NAME", *node, "The node")->required();
+  revoke->add_option("--why", *why, "For the registry; the node is told, too");
+  revoke->final_callback(
+      [=, folder = revoke_folder, &run] { run = [=] { return PkiRevoke(*folder, *node, *why); }; });
+}
+
+void AddAudit(CLI::App& app, std::function<int()>& run) {
+  CLI::App* audit =
+      app.add_subcommand("audit", "Nodes that were let in, callers that were refused");
+  audit->require_subcommand(1);
+  CLI::App* verify = audit->add_subcommand("verify", "Check that no line was changed or taken out");
+  auto path = std::make_shared<std::string>(), head = std::make_shared<std::string>();
+  verify->add_option("PATH", *path, "An authority's folder, or one of its files")->required();
+  verify->add_option("--head", *head, "What the digest of the last line must be");
+  verify->final_callback([=, &run] { run = [=] { return AuditVerify(*path, *head); }; });
 }
 
 }  // namespace macaw::cli

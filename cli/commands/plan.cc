@@ -17,6 +17,14 @@
 namespace macaw::cli {
 namespace {
 
+// Writes the file of a server that has no data: what `source` and its data say, without them.
+struct PlanCommand {
+  std::string source;
+  std::vector<std::string> set;
+  std::string out;
+  bool force = false;  // overwrite `out` if it exists
+};
+
 // A plan may be made on data of the same shape as the fleet's. If their names are others than
 // cohort.eligible asks for, the totals are those of all of this data's clients.
 absl::StatusOr<Drawable> DrawableHere(const RunPlan& run, const data::Dataset& dataset) {
@@ -35,7 +43,7 @@ absl::StatusOr<Drawable> DrawableHere(const RunPlan& run, const data::Dataset& d
   return DrawableOf(everybody, dataset);
 }
 
-absl::Status Write(const DataCommand& command) {
+absl::Status Write(const PlanCommand& command) {
   if (!command.force && FileExists(command.out)) {
     return absl::InvalidArgumentError(
         absl::StrCat(command.out, " exists already; --force replaces it"));
@@ -72,14 +80,28 @@ absl::Status Write(const DataCommand& command) {
                                                    ServerToml(config)));
 }
 
-}  // namespace
-
-int WritePlan(const DataCommand& command) {
+int WritePlan(const PlanCommand& command) {
   const absl::Status status = Write(command);
   if (!status.ok()) return Report(status);
   std::cout << "macaw-server --config " << command.out << " --run-dir DIR --listen HOST:PORT "
             << "--authority FOLDER" << std::endl;
   return kExitOk;
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Write what a server without data needs to run a configuration");
+  auto options = std::make_shared<PlanCommand>();
+  command->add_option("CONFIG", options->source, "A configuration that can be simulated")
+      ->required();
+  command->add_option("--set", options->set, "Change a key: section.key=value")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--out,-o", options->out, "The file to write")->required();
+  command->add_flag("--force", options->force, "Replace the file if it exists");
+  command->final_callback([=, &run] { run = [options] { return WritePlan(*options); }; });
 }
 
 }  // namespace macaw::cli

@@ -1,14 +1,16 @@
-#include "cli/commands/plugin.h"
-
 #include <iostream>
 
 #include "absl/status/statusor.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/project.h"
 #include "cli/process/exit.h"
 #include "sdk/catalogue.h"
 #include "sdk/loader.h"
 
 namespace macaw::cli {
+namespace {
 
+// Loads a plug-in as a run would, and lists what it adds.
 int PluginCheck(const std::string& path) {
   const sdk::Catalogue before = sdk::Catalogue::Builtins();
   const absl::StatusOr<sdk::Catalogue> after = sdk::LoadAll({path});
@@ -25,6 +27,22 @@ int PluginCheck(const std::string& path) {
     std::cout << "data       " << name << ": " << source.summary << "\n";
   }
   return kExitOk;
+}
+
+}  // namespace
+
+void AddPlugin(CLI::App& app, std::function<int()>& run) {
+  CLI::App* plugin = app.add_subcommand("plugin", "Write a plug-in, or look at one");
+  plugin->require_subcommand(1);
+  auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  CLI::App* add = plugin->add_subcommand("new", "Write a project that builds a plug-in");
+  add->add_option("NAME", *name, "Small letters, digits and _")->required();
+  add->add_option("--out,-o", *out, "The folder to make (default: NAME)");
+  add->final_callback([=, &run] { run = [=] { return NewProject(*name, *out, Language::kCpp); }; });
+  auto path = std::make_shared<std::string>();
+  CLI::App* check = plugin->add_subcommand("check", "Load a plug-in and list what it adds");
+  check->add_option("FILE", *path, "The shared library")->required();
+  check->final_callback([=, &run] { run = [path] { return PluginCheck(*path); }; });
 }
 
 }  // namespace macaw::cli

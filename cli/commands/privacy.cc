@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "algorithms/around/accountant.h"
@@ -13,6 +14,14 @@
 
 namespace macaw::cli {
 namespace {
+
+// Prints the noise that is enough for an epsilon, or the epsilon of a noise, under [privacy].
+struct PrivacyCommand {
+  uint64_t clients = 0, cohort = 0, rounds = 0;
+  std::optional<uint64_t> population;    // privacy.population; unset: clients
+  std::optional<double> delta;           // unset: a tenth of 1 / population
+  std::optional<double> epsilon, noise;  // one of them
+};
 
 uint64_t PopulationOf(const PrivacyCommand& command) {
   return command.population.value_or(command.clients);
@@ -44,8 +53,6 @@ absl::Status Check(const PrivacyCommand& command) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 int ShowPrivacy(const PrivacyCommand& command) {
   if (const absl::Status status = Check(command); !status.ok()) return Report(status);
@@ -86,6 +93,40 @@ int ShowPrivacy(const PrivacyCommand& command) {
       accountant.RenyiEpsilon(static_cast<double>(command.rounds), delta), epsilon, noise,
       noise / static_cast<double>(command.cohort), noise, delta, larger, size, command.cohort);
   return kExitOk;
+}
+
+}  // namespace
+
+void AddPrivacy(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "privacy", "The noise that is enough for an epsilon, or the epsilon of a noise");
+  auto options = std::make_shared<PrivacyCommand>();
+  const auto count = [&](const std::string& name, uint64_t& value, const std::string& help) {
+    command->add_option(name, value, help)->required()->check([](const std::string& text) {
+      uint64_t number = 0;
+      const bool good = absl::SimpleAtoi(text, &number) && number > 0;
+      return good ? std::string() : "must be a whole number of at least 1, found " + text;
+    });
+  };
+  count("--clients", options->clients, "Clients of the run, in all");
+  count("--cohort", options->cohort, "Clients of a round: cohort.size, or privacy.noise_cohort");
+  count("--rounds", options->rounds, "run.rounds");
+  command
+      ->add_option("--population", options->population,
+                   "privacy.population: the clients among which --cohort is drawn, where the run "
+                   "simulates fewer (default: --clients)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--delta", options->delta,
+                      "privacy.delta (default: a tenth of 1 / population)");
+  CLI::Option* epsilon =
+      command->add_option("--epsilon", options->epsilon, "Print the noise for this epsilon");
+  CLI::Option* noise =
+      command->add_option("--noise", options->noise, "Print the epsilon of this privacy.noise")
+          ->excludes(epsilon);
+  command->final_callback([=, &run] {
+    if (epsilon->count() + noise->count() == 0) throw CLI::RequiredError("--epsilon or --noise");
+    run = [options] { return ShowPrivacy(*options); };
+  });
 }
 
 }  // namespace macaw::cli

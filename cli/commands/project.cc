@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/plugin_template.h"
 #include "cli/commands/python_template.h"
 #include "cli/process/exit.h"
@@ -85,6 +86,22 @@ absl::Status WriteProject(const std::string& name, const std::string& folder, La
 
 int NewProject(const std::string& name, const std::string& folder, Language language) {
   return Report(WriteProject(name, folder.empty() ? name : folder, language));
+}
+
+void AddNew(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("new", "Write a project of your own, complete and with tests");
+  auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  auto python = std::make_shared<bool>(false), cpp = std::make_shared<bool>(false);
+  command->add_option("NAME", *name, "Small letters, digits and _")->required();
+  command->add_option("--out,-o", *out, "The folder to make (default: NAME)");
+  CLI::Option* in_python = command->add_flag(
+      "--python", *python, "Own data, model and rule in Python, with tests (the default)");
+  command->add_flag("--cpp", *cpp, "A plug-in: an algorithm, a model, data and tests in C++")
+      ->excludes(in_python);
+  command->final_callback([=, &run] {
+    run = [=] { return NewProject(*name, *out, *cpp ? Language::kCpp : Language::kPython); };
+  });
 }
 
 }  // namespace macaw::cli

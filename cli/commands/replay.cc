@@ -1,13 +1,13 @@
-#include "cli/commands/replay.h"
-
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/commands/commands.h"
 #include "cli/config/reader.h"
 #include "cli/process/exit.h"
+#include "cli/process/limits.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -15,6 +15,21 @@
 
 namespace macaw::cli {
 namespace {
+
+// `macaw replay RUN --out DIR`: runs a run again as a simulation. What depended on time or faults
+// is read from RUN's log: which clients were present, which were given up in which round, and how
+// many rounds were done. Then reports whether both runs ended with the same model.
+struct ReplayCommand {
+  std::string run;
+  std::string out;
+  // The configuration of the simulation. "": RUN's own. A deployed run needs it, because its server
+  // has no data.
+  std::string config;
+  std::vector<std::string> set;                 // --set section.key=value, over `config`
+  std::optional<std::string> processes, slots;  // as written; checked like their keys
+  bool force = false;                           // overwrite a run in `out`
+  bool quiet = false;
+};
 
 namespace log = server::log;
 
@@ -100,11 +115,39 @@ absl::StatusOr<int> Repeat(const ReplayCommand& command) {
   return kExitOk;
 }
 
-}  // namespace
-
 int Replay(const ReplayCommand& command) {
   const absl::StatusOr<int> code = Repeat(command);
   return code.ok() ? *code : Report(code.status());
+}
+
+}  // namespace
+
+void AddReplay(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("replay", "Simulate a run again as its log says, and compare");
+  auto options = std::make_shared<ReplayCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--config", options->config,
+                      "The simulation of a deployed run, whose server has no data; default: the "
+                      "configuration in RUN");
+  command->add_option("--set", options->set, "Change a key of it: section.key=value")
+      ->allow_extra_args(false);
+  command->add_option("--out,-o", options->out, "The folder of the repeated run")->required();
+  command->add_option("--processes", options->processes, "workers.processes");
+  command->add_option("--slots", options->slots,
+                      "workers.slots: clients at a time in each process");
+  command->add_flag("--force", options->force, "Replace a run that is in the folder already");
+  command->add_flag("-q,--quiet", options->quiet, "No progress");
+  command->footer(
+      "Clients that the run had to do without are not trained; everything else is computed again.\n"
+      "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
+      "is named), 2 bad usage or no such log, 130 interrupted.");
+  command->final_callback([=, &run] {
+    run = [options] {
+      const absl::Status files = EnsureOpenFiles();
+      return files.ok() ? Replay(*options) : Report(files);
+    };
+  });
 }
 
 }  // namespace macaw::cli

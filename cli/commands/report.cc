@@ -11,6 +11,12 @@
 namespace macaw::cli {
 namespace {
 
+// Writes one HTML page about runs (cli/report/report.h).
+struct ReportCommand {
+  std::vector<std::string> runs;  // likewise
+  std::string out;                // a file, or "-" for standard output
+};
+
 absl::Status Write(const ReportCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const std::string data, ReportData(command.runs));
   const std::string page = ReportPage(data);
@@ -24,8 +30,22 @@ absl::Status Write(const ReportCommand& command) {
   return absl::OkStatus();
 }
 
+int WriteReport(const ReportCommand& command) { return Report(Write(command)); }
+
 }  // namespace
 
-int WriteReport(const ReportCommand& command) { return Report(Write(command)); }
+void AddReport(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "report", "A page about runs: curves, clients, time, settings, in one HTML file");
+  auto options = std::make_shared<ReportCommand>();
+  command
+      ->add_option("RUN", options->runs,
+                   "Folders of runs, sweeps and repeats, or NAME-repeat.json files")
+      ->required();
+  command->add_option("--out,-o", options->out, "The file to write (- for standard output)")
+      ->default_val("report.html");
+  command->footer("The page needs no network. A run that is not over is shown as far as it is.");
+  command->final_callback([=, &run] { run = [options] { return WriteReport(*options); }; });
+}
 
 }  // namespace macaw::cli

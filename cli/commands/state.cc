@@ -1,5 +1,3 @@
-#include "cli/commands/state.h"
-
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -11,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/simulate/run_folder.h"
 #include "cli/simulate/run_states.h"
@@ -211,16 +210,51 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
   return absl::OkStatus();
 }
 
-}  // namespace
-
+// Counts, bytes, versions by checkpoint, orphans. A run's newest checkpoint tells which version of a
+// client is current.
 int StateList(const std::string& run) { return Report(List(run)); }
+// Reads every version that a checkpoint names. If some are missing or damaged, fails and names
+// their clients.
 int StateVerify(const std::string& run) { return Report(Verify(run)); }
+// Deletes versions that no checkpoint names. Refused while the run is going on.
 int StateSweep(const std::string& run) { return Report(Sweep(run)); }
+// Shows a client's current version: its header, and size and norms of each item.
 int StateShow(const std::string& run, uint64_t client) {
   return Report(Show(run, ClientId(client)));
 }
+// Writes a client's state as safetensors: one tensor ITEM/ENTRY for each entry of each item.
 int StateExport(const std::string& run, uint64_t client, const std::string& out) {
   return Report(Export(run, ClientId(client), out));
+}
+
+}  // namespace
+
+void AddState(CLI::App& app, std::function<int()>& run) {
+  CLI::App* state = app.add_subcommand("state", "What a run's clients keep between rounds");
+  state->require_subcommand(1);
+  auto folder = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  auto client = std::make_shared<uint64_t>(0);
+  const auto add = [&](const std::string& name, const std::string& help) {
+    CLI::App* command = state->add_subcommand(name, help);
+    command->add_option("RUN", *folder, "The run's folder")->required();
+    return command;
+  };
+  add("ls", "Counts, bytes, versions, orphans")->final_callback([=, &run] {
+    run = [folder] { return StateList(*folder); };
+  });
+  add("verify", "Read every version that a checkpoint names")->final_callback([=, &run] {
+    run = [folder] { return StateVerify(*folder); };
+  });
+  add("gc", "Delete what no checkpoint names")->final_callback([=, &run] {
+    run = [folder] { return StateSweep(*folder); };
+  });
+  CLI::App* show = add("show", "One client's state: its header, and norms of its items");
+  show->add_option("CLIENT", *client, "The client's number")->required();
+  show->final_callback([=, &run] { run = [=] { return StateShow(*folder, *client); }; });
+  CLI::App* write = add("export", "Write one client's state (safetensors)");
+  write->add_option("CLIENT", *client, "The client's number")->required();
+  write->add_option("--out,-o", *out, "The file to write")->required();
+  write->final_callback([=, &run] { run = [=] { return StateExport(*folder, *client, *out); }; });
 }
 
 }  // namespace macaw::cli

@@ -1,11 +1,11 @@
-#include "cli/commands/sweep.h"
+#include "cli/sweep/sweep.h"
 
 #include <iostream>
 #include <memory>
 
+#include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
-#include "cli/sweep/sweep.h"
 #include "cli/sweep/sweep_file.h"
 
 namespace macaw::cli {

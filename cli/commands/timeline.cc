@@ -1,4 +1,4 @@
-#include "cli/commands/timeline.h"
+#include "cli/timeline/timeline.h"
 
 #include <algorithm>
 #include <iostream>
@@ -9,13 +9,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "cli/commands/commands.h"
 #include "cli/process/exit.h"
-#include "cli/timeline/timeline.h"
 #include "core/files.h"
 #include "core/status.h"
 
 namespace macaw::cli {
 namespace {
+
+// `macaw timeline RUN`: prints where the time of a run's rounds went, and draws some of them.
+struct TimelineCommand {
+  std::string run;
+  std::string rounds;  // "12" or "12:14"; empty: the last three
+  std::string svg;     // the picture's file; empty: none
+};
 
 constexpr size_t kLastRounds = 3;
 
@@ -104,8 +111,20 @@ absl::Status Show(const TimelineCommand& command) {
   return absl::OkStatus();
 }
 
+int ShowTimeline(const TimelineCommand& command) { return Report(Show(command)); }
+
 }  // namespace
 
-int ShowTimeline(const TimelineCommand& command) { return Report(Show(command)); }
+void AddTimeline(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand("timeline", "Where the time of a run's rounds went");
+  auto options = std::make_shared<TimelineCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--svg", options->svg, "Also draw some rounds into this file");
+  command->add_option("--rounds", options->rounds, "Rounds to draw (default: the last three)")
+      ->type_name("A[:B]");
+  command->footer(
+      "timeline.json itself opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.");
+  command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });
+}
 
 }  // namespace macaw::cli

@@ -1,3 +1,5 @@
+#include "cli/config/track.h"
+
 #include <poll.h>
 
 #include <iostream>
@@ -14,6 +16,14 @@
 
 namespace macaw::cli {
 namespace {
+
+// Hands a run's rows on to trackers (cli/track/).
+struct TrackCommand {
+  std::string run;
+  std::vector<std::string> to;  // empty: what the run's configuration says
+  std::string mlflow_uri;       // likewise
+  bool follow = false;          // until the run's process ends, or Ctrl-C
+};
 
 constexpr int kLookEveryMs = 500;
 constexpr Duration kAtMost =
@@ -48,8 +58,26 @@ absl::Status Track(const TrackCommand& command) {
   return all ? absl::OkStatus() : absl::UnavailableError("not everything was delivered");
 }
 
+int TrackRun(const TrackCommand& command) { return Report(Track(command)); }
+
 }  // namespace
 
-int TrackRun(const TrackCommand& command) { return Report(Track(command)); }
+void AddTrack(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "track", "Hand a run's rows on: to TensorBoard, MLflow, Weights & Biases, a table");
+  auto options = std::make_shared<TrackCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--to", options->to, "Which trackers (default: the run's run.track)")
+      ->check(CLI::IsMember(Trackers()))
+      ->delimiter(',');
+  command->add_option("--mlflow-uri", options->mlflow_uri,
+                      "The MLflow server, http://host:port (default: the run's run.mlflow.uri, or "
+                      "MLFLOW_TRACKING_URI)");
+  command->add_flag("-f,--follow", options->follow, "Go on until the run's process ends");
+  command->footer(
+      "What a tracker has is not delivered again, so the command can be repeated. The packages are "
+      "those of MACAW_PYTHON, or python3. Exit code 1: something could not be delivered.");
+  command->final_callback([=, &run] { run = [options] { return TrackRun(*options); }; });
+}
 
 }  // namespace macaw::cli

@@ -13,6 +13,12 @@
 namespace macaw::cli {
 namespace {
 
+// Serves that page while the runs go on, until Ctrl-C (cli/watch/watch.h).
+struct WatchCommand {
+  std::vector<std::string> runs;
+  int port = 0;  // 0: any free one
+};
+
 absl::Status Serve(const WatchCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const SignalFd signals, SignalFd::Open());
   MACAW_ASSIGN_OR_RETURN(const auto page, LivePage::Start(command.runs, command.port));
@@ -25,8 +31,20 @@ absl::Status Serve(const WatchCommand& command) {
   return absl::OkStatus();
 }
 
+int WatchRuns(const WatchCommand& command) { return Report(Serve(command)); }
+
 }  // namespace
 
-int WatchRuns(const WatchCommand& command) { return Report(Serve(command)); }
+void AddWatch(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("watch", "The page of `macaw report` in a browser, while the runs go on");
+  auto options = std::make_shared<WatchCommand>();
+  command->add_option("RUN", options->runs, "Folders of runs")->required();
+  command->add_option("--port,-p", options->port, "Where to listen, on this machine alone")
+      ->check(CLI::Range(1, 65535));
+  command->footer(
+      "What a deployed run waits for, and its nodes, are on the server's page (server.http).");
+  command->final_callback([=, &run] { run = [options] { return WatchRuns(*options); }; });
+}
 
 }  // namespace macaw::cli

@@ -8,16 +8,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "cli/config/idle_keys.h"
-#include "cli/config/key_error.h"
+#include "cli/config/parameters.h"
 #include "cli/config/resolve.h"
-#include "cli/config/suggest.h"
 #include "cli/config/toml.h"
+#include "cli/config/wrong_key.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/detect.h"
@@ -26,51 +24,6 @@
 
 namespace macaw::cli {
 namespace {
-
-// `place` is empty where no file was given.
-absl::Status At(const Place& place, absl::string_view message) {
-  return WithKeyError(
-      absl::InvalidArgumentError(absl::StrCat(place.text, place.text.empty() ? "" : ": ", message)),
-      {.place = place.text});
-}
-
-// The same for a value or a name that is wrong.
-absl::Status WrongKey(const Place& place, const std::string& key, const std::string& meant,
-                      absl::string_view message) {
-  return WithKeyError(At(place, message), {.key = key, .meant = meant});
-}
-
-std::string DidYouMean(absl::string_view meant) {
-  return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
-}
-
-std::string TypeName(const ParameterValue& value) {
-  switch (value.index()) {
-    case 0:
-      return "true or false";
-    case 1:
-      return "an integer";
-    case 2:
-      return "a number";
-    default:
-      return "a string";
-  }
-}
-
-// A parameter has the type of its default; an integer is accepted for a number.
-std::optional<ParameterValue> AsParameter(const Value& value, const ParameterValue& like) {
-  if (std::holds_alternative<double>(like)) {
-    if (const int64_t* number = value.As<int64_t>()) return static_cast<double>(*number);
-    if (const double* number = value.As<double>()) return *number;
-  } else if (std::holds_alternative<int64_t>(like)) {
-    if (const int64_t* number = value.As<int64_t>()) return *number;
-  } else if (std::holds_alternative<bool>(like)) {
-    if (const bool* flag = value.As<bool>()) return *flag;
-  } else if (const std::string* text = value.As<std::string>()) {
-    return *text;
-  }
-  return std::nullopt;
-}
 
 std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
   std::vector<std::string> sources;
@@ -376,41 +329,22 @@ class Reader {
       return ReadField(*found->second, value);
     const std::vector<std::string> parts = absl::StrSplit(path, '.');
     if (parts.size() == 2 && parts[0] == "algorithm" && value.As<Table>() != nullptr) {
-      MACAW_RETURN_IF_ERROR(FindAlgorithm(parts[1], value.place).status());
+      MACAW_RETURN_IF_ERROR(AlgorithmAt(registry_, parts[1], value.place).status());
       config_.algorithm_tables[parts[1]];
       return ReadTable(path, *value.As<Table>());
     }
-    if (parts.size() == 3 && parts[0] == "algorithm")
-      return ReadParameter(parts[1], parts[2], value);
+    if (parts.size() == 3 && parts[0] == "algorithm") {
+      MACAW_ASSIGN_OR_RETURN(config_.algorithm_tables[parts[1]][parts[2]],
+                             ReadParameter(registry_, parts[1], parts[2], value));
+      places_[path] = value.place;
+      return absl::OkStatus();
+    }
     if (IsTable(path)) {
       if (const Table* table = value.As<Table>()) return ReadTable(path, *table);
       if (path == "local.lr_schedule") return ReadEntry("local.lr_schedule.kind", value);
       return At(value.place, absl::StrCat(path, " must be a table, found ", Describe(value)));
     }
-    return Unknown(path, value);
-  }
-
-  // The choice that is most like the word that was given, or like the first wrong word of a list.
-  static std::string WordMeant(const Field& field, const Value& value) {
-    if (const std::string* const word = value.As<std::string>())
-      return NearestWord(*word, field.choices);
-    const Array* const list = value.As<Array>();
-    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
-      const std::string* const word = (*list)[i].As<std::string>();
-      if (word != nullptr && !settings::Contains(field.choices, *word))
-        return NearestWord(*word, field.choices);
-    }
-    return "";
-  }
-
-  // The first text of a value that is not UTF-8, as an argument of the command line may be.
-  static std::string NotUtf8In(const Value& value) {
-    if (const std::string* const word = value.As<std::string>()) return IsUtf8(*word) ? "" : *word;
-    const Array* const list = value.As<Array>();
-    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
-      if (std::string found = NotUtf8In((*list)[i]); !found.empty()) return found;
-    }
-    return "";
+    return UnknownKey(fields_, path, value);
   }
 
   absl::Status ReadField(const Field& field, const Value& value) {
@@ -460,70 +394,10 @@ class Reader {
     *text = (std::filesystem::path(folder_) / *text).lexically_normal().string();
   }
 
-  absl::StatusOr<const algorithms::Description*> FindAlgorithm(const std::string& name,
-                                                               const Place& place) {
-    absl::StatusOr<const algorithms::Description*> found = registry_.Find(name);
-    if (!found.ok())
-      return At(place, absl::StrCat("[algorithm.", name, "]: ", found.status().message()));
-    return found;
-  }
-
-  absl::Status ReadParameter(const std::string& name, const std::string& key, const Value& value) {
-    MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                           FindAlgorithm(name, value.place));
-    const std::string path = absl::StrCat("algorithm.", name, ".", key);
-    std::vector<std::string> known;
-    for (const algorithms::ParameterSpec& spec : algorithm->parameters) {
-      known.push_back(spec.name);
-      if (spec.name != key) continue;
-      const std::optional<ParameterValue> parameter = AsParameter(value, spec.default_value);
-      if (!parameter.has_value()) {
-        return WrongKey(value.place, path, "",
-                        absl::StrCat(path, " must be ", TypeName(spec.default_value), ", found ",
-                                     Describe(value)));
-      }
-      // Asks the registry about this parameter alone, so that the error can name its line.
-      const absl::Status checked = registry_.Complete({name, {{key, *parameter}}}).status();
-      if (!checked.ok()) return WrongKey(value.place, path, "", checked.message());
-      config_.algorithm_tables[name][key] = *parameter;
-      places_[path] = value.place;
-      return absl::OkStatus();
-    }
-    std::string meant = NearestWord(key, known);
-    if (!meant.empty()) meant = absl::StrCat("algorithm.", name, ".", meant);
-    return WrongKey(
-        value.place, path, meant,
-        absl::StrCat("unknown key ", path, DidYouMean(meant), "; ", name,
-                     known.empty() ? " has no parameters" : " has ", absl::StrJoin(known, ", ")));
-  }
-
   // Whether `path` is the beginning of some key: "local", "local.lr_schedule", "algorithm".
   bool IsTable(const std::string& path) const {
     const auto next = by_path_.lower_bound(path + ".");
     return next != by_path_.end() && absl::StartsWith(next->first, path + ".");
-  }
-
-  absl::Status Unknown(const std::string& path, const Value& value) const {
-    std::vector<std::string> keys;
-    std::set<std::string> tables;
-    for (const Field& field : fields_) {
-      keys.push_back(field.key);
-      for (size_t dot = field.key.find('.'); dot != std::string::npos;
-           dot = field.key.find('.', dot + 1)) {
-        tables.insert(field.key.substr(0, dot));
-      }
-    }
-    const std::vector<std::string> table_list(tables.begin(), tables.end());
-    if (value.As<Table>() != nullptr) {
-      const std::string meant = NearestWord(path, table_list);
-      return WrongKey(value.place, path, meant,
-                      absl::StrCat("unknown table [", path, "]",
-                                   DidYouMean(meant.empty() ? "" : absl::StrCat("[", meant, "]"))));
-    }
-    keys.insert(keys.end(), table_list.begin(), table_list.end());
-    const std::string meant = NearestKey(path, keys);
-    return WrongKey(value.place, path, meant,
-                    absl::StrCat("unknown key ", path, DidYouMean(meant)));
   }
 
   const sdk::Catalogue& catalogue_;
