@@ -102,7 +102,8 @@ bool ChainedLog::WasReplaced() const {
          static_cast<uint64_t>(named.st_size) < offset_;
 }
 
-absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
+absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
+                                absl::FunctionRef<void()> then) {
   if (::flock(file_.fd().get(), LOCK_EX) != 0) return Failed("lock", path_);
   const absl::Cleanup unlock = [this] { ::flock(file_.fd().get(), LOCK_UN); };
   MACAW_RETURN_IF_ERROR(ReadOn(visit));
@@ -114,7 +115,9 @@ absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<Lo
   if (written.ok()) written = file_.Append({BytesOf(line)});
   if (written.ok()) written = file_.Sync();
   if (!written.ok()) return absl::FailedPreconditionError(written.message());
-  return ReadOn(visit);
+  MACAW_RETURN_IF_ERROR(ReadOn(visit));
+  then();
+  return absl::OkStatus();
 }
 
 }  // namespace macaw::identity

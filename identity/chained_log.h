@@ -36,7 +36,12 @@ class ChainedLog {
   absl::Status ReadOn(Visit visit);
   // Locks out other processes, reads on, and adds what `make` returns, durably. An error of `make`
   // is returned and nothing is added. The new line is handed to `visit`, too.
-  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make);
+  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
+    return Append(visit, make, [] {});
+  }
+  // The same, and calls `then` with the line in the file, before other processes may add more.
+  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
+                      absl::FunctionRef<void()> then);
 
   // Whether the path names another file now, or the file is shorter than what was read: it was put
   // back from a copy. What was read no longer holds; open it again.
