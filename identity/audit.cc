@@ -151,8 +151,13 @@ absl::Status Audit::Append(const LogEntry& entry) {
     MACAW_RETURN_IF_ERROR(log_.ReadOn(Nothing));
   }
   if (log_.bytes() > most_bytes_) MACAW_RETURN_IF_ERROR(BeginNewFile(entry.time));
-  MACAW_RETURN_IF_ERROR(log_.Append(Nothing, [&]() -> absl::StatusOr<LogEntry> { return entry; }));
-  return key_ != nullptr ? WriteSignedHead(path_, log_, *key_) : absl::OkStatus();
+  absl::Status is_signed;
+  MACAW_RETURN_IF_ERROR(log_.Append(
+      Nothing, [&]() -> absl::StatusOr<LogEntry> { return entry; },
+      [&] {
+        if (key_ != nullptr) is_signed = WriteSignedHead(path_, log_, *key_);
+      }));
+  return is_signed;
 }
 
 absl::Status Audit::BeginNewFile(absl::Time now) {

@@ -145,7 +145,15 @@ absl::Status Authority::Apply(const LogEntry& entry) {
 absl::Status Authority::Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
   MACAW_RETURN_IF_ERROR(ReadOn());
   return log_.Append(
-      [this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); }, make);
+      [this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); }, make,
+      [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        // The change is made, whether its signature can be written or not.
+        const absl::Status is_signed = WriteSignedHead(RegistryFile(folder_), log_, key_);
+        if (!is_signed.ok()) {
+          Logger("identity")
+              .Warning(absl::StrCat("cannot_sign_registry why=", is_signed.message()));
+        }
+      });
 }
 
 uint64_t Authority::Changes() {
