@@ -126,12 +126,6 @@ UnaryCall* ServePlain(ServiceState& state, const grpc::CallbackServerContext& co
   return call;
 }
 
-// The place of a node's registration: a node has one being read at a time. Without a name it is
-// bounded by bytes alone.
-SessionId RegistrationOf(const fleet::Caller& caller) {
-  return SessionId(caller.node.empty() ? 0 : absl::Hash<std::string>()(caller.node) | 1);
-}
-
 absl::Status Busy(absl::string_view why) {
   return Refuse(v1::Refusal::REASON_BUSY, absl::StrCat(why, ": repeat the call"));
 }
@@ -177,8 +171,9 @@ absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
                             const grpc::ByteBuffer& bytes, Handle handle, grpc::ByteBuffer* reply) {
   MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(bytes));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
-  MACAW_RETURN_IF_ERROR(Resolve(state, caller, {}, BlobPurpose::kPopulation, request.table));
-  state.uploads.Claim({}, BlobPurpose::kPopulation, request.table.digest);
+  const SessionId own = CallerNumber(caller);
+  MACAW_RETURN_IF_ERROR(Resolve(state, caller, own, BlobPurpose::kPopulation, request.table));
+  state.uploads.Claim(own, BlobPurpose::kPopulation, request.table.digest);
   state.handler.Register(caller, std::move(request),
                          ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
   return absl::OkStatus();
@@ -270,6 +265,10 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
       commits(options.intake_bytes),
       executor("wire", 2) {}
 
+SessionId CallerNumber(const fleet::Caller& caller) {
+  return SessionId(caller.node.empty() ? 0 : absl::Hash<std::string>()(caller.node) | 1);
+}
+
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
   static const auto anybody = std::make_shared<const fleet::Caller>();
   static const auto stranger =
@@ -320,7 +319,7 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
   const auto outline =
       ReadOutline(*v1::RegisterRequest::descriptor(), *bytes, MostObjects(state_->options));
   const fleet::CallerPtr caller = CallerOf(*state_, *context);
-  auto hold = state_->registrations.Enter(RegistrationOf(*caller), bytes->Length());
+  auto hold = state_->registrations.Enter(CallerNumber(*caller), bytes->Length());
   if (!outline.ok()) {
     handle.Refuse(outline.status());
   } else if (hold == nullptr) {
@@ -431,7 +430,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context, const grpc
   fleet::UploadOffer offer = *request;
   const bool population = offer.purpose == BlobPurpose::kPopulation;
   const bool records = offer.purpose == BlobPurpose::kRecords;
-  if (population) offer.session = {};  // one upload shared by all who offer it
+  if (population) offer.session = {};
   if (!population && !state_->handler.Knows(offer.session)) {
     answer({UploadVerdict::kStale});
     return call;
@@ -445,11 +444,13 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context, const grpc
   // checked.
   const bool sums = offer.purpose == BlobPurpose::kSums;
   const auto place = state_->share && sums ? request->place : std::nullopt;
-  const auto begin = [offer, place, answer](ServiceState* state) {
-    state->executor.Post([state, offer, place, answer] {
+  fleet::UploadOffer kept = offer;
+  if (population) kept.session = CallerNumber(*caller);
+  const auto begin = [kept, place, answer](ServiceState* state) {
+    state->executor.Post([state, kept, place, answer] {
       std::shared_ptr<const AlignedBuffer> mapped;
-      if (place.has_value()) mapped = MapShared(*place, offer.digest, offer.size).value_or(nullptr);
-      const UploadStore::Begun begun = state->uploads.Begin(offer, std::move(mapped));
+      if (place.has_value()) mapped = MapShared(*place, kept.digest, kept.size).value_or(nullptr);
+      const UploadStore::Begun begun = state->uploads.Begin(kept, std::move(mapped));
       answer({begun.verdict, begun.offset});
     });
   };
