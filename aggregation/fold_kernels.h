@@ -2,7 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+
+#include "core/isa.h"
 
 namespace macaw::aggregation {
 
@@ -18,8 +19,6 @@ struct FoldKernels {
     int64_t low = 0;
     int64_t high = 0;
   };
-
-  const char* instruction_set;
 
   // The bit pattern of the largest |v|. NaN and infinities compare above every finite number.
   uint32_t (*largest_f32)(const float* values, size_t count);
@@ -53,10 +52,9 @@ struct FoldKernels {
   void (*divide_f32)(const int64_t* sums, double unit, double divisor, float* out, size_t count);
 };
 
-// The widest set that this machine can run.
+// Those of one of SupportedIsas(), and of the best.
+const FoldKernels& KernelsOf(Isa isa);
 const FoldKernels& BestKernels();
-// All sets that this machine can run, the plain one first; for tests.
-std::span<const FoldKernels> AvailableKernels();
 
 // Maps doubles to integers in the same order, with −0 below +0, so that a maximum does not depend
 // on the order of its operands.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "aggregation/exact_sum.h"
-#include "aggregation/fold_kernels.h"
 #include "bench/frame.h"
+#include "core/isa.h"
 #include "core/random.h"
 #include "core/vector.h"
 
@@ -60,7 +60,7 @@ void Row(DType dtype, int64_t count) {
 int main(int argc, char** argv) {
   macaw::bench::PrintHeading(argc, argv);
   const double largest = argc > 1 ? std::atof(argv[1]) : 1e7;
-  std::printf("instruction set: %s\n", macaw::aggregation::BestKernels().instruction_set);
+  std::printf("instruction set: %s\n", std::string(macaw::Name(macaw::BestIsa())).c_str());
   std::printf("%-8s %9s | %16s | %16s | %16s\n", "dtype", "params", "memcpy", "Add", "Merge");
   std::printf("%-8s %9s | %8s %7s | %8s %7s | %8s %7s\n", "", "", "ns/param", "GB/s", "ns/param",
               "GB/s", "ns/param", "GB/s");

@@ -10,11 +10,6 @@
 namespace macaw {
 namespace {
 
-Isa BestIsa() {
-  static const Isa best = SupportedIsas().front();
-  return best;
-}
-
 uint64_t LeavesOf(uint64_t size) { return (size + kBlobLeafBytes - 1) / kBlobLeafBytes; }
 
 // What BlobDigester hashes at once: whole groups of leaves on every instruction set.

@@ -61,4 +61,9 @@ std::vector<Isa> SupportedIsas() {
   return isas;
 }
 
+Isa BestIsa() {
+  static const Isa best = SupportedIsas().front();
+  return best;
+}
+
 }  // namespace macaw

@@ -14,5 +14,7 @@ absl::string_view Name(Isa isa);  // "portable", "sse4", "avx2", "avx512", "neon
 
 // The instruction sets of this build that the processor can run, best first; never empty.
 std::vector<Isa> SupportedIsas();
+// The first of them.
+Isa BestIsa();
 
 }  // namespace macaw

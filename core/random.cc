@@ -8,8 +8,7 @@
 #include <xxhash.h>
 
 #include "absl/container/flat_hash_set.h"
-#include "core/philox.h"
-#include "core/simd.h"
+#include "core/random_groups.h"
 
 namespace macaw {
 
@@ -25,33 +24,6 @@ RandomStream::RandomStream(const StreamKey& key) {
   high_[0] = static_cast<uint32_t>(hash.high64);
   high_[1] = static_cast<uint32_t>(hash.high64 >> 32);
 }
-
-namespace {
-
-constexpr int kBlocks = PhiloxGroup::kBlocks;
-
-// Writes blocks as pairs of 64-bit numbers. Each consists of two words in the order of single
-// draws.
-MACAW_CLONES void FillGroups(const uint32_t* key, const uint32_t* high, uint64_t first_block,
-                             size_t groups, uint64_t* out) {
-  for (size_t group = 0; group < groups; ++group, first_block += kBlocks) {
-    const PhiloxGroup words(key, high, first_block);
-    uint64_t first[kBlocks], second[kBlocks];
-#pragma GCC unroll 1
-    for (int i = 0; i < kBlocks; ++i) {
-      first[i] = (words.w[0][i] & 0xFFFFFFFF) | (words.w[1][i] << 32);
-      second[i] = (words.w[2][i] & 0xFFFFFFFF) | (words.w[3][i] << 32);
-    }
-#pragma GCC unroll 1
-    for (int i = 0; i < kBlocks; ++i) {
-      out[2 * i] = first[i];
-      out[2 * i + 1] = second[i];
-    }
-    out += 2 * kBlocks;
-  }
-}
-
-}  // namespace
 
 void RandomStream::Refill() {
   uint32_t c0 = static_cast<uint32_t>(block_), c1 = static_cast<uint32_t>(block_ >> 32);
@@ -99,23 +71,36 @@ uint64_t RandomStream::Below(uint64_t bound) {
 }
 
 void RandomStream::FillU64(std::span<uint64_t> out) {
-  constexpr size_t kGroup = 2 * kBlocks;
   size_t at = 0;
   while (at < out.size() && used_ < 4) out[at++] = NextU64();
   if (used_ == 4) {  // else the pairs straddle the blocks: never where words are drawn in pairs
-    const size_t groups = (out.size() - at) / kGroup;
-    FillGroups(key_, high_, block_, groups, out.data() + at);
-    block_ += groups * kBlocks;
-    at += groups * kGroup;
-    if (const size_t pairs = (out.size() - at) / 2; pairs > kBlocks / 4) {  // not worth less
-      uint64_t group[kGroup];
-      FillGroups(key_, high_, block_, 1, group);
+    const size_t groups = (out.size() - at) / kPairsInGroup;
+    FillPairs(key_, high_, block_, groups, out.data() + at);
+    block_ += groups * kBlocksInGroup;
+    at += groups * kPairsInGroup;
+    if (const size_t pairs = (out.size() - at) / 2; pairs > kBlocksInGroup / 4) {  // not worth less
+      uint64_t group[kPairsInGroup];
+      FillPairs(key_, high_, block_, 1, group);
       std::copy_n(group, 2 * pairs, out.data() + at);
       block_ += pairs;
       at += 2 * pairs;
     }
   }
   while (at < out.size()) out[at++] = NextU64();
+}
+
+void RandomStream::FillNormal(std::span<float> out) {
+  const size_t whole = out.size() / kNormalsInGroup;
+  FillNormals(key_, high_, block_, whole, out.data());
+  block_ += whole * kBlocksInGroup;
+  if (const std::span<float> rest = out.subspan(whole * kNormalsInGroup); !rest.empty()) {
+    float group[kNormalsInGroup];
+    FillNormals(key_, high_, block_, 1, group);
+    std::copy_n(group, rest.size(), rest.begin());
+    block_ += kBlocksInGroup;
+  }
+  used_ = 4;
+  has_spare_ = false;
 }
 
 void RandomStream::FillBelow(uint64_t bound, std::span<uint64_t> out) {

@@ -7,44 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/random.h"
-#include "core/simd.h"
+#include "data/scale.h"
 
 namespace macaw::data {
 namespace {
 
-// Each element is converted on its own by the same two operations, so the bits of a row depend
-// neither on its place in the store nor on its neighbours. The bytes may be unaligned: they are
-// read by memcpy, which costs nothing in vectorised code.
+// ScaleRun for examples in which every element is a channel of its own.
 template <typename From, typename To>
-inline void Affine(const std::byte* from, size_t count, To scale, To shift, To* to) {
-  for (size_t i = 0; i < count; ++i) {
-    From value;
-    std::memcpy(&value, from + i * sizeof(From), sizeof(From));
-    to[i] = static_cast<To>(value) * scale + shift;
-  }
-}
-
-MACAW_CLONES void AffineRun(const uint8_t*, const std::byte* from, size_t count, float scale,
-                            float shift, float* to) {
-  Affine<uint8_t>(from, count, scale, shift, to);
-}
-MACAW_CLONES void AffineRun(const uint8_t*, const std::byte* from, size_t count, double scale,
-                            double shift, double* to) {
-  Affine<uint8_t>(from, count, scale, shift, to);
-}
-MACAW_CLONES void AffineRun(const float*, const std::byte* from, size_t count, float scale,
-                            float shift, float* to) {
-  Affine<float>(from, count, scale, shift, to);
-}
-MACAW_CLONES void AffineRun(const float*, const std::byte* from, size_t count, double scale,
-                            double shift, double* to) {
-  Affine<float>(from, count, scale, shift, to);
-}
-
-// The same for examples in which every element is a channel of its own.
-template <typename From, typename To>
-void AffineEach(const std::byte* from, const std::vector<double>& scale,
-                const std::vector<double>& shift, To* to) {
+void ScaleEach(const std::byte* from, const std::vector<double>& scale,
+               const std::vector<double>& shift, To* to) {
   for (size_t i = 0; i < scale.size(); ++i) {
     From value;
     std::memcpy(&value, from + i * sizeof(From), sizeof(From));
@@ -199,10 +170,10 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
     for (size_t i = 0; i < positions.size(); ++i, to += elements_) {
       const std::byte* from = rows.block.features + rows.at(positions[i]) * rows.block.row_bytes;
       const auto convert = [&]<typename From>(const From* tag) {
-        if (plane_ == 1) return AffineEach<From>(from, scale_, shift_, to);
+        if (plane_ == 1) return ScaleEach<From>(from, scale_, shift_, to);
         for (size_t c = 0; c < channels_; ++c) {
-          AffineRun(tag, from + c * plane_ * sizeof(From), plane_, static_cast<T>(scale_[c]),
-                    static_cast<T>(shift_[c]), to + c * plane_);
+          ScaleRun(tag, from + c * plane_ * sizeof(From), plane_, static_cast<T>(scale_[c]),
+                   static_cast<T>(shift_[c]), to + c * plane_);
         }
       };
       type_ == FeatureType::kU8 ? convert(static_cast<const uint8_t*>(nullptr))

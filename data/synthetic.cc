@@ -4,24 +4,26 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "core/fraction.h"
 #include "core/random.h"
-#include "core/simd.h"
 #include "core/status.h"
 #include "data/input_shape.h"
 #include "data/splits.h"
+#include "data/synthetic_rows.h"
 
 namespace macaw::data {
 namespace {
 
-constexpr size_t kFeatures = 60;
-constexpr size_t kClasses = 10;
-constexpr size_t kLanes = 16;        // the classes, padded to a vector
-constexpr size_t kDraws = 64;        // normals per row: one group of RandomStream::FillNormal
+using synthetic::ClientModel;
+using synthetic::kClasses;
+using synthetic::kDraws;
+using synthetic::kFeatures;
+using synthetic::kLanes;
+using synthetic::MakeRows;
+
 constexpr size_t kModelDraws = 704;  // u, B, W, b, v, rounded up to groups
 constexpr size_t kRowsAtOnce = 32;   // rows whose draws stay in the first-level cache
 constexpr uint64_t kCentralClients = 1000;
@@ -50,42 +52,6 @@ std::array<float, kFeatures> Deviations() {
     deviations[j - 1] = static_cast<float>(y);
   }
   return deviations;
-}
-
-// One score per class. A vector type of the compiler, because the compiler alone does not keep the
-// sum in registers (this is 2.4 times as fast). It is element-wise, like any other loop here.
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-
-struct ClientModel {
-  std::array<float, kFeatures> center;
-  std::array<float, kFeatures * kLanes> weights;
-  std::array<float, kLanes> bias;
-};
-
-// Turns draws into rows and their classes. The local arrays keep the scores in registers, because
-// nothing written through `features` can alias them.
-MACAW_CLONES void MakeRows(const ClientModel& model, const float* deviations, const float* draws,
-                           size_t rows, float* features, int32_t* classes) {
-  for (size_t row = 0; row < rows; ++row) {
-    float x[kFeatures];
-    for (size_t j = 0; j < kFeatures; ++j)
-      x[j] = model.center[j] + deviations[j] * draws[row * kDraws + j];
-    std::memcpy(features + row * kFeatures, x, sizeof(x));
-    Lanes score;
-    std::memcpy(&score, model.bias.data(), sizeof(score));
-    for (size_t j = 0; j < kFeatures; ++j) {
-      Lanes weights;
-      std::memcpy(&weights, model.weights.data() + j * kLanes, sizeof(weights));
-      score += x[j] * weights;
-    }
-    int32_t best = 0;
-    float highest = score[0];
-    for (int32_t c = 1; c < static_cast<int32_t>(kClasses); ++c) {
-      best = score[c] > highest ? c : best;
-      highest = score[c] > highest ? score[c] : highest;
-    }
-    classes[row] = best;
-  }
 }
 
 struct Block {

@@ -69,7 +69,7 @@ try() {
     return 0
   fi
   say "$kind: a plug-in with a loss of its own"
-  "$macaw" plugin new moon --out "$folder/moon"
+  "$macaw" new --cpp moon --out "$folder/moon"
   cmake -S "$folder/moon" -B "$folder/moon/build" -Dmacaw_DIR="$prefix/lib/cmake/macaw" -DMACAW="$macaw" >/dev/null
   cmake --build "$folder/moon/build"
   ctest --test-dir "$folder/moon/build" --output-on-failure

@@ -2,8 +2,38 @@
 
 #include <cmath>
 
-#include "core/simd.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "training/local_adam.cc"
+#include "core/isa_targets.h"
+// isa_targets.h must come before foreach_target.h, which reads its macros.
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace macaw::training {
+namespace HWY_NAMESPACE {
+
+// One pass over a piece. All instruction sets give the same bits.
+template <typename T>
+void Update(const AdamNumbers<T>& n, uint64_t count, T* __restrict w, T* __restrict g,
+            T* __restrict m, T* __restrict s) {
+  const bool mostly_old = n.first_new < T(0.5);
+  for (uint64_t i = 0; i < count; ++i) {
+    const T d = g[i];
+    g[i] = 0;
+    // As PyTorch's lerp: computed from the nearer end.
+    m[i] = mostly_old ? m[i] + n.first_new * (d - m[i]) : d - (d - m[i]) * n.first_old;
+    s[i] = s[i] * n.second_old + n.second_new * d * d;
+    const T divisor = std::sqrt(s[i]) / n.root + n.epsilon;
+    w[i] = w[i] * n.keep - n.rate * m[i] / divisor;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace macaw::training
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace macaw::training {
 namespace {
 
@@ -31,28 +61,8 @@ void Correct(const AdamRule& rule, double clip, uint64_t begin, uint64_t end,
 }
 
 template <typename T>
-inline __attribute__((always_inline)) void Update(const AdamNumbers<T>& n, uint64_t count,
-                                                  T* __restrict w, T* __restrict g, T* __restrict m,
-                                                  T* __restrict s) {
-  const bool mostly_old = n.first_new < T(0.5);
-  for (uint64_t i = 0; i < count; ++i) {
-    const T d = g[i];
-    g[i] = 0;
-    // As PyTorch's lerp: computed from the nearer end.
-    m[i] = mostly_old ? m[i] + n.first_new * (d - m[i]) : d - (d - m[i]) * n.first_old;
-    s[i] = s[i] * n.second_old + n.second_new * d * d;
-    const T divisor = std::sqrt(s[i]) / n.root + n.epsilon;
-    w[i] = w[i] * n.keep - n.rate * m[i] / divisor;
-  }
-}
-
-MACAW_CLONES void UpdateRun(const AdamNumbers<float>& n, uint64_t count, float* w, float* g,
-                            float* m, float* s) {
-  Update(n, count, w, g, m, s);
-}
-MACAW_CLONES void UpdateRun(const AdamNumbers<double>& n, uint64_t count, double* w, double* g,
-                            double* m, double* s) {
-  Update(n, count, w, g, m, s);
+void UpdateRun(const AdamNumbers<T>& n, uint64_t count, T* w, T* g, T* m, T* s) {
+  MACAW_FOR_ISA(BestIsa(), Update, n, count, w, g, m, s);
 }
 
 }  // namespace
@@ -88,3 +98,4 @@ template void AdamStep(const AdamRule&, uint64_t, double, const Pieces&,
                        const AdamVectors<double>&);
 
 }  // namespace macaw::training
+#endif  // HWY_ONCE

@@ -17,16 +17,17 @@ TEST(FoldKernels, RoundsHalfToEven) {
   const std::vector<float> values = {0.5F,  1.5F,        2.5F, -0.5F, -1.5F,
                                      -2.5F, 0.49999997F, 3.0F, -0.0F};
   const std::vector<int64_t> expected = {0, 2, 2, 0, -2, -2, 0, 3, 0};
-  for (const FoldKernels& kernels : AvailableKernels()) {
+  for (const Isa isa : SupportedIsas()) {
     std::vector<int64_t> sums(values.size());
-    kernels.add_f32(values.data(), 1.0, sums.data(), values.size());
-    EXPECT_EQ(sums, expected) << kernels.instruction_set;
+    KernelsOf(isa).add_f32(values.data(), 1.0, sums.data(), values.size());
+    EXPECT_EQ(sums, expected) << Name(isa);
   }
 }
 
 TEST(FoldKernels, RoundsUpToTheLargestProduct) {
   const std::vector<float> values = {1.0F, -1.0F};
-  for (const FoldKernels& kernels : AvailableKernels()) {
+  for (const Isa isa : SupportedIsas()) {
+    const FoldKernels& kernels = KernelsOf(isa);
     std::vector<int64_t> sums(2);
     kernels.add_f32(values.data(), 0x1p50, sums.data(), 2);
     EXPECT_EQ(sums, (std::vector<int64_t>{int64_t{1} << 50, -(int64_t{1} << 50)}));
@@ -35,7 +36,8 @@ TEST(FoldKernels, RoundsUpToTheLargestProduct) {
 
 TEST(FoldKernels, F64LimbsHoldTheExactProduct) {
   RandomStream random({.seed = 1});
-  for (const FoldKernels& kernels : AvailableKernels()) {
+  for (const Isa isa : SupportedIsas()) {
+    const FoldKernels& kernels = KernelsOf(isa);
     for (int trial = 0; trial < 1000; ++trial) {
       const double value = random.Normal() * std::ldexp(1.0, -static_cast<int>(random.Below(30)));
       const double scale = std::ldexp(1 + random.Uniform(), 40);
@@ -52,7 +54,7 @@ TEST(FoldKernels, F64LimbsHoldTheExactProduct) {
 
 TEST(FoldKernels, EveryInstructionSetGivesTheSameBits) {
   RandomStream random({.seed = 2});
-  const FoldKernels& plain = AvailableKernels().front();
+  const FoldKernels& portable = KernelsOf(SupportedIsas().back());
   for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{64}, size_t{1001}}) {
     std::vector<float> f32(count);
     std::vector<double> f64(count);
@@ -92,14 +94,14 @@ TEST(FoldKernels, EveryInstructionSetGivesTheSameBits) {
             static_cast<int64_t>(kernels.largest_f64(f64.data(), count))});
       return all;
     };
-    for (const FoldKernels& kernels : AvailableKernels()) {
-      EXPECT_EQ(run(kernels), run(plain)) << kernels.instruction_set << " " << count;
-    }
+    for (const Isa isa : SupportedIsas())
+      EXPECT_EQ(run(KernelsOf(isa)), run(portable)) << Name(isa) << " " << count;
   }
 }
 
 TEST(FoldKernels, FindsANanAtAnyPosition) {
-  for (const FoldKernels& kernels : AvailableKernels()) {
+  for (const Isa isa : SupportedIsas()) {
+    const FoldKernels& kernels = KernelsOf(isa);
     for (size_t place = 0; place < 37; ++place) {
       std::vector<float> f32(37, 1e30F);
       std::vector<double> f64(37, -1e30);

@@ -31,16 +31,20 @@ def macaw(*arguments: str | Path, program: str = "macaw") -> str:
 
 
 class PageTest(unittest.TestCase):
-    """Tests with one browser, and a folder for each class."""
+    """Tests with one browser, and a folder for each class, in which its run's file lies."""
 
+    RUN: str  # the configuration
     browser: browser.Browser
     folder: Path
+    config: Path
 
     @classmethod
     def setUpClass(cls) -> None:
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = Path(temporary.name)
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(cls.RUN)
         cls.browser = browser.Browser()
         cls.addClassCleanup(cls.browser.close)
 

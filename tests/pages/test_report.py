@@ -51,13 +51,7 @@ LEGEND = """[...document.querySelectorAll(".values")].map((one) =>
 
 
 class Report(PageTest):
-    config: Path
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.config = cls.folder / "run.toml"
-        cls.config.write_text(RUN)
+    RUN = RUN
 
     def simulate(self, name: str, *settings: str) -> Path:
         folder = self.folder / name

@@ -52,13 +52,7 @@ DRAWN = """document.querySelectorAll('#nodes tr').length === 2
 
 
 class Status(PageTest):
-    config: Path
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.config = cls.folder / "run.toml"
-        cls.config.write_text(RUN)
+    RUN = RUN
 
     def start(self, *command: Any) -> subprocess.Popen[str]:
         arguments = [BUILD / "bin" / command[0], *command[1:]]

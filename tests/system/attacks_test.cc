@@ -8,38 +8,22 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::RowsOf;
 using testing_support::RunMacaw;
 using testing_support::RunProgram;
 using testing_support::Simulation;
 using testing_support::TemporaryFolder;
+using testing_support::WithSettings;
 using testing_support::WriteConfig;
-
-std::vector<std::string> With(const std::string& config, const std::vector<std::string>& settings,
-                              std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments = {config};
-  for (const std::string& setting : settings) {
-    arguments.emplace_back("--set");
-    arguments.push_back(setting);
-  }
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-std::vector<nlohmann::json> RowsOf(const std::string& metrics) {
-  std::vector<nlohmann::json> rows;
-  for (const absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty()))
-    rows.push_back(nlohmann::json::parse(line));
-  return rows;
-}
 
 struct Kind {
   const char* attack;
@@ -59,20 +43,20 @@ TEST(Attacks, OfEachKindGiveTheSameBytesForAnyWorkers) {
     const std::vector<std::string> settings = {absl::StrCat("attack.kind=", attack),
                                                "attack.fraction=0.3",
                                                absl::StrCat("algorithm.name=", rule)};
-    Simulation one("one", With(config, settings, {"--processes", "1", "--slots", "1"}));
+    Simulation one("one", WithSettings(config, settings, {"--processes", "1", "--slots", "1"}));
     ASSERT_EQ(one.Wait(), 0) << one.output();
     EXPECT_THAT(one.output(), HasSubstr("60 of 200 clients are hostile"));
-    Simulation three("three", With(config, settings, {"--processes", "3", "--slots", "1"}));
+    Simulation three("three", WithSettings(config, settings, {"--processes", "3", "--slots", "1"}));
     ASSERT_EQ(three.Wait(), 0) << three.output();
     EXPECT_EQ(three.digest(), one.digest()) << attack << " " << rule;
     EXPECT_EQ(three.metrics(), one.metrics()) << attack << " " << rule;
     EXPECT_TRUE(digests.insert(one.digest()).second) << attack << " " << rule;
     double attackers = 0;
-    for (const nlohmann::json& row : RowsOf(one.metrics()))
+    for (const nlohmann::json& row : RowsOf(one))
       attackers += row.at("rule_attackers").get<double>();
     EXPECT_GT(attackers, 0);
   }
-  Simulation nobody("nobody", With(config, {"attack.kind=alie", "attack.fraction=0"}));
+  Simulation nobody("nobody", WithSettings(config, {"attack.kind=alie", "attack.fraction=0"}));
   ASSERT_EQ(nobody.Wait(), 0) << nobody.output();
   EXPECT_EQ(nobody.digest(), plain.digest());
 }
@@ -106,7 +90,7 @@ TEST(Attacks, AreForSimulations) {
                               "/fleet --authority ", authority, " --listen 127.0.0.1:0"));
   EXPECT_EQ(server.exit, 2) << server.text;
   EXPECT_THAT(server.text, HasSubstr("attack.kind"));
-  Simulation local("local", With(config, {"algorithm.name=local"}));
+  Simulation local("local", WithSettings(config, {"algorithm.name=local"}));
   EXPECT_EQ(local.Wait(), 2) << local.output();
   EXPECT_THAT(local.output(), HasSubstr("attack.kind"));
 }

@@ -5,14 +5,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/libtorch.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
 namespace {
 
+using testing_support::RowsOf;
 using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 
@@ -53,12 +54,11 @@ clients = true
   Simulation run("resnet18", {config, "--processes", "1", "--slots", "1"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
   double first = 0;
-  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
-    const auto row = nlohmann::json::parse(line);
+  for (const nlohmann::json& row : RowsOf(run)) {
     const double central = row["test_loss"].get<double>();
     // Not the same bits: the server's model went through the grid of the exact sum.
-    EXPECT_NEAR(row["clients_test_loss"].get<double>(), central, 1e-4 * central) << line;
-    EXPECT_EQ(row["clients_test_accuracy"], row["test_accuracy"]) << line;
+    EXPECT_NEAR(row["clients_test_loss"].get<double>(), central, 1e-4 * central) << row;
+    EXPECT_EQ(row["clients_test_accuracy"], row["test_accuracy"]) << row;
     if (first == 0) first = central;
     EXPECT_GT(central, 0.01);
   }

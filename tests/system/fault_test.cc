@@ -11,12 +11,14 @@
 
 #include "core/random.h"
 #include "tests/system/simulation.h"
+#include "tests/system/workers.h"
 
 namespace macaw {
 namespace {
 
 using testing_support::AllGone;
 using testing_support::Simulation;
+using testing_support::StopAWorkerUntilItIsLost;
 using testing_support::WriteConfig;
 
 class Fault : public testing::Test {
@@ -113,12 +115,7 @@ TEST_F(Fault, AStoppedWorkerPastItsLeaseAndWokenChangesNothing) {
   Simulation simulation(
       "stopped", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
   ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
-  const std::vector<pid_t> workers = simulation.Children("macaw-worker");
-  ASSERT_FALSE(workers.empty());
-  ::kill(workers[0], SIGSTOP);
-  EXPECT_TRUE(
-      simulation.WaitForEvent([](const auto& event) { return event["event"] == "worker_lost"; }));
-  ::kill(workers[0], SIGCONT);
+  StopAWorkerUntilItIsLost(simulation);
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
   ExpectUndisturbed(simulation);
 }

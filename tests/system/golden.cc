@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "testing/public_data.h"
 #include "tests/system/libtorch.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw::testing_support {
@@ -36,9 +36,8 @@ void ExpectGolden(const GoldenRun& golden, size_t checkpoints) {
                   absl::StrCat("algorithm.name=", golden.algorithm), "--quiet"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
   std::vector<double> objective;
-  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
-    objective.push_back(nlohmann::json::parse(line)["train_objective"].get<double>());
-  }
+  for (const nlohmann::json& row : RowsOf(run))
+    objective.push_back(row["train_objective"].get<double>());
   ASSERT_EQ(objective.size(), rounds);
   for (size_t i = 0; i < checkpoints; ++i) {
     const double gap = objective[kGoldenRounds[i] - 1] - kOptimum;

@@ -5,23 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
 namespace {
 
+using testing_support::RowsOf;
 using testing_support::Simulation;
 using testing_support::WriteConfig;
 
 const std::vector<std::string> kMetrics = {"loss", "accuracy", "loss_mean", "accuracy_worst10"};
-
-std::vector<nlohmann::json> Rows(const Simulation& run) {
-  std::vector<nlohmann::json> rows;
-  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty()))
-    rows.push_back(nlohmann::json::parse(line));
-  return rows;
-}
 
 std::vector<std::string> Command(const std::string& rule, const std::string& processes) {
   return {WriteConfig("personal", R"(
@@ -48,7 +42,7 @@ TEST(Personal, TheGlobalModelBesideDittosIsFedAvgs) {
   ASSERT_EQ(fedavg.Wait(), 0) << fedavg.output();
   ASSERT_EQ(ditto.Wait(), 0) << ditto.output();
   ASSERT_EQ(ditto.digest(), fedavg.digest());
-  const std::vector<nlohmann::json> common = Rows(fedavg), personal = Rows(ditto);
+  const std::vector<nlohmann::json> common = RowsOf(fedavg), personal = RowsOf(ditto);
   ASSERT_EQ(common.size(), 3u);
   ASSERT_EQ(personal.size(), 3u);
   for (size_t round = 0; round < 3; ++round) {
@@ -77,7 +71,7 @@ TEST(Personal, FineTuningIsTestedBesideTheModelAndChangesNothing) {
   for (Simulation* const run : {&plain, &one, &two}) ASSERT_EQ(run->Wait(), 0) << run->output();
   EXPECT_EQ(one.digest(), plain.digest());
   EXPECT_EQ(one.metrics(), two.metrics());
-  const std::vector<nlohmann::json> before = Rows(plain), after = Rows(one);
+  const std::vector<nlohmann::json> before = RowsOf(plain), after = RowsOf(one);
   ASSERT_EQ(after.size(), 3u);
   for (size_t round = 0; round < 3; ++round) {
     EXPECT_EQ(after[round]["clients_test_loss"], before[round]["clients_test_loss"]);
@@ -95,7 +89,7 @@ TEST(Personal, LocalTrainingHasNoCommonModelAndPooledTrainingOneClient) {
   Simulation local("local", Command("local", "2")), pooled("pooled", Command("pooled", "2"));
   ASSERT_EQ(local.Wait(), 0) << local.output();
   ASSERT_EQ(pooled.Wait(), 0) << pooled.output();
-  for (const nlohmann::json& row : Rows(local)) {
+  for (const nlohmann::json& row : RowsOf(local)) {
     EXPECT_TRUE(row["clients_test_loss"].is_number());
     EXPECT_GT(row["rule_distance"], 0);
     EXPECT_FALSE(row.contains("test_loss"));
@@ -106,7 +100,7 @@ TEST(Personal, LocalTrainingHasNoCommonModelAndPooledTrainingOneClient) {
     return run.summary()["final"]["clients_test_accuracy"].get<double>();
   };
   EXPECT_LT(accuracy(local), accuracy(pooled));
-  for (const nlohmann::json& row : Rows(pooled)) {
+  for (const nlohmann::json& row : RowsOf(pooled)) {
     EXPECT_EQ(row["clients"], 1);
     EXPECT_GT(row["examples"], 1000);
     EXPECT_TRUE(row["clients_test_accuracy_worst10"].is_number());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/python.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -67,8 +68,8 @@ fraction = 0.3
                  {config, "--trace", "--processes", "1", "--set", "model.name=logistic"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
   std::vector<int> traced, counted;  // by round
-  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
-    counted.push_back(nlohmann::json::parse(line)["rule_attackers"].get<int>());
+  for (const nlohmann::json& row : RowsOf(run)) {
+    counted.push_back(row["rule_attackers"].get<int>());
     traced.push_back(0);
   }
   const auto text = ReadFile(absl::StrCat(run.folder(), "/trace/worker-0.jsonl"));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -16,6 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::RowsOf;
 using testing_support::Simulation;
 using testing_support::WriteConfig;
 
@@ -27,13 +28,6 @@ std::vector<std::string> Cosine(const std::vector<std::string>& set,
       "model.name=logistic", "--set",    "local.lr_schedule=cosine"};
   for (const std::string& key : set) command.insert(command.end(), {"--set", key});
   return command;
-}
-
-std::vector<nlohmann::json> RowsOf(const Simulation& run) {
-  std::vector<nlohmann::json> rows;
-  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty()))
-    rows.push_back(nlohmann::json::parse(line));
-  return rows;
 }
 
 // A rate of 0 is a division by 0 in SCAFFOLD's option 2 and in q-FedAvg, and no training in others.

@@ -16,6 +16,7 @@
 
 #include "core/random.h"
 #include "tests/system/state_runs.h"
+#include "tests/system/workers.h"
 
 namespace macaw {
 namespace {
@@ -30,6 +31,7 @@ using testing_support::SmallStateful;
 using testing_support::StateBytes;
 using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
+using testing_support::StopAWorkerUntilItIsLost;
 
 class StateLaw : public testing::TestWithParam<const char*> {};
 
@@ -129,12 +131,7 @@ TEST_F(StateFault, AWorkerWokenTooLateIsNotListenedTo) {
   Simulation simulation(
       "late", With({"--processes", "2", "--slots", "1", "--set", "server.lease_timeout=1"}));
   ASSERT_TRUE(simulation.WaitForEvent(Round(1)));
-  const std::vector<pid_t> workers = simulation.Children("macaw-worker");
-  ASSERT_FALSE(workers.empty());
-  ::kill(workers[0], SIGSTOP);
-  EXPECT_TRUE(
-      simulation.WaitForEvent([](const auto& event) { return event["event"] == "worker_lost"; }));
-  ::kill(workers[0], SIGCONT);
+  StopAWorkerUntilItIsLost(simulation);
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
   ExpectUndisturbed(simulation);
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/system/libtorch.h"
+#include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -17,26 +17,16 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::RowsOf;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
+using testing_support::WithSettings;
 using testing_support::WriteConfig;
-
-std::vector<std::string> Keys(const std::string& config, const std::vector<std::string>& settings,
-                              std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments = {config};
-  for (const std::string& setting : settings) {
-    arguments.emplace_back("--set");
-    arguments.push_back(setting);
-  }
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
 
 // The sums of columns over the rounds.
 nlohmann::json SumsOf(const Simulation& run) {
   nlohmann::json sums = nlohmann::json::object();
-  for (const absl::string_view line : absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty())) {
-    const nlohmann::json row = nlohmann::json::parse(line);
+  for (const nlohmann::json& row : RowsOf(run)) {
     for (const auto& [name, value] : row.items()) {
       if (value.is_number()) sums[name] = sums.value(name, 0.0) + value.get<double>();
     }
@@ -46,20 +36,20 @@ nlohmann::json SumsOf(const Simulation& run) {
 
 TEST(Statistics, StragglersOfOneEpochDoLessUnderEveryRuleAlike) {
   const std::string config = WriteConfig("stragglers");
-  Simulation all("all", Keys(config, {"local.epochs=1", "local.batch_size=10"}));
+  Simulation all("all", WithSettings(config, {"local.epochs=1", "local.batch_size=10"}));
   ASSERT_EQ(all.Wait(), 0) << all.output();
   std::vector<double> steps = {SumsOf(all)["steps"].get<double>()};
   for (const char* rule : {"fedavg", "fedprox", "fednova"}) {
     const std::vector<std::string> slow = {"local.epochs=1", "local.batch_size=10",
                                            "cohort.straggler_fraction=0.9",
                                            absl::StrCat("algorithm.name=", rule)};
-    Simulation one(absl::StrCat("one-", rule), Keys(config, slow, {"--processes", "1"}));
+    Simulation one(absl::StrCat("one-", rule), WithSettings(config, slow, {"--processes", "1"}));
     ASSERT_EQ(one.Wait(), 0) << one.output();
     EXPECT_NE(one.digest(), all.digest());
     steps.push_back(SumsOf(one)["steps"].get<double>());
     EXPECT_LT(steps.back(), 0.75 * steps[0]) << rule;
     EXPECT_EQ(steps.back(), steps[1]) << rule;
-    Simulation owners(absl::StrCat("owners-", rule), Keys(config, slow, {"--owners", "3"}));
+    Simulation owners(absl::StrCat("owners-", rule), WithSettings(config, slow, {"--owners", "3"}));
     ASSERT_EQ(owners.Wait(), 0) << owners.output();
     EXPECT_EQ(owners.digest(), one.digest()) << rule;
   }
@@ -72,7 +62,7 @@ TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
     // Clients with thirty rows or more, and nothing of a batch that is not full.
     const std::vector<std::string> dropping = {name, "local.drop_last=true", "local.batch_size=30",
                                                "cohort.size=10"};
-    Simulation one(absl::StrCat("one-", rule), Keys(config, dropping));
+    Simulation one(absl::StrCat("one-", rule), WithSettings(config, dropping));
     ASSERT_EQ(one.Wait(), 0) << one.output();
     EXPECT_THAT(one.output(), HasSubstr("fewer training rows than a batch of 30"));
     const nlohmann::json sums = SumsOf(one);
@@ -82,16 +72,17 @@ TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
     // The same clients by a key of their own.
     std::vector<std::string> same = dropping;
     same.push_back("cohort.min_rows=30");
-    Simulation keyed(absl::StrCat("keyed-", rule), Keys(config, same));
+    Simulation keyed(absl::StrCat("keyed-", rule), WithSettings(config, same));
     ASSERT_EQ(keyed.Wait(), 0) << keyed.output();
     EXPECT_EQ(keyed.digest(), one.digest()) << rule;
-    Simulation owners(absl::StrCat("owners-", rule), Keys(config, dropping, {"--owners", "3"}));
+    Simulation owners(absl::StrCat("owners-", rule),
+                      WithSettings(config, dropping, {"--owners", "3"}));
     ASSERT_EQ(owners.Wait(), 0) << owners.output();
     EXPECT_EQ(owners.digest(), one.digest()) << rule;
     if (!testing_support::kHasLibTorch) continue;
     std::vector<std::string> on_torch = dropping;
     on_torch.push_back("workers.backend=torch");
-    Simulation torch(absl::StrCat("torch-", rule), Keys(config, on_torch));
+    Simulation torch(absl::StrCat("torch-", rule), WithSettings(config, on_torch));
     ASSERT_EQ(torch.Wait(), 0) << torch.output();
     EXPECT_EQ(SumsOf(torch)["steps"], sums["steps"]) << rule;
   }
@@ -102,7 +93,7 @@ TEST(Statistics, NoBoundOfPrivacyIsADefenceAgainstAttackers) {
                                          "privacy.noise=0.1",          "cohort.sampling=poisson",
                                          "cohort.weight=uniform",      "attack.kind=scaling",
                                          "attack.fraction=0.3",        "attack.scale=100"};
-  Simulation run("hostile", Keys(WriteConfig("hostile"), keys));
+  Simulation run("hostile", WithSettings(WriteConfig("hostile"), keys));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const nlohmann::json sums = SumsOf(run);
   EXPECT_EQ(sums["left_out"], 0);
@@ -111,15 +102,15 @@ TEST(Statistics, NoBoundOfPrivacyIsADefenceAgainstAttackers) {
 }
 
 TEST(Statistics, RoundsThatDoNotWaitAreRefusedWithAPlannedCohort) {
-  Simulation run("enough",
-                 Keys(WriteConfig("enough"), {"cohort.sampling=poisson", "round.enough=3"}));
+  Simulation run(
+      "enough", WithSettings(WriteConfig("enough"), {"cohort.sampling=poisson", "round.enough=3"}));
   EXPECT_EQ(run.Wait(), 2) << run.output();
   EXPECT_THAT(run.output(), HasSubstr("round.enough"));
 }
 
 TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
-  Simulation run("counts", Keys(WriteConfig("counts"),
-                                {"data.client_test_fraction=0.01", "evaluation.clients=true"}));
+  Simulation run("counts", WithSettings(WriteConfig("counts"), {"data.client_test_fraction=0.01",
+                                                                "evaluation.clients=true"}));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const nlohmann::json final = run.summary()["final"];
   const auto clients = final["clients_test_clients"].get<int>();

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "core/work_counter.h"
 #include "tests/training/device_testing.h"
 #include "tests/training/testing.h"
 
@@ -62,6 +64,23 @@ class Cohort {
   std::vector<ClientTask> tasks_;
   std::vector<LocalPlan> plans_;
   std::vector<Turn> turns_;
+};
+
+// A client of a small model whose trainer counts its work, and a plan of one stage for it.
+struct CountedClient {
+  explicit CountedClient(const DeviceLimits& limits = {}) {
+    TrainerSetup setup = cohort.Setup();
+    setup.work = &work;
+    trainer = DeviceTrainerOf(setup, *device, limits);
+    plan.stages = {StageFrom(View(cohort.start()), 0.1)};
+  }
+  const ClientTask& task() const { return *cohort.turns()[0].task; }
+
+  const Cohort cohort{SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1};
+  WorkCounter work;
+  const std::unique_ptr<FakeDevice> device = TeamsOf(1);
+  std::unique_ptr<DeviceTrainer> trainer;
+  LocalPlan plan;
 };
 
 using Outcomes = std::vector<absl::StatusOr<std::vector<std::byte>>>;

@@ -20,14 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::unique_ptr<DeviceTrainer> TrainerWith(const TrainerSetup& setup, device::Device& device,
-                                           const DeviceLimits& limits) {
-  absl::StatusOr<std::unique_ptr<DeviceTrainer>> trainer =
-      DeviceTrainer::Make(setup, device, limits);
-  EXPECT_TRUE(trainer.ok()) << trainer.status();
-  return trainer.ok() ? *std::move(trainer) : nullptr;
-}
-
 // A launch for about so many rows of a job that is alone.
 double SecondsFor(const TrainerSetup& setup, double rows) {
   const auto model = ondevice::CompiledModel::Compile(setup.spec, setup.local.batch_size);
@@ -49,7 +41,7 @@ TEST(DeviceLaunches, GiveTheSameBitsHoweverTheyAreCut) {
          {0.0, SecondsFor(cohort.Setup(), 20), SecondsFor(cohort.Setup(), 45)}) {
       SCOPED_TRACE(testing::Message() << seconds << " s");
       const auto device = TeamsOf(3);
-      const auto trainer = TrainerWith(cohort.Setup(), *device, {.launch_seconds = seconds});
+      const auto trainer = DeviceTrainerOf(cohort.Setup(), *device, {.launch_seconds = seconds});
       ExpectSame(RunAll(*trainer, cohort.turns()), expected);
       EXPECT_GT(device->launches(), uncut);
     }
@@ -61,7 +53,7 @@ TEST(DeviceLaunches, GiveTheSameBitsWithTheThreadsOfAGpu) {
   const Cohort cohort(Everything(), 1);
   const auto one = TeamsOf(1), many = TeamsOf(256);
   const Outcomes expected = RunAll(*DeviceTrainerOf(cohort.Setup(), *one), cohort.turns());
-  const auto trainer = TrainerWith(cohort.Setup(), *many, {.launch_seconds = 0});
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *many, {.launch_seconds = 0});
   ExpectSame(RunAll(*trainer, cohort.turns()), expected);
 }
 
@@ -85,7 +77,7 @@ TEST(DeviceLaunches, OfRandomRunsGiveTheSameBits) {
     const Outcomes expected = RunAll(*DeviceTrainerOf(setup, *device), turns);
     const DeviceLimits limits{.launch_seconds = SecondsFor(setup, static_cast<double>(seed)),
                               .upload_bytes = 100 * seed};
-    ExpectSame(RunAll(*TrainerWith(setup, *cut, limits), turns), expected);
+    ExpectSame(RunAll(*DeviceTrainerOf(setup, *cut, limits), turns), expected);
   }
 }
 
@@ -99,37 +91,30 @@ TEST(DeviceLaunches, OfEvaluationsGiveTheSameSums) {
   const auto sums = DeviceTrainerOf(setup, *device)->Evaluate(View(model), rows, 0, 150, 7);
   ASSERT_TRUE(sums.ok()) << sums.status();
   const uint64_t uncut = device->launches();
-  const auto trainer = TrainerWith(setup, *cut, {.launch_seconds = 0, .upload_bytes = 200});
+  const auto trainer = DeviceTrainerOf(setup, *cut, {.launch_seconds = 0, .upload_bytes = 200});
   EXPECT_EQ(*trainer->Evaluate(View(model), rows, 0, 150, 7), *sums);
   EXPECT_GT(cut->launches(), uncut);
 }
 
 TEST(DeviceLaunches, CountBatchesWhileAClientIsUnderWay) {
-  const Cohort cohort(SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1);
-  WorkCounter work;
-  TrainerSetup setup = cohort.Setup();
-  setup.work = &work;
-  const auto device = TeamsOf(1);
-  const auto trainer = TrainerWith(setup, *device, {.launch_seconds = 0});
-  LocalPlan plan;
-  plan.stages = {StageFrom(View(cohort.start()), 0.1)};
-  plan.stages[0].local.steps = 2000;
+  CountedClient one({.launch_seconds = 0});
+  one.plan.stages[0].local.steps = 2000;
   std::atomic<bool> over = false;
   uint64_t seen_between = 0;
   {
     const std::jthread watcher([&] {
       while (!over) {
-        const uint64_t done = work.done();
+        const uint64_t done = one.work.done();
         if (done > 0 && done < 2000) seen_between = done;
         std::this_thread::yield();
       }
     });
-    MustRun(*trainer, plan, *cohort.turns()[0].task);
+    MustRun(*one.trainer, one.plan, one.task());
     over = true;
   }
   EXPECT_GT(seen_between, 0u);
-  EXPECT_EQ(work.done(), 2000u);
-  EXPECT_EQ(device->launches(), 2000u);
+  EXPECT_EQ(one.work.done(), 2000u);
+  EXPECT_EQ(one.device->launches(), 2000u);
 }
 
 // A step of many passes is work, too.
@@ -139,7 +124,7 @@ TEST(DeviceLaunches, CountPassesOfAFullBatch) {
   TrainerSetup setup = random.Setup();
   setup.work = &work;
   const auto device = TeamsOf(1);
-  const auto trainer = TrainerWith(setup, *device, {.launch_seconds = 0});
+  const auto trainer = DeviceTrainerOf(setup, *device, {.launch_seconds = 0});
   const FlatVector start = random.Vector(0.1);
   LocalPlan plan;
   plan.stages = {StageFrom(View(start), 0.1)};
@@ -150,28 +135,21 @@ TEST(DeviceLaunches, CountPassesOfAFullBatch) {
 }
 
 TEST(DeviceLaunches, EndEarlyWhenTheWorkIsGivenUp) {
-  const Cohort cohort(SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1);
-  WorkCounter work;
-  TrainerSetup setup = cohort.Setup();
-  setup.work = &work;
-  const auto device = TeamsOf(1);
-  const auto trainer = TrainerWith(setup, *device, {.launch_seconds = 0});
-  LocalPlan plan;
-  plan.stages = {StageFrom(View(cohort.start()), 0.1)};
-  plan.stages[0].local.steps = 1000000;
+  CountedClient one({.launch_seconds = 0});
+  one.plan.stages[0].local.steps = 1000000;
   {
     const std::jthread stopper([&] {
-      while (work.done() == 0) std::this_thread::yield();
-      work.GiveUp();
+      while (one.work.done() == 0) std::this_thread::yield();
+      one.work.GiveUp();
     });
-    const absl::Status status = trainer->Run(plan, *cohort.turns()[0].task).status();
+    const absl::Status status = one.trainer->Run(one.plan, one.task()).status();
     EXPECT_TRUE(absl::IsCancelled(status)) << status;
     EXPECT_FALSE(IsClientFault(status));
   }
-  EXPECT_LT(work.done(), 1000000u);
-  work.GiveUp(false);
-  plan.stages[0].local.steps = 3;
-  MustRun(*trainer, plan, *cohort.turns()[0].task);
+  EXPECT_LT(one.work.done(), 1000000u);
+  one.work.GiveUp(false);
+  one.plan.stages[0].local.steps = 3;
+  MustRun(*one.trainer, one.plan, one.task());
 }
 
 TEST(DeviceLaunches, AreAboutASecondByTheEstimate) {
@@ -206,9 +184,9 @@ TEST(DeviceUploads, GiveTheSameBitsInPiecesOfAnySize) {
     for (const size_t bytes : {size_t{1}, size_t{5000}, size_t{20000}}) {
       SCOPED_TRACE(testing::Message() << bytes << " bytes");
       const auto device = TeamsOf(1);
-      ExpectSame(
-          RunAll(*TrainerWith(cohort.Setup(), *device, {.upload_bytes = bytes}), cohort.turns()),
-          expected);
+      ExpectSame(RunAll(*DeviceTrainerOf(cohort.Setup(), *device, {.upload_bytes = bytes}),
+                        cohort.turns()),
+                 expected);
     }
   }
 }
@@ -222,7 +200,7 @@ TEST(DeviceUploads, PageLockNoMoreThanAPiece) {
   plan.stages = {StageFrom(View(start), 0.1)};
   plan.stages[0].local.steps = 1;
   const auto device = TeamsOf(1);
-  const auto trainer = TrainerWith(random.Setup(), *device, {.upload_bytes = 100'000});
+  const auto trainer = DeviceTrainerOf(random.Setup(), *device, {.upload_bytes = 100'000});
   MustRun(*trainer, plan, task);
   EXPECT_LT(device->most_host_used(), 200'000u);
 }
@@ -252,7 +230,7 @@ TEST(DeviceEnds, ArePageLockedWhenTheyAreFetched) {
   const Cohort cohort(SpecOf({"linear 500"}, {200}, 500, DType::kF32), 6);
   const size_t bytes = cohort.start().layout()->bytes();
   const auto device = TeamsOf(1);
-  const auto trainer = TrainerWith(cohort.Setup(), *device, {.upload_bytes = 10'000});
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device, {.upload_bytes = 10'000});
   LocalPlan plan;
   plan.stages = {StageFrom(View(cohort.start()), 0.1)};
   std::vector<Turn> turns;
@@ -276,7 +254,7 @@ TEST(DeviceEnds, NeedNoPageLockedMemory) {
   FakeDeviceOptions options;
   options.host_memory = 2 * cohort.start().layout()->bytes();
   const auto device = DeviceOf(options);
-  const auto trainer = TrainerWith(cohort.Setup(), *device, {.upload_bytes = 10'000});
+  const auto trainer = DeviceTrainerOf(cohort.Setup(), *device, {.upload_bytes = 10'000});
   ExpectSame(RunAll(*trainer, cohort.turns()), expected);
   EXPECT_EQ(trainer->turns_at_once(), DeviceTrainerOf(cohort.Setup(), *roomy)->turns_at_once());
 }

@@ -42,8 +42,10 @@ inline std::unique_ptr<FakeDevice> TeamsOf(uint32_t threads, uint64_t seed = 0) 
 }
 
 inline std::unique_ptr<DeviceTrainer> DeviceTrainerOf(const TrainerSetup& setup,
-                                                      device::Device& device) {
-  absl::StatusOr<std::unique_ptr<DeviceTrainer>> trainer = DeviceTrainer::Make(setup, device);
+                                                      device::Device& device,
+                                                      const DeviceLimits& limits = {}) {
+  absl::StatusOr<std::unique_ptr<DeviceTrainer>> trainer =
+      DeviceTrainer::Make(setup, device, limits);
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return trainer.ok() ? *std::move(trainer) : nullptr;
 }

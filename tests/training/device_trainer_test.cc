@@ -423,17 +423,10 @@ TEST(DeviceTrainer, RefusesStepsWithoutABatch) {
 }
 
 TEST(DeviceTrainer, CountsItsBatches) {
-  const Cohort cohort(SpecOf({"linear 3"}, {4}, 3, DType::kF32), 1);
-  WorkCounter work;
-  TrainerSetup setup = cohort.Setup();
-  setup.work = &work;
-  const auto device = TeamsOf(1);
-  const auto trainer = DeviceTrainerOf(setup, *device);
-  LocalPlan plan;
-  plan.stages = {StageFrom(View(cohort.start()), 0.1)};
-  plan.stages[0].local.steps = 4;
-  MustRun(*trainer, plan, *cohort.turns()[0].task);
-  EXPECT_EQ(work.done(), 4);
+  CountedClient one;
+  one.plan.stages[0].local.steps = 4;
+  MustRun(*one.trainer, one.plan, one.task());
+  EXPECT_EQ(one.work.done(), 4);
 }
 
 TEST(DeviceTrainer, RefusesRunsThatItCannotTrain) {

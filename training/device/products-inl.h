@@ -30,14 +30,7 @@ struct ByColumn {
 };
 
 // The same with a column of ones behind the last one, whose product is the bias's gradient.
-struct ByColumnAndOne {
-  using Outer = uint32_t;
-  using Inner = const float*;
-  static constexpr bool kAlongFast = false;
-  const float* data;
-  uint32_t stride;
-  MACAW_INLINE_KERNEL Outer At(uint32_t outer) const { return outer; }
-  MACAW_INLINE_KERNEL Inner Along(uint32_t k) const { return data + size_t{k} * stride; }
+struct ByColumnAndOne : ByColumn {
   MACAW_INLINE_KERNEL float Get(Outer outer, Inner row) const {
     return outer < stride ? row[outer] : 1.0f;
   }
@@ -70,7 +63,7 @@ MACAW_INLINE_KERNEL void LinearBackward(const device::Team& team, const Pass& pa
   const Sink weight(pass, op.weight), bias(pass, op.bias);
   if (!weight.trains && !bias.trains) return;
   TeamGemm(team, op.gradient, outputs, inputs + (bias.trains ? 1 : 0), vectors,
-           ByColumn{d_out, outputs}, ByColumnAndOne{pass.Activation(op.in), inputs},
+           ByColumn{d_out, outputs}, ByColumnAndOne{{pass.Activation(op.in), inputs}},
            [=](uint32_t m, uint32_t n, float sum) {
              n < inputs ? weight.Put(m * inputs + n, sum) : bias.Put(m, sum);
            });

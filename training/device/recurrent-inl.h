@@ -254,7 +254,7 @@ MACAW_INLINE_KERNEL void RecurrentBackward(const device::Team& team, const Pass&
   const Sink weight(pass, op.weight), bias(pass, op.weight + 2);
   if (weight.trains || bias.trains) {
     TeamGemm(team, op.gradient, sums, inputs + 1, vectors, GatesByColumn{net.OfInputs()},
-             ByColumnAndOne{pass.Activation(op.in), inputs},
+             ByColumnAndOne{{pass.Activation(op.in), inputs}},
              [&](uint32_t m, uint32_t n, float sum) {
                n < inputs ? weight.Put(m * inputs + n, sum) : bias.Put(m, sum);
              });

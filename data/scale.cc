@@ -1,0 +1,44 @@
+#include "data/scale.h"
+
+#include <cstdint>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "data/scale.cc"
+#include "core/isa_targets.h"
+// isa_targets.h must come before foreach_target.h, which reads its macros.
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace macaw::data {
+namespace HWY_NAMESPACE {
+
+template <typename From, typename To>
+void Scale(const From*, const std::byte* from, size_t count, To scale, To shift, To* to) {
+  for (size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, from + i * sizeof(From), sizeof(From));  // costs nothing when vectorised
+    to[i] = static_cast<To>(value) * scale + shift;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace macaw::data
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace macaw::data {
+
+template <typename From, typename To>
+void ScaleRun(const From* type, const std::byte* from, size_t count, To scale, To shift, To* to) {
+  MACAW_FOR_ISA(BestIsa(), Scale, type, from, count, scale, shift, to);
+}
+
+template void ScaleRun(const uint8_t*, const std::byte*, size_t, float, float, float*);
+template void ScaleRun(const uint8_t*, const std::byte*, size_t, double, double, double*);
+template void ScaleRun(const float*, const std::byte*, size_t, float, float, float*);
+template void ScaleRun(const float*, const std::byte*, size_t, double, double, double*);
+
+}  // namespace macaw::data
+#endif  // HWY_ONCE
