@@ -100,7 +100,11 @@ TEST_F(RepeatTest, ItsTableHasEveryColumnAndALineForEach) {
   Finish(held, 2);
   auto results = *ReadResults(held.folder, sweep.plan);
   for (auto& [name, result] : results) result.rungs[5]["examples"] = 40;
-  EXPECT_EQ(TableText(MakeTable(sweep.plan, results, held.folder)),
+  const ResultTable table = MakeTable(sweep.plan, results, held.folder);
+  const Json json = Json::parse(TableJson(table));
+  EXPECT_EQ(json["report"], Json::array()) << "nothing was asked for";
+  EXPECT_EQ(json["rows"][0]["report"]["examples"]["mean"], 40);
+  EXPECT_EQ(TableText(table),
             "runs           2\n"
             "seeds          1, 2\n"
             "test_loss      1.5000 ± 0.7071\n"
