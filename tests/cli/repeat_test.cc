@@ -167,7 +167,9 @@ TEST_F(RepeatTest, RunsThatAreNoExperimentsKeepTheirFolders) {
 }
 
 TEST_F(RepeatTest, ARepeatOfAnOlderVersionIsReadAndNotContinued) {
-  folder_.Write("exp-repeat.json", R"({"runs": [{"folder": "runs/exp-seed1", "seed": 1}]})");
+  folder_.Write("exp-repeat.json", R"({"runs": [{"folder": "runs/exp-seed1", "seed": 1},
+                                                {"folder": "runs/exp-seed2", "seed": 2}]})");
+  WriteRun("exp-seed1", 1);
   EXPECT_THAT(Refused(kFedAvg), AllOf(HasSubstr("exp-repeat.json"), HasSubstr("older version")));
   EXPECT_EQ(Open(kFedAvg)->folder.path(), folder_ / "exp-2-repeat");
   EXPECT_THAT(*RunFolders({folder_ / "exp-repeat.json"}), ElementsAre(folder_ / "exp-seed1"));
