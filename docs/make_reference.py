@@ -131,6 +131,7 @@ def described_columns(described: dict[str, Any]) -> list[tuple[str, str]]:
                 column["columns"]), column["help"])
         for column in described["columns"]
     ]  # fmt: skip
+
     # Of patterns that match, one of the name's end says most, and then the one that names most.
     def named(pattern: str) -> int:
         return len(re.sub(r"\*|_STATISTIC", "", pattern))

@@ -18,6 +18,8 @@ from .errors import ArgumentError, Error, PackageMissingError
 
 _POINTS = 400  # of a curve whose runs have their values at different places
 _BINS = 20
+_IN_THE_AXES = 5  # lines of a legend; with more it stands beside them
+_IN_A_COLUMN = 18  # lines of a legend that fit beside the axes
 
 
 class Plot:
@@ -97,12 +99,14 @@ def plot(
         _groups.check_column(name, groups, key)
     made, axes = figure(len(metrics), "macaw.plot()")
     for place, metric in zip(axes, metrics):
-        for group in groups:
-            _curve(place, group, metric, x)
+        for number, group in enumerate(groups):
+            _curve(place, group, metric, x, _style(number))
         place.set_xlabel(_words(x))
         place.set_ylabel(_words(metric))
         place.grid(alpha=0.3)
-    _legend(axes[0], groups)
+        if x == "round":
+            whole_ticks(place)
+    _legend(made, axes[0], groups)
     if title:
         made.suptitle(title)
     return Plot(made, axes)
@@ -132,18 +136,19 @@ def plot_clients(
     made, axes = figure(1, "macaw.plot_clients()")
     low = 0.0 if "accuracy" in y else min(float(v[0]) for v in values)
     high = 1.0 if "accuracy" in y else max(float(v[-1]) for v in values)
-    for group, own in zip(groups, values):
+    for number, (group, own) in enumerate(zip(groups, values)):
         label = f"{group.name} ({len(own)} clients)"
         if kind == "cdf":
-            axes[0].ecdf(own, label=label)
+            axes[0].ecdf(own, label=label, **_style(number))
         else:
             edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
             share = np.full(len(own), 1 / len(own))
-            axes[0].hist(own, edges, weights=share, label=label, histtype="step", linewidth=1.5)
+            axes[0].hist(own, edges, weights=share, label=label, histtype="step", linewidth=1.5,
+                         **_style(number))  # fmt: skip
     axes[0].set_xlabel(f"{_words(y)} of a client")
     axes[0].set_ylabel("share of clients" + (" with at most that" if kind == "cdf" else ""))
     axes[0].grid(alpha=0.3)
-    axes[0].legend(fontsize="small")
+    _place_legend(made, axes[0])
     if title:
         made.suptitle(title)
     return Plot(made, axes)
@@ -173,10 +178,23 @@ def of_clients(run: Any, metric: str = "test_accuracy") -> Array:
     )
 
 
-def _curve(axes: Any, group: Group, metric: str, x: str) -> None:
+def _style(number: int) -> dict[str, str]:
+    """Of a curve by its number: ten colours, and then the same ones with another line."""
+    lines = ("-", "--", ":", "-.")
+    return {"color": f"C{number % 10}", "linestyle": lines[number // 10 % len(lines)]}
+
+
+def whole_ticks(axes: Any) -> None:
+    """Ticks of rounds, of which there are no halves."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _curve(axes: Any, group: Group, metric: str, x: str, style: dict[str, str]) -> None:
     at, values = _together(group, metric, x)
     mean = values.mean(0)
-    (line,) = axes.plot(at, mean, label=group.name, linewidth=1.5)
+    (line,) = axes.plot(at, mean, label=group.name, linewidth=1.5, **style)
     if len(values) > 1:
         deviation = values.std(0, ddof=1)
         axes.fill_between(
@@ -212,12 +230,26 @@ def _ascending(at: Array, value: Array) -> tuple[Array, Array]:
     return at[order], value[order]
 
 
-def _legend(axes: Any, groups: Sequence[Group]) -> None:
+def _legend(made: Any, axes: Any, groups: Sequence[Group]) -> None:
     seeds = {len(group.runs) for group in groups}
     if len(groups) == 1 and seeds == {1}:
         return
     title = f"mean of {seeds.pop()} seeds" if len(seeds) == 1 and seeds != {1} else None
-    axes.legend(fontsize="small", title=title, title_fontsize="small")
+    _place_legend(made, axes, title)
+
+
+def _place_legend(made: Any, axes: Any, title: str | None = None) -> None:
+    """A legend in the axes; beside them where it would cover the curves, as it has many lines."""
+    lines, names = axes.get_legend_handles_labels()
+    look = {"fontsize": "small", "title": title, "title_fontsize": "small"}
+    if len(names) <= _IN_THE_AXES:
+        axes.legend(lines, names, **look)
+        return
+    columns = -(-len(names) // _IN_A_COLUMN)
+    width, height = made.get_size_inches()
+    letters = max(map(len, names)) + 6  # with the line before the name
+    made.set_size_inches(width + columns * letters * 0.075, height)
+    made.legend(lines, names, loc="outside right upper", ncols=columns, **look)
 
 
 def _words(column: str) -> str:

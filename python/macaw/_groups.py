@@ -139,9 +139,21 @@ def _set_differences(groups: Sequence[Group]) -> None:
         keys = [key for key in keys if not key.startswith("data.normalise.")]
     missing = object()
     differing = [key for key in keys if len({_text(s.get(key, missing)) for s in settings}) > 1]
-    differing.sort(key=lambda key: key != ALGORITHM)  # the algorithm is named first
+    differing = in_order(differing)
     for group, own in zip(groups, settings):
         group.differs = {key: _value(own, key) for key in differing}
+
+
+def in_order(keys: Iterable[str]) -> list[str]:
+    """The keys in one order, whatever order runs are in: the algorithm, its parameters, the rest as
+    `macaw keys` lists them."""
+    place = {key: number for number, key in enumerate(_defaults())}
+    return sorted(
+        keys,
+        key=lambda key: (
+            key != ALGORITHM, not key.startswith("algorithm."), place.get(key, len(place)), key,
+        ),
+    )  # fmt: skip
 
 
 def _settings_of(group: Group) -> dict[str, Any]:

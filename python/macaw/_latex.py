@@ -44,9 +44,10 @@ def to_latex(
         an accuracy. By default the accuracies of untrained rows, else losses.
     digits: behind the point; by default two of the deviation that are not 0.
 
-    Keys have a column where they differ, and none where all runs are alike; a cell is empty where
-    a configuration has no such key. The best mean of each column is bold. Deviations are those of
-    a sample (n - 1), and are left out where a configuration has one run.
+    Keys have a column where they differ, and none where all runs are alike: the algorithm first,
+    then its parameters, then other keys as `macaw keys` lists them, and metrics last; a cell is
+    empty where a configuration has no such key. The best mean of each column is bold. Deviations
+    are those of a sample (n - 1), and are left out where a configuration has one run.
     """
     groups = _groups.groups_of(runs)
     values = [[_values_of(run) for run in group.runs] for group in groups]
@@ -76,8 +77,9 @@ def table(
     digits: int | None = None,
 ) -> str:
     """rows: what differs, by key; counts: runs of each row; cells: of each row, by metric."""
-    keys = [key for key in rows[0] if len({repr(row.get(key)) for row in rows}) > 1] or (
-        ["name"] if "name" in rows[0] else []
+    there = dict.fromkeys(key for row in rows for key in row)
+    keys = [key for key in there if len({repr(row.get(key)) for row in rows}) > 1] or (
+        ["name"] if "name" in there else []
     )
     names = _groups.short_names(keys)
     head = [escaped(names[key]) for key in keys]

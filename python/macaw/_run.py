@@ -135,6 +135,7 @@ class Run:
         """
         try:
             from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
         except ImportError as error:
             raise PackageMissingError(
                 "run.plot() draws with matplotlib: pip install matplotlib"
@@ -156,7 +157,8 @@ class Run:
                 there = np.isfinite(columns[name])
                 axes.plot(columns["round"][there], columns[name][there], label=name)
             axes.set_xlabel("round")
-            axes.legend()
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.legend(fontsize="small")
             axes.grid(alpha=0.3)
         figure.suptitle(self.folder.name)
         return figure

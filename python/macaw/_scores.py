@@ -91,7 +91,7 @@ def test_rows(folder: Path) -> tuple[Array, Array]:
     data = kept_table(text, "data")
     with tempfile.TemporaryDirectory(prefix="macaw-rows-") as place:
         path = Path(data["path"]) if data.get("source") == "prepared" else None
-        scheme = _table(text, "partition").get("scheme")
+        scheme = kept_table(text, "partition").get("scheme")
         if path is not None and not keep_their_rows(scheme, data.get, _safetensors.read(path)):
             division = Path(place) / "division.json"
             _macaw_data("export-partition", folder, division)

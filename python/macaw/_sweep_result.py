@@ -84,8 +84,10 @@ class SweepResult:
     def to_latex(self, *, digits: int | None = None) -> str:
         """The table for a paper (booktabs): mean ± deviation over seeds, the best in bold.
 
-        Keys with one value in all rows have no column. digits: behind the point; by default two
-        of the deviation that are not 0. ``macaw.to_latex`` takes other metrics.
+        What varies comes first: the algorithm, its parameters, other keys as `macaw keys` lists
+        them; then metrics. Keys with one value in all rows have no column. digits: behind the
+        point; by default two of the deviation that are not 0. ``macaw.to_latex`` takes other
+        metrics.
         """
         rows = self.result["rows"]
         metric = self.result["metric"]
@@ -97,7 +99,7 @@ class SweepResult:
         higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
         counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
         values = [_train.readable(row["values"]) for row in rows]
-        keys = sorted(values[0], key=lambda key: key != _groups.ALGORITHM)
+        keys = _groups.in_order(dict.fromkeys(key for row in values for key in row))
         ordered = [{key: row.get(key) for key in keys} for row in values]
         return _latex.table(ordered, counts, metrics, cells, higher, digits)
 

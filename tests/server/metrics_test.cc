@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "training/api/metrics.h"
@@ -291,6 +292,14 @@ TEST(CheckEvaluationOf, RefusesWhatCannotBeEvaluated) {
             std::string::npos);
 }
 
+// Whether an entry of DescribeColumns is of this column.
+bool IsDescribed(const std::string& column) {
+  return std::ranges::any_of(DescribeColumns(), [&](const ColumnHelp& entry) {
+    const std::string pattern = std::regex_replace(entry.columns, std::regex(R"(\*|[A-Z]+)"), ".+");
+    return std::regex_match(column, std::regex(pattern));
+  });
+}
+
 TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
   algorithms::Description algorithm;
   algorithm.has_personal_models = true;
@@ -320,6 +329,8 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
     for (const MetricColumn& column : MetricColumns(task, algorithm, schema))
       EXPECT_TRUE(listed.insert(column.name).second) << column.name;
     EXPECT_EQ(listed, written);
+    for (const std::string& name : written)
+      EXPECT_TRUE(IsDescribed(name)) << name << " is in no entry of DescribeColumns";
   }
 }
 
