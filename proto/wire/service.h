@@ -94,6 +94,8 @@ struct ServiceState {
 // The caller, by the certificate of the connection or the token in the metadata of the call. Never
 // null.
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
+// A number for the caller's name, for what is counted before it has a session. 0: it has no name.
+SessionId CallerNumber(const fleet::Caller& caller);
 
 // All methods are raw: the bytes of registrations and of calls in a session are checked before they
 // are parsed (outline.h).
