@@ -247,6 +247,9 @@ class OwnMetrics(TestCase):
                        "data_options": {"normalise": {"mean": [0.5], "std": [0.2]}}}),
             ("clients", {"data": {"a": (x[:300], y[:300]), "b": (x[300:], y[300:])}, "cohort": 2,
                          "partition": None, "test": rows(50, seed=2)}),
+            ("cut-clients", {"data": {"a": (x[:300], y[:300]), "b": (x[300:], y[300:])},
+                             "cohort": 2, "partition": None,
+                             "data_options": {"test_fraction": 0.1}}),
         ):  # fmt: skip
             job = self.job(name, model=self.net(), metrics={"own": self.accuracy}, **more)
             run = macaw.simulate(**job)
