@@ -130,6 +130,11 @@ absl::Status Busy(absl::string_view why) {
   return Refuse(v1::Refusal::REASON_BUSY, absl::StrCat(why, ": repeat the call"));
 }
 
+// A number for the caller's name, for what is counted before it has a session. 0: it has no name.
+SessionId CallerNumber(const fleet::Caller& caller) {
+  return SessionId(caller.node.empty() ? 0 : absl::Hash<std::string>()(caller.node) | 1);
+}
+
 // Fills in the bytes of a blob of which only the digest came: a blob that this session has uploaded
 // for this purpose.
 absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, SessionId session,
@@ -264,10 +269,6 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
       registrations(options.intake_bytes / 4),
       commits(options.intake_bytes),
       executor("wire", 2) {}
-
-SessionId CallerNumber(const fleet::Caller& caller) {
-  return SessionId(caller.node.empty() ? 0 : absl::Hash<std::string>()(caller.node) | 1);
-}
 
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
   static const auto anybody = std::make_shared<const fleet::Caller>();
