@@ -6,7 +6,7 @@
 #                   [--config FILE] [--bin FOLDER] [--keep FOLDER]
 # --lifetime: of the devices' certificates, which renew themselves. --namespaces gives each device a network namespace
 # of its own (root). --arm64: device-2 runs the arm64 worker of build-arm64/, by qemu, and all devices train softmax
-# regression in each round (arm64 in deploy/README.md). Exit code 0: the same model.
+# regression in each round (docs/guides/machines.md, arm64). Exit code 0: the same model.
 set -euo pipefail
 
 devices=8 rounds=6 algorithm=fedavg namespaces=no arm64=no keep= config= lifetime=30d

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -11,39 +13,79 @@
 #include "absl/time/time.h"
 #include "core/executor.h"
 #include "identity/chained_log.h"
+#include "identity/key.h"
 
 namespace macaw::identity {
 
+// Who was refused, for the room that it has in the log.
+enum class Standing : uint8_t {
+  kStranger,  // has proven nothing
+  kKnown,     // the authority has certified its name
+  kBanned,    // a certified name that was revoked, or that reached for what is another's
+};
+
 // A call that a server refused.
 struct Refusal {
-  std::string who;   // the name in its certificate, or ""
-  std::string from;  // its address
+  Standing standing = Standing::kStranger;
+  std::string who;   // the name in its certificate, or ""; a stranger's is only claimed
+  std::string from;  // its address, without the port
   std::string call;  // "/macaw.v1.Fleet/Lease"
   std::string why;
 };
 
-// The list of what was refused: a ChainedLog. One kind of refusal (all four fields) is written once
-// a minute, with how many there were, and at most kMostKinds kinds a minute are told apart: nobody
-// can fill a disk by being refused. Thread-safe; returns at once, a thread of its own writes.
+// The list of what was refused: a ChainedLog. Nobody can fill a disk by being refused, and nobody
+// can hide another's refusal behind many of its own:
+//   strangers  share kMostOfStrangers kinds of line a minute. A kind is the reason without its
+//              particulars (names, numbers), which a stranger cannot choose
+//   a node     has kMostOfNode kinds of its own a minute: call and reason
+//   banned     a name has kMostOfBanned kinds more: calls
+// A kind is written when it is first seen in a minute, and again at the minute's end with how many
+// more there were. The newest kFiles files of `most_bytes` each are kept. Thread-safe; returns at
+// once, a thread of its own writes.
 class Audit {
  public:
-  static constexpr size_t kMostKinds = 256;
+  static constexpr size_t kMostOfStrangers = 32;
+  static constexpr size_t kMostOfNode = 8;
+  static constexpr size_t kMostOfBanned = 32;
+  static constexpr int kFiles = 8;
 
-  static absl::StatusOr<std::unique_ptr<Audit>> Open(const std::string& path);
+  struct Options {
+    const PrivateKey* key = nullptr;  // signs the head (signed_head.h); null: nobody does
+    uint64_t most_bytes = 8 << 20;
+  };
+
+  // `path` ends with ".jsonl". Older files lie beside it: audit.1.jsonl, audit.2.jsonl, ….
+  static absl::StatusOr<std::unique_ptr<Audit>> Open(const std::string& path, Options options);
+  static absl::StatusOr<std::unique_ptr<Audit>> Open(const std::string& path) {
+    return Open(path, Options());
+  }
   ~Audit();  // writes what has not been written
 
   void Refused(const Refusal& refusal, absl::Time now);
 
  private:
-  explicit Audit(ChainedLog log);
-  void Write(const Refusal& refusal, uint64_t times, absl::Time now);
+  struct Seen {
+    Refusal refusal;
+    uint64_t since = 0;  // its line was written
+  };
 
+  Audit(std::string path, const Options& options, ChainedLog log);
+  // Writes how many more of each kind there were, and forgets them.
+  void CloseMinute(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Write(const Refusal& refusal, uint64_t times, absl::Time now);
+  // The executor's:
+  absl::Status Append(const LogEntry& entry);
+  absl::Status BeginNewFile(absl::Time now);
+
+  const std::string path_;
+  const std::unique_ptr<const PrivateKey> key_;
+  const uint64_t most_bytes_;
   ChainedLog log_;  // the executor's
   absl::Mutex mutex_;
-  // Of this minute: how often a kind was seen since its line was written.
-  absl::flat_hash_map<std::string, std::pair<Refusal, uint64_t>> seen_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Seen> seen_ ABSL_GUARDED_BY(mutex_);  // by kind
+  // How many kinds of this minute a budget has used.
+  absl::flat_hash_map<std::string, size_t> kinds_ ABSL_GUARDED_BY(mutex_);
   absl::Time minute_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  uint64_t others_ ABSL_GUARDED_BY(mutex_) = 0;
   Executor executor_;  // destroyed first
 };
 

@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "identity/signed_head.h"
 #include "identity/verify.h"
 
 namespace macaw::identity {
@@ -14,6 +15,15 @@ namespace {
 
 // More certificates than this are not remembered at once: the others are checked again.
 constexpr size_t kMaxChecked = 1 << 16;
+constexpr size_t kMaxRefused = 1 << 12;
+
+constexpr char kStandingPayload[] = "macaw.identity.standing";
+
+absl::Status WithStanding(absl::Status status, Standing standing) {
+  status.SetPayload(kStandingPayload,
+                    absl::Cord(standing == Standing::kBanned ? "banned" : "known"));
+  return status;
+}
 
 std::string KeyFile(const std::string& folder) { return absl::StrCat(folder, "/authority.key"); }
 std::string CertificateFile(const std::string& folder) {
@@ -44,6 +54,24 @@ absl::StatusOr<Certificate> CertifyServer(const Issuer& issuer, const IdentityFi
 IdentityFiles ServerFiles(const std::string& folder) {
   return {absl::StrCat(folder, "/server.key"), absl::StrCat(folder, "/server.crt"),
           CertificateFile(folder)};
+}
+
+// Each renewal is a line of the registry for good, and an fsync for which the calls of all nodes
+// wait. A node whose answer was lost may ask again, but not soon.
+absl::Status CheckDue(const Certificate& current, const NodeRecord& node, absl::Time now) {
+  if (!IsDue(current, now)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the certificate of \"", current.subject().name,
+                     "\" is not due: it is renewed in the last third of its time"));
+  }
+  const absl::Time newest =
+      std::ranges::max_element(node.certificates, {}, &Issued::until)->until - node.lifetime;
+  if (newest > current.validity().from + kBackdated && now - newest < node.lifetime / 100) {
+    return absl::UnavailableError(absl::StrCat(
+        "\"", current.subject().name, "\" has just been given a certificate: ", "come again in ",
+        absl::FormatDuration(node.lifetime / 100)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -117,7 +145,15 @@ absl::Status Authority::Apply(const LogEntry& entry) {
 absl::Status Authority::Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
   MACAW_RETURN_IF_ERROR(ReadOn());
   return log_.Append(
-      [this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); }, make);
+      [this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); }, make,
+      [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        // The change is made, whether its signature can be written or not.
+        const absl::Status is_signed = WriteSignedHead(RegistryFile(folder_), log_, key_);
+        if (!is_signed.ok()) {
+          Logger("identity")
+              .Warning(absl::StrCat("cannot_sign_registry why=", is_signed.message()));
+        }
+      });
 }
 
 uint64_t Authority::Changes() {
@@ -183,6 +219,7 @@ absl::StatusOr<Certificate> Authority::Renew(const Certificate& current, absl::s
         const NodeRecord* const node = registry_.Find(current.subject().name);
         if (node == nullptr || node->certificates.empty())
           return absl::UnauthenticatedError("the certificate was revoked");
+        MACAW_RETURN_IF_ERROR(CheckDue(current, *node, now));
         certificate =
             Issue({key_, certificate_}, request, node->grant->subject, From(now, node->lifetime));
         if (!certificate.ok()) return certificate.status();
@@ -223,25 +260,45 @@ absl::StatusOr<std::shared_ptr<const Grant>> Authority::Identify(absl::string_vi
   MACAW_RETURN_IF_ERROR(ReadOn());
   auto it = checked_.find(certificate);
   if (it == checked_.end()) {
+    // A stranger calls again and again over one connection: its certificate is checked once.
+    if (const auto known = refused_.find(certificate); known != refused_.end())
+      return known->second;
     absl::StatusOr<Certificate> read = Certificate::FromPem(certificate);
-    if (!read.ok()) return absl::UnauthenticatedError(read.status().message());
-    MACAW_RETURN_IF_ERROR(Verify(*read, certificate_, Side::kClient, now));
+    const absl::Status status = read.ok() ? VerifySignature(*read, certificate_, Side::kClient)
+                                          : absl::UnauthenticatedError(read.status().message());
+    if (!status.ok()) {
+      if (refused_.size() >= kMaxRefused) refused_.clear();
+      refused_.emplace(certificate, status);
+      return status;
+    }
     if (checked_.size() >= kMaxChecked) checked_.clear();
     it = checked_.emplace(certificate, *std::move(read)).first;
   }
   const Certificate& known = it->second;
-  MACAW_RETURN_IF_ERROR(CheckTime(known, now));
+  if (absl::Status status = CheckTime(known, now); !status.ok())
+    return WithStanding(std::move(status), Standing::kKnown);
   const NodeRecord* const node = registry_.Find(known.subject().name);
   if (node != nullptr && std::ranges::find(node->certificates, known.serial(), &Issued::serial) !=
                              node->certificates.end()) {
     return node->grant;
   }
-  return absl::UnauthenticatedError(absl::StrCat(
-      "the certificate of \"", known.subject().name, "\" ",
-      node != nullptr && node->revoked.has_value()
-          ? absl::StrCat("was revoked: ", *node->revoked)
-          : std::string("is not in the registry: the node has enrolled again since, or another "
-                        "server of this authority signed it")));
+  const std::string whose = absl::StrCat("the certificate of \"", known.subject().name, "\" ");
+  if (node != nullptr && node->revoked.has_value()) {
+    return WithStanding(
+        absl::UnauthenticatedError(absl::StrCat(whose, "was revoked: ", *node->revoked)),
+        Standing::kBanned);
+  }
+  return WithStanding(absl::UnauthenticatedError(absl::StrCat(
+                          whose,
+                          "is not in the registry: the node has enrolled again since, or "
+                          "another server of this authority signed it")),
+                      Standing::kKnown);
+}
+
+Standing StandingOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> found = status.GetPayload(kStandingPayload);
+  if (!found.has_value()) return Standing::kStranger;
+  return *found == "banned" ? Standing::kBanned : Standing::kKnown;
 }
 
 absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Authority::Nodes() {

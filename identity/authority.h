@@ -11,9 +11,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "identity/audit.h"
 #include "identity/certificate.h"
 #include "identity/chained_log.h"
 #include "identity/invite.h"
+#include "identity/key.h"
 #include "identity/node_files.h"
 #include "identity/registry.h"
 
@@ -51,6 +53,7 @@ class Authority {
   static absl::StatusOr<std::unique_ptr<Authority>> Open(const std::string& folder);
 
   const Certificate& certificate() const { return certificate_; }
+  const PrivateKey& key() const { return key_; }
   // With which a server shows who it is.
   const IdentityFiles& server_files() const { return server_files_; }
 
@@ -61,7 +64,8 @@ class Authority {
   // as the invite is the node's newest: an answer may be lost on the way.
   absl::StatusOr<Certificate> Enrol(const Invite& invite, absl::string_view request,
                                     absl::Time now);
-  // A later certificate for the same subject. `current` was identified before.
+  // A later certificate for the same subject. `current` was identified before. kFailedPrecondition
+  // when it is not due, kUnavailable when the node was given one a moment ago.
   absl::StatusOr<Certificate> Renew(const Certificate& current, absl::string_view request,
                                     absl::Time now);
   // Gives an enrolled node other clients, from its next registration on. No file of it changes.
@@ -70,7 +74,7 @@ class Authority {
   absl::Status Revoke(const std::string& name, const std::string& why, absl::Time now);
 
   // Who presents this certificate (PEM). kUnauthenticated with the reason when nobody should
-  // believe it. Sees at once what another process has entered in the registry.
+  // believe it (StandingOf says what its bearer has proven all the same). Sees at once what another process has entered in the registry.
   absl::StatusOr<std::shared_ptr<const Grant>> Identify(absl::string_view certificate,
                                                         absl::Time now);
   absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Nodes();  // by their names
@@ -99,6 +103,11 @@ class Authority {
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Certificates that passed the signature check, by their text.
   absl::flat_hash_map<std::string, Certificate> checked_ ABSL_GUARDED_BY(mutex_);
+  // And those that did not, with the reason.
+  absl::flat_hash_map<std::string, absl::Status> refused_ ABSL_GUARDED_BY(mutex_);
 };
+
+// What the bearer of a certificate that Identify refused has proven.
+Standing StandingOf(const absl::Status& status);
 
 }  // namespace macaw::identity

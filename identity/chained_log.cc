@@ -82,11 +82,12 @@ absl::Status ChainedLog::ReadOn(Visit visit) {
   size_t begin = 0;
   for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
     const absl::string_view line = absl::string_view(text).substr(begin, end - begin);
-    MACAW_ASSIGN_OR_RETURN(const LogEntry entry, Parse(line));
+    MACAW_ASSIGN_OR_RETURN(LogEntry entry, Parse(line));
+    entry.line = DigestOf(line);
     MACAW_RETURN_IF_ERROR(visit(entry));
     offset_ += line.size() + 1;
     ++lines_;
-    head_ = DigestOf(line);
+    head_ = entry.line;
     begin = end + 1;
   }
   return absl::OkStatus();
@@ -101,7 +102,8 @@ bool ChainedLog::WasReplaced() const {
          static_cast<uint64_t>(named.st_size) < offset_;
 }
 
-absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
+absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
+                                absl::FunctionRef<void()> then) {
   if (::flock(file_.fd().get(), LOCK_EX) != 0) return Failed("lock", path_);
   const absl::Cleanup unlock = [this] { ::flock(file_.fd().get(), LOCK_UN); };
   MACAW_RETURN_IF_ERROR(ReadOn(visit));
@@ -113,7 +115,9 @@ absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<Lo
   if (written.ok()) written = file_.Append({BytesOf(line)});
   if (written.ok()) written = file_.Sync();
   if (!written.ok()) return absl::FailedPreconditionError(written.message());
-  return ReadOn(visit);
+  MACAW_RETURN_IF_ERROR(ReadOn(visit));
+  then();
+  return absl::OkStatus();
 }
 
 }  // namespace macaw::identity

@@ -17,6 +17,7 @@ struct LogEntry {
   absl::Time time;      // whole seconds are kept
   std::string what;
   absl::btree_map<std::string, std::string> details;
+  Digest line = {};  // of the whole line, of an entry that was read
 };
 
 // A file of JSON lines to which lines are only ever added. Each line holds the digest of the line
@@ -35,13 +36,19 @@ class ChainedLog {
   absl::Status ReadOn(Visit visit);
   // Locks out other processes, reads on, and adds what `make` returns, durably. An error of `make`
   // is returned and nothing is added. The new line is handed to `visit`, too.
-  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make);
+  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make) {
+    return Append(visit, make, [] {});
+  }
+  // The same, and calls `then` with the line in the file, before other processes may add more.
+  absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
+                      absl::FunctionRef<void()> then);
 
   // Whether the path names another file now, or the file is shorter than what was read: it was put
   // back from a copy. What was read no longer holds; open it again.
   bool WasReplaced() const;
 
   uint64_t lines() const { return lines_; }
+  uint64_t bytes() const { return offset_; }
   // The digest of the last line read. Whoever keeps it elsewhere can tell that lines were cut off
   // the end.
   const Digest& head() const { return head_; }

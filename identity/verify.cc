@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "core/status.h"
 #include "identity/openssl.h"
 
 namespace macaw::identity {
@@ -29,8 +30,8 @@ std::string Whose(const Certificate& certificate) {
 
 }  // namespace
 
-absl::Status Verify(const Certificate& certificate, const Certificate& authority, Side side,
-                    absl::Time now) {
+absl::Status VerifySignature(const Certificate& certificate, const Certificate& authority,
+                             Side side) {
   const std::unique_ptr<X509_STORE, FreeWith<X509_STORE_free>> store(X509_STORE_new());
   const std::unique_ptr<X509_STORE_CTX, FreeWith<X509_STORE_CTX_free>> context(
       X509_STORE_CTX_new());
@@ -55,6 +56,12 @@ absl::Status Verify(const Certificate& certificate, const Certificate& authority
     return absl::UnauthenticatedError(
         absl::StrCat(Whose(certificate), server ? " is not one of a server" : " is for no client"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Verify(const Certificate& certificate, const Certificate& authority, Side side,
+                    absl::Time now) {
+  MACAW_RETURN_IF_ERROR(VerifySignature(certificate, authority, side));
   return CheckTime(certificate, now);
 }
 

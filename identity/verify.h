@@ -13,7 +13,9 @@ enum class Side : uint8_t { kServer, kClient };
 // is off.
 absl::Status Verify(const Certificate& certificate, const Certificate& authority, Side side,
                     absl::Time now);
-// The last of these checks alone.
+// The first and the last of these checks alone.
+absl::Status VerifySignature(const Certificate& certificate, const Certificate& authority,
+                             Side side);
 absl::Status CheckTime(const Certificate& certificate, absl::Time now);
 
 }  // namespace macaw::identity

@@ -1,14 +1,16 @@
 #include "server/coordinator.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "core/clock.h"
 #include "core/status.h"
 #include "server/access.h"
+#include "server/node_allowances.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
@@ -28,9 +30,10 @@ absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest
                      "in its file, or invite it with --role worker"));
   }
   if (!request.owner || caller.owns.empty()) return absl::OkStatus();
+  const absl::flat_hash_set<absl::string_view> owns(caller.owns.begin(), caller.owns.end());
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::string name = table.NameOf(place);
-    if (std::ranges::find(caller.owns, name) != caller.owns.end()) continue;
+    if (owns.contains(name)) continue;
     return absl::PermissionDeniedError(absl::StrCat(
         "worker \"", request.name, "\" does not own a client named \"", name, "\" in this run"));
   }
@@ -54,6 +57,7 @@ class CoordinatorImpl final : public Coordinator {
 
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,
                 fleet::Reply<fleet::RegisterReply> reply) override {
+    if (!Allowed(caller, What::kRegister)) return std::move(reply)(TooOften(caller, "registers"));
     const Whose whose =
         caller.node.empty() || caller.node == request.name ? Whose::kOwn : Whose::kAnothers;
     absl::StatusOr<fleet::ClientTable> table =
@@ -71,6 +75,9 @@ class CoordinatorImpl final : public Coordinator {
   void Lease(const fleet::Caller& caller, fleet::LeaseRequest request,
              fleet::Reply<fleet::LeaseReply> reply) override {
     if (Denied(caller, Call::kLease, request.session, reply)) return;
+    if (!caller.node.empty()) {
+      request.declined = allowances_.Declined(caller.node, request.declined, SteadyClock().Now());
+    }
     run_.Lease(std::move(request), std::move(reply));
   }
 
@@ -91,12 +98,26 @@ class CoordinatorImpl final : public Coordinator {
   void Commit(const fleet::Caller& caller, fleet::CommitRequest request,
               fleet::Reply<fleet::CommitReply> reply) override {
     if (Denied(caller, Call::kCommit, request.session, reply)) return;
+    if (!caller.node.empty()) {
+      if (!allowances_.Has(caller.node, What::kTurnedDown, SteadyClock().Now()))
+        return std::move(reply)(TooOften(caller, "sends parts that do not count"));
+      reply = [this, node = caller.node,
+               answer = std::move(reply)](absl::StatusOr<fleet::CommitReply> said) mutable {
+        if (said.ok() && said->verdict != fleet::Verdict::kAccepted &&
+            said->verdict != fleet::Verdict::kDuplicate) {
+          allowances_.Take(node, What::kTurnedDown, SteadyClock().Now());
+        }
+        std::move(answer)(std::move(said));
+      };
+    }
     run_.Commit(std::move(request), std::move(reply));
   }
 
   void Release(const fleet::Caller& caller, fleet::ReleaseRequest request,
                fleet::Reply<fleet::ReleaseReply> reply) override {
     if (Denied(caller, Call::kRelease, request.session, reply)) return;
+    if (!Allowed(caller, What::kRelease))
+      return std::move(reply)(TooOften(caller, "gives work back"));
     run_.Release(std::move(request), std::move(reply));
   }
 
@@ -122,6 +143,8 @@ class CoordinatorImpl final : public Coordinator {
   admin::AdminHandler& operations() override { return run_; }
 
  private:
+  using What = NodeAllowances::What;
+
   // If the caller may not make the call in this session, answers it with an error (RPC threads).
   template <typename T>
   bool Denied(const fleet::Caller& caller, Call call, SessionId session, fleet::Reply<T>& reply) {
@@ -136,7 +159,17 @@ class CoordinatorImpl final : public Coordinator {
     return true;
   }
 
-  RunThreads run_;
+  // Counts a call of a node that has a name. A server without a list of its callers limits none.
+  bool Allowed(const fleet::Caller& caller, What what) {
+    return caller.node.empty() || allowances_.Take(caller.node, what, SteadyClock().Now());
+  }
+  static absl::Status TooOften(const fleet::Caller& caller, absl::string_view does) {
+    return absl::UnavailableError(
+        absl::StrCat("\"", caller.node, "\" ", does, " too often: wait a few seconds"));
+  }
+
+  NodeAllowances allowances_;
+  RunThreads run_;  // destroyed first
 };
 
 }  // namespace

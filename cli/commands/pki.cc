@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -14,7 +15,9 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "core/utf8.h"
+#include "identity/audit.h"
 #include "identity/authority.h"
+#include "identity/signed_head.h"
 
 namespace macaw::cli {
 namespace {
@@ -140,16 +143,43 @@ absl::Status List(const std::string& folder, bool json) {
   return absl::OkStatus();
 }
 
+// The certificate of the authority in whose folder the file is; absent: there is none.
+absl::StatusOr<std::optional<identity::Certificate>> AuthorityBeside(const std::string& path) {
+  const std::string file = (std::filesystem::path(path).parent_path() / "authority.crt").string();
+  if (!FileExists(file)) return std::nullopt;
+  MACAW_ASSIGN_OR_RETURN(const std::string pem, ReadFile(file));
+  MACAW_ASSIGN_OR_RETURN(identity::Certificate authority, identity::Certificate::FromPem(pem));
+  return authority;
+}
+
 absl::Status VerifyFile(const std::string& path, const std::string& head) {
   if (!FileExists(path)) return absl::NotFoundError(absl::StrCat("there is no ", path));
+  MACAW_ASSIGN_OR_RETURN(const auto authority, AuthorityBeside(path));
+  std::optional<identity::SignedHead> is_signed;
+  if (authority.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(is_signed, identity::ReadSignedHead(path, *authority));
+  }
   MACAW_ASSIGN_OR_RETURN(auto log, identity::ChainedLog::Open(path));
-  MACAW_RETURN_IF_ERROR(log.ReadOn([](const identity::LogEntry&) { return absl::OkStatus(); }));
+  MACAW_RETURN_IF_ERROR(log.ReadOn([&](const identity::LogEntry& entry) {
+    if (!is_signed.has_value() || entry.number != is_signed->lines ||
+        entry.line == is_signed->head) {
+      return absl::OkStatus();
+    }
+    return absl::DataLossError(absl::StrCat(
+        path, ", line ", entry.number, ": is not the line that was signed: the file was changed"));
+  }));
+  if (is_signed.has_value() && log.lines() < is_signed->lines) {
+    return absl::DataLossError(absl::StrCat(path, ": has ", log.lines(), " lines, and ",
+                                            is_signed->lines,
+                                            " were signed: lines were cut off its end"));
+  }
   if (!head.empty() && head != log.head().Hex()) {
     return absl::DataLossError(absl::StrCat(
         path, ": its last line is not the one that --head names: lines were added or cut off"));
   }
-  std::cout << path << ": " << log.lines() << " lines, unbroken, head " << log.head().Hex()
-            << std::endl;
+  std::cout << path << ": " << log.lines() << " lines, unbroken, ";
+  if (is_signed.has_value()) std::cout << is_signed->lines << " of them signed, ";
+  std::cout << "head " << log.head().Hex() << std::endl;
   return absl::OkStatus();
 }
 
@@ -159,7 +189,12 @@ absl::Status Verify(const std::string& path, const std::string& head) {
     return absl::InvalidArgumentError("--head is of one file: name registry.jsonl or audit.jsonl");
   MACAW_RETURN_IF_ERROR(VerifyFile(path + "/registry.jsonl", ""));
   const std::string audit = path + "/audit.jsonl";  // there once a server has run
-  return FileExists(audit) ? VerifyFile(audit, "") : absl::OkStatus();
+  if (FileExists(audit)) MACAW_RETURN_IF_ERROR(VerifyFile(audit, ""));
+  for (int number = 1; number < identity::Audit::kFiles; ++number) {
+    const std::string older = absl::StrCat(path, "/audit.", number, ".jsonl");
+    if (FileExists(older)) MACAW_RETURN_IF_ERROR(VerifyFile(older, ""));
+  }
+  return absl::OkStatus();
 }
 
 int PkiInit(const std::string& folder, const std::string& name) {

@@ -2,7 +2,6 @@
 
 #include "absl/status/statusor.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/project.h"
 #include "cli/process/exit.h"
 #include "sdk/catalogue.h"
 #include "sdk/loader.h"
@@ -32,13 +31,8 @@ int PluginCheck(const std::string& path) {
 }  // namespace
 
 void AddPlugin(CLI::App& app, std::function<int()>& run) {
-  CLI::App* plugin = app.add_subcommand("plugin", "Write a plug-in, or look at one");
+  CLI::App* plugin = app.add_subcommand("plugin", "Look at a plug-in (macaw new --cpp writes one)");
   plugin->require_subcommand(1);
-  auto name = std::make_shared<std::string>(), out = std::make_shared<std::string>();
-  CLI::App* add = plugin->add_subcommand("new", "Write a project that builds a plug-in");
-  add->add_option("NAME", *name, "Small letters, digits and _")->required();
-  add->add_option("--out,-o", *out, "The folder to make (default: NAME)");
-  add->final_callback([=, &run] { run = [=] { return NewProject(*name, *out, Language::kCpp); }; });
   auto path = std::make_shared<std::string>();
   CLI::App* check = plugin->add_subcommand("check", "Load a plug-in and list what it adds");
   check->add_option("FILE", *path, "The shared library")->required();

@@ -79,7 +79,8 @@ absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
   Doorkeeper door;
   if (folder.empty()) return door;
   MACAW_ASSIGN_OR_RETURN(door.authority, identity::Authority::Open(folder));
-  MACAW_ASSIGN_OR_RETURN(door.audit, identity::Audit::Open(folder + "/audit.jsonl"));
+  MACAW_ASSIGN_OR_RETURN(
+      door.audit, identity::Audit::Open(folder + "/audit.jsonl", {.key = &door.authority->key()}));
   MACAW_RETURN_IF_ERROR(door.authority->RenewServer(absl::Now()).status());
   door.keeper = std::make_unique<CertificateKeeper>(*door.authority);
   return door;

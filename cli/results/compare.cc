@@ -96,14 +96,8 @@ absl::Status Select(const std::string& select, const Runs& runs, Metrics& metric
       for (const auto& [metric, value] : best->second.report) reported.insert(metric);
     }
   }
-  if (!known.contains(select)) {
-    const std::vector<std::string> words(known.begin(), known.end());
-    const std::string meant = NearestWord(select, words);
-    return absl::InvalidArgumentError(
-        absl::StrCat("--select ", select, ": no run has a best round by it",
-                     meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?"),
-                     " There are ", absl::StrJoin(words, ", ")));
-  }
+  if (absl::Status there = CheckKnownMetric(select, {known.begin(), known.end()}); !there.ok())
+    return Annotate(there, "--select");
   Metrics selected = {"best_" + select};
   for (const std::string& metric : reported) selected.push_back(AtBest(metric, select));
   metrics.insert(metrics.begin(), selected.begin(), selected.end());

@@ -27,7 +27,8 @@ absl::StatusOr<std::vector<std::string>> OfRepeat(const std::string& file) {
   for (const Json& run : json["runs"]) {
     if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string()) continue;
     const fs::path name = fs::path(run["folder"].get<std::string>()).filename();
-    folders.push_back((fs::path(file).parent_path() / name).string());
+    const std::string folder = (fs::path(file).parent_path() / name).string();
+    if (run.contains("end") || FileExists(folder)) folders.push_back(folder);  // else not begun
   }
   return folders;
 }

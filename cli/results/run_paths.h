@@ -8,8 +8,8 @@
 namespace macaw::cli {
 
 // The folders of the runs that these paths stand for. A folder of a sweep or a repeat stands for
-// the runs that it has begun, and a file NAME-repeat.json for the runs that it lists, beside it
-// (the file and the runs may have been moved together). Any other path stands for itself. Each
+// the runs that it has begun, and a file NAME-repeat.json for those that it lists, beside it (the
+// file and the runs may have been moved together). Any other path stands for itself. Each
 // folder is there once. Errors name the file.
 absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths);
 

@@ -185,7 +185,7 @@ std::string TableJson(const ResultTable& table) {
   Json metric, rows_of_metric, report = Json::array();
   for (size_t i = 0; i < table.metrics.size(); ++i) {
     if (table.chosen != i) {
-      report.push_back(table.metrics[i]);
+      if (i + table.further < table.metrics.size()) report.push_back(table.metrics[i]);
       continue;
     }
     metric = table.metrics[i];

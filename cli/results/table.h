@@ -44,6 +44,7 @@ struct TableRow {
 struct ResultTable {
   std::vector<std::string> keys;     // what differs: "algorithm.name", "local.lr", …
   std::vector<std::string> metrics;  // the names that ValuesOf has (result.h)
+  size_t further = 0;                // so many of the last metrics were not asked for
   std::optional<size_t> chosen;      // the metric by which rows are compared with the best one
   bool higher = true;                // more of that metric is better
   bool best_first = false;           // rows are sorted by it; false: they keep their order
@@ -76,7 +77,7 @@ std::string TableCsv(const ResultTable& table);
 // "rounds", "mean", "std", "interval": [low, high], "report": {metric: {"mean", "std",
 // "interval"}}, "against_best": {"difference", "interval", "p", "p_holm", "seeds"}, "runs":
 // [{"name", "seed", "folder", "state", "value", "why"}]}]}. "metric" is the chosen one, "report"
-// has the others. What is not there is null.
+// has the others, those that were not asked for in the rows alone. What is not there is null.
 std::string TableJson(const ResultTable& table);
 
 // An estimate in JSON: {"mean", "std", "interval"}.

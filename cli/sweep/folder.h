@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/sweep/plan.h"
+#include "cli/sweep/prepare.h"
 
 namespace macaw::cli {
 

@@ -1,15 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/simulate/output.h"
-#include "cli/sweep/sweep_file.h"
-#include "sdk/catalogue.h"
 
 namespace macaw::cli {
 
@@ -44,32 +40,5 @@ struct SweepPlan {
 std::string JobName(const Configuration& configuration, uint64_t seed);
 std::string JsonOf(const SweepPlan& plan);
 absl::StatusOr<SweepPlan> ParsePlan(const std::string& json, const std::string& name);
-
-// One run of a sweep.
-struct Job {
-  std::string name;
-  size_t configuration = 0;  // in SweepPlan::configurations
-  uint64_t seed = 0;
-  std::string config;  // a whole configuration (TOML)
-};
-
-struct PreparedSweep {
-  SweepPlan plan;
-  std::vector<Job> jobs;              // by configuration, then by seed
-  std::vector<std::string> notes;     // for people; whole sentences
-  std::vector<std::string> warnings;  // likewise: what makes the result less than it looks
-  // Of the job that takes most cores: its processes, owners among them, and the slots of each; 0:
-  // the sweep chooses.
-  uint32_t processes = 1, slots = 0;
-  bool gpu = false;  // jobs train on GPUs
-};
-
-// Reads the configuration of every job, and checks each of them as `macaw simulate --check` does,
-// with its first seed, but for those that `is_known` (an earlier command has checked them).
-// Combinations that are the same experiment run once. Errors are those of the configuration, with
-// the line of the sweep file. Without keys that vary it tells `output` the run's opening lines.
-absl::StatusOr<PreparedSweep> Prepare(const SweepFile& file, const sdk::Catalogue& catalogue,
-                                      const std::function<bool(const Job&)>& is_known,
-                                      Output& output);
 
 }  // namespace macaw::cli

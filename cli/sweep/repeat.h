@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/simulate/simulate.h"
-#include "cli/sweep/plan.h"
+#include "cli/sweep/prepare.h"
 #include "cli/sweep/story.h"
 
 namespace macaw::cli {

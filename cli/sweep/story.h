@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "cli/results/table.h"
 #include "cli/sweep/folder.h"
-#include "cli/sweep/plan.h"
+#include "cli/sweep/prepare.h"
 #include "cli/sweep/sweep_file.h"
 #include "core/fd.h"
 

@@ -13,7 +13,7 @@
 #include "cli/results/table.h"
 #include "cli/results/text.h"
 #include "cli/sweep/folder.h"
-#include "cli/sweep/plan.h"
+#include "cli/sweep/prepare.h"
 #include "cli/sweep/story.h"
 #include "cli/sweep/sweep_file.h"
 #include "cli/sweep/table.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/results/result.h"
 #include "cli/sweep/halving.h"
+#include "core/settings/section.h"
 
 namespace macaw::cli {
 namespace {
@@ -19,13 +20,14 @@ bool HasOpen(const TableRow& row) {
   return std::ranges::find(row.runs, State::kOpen, &TableRun::state) != row.runs.end();
 }
 
-std::vector<std::string> MetricsOf(const SweepPlan& plan, const Results& results) {
-  std::vector<std::string> metrics = {plan.metric};
+void AddMetrics(const SweepPlan& plan, const Results& results, ResultTable& table) {
   const auto add = [&](const std::string& metric) {
-    if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
+    if (!settings::Contains(table.metrics, metric)) table.metrics.push_back(metric);
   };
+  add(plan.metric);
   for (const std::string& metric : plan.report) add(metric);
-  if (plan.configurations.size() > 1) return metrics;
+  const size_t asked_for = table.metrics.size();
+  if (plan.configurations.size() > 1) return;
   for (const auto& [name, result] : results) {
     for (const auto& [rounds, values] : result.rungs) {
       for (const auto& [metric, value] : values) {
@@ -33,7 +35,7 @@ std::vector<std::string> MetricsOf(const SweepPlan& plan, const Results& results
       }
     }
   }
-  return metrics;
+  table.further = table.metrics.size() - asked_for;
 }
 
 // Of each configuration the last rung that it takes part in, as far as that is known.
@@ -64,11 +66,11 @@ TableRow RowOf(const SweepPlan& plan, const Results& results, size_t configurati
 
 ResultTable MakeTable(const SweepPlan& plan, const Results& results, const SweepFolder& folder) {
   ResultTable table{.keys = plan.keys,
-                    .metrics = MetricsOf(plan, results),
                     .chosen = 0,
                     .higher = plan.higher,
                     .best_first = true,
                     .halved = !plan.rungs.empty()};
+  AddMetrics(plan, results, table);
   const std::vector<size_t> rungs = LastRungs(plan, results);
   for (size_t i = 0; i < plan.configurations.size(); ++i) {
     TableRow& row = table.rows.emplace_back(RowOf(plan, results, i, rungs[i], table.metrics));

@@ -106,7 +106,8 @@ ConnectionGuard::~ConnectionGuard() {
 bool ConnectionGuard::Admit(int fd) {
   std::optional<Peer> peer = PeerOf(fd);
   const uint64_t cookie = CookieOf(fd);
-  if (!peer.has_value() || cookie == 0) return false;  // it is gone already
+  if (!peer.has_value()) return false;  // it is gone already
+  if (cookie == 0) return true;         // a kernel that cannot tell sockets apart: no bounds
   absl::MutexLock lock(&mutex_);
   const auto of_address = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto it = strangers_of_.find(peer->address);

@@ -49,8 +49,11 @@ class CallWatch final : public grpc::experimental::Interceptor {
       const grpc::Status status = batch->GetSendStatus();
       const grpc::ServerContextBase& context = *call_->server_context();
       if (IsRefusal(status.error_code())) {
-        gate_.Refused(NameIn(*context.auth_context()), context.peer(), call_->method(),
-                      status.error_message());
+        gate_.Refused({.standing = StandingFor(status.error_code()),
+                       .who = NameIn(*context.auth_context()),
+                       .from = context.peer(),
+                       .call = call_->method(),
+                       .why = status.error_message()});
       }
     }
     batch->Proceed();
@@ -64,6 +67,13 @@ class CallWatch final : public grpc::experimental::Interceptor {
            code == grpc::StatusCode::INVALID_ARGUMENT ||
            code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
            code == grpc::StatusCode::FAILED_PRECONDITION;
+  }
+
+  // The gate has let the call in: its caller's name is proven, unless it enrols.
+  identity::Standing StandingFor(grpc::StatusCode code) const {
+    if (call_->method() == kEnrolMethod) return identity::Standing::kStranger;
+    return code == grpc::StatusCode::PERMISSION_DENIED ? identity::Standing::kBanned
+                                                       : identity::Standing::kKnown;
   }
 
   void TellGuard() {

@@ -3,9 +3,14 @@
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/auth_context.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "core/status.h"
+#include "proto/wire/refusal.h"
 
 namespace macaw::wire {
 namespace {
@@ -19,6 +24,18 @@ constexpr Duration kLookEvery = std::chrono::minutes(1);
 std::string PropertyOf(const grpc::AuthContext& connection, const char* name) {
   const std::vector<grpc::string_ref> values = connection.FindPropertyValues(name);
   return values.empty() ? "" : std::string(values[0].data(), values[0].size());
+}
+
+// "127.0.0.1" of "ipv4:127.0.0.1:5", "127.0.0.1:5" or "127.0.0.1"; "::1" of "ipv6:%5B::1%5D:5".
+std::string AddressIn(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv6:")) {
+    absl::ConsumePrefix(&peer, "ipv4:");
+    if (std::ranges::count(peer, ':') == 1) peer = peer.substr(0, peer.find(':'));
+    return std::string(peer);
+  }
+  std::string address = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+  const size_t end = address.find(']');
+  return end == std::string::npos ? address : address.substr(1, end - 1);
 }
 
 fleet::CallerPtr CallerWith(const identity::Grant& grant) {
@@ -58,22 +75,32 @@ class CallerCheck final : public grpc::AuthMetadataProcessor {
     if (call == kEnrolMethod && admitted_ == Admitted::kWholeFleet) return grpc::Status::OK;
     const absl::StatusOr<fleet::CallerPtr> caller = gate_->Admit(*connection);
     if (!caller.ok()) {
-      return Refuse(*connection, call, static_cast<grpc::StatusCode>(caller.status().raw_code()),
-                    caller.status().message());
+      const identity::Standing standing = absl::IsResourceExhausted(caller.status())
+                                              ? identity::Standing::kKnown
+                                              : identity::StandingOf(caller.status());
+      return Refuse(*connection, call, standing, caller.status());
     }
     if (admitted_ == Admitted::kOperators && (*caller)->role != fleet::Role::kOperator) {
-      return Refuse(*connection, call, grpc::StatusCode::PERMISSION_DENIED,
-                    absl::StrCat("\"", (*caller)->node,
-                                 "\" is no operator (macaw pki invite NAME --role operator)"));
+      return Refuse(
+          *connection, call, identity::Standing::kBanned,
+          absl::PermissionDeniedError(absl::StrCat(
+              "\"", (*caller)->node, "\" is no operator (macaw pki invite NAME --role operator)")));
     }
     return grpc::Status::OK;
   }
 
  private:
   grpc::Status Refuse(const grpc::AuthContext& connection, absl::string_view call,
-                      grpc::StatusCode code, absl::string_view why) const {
-    gate_->Refused(NameIn(connection), PropertyOf(connection, "peer"), call, why);
-    return {code, std::string(why)};
+                      identity::Standing standing, const absl::Status& why) const {
+    // What is the server's own trouble is no refusal.
+    if (!absl::IsUnavailable(why)) {
+      gate_->Refused({.standing = standing,
+                      .who = NameIn(connection),
+                      .from = PropertyOf(connection, "peer"),
+                      .call = std::string(call),
+                      .why = std::string(why.message())});
+    }
+    return ToGrpc(why);
   }
 
   const std::shared_ptr<Gate> gate_;
@@ -96,7 +123,7 @@ Gate::Gate(identity::Authority& authority, identity::Audit* audit, const GuardLi
       guard_(
           limits,
           [this](absl::string_view address, absl::string_view why) {
-            Refused("", address, "", why);
+            Refused({.from = std::string(address), .why = std::string(why)});
           },
           [this] { CutRevoked(); }) {}
 
@@ -157,12 +184,10 @@ void Gate::CutRevoked() {
   });
 }
 
-void Gate::Refused(const std::string& who, absl::string_view from, absl::string_view call,
-                   absl::string_view why) const {
+void Gate::Refused(identity::Refusal refusal) const {
   if (audit_ == nullptr) return;
-  audit_->Refused(
-      {.who = who, .from = std::string(from), .call = std::string(call), .why = std::string(why)},
-      absl::Now());
+  refusal.from = AddressIn(refusal.from);
+  audit_->Refused(refusal, absl::Now());
 }
 
 std::shared_ptr<grpc::AuthMetadataProcessor> RefuseStrangers(std::shared_ptr<Gate> gate) {

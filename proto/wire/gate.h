@@ -33,9 +33,8 @@ class Gate {
   // it begin and abandon calls faster than anybody could answer them. Its connections are cut then.
   absl::StatusOr<fleet::CallerPtr> Admit(const grpc::AuthContext& connection);
 
-  // Enters a refused call in the audit log.
-  void Refused(const std::string& who, absl::string_view from, absl::string_view call,
-               absl::string_view why) const;
+  // Enters a refused call in the audit log. `from` may have a port, or be gRPC's name of a peer.
+  void Refused(identity::Refusal refusal) const;
 
   identity::Authority& authority() const { return authority_; }
   ConnectionGuard& guard() { return guard_; }

@@ -27,7 +27,7 @@ void OnLog(gpr_log_func_args* line) {
   if (!absl::StrContains(text, "Handshake failed")) return;
   Gates& gates = AllGates();
   absl::MutexLock lock(&gates.mutex);
-  for (const Gate* const gate : gates.live) gate->Refused("", "", "", text);
+  for (const Gate* const gate : gates.live) gate->Refused({.why = std::string(text)});
 }
 
 bool IsLogAskedFor() {

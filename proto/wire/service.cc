@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/hash/hash.h"
 #include "core/status.h"
 #include "proto/fleet/once.h"
 #include "proto/wire/address.h"
@@ -170,8 +171,9 @@ absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
                             const grpc::ByteBuffer& bytes, Handle handle, grpc::ByteBuffer* reply) {
   MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(bytes));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
-  MACAW_RETURN_IF_ERROR(Resolve(state, caller, {}, BlobPurpose::kPopulation, request.table));
-  state.uploads.Claim({}, BlobPurpose::kPopulation, request.table.digest);
+  const SessionId own = CallerNumber(caller);
+  MACAW_RETURN_IF_ERROR(Resolve(state, caller, own, BlobPurpose::kPopulation, request.table));
+  state.uploads.Claim(own, BlobPurpose::kPopulation, request.table.digest);
   state.handler.Register(caller, std::move(request),
                          ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
   return absl::OkStatus();
@@ -263,6 +265,10 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
       commits(options.intake_bytes),
       executor("wire", 2) {}
 
+SessionId CallerNumber(const fleet::Caller& caller) {
+  return SessionId(caller.node.empty() ? 0 : absl::Hash<std::string>()(caller.node) | 1);
+}
+
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context) {
   static const auto anybody = std::make_shared<const fleet::Caller>();
   static const auto stranger =
@@ -312,14 +318,15 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
   const Handle handle(call);
   const auto outline =
       ReadOutline(*v1::RegisterRequest::descriptor(), *bytes, MostObjects(state_->options));
-  auto hold = state_->registrations.Enter({}, bytes->Length());
+  const fleet::CallerPtr caller = CallerOf(*state_, *context);
+  auto hold = state_->registrations.Enter(CallerNumber(*caller), bytes->Length());
   if (!outline.ok()) {
     handle.Refuse(outline.status());
   } else if (hold == nullptr) {
-    handle.Refuse(Busy("many others are registering"));
+    handle.Refuse(Busy("a registration of this node is being read, or many of others"));
   } else {
-    state_->executor.Post([state = state_.get(), caller = CallerOf(*state_, *context),
-                           bytes = Take(bytes), hold = std::move(hold), handle, reply] {
+    state_->executor.Post([state = state_.get(), caller, bytes = Take(bytes),
+                           hold = std::move(hold), handle, reply] {
       if (absl::Status status = HandleRegister(*state, *caller, bytes, handle, reply); !status.ok())
         handle.Refuse(status);
     });
@@ -423,7 +430,7 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context, const grpc
   fleet::UploadOffer offer = *request;
   const bool population = offer.purpose == BlobPurpose::kPopulation;
   const bool records = offer.purpose == BlobPurpose::kRecords;
-  if (population) offer.session = {};  // one upload shared by all who offer it
+  if (population) offer.session = {};
   if (!population && !state_->handler.Knows(offer.session)) {
     answer({UploadVerdict::kStale});
     return call;
@@ -437,11 +444,13 @@ grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context, const grpc
   // checked.
   const bool sums = offer.purpose == BlobPurpose::kSums;
   const auto place = state_->share && sums ? request->place : std::nullopt;
-  const auto begin = [offer, place, answer](ServiceState* state) {
-    state->executor.Post([state, offer, place, answer] {
+  fleet::UploadOffer kept = offer;
+  if (population) kept.session = CallerNumber(*caller);
+  const auto begin = [kept, place, answer](ServiceState* state) {
+    state->executor.Post([state, kept, place, answer] {
       std::shared_ptr<const AlignedBuffer> mapped;
-      if (place.has_value()) mapped = MapShared(*place, offer.digest, offer.size).value_or(nullptr);
-      const UploadStore::Begun begun = state->uploads.Begin(offer, std::move(mapped));
+      if (place.has_value()) mapped = MapShared(*place, kept.digest, kept.size).value_or(nullptr);
+      const UploadStore::Begun begun = state->uploads.Begin(kept, std::move(mapped));
       answer({begun.verdict, begun.offset});
     });
   };

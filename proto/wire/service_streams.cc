@@ -48,7 +48,9 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 // have arrived are kept.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  UploadStream(UploadStore& uploads, grpc::ByteBuffer* reply) : uploads_(uploads), reply_(reply) {
+  // `own`: where the caller's population goes, which has no session.
+  UploadStream(UploadStore& uploads, SessionId own, grpc::ByteBuffer* reply)
+      : uploads_(uploads), own_(own), reply_(reply) {
     StartRead(&chunk_);
   }
   void OnReadDone(bool ok) override {
@@ -65,7 +67,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     if (!chunk.ok()) return chunk.status();
     if (upload_ == nullptr) {
       if (chunk->digest.IsZero()) return Malformed("digest", "the first chunk names the blob");
-      upload_ = uploads_.Find(chunk->session, chunk->digest);
+      upload_ = uploads_.Find(chunk->session.value == 0 ? own_ : chunk->session, chunk->digest);
       if (upload_ == nullptr) {
         return Refuse(v1::Refusal::REASON_NOT_BEGUN, "ask with BeginUpload before sending",
                       "digest", chunk->digest);
@@ -93,6 +95,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   UploadStore& uploads_;
+  const SessionId own_;
   grpc::ByteBuffer* const reply_;
   grpc::ByteBuffer chunk_;
   std::shared_ptr<wire::Upload> upload_;
@@ -125,8 +128,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   return new DownloadStream(std::move(blob), message.offset(), message.offset() + length, chunk);
 }
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context*, grpc::ByteBuffer* reply) {
-  return new UploadStream(state_->uploads, reply);
+grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context* context,
+                                                                grpc::ByteBuffer* reply) {
+  return new UploadStream(state_->uploads, CallerNumber(*CallerOf(*state_, *context)), reply);
 }
 
 }  // namespace macaw::wire

@@ -292,9 +292,9 @@ void UploadStore::Sweep(const fleet::UploadOffer& newest) {
   const TimePoint oldest = clock_.Now() - options_.idle;
   for (auto& [key, entry] : entries_) {
     if (entry.upload == nullptr) continue;
-    const SessionId session = std::get<SessionId>(key);
+    const bool of_session = std::get<fleet::BlobPurpose>(key) != fleet::BlobPurpose::kPopulation;
     if (entry.upload->failed() ||
-        (session.value != 0 && (entry.round < newest.round || !open_(session)))) {
+        (of_session && (entry.round < newest.round || !open_(std::get<SessionId>(key))))) {
       Drop(entry);
     } else if (entry.upload->last_used() < oldest) {
       std::exchange(entry.upload, nullptr)->Park();
@@ -330,12 +330,15 @@ bool UploadStore::MakeRoom(const fleet::UploadOffer& offer) {
       if (!it->second.memory.expired()) return false;  // the handler works on it
     }
   } else {
+    if (offer.session.value != 0)  // a caller with a name brings one at a time
+      for (auto it = first; it != last; ++it) Drop(it->second);
     // Drops uploads, the longest unused first, until there is room.
     uint64_t taken = 0;
     std::vector<Entry*> oldest;
-    for (auto it = first; it != last; ++it) {
-      if (const auto memory = it->second.memory.lock()) taken += memory->bytes().size();
-      if (it->second.upload != nullptr) oldest.push_back(&it->second);
+    for (auto& [key, entry] : entries_) {
+      if (std::get<fleet::BlobPurpose>(key) != offer.purpose) continue;
+      if (const auto memory = entry.memory.lock()) taken += memory->bytes().size();
+      if (entry.upload != nullptr) oldest.push_back(&entry);
     }
     std::ranges::sort(oldest, {}, [](const Entry* entry) {
       return std::pair(entry->upload->received() > 0, entry->upload->last_used());

@@ -120,8 +120,9 @@ class Upload : public std::enable_shared_from_this<Upload> {
 
 // All uploads of a server, by session, purpose and digest. No session sees, hinders or completes an
 // upload of another. A session has at most one upload of each purpose in memory. The population is
-// offered before there are sessions; such uploads are found by digest and have a budget of their
-// own. A complete blob is held until a request claims it, and afterwards as long as the handler
+// offered before there are sessions: its "session" is the caller's own number (CallerNumber in
+// service.h; 0: callers without a name share it), and all populations together have a budget of
+// their own. A complete blob is held until a request claims it, and afterwards as long as the handler
 // keeps it. Begin removes uploads that were not used for `idle`, uploads of sessions that have
 // ended, and uploads of rounds before the newest one. With `partials`, uploads of sessions are
 // written to files as they arrive, and the next store with this folder continues with them; an
@@ -134,7 +135,7 @@ class UploadStore {
     uint64_t population_budget_bytes = 0;  // the same for uploads outside of sessions
     Duration idle = FromSeconds(60);
     // Whether digests are checked on arrival. The digest of the population is always checked, since
-    // many callers share it. The checksum of a chunk is always checked, too.
+    // many callers share it once it is complete. The checksum of a chunk is always checked, too.
     bool verify = true;
   };
   // `open` says whether a session is open. `open`, `clock` and `executor` must outlive the store.

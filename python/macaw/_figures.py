@@ -19,7 +19,8 @@ from .errors import ArgumentError, Error, PackageMissingError
 _POINTS = 400  # of a curve whose runs have their values at different places
 _BINS = 20
 _IN_THE_AXES = 5  # lines of a legend; with more it stands beside them
-_IN_A_COLUMN = 18  # lines of a legend that fit beside the axes
+_IN_A_COLUMN = 16  # lines of a legend that fit beside the axes
+_LETTER = 0.075  # inches of a letter of a legend, about
 
 
 class Plot:
@@ -106,7 +107,7 @@ def plot(
         place.grid(alpha=0.3)
         if x == "round":
             whole_ticks(place)
-    _legend(made, axes[0], groups)
+    _legend(made, axes, groups)
     if title:
         made.suptitle(title)
     return Plot(made, axes)
@@ -148,7 +149,7 @@ def plot_clients(
     axes[0].set_xlabel(f"{_words(y)} of a client")
     axes[0].set_ylabel("share of clients" + (" with at most that" if kind == "cdf" else ""))
     axes[0].grid(alpha=0.3)
-    _place_legend(made, axes[0])
+    _place_legend(made, axes)
     if title:
         made.suptitle(title)
     return Plot(made, axes)
@@ -230,7 +231,7 @@ def _ascending(at: Array, value: Array) -> tuple[Array, Array]:
     return at[order], value[order]
 
 
-def _legend(made: Any, axes: Any, groups: Sequence[Group]) -> None:
+def _legend(made: Any, axes: Sequence[Any], groups: Sequence[Group]) -> None:
     seeds = {len(group.runs) for group in groups}
     if len(groups) == 1 and seeds == {1}:
         return
@@ -238,18 +239,19 @@ def _legend(made: Any, axes: Any, groups: Sequence[Group]) -> None:
     _place_legend(made, axes, title)
 
 
-def _place_legend(made: Any, axes: Any, title: str | None = None) -> None:
-    """A legend in the axes; beside them where it would cover the curves, as it has many lines."""
-    lines, names = axes.get_legend_handles_labels()
-    look = {"fontsize": "small", "title": title, "title_fontsize": "small"}
+def _place_legend(made: Any, axes: Sequence[Any], title: str | None = None) -> None:
+    """A legend in the first axes; beside the last ones where it would cover the curves."""
+    lines, names = axes[0].get_legend_handles_labels()
+    look: dict[str, Any] = {"fontsize": "small", "title": title, "title_fontsize": "small"}
     if len(names) <= _IN_THE_AXES:
-        axes.legend(lines, names, **look)
+        axes[0].legend(lines, names, **look)
         return
     columns = -(-len(names) // _IN_A_COLUMN)
     width, height = made.get_size_inches()
     letters = max(map(len, names)) + 6  # with the line before the name
-    made.set_size_inches(width + columns * letters * 0.075, height)
-    made.legend(lines, names, loc="outside right upper", ncols=columns, **look)
+    made.set_size_inches(width + columns * letters * _LETTER, height)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+    axes[-1].legend(lines, names, ncol=columns, **beside, **look)
 
 
 def _words(column: str) -> str:

@@ -100,7 +100,11 @@ TEST_F(RepeatTest, ItsTableHasEveryColumnAndALineForEach) {
   Finish(held, 2);
   auto results = *ReadResults(held.folder, sweep.plan);
   for (auto& [name, result] : results) result.rungs[5]["examples"] = 40;
-  EXPECT_EQ(TableText(MakeTable(sweep.plan, results, held.folder)),
+  const ResultTable table = MakeTable(sweep.plan, results, held.folder);
+  const Json json = Json::parse(TableJson(table));
+  EXPECT_EQ(json["report"], Json::array()) << "nothing was asked for";
+  EXPECT_EQ(json["rows"][0]["report"]["examples"]["mean"], 40);
+  EXPECT_EQ(TableText(table),
             "runs           2\n"
             "seeds          1, 2\n"
             "test_loss      1.5000 ± 0.7071\n"
@@ -163,7 +167,9 @@ TEST_F(RepeatTest, RunsThatAreNoExperimentsKeepTheirFolders) {
 }
 
 TEST_F(RepeatTest, ARepeatOfAnOlderVersionIsReadAndNotContinued) {
-  folder_.Write("exp-repeat.json", R"({"runs": [{"folder": "runs/exp-seed1", "seed": 1}]})");
+  folder_.Write("exp-repeat.json", R"({"runs": [{"folder": "runs/exp-seed1", "seed": 1},
+                                                {"folder": "runs/exp-seed2", "seed": 2}]})");
+  WriteRun("exp-seed1", 1);
   EXPECT_THAT(Refused(kFedAvg), AllOf(HasSubstr("exp-repeat.json"), HasSubstr("older version")));
   EXPECT_EQ(Open(kFedAvg)->folder.path(), folder_ / "exp-2-repeat");
   EXPECT_THAT(*RunFolders({folder_ / "exp-repeat.json"}), ElementsAre(folder_ / "exp-seed1"));

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/config/key_error.h"
 #include "cli/sweep/folder.h"
-#include "cli/sweep/plan.h"
+#include "cli/sweep/prepare.h"
 #include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 

@@ -104,7 +104,8 @@ TEST_F(AuthorityTest, AnInviteChangesNothingBeforeItIsUsed) {
   as_operator.grant.subject.role = Role::kOperator;
   const Invite invite = InviteFor("phone-7", as_operator);
   EXPECT_EQ((*authority_->Identify(device.Pem(), kNow))->subject.role, Role::kDevice);
-  EXPECT_EQ(authority_->Renew(device, *MakeRequest(key_), kNow)->subject().role, Role::kDevice);
+  const absl::Time due = kNow + 3 * kNodeLifetime / 4;
+  EXPECT_EQ(authority_->Renew(device, *MakeRequest(key_), due)->subject().role, Role::kDevice);
   EXPECT_EQ(Enrol(invite, key_)->subject().role, Role::kOperator);
 }
 
@@ -127,6 +128,57 @@ TEST_F(AuthorityTest, RenewsWithoutPuttingThePresentCertificateOutOfUse) {
   EXPECT_TRUE(Identify(first, later).ok());
   EXPECT_TRUE(Identify(*second, later + kNodeLifetime / 2).ok());
   EXPECT_THAT(Identify(first, kNow + kNodeLifetime).message(), HasSubstr("renew it"));
+}
+
+// Each is a line of the registry for good.
+TEST_F(AuthorityTest, RenewsWhatIsDueAndNotAgainAndAgain) {
+  const Certificate first = *Enrol(InviteFor("phone-7"), key_);
+  const std::string request = *MakeRequest(key_);
+  const absl::Status early = authority_->Renew(first, request, kNow).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(early)) << early;
+  const absl::Time later = kNow + 3 * kNodeLifetime / 4;
+  const auto second = authority_->Renew(first, request, later);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const std::string before = *ReadFile(folder_ / "registry.jsonl");
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(
+        absl::IsUnavailable(authority_->Renew(first, request, later + absl::Seconds(i)).status()));
+  }
+  EXPECT_EQ(*ReadFile(folder_ / "registry.jsonl"), before);
+  // An answer that was lost is given later, and the new certificate has its own time.
+  EXPECT_TRUE(authority_->Renew(first, request, later + kNodeLifetime / 50).ok());
+  EXPECT_TRUE(authority_->Renew(*second, request, later + 3 * kNodeLifetime / 4).ok());
+}
+
+TEST_F(AuthorityTest, SeesARegistryThatWasPutInThePlaceOfTheFirst) {
+  const Certificate certificate = *Enrol(InviteFor("phone-7"), key_);
+  const std::string path = folder_ / "registry.jsonl", earlier = *ReadFile(path);
+  const uint64_t changes = authority_->Changes();
+  {
+    const auto other = *Authority::Open(folder_.path());
+    ASSERT_TRUE(other->Revoke("phone-7", "lost in a bus", kNow).ok());
+    ASSERT_TRUE(AtomicWriteFile(path, *ReadFile(path)).ok());  // another inode, the same text
+  }
+  EXPECT_THAT(Identify(certificate).message(), HasSubstr("was revoked"));
+  EXPECT_NE(authority_->Changes(), changes);
+  ASSERT_TRUE(AtomicWriteFile(path, earlier).ok());  // put back from a copy
+  EXPECT_TRUE(Identify(certificate).ok());
+  ASSERT_TRUE(authority_->Revoke("phone-7", "again", kNow).ok());
+  EXPECT_THAT(*ReadFile(path), HasSubstr("again"));
+}
+
+TEST_F(AuthorityTest, SaysWhatTheBearerOfARefusedCertificateHasProven) {
+  const Certificate certificate = *Enrol(InviteFor("phone-7"), key_);
+  EXPECT_EQ(StandingOf(Identify(certificate, kNow + absl::Hours(24 * 365))), Standing::kKnown);
+  ASSERT_TRUE(authority_->Revoke("phone-7", "lost in a bus", kNow).ok());
+  EXPECT_EQ(StandingOf(Identify(certificate)), Standing::kBanned);
+  const Certificate made_up = *MakeAuthorityCertificate(
+      *PrivateKey::Generate(), "phone-7", {kNow - absl::Hours(1), kNow + absl::Hours(1)});
+  for (int i = 0; i < 2; ++i) {  // the second time it is remembered
+    const absl::Status status = Identify(made_up);
+    EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+    EXPECT_EQ(StandingOf(status), Standing::kStranger);
+  }
 }
 
 TEST_F(AuthorityTest, ChangesNoFileOfANodeAndNoneOfTheServerWhenItTakesInAnother) {

@@ -273,7 +273,9 @@ TEST_F(TlsTest, WhatIsTooLargeIsRefused) {
 }
 
 TEST_F(TlsTest, ANodeRenewsItsCertificateAndKeepsItsKey) {
-  const IdentityFiles files = authority_.Certified("phone-7");
+  // In the last third of its 30 days.
+  const IdentityFiles files =
+      authority_.Certified("phone-7", Role::kDevice, absl::Now() - absl::Hours(24 * 25));
   const std::string key = *ReadFile(files.key), before = *ReadFile(files.certificate);
   ASSERT_TRUE(RenewCertificate(server_->address(), files).ok());
   EXPECT_EQ(*ReadFile(files.key), key);

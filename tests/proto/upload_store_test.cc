@@ -266,6 +266,29 @@ TEST_F(UploadStoreTest, StrangersShareASmallBudgetAndTheOneThatIsSentStays) {
   EXPECT_EQ(Begin(DigestOf("sums"), 10'000).verdict, UploadVerdict::kSend);
 }
 
+TEST_F(UploadStoreTest, ACallerWithANameSpoilsNoOthersPopulation) {
+  const SessionId liar(101), honest(103);  // their numbers
+  const Blob blob = RandomBlob(5000, 1), wrong = RandomBlob(5000, 2);
+  const auto begin = [&](SessionId who, const Digest& digest) {
+    return Begin(digest, 5000, who, BlobPurpose::kPopulation).verdict;
+  };
+  // Other bytes under the honest caller's digest.
+  EXPECT_EQ(begin(liar, blob.digest), UploadVerdict::kSend);
+  const auto upload = store_.Find(liar, blob.digest);
+  ASSERT_NE(upload, nullptr);
+  const auto bytes = std::as_const(*wrong.bytes).bytes().subspan(0, 1000);
+  ASSERT_TRUE(upload->Append(0, Checksum(bytes), std::array{bytes}).ok());
+  EXPECT_EQ(begin(honest, blob.digest), UploadVerdict::kSend);
+  ASSERT_TRUE(Send(blob, 0, 5000, honest).ok());
+  EXPECT_TRUE(AwaitComplete(blob, honest).ok());
+  // Whatever it begins, it has one at a time.
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(begin(liar, DigestOf(std::to_string(i))), UploadVerdict::kSend);
+    EXPECT_LE(store_.used_bytes(), 10'000u);
+  }
+  EXPECT_NE(store_.Get(honest, BlobPurpose::kPopulation, blob.digest), nullptr);
+}
+
 TEST_F(UploadStoreTest, WhatIsMappedIsCompleteAndKeepsItsBytes) {
   const Blob blob = RandomBlob(9000, 1);
   EXPECT_EQ(

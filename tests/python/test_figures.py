@@ -126,6 +126,33 @@ class Figures(Runs):
         self.assertAlmostEqual(at_3.min(), 0.8 - deviation)
         self.assertEqual(plot.axes[0].get_legend().get_title().get_text(), "mean of 2 seeds")
 
+    def test_have_a_legend_that_covers_no_curve(self) -> None:
+        def legend_of(count: int) -> tuple[Any, Any]:
+            runs = [self.made(f"{count}-{i}", [0.1, 0.2], settings={"local.lr": 1.0 + i})
+                    for i in range(count)]  # fmt: skip
+            plot = macaw.plot(runs, ["test_accuracy", "bytes"])
+            plot.save(self.folder / "drawn.png")
+            (place,) = [axes for axes in plot.axes if axes.get_legend() is not None]
+            return plot, place
+
+        plot, place = legend_of(3)
+        self.assertIs(place, plot.axes[0])
+        for count in (6, 24):
+            plot, place = legend_of(count)
+            beside = place.get_legend().get_window_extent()
+            self.assertEqual(len(place.get_legend().get_texts()), count)
+            for axes in plot.axes:
+                self.assertLess(axes.get_window_extent().x1, beside.x0)
+            self.assertLessEqual(beside.x1, plot.figure.bbox.x1)
+            styles = {(x.get_color(), x.get_linestyle()) for x in place.get_lines()}
+            self.assertEqual(len(styles), count)
+
+    def test_have_whole_rounds(self) -> None:
+        run = self.made("run", [0.1, 0.2, 0.3])
+        for axes in (macaw.plot(run).axes[0], run.plot().axes[0]):
+            ticks = axes.xaxis.get_major_locator().tick_values(1, 3)
+            np.testing.assert_array_equal(ticks, np.round(ticks))
+
     def test_cover_the_rounds_that_all_seeds_have(self) -> None:
         runs = [
             self.made("long", [0.1, None, 0.3, 0.4], seed=1),
@@ -234,6 +261,18 @@ class Latex(Runs):
         ])  # fmt: skip
         self.assertIn(r"\begin{tabular}{lrrr}", latex)
         self.assertNotIn("0.3 &", latex)  # local.lr is the same in all
+
+    def test_has_its_columns_in_one_order(self) -> None:
+        runs = self.two_rules()
+        for run in runs:
+            about = json.loads((run.folder / "summary.json").read_text())
+            lr = 0.1 if about["algorithm"] == "fedavg" else 0.3
+            about["settings"] = {"local.lr": lr, **about["settings"]}
+            about["settings"]["local.lr"] = lr
+            (run.folder / "summary.json").write_text(json.dumps(about))
+        for order in (runs, runs[::-1]):
+            head = macaw.to_latex(order, "test_accuracy").splitlines()[3]
+            self.assertEqual(head, r"algorithm & mu & lr & test accuracy \\")
 
     def test_shows_two_digits_of_the_deviation(self) -> None:
         runs = [self.made("a", [0.91234], seed=1), self.made("b", [0.91784], seed=2)]

@@ -100,5 +100,22 @@ TEST_F(Attack, ACommitIsCountedOnceWhoeverReplaysIt) {
                     Not(HasSubstr("\"who\":\"honest\""))));
 }
 
+TEST_F(Attack, ADeviceThatRegistersWithoutEndLeavesFewRecords) {
+  FakeWorker worker = WorkerAs("loud", Role::kWorker);
+  int taken = 0;
+  absl::Status last;
+  for (int i = 0; i < 100; ++i) {
+    ++worker.identity().incarnation;
+    last = worker.Register().status();
+    taken += last.ok() ? 1 : 0;
+  }
+  EXPECT_GE(taken, 20);
+  EXPECT_LT(taken, 40);
+  EXPECT_TRUE(absl::IsUnavailable(last)) << last;
+  EXPECT_THAT(last.message(), HasSubstr("registers too often"));
+  FakeWorker honest = WorkerAs("honest", Role::kWorker);
+  EXPECT_TRUE(honest.Register().ok());
+}
+
 }  // namespace
 }  // namespace macaw::server

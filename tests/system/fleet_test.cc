@@ -160,6 +160,21 @@ TEST_F(Pki, AChangedRegistryIsNoticed) {
   EXPECT_THAT(printed.text, HasSubstr("line 2: does not follow from the line before it"));
 }
 
+TEST_F(Pki, AChangedOrMissingLastLineIsNoticed) {
+  ASSERT_EQ(Macaw("pki invite phone-7 --dir " + authority_).exit, 0);
+  ASSERT_EQ(Macaw("pki revoke phone-7 --why lost --dir " + authority_).exit, 0);
+  EXPECT_THAT(Macaw("audit verify " + authority_).text, HasSubstr("2 of them signed"));
+  const std::string registry = authority_ + "/registry.jsonl", text = *ReadFile(registry);
+  ASSERT_TRUE(AtomicWriteFile(registry, absl::StrReplaceAll(text, {{"lost", "last"}})).ok());
+  Printed printed = Macaw("audit verify " + authority_);
+  EXPECT_NE(printed.exit, 0);
+  EXPECT_THAT(printed.text, HasSubstr("line 2: is not the line that was signed"));
+  ASSERT_TRUE(AtomicWriteFile(registry, text.substr(0, text.find('\n') + 1)).ok());
+  printed = Macaw("audit verify " + authority_);
+  EXPECT_NE(printed.exit, 0);
+  EXPECT_THAT(printed.text, HasSubstr("lines were cut off its end"));
+}
+
 TEST_F(Pki, AWorkerSaysWhatIsWrongWithItsIdentity) {
   const std::string node =
       folder_.Write("node.toml",

@@ -12,8 +12,8 @@
 #include "training/api/trainer.h"
 #include "training/process/shared_rows.h"
 
-// What worker and program say to each other: a JSON object a line (training/README.md). The parsers
-// read what a stranger's program wrote, so each field is checked.
+// What worker and program say to each other: a JSON object a line (docs/guides/own-program.md).
+// The parsers read what a stranger's program wrote, so each field is checked.
 namespace macaw::training::process {
 
 inline constexpr int kProtocol = 1;
