@@ -14,6 +14,7 @@
 #include "cli/config/idle_keys.h"
 #include "cli/config/writer.h"
 #include "testing/other_value.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 #include "tests/cli/key_contexts.h"
 
@@ -238,6 +239,15 @@ TEST(ASwitchThatIsOff, IsOneThatTheFileGives) {
                 HasSubstr("has no effect without"))
         << without;
   }
+  // What the source of a path does not read is refused, though no line names the source.
+  const testing_support::TemporaryFolder folder;
+  const std::string declared = folder.Write(
+      "d.json", R"({"clients": [{"name": "a", "train": 5}], "input_shape": [2], "classes": 2})");
+  EXPECT_THAT(std::string(Parse(absl::StrCat("[data]\npath = \"", declared, "\"\nclasses = 3\n",
+                                             "[model]\nname = \"logistic\"\n[cohort]\nsize = 1\n"))
+                              .status()
+                              .message()),
+              HasSubstr("data.classes has no effect"));
   // What an override asks for is refused.
   EXPECT_THAT(
       std::string(Parse(absl::StrCat(kMinimal, "[local]\nmomentum = 0\n"), {"local.nesterov=true"})
