@@ -241,13 +241,10 @@ TEST(ASwitchThatIsOff, IsOneThatTheFileGives) {
   }
   // What the source of a path does not read is refused, though no line names the source.
   const testing_support::TemporaryFolder folder;
-  const std::string declared = folder.Write(
-      "d.json", R"({"clients": [{"name": "a", "train": 5}], "input_shape": [2], "classes": 2})");
-  EXPECT_THAT(std::string(Parse(absl::StrCat("[data]\npath = \"", declared, "\"\nclasses = 3\n",
-                                             "[model]\nname = \"logistic\"\n[cohort]\nsize = 1\n"))
-                              .status()
-                              .message()),
-              HasSubstr("data.classes has no effect"));
+  const std::string cifar = folder.Write("c.bin", std::string(3073, '\1'));
+  const std::string file = absl::StrCat("[data]\npath = \"", cifar, "\"\nclasses = 3\n",
+                                        "[model]\nname = \"logistic\"\n[cohort]\nsize = 1\n");
+  EXPECT_THAT(std::string(Parse(file).status().message()), HasSubstr("data.classes has no effect"));
   // What an override asks for is refused.
   EXPECT_THAT(
       std::string(Parse(absl::StrCat(kMinimal, "[local]\nmomentum = 0\n"), {"local.nesterov=true"})
