@@ -48,6 +48,7 @@
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
 #include "server/journal/recovery.h"
+#include "server/paced_calls.h"
 #include "state/sync_folder.h"
 
 namespace macaw::cli {
@@ -158,6 +159,7 @@ absl::Status CheckStates(const Config& config, const models::ModelSpec& spec,
 
 // Everything that answers calls.
 struct Listeners {
+  std::unique_ptr<server::PacedCalls> paced;  // what `fleet` calls over TLS; else null
   std::unique_ptr<wire::FleetServer> fleet;
   std::unique_ptr<wire::AdminServer> admin;  // may be null
   std::unique_ptr<http::WebServer> web;      // may be null
@@ -257,7 +259,7 @@ absl::Status FollowLog(const std::string& file, server::Options& options) {
 absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
                                                           const ServerArguments& arguments,
                                                           const Doorkeeper& door,
-                                                          server::Coordinator& coordinator) {
+                                                          fleet::FleetHandler& handler) {
   wire::ServerOptions options{.listen = ListenAt(config, arguments),
                               .max_part_clients = MostClientsAPart(config.run),
                               .authority = door.authority.get(),
@@ -275,7 +277,7 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
     };
   }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
-                         wire::FleetServer::Start(options, coordinator));
+                         wire::FleetServer::Start(options, handler));
   if (arguments.by_hand()) {
     MACAW_RETURN_IF_ERROR(
         AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
@@ -391,7 +393,12 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   if (!arguments.admin.empty()) own.admin = arguments.admin;
   MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, door, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
-  MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *coordinator));
+  fleet::FleetHandler* handler = coordinator.get();
+  if (door.authority != nullptr) {
+    listeners->paced = std::make_unique<server::PacedCalls>(*coordinator);
+    handler = listeners->paced.get();
+  }
+  MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *handler));
 
   const int code = Conclude(AwaitEnd(*coordinator), reporter);
   CloseWithin(kCloseGrace, std::move(listeners), code);

@@ -10,7 +10,6 @@
 #include "core/clock.h"
 #include "core/status.h"
 #include "server/access.h"
-#include "server/node_allowances.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
@@ -57,7 +56,6 @@ class CoordinatorImpl final : public Coordinator {
 
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,
                 fleet::Reply<fleet::RegisterReply> reply) override {
-    if (!Allowed(caller, What::kRegister)) return std::move(reply)(TooOften(caller, "registers"));
     const Whose whose =
         caller.node.empty() || caller.node == request.name ? Whose::kOwn : Whose::kAnothers;
     absl::StatusOr<fleet::ClientTable> table =
@@ -75,9 +73,6 @@ class CoordinatorImpl final : public Coordinator {
   void Lease(const fleet::Caller& caller, fleet::LeaseRequest request,
              fleet::Reply<fleet::LeaseReply> reply) override {
     if (Denied(caller, Call::kLease, request.session, reply)) return;
-    if (!caller.node.empty()) {
-      request.declined = allowances_.Declined(caller.node, request.declined, SteadyClock().Now());
-    }
     run_.Lease(std::move(request), std::move(reply));
   }
 
@@ -98,26 +93,12 @@ class CoordinatorImpl final : public Coordinator {
   void Commit(const fleet::Caller& caller, fleet::CommitRequest request,
               fleet::Reply<fleet::CommitReply> reply) override {
     if (Denied(caller, Call::kCommit, request.session, reply)) return;
-    if (!caller.node.empty()) {
-      if (!allowances_.Has(caller.node, What::kTurnedDown, SteadyClock().Now()))
-        return std::move(reply)(TooOften(caller, "sends parts that do not count"));
-      reply = [this, node = caller.node,
-               answer = std::move(reply)](absl::StatusOr<fleet::CommitReply> said) mutable {
-        if (said.ok() && said->verdict != fleet::Verdict::kAccepted &&
-            said->verdict != fleet::Verdict::kDuplicate) {
-          allowances_.Take(node, What::kTurnedDown, SteadyClock().Now());
-        }
-        std::move(answer)(std::move(said));
-      };
-    }
     run_.Commit(std::move(request), std::move(reply));
   }
 
   void Release(const fleet::Caller& caller, fleet::ReleaseRequest request,
                fleet::Reply<fleet::ReleaseReply> reply) override {
     if (Denied(caller, Call::kRelease, request.session, reply)) return;
-    if (!Allowed(caller, What::kRelease))
-      return std::move(reply)(TooOften(caller, "gives work back"));
     run_.Release(std::move(request), std::move(reply));
   }
 
@@ -143,8 +124,6 @@ class CoordinatorImpl final : public Coordinator {
   admin::AdminHandler& operations() override { return run_; }
 
  private:
-  using What = NodeAllowances::What;
-
   // If the caller may not make the call in this session, answers it with an error (RPC threads).
   template <typename T>
   bool Denied(const fleet::Caller& caller, Call call, SessionId session, fleet::Reply<T>& reply) {
@@ -159,17 +138,7 @@ class CoordinatorImpl final : public Coordinator {
     return true;
   }
 
-  // Counts a call of a node that has a name. A server without a list of its callers limits none.
-  bool Allowed(const fleet::Caller& caller, What what) {
-    return caller.node.empty() || allowances_.Take(caller.node, what, SteadyClock().Now());
-  }
-  static absl::Status TooOften(const fleet::Caller& caller, absl::string_view does) {
-    return absl::UnavailableError(
-        absl::StrCat("\"", caller.node, "\" ", does, " too often: wait a few seconds"));
-  }
-
-  NodeAllowances allowances_;
-  RunThreads run_;  // destroyed first
+  RunThreads run_;
 };
 
 }  // namespace

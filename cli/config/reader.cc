@@ -129,21 +129,28 @@ class Reader {
 
   // Of the keys of the file that have no effect, those that the file itself turns off.
   void NoteSwitchedOff() {
+    const Config so_far = SoFar();
     std::vector<const Field*> given;
     for (const std::string& key : given_) given.push_back(by_path_.at(key));
     for (const Field* const field : given) {
-      if (!effective_.contains(field->key) && IsSwitchedOff(*field, config_, given))
+      if (!effective_.contains(field->key) && IsSwitchedOff(*field, so_far, given))
         switched_off_.insert(field->key);
     }
   }
 
-  // Remembers which of the keys so far have an effect. An override may take it from them.
-  void NoteEffects() {
+  // With what follows from what has been read.
+  Config SoFar() const {
     Config so_far = config_;
     NameModel(so_far);
     data::DataOptions& data = so_far.node.data;
     if (data.source.empty() && !data.path.empty())
       data.source = data::DetectSource(data.path).value_or("");
+    return so_far;
+  }
+
+  // Remembers which of the keys so far have an effect. An override may take it from them.
+  void NoteEffects() {
+    Config so_far = SoFar();
     for (const std::string& key : given_) {
       if (!effective_.contains(key) && WhyIdle(*by_path_.at(key), so_far, registry_).empty())
         effective_.insert(key);

@@ -38,7 +38,7 @@ struct Connection {
   Stage stage = Stage::kHead;
   TimePoint end{};    // of the stage; kAnswer has none
   std::string bytes;  // of the head, then of the reply
-  size_t sent = 0;
+  size_t sent = 0;    // of the reply; then what was discarded
 };
 
 class PollingServer final : public PageServer {
@@ -149,8 +149,7 @@ class PollingServer final : public PageServer {
       case Stage::kReply:
         return Write(connection, now);
       case Stage::kGoodbye:
-        char rest[4096];
-        return recv(connection.fd.get(), rest, sizeof(rest), 0) > 0;
+        return Discard(connection);
     }
     return false;
   }
@@ -202,7 +201,17 @@ class PollingServer final : public PageServer {
     connection.stage = Stage::kGoodbye;
     connection.end = now + kGoodbye;
     connection.bytes.clear();
+    connection.sent = 0;
     return true;
+  }
+
+  // Reads a little of what the other end still sends. False: it has closed, or sends on and on.
+  bool Discard(Connection& connection) const {
+    char rest[4096];
+    const ssize_t read = recv(connection.fd.get(), rest, sizeof(rest), 0);
+    if (read < 0) return errno == EAGAIN || errno == EINTR;
+    connection.sent += static_cast<size_t>(read);
+    return read > 0 && connection.sent < limits_.head_bytes;
   }
 
   // False: the server stops.

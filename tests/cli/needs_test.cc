@@ -14,6 +14,7 @@
 #include "cli/config/idle_keys.h"
 #include "cli/config/writer.h"
 #include "testing/other_value.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 #include "tests/cli/key_contexts.h"
 
@@ -238,6 +239,12 @@ TEST(ASwitchThatIsOff, IsOneThatTheFileGives) {
                 HasSubstr("has no effect without"))
         << without;
   }
+  // What the source of a path does not read is refused, though no line names the source.
+  const testing_support::TemporaryFolder folder;
+  const std::string cifar = folder.Write("c.bin", std::string(3073, '\1'));
+  const std::string file = absl::StrCat("[data]\npath = \"", cifar, "\"\nclasses = 3\n",
+                                        "[model]\nname = \"logistic\"\n[cohort]\nsize = 1\n");
+  EXPECT_THAT(std::string(Parse(file).status().message()), HasSubstr("data.classes has no effect"));
   // What an override asks for is refused.
   EXPECT_THAT(
       std::string(Parse(absl::StrCat(kMinimal, "[local]\nmomentum = 0\n"), {"local.nesterov=true"})

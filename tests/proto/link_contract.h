@@ -117,6 +117,7 @@ TYPED_TEST_P(LinkContract, CommitsAndAsksInOneCall) {
   this->handler().SetLease(WorkWith(broadcast));
   CommitRequest request = PartWith(RandomBlob(64, 3), 100);
   request.ask = AskFor(FromSeconds(1));
+  request.ask->wanted = 2;
   request.ask->have = {broadcast.digest};
   const auto committed = this->link().Commit(request);
   ASSERT_TRUE(committed.ok()) << committed.status();

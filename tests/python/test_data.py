@@ -54,9 +54,9 @@ class Prepared(TestCase):
         self.assertRegex(self.info(path), r"clients +2\n.*examples +6\n")
 
     def test_of_clients_gives_a_central_test_set_where_one_is_asked_for(self) -> None:
-        x, y = rows(120)
+        x, y = rows()
         clients = {f"c{n}": (x[n::6], y[n::6]) for n in range(6)}
-        owners = np.array([f"c{n % 6}" for n in range(120)])
+        owners = np.array([f"c{n % 6}" for n in range(600)])
         given = {"partition": None, "cohort": 6, "rounds": 2}
         plain = macaw.simulate(**self.job("plain", data=clients, **given))
         self.assertNotIn("test_loss", plain.rows[-1])
@@ -65,13 +65,13 @@ class Prepared(TestCase):
         by_column = macaw.simulate(**self.job("column", data=(x, y), client=owners, **cut))
         for run in (of_dict, by_column):
             self.assertIn("test_loss", run.rows[-1])
-            self.assertEqual(len(_scores.test_rows(run.folder)[1]), 12)
+            self.assertEqual(len(_scores.test_rows(run.folder)[1]), 60)
         self.assertNotEqual(of_dict.digest, plain.digest)
         again = macaw.simulate(**self.job("again", data=clients, **cut))
         self.assertEqual(again.digest, of_dict.digest)
         # The numbers of training rows alone, as they are without the rows that are set aside.
         scaled = macaw.simulate(**self.job("scaled", data=clients, normalise="train", **cut))
-        self.assertEqual(scaled.normalisation.rows, 108)
+        self.assertEqual(scaled.normalisation.rows, 540)
 
     def test_keeps_bytes_tokens_and_targets(self) -> None:
         y = np.arange(4)

@@ -8,6 +8,7 @@
 #include "identity/audit.h"
 #include "proto/fleet/client_table.h"
 #include "proto/wire/remote.h"
+#include "server/paced_calls.h"
 #include "tests/proto/test_authority.h"
 #include "tests/server/tiny_run.h"
 
@@ -30,7 +31,7 @@ class Attack : public testing::Test {
   Attack() {
     audit_ = *identity::Audit::Open(AuditFile());
     server_ = *wire::FleetServer::Start(
-        {.listen = ":0", .authority = authority_.get(), .audit = audit_.get()}, *coordinator_);
+        {.listen = ":0", .authority = authority_.get(), .audit = audit_.get()}, paced_);
   }
   std::string AuditFile() const { return authority_.path() + "/audit.jsonl"; }
   FakeWorker WorkerAs(const std::string& name, Role role) {
@@ -48,6 +49,7 @@ class Attack : public testing::Test {
   const TemporaryFolder folder_;
   wire::TestAuthority authority_;
   std::unique_ptr<Coordinator> coordinator_ = StartTiny(TinyOptions(folder_.path(), 2));
+  PacedCalls paced_{*coordinator_};
   std::unique_ptr<identity::Audit> audit_;
   std::unique_ptr<wire::FleetServer> server_;
 };

@@ -224,7 +224,7 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
       Work(*server, *dataset, {.name = "fragile", .scratch_dir = folder / "scratch"});
   ASSERT_TRUE(successor.ok()) << "the server ends the run, the worker just leaves: " << successor;
   EXPECT_THAT(server->Wait().status().ToString(),
-              HasSubstr(absl::StrCat("client ", taken.client.value, " was being trained")));
+              HasSubstr(absl::StrCat("client ", taken.client.value, ": its worker died")));
 }
 
 TEST(Worker, MakesARunThatDivergesStopWithTheReason) {
