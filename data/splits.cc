@@ -88,7 +88,7 @@ std::vector<bool> HeldoutClients(const DataOptions& options, uint64_t clients) {
 CentralCut CutTestSet(const DataOptions& options, RowRange range) {
   const double wanted = options.TestFraction() * static_cast<double>(range.size());
   const std::vector<bool> is_test =
-      Draw(Stream(options, kTestSet), range.size(), static_cast<uint64_t>(wanted + 0.5));
+      Draw(Stream(options, kTestSet), range.size(), static_cast<uint64_t>(std::llround(wanted)));
   CentralCut cut;
   for (uint64_t i = 0; i < range.size(); ++i) {
     (is_test[i] ? cut.test : cut.train).push_back(static_cast<uint32_t>(range.begin + i));
@@ -99,7 +99,7 @@ CentralCut CutTestSet(const DataOptions& options, RowRange range) {
 void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut& cut) {
   if (options.central_val_fraction == 0) return;
   const auto wanted =
-      static_cast<uint64_t>(options.central_val_fraction * static_cast<double>(rows) + 0.5);
+      static_cast<uint64_t>(std::llround(options.central_val_fraction * static_cast<double>(rows)));
   const uint64_t count = std::min<uint64_t>(wanted, cut.train.size());
   const std::vector<bool> drawn =
       Draw(Stream(options, kCentralValidation), cut.train.size(), count);
