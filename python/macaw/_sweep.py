@@ -107,7 +107,7 @@ def sweep(
     models = model.values if isinstance(model, Space) else ()
     rounds = {"run.rounds": max(halving["rounds"])} if halving and "rounds" in halving else {}
     keys = keys_of(
-        {"model": None if models else model, "data": data, **arguments},
+        {"config": config, "model": None if models else model, "data": data, **arguments},
         own_seeds,
         others=[{**rounds, **each} for each in _combinations(varied)],
         models=models,
