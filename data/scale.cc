@@ -13,6 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace macaw::data {
 namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <typename From, typename To>
 void Scale(const From*, const std::byte* from, size_t count, To scale, To shift, To* to) {
@@ -21,6 +22,24 @@ void Scale(const From*, const std::byte* from, size_t count, To scale, To shift,
     std::memcpy(&value, from + i * sizeof(From), sizeof(From));  // costs nothing when vectorised
     to[i] = static_cast<To>(value) * scale + shift;
   }
+}
+
+// Bytes as floats, which is what images are. Written out, because the compiler's loop takes 1.45
+// times as long with AVX-512.
+void Scale(const uint8_t*, const std::byte* from, size_t count, float scale, float shift,
+           float* to) {
+  const hn::ScalableTag<float> floats;
+  const hn::RebindToSigned<decltype(floats)> integers;
+  const hn::Rebind<uint8_t, decltype(floats)> bytes;
+  const size_t lanes = hn::Lanes(floats);
+  const auto* const values = reinterpret_cast<const uint8_t*>(from);
+  const auto factor = hn::Set(floats, scale), term = hn::Set(floats, shift);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto value = hn::ConvertTo(floats, hn::PromoteTo(integers, hn::LoadU(bytes, values + i)));
+    hn::StoreU(hn::Add(hn::Mul(value, factor), term), floats, to + i);
+  }
+  for (; i < count; ++i) to[i] = static_cast<float>(values[i]) * scale + shift;
 }
 
 }  // namespace HWY_NAMESPACE
