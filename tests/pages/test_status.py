@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 from support import BUILD, WIDTHS, PageTest, main
