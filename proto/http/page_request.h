@@ -8,8 +8,8 @@
 
 namespace macaw::http {
 
-// Reads the head of a request, with its empty last line. Absent: it is no GET request of HTTP/1, and
-// `status` is what to answer.
+// Reads the head of a request, with its empty last line. Absent: it is no GET request of HTTP/1,
+// and `status` is what to answer.
 std::optional<PageRequest> ReadRequest(absl::string_view head, int& status);
 
 // The bytes of a reply, after which the connection is closed.
