@@ -347,8 +347,8 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
   return file;
 }
 
-// The rows of all clients in one split form one range, so comparing ranges shows which rows are used
-// twice.
+// The rows of all clients in one split form one range, so comparing ranges shows which rows are
+// used twice.
 void NoteSharedRows(PreparedFile& file) {
   const auto all_of = [&](Split split) {
     const OffsetTable& offsets = file.offsets[static_cast<size_t>(split)];

@@ -71,8 +71,8 @@ struct OwnRows {
 
 // Splits every client's rows by client_test_fraction and val_fraction (CountOf them each, drawn
 // from the seed; one row is left to train on), and by heldout_clients and heldout_tuning (one row
-// is left to test). The clients' own rows stay what they are, behind those that are drawn. The stored
-// order is kept.
+// is left to test). The clients' own rows stay what they are, behind those that are drawn. The
+// stored order is kept.
 RowLists SplitClients(const DataOptions& options, const RowLists& rows, const OwnRows& own = {});
 
 }  // namespace macaw::data

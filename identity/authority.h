@@ -76,7 +76,8 @@ class Authority {
   absl::Status Revoke(const std::string& name, const std::string& why, absl::Time now);
 
   // Who presents this certificate (PEM). kUnauthenticated with the reason when nobody should
-  // believe it (StandingOf says what its bearer has proven all the same). Sees at once what another process has entered in the registry.
+  // believe it (StandingOf says what its bearer has proven all the same). Sees at once what another
+  // process has entered in the registry.
   absl::StatusOr<std::shared_ptr<const Grant>> Identify(absl::string_view certificate,
                                                         absl::Time now);
   absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Nodes();  // by their names

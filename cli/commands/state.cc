@@ -210,8 +210,8 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
   return absl::OkStatus();
 }
 
-// Counts, bytes, versions by checkpoint, orphans. A run's newest checkpoint tells which version of a
-// client is current.
+// Counts, bytes, versions by checkpoint, orphans. A run's newest checkpoint tells which version of
+// a client is current.
 int StateList(const std::string& run) { return Report(List(run)); }
 // Reads every version that a checkpoint names. If some are missing or damaged, fails and names
 // their clients.

@@ -24,8 +24,8 @@ std::map<std::string, std::string> IdleParameters(const Config& config,
                                                   const algorithms::Registry& registry);
 
 // Whether a file turns off what the field needs: it gives one of the keys that the missing need
-// names as 0, false, "none" or "constant", or names a rule that does not read the field. The rest of
-// a table may stay then. `given`: the keys of the file.
+// names as 0, false, "none" or "constant", or names a rule that does not read the field. The rest
+// of a table may stay then. `given`: the keys of the file.
 bool IsSwitchedOff(const Field& field, const Config& config,
                    const std::vector<const Field*>& given);
 

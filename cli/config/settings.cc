@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/config/json.h"
 #include "cli/config/toml.h"
+#include "data/options.h"
 
 namespace macaw::cli {
 namespace {
@@ -37,6 +38,15 @@ std::vector<const Field*> Under(const std::vector<Field>& fields, const std::str
 
 bool MayChange(const Field& field) {
   return field.role == Role::kCompute || field.role == Role::kLength;
+}
+
+// What a key stands for where it is not given.
+std::optional<Value> DefaultIn(const Config& config, const Field& field) {
+  static const Config defaults;
+  // A prepared file's own clients may keep their rows.
+  if (field.key == "data.test_fraction" && config.node.data.source != "prepared")
+    return Value{data::kDefaultTestFraction};
+  return field.get(defaults);
 }
 
 OrderedJson LastPart(const Value& path) {
@@ -80,7 +90,6 @@ std::vector<std::string> KeysThatMayChange() {
 
 std::string SettingsJson(const Config& config, const algorithms::Registry& registry) {
   OrderedJson settings = OrderedJson::object();
-  const Config defaults;
   if (!config.run.plugins.empty()) settings["plugins"] = config.run.plugins;
   for (const Field& field : AllFields()) {
     const std::string& key = field.key;
@@ -88,7 +97,7 @@ std::string SettingsJson(const Config& config, const algorithms::Registry& regis
     if (!IsSetting(field) || !value.has_value()) continue;
     if (field.is_seed && *value == Value{static_cast<int64_t>(config.run.seed)}) continue;
     const OrderedJson json = field.is_path ? LastPart(*value) : ToJson(*value);
-    const std::optional<Value> otherwise = field.get(defaults);
+    const std::optional<Value> otherwise = DefaultIn(config, field);
     if (otherwise.has_value() && ToJson(*otherwise) == json) continue;
     settings[key] = json;
   }
@@ -130,7 +139,7 @@ std::string DefaultOf(const std::string& key, const algorithms::Registry& regist
   for (const Field& field : AllFields()) {
     if (field.key != key || (field.hidden && field.hidden(defaults))) continue;
     if (field.is_seed && key != "run.seed") return absl::StrCat("\"", settings::kRunsSeed, "\"");
-    const std::optional<Value> value = field.get(defaults);
+    const std::optional<Value> value = DefaultIn(defaults, field);
     return value.has_value() ? ToJson(*value).dump() : "";
   }
   return "";

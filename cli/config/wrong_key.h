@@ -16,8 +16,8 @@ absl::Status At(const Place& place, absl::string_view message);
 
 // The same for a value or a name that is wrong. `meant`: the key or word that was probably meant;
 // "": none.
-absl::Status WrongKey(const Place& place, const std::string& key,
-                      const std::string& meant, absl::string_view message);
+absl::Status WrongKey(const Place& place, const std::string& key, const std::string& meant,
+                      absl::string_view message);
 
 // "; did you mean X?"; "" for "".
 std::string DidYouMean(absl::string_view meant);

@@ -8,8 +8,8 @@
 namespace macaw::cli {
 
 // What the page shows of these runs, as JSON in which no `<` stands. `paths` are folders of runs,
-// finished or not, of sweeps and repeats, or NAME-repeat.json files. Of a long run each curve has at most 2000 points, the
-// last round among them. Errors name the folder and what is missing in it.
+// finished or not, of sweeps and repeats, or NAME-repeat.json files. Of a long run each curve has
+// at most 2000 points, the last round among them. Errors name the folder and what is missing in it.
 absl::StatusOr<std::string> ReportData(const std::vector<std::string>& paths);
 
 // One HTML page that needs no network: a row and curves for each configuration, spread over seeds,

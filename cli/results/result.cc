@@ -181,6 +181,10 @@ std::string SettingOf(const RunResult& run, const std::string& key,
     of_another = of_another ||
                  (absl::StartsWith(key, prefix) && key != kind && !run.settings.contains(kind));
   }
+  // A prepared file's own clients may keep their rows.
+  const auto source = run.settings.find("data.source");
+  of_another = of_another || (key == "data.test_fraction" && source != run.settings.end() &&
+                              source->second == "\"prepared\"");
   return of_another ? "" : Unquoted(DefaultOf(key, registry));
 }
 

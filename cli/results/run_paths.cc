@@ -38,7 +38,8 @@ absl::StatusOr<std::vector<std::string>> OfRepeat(const std::string& file) {
 absl::StatusOr<std::vector<std::string>> OfSweep(const std::string& folder) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/sweep.json"));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const std::string runs = json.is_object() ? json.value("runs", "runs/") : "runs/";
+  const bool is_named = json.is_object() && json.contains("runs") && json["runs"].is_string();
+  const std::string runs = is_named ? json["runs"].get<std::string>() : "runs/";
   std::vector<std::string> folders;
   std::error_code error;
   for (const fs::directory_entry& job : fs::directory_iterator(folder + "/jobs", error)) {

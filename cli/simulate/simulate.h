@@ -38,8 +38,8 @@ struct SimulateOptions {
   bool json = false;  // events for programs on standard output (output.h), and nothing else
 };
 
-// `macaw simulate` without --repeat: composes the configuration, starts server and workers, shows the progress,
-// prints the result. Returns the program's exit code; errors have been printed.
+// `macaw simulate` without --repeat: composes the configuration, starts server and workers, shows
+// the progress, prints the result. Returns the program's exit code; errors have been printed.
 int Simulate(const SimulateOptions& options);
 
 // What is known of a run before it begins: its configuration, completed from the data, and the

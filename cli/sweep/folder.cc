@@ -52,6 +52,10 @@ bool SweepFolder::Has(const Job& job) const {
   return text.ok() && *text == job.config;
 }
 
+bool SweepFolder::HasBegun(const std::string& job) const {
+  return FileExists(JobFile(job)) || FileExists(ResultFile(job));
+}
+
 std::string SweepFolder::RunOf(const SweepPlan& plan, const std::string& job) const {
   return RunOfJob(path_, plan.runs, job);
 }
@@ -140,6 +144,9 @@ absl::StatusOr<std::map<std::string, JobResult>> ReadResults(const SweepFolder& 
     for (const uint64_t seed : plan.seeds) {
       const std::string name = JobName(configuration, seed);
       MACAW_ASSIGN_OR_RETURN(results[name], folder.ReadResult(name));
+      const bool is_repeat = configuration.name.empty();
+      if (is_repeat && !FileExists(folder.RunOf(plan, name) + "/summary.json"))
+        results[name].rungs.clear();
     }
   }
   return results;

@@ -37,6 +37,8 @@ class SweepFolder {
 
   // Whether the folder has this job, with the same configuration.
   bool Has(const Job& job) const;
+  // Whether an earlier command has made a job of this name.
+  bool HasBegun(const std::string& job) const;
   // Returns an error if the folder is of a sweep whose configurations have other settings, or whose
   // rungs are others. Further seeds and configurations may be added, another metric may be chosen,
   // and it may be computed elsewhere or otherwise.
@@ -57,7 +59,8 @@ class SweepFolder {
   std::string path_;
 };
 
-// The results of all jobs of a plan, by name.
+// The results of all jobs of a plan, by name. A repeat's runs are beside its folder, where one can be
+// removed alone: then nothing of it is over.
 absl::StatusOr<std::map<std::string, JobResult>> ReadResults(const SweepFolder& folder,
                                                              const SweepPlan& plan);
 

@@ -36,7 +36,7 @@ constexpr Duration kSettles = std::chrono::seconds(3);
 std::optional<RunResult> FinishedRun(const Task& task) {
   if (!FileExists(task.folder + "/summary.json")) return std::nullopt;
   absl::StatusOr<RunResult> result = ReadResult(task.folder);
-  if (!result.ok() || !result->done()) return std::nullopt;
+  if (!result.ok() || !result->done() || result->seed != task.seed) return std::nullopt;
   const bool over = result->rounds >= task.rounds || result->end == "stopped";
   return over ? std::optional(*std::move(result)) : std::nullopt;
 }

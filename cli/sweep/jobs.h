@@ -16,6 +16,7 @@ struct Task {
   std::string name;
   std::string config_file;
   std::string folder;  // of its run, begun or not
+  uint64_t seed = 0;
   uint32_t rounds = 0;
 };
 

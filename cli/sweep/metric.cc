@@ -89,8 +89,8 @@ std::string OfClients(const std::string& metric) {
   return absl::StrCat(best ? "best_" : "", "clients_", column);
 }
 
-// The metric that the file names; or that of the clients' rows, where some runs have no common model
-// and all of them have that. An error of its own if they have not.
+// The metric that the file names; or that of the clients' rows, where some runs have no common
+// model and all of them have that. An error of its own if they have not.
 absl::StatusOr<std::string> NamedMetricOfAll(const std::string& named,
                                              const std::vector<CheckedRun>& runs) {
   const auto lacks = [&](const std::string& metric) {

@@ -26,10 +26,10 @@ constexpr char kSuffix[] = "-repeat";
 
 // Returns an error of the kind AlreadyExists if something else has the name of this repeat.
 absl::Status CheckFree(const SweepFolder& folder, const PreparedSweep& sweep) {
-  if (folder.HasPlan()) return folder.CheckSame(sweep.plan);
+  if (folder.HasPlan()) MACAW_RETURN_IF_ERROR(folder.CheckSame(sweep.plan));
   constexpr char kAdvice[] = ": name another --out, or replace it with --force";
   const std::string file = folder.path() + ".json";
-  if (FileExists(file)) {
+  if (!folder.HasPlan() && FileExists(file)) {
     return absl::AlreadyExistsError(
         absl::StrCat(file,
                      " is of a repeat that an older version has begun; `macaw compare` and "
@@ -38,7 +38,7 @@ absl::Status CheckFree(const SweepFolder& folder, const PreparedSweep& sweep) {
   }
   for (const Job& job : sweep.jobs) {
     const std::string run = folder.RunOf(sweep.plan, job.name);
-    if (IsTaken(run)) {
+    if (IsTaken(run) && !folder.HasBegun(job.name)) {
       return absl::AlreadyExistsError(
           absl::StrCat(run, " is there already, and not of such a repeat", kAdvice));
     }
@@ -65,11 +65,11 @@ absl::Status RemoveRuns(const SweepFolder& folder, const PreparedSweep& sweep) {
 absl::Status AddEarlierSeeds(const SweepFolder& folder, SweepPlan& plan) {
   if (!folder.HasPlan()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const SweepPlan before, folder.ReadPlan());
+  MACAW_ASSIGN_OR_RETURN(const auto results, ReadResults(folder, before));
   for (const uint64_t seed : before.seeds) {
     if (std::ranges::find(plan.seeds, seed) != plan.seeds.end()) continue;
-    MACAW_ASSIGN_OR_RETURN(const JobResult result,
-                           folder.ReadResult(JobName(plan.configurations.front(), seed)));
-    if (!result.rungs.empty()) plan.seeds.push_back(seed);
+    if (!results.at(JobName(plan.configurations.front(), seed)).rungs.empty())
+      plan.seeds.push_back(seed);
   }
   std::ranges::sort(plan.seeds);
   return absl::OkStatus();
@@ -172,7 +172,7 @@ int Repeat(const SimulateOptions& options) {
                          return AtomicWriteFile(file, RepeatJson(sweep.plan, table));
                        },
                    .again = "the same command",
-                   .retry = "the same command",
+                   .retry = "the same command tries them again",
                    .arguments = options.trace ? std::vector<std::string>{"--trace"}
                                               : std::vector<std::string>(),
                    .every_run_counts = true,

@@ -186,6 +186,7 @@ class Story {
       tasks.push_back({.name = job.name,
                        .config_file = folder().JobFile(job.name),
                        .folder = folder().RunOf(plan(), job.name),
+                       .seed = job.seed,
                        .rounds = plan().RoundsOf(plan().configurations[job.configuration], rung)});
     }
     if (rung > 0 && !tasks.empty()) {
@@ -296,7 +297,7 @@ class Story {
     if (!table.best.has_value()) {
       return absl::AbortedError(absl::StrCat("none of the ", table.runs(), " runs has a ",
                                              plan().metric, ": the table says why they failed; ",
-                                             source_.retry, " tries them again"));
+                                             source_.retry));
     }
     return source_.every_run_counts && table.Count(State::kFailed) > 0 ? kExitFailed : kExitOk;
   }

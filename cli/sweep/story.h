@@ -29,12 +29,12 @@ struct SweepSource {
   // Called before the first run, and with what a run has changed.
   std::function<absl::Status(const PreparedSweep&, const ResultTable&)> on_change =
       [](const auto&, const auto&) { return absl::OkStatus(); };
-  std::string again;                     // the command that goes on
-  std::string retry = "--retry-failed";  // what tries again the runs that failed
-  std::vector<std::string> arguments;    // of each `macaw simulate`
-  bool every_run_counts = false;         // a run that fails is a failure of the whole
-  bool retry_failed = false;             // runs that failed are tried again
-  bool dry_run = false;                  // print the jobs, and end
+  std::string again;                   // the command that goes on
+  std::string retry;                   // "… tries them again": the runs that failed
+  std::vector<std::string> arguments;  // of each `macaw simulate`
+  bool every_run_counts = false;       // a run that fails is a failure of the whole
+  bool retry_failed = false;           // runs that failed are tried again
+  bool dry_run = false;                // print the jobs, and end
   bool quiet = false;
   bool json = false;  // events for programs on standard output (sweep.h), and nothing else
 };

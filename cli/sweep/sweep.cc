@@ -87,6 +87,7 @@ int Sweep(const SweepOptions& options) {
                    .is_known = [&](const Job& job) { return folder.Has(job); },
                    .open = [&](PreparedSweep&) { return Hold(folder); },
                    .again = absl::StrCat("macaw sweep ", options.file, " --out ", folder.path()),
+                   .retry = "--retry-failed tries them again",
                    .retry_failed = options.retry_failed,
                    .dry_run = options.dry_run,
                    .quiet = options.quiet,

@@ -31,8 +31,8 @@ class Tracking {
   std::vector<std::string> TakeLines();
   // No further rows will be written: waits for the end of the process, and meanwhile takes what it
   // says. True: every row has been delivered. Otherwise TakeLines() has what is left, and why.
-  // `signals`: a descriptor (SignalFd) that ends the wait, and the process, when it is readable; -1:
-  // none does.
+  // `signals`: a descriptor (SignalFd) that ends the wait, and the process, when it is readable;
+  // -1: none does.
   bool Finish(int signals = -1);
 
  private:

@@ -34,6 +34,12 @@ Peer::~Peer() {
 
 absl::StatusOr<std::string> Peer::Ask(std::string line, const Patience& patience,
                                       std::span<const int> files, WorkCounter* work) {
+  if (!ended_) (void)channel_.Receive(options_.longest_answer);
+  if (!ended_ && channel_.TakeLine().has_value()) {
+    (void)Finish(Duration::zero());
+    return absl::InternalError(
+        absl::StrCat(options_.name, " said a line that nobody had asked for, and was killed"));
+  }
   line += '\n';
   return Wait(std::move(line), patience, files, work);
 }

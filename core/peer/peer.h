@@ -58,7 +58,8 @@ class Peer {
 
   // Sends a line, with `files` (at most Channel::kMostFiles), and returns the answer. Counts a
   // piece of work for the answer, and one for each second of waiting. An Internal error says what
-  // the process did instead: it ended, closed its channel, took too long or answered without end.
+  // the process did instead: it ended, closed its channel, took too long, answered without end or
+  // said a line before it was asked, which would be taken for the answer.
   // The process is gone then, and each later call is an error.
   absl::StatusOr<std::string> Ask(std::string line, const Patience& patience,
                                   std::span<const int> files = {}, WorkCounter* work = nullptr);

@@ -5,8 +5,8 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/field_checks.h"
 
-// The plan of a run. The plan itself defines its keys, types and ranges (plan/run_plan.h); this file
-// knows none of them.
+// The plan of a run. The plan itself defines its keys, types and ranges (plan/run_plan.h); this
+// file knows none of them.
 namespace macaw::wire {
 
 static v1::Value ToWire(const settings::Value& value) {

@@ -122,9 +122,9 @@ class Upload : public std::enable_shared_from_this<Upload> {
 // upload of another. A session has at most one upload of each purpose in memory. The population is
 // offered before there are sessions: its "session" is the caller's own number (CallerNumber in
 // service.h; 0: callers without a name share it), and all populations together have a budget of
-// their own. A complete blob is held until a request claims it, and afterwards as long as the handler
-// keeps it. Begin removes uploads that were not used for `idle`, uploads of sessions that have
-// ended, and uploads of rounds before the newest one. With `partials`, uploads of sessions are
+// their own. A complete blob is held until a request claims it, and afterwards as long as the
+// handler keeps it. Begin removes uploads that were not used for `idle`, uploads of sessions that
+// have ended, and uploads of rounds before the newest one. With `partials`, uploads of sessions are
 // written to files as they arrive, and the next store with this folder continues with them; an
 // upload that was not used for `idle` leaves memory, and its file stays. Thread-safe.
 class UploadStore {

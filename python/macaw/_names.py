@@ -206,6 +206,7 @@ _WORDS = (
      "give this state up with the command macaw simulate --resume DIR"),
     ("--retry-failed tries them again",
      "the command macaw sweep with --retry-failed tries them again"),
+    ("the same command tries them again", "the same call tries them again"),
     ("is not a finite number",
      "is not a finite number (of words and gaps: data=pandas.read_csv(…), label=…, missing=…)"),
 )  # fmt: skip

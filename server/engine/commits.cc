@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/spelling.h"
 #include "core/status.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/round_engine.h"
@@ -157,8 +158,9 @@ void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& 
   for (const Trouble& trouble : troubles_.Died(node, died)) {
     if (phase_.Find(trouble.client) == nullptr) continue;
     Record(log::Died{.round = phase_.round(), .client = trouble.client, .deaths = trouble.times});
-    const std::string what = absl::StrCat("its worker died while it was trained, ", trouble.times,
-                                          " times in round ", phase_.round().value);
+    const std::string what =
+        absl::StrCat("its worker died while it was trained, ", Counted(trouble.times, "time"),
+                     " in round ", phase_.round().value);
     switch (RemedyFor(trouble)) {
       case Remedy::kTryAgain:
         break;

@@ -1,6 +1,7 @@
 // The calls of workers, except commits: registration, leases, heartbeats, releases, uploads. Also
 // the handling of workers that are lost.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "core/status.h"
@@ -66,8 +67,17 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
         absl::StrCat("its data has ", request.clients, " clients, the run ", run.clients));
   }
   if (whole && options_.data_digest.has_value() && *options_.data_digest != request.data_digest) {
-    return refuse(
-        "its data (files, partition or seed) differs from what the checkpoint was trained on");
+    const uint64_t rows = std::accumulate(table.rows.begin(), table.rows.end(), uint64_t{0});
+    // Older versions left these clients their rows, whatever data.test_fraction said.
+    const bool cuts =
+        request.central_test_rows > 0 && rows + request.central_test_rows == run.train_examples;
+    return refuse(absl::StrCat(
+        "its data (files, partition or seed) differs from what the checkpoint was trained on",
+        cuts ? absl::StrCat(": data.test_fraction now cuts a central test set of ",
+                            request.central_test_rows,
+                            " rows off these clients' rows; remove it from the run's config.toml, "
+                            "and the run goes on")
+             : ""));
   }
   if (request.clients > 0 && run.cohort.weight == WeightPolicy::kTokens && table.tokens.empty())
     return refuse("cohort.weight is \"tokens\", but its data does not hold sequences");

@@ -25,10 +25,10 @@
 //   RUN/journal/uploads/       uploads that are not complete (proto/wire/partial_files.h)
 //   RUN/journal/synced         size of the log when it was last known to be on the disk
 //
-// A file of nodes or parts is a sequence of frames: u64 size of the head in bytes, u64 size of the blob in bytes,
-// head, blob, u64 checksum of both. A crash can leave the last frame torn; a torn frame and all
-// bytes after it are ignored. Only the run's owner may read the files, because they hold session
-// numbers.
+// A file of nodes or parts is a sequence of frames: u64 size of the head in bytes, u64 size of the
+// blob in bytes, head, blob, u64 checksum of both. A crash can leave the last frame torn; a torn
+// frame and all bytes after it are ignored. Only the run's owner may read the files, because they
+// hold session numbers.
 namespace macaw::server {
 
 // Where the bytes of a blob lie in the journal.

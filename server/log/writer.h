@@ -22,8 +22,8 @@ struct KnownEnd {
 class Writer {
  public:
   // Opens the log of run `run` for appending, or creates it. Cuts off what is not part of it: a
-  // torn record, and what `known` says. Returns an error if the log is damaged or belongs to another
-  // run.
+  // torn record, and what `known` says. Returns an error if the log is damaged or belongs to
+  // another run.
   static absl::StatusOr<Writer> Open(const std::string& path, const Digest& run,
                                      KnownEnd known = {});
 

@@ -166,6 +166,26 @@ TEST_F(RepeatTest, RunsThatAreNoExperimentsKeepTheirFolders) {
   EXPECT_THAT(Refused(kFedAvg), HasSubstr("exp-seed2 is there already"));
 }
 
+TEST_F(RepeatTest, FurtherSeedsReplaceNoRunOfAnotherCommand) {
+  (void)Open(kFedAvg);
+  WriteRun("exp-seed3", 3);
+  PreparedSweep more = SweepOf(kFedAvg, {1, 2, 3});
+  EXPECT_THAT(std::string(Open(more, /*fixed=*/true).status().message()),
+              HasSubstr("exp-seed3 is there already"));
+  EXPECT_TRUE(FileExists(folder_ / "exp-seed3/summary.json"));
+}
+
+TEST_F(RepeatTest, ASeedWhoseRunWasRemovedIsOpenAgain) {
+  PreparedSweep sweep = SweepOf(kFedAvg);
+  const HeldSweep held = *Open(sweep);
+  Finish(held, 1);
+  Finish(held, 2);
+  std::filesystem::remove_all(folder_ / "exp-seed2");
+  const auto results = *ReadResults(held.folder, sweep.plan);
+  EXPECT_FALSE(results.at("seed1").rungs.empty());
+  EXPECT_TRUE(results.at("seed2").rungs.empty());
+}
+
 TEST_F(RepeatTest, ARepeatOfAnOlderVersionIsReadAndNotContinued) {
   folder_.Write("exp-repeat.json", R"({"runs": [{"folder": "runs/exp-seed1", "seed": 1},
                                                 {"folder": "runs/exp-seed2", "seed": 2}]})");
@@ -195,6 +215,9 @@ TEST_F(RepeatTest, ItsRunsAreFoundAlsoWhereAllWasMoved) {
   folder_.Write("broken-repeat.json", "{\"runs\": 5");
   EXPECT_THAT(std::string(RunFolders({folder_ / "broken-repeat.json"}).status().message()),
               HasSubstr("broken-repeat.json"));
+  folder_.Write("odd/sweep.json", "{\"runs\": 5}");
+  EXPECT_THAT(std::string(RunFolders({folder_ / "odd"}).status().message()),
+              HasSubstr("odd holds a sweep of which no run has begun"));
 }
 
 }  // namespace

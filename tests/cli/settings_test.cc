@@ -45,6 +45,16 @@ TEST(Settings, AreTheSameForEverySeedMachineAndFolder) {
             SettingsOf(kMinimal, {"data.source=csv", "data.path=/b/c/rows.csv"}));
 }
 
+TEST(Settings, HaveNoTestFractionThatIsTheDefault) {
+  EXPECT_EQ(SettingsOf(kMinimal, {"data.test_fraction=0.1"}), kPlain);
+  EXPECT_NE(SettingsOf(kMinimal, {"data.test_fraction=0.2"}), kPlain);
+  const std::vector<std::string> prepared = {"data.source=prepared", "data.path=/rows.safetensors"};
+  std::vector<std::string> cut = prepared;
+  cut.push_back("data.test_fraction=0.1");
+  EXPECT_NE(SettingsOf(kMinimal, cut), SettingsOf(kMinimal, prepared))
+      << "clients of a prepared file keep their rows by default";
+}
+
 TEST(Settings, NameASeedThatDoesNotFollowTheRuns) {
   EXPECT_EQ(SettingsOf(kMinimal, {"data.source=idx", "run.seed=7", "partition.seed=5"}),
             R"({"data.source":"idx","partition.seed":5,"model.name":"logistic",)"
@@ -54,6 +64,7 @@ TEST(Settings, NameASeedThatDoesNotFollowTheRuns) {
 TEST(DefaultOf, KnowsKeysAndParameters) {
   const sdk::Catalogue catalogue = TestCatalogue();
   EXPECT_EQ(DefaultOf("local.lr", catalogue.algorithms()), "0.1");
+  EXPECT_EQ(DefaultOf("data.test_fraction", catalogue.algorithms()), "0.1");
   EXPECT_EQ(DefaultOf("algorithm.fedprox.mu", catalogue.algorithms()), "0.01");
   EXPECT_EQ(DefaultOf("algorithm.nobody.mu", catalogue.algorithms()), "");
 }

@@ -1,9 +1,9 @@
+#include "cli/results/statistics.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
-
-#include "cli/results/statistics.h"
 
 namespace macaw::cli {
 namespace {

@@ -76,8 +76,7 @@ TEST_F(Watch, SaysWhyItDoesNotStart) {
   EXPECT_THAT(LivePage::Start({folder_ / "nothing"}, 0).status().ToString(),
               HasSubstr("holds no run"));
   Start();
-  EXPECT_THAT(LivePage::Start({run_}, page_->port()).status().ToString(),
-              HasSubstr("port in use"));
+  EXPECT_THAT(LivePage::Start({run_}, page_->port()).status().ToString(), HasSubstr("port in use"));
 }
 
 }  // namespace

@@ -68,6 +68,13 @@ TEST(Peer, IsHeardWithoutAQuestion) {
   EXPECT_EQ(*peer->Hear({kLong, ""}), "two");
 }
 
+TEST(Peer, ThatAnswersTwiceIsKilledAtTheNextQuestion) {
+  const auto peer = That("answers twice");
+  EXPECT_EQ(Answer(*peer, "?"), "one");
+  EXPECT_EQ(peer->Ask("?", {kLong, ""}).status().message(),
+            "its peer said a line that nobody had asked for, and was killed");
+}
+
 TEST(Peer, IsToldALongLine) {
   const std::string line(1'000'000, 'q');
   absl::StatusOr<std::unique_ptr<Peer>> peer =

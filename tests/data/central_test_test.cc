@@ -1,5 +1,5 @@
-// data.test_fraction and data.central_val_fraction over clients that the data has itself: a prepared
-// file's, as Python writes one of a dict of clients.
+// data.test_fraction and data.central_val_fraction over clients that the data has itself: a
+// prepared file's, as Python writes one of a dict of clients.
 #include <gmock/gmock.h>
 
 #include <set>

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
+#include "proto/fleet/client_table.h"
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
@@ -24,6 +25,7 @@ using testing_support::Slurp;
 using testing_support::StartError;
 using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
+using testing_support::TinyExamples;
 using testing_support::TinyOptions;
 
 class Interrupted : public testing::TestWithParam<uint32_t> {};
@@ -281,6 +283,12 @@ TEST(Resume, RefusesWorkersWithOtherDataOrAnotherProfile) {
   FakeWorker data(*coordinator, "data"), profile(*coordinator, "profile"), fits(*coordinator);
   data.identity().data_digest = DigestOf("something else");
   EXPECT_THAT(data.Register().status().ToString(), HasSubstr("what the checkpoint was trained on"));
+  // A test set that an older version did not cut off the clients' rows.
+  std::vector<uint32_t> rows = TinyExamples();
+  --rows.front();
+  data.identity().table = fleet::Blob::Of(fleet::ClientTable{.rows = rows}.Encode());
+  data.identity().central_test_rows = 1;
+  EXPECT_THAT(data.Register().status().ToString(), HasSubstr("data.test_fraction now cuts"));
   profile.identity().profile.libraries = "2";
   EXPECT_THAT(profile.Register().status().ToString(), HasSubstr("differs from the run's"));
   ASSERT_TRUE(fits.Register().ok());

@@ -43,8 +43,7 @@ TEST(BadInput, AWrongTypeOrValueIsNamed) {
 }
 
 TEST(BadInput, DataAndModelThatDoNotFitAreRefused) {
-  ExpectRefused({WriteConfig("c"), "--set", "model.name=layers", "--set",
-                 R"(model.layers=["flatten", "linear 7"])"},
+  ExpectRefused({WriteConfig("c"), "--set", R"(model.layers=["flatten", "linear 7"])"},
                 {"7", "10"});
   ExpectRefused({WriteConfig("c"), "--set", "partition.min_size=1000"}, {"min_size"});
   ExpectRefused({WriteConfig("c"), "--set", "cohort.size=100000"}, {"cohort"});

@@ -64,13 +64,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
   const std::string config = WriteConfig("law");
   const std::vector<std::string> set = {
-      config,
-      "--set",
-      "model.name=layers",
-      "--set",
+      config, "--set",
       R"(model.layers=["conv 4 3 pad 1", "relu", "maxpool 4", "flatten", "dropout 0.3", "linear 10"])",
-      "--set",
-      "data.augment={pad_crop = 2, flip = true}"};
+      "--set", "data.augment={pad_crop = 2, flip = true}"};
   const auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> all = set;
     all.insert(all.end(), more.begin(), more.end());

@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"partition.clients=12", "cohort.size=6", "model.name=mlp", "algorithm.name=scaffold"}},
         Rule{
             "FedBN",
-            {"partition.clients=12", "cohort.size=6", "algorithm.name=fedbn", "model.name=layers",
+            {"partition.clients=12", "cohort.size=6", "algorithm.name=fedbn",
              R"(model.layers=["conv 4 3 pad 1", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
