@@ -22,8 +22,8 @@
 namespace macaw::wire {
 
 struct GuardLimits {
-  // A connection is a stranger's until the headers of a call have arrived over it, with a good
-  // certificate. The bytes count once gRPC has read them, handshake included. A read takes 64 KiB,
+  // A connection is a stranger's until a unary call with a good certificate has arrived over it, or
+  // the headers of a stream. The bytes count once gRPC has read them, handshake included. A read takes 64 KiB,
   // and another one may begin before the headers in it have been looked at.
   uint64_t stranger_bytes = 4 * kMaxFirstBytes;
   Duration stranger_time = std::chrono::seconds(15);   // since it was accepted
@@ -56,7 +56,7 @@ class ConnectionGuard {
   // close it at any time without a word.
   bool Admit(int fd);
 
-  // The headers of a call with a good certificate have arrived. `peer` is gRPC's name of the other end.
+  // A call with a good certificate has arrived, or the headers of a stream. `peer` is gRPC's name of the other end.
   // `certificate` is asked once for a connection.
   void Identified(absl::string_view peer, const std::string& name,
                   absl::FunctionRef<std::string()> certificate);

@@ -78,7 +78,9 @@ class CallWatch final : public grpc::experimental::Interceptor {
 
   void TellGuard() {
     const grpc::ServerContextBase& context = *call_->server_context();
-    if (call_->method() == kEnrolMethod) gate_.guard().Enrols(context.peer());
+    if (call_->method() == kEnrolMethod) return gate_.guard().Enrols(context.peer());
+    gate_.guard().Identified(context.peer(), NameIn(*context.auth_context()),
+                             [&] { return CertificateOf(*context.auth_context()); });
   }
 
   Gate& gate_;

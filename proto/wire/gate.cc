@@ -86,9 +86,6 @@ class CallerCheck final : public grpc::AuthMetadataProcessor {
           absl::PermissionDeniedError(absl::StrCat(
               "\"", (*caller)->node, "\" is no operator (macaw pki invite NAME --role operator)")));
     }
-    // Now, before the call's message: it may be larger than what a stranger may send.
-    gate_->guard().Identified(PropertyOf(*connection, "peer"), (*caller)->node,
-                              [&] { return CertificateOf(*connection); });
     return grpc::Status::OK;
   }
 

@@ -25,7 +25,7 @@ constexpr size_t kMaxInlineBytes = size_t{2}
 
 // What a client sends over a new connection before a call has been answered. A larger message or a
 // stream waits for the answer to a small call. Over TLS a server cuts a connection of which it has
-// read four times as much before the headers of a call with a good certificate.
+// read four times as much before a unary call, or the headers of a stream, with a good certificate.
 constexpr size_t kMaxFirstBytes = size_t{32} << 10;
 
 constexpr size_t kMaxNameBytes = 4096;  // names, layer lines, parameter texts
