@@ -23,8 +23,8 @@ namespace macaw::wire {
 
 struct GuardLimits {
   // A connection is a stranger's until a unary call with a good certificate has arrived over it, or
-  // the headers of a stream. The bytes count once gRPC has read them, handshake included. A read takes 64 KiB,
-  // and another one may begin before the headers in it have been looked at.
+  // the headers of a stream. The bytes count once gRPC has read them, handshake included. A read
+  // takes 64 KiB, and another one may begin before the headers in it have been looked at.
   uint64_t stranger_bytes = 4 * kMaxFirstBytes;
   Duration stranger_time = std::chrono::seconds(15);   // since it was accepted
   Duration enrolment_time = std::chrono::seconds(20);  // since its last whole request to enrol
@@ -52,12 +52,12 @@ class ConnectionGuard {
   ConnectionGuard& operator=(const ConnectionGuard&) = delete;
 
   // Takes note of a connection that was accepted. False: hang up. It is also false while another
-  // connection from the same address and port is open, to another address of this machine. Whoever owns the descriptor may
-  // close it at any time without a word.
+  // connection from the same address and port is open, to another address of this machine. Whoever
+  // owns the descriptor may close it at any time without a word.
   bool Admit(int fd);
 
-  // A call with a good certificate has arrived, or the headers of a stream. `peer` is gRPC's name of the other end.
-  // `certificate` is asked once for a connection.
+  // A call with a good certificate has arrived, or the headers of a stream. `peer` is gRPC's name
+  // of the other end. `certificate` is asked once for a connection.
   void Identified(absl::string_view peer, const std::string& name,
                   absl::FunctionRef<std::string()> certificate);
   // A whole request to enrol has arrived.
