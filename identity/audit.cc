@@ -1,9 +1,12 @@
 #include "identity/audit.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -145,14 +148,25 @@ void Audit::Write(const Refusal& refusal, uint64_t times, absl::Time now) {
   });
 }
 
-absl::Status Audit::Append(const LogEntry& entry) {
-  if (log_.WasReplaced()) {  // another process has begun a new file
+absl::Status Audit::LockNewest() {
+  while (true) {
+    MACAW_RETURN_IF_ERROR(log_.Lock());
+    if (!log_.WasReplaced() && !log_.WasShortened()) return log_.ReadOn(Nothing);
+    // Another process has begun a new file. What is assigned closes the old one, and unlocks it.
     MACAW_ASSIGN_OR_RETURN(log_, ChainedLog::Open(path_));
-    MACAW_RETURN_IF_ERROR(log_.ReadOn(Nothing));
   }
-  if (log_.bytes() > most_bytes_) MACAW_RETURN_IF_ERROR(BeginNewFile(entry.time));
+}
+
+absl::Status Audit::Append(const LogEntry& entry) {
+  const absl::Cleanup unlock = [this] { log_.Unlock(); };
+  MACAW_RETURN_IF_ERROR(LockNewest());
+  if (log_.bytes() > most_bytes_) {
+    // Without a new file the present one grows on.
+    if (const absl::Status begun = BeginNewFile(entry.time); !begun.ok())
+      Logger("audit").Warning(absl::StrCat("cannot_begin_new_file why=", begun.message()));
+  }
   absl::Status is_signed;
-  MACAW_RETURN_IF_ERROR(log_.Append(
+  MACAW_RETURN_IF_ERROR(log_.AppendLocked(
       Nothing, [&]() -> absl::StatusOr<LogEntry> { return entry; },
       [&] {
         if (key_ != nullptr) is_signed = WriteSignedHead(path_, log_, *key_);
@@ -161,6 +175,17 @@ absl::Status Audit::Append(const LogEntry& entry) {
 }
 
 absl::Status Audit::BeginNewFile(absl::Time now) {
+  const LogEntry goes_on{
+      .time = now,
+      .what = "goes_on",
+      .details = {{"after", log_.head().Hex()}, {"lines", absl::StrCat(log_.lines())}}};
+  // The new file is complete before an old one goes.
+  const std::string next = absl::StrCat(path_, ".next");
+  ::unlink(next.c_str());  // a crash has left it
+  MACAW_ASSIGN_OR_RETURN(ChainedLog log, ChainedLog::Open(next));
+  MACAW_RETURN_IF_ERROR(log.Lock());
+  MACAW_RETURN_IF_ERROR(log.AppendLocked(
+      Nothing, [&]() -> absl::StatusOr<LogEntry> { return goes_on; }, [] {}));
   for (int number = kFiles - 1; number >= 1; --number) {
     const std::string from = number == 1 ? path_ : FileNumber(path_, number - 1);
     for (const char* suffix : {"", kHeadSuffix}) {
@@ -169,12 +194,9 @@ absl::Status Audit::BeginNewFile(absl::Time now) {
         return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", from, suffix));
     }
   }
-  const LogEntry goes_on{
-      .time = now,
-      .what = "goes_on",
-      .details = {{"after", log_.head().Hex()}, {"lines", absl::StrCat(log_.lines())}}};
-  MACAW_ASSIGN_OR_RETURN(log_, ChainedLog::Open(path_));
-  return log_.Append(Nothing, [&]() -> absl::StatusOr<LogEntry> { return goes_on; });
+  MACAW_RETURN_IF_ERROR(log.Rename(path_));
+  log_ = std::move(log);
+  return absl::OkStatus();
 }
 
 }  // namespace macaw::identity

@@ -75,6 +75,9 @@ class Audit {
   void Write(const Refusal& refusal, uint64_t times, absl::Time now);
   // The executor's:
   absl::Status Append(const LogEntry& entry);
+  // Locks other processes out of the newest file, which `log_` is then.
+  absl::Status LockNewest();
+  // With the lock; afterwards it is that of the new file.
   absl::Status BeginNewFile(absl::Time now);
 
   const std::string path_;

@@ -1,6 +1,7 @@
 #include "identity/authority.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,9 @@ namespace {
 // More certificates than this are not remembered at once: the others are checked again.
 constexpr size_t kMaxChecked = 1 << 16;
 constexpr size_t kMaxRefused = 1 << 12;
+
+// A registry that is written over in place is complete when it has not grown for so long.
+constexpr Duration kRestored = std::chrono::seconds(1);
 
 constexpr char kStandingPayload[] = "macaw.identity.standing";
 
@@ -122,14 +126,28 @@ Authority::Authority(std::string folder, PrivateKey key, Certificate certificate
       server_files_(ServerFiles(folder_)),
       log_(std::move(registry)) {}
 
+absl::Status Authority::AwaitRestored() {
+  const uint64_t size = log_.Size();
+  const TimePoint now = SteadyClock().Now();
+  if (!restored_.has_value() || restored_->size != size) restored_ = {size, now};
+  if (now - restored_->since >= kRestored && log_.EndsWithALine()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(RegistryFile(folder_), " is being written over: wait until it is complete"));
+}
+
 absl::Status Authority::ReadOn() {
-  if (log_.WasReplaced()) {
+  const bool replaced = log_.WasReplaced();
+  // Half a registry would make strangers of half the nodes.
+  if (!replaced && (restored_.has_value() || log_.WasShortened()))
+    MACAW_RETURN_IF_ERROR(AwaitRestored());
+  if (replaced || restored_.has_value()) {
     Registry fresh;
     MACAW_ASSIGN_OR_RETURN(ChainedLog log, ChainedLog::Open(RegistryFile(folder_)));
     MACAW_RETURN_IF_ERROR(log.ReadOn([&](const LogEntry& entry) { return fresh.Apply(entry); }));
     Logger("identity")
         .Warning(absl::StrCat("registry_replaced lines=", log.lines(), " before=", log_.lines()));
     log_ = std::move(log);
+    restored_.reset();
     registry_ = std::move(fresh);
     ++changes_;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "core/clock.h"
 #include "identity/audit.h"
 #include "identity/certificate.h"
 #include "identity/chained_log.h"
@@ -89,6 +91,8 @@ class Authority {
   Authority(std::string folder, PrivateKey key, Certificate certificate, ChainedLog registry);
   // Reads what was added to the registry, or all of it when the file was replaced.
   absl::Status ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the registry that is written over in place (cp) is complete. kUnavailable: not yet.
+  absl::Status AwaitRestored() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Apply(const LogEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds what `make` returns when nothing has changed since.
   absl::Status Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make)
@@ -100,6 +104,12 @@ class Authority {
   const IdentityFiles server_files_;
   absl::Mutex mutex_;
   ChainedLog log_ ABSL_GUARDED_BY(mutex_);
+  struct Restored {
+    uint64_t size = 0;
+    TimePoint since{};  // it has this size
+  };
+  // Present while the registry is being written over.
+  std::optional<Restored> restored_ ABSL_GUARDED_BY(mutex_);
   Registry registry_ ABSL_GUARDED_BY(mutex_);
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Certificates that passed the signature check, by their text.

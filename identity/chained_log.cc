@@ -98,14 +98,43 @@ bool ChainedLog::WasReplaced() const {
   }, open{};
   // Without a file of this name, the one that is open is all there is.
   if (::stat(path_.c_str(), &named) != 0 || ::fstat(file_.fd().get(), &open) != 0) return false;
-  return named.st_ino != open.st_ino || named.st_dev != open.st_dev ||
-         static_cast<uint64_t>(named.st_size) < offset_;
+  return named.st_ino != open.st_ino || named.st_dev != open.st_dev;
 }
+
+uint64_t ChainedLog::Size() const {
+  struct stat info {};
+  return ::fstat(file_.fd().get(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : offset_;
+}
+
+bool ChainedLog::EndsWithALine() const {
+  char last = 0;
+  const uint64_t size = Size();
+  return size > 0 && ::pread(file_.fd().get(), &last, 1, static_cast<off_t>(size - 1)) == 1 &&
+         last == '\n';
+}
+
+absl::Status ChainedLog::Rename(const std::string& path) {
+  if (::rename(path_.c_str(), path.c_str()) != 0) return Failed("rename", path_);
+  path_ = path;
+  return absl::OkStatus();
+}
+
+absl::Status ChainedLog::Lock() {
+  return ::flock(file_.fd().get(), LOCK_EX) == 0 ? absl::OkStatus() : Failed("lock", path_);
+}
+
+void ChainedLog::Unlock() { ::flock(file_.fd().get(), LOCK_UN); }
 
 absl::Status ChainedLog::Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
                                 absl::FunctionRef<void()> then) {
-  if (::flock(file_.fd().get(), LOCK_EX) != 0) return Failed("lock", path_);
-  const absl::Cleanup unlock = [this] { ::flock(file_.fd().get(), LOCK_UN); };
+  MACAW_RETURN_IF_ERROR(Lock());
+  const absl::Cleanup unlock = [this] { Unlock(); };
+  return AppendLocked(visit, make, then);
+}
+
+absl::Status ChainedLog::AppendLocked(Visit visit,
+                                      absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
+                                      absl::FunctionRef<void()> then) {
   MACAW_RETURN_IF_ERROR(ReadOn(visit));
   MACAW_ASSIGN_OR_RETURN(LogEntry entry, make());
   entry.number = lines_ + 1;

@@ -43,9 +43,24 @@ class ChainedLog {
   absl::Status Append(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
                       absl::FunctionRef<void()> then);
 
-  // Whether the path names another file now, or the file is shorter than what was read: it was put
-  // back from a copy. What was read no longer holds; open it again.
+  // The same for a caller that holds Lock().
+  absl::Status AppendLocked(Visit visit, absl::FunctionRef<absl::StatusOr<LogEntry>()> make,
+                            absl::FunctionRef<void()> then);
+  // Locks out other processes. Unlock, or the end of the object, lets them in again.
+  absl::Status Lock();
+  void Unlock();
+
+  // Whether the path names another file now: it was put back from a copy, or a new one was begun.
+  // What was read no longer holds; open it again.
   bool WasReplaced() const;
+  // Whether the file is shorter than what was read: something else is being written into it.
+  bool WasShortened() const { return Size() < offset_; }
+  // Of the file that is open, in bytes.
+  uint64_t Size() const;
+  // Whether there are lines in the file, and the last one is complete.
+  bool EndsWithALine() const;
+  // Gives the file this name, whoever had it.
+  absl::Status Rename(const std::string& path);
 
   uint64_t lines() const { return lines_; }
   uint64_t bytes() const { return offset_; }

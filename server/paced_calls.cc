@@ -45,6 +45,10 @@ void PacedCalls::Commit(const fleet::Caller& caller, fleet::CommitRequest reques
                         fleet::Reply<fleet::CommitReply> reply) {
   if (!allowances_->Has(caller.node, What::kTurnedDown, Now()))
     return std::move(reply)(TooOften(caller, "sends parts that do not count"));
+  if (request.ask.has_value()) {
+    std::string& declined = request.ask->declined;
+    declined = allowances_->Declined(caller.node, declined, Now());
+  }
   handler_.Commit(caller, std::move(request),
                   [allowances = allowances_, node = caller.node,
                    reply = std::move(reply)](absl::StatusOr<fleet::CommitReply> said) mutable {

@@ -65,11 +65,11 @@ std::optional<PageRequest> ReadRequest(absl::string_view head, int& status) {
   std::vector<absl::string_view> lines = absl::StrSplit(head, "\r\n");
   const std::vector<absl::string_view> words = absl::StrSplit(lines[0], ' ');
   if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) return std::nullopt;
-  if (words[0] != "GET") {
+  if (words[0] != "GET" && words[0] != "HEAD") {
     status = kNotFound;
     return std::nullopt;
   }
-  PageRequest request;
+  PageRequest request{.head_only = words[0] == "HEAD"};
   const std::pair<absl::string_view, absl::string_view> target =
       absl::StrSplit(words[1], absl::MaxSplits('?', 1));
   request.path = std::string(target.first);
@@ -88,7 +88,7 @@ std::optional<PageRequest> ReadRequest(absl::string_view head, int& status) {
 }
 
 // No caches, no scripts and frames of other sites.
-std::string BytesOfReply(const PageReply& reply) {
+std::string BytesOfReply(const PageReply& reply, bool head_only) {
   std::string head = absl::StrCat(
       "HTTP/1.1 ", reply.status, " ", NameOf(reply.status), "\r\nContent-Type: ", reply.type,
       "\r\nContent-Length: ", reply.body.size(),
@@ -96,7 +96,7 @@ std::string BytesOfReply(const PageReply& reply) {
       "\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'; script-src "
       "'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\n");
   for (const auto& [name, value] : reply.headers) absl::StrAppend(&head, name, ": ", value, "\r\n");
-  return absl::StrCat(head, "\r\n", reply.body);
+  return absl::StrCat(head, "\r\n", head_only ? "" : reply.body);
 }
 
 bool NamesLoopback(const PageRequest& request) {

@@ -106,8 +106,9 @@ class PollingServer final : public PageServer {
   void Accept(const Fd& listening, TimePoint now) {
     Fd fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.open()) {
-      // Without a descriptor, one that waits is given up, so that the loop does not spin.
-      if (errno == EMFILE || errno == ENFILE) GiveWay([](const Connection&) { return true; });
+      // Without a descriptor one that waits gives way, or the newcomer goes: the loop would spin.
+      if ((errno == EMFILE || errno == ENFILE) && !GiveWay([](const Connection&) { return true; }))
+        HangUp(listening);
       return;
     }
     Connection connection{.number = ++last_, .fd = std::move(fd), .end = now + limits_.head_time};
@@ -122,6 +123,13 @@ class PollingServer final : public PageServer {
       return;
     }
     connections_.push_back(std::move(connection));
+  }
+
+  // Takes a connection for which there is no descriptor, and closes it.
+  void HangUp(const Fd& listening) {
+    spare_.Close();
+    Fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC)).Close();
+    spare_ = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
 
   // Ends the oldest of these connections that has not sent its request, else one that has its reply
@@ -175,7 +183,7 @@ class PollingServer final : public PageServer {
     connection.stage = Stage::kAnswer;
     connection.bytes.clear();
     executor_.Post([this, number = connection.number, asked = *std::move(request)] {
-      std::string reply = BytesOfReply(answer_(asked));
+      std::string reply = BytesOfReply(answer_(asked), asked.head_only);
       absl::MutexLock lock(&mutex_);
       replies_.emplace_back(number, std::move(reply));
       eventfd_write(wake_.get(), 1);
@@ -241,6 +249,7 @@ class PollingServer final : public PageServer {
   const std::vector<Fd> listening_;
   const Fd wake_;
   // Of the loop's thread.
+  Fd spare_{open("/dev/null", O_RDONLY | O_CLOEXEC)};  // closed to free a descriptor in HangUp
   Connections connections_;
   uint64_t last_ = 0;
   size_t answers_ = 0;  // being made

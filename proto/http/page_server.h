@@ -18,6 +18,7 @@
 namespace macaw::http {
 
 struct PageRequest {
+  bool head_only = false;                                    // HEAD, not GET
   std::string path;                                          // "/status.json"
   absl::flat_hash_map<std::string, std::string> parameters;  // of the query, decoded
   absl::flat_hash_map<std::string, std::string> headers;     // names in lower case
@@ -47,7 +48,8 @@ struct PageLimits {
 // once is answered whatever others do.
 class PageServer {
  public:
-  // Called on one of two threads, for GET requests alone.
+  // Called on one of two threads, for GET and HEAD requests alone. The server leaves out the body
+  // of a reply to HEAD.
   using Answer = std::function<PageReply(const PageRequest&)>;
 
   // Listens, and serves on threads of its own. The error names the address.

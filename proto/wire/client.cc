@@ -159,7 +159,7 @@ class RemoteLink final : public fleet::FleetLink {
     if (!blobs_.AwaitTurn(request.ByteSizeLong()))
       return absl::CancelledError("the link is shut down");
     const auto line = connection_.Dial([this] { return calls_.shut(); });
-    if (request.ByteSizeLong() > kMaxFirstBytes && !line->introduced) Introduce(*line);
+    if (request.ByteSizeLong() > kMaxFirstBytes) blobs_.Introduce(*line);
     OpenCalls::Scope call(calls_, timeout);
     Reply reply;
     const absl::Status status = FromGrpc((line->stub.*method)(&call.context(), request, &reply));
@@ -171,14 +171,6 @@ class RemoteLink final : public fleet::FleetLink {
     traffic_.CountDown(reply.ByteSizeLong());
     MACAW_RETURN_IF_ERROR(call.Explain(status));
     return FromWire(reply, inline_bytes_);
-  }
-
-  // Makes a small call first. If it fails, the call that follows tells why.
-  void Introduce(Connection::Line& line) {
-    OpenCalls::Scope call(calls_, options_.call_timeout);
-    v1::HelloReply reply;
-    const fleet::HelloRequest hello{kProtocolMajor, kProtocolMinor, "macaw"};
-    line.introduced = line.stub.Hello(&call.context(), ToWire(hello), &reply).ok();
   }
 
   // A call with a blob inside did not arrive: smaller pieces may.

@@ -157,12 +157,24 @@ absl::Status BlobMover::UploadFrom(const fleet::Blob& blob, SessionId session, u
   }
 }
 
+void BlobMover::Introduce(Connection::Line& line) {
+  if (line.introduced) return;
+  OpenCalls::Scope call(calls_, options_.call_timeout);
+  v1::HelloRequest hello;
+  hello.set_major(kProtocolMajor);
+  hello.set_minor(kProtocolMinor);
+  hello.set_program("macaw");
+  v1::HelloReply reply;
+  line.introduced = line.stub.Hello(&call.context(), hello, &reply).ok();
+}
+
 absl::Status BlobMover::UploadSlice(const fleet::Blob& blob, SessionId session, uint64_t& at) {
   const uint64_t slice = private_ ? blob.size : up_.slice();
   const uint64_t chunk = private_ ? kChunkBytes : up_limit_.AtOnce(LinkPace::ChunkOf(slice));
   const uint64_t end = at + std::min(slice, blob.size - at);
-  OpenCalls::Scope call(calls_);
   const auto line = connection_.Dial([this] { return calls_.shut(); });
+  if (std::min(chunk, end - at) > kMaxFirstBytes) Introduce(*line);
+  OpenCalls::Scope call(calls_);
   grpc::GenericStub stub(line->channel);
   BulkStream stream(stub, kUploadMethod, call.context(), options_.stall_timeout);
   // The first chunk is sent even when all bytes are on the server: it names the blob, and the

@@ -94,6 +94,9 @@ class BlobMover {
   // kNotFound when the server no longer serves the blob. kDataLoss when the bytes do not match the
   // digest, which is not checked over a private socket.
   absl::StatusOr<fleet::Blob> Download(const Digest& digest, uint64_t size);
+  // Makes a small call if none has been answered over the present connection. If it fails, the call
+  // that follows tells why.
+  void Introduce(Connection::Line& line);
   uint64_t moved() const { return chunks_.done(); }  // chunks, both ways
   // How many bytes a message may hold: what this connection moves in some seconds.
   uint64_t most_inside() const {

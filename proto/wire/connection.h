@@ -27,8 +27,8 @@ class Connection {
     const std::shared_ptr<grpc::Channel> channel;
     v1::Fleet::Stub stub;
     const int64_t version;
-    // Whether a call has been answered over the present connection. Until then the server knows
-    // nothing of this end and bears only kMaxFirstBytes from it.
+    // Whether a call has been answered over the present connection. Until then the server may know
+    // nothing of this end, and is sent at most kMaxFirstBytes.
     std::atomic<bool> introduced = false;
   };
   using MakeChannel = std::function<std::shared_ptr<grpc::Channel>()>;

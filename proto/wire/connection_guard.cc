@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,11 +37,18 @@ uint64_t CookieOf(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
-// What a socket has received, read or not. 0 where the kernel does not count it.
-uint64_t BytesReceived(int fd) {
+// What its owner has read from a socket. What waits in the kernel does not count: a call's headers
+// may be in front of it. 0 where the kernel does not count it.
+uint64_t BytesRead(int fd) {
   tcp_info info{};
   socklen_t size = sizeof(info);
-  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
+  int unread = 0;
+  if (ioctl(fd, FIONREAD, &unread) != 0 ||
+      getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return 0;
+  }
+  const uint64_t received = info.tcpi_bytes_received;
+  return received - std::min(received, static_cast<uint64_t>(unread));
 }
 
 struct Peer {
@@ -126,7 +134,15 @@ bool ConnectionGuard::Admit(int fd) {
                                       " connections had not shown whose they are"));
     return false;
   }
-  if (const auto it = by_peer_.find(peer->text); it != by_peer_.end()) Forget(it->second);
+  if (const auto it = by_peer_.find(peer->text); it != by_peer_.end()) {
+    // gRPC names a caller by this end alone: two such connections could not be told apart.
+    const int old = connections_.at(it->second)->fd;
+    if (PeerOf(old).has_value() && CookieOf(old) == it->second) {
+      tell_(peer->address, "has a connection from the same port to another address of the server");
+      return false;
+    }
+    Forget(it->second);
+  }
   auto connection = std::make_unique<Connection>();
   connection->fd = fd;
   connection->cookie = cookie;
@@ -258,12 +274,14 @@ void ConnectionGuard::MakeRoom(const std::string& address) {
 
 void ConnectionGuard::Look(TimePoint now, bool all) {
   std::vector<uint64_t> gone;
-  std::vector<const Connection*> late;
+  std::vector<const Connection*> late, loud;
   const auto look = [&](const Connection& connection) {
     if (CookieOf(connection.fd) != connection.cookie) {
       gone.push_back(connection.cookie);
     } else if (connection.name.empty() && now >= connection.deadline) {
       late.push_back(&connection);
+    } else if (connection.name.empty() && BytesRead(connection.fd) > limits_.stranger_bytes) {
+      loud.push_back(&connection);
     }
   };
   if (all) {
@@ -274,6 +292,12 @@ void ConnectionGuard::Look(TimePoint now, bool all) {
   for (const uint64_t cookie : gone) Forget(cookie);
   for (const Connection* const connection : late)
     Cut(*connection, "made no call with a good certificate in time");
+  for (const Connection* const connection : loud) CutLoud(*connection);
+}
+
+void ConnectionGuard::CutLoud(const Connection& connection) {
+  Cut(connection, absl::StrCat("sent more than ", limits_.stranger_bytes,
+                               " bytes before a call with a good certificate"));
 }
 
 void ConnectionGuard::OnEvent(uint64_t cookie, uint32_t events) {
@@ -281,11 +305,10 @@ void ConnectionGuard::OnEvent(uint64_t cookie, uint32_t events) {
   const auto it = connections_.find(cookie);
   if (it == connections_.end()) return;
   const Connection& connection = *it->second;
-  const uint64_t received = connection.name.empty() ? BytesReceived(connection.fd) : 0;
+  const uint64_t read = connection.name.empty() ? BytesRead(connection.fd) : 0;
   if (CookieOf(connection.fd) != cookie) return Forget(cookie);
-  if (received > limits_.stranger_bytes) {
-    Cut(connection, absl::StrCat("sent more than ", limits_.stranger_bytes,
-                                 " bytes before a call with a good certificate"));
+  if (read > limits_.stranger_bytes) {
+    CutLoud(connection);
   } else if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     Forget(cookie);  // gRPC closes it
   }

@@ -22,8 +22,10 @@
 namespace macaw::wire {
 
 struct GuardLimits {
-  // A connection is a stranger's until a call with a good certificate has arrived over it.
-  uint64_t stranger_bytes = 2 * kMaxFirstBytes;        // that it may send, handshake included
+  // A connection is a stranger's until a unary call with a good certificate has arrived over it, or
+  // the headers of a stream. The bytes count once gRPC has read them, handshake included. A read takes 64 KiB,
+  // and another one may begin before the headers in it have been looked at.
+  uint64_t stranger_bytes = 4 * kMaxFirstBytes;
   Duration stranger_time = std::chrono::seconds(15);   // since it was accepted
   Duration enrolment_time = std::chrono::seconds(20);  // since its last whole request to enrol
   int enrolments = 4;                                  // whole requests to enrol
@@ -35,7 +37,7 @@ struct GuardLimits {
 
 // What callers over TLS may cost a server before they have shown who they are. gRPC has one set of
 // limits for all connections and applies them to whole messages, so this looks at sockets: the
-// kernel counts what each has received. A connection over its limit is shut down, and gRPC then
+// kernel counts what was read from each. A connection over its limit is shut down, and gRPC then
 // drops all that it holds for it. Thread-safe.
 class ConnectionGuard {
  public:
@@ -49,11 +51,12 @@ class ConnectionGuard {
   ConnectionGuard(const ConnectionGuard&) = delete;
   ConnectionGuard& operator=(const ConnectionGuard&) = delete;
 
-  // Takes note of a connection that was accepted. False: hang up. Whoever owns the descriptor may
+  // Takes note of a connection that was accepted. False: hang up. It is also false while another
+  // connection from the same address and port is open, to another address of this machine. Whoever owns the descriptor may
   // close it at any time without a word.
   bool Admit(int fd);
 
-  // A call with a good certificate has arrived. `peer` is gRPC's name of the other end.
+  // A call with a good certificate has arrived, or the headers of a stream. `peer` is gRPC's name of the other end.
   // `certificate` is asked once for a connection.
   void Identified(absl::string_view peer, const std::string& name,
                   absl::FunctionRef<std::string()> certificate);
@@ -85,6 +88,7 @@ class ConnectionGuard {
   void MakeRoom(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Connection* Find(absl::string_view peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoStranger(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CutLoud(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cut(const Connection& connection, absl::string_view why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(uint64_t cookie) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

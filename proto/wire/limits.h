@@ -23,8 +23,9 @@ constexpr size_t kMaxPartBytes = size_t{1} << 20;  // a Part's records beyond th
 constexpr size_t kMaxInlineBytes = size_t{2}
                                    << 20;  // upper limit of ServerOptions::max_inline_bytes
 
-// Over TLS a server cuts a connection that has sent twice as much before its first call with a good
-// certificate has arrived. A larger message waits for the answer to a small call.
+// What a client sends over a new connection before a call has been answered. A larger message or a
+// stream waits for the answer to a small call. Over TLS a server cuts a connection of which it has
+// read four times as much before a unary call, or the headers of a stream, with a good certificate.
 constexpr size_t kMaxFirstBytes = size_t{32} << 10;
 
 constexpr size_t kMaxNameBytes = 4096;  // names, layer lines, parameter texts

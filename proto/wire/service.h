@@ -94,8 +94,6 @@ struct ServiceState {
 // The caller, by the certificate of the connection or the token in the metadata of the call. Never
 // null.
 fleet::CallerPtr CallerOf(const ServiceState& state, const grpc::CallbackServerContext& context);
-// A number for the caller's name, for what is counted before it has a session. 0: it has no name.
-SessionId CallerNumber(const fleet::Caller& caller);
 
 // Stands for a caller where there is no session yet: a node registers, and uploads its table, once
 // at a time, and no other node reaches what it brings. Unguessable from outside. 0: it has no name.

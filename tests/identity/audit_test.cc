@@ -120,6 +120,46 @@ TEST_F(AuditTest, KeepsSoManyFilesOfASize) {
   EXPECT_EQ(Written().back().details.at("who"), "node-399");
 }
 
+TEST_F(AuditTest, TwoProcessesBeginOneNewFile) {
+  auto first = *Audit::Open(path_, {.most_bytes = 2000});
+  auto second = *Audit::Open(path_, {.most_bytes = 2000});
+  for (int i = 0; i < 30; ++i) {
+    first->Refused(Known(absl::StrCat("a-", i)), kNow);
+    second->Refused(Known(absl::StrCat("b-", i)), kNow);
+  }
+  first.reset();
+  second.reset();
+  size_t refused = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+    ChainedLog log = *ChainedLog::Open(file.path());
+    EXPECT_TRUE(log.ReadOn([&](const LogEntry& e) {
+                     refused += e.what == "refused" ? 1 : 0;
+                     return absl::OkStatus();
+                   })
+                    .ok());
+    // The newest may be small; a file that is no longer written to is full.
+    if (file.path() != path_) {
+      EXPECT_GT(file.file_size(), 2000u) << file.path();
+    }
+  }
+  EXPECT_EQ(refused, 60u);
+}
+
+TEST_F(AuditTest, KeepsItsFilesWhileNoNewOneCanBeOpened) {
+  auto audit = *Audit::Open(path_, {.most_bytes = 500});
+  const auto refuse = [&](const std::string& who) {
+    audit->Refused(Known(who), kNow);
+    audit.reset();  // writes it
+    audit = *Audit::Open(path_, {.most_bytes = 500});
+  };
+  for (int i = 0; i < 10; ++i) refuse(absl::StrCat("a-", i));
+  const std::string older = *ReadFile(folder_ / "audit.1.jsonl");
+  ASSERT_TRUE(std::filesystem::create_directory(path_ + ".next"));  // in the way
+  for (int i = 0; i < 10; ++i) refuse(absl::StrCat("b-", i));
+  EXPECT_EQ(*ReadFile(folder_ / "audit.1.jsonl"), older);
+  EXPECT_EQ(Written().back().details.at("who"), "b-9");
+}
+
 TEST_F(AuditTest, TheSignedHeadIsThatOfTheLastLine) {
   const PrivateKey key = *PrivateKey::Generate();
   const Certificate authority =

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/files.h"
 #include "identity/verify.h"
 #include "testing/temporary_folder.h"
@@ -165,6 +167,23 @@ TEST_F(AuthorityTest, SeesARegistryThatWasPutInThePlaceOfTheFirst) {
   EXPECT_TRUE(Identify(certificate).ok());
   ASSERT_TRUE(authority_->Revoke("phone-7", "again", kNow).ok());
   EXPECT_THAT(*ReadFile(path), HasSubstr("again"));
+}
+
+TEST_F(AuthorityTest, WaitsForARegistryThatIsWrittenOverInPlace) {
+  const Certificate certificate = *Enrol(InviteFor("phone-7"), key_);
+  const std::string path = folder_ / "registry.jsonl", earlier = *ReadFile(path);
+  ASSERT_TRUE(authority_->Revoke("phone-7", "lost in a bus", kNow).ok());
+  std::ofstream file(path, std::ios::trunc);  // the same inode, as cp does
+  EXPECT_TRUE(absl::IsUnavailable(Identify(certificate)));
+  // The half of it ends with a line, and without the certificate.
+  const size_t half = earlier.find('\n') + 1;
+  file << earlier.substr(0, half) << std::flush;
+  EXPECT_TRUE(absl::IsUnavailable(Identify(certificate)));
+  file << earlier.substr(half) << std::flush;
+  absl::Status status = Identify(certificate);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  while (absl::IsUnavailable(status)) status = Identify(certificate);
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(AuthorityTest, SaysWhatTheBearerOfARefusedCertificateHasProven) {

@@ -107,6 +107,16 @@ TEST_F(Web, AStatusIsJsonInWhichNamesAreText) {
   EXPECT_EQ(client.Post("/status.json", "", "text/plain")->status, 404);
 }
 
+TEST_F(Web, HeadIsAnsweredWithTheHeadAlone) {
+  const auto server = Start();
+  httplib::Client client("127.0.0.1", server->port());
+  const auto answer = client.Head("/status.json");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->body, "");
+  EXPECT_NE(answer->get_header_value("Content-Length"), "0");
+}
+
 TEST_F(Web, RowsComeWholeAndGoOnWhereTheReaderStands) {
   const auto server = Start();
   httplib::Client client("127.0.0.1", server->port());

@@ -2,13 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "identity/audit.h"
 #include "proto/fleet/client_table.h"
 #include "proto/wire/remote.h"
 #include "server/paced_calls.h"
+#include "testing/fake_handler.h"
 #include "tests/proto/test_authority.h"
 #include "tests/server/tiny_run.h"
 
@@ -117,6 +120,21 @@ TEST_F(Attack, ADeviceThatRegistersWithoutEndLeavesFewRecords) {
   EXPECT_THAT(last.message(), HasSubstr("registers too often"));
   FakeWorker honest = WorkerAs("honest", Role::kWorker);
   EXPECT_TRUE(honest.Register().ok());
+}
+
+TEST(PacedCallsTest, AReasonThatChangesWithEachCommitStays) {
+  fleet::FakeHandler handler;
+  PacedCalls paced(handler);
+  for (uint64_t i = 0; i < 100; ++i) {
+    fleet::CommitRequest request{.commit_id = i};
+    request.ask.emplace().declined = absl::StrCat("reason ", i);
+    paced.Commit({.node = "loud"}, std::move(request), [](auto) {});
+  }
+  std::set<std::string> reasons;
+  for (const fleet::CommitRequest& request : handler.TakeCommitted())
+    reasons.insert(request.ask->declined);
+  EXPECT_GE(reasons.size(), 20u);
+  EXPECT_LT(reasons.size(), 30u);
 }
 
 }  // namespace
