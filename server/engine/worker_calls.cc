@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/spelling.h"
 #include "core/status.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/round_engine.h"
@@ -74,8 +75,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse(absl::StrCat(
         "its data (files, partition or seed) differs from what the checkpoint was trained on",
         cuts ? absl::StrCat(": data.test_fraction now cuts a central test set of ",
-                            request.central_test_rows,
-                            " rows off these clients' rows; remove it from the run's config.toml, "
+                            Counted(request.central_test_rows, "row"),
+                            " off these clients' rows; remove it from the run's config.toml, "
                             "and the run goes on")
              : ""));
   }

@@ -110,7 +110,8 @@ TEST_F(Repeats, OneRunIsARepeatThatTakesMore) {
 }
 
 TEST_F(Repeats, ARunThatFailsIsTriedAgainByTheSameCommand) {
-  ASSERT_EQ(Repeat("--repeat 1").exit, 0);
+  ASSERT_EQ(Repeat("--repeat 3").exit, 0);
+  std::filesystem::remove_all(folder_ / "exp-seed8");
   folder_.Write("exp-seed8", "in the way");
   const Printed failed = Repeat("--repeat 3");
   EXPECT_EQ(failed.exit, 1) << failed.text;
