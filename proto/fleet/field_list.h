@@ -35,11 +35,11 @@ using Doing = std::integral_constant<Do, D>;
 struct Any {};  // every value. A text is a name: sent as it is, refused beyond 4096 bytes
 template <typename T>
 struct Between {  // from `least` to `most`
+  constexpr Between(T from, T to) : least(from), most(to) {}
   T least, most;
 };
-template <typename T>
-Between(T, T) -> Between<T>;
 struct NotEmpty {
+  constexpr explicit NotEmpty(const char* reason) : why(reason) {}
   const char* why;
 };
 struct NotNegative {};  // a finite number, 0 or above
@@ -99,13 +99,10 @@ constexpr auto MakeFenceColumns(const char* epoch_name, const char* counter_name
 // The column is absent where every row has its usual value.
 template <typename Usual, typename Rule = Any>
 struct Usually {
+  constexpr explicit Usually(Usual value, Rule checked = {}) : usual(value), rule(checked) {}
   Usual usual;
-  Rule rule = {};
+  Rule rule;
 };
-template <typename Usual>
-Usually(Usual) -> Usually<Usual>;
-template <typename Usual, typename Rule>
-Usually(Usual, Rule) -> Usually<Usual, Rule>;
 
 // Of a member that is itself a list of numbers: one array has those of all rows, the same number of
 // each. The lists of a sender have one length; with Padded, shorter ones are filled with zeros.
