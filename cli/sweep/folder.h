@@ -59,8 +59,8 @@ class SweepFolder {
   std::string path_;
 };
 
-// The results of all jobs of a plan, by name. A repeat's runs are beside its folder, where one can be
-// removed alone: then nothing of it is over.
+// The results of all jobs of a plan, by name. A repeat's runs are beside its folder, where one can
+// be removed alone: then nothing of it is over.
 absl::StatusOr<std::map<std::string, JobResult>> ReadResults(const SweepFolder& folder,
                                                              const SweepPlan& plan);
 
