@@ -38,8 +38,8 @@ struct Examples {
   // The clients of each row, if the file has clients, in one of two forms. Either rows
   // group_begin[c] ... group_begin[c+1]-1 train client c, and val_group_begin and test_group_begin
   // are the same for validation and test rows (empty: there are none). Or the client of each row is
-  // listed; those of own_test are the client's own test rows, or are not in the list, and then they
-  // are nobody's. Both are empty for sources without clients.
+  // listed. Rows of own_test in this list are that client's own test rows; the others belong to no
+  // client. Both forms are empty for sources without clients.
   std::vector<uint64_t> group_begin;
   std::vector<uint64_t> val_group_begin;
   std::vector<uint64_t> test_group_begin;

@@ -132,7 +132,7 @@ def described_columns(described: dict[str, Any]) -> list[tuple[str, str]]:
         for column in described["columns"]
     ]  # fmt: skip
 
-    # Of patterns that match, one of the name's end says most, and then the one that names most.
+    # Several patterns may match. A pattern of the name's end comes first, then the longest one.
     def named(pattern: str) -> int:
         return len(re.sub(r"\*|_STATISTIC", "", pattern))
 

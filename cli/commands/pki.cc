@@ -22,7 +22,7 @@
 namespace macaw::cli {
 namespace {
 
-// Of the authority of a fleet, which is a folder (identity/authority.h).
+// Options of commands on a fleet's authority. The authority is a folder (identity/authority.h).
 struct PkiInvite {
   std::string folder, name, role;
   std::vector<std::string> clients;  // "*": of any name; none: one client of the node's name

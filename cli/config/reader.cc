@@ -127,7 +127,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Of the keys of the file that have no effect, those that the file itself turns off.
+  // Notes the file's keys that have no effect because the file itself turns them off.
   void NoteSwitchedOff() {
     const Config so_far = SoFar();
     std::vector<const Field*> given;

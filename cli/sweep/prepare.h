@@ -27,8 +27,8 @@ struct PreparedSweep {
   std::vector<Job> jobs;              // by configuration, then by seed
   std::vector<std::string> notes;     // for people; whole sentences
   std::vector<std::string> warnings;  // likewise: what makes the result less than it looks
-  // Of the job that takes most cores: its processes, owners among them, and the slots of each; 0:
-  // the sweep chooses.
+  // The job that takes most cores has this many processes (owners among them), with this many slots
+  // each. 0 slots: the sweep chooses.
   uint32_t processes = 1, slots = 0;
   bool gpu = false;  // jobs train on GPUs
 };

@@ -250,7 +250,7 @@ class Story {
 
   ResultTable Update(size_t rung, size_t open) {
     ResultTable table = Table();
-    // Of a halving each run of each rung counts.
+    // A halving counts each run of each rung.
     size_t before = 0, all = 0;
     for (size_t i = 0; i < plan().rung_count(); ++i) {
       const size_t runs =

@@ -115,7 +115,7 @@ std::vector<std::string> Tracking::TakeLines() {
   return std::exchange(lines_, {});
 }
 
-// A process that says much would wait for ever for room in the pipe, so it is read.
+// Reads what the process prints. Otherwise a full pipe would block the process.
 Tracking::Waited Tracking::WaitForEnd(int signals) {
   const TimePoint deadline = SteadyClock().Now() + at_most_ + kGrace;
   while (true) {

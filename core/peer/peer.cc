@@ -38,7 +38,7 @@ absl::StatusOr<std::string> Peer::Ask(std::string line, const Patience& patience
   if (!ended_ && channel_.TakeLine().has_value()) {
     (void)Finish(Duration::zero());
     return absl::InternalError(
-        absl::StrCat(options_.name, " said a line that nobody had asked for, and was killed"));
+        absl::StrCat(options_.name, " sent a line before it was asked, and was killed"));
   }
   line += '\n';
   return Wait(std::move(line), patience, files, work);

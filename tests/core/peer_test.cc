@@ -72,7 +72,7 @@ TEST(Peer, ThatAnswersTwiceIsKilledAtTheNextQuestion) {
   const auto peer = That("answers twice");
   EXPECT_EQ(Answer(*peer, "?"), "one");
   EXPECT_EQ(peer->Ask("?", {kLong, ""}).status().message(),
-            "its peer said a line that nobody had asked for, and was killed");
+            "its peer sent a line before it was asked, and was killed");
 }
 
 TEST(Peer, IsToldALongLine) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/files.h"
+#include "core/status.h"
 #include "proto/fleet/client_table.h"
 #include "server/journal/bytes.h"
 #include "server/journal/recovery.h"
@@ -57,6 +58,14 @@ class JournalTest : public testing::Test {
                       .message = "no rows"}};
     part.sums = fleet::Blob::Of(std::move(sums));
     return {.node = WorkerId(node), .node_name = "w", .commit = commit, .part = std::move(part)};
+  }
+  // The journal of a new run, in which NodeOf(1) is registered.
+  static absl::StatusOr<Journal> JournalWithOneNode(const std::string& run) {
+    std::filesystem::remove_all(run);
+    MACAW_RETURN_IF_ERROR(MakeDirectories(run));
+    MACAW_ASSIGN_OR_RETURN(Journal journal, Journal::Begin(JournalFolder(run), Round(1)));
+    MACAW_RETURN_IF_ERROR(journal.Add(NodeOf(1)));
+    return journal;
   }
   std::string NewestParts() const {
     std::string newest;
@@ -196,11 +205,8 @@ TEST_F(JournalTest, OnlyItsOwnerMayReadIt) {
 
 TEST_F(JournalTest, DataThatIsLostOfASyncedRecordIsAnErrorAndOfOthersTheEndOfTheLog) {
   const std::string run = folder_ + "-run";
-  std::filesystem::remove_all(run);
-  ASSERT_TRUE(MakeDirectories(run).ok());
-  absl::StatusOr<Journal> journal = Journal::Begin(JournalFolder(run), Round(1));
+  absl::StatusOr<Journal> journal = JournalWithOneNode(run);
   ASSERT_TRUE(journal.ok()) << journal.status();
-  ASSERT_TRUE(journal->Add(NodeOf(1)).ok());
   absl::StatusOr<log::Writer> writer = log::Writer::Open(run + "/rounds.log", DigestOf("run"));
   ASSERT_TRUE(writer.ok()) << writer.status();
   const JournalNode first = NodeOf(1);
@@ -228,11 +234,8 @@ TEST_F(JournalTest, DataThatIsLostOfASyncedRecordIsAnErrorAndOfOthersTheEndOfThe
 
 TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
   const std::string run = folder_ + "-run";
-  std::filesystem::remove_all(run);
-  ASSERT_TRUE(MakeDirectories(run).ok());
-  absl::StatusOr<Journal> journal = Journal::Begin(JournalFolder(run), Round(1));
+  absl::StatusOr<Journal> journal = JournalWithOneNode(run);
   ASSERT_TRUE(journal.ok()) << journal.status();
-  ASSERT_TRUE(journal->Add(NodeOf(1)).ok());
   const Attempt leased{ClientId(1), {1, 1}}, counted{ClientId(2), {1, 2}};
   for (const bool dropped : {false, true}) {
     std::filesystem::remove(run + "/rounds.log");
