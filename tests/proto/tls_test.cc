@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
 #include "core/fd.h"
 #include "core/random.h"
 #include "identity/audit.h"
@@ -210,7 +211,10 @@ TEST_F(TlsTest, ALinkGoesOnWithTheCertificateThatReplacedItsFirst) {
   const absl::Status renewed = RenewCertificate(server_->address(), files);
   ASSERT_TRUE(renewed.ok()) << renewed;
   absl::Status status;
-  while (status.ok() && identity::CheckTime(first, absl::Now()).ok()) status = hello();
+  while (status.ok() && identity::CheckTime(first, absl::Now()).ok()) {
+    status = hello();
+    absl::SleepFor(absl::Milliseconds(5));  // a name may make 2,000 calls a second
+  }
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(hello().ok());
 }
