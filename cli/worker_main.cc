@@ -318,8 +318,8 @@ int Enrol(const WorkerArguments& arguments) {
 }
 
 int Renew(const WorkerArguments& arguments) {
-  const absl::Status status = wire::RenewCertificate(
-      arguments.server, identity::IdentityFiles::In(arguments.identity));
+  const absl::Status status =
+      wire::RenewCertificate(arguments.server, identity::IdentityFiles::In(arguments.identity));
   if (status.ok()) {
     std::cout << "renewed: " << arguments.identity << std::endl;
     return kExitOk;

@@ -112,7 +112,8 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
       // It tries again and again, and the log says already why it may not come (in quarantine).
     } else if (const std::string why(answer.status().message());
                refusals_.size() < kRefusalsTold && refusals_.insert({request.name, why}).second) {
-      const char* last = refusals_.size() == kRefusalsTold ? " (the last refusal that is told)" : "";
+      const char* last =
+          refusals_.size() == kRefusalsTold ? " (the last refusal that is told)" : "";
       log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
       WriteRecord(log::NodeRefused{.name = request.name,
                                    .why = absl::StrCat(answer.status().message(), last)});

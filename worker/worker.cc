@@ -238,9 +238,8 @@ class Participation {
   // Registers and works until the session ends. An error says what stands in the way.
   absl::StatusOr<SessionEnd> Work() {
     const PatientCalls calls(patience_, stop_);
-    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello, calls.Repeat([&] {
-      return link_.Hello({.program = "macaw-worker"});
-    }));
+    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
+                           calls.Repeat([&] { return link_.Hello({.program = "macaw-worker"}); }));
     MACAW_RETURN_IF_ERROR(LookAt(hello, calls));
     // The first answer of the owner's command may take a while, so it is not asked in a session.
     if (availability_ != nullptr) request_.declined_now = availability_->Now().declined;

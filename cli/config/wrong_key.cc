@@ -29,9 +29,9 @@ absl::Status UnknownKey(const std::vector<Field>& fields, const std::string& pat
                         const Value& value) {
   for (const Field& field : fields) {
     if (path.starts_with(field.key + ".")) {
-      return WrongKey(value.place, path, field.key,
-                      absl::StrCat("unknown key ", path, ": ", field.key,
-                                   " is one value and not a table"));
+      return WrongKey(
+          value.place, path, field.key,
+          absl::StrCat("unknown key ", path, ": ", field.key, " is one value and not a table"));
     }
   }
   std::vector<std::string> keys;

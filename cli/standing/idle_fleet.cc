@@ -10,10 +10,10 @@ namespace {
 // No session is open, so the wire itself answers every call in one.
 class NoRun final : public fleet::FleetHandler {
  public:
-#define MACAW_ANSWER(Name)                                                                         \
-  void Name(const fleet::Caller&, fleet::Name##Request, fleet::Reply<fleet::Name##Reply> reply)    \
-      override {                                                                                   \
-    std::move(reply)(absl::UnavailableError("no run is open at this server; it waits for one"));   \
+#define MACAW_ANSWER(Name)                                                                       \
+  void Name(const fleet::Caller&, fleet::Name##Request, fleet::Reply<fleet::Name##Reply> reply)  \
+      override {                                                                                 \
+    std::move(reply)(absl::UnavailableError("no run is open at this server; it waits for one")); \
   }
   MACAW_FLEET_CALLS(MACAW_ANSWER)
 #undef MACAW_ANSWER
@@ -29,8 +29,8 @@ class NoRun final : public fleet::FleetHandler {
 
 }  // namespace
 
-absl::StatusOr<IdleFleet> IdleFleet::Open(const std::string& listen,
-                                          identity::Authority* authority, identity::Audit* audit) {
+absl::StatusOr<IdleFleet> IdleFleet::Open(const std::string& listen, identity::Authority* authority,
+                                          identity::Audit* audit) {
   std::unique_ptr<fleet::FleetHandler> handler = std::make_unique<NoRun>();
   MACAW_ASSIGN_OR_RETURN(
       std::unique_ptr<wire::FleetServer> server,

@@ -141,9 +141,8 @@ class Runner {
       MACAW_RETURN_IF_ERROR(Start());
     }
     if (run_.empty() && !idle_.has_value()) {
-      MACAW_ASSIGN_OR_RETURN(
-          IdleFleet idle,
-          IdleFleet::Open(options_.listen, door_.authority.get(), door_.audit.get()));
+      MACAW_ASSIGN_OR_RETURN(IdleFleet idle, IdleFleet::Open(options_.listen, door_.authority.get(),
+                                                             door_.audit.get()));
       idle_.emplace(std::move(idle));
     }
     if (child_.has_value() && !told_ && IsWithdrawn()) {
@@ -275,11 +274,10 @@ absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
                                desk));
   std::unique_ptr<wire::AdminServer> elsewhere;
   if (!options.admin.empty()) {
-    MACAW_ASSIGN_OR_RETURN(
-        elsewhere, wire::AdminServer::Start({.listen = options.admin,
-                                             .authority = door.authority.get(),
-                                             .audit = door.audit.get()},
-                                            desk));
+    MACAW_ASSIGN_OR_RETURN(elsewhere, wire::AdminServer::Start({.listen = options.admin,
+                                                                .authority = door.authority.get(),
+                                                                .audit = door.audit.get()},
+                                                               desk));
   }
   const std::string address = (elsewhere != nullptr ? elsewhere : here)->address();
   MACAW_RETURN_IF_ERROR(AtomicWriteFile(options.folder + "/queue-address", here->address() + "\n"));

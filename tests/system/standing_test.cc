@@ -157,9 +157,9 @@ TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
   };
   enrol("ada", "--role operator");
   enrol("node", "--role worker --lifetime 3s");
-  const std::string node = folder_.Write(
-      "node.toml", absl::StrCat("[node]\nserver = \"", fleet, "\"\nidentity = \"", folder_ / "node",
-                                "\"\n", *ReadFile(config_)));
+  const std::string node =
+      folder_.Write("node.toml", absl::StrCat("[node]\nserver = \"", fleet, "\"\nidentity = \"",
+                                              folder_ / "node", "\"\n", *ReadFile(config_)));
   absl::SleepFor(absl::Seconds(4));  // its certificate has ended
   Program worker("macaw-worker", {"--config", node, "--scratch", folder_ / "scratch"});
   ASSERT_TRUE(worker.WaitFor("certificate_renewed")) << worker.text();

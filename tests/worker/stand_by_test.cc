@@ -113,7 +113,8 @@ class WhatAServerSays : public testing::TestWithParam<Refusal> {
     if (renewals != nullptr) {
       options.renew = [renewals] { return ++*renewals, absl::OkStatus(); };
     }
-    const absl::Status status = worker::Run(options, *dataset, refusing, Registry(), OnlyFused(), {});
+    const absl::Status status =
+        worker::Run(options, *dataset, refusing, Registry(), OnlyFused(), {});
     if (!status.ok()) {
       server->Interrupt();
     } else {
