@@ -24,9 +24,10 @@ class Troubles {
   // process reports them. Returns the troubles that count, without `candidates` and `owned`.
   std::vector<Trouble> Died(const std::string& node, std::span<const Attempt> running);
   Trouble StateUnreadable(const std::string& node, ClientId client);
-  // Whether the node has reported that it cannot read the client's state.
-  bool CannotRead(const std::string& node, ClientId client) const;
-  // Whether a node with this holding has not reported that it cannot read the client's state.
+  Trouble Failed(const std::string& node, ClientId client);
+  // Whether the node has reported that it cannot read the client's state, or not train it.
+  bool CannotTrain(const std::string& node, ClientId client) const;
+  // Whether a node with this holding has not reported that.
   bool SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const;
 
  private:
@@ -38,7 +39,7 @@ class Troubles {
                       Reports& reports);
 
   std::map<Attempt, std::string> lost_leases_;  // with the name of the node that was lost
-  std::map<ClientId, Reports> deaths_, unreadable_;
+  std::map<ClientId, Reports> deaths_, unreadable_, failed_;
 };
 
 }  // namespace macaw::server
