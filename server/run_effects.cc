@@ -136,12 +136,7 @@ std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
   if (!sums.given_up.empty()) {
     log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
                               sums.given_up.size(), " first=", sums.given_up.front().value,
-                              ": their states could not be read, their owners decline, or they "
-                              "did not come within round.deadline"));
-  }
-  if (sums.without_central) {
-    log_.Warning(absl::StrCat("evaluation_without_central round=", sums.round.value,
-                              ": no node with the central rows came within round.deadline"));
+                              ": their states could not be read, or their owners decline"));
   }
   return ObserveForStop(sums.round, row);
 }

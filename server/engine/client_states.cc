@@ -22,12 +22,6 @@ ClientStates::ClientStates(bool keeps, VersionIndex versions, uint64_t clients)
 absl::Status ClientStates::CheckStore(const fleet::RegisterRequest& node,
                                       std::optional<HoldingId> holding, const Nodes& others) const {
   if (!keeps_) return absl::OkStatus();
-  if (node.volatile_state && node.owner) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "node \"", node.name,
-        "\" owns its clients and keeps their states in its memory, where they end with it: set "
-        "state.store = \"disk\" in its file"));
-  }
   if (node.volatile_state && resumed_with_states_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "worker \"", node.name,

@@ -51,10 +51,7 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
   if (state_ == State::kEnded) reply = {.verdict = Verdict::kStale, .reason = "the run is over"};
   if (reply.verdict == Verdict::kAccepted) {
     node->last_commit = request.commit_id;
-    if (has_part) {
-      node->on_trial = false;
-      node->leniency = 1;
-    }
+    if (has_part) node->on_trial = false;
   }
   // The call with a sum is answered by PartAdded.
   if (!adding || reply.verdict != Verdict::kAccepted) answer(std::move(reply));
@@ -99,7 +96,10 @@ void RoundEngine::TurnDown(const Node& node, uint64_t commit_id, const fleet::Pa
 }
 
 void RoundEngine::Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part) {
-  if (!part.left_out.empty()) part = WithoutTroubled(node, std::move(part));
+  const bool unreadable = std::ranges::any_of(part.left_out, [](const fleet::LeftOut& left) {
+    return left.reason == fleet::LeftOutReason::kState;
+  });
+  if (unreadable) part = WithoutUnreadable(node, std::move(part));
   if (state_ == State::kEnded) return;  // no node can read a state
   speeds_.Learn(node.id, part, phase_);
   for (const fleet::ClientRecord& record : part.included) {
@@ -139,22 +139,17 @@ Remedy RoundEngine::RemedyFor(Trouble trouble) const {
   return policy_.OnTrouble(trouble);
 }
 
-fleet::Part RoundEngine::WithoutTroubled(const Node& node, fleet::Part part) {
-  using fleet::LeftOutReason;
-  std::vector<Attempt> unread, untrained;
+fleet::Part RoundEngine::WithoutUnreadable(const Node& node, fleet::Part part) {
+  std::vector<Attempt> elsewhere;
   std::erase_if(part.left_out, [&](const fleet::LeftOut& left) {
-    if (left.reason == LeftOutReason::kDeclined || state_ == State::kEnded) return false;
+    if (left.reason != fleet::LeftOutReason::kState || state_ == State::kEnded) return false;
     const ClientId client = left.attempt.client;
-    if (roster_.rows()[client.value] == 0) return false;  // the roster says so, too
-    const bool state = left.reason == LeftOutReason::kState;
-    const Remedy remedy = RemedyFor(state ? troubles_.StateUnreadable(node.name, client)
-                                          : troubles_.Failed(node.name, client));
+    const Remedy remedy = RemedyFor(troubles_.StateUnreadable(node.name, client));
     if (remedy == Remedy::kEndRun) Fail(Unreadable(client, left.message));
-    if (remedy == Remedy::kTryAgain) (state ? unread : untrained).push_back(left.attempt);
+    if (remedy == Remedy::kTryAgain) elsewhere.push_back(left.attempt);
     return remedy == Remedy::kTryAgain;
   });
-  Record(phase_.Release(node.id, unread, absl::StrCat(node.name, " cannot read their states")));
-  Record(phase_.Release(node.id, untrained, absl::StrCat(node.name, " could not train them")));
+  Record(phase_.Release(node.id, elsewhere, absl::StrCat(node.name, " cannot read their states")));
   return part;
 }
 

@@ -8,14 +8,8 @@
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
-namespace {
 
-// In deadlines: how long an evaluation waits for rows that a node still has.
-constexpr int kLastDeadline = 10;
-
-}  // namespace
-
-void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) {
+void RoundEngine::OpenEvaluation(Round round, fleet::Blob model) {
   if (restored_.Evaluated(round)) {
     evaluation_.OpenComplete(round);
     effects_.orders.emplace_back(JudgeEvaluation{.round = round});
@@ -25,28 +19,7 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
       EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
                       roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
                       ConceptGroups(options_.run.transform, options_.run.seed).count()));
-  SetEvaluationDeadline(now);
   GiveUpDeclined();
-}
-
-void RoundEngine::SetEvaluationDeadline(TimePoint now) {
-  const bool timed = options_.round.deadline > 0;
-  evaluation_opened_ = now;
-  evaluation_deadline_ = timed ? now + FromSeconds(options_.round.deadline) : TimePoint::max();
-}
-
-void RoundEngine::PassEvaluationDeadline(TimePoint now) {
-  if (!evaluation_.open() || evaluation_.judging() || now < evaluation_deadline_) return;
-  const Duration deadline = FromSeconds(options_.round.deadline);
-  evaluation_deadline_ = now + deadline;
-  const bool last = now >= evaluation_opened_ + kLastDeadline * deadline;
-  for (const EvaluationBoard::Queue queue : evaluation_.unfinished()) {
-    const bool central = queue == EvaluationBoard::Central();
-    const HoldingId holding(central ? 0 : queue.value - 1);
-    const Nodes::Team& team = central ? nodes_.central() : nodes_.Of(holding);
-    const bool owned = !central && !roster_.owner_of(holding).empty();
-    if (owned || team.members.empty() || last) evaluation_.GiveUpAll(queue);
-  }
 }
 
 void RoundEngine::OnEvaluationComplete() {

@@ -70,12 +70,6 @@ class Evaluation {
   void DoWithout(HoldingId holding) {
     if (open()) board_->DoWithout(EvaluationBoard::Of(holding));
   }
-  void GiveUpAll(EvaluationBoard::Queue queue) {
-    if (open()) board_->GiveUpAll(queue);
-  }
-  std::vector<EvaluationBoard::Queue> unfinished() const {
-    return open() ? board_->unfinished() : std::vector<EvaluationBoard::Queue>();
-  }
   void Renew(WorkerId node, TimePoint expires) {
     if (open()) board_->Renew(node, expires);
   }

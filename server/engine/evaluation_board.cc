@@ -230,28 +230,6 @@ void EvaluationBoard::DoWithout(Queue queue) {
   }
 }
 
-void EvaluationBoard::GiveUpAll(Queue queue) {
-  DoWithout(queue);
-  if (queue.value >= queues_.size()) return;
-  for (const size_t i : queues_[queue.value].slots) {
-    if (slots_[i].state != State::kLeased) continue;
-    by_fence_.erase(slots_[i].task.fence.counter);
-    slots_[i].state = State::kGivenUp;
-    ++finished_;
-  }
-}
-
-std::vector<EvaluationBoard::Queue> EvaluationBoard::unfinished() const {
-  std::vector<Queue> queues;
-  for (uint32_t queue = 0; queue < queues_.size(); ++queue) {
-    const bool any = std::ranges::any_of(queues_[queue].slots, [&](size_t i) {
-      return slots_[i].state == State::kWaiting || slots_[i].state == State::kLeased;
-    });
-    if (any) queues.emplace_back(queue);
-  }
-  return queues;
-}
-
 void EvaluationBoard::Refuse(WorkerId worker, const fleet::EvaluationResult& result) {
   const Slot* slot = FindSlot(worker, result);
   if (slot == nullptr) return;
@@ -333,13 +311,8 @@ EvaluationSums EvaluationBoard::Report() const {
   std::optional<ClientId> missing;  // the last one without some of its training rows
   for (const Slot& slot : slots_) {
     if (slot.state == State::kGivenUp) {
-      const EvaluatedRows of = RowsOf(slot.task.kind, slot.heldout);
-      if (slot.task.kind != EvaluationKind::kStateDigest &&
-          (of == EvaluatedRows::kCentral || of == EvaluatedRows::kCentralValidation)) {
-        report.without_central = true;
-        continue;
-      }
       report.given_up.push_back(slot.task.client);
+      const EvaluatedRows of = RowsOf(slot.task.kind, slot.heldout);
       const bool again = of == EvaluatedRows::kTrain && missing == slot.task.client;
       const bool counts =
           of != EvaluatedRows::kCentral && slot.task.kind != EvaluationKind::kStateDigest;
@@ -366,13 +339,6 @@ EvaluationSums EvaluationBoard::Report() const {
   }
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)
     report.counts[rows] = training::SparseCounts::Of(counts_[rows]);
-  if (report.without_central) {  // a part of it would be another set
-    report.central.clear();
-    report.central_groups.clear();
-    report.validation.clear();
-    report.counts[static_cast<size_t>(EvaluatedRows::kCentral)] = {};
-    report.counts[static_cast<size_t>(EvaluatedRows::kCentralValidation)] = {};
-  }
   std::ranges::sort(report.given_up);
   report.given_up.erase(std::ranges::unique(report.given_up).begin(), report.given_up.end());
   return report;

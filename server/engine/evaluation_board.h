@@ -49,11 +49,9 @@ struct EvaluationSums {
     std::vector<double> values = {};  // parallel to ClassCounts::names(); NaN: undefined
   };
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
-  // Clients whose states cannot be read, whose owners decline or who did not come in time, each
-  // once; the other fields omit them.
+  // Clients whose states cannot be read, or whose owners decline, each once; the other fields omit
+  // them.
   std::vector<ClientId> given_up;
-  // Some of the central sets was given up: the fields about them are empty.
-  bool without_central = false;
   // By EvaluatedRows: of each client's rows, by client id; empty: not asked, or not of clients.
   std::array<std::vector<ClientSums>, kEvaluatedRows> clients;
   std::vector<ClientSums>& Of(EvaluatedRows rows) { return clients[static_cast<size_t>(rows)]; }
@@ -122,9 +120,6 @@ class EvaluationBoard {
   void GiveUp(WorkerId worker, const fleet::EvaluationResult& result);
   // The tasks that wait in this queue cannot be done.
   void DoWithout(Queue queue);
-  // Neither those nor the ones that are leased are waited for.
-  void GiveUpAll(Queue queue);
-  std::vector<Queue> unfinished() const;  // queues with tasks that wait or are leased
   // Queues the task of this result again, so that another worker can take it.
   void Refuse(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);

@@ -41,8 +41,6 @@ Node& Nodes::Add(Node node, TimePoint now) {
   if (node.id.value == 0) node.id = WorkerId(last_ + 1);
   last_ = std::max(last_, node.id.value);
   node.heard = node.last_seen = node.progressed = now;
-  // Leases that an earlier server gave it have no estimate here.
-  node.work_until = now + std::chrono::hours(24);
   Team& team = TeamOf(node.holding);
   for (Team* of : {&team, node.central_test ? &central_ : nullptr}) {
     if (of == nullptr) continue;

@@ -52,10 +52,6 @@ struct Node {
   TimePoint last_seen{};   // the same, or its open poll was seen
   uint64_t progress = 0;   // as it reported last
   TimePoint progressed{};  // when `progress` last grew
-  // How long it may keep its leases, whatever it reports: doubled each time that they expire, until
-  // a part of it counts.
-  TimePoint work_until{};
-  double leniency = 1;
   std::optional<Poll> poll;
   TimePoint look_again = TimePoint::max();  // while polling: when to try again to serve the poll
 };

@@ -56,7 +56,7 @@ void RoundEngine::Begin(TimePoint now) {
     if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
   }
   if (options_.evaluate_first.has_value())
-    OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
+    OpenEvaluation(Round(completed_), *options_.evaluate_first);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     state_ = State::kDraining;
@@ -247,7 +247,7 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;
-  if (model.has_value()) OpenEvaluation(round, *std::move(model), now);
+  if (model.has_value()) OpenEvaluation(round, *std::move(model));
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     ServeParked(now);
@@ -270,7 +270,6 @@ void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   ending_ = {.end = end, .reason = std::move(reason)};
   evaluation_.Open(
       EvaluationBoard::OfStates(Round(completed_), states_.versions().index(), roster_));
-  SetEvaluationDeadline(now);
   GiveUpDeclined();
   ServeParked(now);
   Advance(now);
@@ -319,7 +318,6 @@ void RoundEngine::PassTime(TimePoint now) {
   const bool tasks_back = evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
   PassDeadline(now);
-  PassEvaluationDeadline(now);
   Retry(now);
   for (const WorkerId id : late) OnLate(id, now);
   for (const WorkerId id : elapsed.look_again) {
@@ -336,15 +334,13 @@ void RoundEngine::OnLate(WorkerId id, TimePoint now) {
   if (!nodes_.Knows(id)) return ServeParked(now);
   Node& node = nodes_.At(id);
   node.on_trial = true;
-  node.leniency *= 2;
   ServeParked(node, now);
   ServeHolding(node.holding, now);
 }
 
 TimePoint RoundEngine::NextDeadline() const {
   return std::min(
-      {phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(), deadline_,
-       evaluation_.open() ? evaluation_deadline_ : TimePoint::max()});
+      {phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(), deadline_});
 }
 
 bool RoundEngine::ReadyToBegin() const {

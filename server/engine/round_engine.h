@@ -185,12 +185,8 @@ class RoundEngine {
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
 
   // ---- evaluation (evaluating.cc)
-  void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
+  void OpenEvaluation(Round round, fleet::Blob model);
   void OnEvaluationComplete();
-  // Where rounds have a deadline, an evaluation has the same time. At its end owners are not waited
-  // for, nor are rows that no node has any more; other rows are after ten times as long.
-  void SetEvaluationDeadline(TimePoint now);
-  void PassEvaluationDeadline(TimePoint now);
   void AfterEvaluation(Round round, const std::optional<std::string>& stop, TimePoint now);
   absl::Status CheckEvaluations(const Node& node,
                                 const std::vector<fleet::EvaluationResult>& results) const;
@@ -249,8 +245,6 @@ class RoundEngine {
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
-  // The node may keep what it has leased for as long as this lease may take, too.
-  void ExtendWork(Node& node, const fleet::TrainingLease& lease, TimePoint now);
   // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
   // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);
@@ -287,9 +281,9 @@ class RoundEngine {
   }
   void TurnDown(const Node& node, uint64_t commit_id, const fleet::Part& part,
                 const fleet::CommitReply& why);
-  // Returns the part without the clients that this node could not train but other nodes may. These
-  // clients are queued again.
-  fleet::Part WithoutTroubled(const Node& node, fleet::Part part);
+  // Returns the part without the clients whose states this node could not read but other nodes may
+  // read. These clients are queued again.
+  fleet::Part WithoutUnreadable(const Node& node, fleet::Part part);
   // Counts the part, and orders its sum to be added.
   void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
   Remedy RemedyFor(Trouble trouble) const;
@@ -307,8 +301,6 @@ class RoundEngine {
   bool round_lost_ = false;   // a phase of the open round lost every client
   TimePoint deadline_ = TimePoint::max();  // of the open phase, or the end of its extension
   bool overdue_ = false;                   // the open phase's deadline has passed
-  TimePoint evaluation_opened_{};
-  TimePoint evaluation_deadline_ = TimePoint::max();  // when to look whom it waits for
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
   uint64_t missing_clients_ = 0;  // for the round that waits: those not heard since the last count

@@ -34,7 +34,6 @@ struct Trouble {
   enum class Kind : uint8_t {
     kDied,             // the client was being trained when the node's process died
     kStateUnreadable,  // the node cannot read the client's state
-    kFailed,           // the node says that the client's training came to nothing
   };
   Kind kind = Kind::kDied;
   ClientId client;
@@ -62,8 +61,7 @@ class RoundPolicy {
 // A round counts every client of its cohort or gives it up. A client that its owner cannot train is
 // given up for the round. A client that any node can train ends the run when several nodes, or the
 // only node, have the same trouble with it: then the data, the program or a disk is broken, and
-// every later round would fail in the same way. One whose training came to nothing is tried on a
-// second node, and then given up for the round.
+// every later round would fail in the same way.
 class CompleteRounds : public RoundPolicy {
  public:
   struct Limits {

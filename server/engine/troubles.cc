@@ -1,7 +1,6 @@
 #include "server/engine/troubles.h"
 
 #include <algorithm>
-#include <array>
 
 namespace macaw::server {
 
@@ -34,20 +33,14 @@ Trouble Troubles::StateUnreadable(const std::string& node, ClientId client) {
   return Note(Trouble::Kind::kStateUnreadable, client, node, unreadable_[client]);
 }
 
-Trouble Troubles::Failed(const std::string& node, ClientId client) {
-  return Note(Trouble::Kind::kFailed, client, node, failed_[client]);
-}
-
-bool Troubles::CannotTrain(const std::string& node, ClientId client) const {
-  return std::ranges::any_of(std::array{&unreadable_, &failed_}, [&](const auto* reports) {
-    const auto it = reports->find(client);
-    return it != reports->end() && it->second.nodes.contains(node);
-  });
+bool Troubles::CannotRead(const std::string& node, ClientId client) const {
+  const auto it = unreadable_.find(client);
+  return it != unreadable_.end() && it->second.nodes.contains(node);
 }
 
 bool Troubles::SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const {
   return std::ranges::any_of(nodes.Of(holding).members,
-                             [&](WorkerId id) { return !CannotTrain(nodes.At(id).name, client); });
+                             [&](WorkerId id) { return !CannotRead(nodes.At(id).name, client); });
 }
 
 }  // namespace macaw::server

@@ -24,10 +24,9 @@ class Troubles {
   // process reports them. Returns the troubles that count, without `candidates` and `owned`.
   std::vector<Trouble> Died(const std::string& node, std::span<const Attempt> running);
   Trouble StateUnreadable(const std::string& node, ClientId client);
-  Trouble Failed(const std::string& node, ClientId client);
-  // Whether the node has reported that it cannot read the client's state, or not train it.
-  bool CannotTrain(const std::string& node, ClientId client) const;
-  // Whether a node with this holding has not reported that.
+  // Whether the node has reported that it cannot read the client's state.
+  bool CannotRead(const std::string& node, ClientId client) const;
+  // Whether a node with this holding has not reported that it cannot read the client's state.
   bool SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const;
 
  private:
@@ -39,7 +38,7 @@ class Troubles {
                       Reports& reports);
 
   std::map<Attempt, std::string> lost_leases_;  // with the name of the node that was lost
-  std::map<ClientId, Reports> deaths_, unreadable_, failed_;
+  std::map<ClientId, Reports> deaths_, unreadable_;
 };
 
 }  // namespace macaw::server

@@ -24,10 +24,6 @@ constexpr uint32_t kMostSlots = 4096;      // of one node; more would hold most 
 // A node that sends heartbeats but makes no progress keeps its leases for this many lease timeouts,
 // because a single step of a large model may take long.
 constexpr int kStuckLeases = 10;
-// One that reports progress keeps them for so many times the estimate of its work, and as long as
-// the other one at least. What it reports is its own word.
-constexpr double kMostOfEstimate = 20;
-constexpr double kLongestWork = 30 * 86400;  // seconds
 
 std::string ToString(const NumericProfile& profile) {
   return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
@@ -271,10 +267,10 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
     }
   }
   if (more_to_lease(node.holding)) {
-    if (phase_.leased_to(node.id) == 0) node.progressed = node.work_until = now;
+    if (phase_.leased_to(node.id) == 0) node.progressed = now;
     OpenPhase::Handout handout =
         phase_.Take(node, request.wanted, expires, now, [&](ClientId client) {
-          return troubles_.CannotTrain(node.name, client) &&
+          return troubles_.CannotRead(node.name, client) &&
                  troubles_.SomebodyElse(nodes_, node.holding, client);
         });
     passed_over_ = passed_over_ || handout.passed_over;
@@ -282,27 +278,13 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
     nodes_.LookAgain(node, handout.look_again);
     Record(std::move(handout.record));
     reply.training = std::move(handout.lease);
-    if (reply.training.has_value()) {
+    if (reply.training.has_value())
       std::ranges::for_each(reply.training->broadcast.channels, name_only);
-      ExtendWork(node, *reply.training, now);
-    }
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);
   Answer(ticket, std::move(reply));
   return true;
-}
-
-void RoundEngine::ExtendWork(Node& node, const fleet::TrainingLease& lease, TimePoint now) {
-  const scheduler::Estimator& speeds = speeds_.Of(phase_.phase());
-  double seconds = 0;
-  for (const fleet::Assignment& assignment : lease.assignments) {
-    const Seat* const seat = phase_.Find(assignment.client);
-    if (seat != nullptr) seconds += speeds.Predict(node.id, seat->entry).seconds;
-  }
-  const double least = kStuckLeases * ToSeconds(options_.lease_timeout);
-  const double most = std::max(least, kMostOfEstimate * seconds) * node.leniency;
-  node.work_until = std::max(node.work_until, now) + FromSeconds(std::min(most, kLongestWork));
 }
 
 void RoundEngine::ServeParked(Node& node, TimePoint now) {
@@ -379,7 +361,7 @@ Answered<fleet::HeartbeatReply> RoundEngine::Heartbeat(const fleet::HeartbeatReq
     node->progressed = now;
   }
   if (now - node->progressed < kStuckLeases * options_.lease_timeout) {
-    if (now < node->work_until) phase_.Renew(node->id, now + options_.lease_timeout);
+    phase_.Renew(node->id, now + options_.lease_timeout);
     evaluation_.Renew(node->id, now + options_.lease_timeout);
   }
   if (caught_up()) reply.dropped = phase_.NotHeld(node->id, request.held);
