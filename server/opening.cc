@@ -177,6 +177,8 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .lease_timeout = FromSeconds(options.config.lease_timeout),
           .limits = {.deaths = options.config.max_deaths,
                      .lost_rounds = repeats ? 0 : options.config.max_lost_rounds},
+          .waits = {.lease_factor = options.config.lease_factor,
+                    .lease_limit = FromSeconds(options.config.lease_limit)},
           .workers = std::max(1U, options.config.workers),
           .evaluation_gates = options.config.stop.active() || options.stepwise,
           .stepwise = options.stepwise,
