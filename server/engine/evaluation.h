@@ -60,15 +60,13 @@ class Evaluation {
   void Complete(WorkerId node, const fleet::EvaluationResult& result) {
     if (open()) board_->Complete(node, result);
   }
-  void GiveUp(WorkerId node, const fleet::EvaluationResult& result) {
-    if (open()) board_->GiveUp(node, result);
-  }
+  // The board of the open evaluation.
+  const EvaluationBoard& board() const { return *board_; }
+  bool of_states() const { return open() && !board_->model().named(); }
+  // Only while it is open and not complete.
+  void GiveUp(std::span<const uint64_t> tasks) { board_->GiveUp(tasks); }
   void Refuse(WorkerId node, const fleet::EvaluationResult& result) {
     if (open()) board_->Refuse(node, result);
-  }
-  // Gives up the tasks that wait for nodes with these rows.
-  void DoWithout(HoldingId holding) {
-    if (open()) board_->DoWithout(EvaluationBoard::Of(holding));
   }
   void Renew(WorkerId node, TimePoint expires) {
     if (open()) board_->Renew(node, expires);

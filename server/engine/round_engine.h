@@ -13,6 +13,7 @@
 #include "proto/admin/handler.h"
 #include "proto/fleet/messages.h"
 #include "scheduler/plan.h"
+#include "server/engine/absence.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
 #include "server/engine/effects.h"
@@ -171,7 +172,8 @@ class RoundEngine {
   void StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now);
   void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
   void PassTime(TimePoint now);
-  void OnLate(WorkerId id, TimePoint now);  // leases of the node have expired
+  // Leases of the node have expired; of these clients.
+  void OnLate(WorkerId id, const std::vector<ClientId>& clients, TimePoint now);
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
   }
@@ -185,16 +187,51 @@ class RoundEngine {
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
 
   // ---- evaluation (evaluating.cc)
-  void OpenEvaluation(Round round, fleet::Blob model);
+  void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
   void OnEvaluationComplete();
   void AfterEvaluation(Round round, const std::optional<std::string>& stop, TimePoint now);
   absl::Status CheckEvaluations(const Node& node,
                                 const std::vector<fleet::EvaluationResult>& results) const;
-  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
+  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results,
+                       TimePoint now);
+  // Opens the board, without the tasks that are known not to be done.
+  void BeginEvaluation(EvaluationBoard board, TimePoint now);
+  // Gives up tasks of the open evaluation; each gets its reason and message from `why(task)`.
+  template <typename Why>
+  void GiveUpTasks(const std::vector<uint64_t>& tasks, const Why& why);
+  void GiveUpTasks(const std::vector<uint64_t>& tasks, fleet::LeftOutReason reason,
+                   const std::string& why);
+  void DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason, const std::string& why);
+
+  // ---- what is not waited for (waits.cc)
+  // The time after which leases of these clients end, whatever the node reports.
+  Duration LeaseLimit(const Node& node, const fleet::TrainingLease& lease);
+  Duration TaskLimit() const;
+  // Renews what the node has leased, up to these limits.
+  void Renew(const Node& node, TimePoint now);
+  void SetEvaluationDeadline(TimePoint now);
+  void PassEvaluationDeadline(TimePoint now);
+  void NoteAbsent(const Node& lost, TimePoint now);
+  void NotePresent(const Node& joined);
+  // Gives up tasks that wait for rows that are gone; `rows`: of these alone.
+  void GiveUpGone(const std::vector<HoldingId>& rows);
+  // Gives up what waits for owners that an operator has given up and that are not there.
+  void GiveUpAbandoned(TimePoint now);
+  bool IsAbandoned(HoldingId holding) const;
+  // Ends a run that is drained and whose open round waits only for nodes that are gone.
+  void EndDrainedInVain();
+
+  // ---- clients' states that are lost (lost_states.cc)
+  void LoseStates(const Node& node, const std::string& why);
+  // Of a run that is repeated or done again: the clients that had lost their states at this phase.
+  const log::LostStates::At* StatesLostAt(Round round, Phase phase) const;
+  void ForgetBefore(const std::vector<ClientId>& clients);
+  void ForgetAtClose();
 
   // ---- going on where an earlier server died (restoring.cc)
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
   void RestoreParts(const std::vector<Restored::AcceptedPart>& parts, TimePoint expires);
+  void RestoreLeases(const Restored::PhaseStory& before, TimePoint now);
 
   // ---- the end of a phase (closing.cc)
   // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
@@ -221,8 +258,10 @@ class RoundEngine {
   absl::StatusOr<std::string> AbortRound(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Quarantine(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Admit(const admin::Change& change);
+  absl::StatusOr<std::string> GiveUp(const admin::Change& change, TimePoint now);
+  absl::StatusOr<std::string> SkipEvaluation(const admin::Change& change, TimePoint now);
   void RecordOperation(const admin::Change& change);
-  void EndDrained();
+  void EndDrained(const std::string& why = "");
   // If an operator has asked for it, and no part is being added: drops what the open phase has, and
   // begins it again.
   void BeginPhaseAgain(TimePoint now);
@@ -281,9 +320,9 @@ class RoundEngine {
   }
   void TurnDown(const Node& node, uint64_t commit_id, const fleet::Part& part,
                 const fleet::CommitReply& why);
-  // Returns the part without the clients whose states this node could not read but other nodes may
-  // read. These clients are queued again.
-  fleet::Part WithoutUnreadable(const Node& node, fleet::Part part);
+  // Returns the part without the clients that this node left out and other nodes may train. These
+  // clients are queued again.
+  fleet::Part WithoutDoubtful(const Node& node, fleet::Part part);
   // Counts the part, and orders its sum to be added.
   void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
   Remedy RemedyFor(Trouble trouble) const;
@@ -298,9 +337,12 @@ class RoundEngine {
   State state_ = State::kGathering;
   uint32_t completed_ = 0;    // rounds
   uint32_t lost_rounds_ = 0;  // number of rounds in a row before the open one that were lost
-  bool round_lost_ = false;   // a phase of the open round lost every client
+  // Whether a phase of the open round lost every client, by the word of one node alone or not.
+  enum class Lost : uint8_t { kNo, kByOneNode, kYes };
+  Lost round_lost_ = Lost::kNo;
   TimePoint deadline_ = TimePoint::max();  // of the open phase, or the end of its extension
   bool overdue_ = false;                   // the open phase's deadline has passed
+  TimePoint evaluation_deadline_ = TimePoint::max();  // of the open evaluation
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
   uint64_t missing_clients_ = 0;  // for the round that waits: those not heard since the last count
@@ -313,6 +355,7 @@ class RoundEngine {
   Roster roster_;
   std::vector<NumericProfile> profiles_;
   Nodes nodes_;
+  Absence absence_;
   Speeds speeds_;
   std::optional<Draw> draw_;  // set when the run begins
   OpenPhase phase_;

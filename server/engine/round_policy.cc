@@ -20,6 +20,8 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
     case Trouble::Kind::kStateUnreadable:
       if (trouble.owned) return Remedy::kGiveUpClient;
       return agreed ? Remedy::kEndRun : Remedy::kTryAgain;
+    case Trouble::Kind::kLeftOut:
+      return agreed || trouble.owned ? Remedy::kGiveUpClient : Remedy::kTryAgain;
   }
   return Remedy::kEndRun;
 }

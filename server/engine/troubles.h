@@ -24,10 +24,17 @@ class Troubles {
   // process reports them. Returns the troubles that count, without `candidates` and `owned`.
   std::vector<Trouble> Died(const std::string& node, std::span<const Attempt> running);
   Trouble StateUnreadable(const std::string& node, ClientId client);
-  // Whether the node has reported that it cannot read the client's state.
-  bool CannotRead(const std::string& node, ClientId client) const;
-  // Whether a node with this holding has not reported that it cannot read the client's state.
+  Trouble LeftOut(const std::string& node, ClientId client);
+  // The client's lease ran out on the node.
+  void RanOut(const std::string& node, ClientId client);
+  uint32_t TimesRanOut(ClientId client) const;
+  // Whether another node should train the client: this one cannot read its state, has left it out,
+  // or was too slow with it.
+  bool Avoids(const std::string& node, ClientId client) const;
+  // Whether there is a node with this holding that works and need not avoid the client.
   bool SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const;
+  // The only node that has left these clients out, all of them; empty: there is no such node.
+  std::string Alone(const std::vector<fleet::LeftOut>& clients) const;
 
  private:
   struct Reports {
@@ -38,7 +45,7 @@ class Troubles {
                       Reports& reports);
 
   std::map<Attempt, std::string> lost_leases_;  // with the name of the node that was lost
-  std::map<ClientId, Reports> deaths_, unreadable_;
+  std::map<ClientId, Reports> deaths_, unreadable_, left_out_, ran_out_;
 };
 
 }  // namespace macaw::server

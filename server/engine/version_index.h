@@ -60,6 +60,16 @@ class StateVersions {
   void Unstage(size_t keep) { staged_.resize(std::min(keep, staged_.size())); }
   // In the order of staging. If a client has several, the last one counts.
   const std::vector<Attempt>& staged() const { return staged_; }
+  // The clients have lost their states: they have neither a current version nor a staged one.
+  // Returns how many of the first `first` staged versions were theirs.
+  size_t Forget(std::span<const ClientId> clients, size_t first = 0);
+  // They have lost their current versions only.
+  void ForgetCurrent(std::span<const ClientId> clients);
+  // Whether the client has a version.
+  bool Has(ClientId client) const {
+    return index_.Get(client).counter != 0 ||
+           std::ranges::any_of(staged_, [&](const Attempt& one) { return one.client == client; });
+  }
   // The round is done: the staged versions become current.
   void Close(Round round);
   // The round was dropped: its staged versions never become current. They stay in the store until
