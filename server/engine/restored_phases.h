@@ -35,7 +35,10 @@ class RestoredPhases {
     return story != nullptr && story->closed;
   }
   // This server has taken the phase over, or has done it again.
-  void Pass(Round round, Phase phase) { phases_.erase({round, phase}); }
+  void Pass(Round round, Phase phase) {
+    phases_.erase({round, phase});
+    lost_states_.Pass(round, phase);
+  }
   // Whether the round's evaluation is complete and its row is on disk.
   bool Evaluated(Round round) const { return evaluated_.contains(round); }
   const log::LostStates::At* LostStates(Round round, Phase phase) const {

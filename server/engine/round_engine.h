@@ -222,11 +222,16 @@ class RoundEngine {
   void EndDrainedInVain();
 
   // ---- clients' states that are lost (lost_states.cc)
-  void LoseStates(const Node& node, const std::string& why);
+  // The node kept the states of its clients in its memory, and is gone or new.
+  void LoseStates(HoldingId holding, const std::string& node, const std::string& why);
+  void LoseStatesNow(HoldingId holding, const std::string& node, const std::string& why);
+  // Those that were lost while earlier rounds were done again.
+  void LoseStatesOwed();
   // Of a run that is repeated or done again: the clients that had lost their states at this phase.
   const log::LostStates::At* StatesLostAt(Round round, Phase phase) const;
-  void ForgetBefore(const std::vector<ClientId>& clients);
+  void ForgetAtOpening();
   void ForgetAtClose();
+  void ForgetSeats(const std::vector<ClientId>& clients);
 
   // ---- going on where an earlier server died (restoring.cc)
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
@@ -238,13 +243,16 @@ class RoundEngine {
   void Advance(TimePoint now);
   Standing Progress() const;
   Duration HeartbeatEvery() const { return options_.lease_timeout / 3; }
+  // The least time that a node gets which is heard but brings no result.
+  Duration LeastLease() const { return WaitLimits::kLeastLeases * options_.lease_timeout; }
   // Asks the policy about the running phase and does what it says. False: the phase goes on.
   bool MayClose(TimePoint now);
   void SetDeadline(TimePoint now);
   void PassDeadline(TimePoint now);
   void GiveUpMissing(Course course, TimePoint now);
   // The server's reason to give a client up that did not come in time. `node` has it leased.
-  log::GivenUp WhyLate(const Seat& seat, std::optional<WorkerId> node, TimePoint now) const;
+  // `team`: the nodes that could do it.
+  log::GivenUp WhyLate(const Nodes::Team& team, std::optional<WorkerId> node, TimePoint now) const;
   void DropRound(const std::string& why);
   // Notes that every client of the phase was given up. False: this happened too often in a row, and
   // the run has ended.
@@ -322,9 +330,11 @@ class RoundEngine {
                 const fleet::CommitReply& why);
   // Returns the part without the clients that this node left out and other nodes may train. These
   // clients are queued again.
-  fleet::Part WithoutDoubtful(const Node& node, fleet::Part part);
+  fleet::Part WithoutDoubtful(const Node& node, fleet::Part part, TimePoint now);
+  // Whether another node should train the client, because this one had trouble with it.
+  bool LeaveToOthers(const Node& node, ClientId client, TimePoint now) const;
   // Counts the part, and orders its sum to be added.
-  void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
+  void Accept(Ticket ticket, Node& node, uint64_t commit_id, fleet::Part part, TimePoint now);
   Remedy RemedyFor(Trouble trouble) const;
   void OnDeaths(const std::string& node, const std::vector<Attempt>& died, TimePoint now);
 
@@ -366,6 +376,7 @@ class RoundEngine {
   std::optional<Digest> state_digest_;
   std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
   bool parked_early_ = false;        // calls for work were parked before caught_up()
+  std::vector<std::pair<HoldingId, std::string>> states_owed_;  // LoseStatesOwed
 };
 
 }  // namespace macaw::server

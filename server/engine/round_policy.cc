@@ -6,6 +6,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace macaw::server {
+namespace {
+
+// Reports of a trouble, by one node while others could train the client, after which the client is
+// given up: nobody else has asked for it in between.
+constexpr uint32_t kAlone = 2;
+
+}  // namespace
 
 Course CompleteRounds::Decide(const Standing& standing) const {
   return standing.complete() ? Course::kClose : Course::kWait;
@@ -19,9 +26,11 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
       return agreed && !trouble.owned ? Remedy::kEndRun : Remedy::kGiveUpClient;
     case Trouble::Kind::kStateUnreadable:
       if (trouble.owned) return Remedy::kGiveUpClient;
-      return agreed ? Remedy::kEndRun : Remedy::kTryAgain;
+      if (agreed) return Remedy::kEndRun;
+      return trouble.times < kAlone ? Remedy::kTryAgain : Remedy::kGiveUpClient;
     case Trouble::Kind::kLeftOut:
-      return agreed || trouble.owned ? Remedy::kGiveUpClient : Remedy::kTryAgain;
+      return agreed || trouble.owned || trouble.times >= kAlone ? Remedy::kGiveUpClient
+                                                                : Remedy::kTryAgain;
   }
   return Remedy::kEndRun;
 }

@@ -1,13 +1,13 @@
 #include "server/engine/troubles.h"
 
 #include <algorithm>
-#include <array>
 
 namespace macaw::server {
 
 Trouble Troubles::Note(Trouble::Kind kind, ClientId client, const std::string& node,
-                       Reports& reports) {
+                       Reports& reports, TimePoint until) {
   ++reports.times;
+  reports.until = until;
   reports.nodes.insert(node);
   return {.kind = kind,
           .client = client,
@@ -30,17 +30,16 @@ std::vector<Trouble> Troubles::Died(const std::string& node, std::span<const Att
   return troubles;
 }
 
-Trouble Troubles::StateUnreadable(const std::string& node, ClientId client) {
-  return Note(Trouble::Kind::kStateUnreadable, client, node, unreadable_[client]);
+Trouble Troubles::StateUnreadable(const std::string& node, ClientId client, TimePoint until) {
+  return Note(Trouble::Kind::kStateUnreadable, client, node, unreadable_[client], until);
 }
 
-Trouble Troubles::LeftOut(const std::string& node, ClientId client) {
-  return Note(Trouble::Kind::kLeftOut, client, node, left_out_[client]);
+Trouble Troubles::LeftOut(const std::string& node, ClientId client, TimePoint until) {
+  return Note(Trouble::Kind::kLeftOut, client, node, left_out_[client], until);
 }
 
-void Troubles::RanOut(const std::string& node, ClientId client) {
-  ++ran_out_[client].times;
-  ran_out_[client].nodes.insert(node);
+void Troubles::RanOut(const std::string& node, ClientId client, TimePoint until) {
+  Note(Trouble::Kind::kLeftOut, client, node, ran_out_[client], until);
 }
 
 uint32_t Troubles::TimesRanOut(ClientId client) const {
@@ -48,19 +47,14 @@ uint32_t Troubles::TimesRanOut(ClientId client) const {
   return it != ran_out_.end() ? it->second.times : 0;
 }
 
-bool Troubles::Avoids(const std::string& node, ClientId client) const {
-  return std::ranges::any_of(
-      std::array{&unreadable_, &left_out_, &ran_out_}, [&](const auto* reports) {
-        const auto it = reports->find(client);
-        return it != reports->end() && it->second.nodes.contains(node);
-      });
-}
-
-bool Troubles::SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const {
-  return std::ranges::any_of(nodes.Of(holding).members, [&](WorkerId id) {
-    const Node& node = nodes.At(id);
-    return node.declined.empty() && !Avoids(node.name, client);
-  });
+std::optional<TimePoint> Troubles::Avoids(const std::string& node, ClientId client) const {
+  std::optional<TimePoint> until;
+  for (const auto* reports : {&unreadable_, &left_out_, &ran_out_}) {
+    const auto it = reports->find(client);
+    if (it == reports->end() || !it->second.nodes.contains(node)) continue;
+    until = std::max(until.value_or(it->second.until), it->second.until);
+  }
+  return until;
 }
 
 std::string Troubles::Alone(const std::vector<fleet::LeftOut>& clients) const {

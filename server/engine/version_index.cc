@@ -91,8 +91,7 @@ StateVersions::StateVersions(VersionIndex index, uint64_t most_replaced)
   snapshot_ = newest_;
 }
 
-size_t StateVersions::Forget(std::span<const ClientId> clients, size_t first) {
-  ForgetCurrent(clients);
+size_t StateVersions::ForgetStaged(std::span<const ClientId> clients, size_t first) {
   const absl::flat_hash_set<ClientId> theirs(clients.begin(), clients.end());
   size_t among = 0;
   for (size_t i = 0; i < std::min(first, staged_.size()); ++i)

@@ -60,16 +60,10 @@ class StateVersions {
   void Unstage(size_t keep) { staged_.resize(std::min(keep, staged_.size())); }
   // In the order of staging. If a client has several, the last one counts.
   const std::vector<Attempt>& staged() const { return staged_; }
-  // The clients have lost their states: they have neither a current version nor a staged one.
-  // Returns how many of the first `first` staged versions were theirs.
-  size_t Forget(std::span<const ClientId> clients, size_t first = 0);
-  // They have lost their current versions only.
+  // The clients have lost their current, or their staged versions. ForgetStaged returns how many of
+  // the first `first` staged versions were theirs.
   void ForgetCurrent(std::span<const ClientId> clients);
-  // Whether the client has a version.
-  bool Has(ClientId client) const {
-    return index_.Get(client).counter != 0 ||
-           std::ranges::any_of(staged_, [&](const Attempt& one) { return one.client == client; });
-  }
+  size_t ForgetStaged(std::span<const ClientId> clients, size_t first = 0);
   // The round is done: the staged versions become current.
   void Close(Round round);
   // The round was dropped: its staged versions never become current. They stay in the store until

@@ -42,6 +42,7 @@ class LostStates {
   void Opened(Round round, Phase phase);
   // Rounds after this one are done again. What was lost before them is lost.
   void Undo(Round completed);
+  void Pass(Round round, Phase phase) { places_.erase({round, phase}); }
   const Places& places() const { return places_; }
   const At* Find(Round round, Phase phase) const;
 
