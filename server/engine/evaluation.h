@@ -27,6 +27,7 @@ class Evaluation {
   bool open() const { return board_.has_value(); }  // until Close
   bool complete() const { return open() && !judging_ && board_->done(); }
   bool judging() const { return judging_; }
+  bool running() const { return open() && !judging_; }  // its tasks can be done
   EvaluationSums Report();  // once complete()
   void Close();
 

@@ -80,6 +80,7 @@ class EvaluationBoard {
   using Queue = StrongId<struct EvaluationQueueTag, uint32_t>;
   static constexpr Queue Central() { return Queue(0); }
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
+  static constexpr HoldingId HoldingOf(Queue queue) { return HoldingId(queue.value - 1); }
 
   EvaluationBoard() = default;  // nothing to do
   static EvaluationBoard WithoutTasks(Round round) {

@@ -41,7 +41,7 @@ class RestoredPhases {
   }
   // Whether the round's evaluation is complete and its row is on disk.
   bool Evaluated(Round round) const { return evaluated_.contains(round); }
-  const log::LostStates::At* LostStates(Round round, Phase phase) const {
+  const log::LostStates::At* LostStatesAt(Round round, Phase phase) const {
     return lost_states_.Find(round, phase);
   }
   // What was given up of the round's evaluation, which is done again. Null: nothing.

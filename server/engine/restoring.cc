@@ -19,8 +19,11 @@ Effects RoundEngine::Resume(Restored restored, TimePoint now) {
     }
   }
   nodes_.NumberFrom(restored.newest);
-  restored_ = RestoredPhases(std::move(restored.phases), std::move(restored.evaluated));
-  if (restored.begun || ReadyToBegin()) Begin(now);
+  for (const std::string& owner : restored.given_up)
+    operators_.given_up[owner] = "an operator";
+  const bool begun = restored.begun;
+  restored_ = RestoredPhases(std::move(restored));
+  if (begun || ReadyToBegin()) Begin(now);
   return Take();
 }
 
@@ -35,15 +38,26 @@ void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now
   phase_.DoWithout(before.gave_up);
   if (!before.dropped.empty()) {
     phase_.Drop(before.dropped);
+    if (!before.closed) ForgetAtClose();
     states_.versions().DropStaged();
     if (!before.closed) hold_nothing_.clear();
     return;
   }
   RestoreParts(before.accepted, expires);
+  RestoreLeases(before, now);
+  if (!before.closed) ForgetAtClose();  // what was lost until now
+}
+
+void RoundEngine::RestoreLeases(const Restored::PhaseStory& before, TimePoint now) {
   std::set<WorkerId> gone;
-  for (const auto& [attempt, node] : before.leased) {
-    phase_.Restore(attempt, node, expires);
-    if (!nodes_.Knows(node) || hold_nothing_.contains(node)) gone.insert(node);
+  for (const auto& [attempt, id] : before.leased) {
+    phase_.Restore(attempt, id, now + options_.lease_timeout);
+    if (!nodes_.Knows(id) || hold_nothing_.contains(id)) {
+      gone.insert(id);
+      continue;
+    }
+    Node& node = nodes_.At(id);
+    node.leased_until = std::max(node.leased_until, now) + TaskLimit() / std::max(node.slots, 1U);
   }
   if (before.closed) return;
   for (const WorkerId node : gone)

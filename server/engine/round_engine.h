@@ -213,10 +213,11 @@ class RoundEngine {
   void PassEvaluationDeadline(TimePoint now);
   void NoteAbsent(const Node& lost, TimePoint now);
   void NotePresent(const Node& joined);
+  void NoteAbsentAtBegin(TimePoint now);
   // Gives up tasks that wait for rows that are gone; `rows`: of these alone.
   void GiveUpGone(const std::vector<HoldingId>& rows);
   // Gives up what waits for owners that an operator has given up and that are not there.
-  void GiveUpAbandoned(TimePoint now);
+  void GiveUpAbandoned();
   bool IsAbandoned(HoldingId holding) const;
   // Ends a run that is drained and whose open round waits only for nodes that are gone.
   void EndDrainedInVain();
@@ -292,6 +293,9 @@ class RoundEngine {
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
+  // The clients that the node is leased now, if there are any for it.
+  std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
+                                                    fleet::LeaseReply& reply, TimePoint now);
   // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
   // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);

@@ -8,9 +8,9 @@
 namespace macaw::server {
 namespace {
 
-// Reports of a trouble, by one node while others could train the client, after which the client is
-// given up: nobody else has asked for it in between.
-constexpr uint32_t kAlone = 2;
+// How often one node may leave out a client that others could train. It gets the client again only
+// if no other node asks for it.
+constexpr uint32_t kMostLeftOut = 2;
 
 }  // namespace
 
@@ -26,10 +26,9 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
       return agreed && !trouble.owned ? Remedy::kEndRun : Remedy::kGiveUpClient;
     case Trouble::Kind::kStateUnreadable:
       if (trouble.owned) return Remedy::kGiveUpClient;
-      if (agreed) return Remedy::kEndRun;
-      return trouble.times < kAlone ? Remedy::kTryAgain : Remedy::kGiveUpClient;
+      return agreed ? Remedy::kEndRun : Remedy::kTryAgain;
     case Trouble::Kind::kLeftOut:
-      return agreed || trouble.owned || trouble.times >= kAlone ? Remedy::kGiveUpClient
+      return agreed || trouble.owned || trouble.times >= kMostLeftOut ? Remedy::kGiveUpClient
                                                                 : Remedy::kTryAgain;
   }
   return Remedy::kEndRun;

@@ -68,7 +68,7 @@ class Follower {
   }
   void On(const log::StatesLost& lost) { lost_states.Add(lost); }
   void On(const log::EvaluationGaveUp& gave_up) { evaluations.Add(gave_up); }
-  void On(const log::Evaluated& evaluated) { evaluations.Done(evaluated.round); }
+  void On(const log::Evaluated& evaluated) { evaluations.Done(evaluated); }
   void On(const log::NodeLost& node) { there.erase(node.node); }
   void On(const log::RoundOpened& opened) {
     begun = true;

@@ -48,19 +48,21 @@ const LostStates::At* LostStates::Find(Round round, Phase phase) const {
 }
 
 void CutEvaluations::Add(const EvaluationGaveUp& gave_up) {
-  Of(gave_up.round).push_back(gave_up);
+  Begin(gave_up.round, gave_up.states);
+  rounds_[gave_up.round].push_back(gave_up);
 }
 
 void CutEvaluations::Undo(Round completed) {
   for (const auto& [round, cuts] : rounds_) {
-    if (round >= completed) undone_.insert(round);
+    if (round < completed) continue;
+    for (const EvaluationGaveUp& cut : cuts) undone_.insert({round, cut.states});
   }
 }
 
-CutEvaluations::Cuts& CutEvaluations::Of(Round round) {
-  Cuts& cuts = rounds_[round];
-  if (undone_.erase(round) > 0) cuts.clear();
-  return cuts;
+void CutEvaluations::Begin(Round round, bool states) {
+  if (undone_.erase({round, states}) == 0) return;
+  std::erase_if(rounds_[round],
+                [&](const EvaluationGaveUp& cut) { return cut.states == states; });
 }
 
 History::PhaseStory* History::Find(Round round, Phase phase) {
@@ -126,7 +128,7 @@ void History::Add(const Record& record) {
       phase->closed = *closed;
     if (closed->last) completed_ = std::max(completed_, closed->round);
   } else if (const auto* evaluated = std::get_if<Evaluated>(&record)) {
-    evaluations_.Done(evaluated->round);
+    evaluations_.Done(*evaluated);
   } else if (const auto* gave_up_tasks = std::get_if<EvaluationGaveUp>(&record)) {
     evaluations_.Add(*gave_up_tasks);
   } else if (const auto* states = std::get_if<StatesLost>(&record)) {

@@ -56,15 +56,17 @@ class CutEvaluations {
   using Cuts = std::vector<EvaluationGaveUp>;
 
   void Add(const EvaluationGaveUp& gave_up);
-  void Done(Round round) { (void)Of(round); }  // the evaluation after this round is complete
-  void Undo(Round completed);                  // likewise
+  void Done(const Evaluated& evaluated) { Begin(evaluated.round, /*states=*/false); }
+  // The evaluations after this round and later ones may be done again. If they are, what was given
+  // up of them then does not count.
+  void Undo(Round completed);
   const std::map<Round, Cuts>& rounds() const { return rounds_; }
 
  private:
-  Cuts& Of(Round round);
+  void Begin(Round round, bool states);
 
   std::map<Round, Cuts> rounds_;
-  std::set<Round> undone_;  // their evaluations may be done again; then these count and not those
+  std::set<std::pair<Round, bool>> undone_;  // and whether it is the digest of the states
 };
 
 // What the world decided about a phase. It does not follow from the configuration.
