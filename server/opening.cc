@@ -224,6 +224,14 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   return checkpoint;
 }
 
+// The owners that the run had, whether they come back or not.
+std::vector<Restored::Member> OwnersOf(const std::string& run_dir) {
+  absl::StatusOr<std::vector<Restored::Member>> owners = ReadHoldings(run_dir);
+  if (owners.ok()) return *std::move(owners);
+  Logger("server").Warning(absl::StrCat("all_owners_are_needed ", owners.status().message()));
+  return {};
+}
+
 void TellThatItBegins(const Options& options) {
   Logger("server").Warning(absl::StrCat("begins_again_from_round_1 there is no checkpoint in ",
                                         options.run_dir, "/checkpoints to resume from"));
@@ -257,6 +265,9 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                                                 : Journal::Begin(path, Round(completed.value + 1)));
     folder.KeepJournal(std::move(journal));
   }
+  MACAW_ASSIGN_OR_RETURN(Holdings holdings,
+                         Holdings::Open(options.run_dir, !checkpoint.has_value() && inside == nullptr));
+  folder.KeepHoldings(std::move(holdings));
   if (folder.cut_from_log() > 0) {
     const bool backed = inside == nullptr || inside->cut.empty();
     Logger("server").Warning(absl::StrCat(
@@ -346,10 +357,16 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
+  Restored restored;
+  if (inside.has_value()) {
+    restored = std::move(inside->recovery.restored);
+  } else if (checkpoint.has_value()) {
+    restored.members = OwnersOf(options.run_dir);
+  }
   return Opening{
       .options = std::move(options),
       .engine = std::move(engine),
-      .restored = inside.has_value() ? std::move(inside->recovery.restored) : Restored(),
+      .restored = std::move(restored),
       .scheduler = std::move(scheduler),
       .keeper = std::move(keeper),
       .folder = std::move(folder),

@@ -28,7 +28,9 @@ void RunThreads::Carry(Effects effects) {
 
 void RunThreads::Write(Recorded recorded) {
   LogRecord(recorded.record);
-  if (durable_commits_) WriteJournal(std::move(recorded.journal));
+  const auto* node = std::get_if<JournalNode>(&recorded.journal);
+  const bool owner = node != nullptr && node->request.owner;
+  if (durable_commits_ || owner) WriteJournal(std::move(recorded.journal));
   WriteRecord(std::move(recorded.record));
 }
 

@@ -69,6 +69,7 @@ void RoundEngine::SetDeadline(TimePoint now) {
 }
 
 void RoundEngine::PassDeadline(TimePoint now) {
+  if (state_ == State::kGathering && now >= deadline_) return PassGatheringDeadline(now);
   if (state_ != State::kRunning || now < deadline_) return;
   overdue_ = true;
   deadline_ = now + FromSeconds(options_.round.deadline);

@@ -185,8 +185,11 @@ absl::StatusOr<std::string> RoundEngine::GiveUp(const admin::Change& change, Tim
         "\"", change.node, "\" is there: put it into quarantine first, or revoke its certificate"));
   }
   uint64_t clients = 0;
-  for (HoldingId holding; holding.value < roster_.holdings(); ++holding.value)
-    clients += roster_.owner_of(holding) == change.node ? roster_.clients_of(holding) : 0;
+  for (HoldingId holding; holding.value < roster_.holdings(); ++holding.value) {
+    if (roster_.owner_of(holding) != change.node) continue;
+    clients += roster_.clients_of(holding);
+    awaited_.erase(holding);
+  }
   if (clients == 0) {
     return absl::NotFoundError(absl::StrCat(
         "no clients are known that \"", change.node,

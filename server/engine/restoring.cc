@@ -15,13 +15,16 @@ Effects RoundEngine::Resume(Restored restored, TimePoint now) {
       Node node{.id = member.node, .session = member.session, .last_commit = member.last_commit};
       Join(member.request, std::move(member.table), std::move(node), now);
     } else {
-      roster_.Add(member.request, std::move(member.table));
+      const HoldingId holding = roster_.Add(member.request, std::move(member.table));
+      if (!restored.begun) awaited_.insert(holding);
     }
   }
   nodes_.NumberFrom(restored.newest);
   for (const std::string& owner : restored.given_up)
     operators_.given_up[owner] = "an operator";
   const bool begun = restored.begun;
+  if (!awaited_.empty() && options_.round.deadline > 0)
+    deadline_ = now + FromSeconds(options_.round.deadline);
   restored_ = RestoredPhases(std::move(restored));
   if (begun || ReadyToBegin()) Begin(now);
   return Take();

@@ -39,6 +39,7 @@ bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
 // ---- rounds
 
 void RoundEngine::Begin(TimePoint now) {
+  deadline_ = TimePoint::max();
   if (options_.data_digest.has_value() && *options_.data_digest != roster_.data_digest()) {
     return Fail(absl::FailedPreconditionError(
         "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
@@ -366,8 +367,9 @@ TimePoint RoundEngine::NextDeadline() const {
 
 bool RoundEngine::ReadyToBegin() const {
   const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
-  return state_ == State::kGathering && nodes_.size() > 0 && nodes_.size() >= options_.workers &&
-         complete;
+  // Owners that are given up count as if they were there.
+  const bool enough = gathered_ || nodes_.size() + operators_.given_up.size() >= options_.workers;
+  return state_ == State::kGathering && nodes_.size() > 0 && enough && complete && awaited_.empty();
 }
 
 }  // namespace macaw::server

@@ -154,6 +154,8 @@ class RoundEngine {
 
   // ---- the story (round_engine.cc)
   bool ReadyToBegin() const;
+  // Of a run that is resumed: begins without the owners that have not come back, if enough have.
+  void PassGatheringDeadline(TimePoint now);
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
@@ -354,7 +356,8 @@ class RoundEngine {
   // Whether a phase of the open round lost every client, by the word of one node alone or not.
   enum class Lost : uint8_t { kNo, kByOneNode, kYes };
   Lost round_lost_ = Lost::kNo;
-  TimePoint deadline_ = TimePoint::max();  // of the open phase, or the end of its extension
+  // Of the open phase, or the end of its extension; before the first round, of the nodes to come.
+  TimePoint deadline_ = TimePoint::max();
   bool overdue_ = false;                   // the open phase's deadline has passed
   TimePoint evaluation_deadline_ = TimePoint::max();  // of the open evaluation
   bool interrupt_ = false;
@@ -365,6 +368,11 @@ class RoundEngine {
   std::optional<Ending> ending_;  // how the run ends once its client states have been digested
   OperatorState operators_;
   RestoredPhases restored_;
+
+  // Of a resumed run that gathers its nodes: the owners' clients that are awaited, and whether the
+  // run may begin with fewer nodes (round.deadline).
+  absl::btree_set<HoldingId> awaited_;
+  bool gathered_ = false;
 
   Roster roster_;
   std::vector<NumericProfile> profiles_;

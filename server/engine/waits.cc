@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/logging.h"
 #include "scheduler/cost.h"
 #include "server/engine/round_engine.h"
 
@@ -66,6 +67,7 @@ void RoundEngine::NoteAbsent(const Node& lost, TimePoint now) {
 }
 
 void RoundEngine::NotePresent(const Node& joined) {
+  awaited_.erase(joined.holding);
   absence_.End(joined.holding);
   if (joined.central_test) absence_.End(Absence::Central());
 }
@@ -113,6 +115,19 @@ void RoundEngine::GiveUpAbandoned() {
     }
   }
   if (!clients.empty()) Record(phase_.DoWithout(clients));
+}
+
+void RoundEngine::PassGatheringDeadline(TimePoint now) {
+  deadline_ = now + FromSeconds(options_.round.deadline);
+  uint64_t missing = 0;
+  for (const HoldingId holding : awaited_) missing += roster_.clients_of(holding);
+  const uint64_t clients = roster_.clients();
+  if (clients - missing < options_.round.Needed(clients)) return;
+  Logger("server").Warning(absl::StrCat("begins_without clients=", missing,
+                                        ": their owners have not come back (round.deadline)"));
+  awaited_.clear();
+  gathered_ = true;
+  if (ReadyToBegin()) Begin(now);
 }
 
 void RoundEngine::EndDrainedInVain() {
