@@ -212,9 +212,11 @@ int Conclude(const absl::StatusOr<server::Outcome>& outcome, RowReporter& report
     Logger("server").Warning(outcome->warning);
     reporter.Warn(outcome->warning);
   }
+  using Kind = server::Outcome::Kind;
+  if (outcome->kind == Kind::kSuspended) return kExitInterrupted;
   Logger("server").Info(absl::StrCat("run ended rounds=", outcome->rounds,
                                      outcome->reason.empty() ? "" : " reason=", outcome->reason));
-  return outcome->kind == server::Outcome::Kind::kInterrupted ? kExitInterrupted : kExitOk;
+  return outcome->kind == Kind::kInterrupted ? kExitInterrupted : kExitOk;
 }
 
 // What a server knows before it opens the run's folder.
@@ -385,7 +387,10 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(
       const std::unique_ptr<server::Coordinator> coordinator,
       server::Coordinator::Start(std::move(options), std::move(prepared.initial), registry));
-  const SignalThread watcher(signals, [&coordinator](int) { coordinator->Interrupt(); });
+  // A service manager sends SIGTERM when it stops or upgrades a server that will be back.
+  const SignalThread watcher(signals, [&coordinator](int signal) {
+    signal == SIGTERM ? coordinator->Suspend() : coordinator->Interrupt();
+  });
   const std::optional<StepThread> steps = FollowSteps(arguments, *coordinator);
   if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
   auto listeners = std::make_unique<Listeners>();

@@ -118,6 +118,7 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::StatusOr<Outcome> Wait() override { return run_.Wait(); }
   void Interrupt() override { run_.Interrupt(); }
+  void Suspend() override { run_.Suspend(); }
   void GoOnTo(Round round) override { run_.GoOnTo(round); }
   void StopHere(std::string reason) override { run_.StopHere(std::move(reason)); }
   void AskEngine(absl::AnyInvocable<void() &&> then) override { run_.AskEngine(std::move(then)); }

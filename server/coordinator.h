@@ -46,7 +46,9 @@ struct Options {
 };
 
 struct Outcome {
-  enum class Kind : uint8_t { kFinished, kStopped, kInterrupted } kind = Kind::kFinished;
+  // kSuspended: the open round and all sessions are on disk; the next server goes on with them.
+  enum class Kind : uint8_t { kFinished, kStopped, kInterrupted, kSuspended };
+  Kind kind = Kind::kFinished;
   uint32_t rounds = 0;  // completed rounds, including those of earlier sessions of the run
   std::string reason;   // of kStopped, as a text for the user
   std::string warning;  // what could not be kept of a run whose result is whole; empty: nothing
@@ -70,6 +72,11 @@ class Coordinator : public fleet::FleetHandler {
   // Drops the open round, writes a checkpoint of the last complete round, and ends with
   // kInterrupted. Thread-safe.
   virtual void Interrupt() = 0;
+
+  // Stops as a crash would, once everything that was answered is on disk, and ends with kSuspended:
+  // a server that is started again goes on inside the round, and workers keep their sessions.
+  // Without durable commits it is Interrupt. Thread-safe.
+  virtual void Suspend() = 0;
 
   // Of a stepwise run: rounds up to this one may be done, or the run ends where it waits, as by a
   // stop rule, with this reason. Thread-safe.

@@ -15,6 +15,7 @@
 #include "server/budget.h"
 #include "server/checkpoint.h"
 #include "server/journal/recovery.h"
+#include "server/log/orders.h"
 
 namespace macaw::server {
 namespace {
@@ -170,6 +171,25 @@ std::optional<InsideARound> RecoverRound(const Options& options,
   return std::nullopt;
 }
 
+// What operators had ordered holds in the next server, too.
+void TakeOrders(const Options& options, const log::KnownEnd& end, EngineOptions& engine) {
+  const std::string path = options.run_dir + "/rounds.log";
+  if (!options.resume || !FileExists(path)) return;
+  const absl::StatusOr<log::Orders> orders = log::ReadOrders(path, end.synced);
+  if (!orders.ok()) {
+    Logger("server").Warning(absl::StrCat("orders_unknown ", orders.status().message(),
+                                          ": pause the run and quarantine nodes again"));
+    return;
+  }
+  engine.paused = orders->paused;
+  for (const auto& [node, order] : orders->quarantine)
+    engine.quarantine[node] = {.node = node, .by = order.by, .reason = order.why};
+  if (engine.paused || !engine.quarantine.empty()) {
+    Logger("server").Info(absl::StrCat("orders_hold paused=", engine.paused ? "yes" : "no",
+                                       " quarantined=", engine.quarantine.size()));
+  }
+}
+
 // The engine's options for a new run.
 EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper) {
   const bool repeats = !options.replays.IsZero();
@@ -237,17 +257,20 @@ void TellThatItBegins(const Options& options) {
                                         options.run_dir, "/checkpoints to resume from"));
 }
 
+// What is known of the log's end.
+log::KnownEnd KnownEndOf(const std::optional<Checkpoint>& checkpoint, const Recovery* inside) {
+  if (inside != nullptr) return inside->end;
+  log::KnownEnd end;
+  if (checkpoint.has_value() && checkpoint->log_bytes > 0) end.synced = checkpoint->log_bytes;
+  return end;
+}
+
 // Opens the run's folder with its log, and with its journal if commits are durable. `inside`: null
 // if the run begins between two rounds.
 absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                                      const std::optional<Checkpoint>& checkpoint, Round completed,
                                      const Recovery* inside) {
-  log::KnownEnd end;
-  if (inside != nullptr) {
-    end = inside->end;
-  } else if (checkpoint.has_value() && checkpoint->log_bytes > 0) {
-    end.synced = checkpoint->log_bytes;
-  }
+  const log::KnownEnd end = KnownEndOf(checkpoint, inside);
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
@@ -350,6 +373,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
   if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);
+  TakeOrders(options, KnownEndOf(checkpoint, inside.has_value() ? &inside->recovery : nullptr),
+             engine);
   const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,

@@ -10,6 +10,7 @@
 
 namespace macaw::server {
 void RunThreads::Carry(Effects effects) {
+  if (suspended_) return;
   while (true) {
     for (Recorded& recorded : effects.records) Write(std::move(recorded));
     for (Reply& reply : effects.replies) {
@@ -176,6 +177,7 @@ std::optional<std::string> RunThreads::ObserveForStop(Round round, const Metrics
 }
 
 void RunThreads::OnClosed(Closed closed) {
+  if (suspended_) return;
   const PhaseReport& report = *closed.report;
   const TimePoint now = SteadyClock().Now();
   writer_.Phase(closed.report, started_, now);

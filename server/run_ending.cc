@@ -94,6 +94,28 @@ void RunThreads::Begin(EndRun order) {
   });
 }
 
+void RunThreads::Suspend() {
+  loop_.Post([this] {
+    if (!durable_commits_) return Carry(engine_.Interrupt());
+    if (ended_at_.has_value() || suspended_) return;
+    suspended_ = true;
+    log_.Info(absl::StrCat("suspended rounds=", engine_.completed()));
+    for (auto& [ticket, lease] : std::exchange(leases_, {})) std::move(lease.reply)(Suspended());
+    for (auto& [ticket, commit] : std::exchange(commits_, {})) std::move(commit.reply)(Suspended());
+    writer_.After(RunWriter::Safe::kFromTheMachine,
+                  [this, rounds = engine_.completed()](const absl::Status& written) {
+                    events_.Close();
+                    absl::MutexLock lock(&mutex_);
+                    reported_ = true;
+                    if (!written.ok()) {
+                      outcome_ = written;
+                    } else {
+                      outcome_ = Outcome{.kind = Outcome::Kind::kSuspended, .rounds = rounds};
+                    }
+                  });
+  });
+}
+
 void RunThreads::SetOutcome(absl::StatusOr<Outcome> outcome) {
   events_.Close();
   absl::MutexLock lock(&mutex_);

@@ -40,6 +40,7 @@ void RunThreads::Status(fleet::Reply<admin::RunStatus> reply) {
 
 void RunThreads::Apply(admin::Change change, fleet::Reply<admin::Changed> reply) {
   loop_.Post([this, change = std::move(change), reply = std::move(reply)]() mutable {
+    if (suspended_) return std::move(reply)(Suspended());
     const auto answer = [&](const absl::StatusOr<std::string>& said) {
       if (!said.ok()) return std::move(reply)(said.status());
       std::move(reply)(admin::Changed{.text = *said});

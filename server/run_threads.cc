@@ -23,6 +23,10 @@ absl::Status RunThreads::NotWritten() {
   return absl::UnavailableError("the server could not write to its disk");
 }
 
+absl::Status RunThreads::Suspended() {
+  return absl::UnavailableError("the server is being started again");
+}
+
 RunThreads::RunThreads(Opening opening)
     : options_(std::move(opening.options)),
       seconds_before_(opening.seconds_before),
@@ -84,6 +88,7 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
                           fleet::Reply<fleet::RegisterReply> reply) {
   loop_.Post([this, request = std::move(request), table = std::move(table),
               reply = std::move(reply)]() mutable {
+    if (suspended_) return std::move(reply)(Suspended());
     using Registered = Answered<absl::StatusOr<fleet::RegisterReply>>;
     Registered registered = table.ok()
                                 ? engine_.Register(request, *std::move(table), SteadyClock().Now())
@@ -117,6 +122,7 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
 
 void RunThreads::Lease(fleet::LeaseRequest request, fleet::Reply<fleet::LeaseReply> reply) {
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    if (suspended_) return std::move(reply)(Suspended());
     DropOlderAsks(request.session);
     const Ticket ticket = ++last_ticket_;
     leases_.emplace(ticket, OpenLease{.reply = std::move(reply)});
@@ -127,6 +133,7 @@ void RunThreads::Lease(fleet::LeaseRequest request, fleet::Reply<fleet::LeaseRep
 void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
                            fleet::Reply<fleet::HeartbeatReply> reply) {
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    if (suspended_) return std::move(reply)(Suspended());
     auto [answer, effects] = engine_.Heartbeat(request, SteadyClock().Now());
     Carry(std::move(effects));
     if (answer.known) {
@@ -155,6 +162,7 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
     if (request.part.has_value() && !durable_commits_) request.part->sums.bytes.reset();
     loop_.Post([this, request = std::move(request), reply = std::move(reply),
                 decoded = std::move(decoded), sum = std::move(sum)]() mutable {
+      if (suspended_) return std::move(reply)(Suspended());
       if (!engine_.caught_up()) return std::move(reply)(NotYet());
       const Ticket ticket = ++last_ticket_;
       DropOlderAsks(request.session);
@@ -173,6 +181,7 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
 
 void RunThreads::Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) {
   loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    if (suspended_) return std::move(reply)(Suspended());
     Carry(engine_.Release(request, SteadyClock().Now()));
     std::move(reply)(fleet::ReleaseReply{});
   });
@@ -180,6 +189,7 @@ void RunThreads::Release(fleet::ReleaseRequest request, fleet::Reply<fleet::Rele
 
 void RunThreads::Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::UploadVerdict> reply) {
   loop_.Post([this, offer, reply = std::move(reply)]() mutable {
+    if (suspended_) return std::move(reply)(Suspended());
     if (!engine_.caught_up()) return std::move(reply)(NotYet());
     fleet::UploadVerdict verdict = engine_.Offer(offer);
     const bool sums = offer.purpose == fleet::BlobPurpose::kSums;

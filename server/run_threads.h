@@ -58,6 +58,7 @@ class RunThreads final : public admin::AdminHandler {
 
   absl::StatusOr<Outcome> Wait();
   void Interrupt();
+  void Suspend();
   void GoOnTo(Round round);
   void StopHere(std::string reason);
   void AskEngine(absl::AnyInvocable<void() &&> then) { loop_.Post(std::move(then)); }
@@ -132,6 +133,7 @@ class RunThreads final : public admin::AdminHandler {
   void AnswerAfter(RunWriter::Safe safe, fleet::Reply<T> reply, Answer answer) {
     // After a run that did not fail there is no next server, so nothing need be on the disk.
     const bool last_server = ended_at_.has_value() && ended_how_ != "failed";
+    if (suspended_) return std::move(reply)(Suspended());
     if (!durable_commits_ || last_server) return std::move(reply)(std::move(answer));
     writer_.After(safe, [reply = std::move(reply),
                          answer = std::move(answer)](const absl::Status& written) mutable {
@@ -141,6 +143,7 @@ class RunThreads final : public admin::AdminHandler {
   }
 
   static absl::Status NotWritten();
+  static absl::Status Suspended();
 
   // Engine thread:
   void LogLeftOut(const fleet::HeartbeatRequest& request) const;
@@ -222,6 +225,7 @@ class RunThreads final : public admin::AdminHandler {
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();
   std::optional<TimePoint> first_lease_at_;
+  bool suspended_ = false;  // no effect is carried out any more, and the outcome follows
   std::optional<TimePoint> ended_at_;
   std::string ended_how_, ended_why_;
   // The newest changes of operators and their answers, for repeats.

@@ -1,12 +1,13 @@
 """From nothing to a trained model in Python: Macaw, Flower and pfl, each as its users have it.
 
-./dev bench first_result [--rounds 20] [--repeat 3] [SYSTEM...]
+./dev bench first_result [--rounds 20] [--repeat 3] [--torch 2.11.0] [SYSTEM...]
 
 Each system gets a clean virtual environment, `pip install` without a cache, and the shortest
 program that we could write with its own interface for the same job (job_*.py): a module
 of PyTorch and arrays, 20,000 rows, 1000 clients of equal size, 100 a round, one local
 epoch, accuracy on 2,000 rows that nobody trains on. All environments see one PyTorch, whose own
-installation (5 GB) is not counted. Macaw is the wheel of `./dev wheel`.
+installation (5 GB) is not counted. Macaw is the wheel of `./dev wheel`, and for another PyTorch
+than the one of deps.lock that of `./dev wheel --torch VERSION`.
 
 Printed: seconds and megabytes of the installation, lines of the program (no blank lines, comments
 and docstring), seconds from its start to its end with one round, the rounds a second of further
@@ -25,7 +26,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "peers")]
 import frame  # noqa: E402
-from environments import Environments, Unavailable  # noqa: E402
+from environments import ENVIRONMENTS, NUMPY, TORCH, Environment, Environments  # noqa: E402
+from environments import Unavailable  # noqa: E402
 
 PEERS = HERE.parent.parent / ".deps/peers"
 PIP = ("install", "--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check")
@@ -42,12 +44,18 @@ np.save(sys.argv[1] + "/y.npy", np.argmax(hidden @ rng.normal(size=(64, 10)), ax
 """
 
 
+def build_of(macaw: Path, pin: str) -> Path:
+    """The build folder with the wheel for this PyTorch."""
+    build = macaw.resolve().parent.parent
+    return build if pin == TORCH else build.parent / f"build-torch-{pin.removeprefix('torch==')}"
+
+
 def packages(system: str, build: Path) -> list[str]:
     """What a user installs."""
     if system == "macaw":
         wheels = sorted((build / "wheels").glob("macaw-*.whl"))
         if not wheels:
-            sys.exit(f"there is no wheel in {build}/wheels: run ./dev wheel first")
+            sys.exit(f"there is no wheel in {build}/wheels: run ./dev wheel [--torch VERSION] first")
         return [str(wheels[-1])]
     return {"flower": ["flwr[simulation]==1.41.0"], "pfl": ["pfl[pytorch]==0.5.1"]}[system]
 
@@ -56,7 +64,18 @@ def size(home: Path) -> int:
     return sum(file.lstat().st_size for file in home.rglob("*") if not file.is_dir())
 
 
-def install(system: str, home: Path, torch: Path, build: Path) -> tuple[Path, float, float]:
+def torch_environment(pin: str) -> str:
+    """The name of an environment with this PyTorch."""
+    if pin == TORCH:
+        return "torch"
+    name = pin.replace("==", "-")
+    ENVIRONMENTS[name] = Environment(name, (pin, NUMPY))
+    return name
+
+
+def install(
+    system: str, home: Path, torch: Path, pin: str, build: Path
+) -> tuple[Path, float, float]:
     """Its interpreter; seconds and megabytes."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -66,7 +85,7 @@ def install(system: str, home: Path, torch: Path, build: Path) -> tuple[Path, fl
     before, began = size(home), time.perf_counter()
     pip = [sys.executable, "-m", "pip", "--python", home / "bin/python", *PIP]
     held = home / "held.txt"
-    held.write_text("torch==2.11.0\n")
+    held.write_text(f"{pin}\n")
     subprocess.run([*pip, "--constraint", held, *packages(system, build)], check=True)
     return home / "bin/python", time.perf_counter() - began, (size(home) - before) / 1e6
 
@@ -94,16 +113,20 @@ def seconds(python: Path, system: str, folder: Path, rounds: int) -> tuple[float
 def main() -> None:
     arguments = frame.parser(__doc__, rounds=20)
     arguments.add_argument("systems", nargs="*", default=["macaw", "pfl", "flower"])
+    arguments.add_argument("--torch", default=TORCH.removeprefix("torch=="), metavar="VERSION")
     options = arguments.parse_args()
-    build = options.macaw.resolve().parent.parent
+    pin = f"torch=={options.torch}"
+    build, name = build_of(options.macaw, pin), torch_environment(pin)
     try:
-        torch = Environments(PEERS, print).python("torch")
+        torch = Environments(PEERS, print).python(name)
     except Unavailable as error:
         sys.exit(f"PyTorch: {error}")
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         subprocess.run([torch, "-c", DATA, folder], check=True)
-        installed = {s: install(s, folder / s, PEERS / "torch", build) for s in options.systems}
+        installed = {
+            s: install(s, folder / s, PEERS / name, pin, build) for s in options.systems
+        }
 
         def measure(system: str) -> tuple[float, float]:
             """Seconds of a program with one round, and of one with further ones."""
@@ -128,7 +151,7 @@ def main() -> None:
         "rounds/s",
         f"accuracy after {options.rounds}",
     ]
-    print(frame.heading() + "\n\n" + frame.table(["", *heads], rows))
+    print(f"{frame.heading()}\nPyTorch {options.torch}\n\n{frame.table(['', *heads], rows)}")
 
 
 if __name__ == "__main__":

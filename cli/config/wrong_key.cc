@@ -27,6 +27,13 @@ std::string DidYouMean(absl::string_view meant) {
 
 absl::Status UnknownKey(const std::vector<Field>& fields, const std::string& path,
                         const Value& value) {
+  for (const Field& field : fields) {
+    if (path.starts_with(field.key + ".")) {
+      return WrongKey(value.place, path, field.key,
+                      absl::StrCat("unknown key ", path, ": ", field.key,
+                                   " is one value and not a table"));
+    }
+  }
   std::vector<std::string> keys;
   std::set<std::string> tables;
   for (const Field& field : fields) {

@@ -138,7 +138,7 @@ class Runner {
     }
     if (child_.has_value() && !told_ && IsWithdrawn()) {
       told_ = true;
-      child_->Signal(SIGTERM);
+      child_->Signal(SIGINT);  // ends after the last whole round
     }
     return absl::OkStatus();
   }
@@ -146,7 +146,7 @@ class Runner {
   // The open run goes on at the next start of the standing server.
   void Leave() {
     if (!child_.has_value()) return;
-    if (!told_) child_->Signal(SIGTERM);
+    if (!told_) child_->Signal(SIGTERM);  // with durable commits the open round is kept
     const Exit exit = child_->Reap();
     child_.reset();
     if (exit.signal != 0 || exit.code == kExitInterrupted) return;

@@ -15,6 +15,11 @@ namespace macaw::wire {
 
 namespace {
 
+// Claimed uploads of a session and purpose that the handler may hold while the next one arrives. The
+// first sums of a round are the round's open sum until others are added, and those others may come
+// from the same session.
+constexpr int kHeldOfSession = 1;
+
 // What the name of an upload's file says: session, purpose, round, size and digest.
 struct FileName {
   SessionId session;
@@ -325,10 +330,12 @@ std::pair<UploadStore::Entries::iterator, UploadStore::Entries::iterator> Upload
 bool UploadStore::MakeRoom(const fleet::UploadOffer& offer) {
   const auto [first, last] = Of(offer.session, offer.purpose);
   if (offer.purpose != fleet::BlobPurpose::kPopulation) {
+    int held = 0;  // by the handler
     for (auto it = first; it != last; ++it) {
       Drop(it->second);
-      if (!it->second.memory.expired()) return false;  // the handler works on it
+      if (!it->second.memory.expired()) ++held;
     }
+    if (held > kHeldOfSession) return false;
   } else {
     if (offer.session.value != 0)  // a caller with a name brings one at a time
       for (auto it = first; it != last; ++it) Drop(it->second);

@@ -119,7 +119,8 @@ class Upload : public std::enable_shared_from_this<Upload> {
 };
 
 // All uploads of a server, by session, purpose and digest. No session sees, hinders or completes an
-// upload of another. A session has at most one upload of each purpose in memory. The population is
+// upload of another. A session uploads one blob of each purpose at a time, and the handler may hold
+// one that it uploaded before. The population is
 // offered before there are sessions: its "session" is the caller's own number (CallerNumber in
 // service.h; 0: callers without a name share it), and all populations together have a budget of
 // their own. A complete blob is held until a request claims it, and afterwards as long as the
@@ -151,7 +152,7 @@ class UploadStore {
   };
   // Reserves memory, once even if the same blob is offered again. If its bytes are `mapped`, no
   // memory is reserved and the upload is complete. The session's former upload of this purpose is
-  // dropped; while the handler works on it, the answer is kBusy.
+  // dropped; while the handler holds two of them, the answer is kBusy.
   Begun Begin(const fleet::UploadOffer& offer,
               std::shared_ptr<const AlignedBuffer> mapped = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
   // The upload that was begun in this session and not dropped, or null.

@@ -201,5 +201,15 @@ def values_of(data: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A tensor as an array."""
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+    """A tensor as an array; bfloat16, which NumPy lacks, as float32. Raises DataError."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise DataError("a masked array; give its values and what stands in gaps, x.filled(…)")
+    if not hasattr(value, "detach"):
+        return value
+    if getattr(value, "is_meta", False):
+        raise DataError("a tensor on the device meta, which holds no values")
+    layout = str(getattr(value, "layout", "torch.strided"))
+    if layout != "torch.strided":
+        raise DataError(f"a tensor of layout {layout}; give x.to_dense()")
+    host = value.detach().cpu()
+    return (host.float() if str(host.dtype) == "torch.bfloat16" else host).numpy()

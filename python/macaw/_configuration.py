@@ -359,11 +359,9 @@ def add_algorithm(settings: dict[str, Any], algorithm: Any, cache: Path) -> None
     if isinstance(algorithm, _rules.Rule):
         file = os.fspath(_rule_file.file_of(algorithm, cache))
         settings["plugins"] = [*settings.get("plugins", ()), file]
-        settings["algorithm.name"] = algorithm.name
-        add(settings, f"algorithm.{algorithm.name}", algorithm.parameters())
+        _add_rule(settings, algorithm)
     elif isinstance(algorithm, Algorithm):
-        settings["algorithm.name"] = algorithm.name
-        add(settings, f"algorithm.{algorithm.name}", algorithm.parameters())
+        _add_rule(settings, algorithm)
     elif isinstance(algorithm, str):
         settings["algorithm.name"] = algorithm
     elif algorithm is not None:
@@ -374,6 +372,21 @@ def add_algorithm(settings: dict[str, Any], algorithm: Any, cache: Path) -> None
             f"own, got {type(algorithm).__name__}{more}",
             key="algorithm.name",
         )
+
+
+def _add_rule(settings: dict[str, Any], rule: Any) -> None:
+    parameters = rule.parameters()
+    for name, value in parameters.items():
+        if isinstance(value, Mapping):  # as local.lr_schedule may be; a parameter is one value
+            words = " ".join(f"{key} {item}" for key, item in value.items() if key != "kind")
+            line = f'{name}="{value.get("kind", "cosine")} {words}"'.replace(' "', '"')
+            raise ConfigError(
+                f"algorithm: {name} of {rule.name} takes one value and not a dict"
+                + (f", such as {line}" if name.endswith("schedule") else ""),
+                key=f"algorithm.{rule.name}.{name}",
+            )
+    settings["algorithm.name"] = rule.name
+    add(settings, f"algorithm.{rule.name}", parameters)
 
 
 def _instance_of(kind: type) -> Any:

@@ -179,7 +179,7 @@ def _by_client(data: Any, columns: Columns) -> Any:
                 key=called,
             )
     else:
-        names = np.asarray(plain(client))
+        names = _array(client, "client")
         if names.shape != (len(block.y),):
             raise DataError(
                 f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows",
@@ -261,7 +261,7 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
         return x, None
     try:
         rows = [np.asarray(plain(row)) for row in x]
-    except ValueError:  # a row that is no array; _array says so
+    except ValueError:  # a row that is no array, or cannot be one; _array says so
         return x, None
     lengths = np.array([len(row) if row.ndim == 1 else -1 for row in rows], np.int32)
     tokens = all(row.dtype.kind in "iu" or not row.size for row in rows)
@@ -289,7 +289,7 @@ def _stacked(rows: Iterable[Any], what: str) -> tuple[list[Array], list[Any]]:
         if not isinstance(row, (tuple, list)) or len(row) != 2:
             raise DataError(f"{what}: item {number} is {type(row).__name__}; each must be (x, y)")
         xs.append(_array(row[0], f"{what}: item {number}"))
-        ys.append(np.asarray(plain(row[1])))
+        ys.append(_array(row[1], f"{what}: the label of item {number}"))
     if not xs:
         raise DataError(f"{what}: it has no rows")
     return xs, ys
@@ -307,6 +307,8 @@ def _images(column: Any) -> Any:
 def _array(value: Any, what: str) -> Array:
     try:
         return np.asarray(plain(value))
+    except DataError as error:
+        raise DataError(f"{what} is {error}") from None
     except ValueError as error:  # rows of different shapes
         raise DataError(f"{what}: the rows are not of one shape ({error})") from error
 
@@ -315,7 +317,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
     if x.dtype == object:
         kinds = sorted({type(value).__name__ for value in x.flat})
         advice = (
-            f"values of several types ({', '.join(kinds)}); give numbers of one type, such as "
+            f"x holds Python objects ({', '.join(kinds)}); give numbers of one type, such as "
             'x.astype("float32")'
             if x.ndim > 1
             else "the rows of x are not of one shape"

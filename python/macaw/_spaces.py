@@ -20,14 +20,14 @@ class Space:
     values: tuple[Any, ...]
 
 
-def grid(values: Sequence[Any]) -> Any:
-    """Tries each value, with each combination of other grids."""
-    return Space("grid", _several("grid", values))
+def grid(values: Sequence[Any] = (), *more: Any) -> Any:
+    """Tries each value of the list, with each combination of other grids."""
+    return Space("grid", _several("grid", values, more))
 
 
-def choice(values: Sequence[Any]) -> Any:
+def choice(values: Sequence[Any] = (), *more: Any) -> Any:
     """Draws one of the values for each sample; without ``samples`` each is tried, as by grid."""
-    return Space("choice", _several("choice", values))
+    return Space("choice", _several("choice", values, more))
 
 
 def uniform(low: float, high: float) -> Any:
@@ -45,7 +45,12 @@ def integers(low: int, high: int) -> Any:
     return Space("integers", (low, high))
 
 
-def _several(kind: str, values: Any) -> tuple[Any, ...]:
+def _several(kind: str, values: Any, more: tuple[Any, ...]) -> tuple[Any, ...]:
+    if more:
+        listed = ", ".join(map(repr, (values, *more)))
+        raise ArgumentError(
+            f"macaw.{kind} takes one list: macaw.{kind}([{listed}])", key="values"
+        )
     whole = isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__")
     if whole or not (found := tuple(values)):
         raise ArgumentError(

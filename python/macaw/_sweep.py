@@ -34,14 +34,14 @@ from ._spaces import Space
 from ._sweep_result import SweepResult
 from ._warn import warn
 from .algorithms import Algorithm
-from .errors import ConfigError, Error, RunError
+from .errors import ArgumentError, ConfigError, Error, RunError
 
 
 def sweep(
     model: Any = None,
     data: Any = None,
     *,
-    out: Path_,
+    out: Path_ | None = None,
     seeds: Sequence[int] | None = None,
     repeat: int | None = None,
     baselines: Sequence[Literal["local", "pooled"]] | None = None,
@@ -84,6 +84,12 @@ def sweep(
     A run that fails is a row of the table. Errors of the configuration are exceptions before the
     first run.
     """
+    if out is None:
+        raise ArgumentError(
+            'macaw.sweep needs out=, the folder of its runs, such as out="sweeps/first": the same '
+            "call goes on with a sweep that was interrupted",
+            key="out",
+        )
     folder = Path(out)
     _check_arguments(arguments, seeds, data)
     cache = arguments.get("cache")

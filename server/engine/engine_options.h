@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/digest.h"
 #include "core/ids.h"
 #include "plan/run_plan.h"
+#include "proto/admin/status.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/version_index.h"
@@ -55,6 +57,8 @@ struct EngineOptions {
   bool stateful = false;         // clients keep a state between rounds
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
+  bool paused = false;           // by an operator, who had not let it go on: of a resumed run, too,
+  std::map<std::string, admin::Quarantined> quarantine;  // by name of the node
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
   // server uses random numbers.
   std::function<uint64_t()> session_numbers;

@@ -27,6 +27,8 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       phase_(options_.epoch),
       evaluation_(options_.epoch),
       states_(options_.stateful, options_.versions, options_.run.clients) {
+  operators_.pause = options_.paused;
+  operators_.quarantine = options_.quarantine;
   operators_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
 }
 

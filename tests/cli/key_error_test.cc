@@ -29,6 +29,12 @@ TEST(KeyError, OfAWrongValueHasItsKeyAndTheNearestWord) {
   EXPECT_EQ(error.meant, "adam");
 }
 
+TEST(KeyError, OfATableInPlaceOfAValueHasTheValuesKey) {
+  const absl::Status status = Parse(kMinimal, {"run.rounds.first=3"}).status();
+  EXPECT_EQ(KeyErrorOf(status).meant, "run.rounds");
+  EXPECT_THAT(status.message(), testing::HasSubstr("run.rounds is one value and not a table"));
+}
+
 TEST(KeyError, OfANameThatDoesNotExistHasTheNearestName) {
   const KeyError algorithm = ErrorOf(kMinimal, {"algorithm.name=fedprxo"});
   EXPECT_EQ(algorithm.key, "algorithm.name");

@@ -219,18 +219,24 @@ TEST_F(UploadStoreTest, AStreamThatIsLeftOpenKeepsNoMemory) {
   EXPECT_EQ(stream->bytes(), nullptr);
 }
 
-TEST_F(UploadStoreTest, WaitsWhileTheHandlerWorksOnTheSessionsFormerUpload) {
-  const Blob blob = RandomBlob(9000, 1);
-  Begin(blob.digest, 9000);
-  ASSERT_TRUE(Send(blob, 0, 9000).ok());
-  ASSERT_TRUE(AwaitComplete(blob).ok());
-  executor_.WaitIdle();
-  auto bytes = Get(blob);
-  store_.Claim(kSession, BlobPurpose::kSums, blob.digest);
-  EXPECT_EQ(Begin(DigestOf("next"), 9000).verdict, UploadVerdict::kBusy);
-  EXPECT_TRUE(std::ranges::equal(bytes->bytes(), blob.bytes->bytes()));
-  bytes = nullptr;
-  EXPECT_EQ(Begin(DigestOf("next"), 9000).verdict, UploadVerdict::kSend);
+TEST_F(UploadStoreTest, TakesASessionsNextUploadWhileTheHandlerHoldsOneAndNotTwo) {
+  const auto bring = [&](const Blob& blob) {
+    EXPECT_EQ(Begin(blob.digest, 6000).verdict, UploadVerdict::kSend);
+    EXPECT_TRUE(Send(blob, 0, 6000).ok());
+    EXPECT_TRUE(AwaitComplete(blob).ok());
+    executor_.WaitIdle();
+    auto bytes = Get(blob);
+    store_.Claim(kSession, BlobPurpose::kSums, blob.digest);
+    return bytes;
+  };
+  const Blob one = RandomBlob(6000, 1), two = RandomBlob(6000, 2);
+  auto first = bring(one);
+  const auto second = bring(two);
+  EXPECT_EQ(Begin(DigestOf("next"), 6000).verdict, UploadVerdict::kBusy);
+  EXPECT_TRUE(std::ranges::equal(first->bytes(), one.bytes->bytes()));
+  EXPECT_TRUE(std::ranges::equal(second->bytes(), two.bytes->bytes()));
+  first = nullptr;
+  EXPECT_EQ(Begin(DigestOf("next"), 6000).verdict, UploadVerdict::kSend);
 }
 
 TEST_F(UploadStoreTest, NobodyReachesWhatAnotherSessionOrPurposeHasBrought) {

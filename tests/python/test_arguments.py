@@ -43,6 +43,12 @@ class Classes(Refusals):
             self.assertEqual(self.refused(algorithm=wrong).key, "algorithm.name")
 
     @needs("torch")
+    def test_of_rules_are_one_value_each(self) -> None:
+        schedule: Any = dict(kind="cosine", floor=0.1)
+        error = self.refused(algorithm=macaw.FedAvg(server_lr_schedule=schedule))
+        self.assertIn('not a dict, such as server_lr_schedule="cosine floor 0.1"', str(error))
+        self.assertEqual(error.key, "algorithm.fedavg.server_lr_schedule")
+
     def test_of_modules_need_an_instance(self) -> None:
         from torch import nn
 

@@ -190,6 +190,25 @@ class Prepared(TestCase):
         with self.assertRaisesRegex(macaw.DataError, "loader.dataset"):
             self.prepare(loader)
 
+    def test_of_masked_arrays_does_not_lose_the_mask(self) -> None:
+        x, y = rows(20)
+        masked = np.ma.masked_array(x, mask=x > 0.5)
+        for data in ((masked, y), (x, np.ma.masked_array(y, mask=y > 0)), [(masked[0], 1)] * 20):
+            with self.assertRaisesRegex(macaw.DataError, r"^data: .*masked array.*x.filled"):
+                self.prepare(data)
+
+    @needs("torch")
+    def test_of_tensors_without_a_form_in_numpy(self) -> None:
+        import torch
+
+        x, y = rows(20)
+        half = torch.tensor(x).bfloat16()
+        pairs = torch.utils.data.TensorDataset(half, torch.tensor(y))
+        self.assertEqual(self.prepare(pairs), self.prepare((half.float().numpy(), y)))
+        for tensor, why in ((half.to_sparse(), "to_dense"), (half.to("meta"), "meta")):
+            with self.assertRaisesRegex(macaw.DataError, f"^data: x is a tensor .*{why}"):
+                self.prepare((tensor, y))
+
     def test_that_cannot_be_written_is_an_error_that_names_the_cache(self) -> None:
         (self.folder / "file").write_text("")
         with self.assertRaisesRegex(macaw.CacheError, "cache .*file.*cache=") as caught:
@@ -317,7 +336,7 @@ class Prepared(TestCase):
             ((x, np.stack([y, y + 3], 1)), "one label a row"),
             ((x, np.eye(3)[y]), "one-hot: give y.argmax"),
             ((np.array([["a"]] * 600), y), "tokens"),
-            ((np.array([[1, "a"]] * 600, object), y), "several types .int, str."),
+            ((np.array([[1, "a"]] * 600, object), y), "Python objects .int, str."),
             ((bad_x, y), "row 17 of x"),
             ((x, bad_y), "row 5"),
             ((x.astype(complex), y), "complex"),

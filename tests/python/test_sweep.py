@@ -167,6 +167,20 @@ class Sweep(TestCase):
         ).settings
         self.assertIn("privacy.noise", settings)  # of the last rung of halving
 
+    def test_a_folder_is_asked_for(self) -> None:
+        given = arguments(self.folder, "s")
+        del given["out"]
+        with self.assertRaisesRegex(macaw.ArgumentError, "needs out=.*sweeps/first") as caught:
+            macaw.sweep(**given)
+        self.assertEqual(caught.exception.key, "out")
+
+    def test_values_are_one_list(self) -> None:
+        for space in (macaw.grid, macaw.choice):
+            with self.assertRaisesRegex(macaw.ArgumentError, r"takes one list.*\(\[0.1, 0.2\]\)"):
+                space(0.1, 0.2)
+            with self.assertRaisesRegex(macaw.ArgumentError, "takes a list of values"):
+                space()
+
     def test_errors_name_the_key(self) -> None:
         given = arguments(self.folder, "s", local={"learning_rate": macaw.grid([0.1])})
         with self.assertRaises(macaw.ConfigError) as raised:

@@ -102,29 +102,90 @@ TEST_F(ByHand, ResumeIfBegunBeginsOnceAndGoesOnAfterwards) {
   EXPECT_THAT(again.text(), HasSubstr("nothing_to_do"));
 }
 
-TEST_F(ByHand, AServerThatWasKilledGoesOnUnderItsWorkersWhereTheyLookForIt) {
-  std::string text = testing_support::Slurp(config_);
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"durability = \"checkpoint\"", "durability = \"commit\""},
-           // A worker is at work when the server is killed.
-           {"[emulation]\n", "[emulation]\npause_probability = 1.0\npause_seconds = 0.02\n"}}) {
-    const size_t at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << text;
-    text.replace(at, from.size(), to);
+// A run with durable commits, whose clients take a while, so that a signal finds one at work.
+class DurableByHand : public ByHand, public testing::WithParamInterface<int> {
+ protected:
+  std::string Durable() const {
+    std::string text = testing_support::Slurp(config_);
+    for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+             {"durability = \"checkpoint\"", "durability = \"commit\""},
+             {"[emulation]\n", "[emulation]\npause_probability = 1.0\npause_seconds = 0.02\n"}}) {
+      const size_t at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << text;
+      text.replace(at, from.size(), to);
+    }
+    return folder_.Write("durable.toml", text);
   }
-  const std::string config = folder_.Write("durable.toml", text);
-  auto server = Server({"--config", config});
+  std::string Events() const { return testing_support::Slurp(run_ + "/events.jsonl"); }
+  static size_t Count(const std::string& text, const std::string& what) {
+    size_t count = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+      ++count;
+    return count;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(By, DurableByHand, testing::Values(SIGKILL, SIGTERM),
+                         [](const auto& tested) {
+                           return tested.param == SIGKILL ? "Kill" : "ServiceManager";
+                         });
+
+TEST_P(DurableByHand, AServerThatStoppedGoesOnUnderItsWorkersWhereTheyLookForIt) {
+  auto server = Server({"--config", Durable()});
   const std::string address = testing_support::Slurp(run_ + "/address");
   Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
   ASSERT_TRUE(server->WaitFor("worker_joined")) << server->text();
-  ::kill(server->pid(), SIGKILL);
-  EXPECT_EQ(server->Wait(), 128 + SIGKILL) << server->text();
+  ::kill(server->pid(), GetParam());
+  EXPECT_EQ(server->Wait(), GetParam() == SIGKILL ? 128 + SIGKILL : 130) << server->text();
 
   Program again("macaw-server", {"--run-dir", run_, "--resume"});
   EXPECT_EQ(worker.Wait(), 0) << worker.text();
   EXPECT_EQ(again.Wait(), 0) << again.text();
+  EXPECT_THAT(again.text(), HasSubstr("goes_on_after_round"));
+  EXPECT_EQ(Count(Events(), "worker_joined"), 1u) << "its session lives on: " << Events();
   EXPECT_EQ(testing_support::Slurp(run_ + "/address"), address);
   EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+}
+
+TEST_P(DurableByHand, APauseAndAQuarantineHoldInTheNextServer) {
+  const auto admin = [this](const std::string& command) {
+    return RunMacaw(absl::StrCat("admin ", command, " --run-dir ", run_));
+  };
+  {
+    const auto server = Server({"--config", Durable()});
+    ASSERT_EQ(admin("quarantine poisoner --reason 'lies'").exit, 0);
+    ASSERT_EQ(admin("quarantine other").exit, 0);
+    ASSERT_EQ(admin("admit other").exit, 0);
+    ASSERT_EQ(admin("pause").exit, 0);
+    ::kill(server->pid(), GetParam());
+    server->Wait();
+  }
+  const auto server = Server({"--resume"});
+  EXPECT_THAT(server->text(), HasSubstr("orders_hold paused=yes quarantined=1"));
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  ASSERT_TRUE(server->WaitFor("worker_joined")) << server->text();
+  const std::string status = admin("status").text;
+  EXPECT_THAT(status, AllOf(HasSubstr("paused"), HasSubstr("poisoner"), HasSubstr("lies"),
+                            Not(HasSubstr("other"))));
+  EXPECT_EQ(admin("resume").exit, 0);
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(server->Wait(), 0) << server->text();
+  EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+}
+
+TEST_F(ByHand, APauseEndsWithTheRunThatAnOperatorEnds) {
+  {
+    const auto server = Server({"--config", config_});
+    ASSERT_EQ(RunMacaw("admin pause --run-dir " + run_).exit, 0);
+    ASSERT_EQ(RunMacaw("admin quarantine poisoner --run-dir " + run_).exit, 0);
+    ASSERT_EQ(RunMacaw("admin drain --run-dir " + run_).exit, 0);
+    EXPECT_EQ(server->Wait(), 130) << server->text();
+  }
+  const auto server = Server({"--resume"});
+  EXPECT_THAT(server->text(), HasSubstr("orders_hold paused=no quarantined=1"));
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(server->Wait(), 0) << server->text();
 }
 
 TEST_F(ByHand, NobodyElseRunsInALiveFolder) {

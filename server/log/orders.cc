@@ -1,0 +1,45 @@
+#include "server/log/orders.h"
+
+#include <optional>
+#include <variant>
+
+#include "core/status.h"
+#include "server/log/reader.h"
+
+namespace macaw::server::log {
+namespace {
+
+void Follow(const Operated& order, Orders& orders) {
+  switch (order.action) {
+    case Operation::kPause:
+      orders.paused = true;
+      return;
+    case Operation::kResume:
+      orders.paused = false;
+      return;
+    case Operation::kQuarantine:
+      orders.quarantine[order.name] = order;
+      return;
+    case Operation::kAdmit:
+      orders.quarantine.erase(order.name);
+      return;
+    case Operation::kDrain:
+    case Operation::kAbortRound:
+      return;  // of one server, or of one round
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Orders> ReadOrders(const std::string& path, uint64_t synced) {
+  MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path, synced));
+  Orders orders;
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<Entry> entry, reader.Next());
+    if (!entry.has_value()) return orders;
+    if (const auto* order = std::get_if<Operated>(&entry->record)) Follow(*order, orders);
+    if (std::holds_alternative<RunEnded>(entry->record)) orders.paused = false;
+  }
+}
+
+}  // namespace macaw::server::log

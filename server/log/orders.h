@@ -1,0 +1,22 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/log/record.h"
+
+namespace macaw::server::log {
+
+// What operators have ordered and not taken back.
+struct Orders {
+  bool paused = false;
+  std::map<std::string, Operated> quarantine;  // by name of the node
+};
+
+// Reads a log to its end. An order outlives its server; a pause ends with a run that was ended on
+// purpose (RunEnded), since whoever resumes such a run wants it to go on. `synced`: as in
+// Reader::Open.
+absl::StatusOr<Orders> ReadOrders(const std::string& path, uint64_t synced);
+
+}  // namespace macaw::server::log
