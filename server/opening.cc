@@ -184,9 +184,11 @@ void TakeOrders(const Options& options, const log::KnownEnd& end, EngineOptions&
   engine.paused = orders->paused;
   for (const auto& [node, order] : orders->quarantine)
     engine.quarantine[node] = {.node = node, .by = order.by, .reason = order.why};
-  if (engine.paused || !engine.quarantine.empty()) {
+  for (const auto& [node, order] : orders->given_up) engine.given_up[node] = order.by;
+  if (engine.paused || !engine.quarantine.empty() || !engine.given_up.empty()) {
     Logger("server").Info(absl::StrCat("orders_hold paused=", engine.paused ? "yes" : "no",
-                                       " quarantined=", engine.quarantine.size()));
+                                       " quarantined=", engine.quarantine.size(),
+                                       " given_up=", engine.given_up.size()));
   }
 }
 

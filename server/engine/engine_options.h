@@ -59,6 +59,7 @@ struct EngineOptions {
   VersionIndex versions;         // of a resumed run
   bool paused = false;           // by an operator, who had not let it go on: of a resumed run, too,
   std::map<std::string, admin::Quarantined> quarantine;  // by name of the node
+  std::map<std::string, std::string> given_up;  // owners for which nothing waits, and by whom
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
   // server uses random numbers.
   std::function<uint64_t()> session_numbers;

@@ -48,7 +48,6 @@ struct Restored {
   std::set<Round> evaluated;  // rounds whose metrics rows are on disk
   log::LostStates lost_states;
   log::CutEvaluations evaluations;
-  std::set<std::string> given_up;  // owners that an operator had given up
 };
 
 }  // namespace macaw::server

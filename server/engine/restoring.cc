@@ -16,12 +16,11 @@ Effects RoundEngine::Resume(Restored restored, TimePoint now) {
       Join(member.request, std::move(member.table), std::move(node), now);
     } else {
       const HoldingId holding = roster_.Add(member.request, std::move(member.table));
-      if (!restored.begun) awaited_.insert(holding);
+      const bool given_up = operators_.given_up.contains(roster_.owner_of(holding));
+      if (!restored.begun && !given_up) awaited_.insert(holding);
     }
   }
   nodes_.NumberFrom(restored.newest);
-  for (const std::string& owner : restored.given_up)
-    operators_.given_up[owner] = "an operator";
   const bool begun = restored.begun;
   if (!awaited_.empty() && options_.round.deadline > 0)
     deadline_ = now + FromSeconds(options_.round.deadline);

@@ -29,6 +29,7 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       states_(options_.stateful, options_.versions, options_.run.clients) {
   operators_.pause = options_.paused;
   operators_.quarantine = options_.quarantine;
+  operators_.given_up = options_.given_up;
   operators_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
 }
 

@@ -36,7 +36,6 @@ class Follower {
   std::map<std::pair<Round, macaw::Phase>, Phase> phases;
   log::LostStates lost_states;
   log::CutEvaluations evaluations;
-  std::set<std::string> given_up;  // owners
   std::set<WorkerId> joined, there;
   Round completed;
   bool begun = false, ended = false;
@@ -54,17 +53,12 @@ class Follower {
     phases.clear();
     lost_states.Undo(opened.completed);
     evaluations.Undo(opened.completed);
-    given_up.clear();
     begun = false;
     completed = opened.completed;
   }
   void On(const log::NodeJoined& node) {
     joined.insert(node.node);
     there.insert(node.node);
-    given_up.erase(node.name);
-  }
-  void On(const log::Operated& operated) {
-    if (operated.action == log::Operation::kGiveUp) given_up.insert(operated.name);
   }
   void On(const log::StatesLost& lost) { lost_states.Add(lost); }
   void On(const log::EvaluationGaveUp& gave_up) { evaluations.Add(gave_up); }
@@ -255,7 +249,6 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
   restored.begun = log.begun;
   restored.lost_states = std::move(log.lost_states);
   restored.evaluations = std::move(log.evaluations);
-  restored.given_up = std::move(log.given_up);
   if (!log.joined.empty()) restored.newest = *log.joined.rbegin();
   for (const WorkerId id : log.joined) {
     MACAW_ASSIGN_OR_RETURN(Restored::Member member, MemberOf(log, journal.nodes.at(id)));
