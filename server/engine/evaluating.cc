@@ -39,17 +39,18 @@ void RoundEngine::BeginEvaluation(EvaluationBoard board, TimePoint now) {
   evaluation_.Open(std::move(board));
   SetEvaluationDeadline(now);
   const bool states = evaluation_.of_states();
+  const auto give_up = [&](const log::EvaluationGaveUp& cut) {
+    if (cut.states != states) return false;
+    evaluation_.GiveUp(states ? AllTasks() : TasksOf(cut));  // a part of the digest tells nothing
+    return true;
+  };
   if (const log::CutEvaluations::Cuts* cuts = restored_.Cuts(round); cuts != nullptr) {
-    for (const log::EvaluationGaveUp& cut : *cuts) {
-      if (cut.states == states) evaluation_.GiveUp(TasksOf(cut));
-    }
+    for (const log::EvaluationGaveUp& cut : *cuts) give_up(cut);
   }
   if (const auto decided = options_.decisions.find({round, Phase(0)});
       decided != options_.decisions.end()) {
     for (const log::EvaluationGaveUp& cut : decided->second.evaluation) {
-      if (cut.states != states) continue;
-      evaluation_.GiveUp(TasksOf(cut));
-      Record(cut);
+      if (give_up(cut)) Record(cut);
     }
   }
   GiveUpDeclined();
@@ -87,6 +88,12 @@ void RoundEngine::GiveUpTasks(const std::vector<uint64_t>& tasks, fleet::LeftOut
   GiveUpTasks(tasks, [&](uint64_t) { return log::GivenUp{.reason = reason, .message = why}; });
 }
 
+std::vector<uint64_t> RoundEngine::AllTasks() const {
+  std::vector<uint64_t> tasks;
+  for (const auto& [task, node] : evaluation_.board().Unfinished()) tasks.push_back(task);
+  return tasks;
+}
+
 void RoundEngine::DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason,
                                  const std::string& why) {
   if (!evaluation_.running()) return;
@@ -98,12 +105,8 @@ void RoundEngine::DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason,
 void RoundEngine::PassEvaluationDeadline(TimePoint now) {
   if (now < evaluation_deadline_ || !evaluation_.running()) return;
   std::map<uint64_t, std::optional<WorkerId>> open;
-  std::vector<uint64_t> tasks;
-  for (const auto& [task, node] : evaluation_.board().Unfinished()) {
-    open[task] = node;
-    tasks.push_back(task);
-  }
-  GiveUpTasks(tasks, [&](uint64_t task) {
+  for (const auto& [task, node] : evaluation_.board().Unfinished()) open[task] = node;
+  GiveUpTasks(AllTasks(), [&](uint64_t task) {
     const EvaluationBoard::Queue queue = evaluation_.board().queue(task);
     const bool central = queue == EvaluationBoard::Central();
     return WhyLate(central ? nodes_.central() : nodes_.Of(EvaluationBoard::HoldingOf(queue)),

@@ -206,16 +206,14 @@ absl::StatusOr<std::string> RoundEngine::GiveUp(const admin::Change& change, Tim
 absl::StatusOr<std::string> RoundEngine::SkipEvaluation(const admin::Change& change,
                                                         TimePoint now) {
   if (!evaluation_.running()) return absl::FailedPreconditionError("no evaluation is open");
-  const EvaluationBoard& board = evaluation_.board();
-  const Round round = board.round();
+  const Round round = evaluation_.board().round();
   if (change.round != round.value) {
     return absl::FailedPreconditionError(
         absl::StrCat("the model after round ", round.value, " is evaluated, not that after round ",
                      change.round));
   }
   RecordOperation(change);
-  std::vector<uint64_t> tasks;
-  for (const auto& [task, node] : board.Unfinished()) tasks.push_back(task);
+  const std::vector<uint64_t> tasks = AllTasks();
   GiveUpTasks(tasks, fleet::LeftOutReason::kNotNeeded, absl::StrCat("skipped by ", change.by));
   Advance(now);
   return absl::StrCat("the evaluation after round ", round.value, " ends without ", tasks.size(),

@@ -203,6 +203,7 @@ class RoundEngine {
   void GiveUpTasks(const std::vector<uint64_t>& tasks, const Why& why);
   void GiveUpTasks(const std::vector<uint64_t>& tasks, fleet::LeftOutReason reason,
                    const std::string& why);
+  std::vector<uint64_t> AllTasks() const;  // of the open evaluation, that are not finished
   void DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason, const std::string& why);
 
   // ---- what is not waited for (waits.cc)
