@@ -193,7 +193,7 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   NoteAbsent(node, now);
   if (node.volatile_state && roster_.owner_of(node.holding).empty() && states_.versions().any()) {
     return Fail(absl::AbortedError(absl::StrCat(
-        "worker \"", node.name, "\" kept the states of all clients in its memory and is gone (", why,
+        "worker \"", node.name, "\" kept the clients' states in its memory and is gone (", why,
         "), so the run cannot go on: start it anew, with state.store = \"disk\" to outlast that")));
   }
   if (node.volatile_state) LoseStates(node.holding, node.name, why);
