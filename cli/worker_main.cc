@@ -55,7 +55,7 @@ struct WorkerArguments {
   std::string scratch, state, state_url, trace;
   std::string describe_script, out;
   std::string identity, code;  // of `macaw-worker enrol`
-  bool check = false;
+  bool check = false, renew = false;
   std::string plan;  // of `macaw-worker check`
   bool server_syncs_state = false, doctor = false;
 };
@@ -236,7 +236,10 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   if (identity.has_value()) dial.partial_downloads = config.node.fleet.identity + "/downloads";
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link, wire::Dial(dial));
   std::optional<CertificateKeeper> keeper;
-  if (identity.has_value()) keeper.emplace(server, *identity);
+  if (identity.has_value()) {
+    keeper.emplace(server, *identity);
+    options.renew = [&] { return wire::RenewCertificate(server, *identity); };
+  }
   return worker::Run(options, *dataset, *link, catalogue.algorithms(), backends, stop.get_token());
 }
 
@@ -290,6 +293,14 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
       ->add_option("--identity", arguments.identity,
                    "The folder for the node's key and certificates (node.identity)")
       ->required();
+  CLI::App* renew = app.add_subcommand(
+      "renew",
+      "Get a new certificate now; workers do it by themselves, operators and nodes that were off for "
+      "up to 90 days beyond its end may ask for it");
+  renew->add_option("--server", arguments.server, "host:port of the fleet's server")->required();
+  renew->add_option("--identity", arguments.identity, "The folder with the certificate")
+      ->required();
+  renew->callback([&arguments] { arguments.renew = true; });
   CLI::App* check = app.add_subcommand(
       "check", "Read this node's data, train one step, and say what is wrong; sends nothing");
   check->add_option("--config", arguments.config, "This node's configuration")->required();
@@ -306,6 +317,17 @@ int Enrol(const WorkerArguments& arguments) {
   return absl::IsUnavailable(status) ? kExitUnanswered : kExitUsage;
 }
 
+int Renew(const WorkerArguments& arguments) {
+  const absl::Status status = wire::RenewCertificate(
+      arguments.server, identity::IdentityFiles::In(arguments.identity));
+  if (status.ok()) {
+    std::cout << "renewed: " << arguments.identity << std::endl;
+    return kExitOk;
+  }
+  PrintError("macaw-worker", status.message());
+  return absl::IsUnavailable(status) ? kExitUnanswered : kExitUsage;
+}
+
 int Main(int argc, char** argv) {
   ExplainUncaught("macaw-worker");
   WorkerArguments arguments;
@@ -314,6 +336,7 @@ int Main(int argc, char** argv) {
   AddOptions(app, arguments);
   CLI11_PARSE(app, argc, argv);
   if (!arguments.code.empty()) return Enrol(arguments);
+  if (arguments.renew) return Renew(arguments);
   if (arguments.doctor) {
     PrintDoctor();
     return kExitOk;

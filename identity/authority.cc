@@ -60,10 +60,32 @@ IdentityFiles ServerFiles(const std::string& folder) {
           CertificateFile(folder)};
 }
 
+// Why a certificate of this authority is not believed. `node`: of its name, may be null.
+absl::Status Unknown(const Certificate& certificate, const NodeRecord* node) {
+  const std::string whose =
+      absl::StrCat("the certificate of \"", certificate.subject().name, "\" ");
+  if (node != nullptr && node->revoked.has_value()) {
+    return WithStanding(
+        absl::UnauthenticatedError(absl::StrCat(whose, "was revoked: ", *node->revoked)),
+        Standing::kBanned);
+  }
+  return WithStanding(absl::UnauthenticatedError(absl::StrCat(
+                          whose,
+                          "is not in the registry: the node has enrolled again since, or "
+                          "another server of this authority signed it")),
+                      Standing::kKnown);
+}
+
+bool IsEntered(const NodeRecord& node, const Certificate& certificate) {
+  return std::ranges::find(node.certificates, certificate.serial(), &Issued::serial) !=
+         node.certificates.end();
+}
+
 // Each renewal is a line of the registry for good, and an fsync for which the calls of all nodes
 // wait. A node whose answer was lost may ask again, but not soon.
 absl::Status CheckDue(const Certificate& current, const NodeRecord& node, absl::Time now) {
-  if (!IsDue(current, now)) {
+  // One that a registry does not know, restored from before it was signed, is good for nothing else.
+  if (!IsDue(current, now) && IsEntered(node, current)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the certificate of \"", current.subject().name,
                      "\" is not due: it is renewed in the last third of its time"));
@@ -272,45 +294,48 @@ absl::Status Authority::Revoke(const std::string& name, const std::string& why, 
   });
 }
 
+absl::StatusOr<const Certificate*> Authority::CheckSignature(absl::string_view certificate) {
+  auto it = checked_.find(certificate);
+  if (it != checked_.end()) return &it->second;
+  // A stranger calls again and again over one connection: its certificate is checked once.
+  if (const auto known = refused_.find(certificate); known != refused_.end()) return known->second;
+  absl::StatusOr<Certificate> read = Certificate::FromPem(certificate);
+  const absl::Status status = read.ok() ? VerifySignature(*read, certificate_, Side::kClient)
+                                        : absl::UnauthenticatedError(read.status().message());
+  if (!status.ok()) {
+    if (refused_.size() >= kMaxRefused) refused_.clear();
+    refused_.emplace(certificate, status);
+    return status;
+  }
+  if (checked_.size() >= kMaxChecked) checked_.clear();
+  return &checked_.emplace(certificate, *std::move(read)).first->second;
+}
+
+absl::Status Authority::CheckMayRenew(absl::string_view certificate, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  MACAW_RETURN_IF_ERROR(ReadOn());
+  MACAW_ASSIGN_OR_RETURN(const Certificate* const known, CheckSignature(certificate));
+  const absl::Time until = known->validity().until;
+  if (now < known->validity().from || now >= until + kRenewalGrace)
+    return WithStanding(CheckTime(*known, now), Standing::kKnown);
+  const std::string& name = known->subject().name;
+  const NodeRecord* const node = registry_.Find(name);
+  if (node == nullptr || node->certificates.empty() || known->KeyDigest() != node->key)
+    return Unknown(*known, node);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const Grant>> Authority::Identify(absl::string_view certificate,
                                                                  absl::Time now) {
   absl::MutexLock lock(&mutex_);
   MACAW_RETURN_IF_ERROR(ReadOn());
-  auto it = checked_.find(certificate);
-  if (it == checked_.end()) {
-    // A stranger calls again and again over one connection: its certificate is checked once.
-    if (const auto known = refused_.find(certificate); known != refused_.end())
-      return known->second;
-    absl::StatusOr<Certificate> read = Certificate::FromPem(certificate);
-    const absl::Status status = read.ok() ? VerifySignature(*read, certificate_, Side::kClient)
-                                          : absl::UnauthenticatedError(read.status().message());
-    if (!status.ok()) {
-      if (refused_.size() >= kMaxRefused) refused_.clear();
-      refused_.emplace(certificate, status);
-      return status;
-    }
-    if (checked_.size() >= kMaxChecked) checked_.clear();
-    it = checked_.emplace(certificate, *std::move(read)).first;
-  }
-  const Certificate& known = it->second;
+  MACAW_ASSIGN_OR_RETURN(const Certificate* const found, CheckSignature(certificate));
+  const Certificate& known = *found;
   if (absl::Status status = CheckTime(known, now); !status.ok())
     return WithStanding(std::move(status), Standing::kKnown);
   const NodeRecord* const node = registry_.Find(known.subject().name);
-  if (node != nullptr && std::ranges::find(node->certificates, known.serial(), &Issued::serial) !=
-                             node->certificates.end()) {
-    return node->grant;
-  }
-  const std::string whose = absl::StrCat("the certificate of \"", known.subject().name, "\" ");
-  if (node != nullptr && node->revoked.has_value()) {
-    return WithStanding(
-        absl::UnauthenticatedError(absl::StrCat(whose, "was revoked: ", *node->revoked)),
-        Standing::kBanned);
-  }
-  return WithStanding(absl::UnauthenticatedError(absl::StrCat(
-                          whose,
-                          "is not in the registry: the node has enrolled again since, or "
-                          "another server of this authority signed it")),
-                      Standing::kKnown);
+  if (node != nullptr && IsEntered(*node, known)) return node->grant;
+  return Unknown(known, node);
 }
 
 Standing StandingOf(const absl::Status& status) {

@@ -28,6 +28,8 @@ inline constexpr absl::Duration kAuthorityLifetime = absl::Hours(24 * 3650);
 inline constexpr absl::Duration kServerLifetime = absl::Hours(24 * 90);
 inline constexpr absl::Duration kNodeLifetime = absl::Hours(24 * 30);
 inline constexpr absl::Duration kInviteLifetime = absl::Hours(24);
+// How long after its end a certificate may still be renewed, and do nothing else.
+inline constexpr absl::Duration kRenewalGrace = absl::Hours(24 * 90);
 // Certificates begin so long before they are made: a clock may be slow by as much.
 inline constexpr absl::Duration kBackdated = absl::Hours(24);
 
@@ -66,7 +68,11 @@ class Authority {
   // as the invite is the node's newest: an answer may be lost on the way.
   absl::StatusOr<Certificate> Enrol(const Invite& invite, absl::string_view request,
                                     absl::Time now);
-  // A later certificate for the same subject. `current` was identified before. kFailedPrecondition
+  // Whether the bearer of this certificate (PEM) may renew it: it has not ended more than
+  // kRenewalGrace ago, and is for the key with which its node enrolled. The registry need not know
+  // it: one that was restored from a backup lacks the newest. kUnauthenticated with the reason.
+  absl::Status CheckMayRenew(absl::string_view certificate, absl::Time now);
+  // A later certificate for the same subject. `current` may be renewed. kFailedPrecondition
   // when it is not due, kUnavailable when the node was given one a moment ago.
   absl::StatusOr<Certificate> Renew(const Certificate& current, absl::string_view request,
                                     absl::Time now);
@@ -93,6 +99,9 @@ class Authority {
   absl::Status ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the registry that is written over in place (cp) is complete. kUnavailable: not yet.
   absl::Status AwaitRestored() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The certificate (PEM), once its signature was found good. Valid until the next call.
+  absl::StatusOr<const Certificate*> CheckSignature(absl::string_view certificate)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Apply(const LogEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds what `make` returns when nothing has changed since.
   absl::Status Enter(absl::FunctionRef<absl::StatusOr<LogEntry>()> make)

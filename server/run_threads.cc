@@ -110,8 +110,9 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
       }
     } else if (absl::IsUnavailable(answer.status())) {
       // It tries again and again, and the log says already why it may not come (in quarantine).
-    } else if (++refused_ <= kRefusalsTold) {
-      const char* last = refused_ == kRefusalsTold ? " (the last refusal that is told)" : "";
+    } else if (const std::string why(answer.status().message());
+               refusals_.size() < kRefusalsTold && refusals_.insert({request.name, why}).second) {
+      const char* last = refusals_.size() == kRefusalsTold ? " (the last refusal that is told)" : "";
       log_.Warning(absl::StrCat("worker_refused ", answer.status().message(), last));
       WriteRecord(log::NodeRefused{.name = request.name,
                                    .why = absl::StrCat(answer.status().message(), last)});

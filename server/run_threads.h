@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "core/executor.h"
 #include "core/logging.h"
@@ -219,7 +220,8 @@ class RunThreads final : public admin::AdminHandler {
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   absl::flat_hash_map<SessionId, Ticket> asks_;  // the open commit of each session that has `ask`
   std::map<Ticket, aggregation::ExactSum> decoded_;
-  uint64_t refused_ = 0;                         // number of refused registrations
+  // Refused registrations that were told, by node and reason: a node asks again and again.
+  absl::flat_hash_set<std::pair<std::string, std::string>> refusals_;
   uint64_t most_sums_bytes_ = 0;                 // largest size of a part in the open phase
   std::map<SessionId, uint64_t> worker_memory_;  // peak of each worker, in bytes
   TimePoint round_started_;

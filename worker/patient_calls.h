@@ -59,7 +59,6 @@ class PatientCalls {
     return {patience_.reconnect_every, patience_.longest_pause, patience_.seed, ++calls_};
   }
 
- private:
   // Returns early when a stop is requested.
   void WaitFor(Duration pause) const {
     absl::Mutex mutex;
@@ -72,6 +71,7 @@ class PatientCalls {
     mutex.AwaitWithTimeout(absl::Condition(&woken), absl::FromChrono(pause));
   }
 
+ private:
   const Patience patience_;
   const std::stop_token stop_;
   const Logger log_{"worker"};

@@ -192,23 +192,6 @@ absl::Status CheckRun(const Options& options, const RunPlan& run, const Demand& 
   return CheckAccepted(options.accept, run, demand);
 }
 
-// Tells the server of a run that this node's owner does not accept, and returns why. Otherwise
-// returns what the run asks.
-absl::StatusOr<Demand> CheckOwner(const Options& options, const data::Dataset& dataset,
-                                  const RunPlan& run, const algorithms::Registry& registry,
-                                  const PatientCalls& calls, fleet::FleetLink& link,
-                                  fleet::RegisterRequest request) {
-  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run.model, run.dtype));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, SchemaOf(run, spec, registry));
-  MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(spec, schema, dataset));
-  const absl::Status accepted = CheckRun(options, run, demand);
-  if (accepted.ok()) return demand;
-  request.declined = std::string(accepted.message());
-  // The answer is an error in any case.
-  (void)calls.Repeat([&] { return link.Register(request); });
-  return Annotate(accepted, kNotAccepted);
-}
-
 // When this node may work; null: always.
 absl::StatusOr<std::unique_ptr<Availability>> AvailabilityOf(const Options& options,
                                                              const fleet::FleetLink* link) {
@@ -220,6 +203,134 @@ absl::StatusOr<std::unique_ptr<Availability>> AvailabilityOf(const Options& opti
   if (link != nullptr) world.traffic = [link] { return link->traffic(); };
   return Availability::Open(options.accept, file, std::move(world));
 }
+
+// A node's part in a run: sessions one after the other.
+class Participation {
+ public:
+  Participation(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
+                const algorithms::Registry& registry, training::Backends& backends,
+                std::stop_token stop)
+      : options_(options),
+        dataset_(dataset),
+        link_(link),
+        registry_(registry),
+        backends_(backends),
+        stop_(std::move(stop)),
+        states_(options) {}
+
+  // Reads the node's own files.
+  absl::Status Open() {
+    MACAW_ASSIGN_OR_RETURN(
+        RunningMarker marker,
+        RunningMarker::Open(options_.scratch_dir, options_.name, options_.slots));
+    marker_.emplace(std::move(marker));
+    MACAW_ASSIGN_OR_RETURN(request_, RequestFor(options_, dataset_, *marker_));
+    patience_ = {.reconnect_for = options_.reconnect_for,
+                 .longest_pause = options_.longest_pause,
+                 .seed = request_.incarnation};
+    MACAW_ASSIGN_OR_RETURN(availability_, AvailabilityOf(options_, &link_));
+    if (options_.trace.empty()) return absl::OkStatus();
+    MACAW_ASSIGN_OR_RETURN(Trace opened, Trace::Open(options_.trace));
+    trace_.emplace(std::move(opened));
+    return absl::OkStatus();
+  }
+
+  // Registers and works until the session ends. An error says what stands in the way.
+  absl::StatusOr<SessionEnd> Work() {
+    const PatientCalls calls(patience_, stop_);
+    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello, calls.Repeat([&] {
+      return link_.Hello({.program = "macaw-worker"});
+    }));
+    MACAW_RETURN_IF_ERROR(LookAt(hello, calls));
+    // The first answer of the owner's command may take a while, so it is not asked in a session.
+    if (availability_ != nullptr) request_.declined_now = availability_->Now().declined;
+    MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
+                           calls.Repeat([&] { return link_.Register(request_); }));
+    request_.died_running.clear();
+    patience_.reconnect_every = registration.reconnect_every;
+    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options_.plugins));
+    MACAW_ASSIGN_OR_RETURN(RunContext context,
+                           MakeRunContext(options_, registration, registry_, backends_));
+    // Again, since this is what will be trained: Hello may have told of another run, or of none.
+    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset_));
+    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options_, context.run, demand), kNotAccepted));
+    if (!tried_) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
+    tried_ = true;
+    if (trace_.has_value()) context.trace = &*trace_;
+    MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
+    Logger("worker").Info(absl::StrCat("registered epoch=", registration.epoch));
+    const absl::StatusOr<SessionEnd> end = RunSession({.options = options_,
+                                                       .dataset = dataset_,
+                                                       .link = link_,
+                                                       .context = context,
+                                                       .marker = *marker_,
+                                                       .availability = availability_.get(),
+                                                       .commits = commits_,
+                                                       .seed = request_.incarnation},
+                                                      registration, stop_);
+    // An error that ends a session may not occur the next time, so it does not get the code of a
+    // refusal, which callers take as final. Exceptions: a lasting fault would come again; a full
+    // disk or store would still be full at the next attempt; and a call without an answer keeps its
+    // code, since the caller may know the reason.
+    if (end.ok() || IsLastingFault(end.status()) || absl::IsResourceExhausted(end.status()) ||
+        absl::IsUnavailable(end.status())) {
+      return end;
+    }
+    return absl::AbortedError(end.status().message());
+  }
+
+  uint64_t seed() const { return request_.incarnation; }
+
+ private:
+  // What the server runs: whether this node can and may take part.
+  absl::Status LookAt(const fleet::HelloReply& hello, const PatientCalls& calls) {
+    if (hello.run.has_value() && !hello.run->cohort.eligible.empty()) {
+      // The server chooses clients by their names.
+      MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset_, /*by_name=*/true));
+      request_.table = fleet::Blob::Of(table.Encode());
+    }
+    MACAW_ASSIGN_OR_RETURN(request_.profile,
+                           ProfileFor(hello.run, dataset_.info(), options_, registry_, backends_));
+    if (!hello.run.has_value()) return absl::OkStatus();
+    MACAW_ASSIGN_OR_RETURN(const Demand demand, CheckOwner(*hello.run, calls));
+    if (availability_ != nullptr)
+      availability_->Expect({.up = demand.bytes_up, .down = demand.bytes_down});
+    return absl::OkStatus();
+  }
+
+  // Tells the server of a run that this node's owner does not accept, once, and returns why.
+  // Otherwise returns what the run asks.
+  absl::StatusOr<Demand> CheckOwner(const RunPlan& run, const PatientCalls& calls) {
+    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run.model, run.dtype));
+    MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, SchemaOf(run, spec, registry_));
+    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(spec, schema, dataset_));
+    const absl::Status accepted = CheckRun(options_, run, demand);
+    if (accepted.ok()) return demand;
+    if (std::exchange(declined_, std::string(accepted.message())) != accepted.message()) {
+      fleet::RegisterRequest request = request_;
+      request.declined = declined_;
+      // The answer is an error in any case.
+      (void)calls.Repeat([&] { return link_.Register(request); });
+    }
+    return Annotate(accepted, kNotAccepted);
+  }
+
+  const Options& options_;
+  const data::Dataset& dataset_;
+  fleet::FleetLink& link_;
+  const algorithms::Registry& registry_;
+  training::Backends& backends_;
+  const std::stop_token stop_;
+  std::optional<RunningMarker> marker_;
+  fleet::RegisterRequest request_;
+  Patience patience_;
+  std::unique_ptr<Availability> availability_;
+  std::optional<Trace> trace_;
+  RunStates states_;
+  uint64_t commits_ = 0;
+  bool tried_ = false;    // one batch of the run
+  std::string declined_;  // what the server was told of the owner's refusal
+};
 
 }  // namespace
 
@@ -263,74 +374,23 @@ absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::Fl
         "a program of yours can read them; set workers.backend = \"process\" and workers.command"));
   }
   for (const std::string& note : dataset.info().notes) log.Warning(absl::StrCat("data ", note));
-  MACAW_ASSIGN_OR_RETURN(RunningMarker marker,
-                         RunningMarker::Open(options.scratch_dir, options.name, options.slots));
-  MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, RequestFor(options, dataset, marker));
-  Patience patience{.reconnect_for = options.reconnect_for,
-                    .longest_pause = options.longest_pause,
-                    .seed = request.incarnation};
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<Availability> availability,
-                         AvailabilityOf(options, &link));
-  uint64_t commits = 0;
-  bool tried = false;
-  RunStates states(options);
-  std::optional<Trace> trace;
-  if (!options.trace.empty()) {
-    MACAW_ASSIGN_OR_RETURN(Trace opened, Trace::Open(options.trace));
-    trace.emplace(std::move(opened));
-  }
+  Participation node(options, dataset, link, registry, backends, stop);
+  MACAW_RETURN_IF_ERROR(node.Open());
+  const PatientCalls pauses({}, stop);
+  StandBy stand_by(
+      options.stand_by, node.seed(), [&log](const std::string& line) { log.Warning(line); },
+      [&pauses](Duration pause) { pauses.WaitFor(pause); });
   while (!stop.stop_requested()) {
-    const PatientCalls calls(patience, stop);
-    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
-                           calls.Repeat([&] { return link.Hello({.program = "macaw-worker"}); }));
-    if (hello.run.has_value() && !hello.run->cohort.eligible.empty()) {
-      // The server chooses clients by their names.
-      MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, /*by_name=*/true));
-      request.table = fleet::Blob::Of(table.Encode());
-    }
-    MACAW_ASSIGN_OR_RETURN(request.profile,
-                           ProfileFor(hello.run, dataset.info(), options, registry, backends));
-    if (hello.run.has_value()) {
-      MACAW_ASSIGN_OR_RETURN(const Demand demand, CheckOwner(options, dataset, *hello.run, registry,
-                                                             calls, link, request));
-      if (availability != nullptr)
-        availability->Expect({.up = demand.bytes_up, .down = demand.bytes_down});
-    }
-    // The first answer of the owner's command may take a while, so it is not asked in a session.
-    if (availability != nullptr) request.declined_now = availability->Now().declined;
-    MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
-                           calls.Repeat([&] { return link.Register(request); }));
-    request.died_running.clear();
-    patience.reconnect_every = registration.reconnect_every;
-    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options.plugins));
-    MACAW_ASSIGN_OR_RETURN(RunContext context,
-                           MakeRunContext(options, registration, registry, backends));
-    // Again, since this is what will be trained: Hello may have told of another run, or of none.
-    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
-    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options, context.run, demand), kNotAccepted));
-    if (!std::exchange(tried, true)) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
-    if (trace.has_value()) context.trace = &*trace;
-    MACAW_ASSIGN_OR_RETURN(context.states, states.Of(context, registration.run_id));
-    log.Info(absl::StrCat("registered epoch=", registration.epoch));
-    const absl::StatusOr<SessionEnd> end = RunSession({.options = options,
-                                                       .dataset = dataset,
-                                                       .link = link,
-                                                       .context = context,
-                                                       .marker = marker,
-                                                       .availability = availability.get(),
-                                                       .commits = commits,
-                                                       .seed = request.incarnation},
-                                                      registration, stop);
+    const absl::StatusOr<SessionEnd> end = node.Work();
     if (stop.stop_requested()) break;
-    // An error that ends a session may not occur the next time, so it does not get the code of a
-    // refusal, which callers take as final. Exceptions: a lasting fault would come again; a full
-    // disk or store would still be full at the next attempt; and a call without an answer keeps its
-    // code, since the caller may know the reason.
-    if (IsLastingFault(end.status()) || absl::IsResourceExhausted(end.status()) ||
-        absl::IsUnavailable(end.status())) {
-      return end.status();
+    if (!end.ok() && !options.enrolled) return end.status();
+    if (!end.ok()) {
+      if (absl::IsUnauthenticated(end.status()) && options.renew != nullptr && options.renew().ok())
+        log.Info("certificate_renewed");
+      stand_by.Wait(end.status());
+      continue;
     }
-    if (!end.ok()) return absl::AbortedError(end.status().message());
+    stand_by.Passed();
     if (*end == SessionEnd::kRunOver) {
       log.Info("run_over the run is over");
       break;

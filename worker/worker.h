@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -16,6 +17,7 @@
 #include "training/backends.h"
 #include "worker/acceptance.h"
 #include "worker/emulation.h"
+#include "worker/stand_by.h"
 
 namespace macaw::worker {
 
@@ -44,6 +46,10 @@ struct Options {
   Duration reconnect_for =
       FromSeconds(60);                      // how long a lost server is looked for before giving up
   Duration longest_pause = FromSeconds(2);  // the mean pause between two tries doubles up to this
+  StandByPauses stand_by;                   // of an enrolled node
+  // Called when the server does not believe the node's certificate; null: there is none. It may get
+  // another one.
+  std::function<absl::Status()> renew;
 };
 
 // What a node's owner learns before the node joins a run.
@@ -67,9 +73,10 @@ absl::StatusOr<std::string> WhyNotNow(const Options& options);
 // Leases clients, trains them one after another on each slot, adds up their contributions, and
 // commits one part per round. Returns OK when the server says that the run is over, or when `stop`
 // is requested (leases are given back). An error names what cannot go on; kPermissionDenied: the
-// node's owner does not accept the run, and the server was told. All that is
-// passed by reference must outlive the call. A broken link is dialled again. After a restart of the
-// server the worker registers again.
+// node's owner does not accept the run, and the server was told. An enrolled node ends with an error
+// only for its own files: whatever a server says, and a run that does not fit the node, is waited
+// out (stand_by.h). All that is passed by reference must outlive the call. A broken link is dialled
+// again. After a restart of the server the worker registers again.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, training::Backends& backends,
                  std::stop_token stop);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "identity/verify.h"
 #include "macaw/v1/admin.grpc.pb.h"
 #include "proto/wire/address.h"
 #include "proto/wire/admin.h"
@@ -177,6 +178,11 @@ class GrpcAdminClient final : public AdminClient {
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Dial(
     const std::string& server, const std::optional<identity::IdentityFiles>& identity) {
   MACAW_ASSIGN_OR_RETURN(const Address address, ParseAddress(server));
+  if (identity.has_value() && UsesTls(address)) {
+    MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(*identity));
+    MACAW_RETURN_IF_ERROR(Annotate(identity::CheckTime(own.certificate, absl::Now()),
+                                   "`macaw-worker renew` gets another one"));
+  }
   MACAW_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(address, identity));
   grpc::ChannelArguments arguments;
   for (const auto& [key, value] : ClientSettings(address)) arguments.SetInt(key, value);

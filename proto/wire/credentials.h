@@ -30,8 +30,8 @@ bool UsesTls(const Address& address);
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
     const Address& address, const std::optional<identity::IdentityFiles>& files);
 
-// Shows the certificate that is in the files now and connects to a server of their authority only.
-// Absent: plain.
+// Shows the certificate that is in the files now, good or ended: the server judges it by its own
+// clock. Connects to a server of their authority only. Absent: plain.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     const Address& address, const std::optional<identity::IdentityFiles>& files);
 

@@ -155,7 +155,7 @@ grpc::ServerUnaryReactor* EnrolmentService::Renew(grpc::CallbackServerContext* c
                   reply, text = request->request()] {
     const auto renew = [&]() -> absl::StatusOr<Certificate> {
       // The gate has let the call in; the certificate may have been revoked since.
-      MACAW_RETURN_IF_ERROR(gate->authority().Identify(shown, absl::Now()).status());
+      MACAW_RETURN_IF_ERROR(gate->authority().CheckMayRenew(shown, absl::Now()));
       MACAW_ASSIGN_OR_RETURN(const Certificate current, Certificate::FromPem(shown));
       return gate->authority().Renew(current, text, absl::Now());
     };

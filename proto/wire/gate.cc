@@ -73,7 +73,13 @@ class CallerCheck final : public grpc::AuthMetadataProcessor {
     const absl::string_view call =
         path != metadata.end() ? absl::string_view(path->second.data(), path->second.size()) : "";
     if (call == kEnrolMethod && admitted_ == Admitted::kWholeFleet) return grpc::Status::OK;
-    const absl::StatusOr<fleet::CallerPtr> caller = gate_->Admit(*connection);
+    absl::StatusOr<fleet::CallerPtr> caller = gate_->Admit(*connection);
+    if (absl::IsUnauthenticated(caller.status()) && call == kRenewMethod &&
+        admitted_ == Admitted::kWholeFleet) {
+      const absl::Status renews = gate_->AdmitToRenew(*connection);
+      if (renews.ok()) return grpc::Status::OK;
+      caller = renews;
+    }
     if (!caller.ok()) {
       const identity::Standing standing = absl::IsResourceExhausted(caller.status())
                                               ? identity::Standing::kKnown
@@ -170,6 +176,10 @@ absl::StatusOr<fleet::CallerPtr> Gate::Admit(const grpc::AuthContext& connection
     return name == caller->node ? why : std::string();
   });
   return absl::ResourceExhaustedError(why);
+}
+
+absl::Status Gate::AdmitToRenew(const grpc::AuthContext& connection) {
+  return authority_.CheckMayRenew(CertificateOf(connection), absl::Now());
 }
 
 void Gate::CutRevoked() {

@@ -33,6 +33,9 @@ class Gate {
   // it begin and abandon calls faster than anybody could answer them. Its connections are cut then.
   absl::StatusOr<fleet::CallerPtr> Admit(const grpc::AuthContext& connection);
 
+  // The same for a call that renews the certificate, which may have ended (Authority::CheckMayRenew).
+  absl::Status AdmitToRenew(const grpc::AuthContext& connection);
+
   // Enters a refused call in the audit log. `from` may have a port, or be gRPC's name of a peer.
   void Refused(identity::Refusal refusal) const;
 
@@ -64,6 +67,8 @@ class Gate {
 
 // The only call that needs no certificate.
 inline constexpr absl::string_view kEnrolMethod = "/macaw.v1.Enrolment/Enrol";
+
+inline constexpr absl::string_view kRenewMethod = "/macaw.v1.Enrolment/Renew";
 
 // The certificate that the other end of a connection has shown (PEM), or "".
 std::string CertificateOf(const grpc::AuthContext& connection);

@@ -114,7 +114,9 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterReq
                              .heartbeat_every = HeartbeatEvery(),
                              .run_id = options_.run_id,
                              .reconnect_every = kReconnectEvery};
-  if (nodes_.WasReplaced(request.name, request.incarnation)) {
+  // Once the other process has gone, this one may come back.
+  if (nodes_.WasReplaced(request.name, request.incarnation) &&
+      nodes_.Named(request.name) != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
                                                       request.name,
                                                       "\"; give every worker its own (--name)"));

@@ -132,6 +132,44 @@ TEST_F(AuthorityTest, RenewsWithoutPuttingThePresentCertificateOutOfUse) {
   EXPECT_THAT(Identify(first, kNow + kNodeLifetime).message(), HasSubstr("renew it"));
 }
 
+TEST_F(AuthorityTest, RenewsForAWhileAfterTheEnd) {
+  const Certificate certificate = *Enrol(InviteFor("phone-7"), key_);
+  const auto may = [&](const Certificate& shown, absl::Time now) {
+    return authority_->CheckMayRenew(shown.Pem(), now);
+  };
+  const absl::Time end = certificate.validity().until, later = end + absl::Hours(24 * 60);
+  EXPECT_FALSE(Identify(certificate, later).ok());
+  EXPECT_TRUE(may(certificate, kNow).ok());
+  EXPECT_TRUE(may(certificate, later).ok());
+  EXPECT_THAT(may(certificate, end + kRenewalGrace).message(), HasSubstr("was valid until"));
+  const auto renewed = authority_->Renew(certificate, *MakeRequest(key_), later);
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_TRUE(Identify(*renewed, later).ok());
+  ASSERT_TRUE(authority_->Revoke("phone-7", "stolen", later).ok());
+  for (const Certificate& shown : {certificate, *renewed})
+    EXPECT_THAT(may(shown, later).message(), HasSubstr("was revoked: stolen"));
+}
+
+// The backup is older than the renewal.
+TEST_F(AuthorityTest, RenewsWhatARestoredRegistryDoesNotKnow) {
+  const Certificate first = *Enrol(InviteFor("phone-7"), key_);
+  const std::string path = folder_ / "registry.jsonl", backup = *ReadFile(path);
+  const absl::Time later = kNow + 3 * kNodeLifetime / 4;
+  const Certificate second = *authority_->Renew(first, *MakeRequest(key_), later);
+  ASSERT_TRUE(AtomicWriteFile(path, backup).ok());
+  EXPECT_THAT(Identify(second, later).message(), HasSubstr("is not in the registry"));
+  ASSERT_TRUE(authority_->CheckMayRenew(second.Pem(), later).ok());
+  const absl::Time then = later + absl::Hours(1);
+  const auto third = authority_->Renew(second, *MakeRequest(key_), then);
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_TRUE(Identify(*third, then).ok());
+  // Once is enough, and only for the key that enrolled.
+  EXPECT_FALSE(authority_->Renew(second, *MakeRequest(key_), then + absl::Seconds(1)).ok());
+  const PrivateKey other = *PrivateKey::Generate();
+  ASSERT_TRUE(Enrol(InviteFor("phone-7"), other).ok());
+  EXPECT_FALSE(authority_->CheckMayRenew(second.Pem(), then).ok());
+}
+
 // Each is a line of the registry for good.
 TEST_F(AuthorityTest, RenewsWhatIsDueAndNotAgainAndAgain) {
   const Certificate first = *Enrol(InviteFor("phone-7"), key_);

@@ -293,6 +293,23 @@ TEST_F(TlsTest, ANodeRenewsItsCertificateAndKeepsItsKey) {
   EXPECT_FALSE(RenewCertificate(server_->address(), files).ok());
 }
 
+TEST_F(TlsTest, ACertificateThatHasEndedRenewsItselfAndDoesNothingElse) {
+  const IdentityFiles files =
+      authority_.Certified("phone-7", Role::kDevice, absl::Now() - absl::Hours(24 * 40));
+  const absl::Status ended = HelloAs(files);
+  EXPECT_TRUE(absl::IsUnauthenticated(ended)) << ended;
+  EXPECT_THAT(ended.message(), HasSubstr("was valid until"));
+  const absl::Status renewed = RenewCertificate(server_->address(), files);
+  ASSERT_TRUE(renewed.ok()) << renewed;
+  EXPECT_TRUE(HelloAs(files).ok());
+
+  const IdentityFiles old =
+      authority_.Certified("phone-8", Role::kDevice, absl::Now() - absl::Hours(24 * 130));
+  EXPECT_THAT(RenewCertificate(server_->address(), old).message(), HasSubstr("was valid until"));
+  EXPECT_THAT(AuditText(), AllOf(HasSubstr("/macaw.v1.Fleet/Hello"), HasSubstr("phone-8"),
+                                 HasSubstr("/macaw.v1.Enrolment/Renew")));
+}
+
 Fd ConnectTo(const std::string& address) {
   int port = 0;
   EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));

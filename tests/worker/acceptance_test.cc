@@ -119,7 +119,9 @@ class SilentHello final : public fleet::ForwardingLink {
 TEST(Acceptance, IsAskedOfTheRunThatIsTrainedWhateverHelloSaid) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;
-  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 1), folder.path()));
+  auto setting = OptionsOf(SyntheticRun(*dataset, 1), folder.path());
+  setting.config.lease_timeout = 1;  // after which the one that only registered is forgotten
+  const auto server = StartServer(std::move(setting));
   const auto link = fleet::MakeLocalLink(*server);
   SilentHello silent(*link);
   const Options picky = {.name = "phone-7", .accept = {.algorithms = {"fedprox"}}};
