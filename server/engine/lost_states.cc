@@ -12,7 +12,7 @@
 namespace macaw::server {
 
 void RoundEngine::LoseStates(HoldingId holding, const std::string& node, const std::string& why) {
-  if (!states_.keeps() || !roster_.begun()) return;
+  if (!states_.keeps() || !roster_.begun() || state_ == State::kEnded) return;
   if (caught_up()) return LoseStatesNow(holding, node, why);
   // The versions are not yet those of the moment at which they were lost.
   states_owed_.emplace_back(holding, node);
@@ -36,6 +36,8 @@ void RoundEngine::LoseStatesNow(HoldingId holding, const std::string& node,
   }
   for (const Attempt& version : states_.versions().staged()) note(version);
   if (clients.empty()) return;
+  // The rounds are done, and what has been digested was there at their end.
+  if (ending_.has_value()) return GiveUpTasksOfStates(holding, node);
   const bool open = phase_.round().value > completed_ && state_ != State::kWaiting;
   log::StatesLost lost{.round = open ? phase_.round() : Round(completed_ + 1),
                        .phase = open ? phase_.phase() : Phase(0),
@@ -51,6 +53,10 @@ void RoundEngine::LoseStatesNow(HoldingId holding, const std::string& node,
   states_.versions().ForgetCurrent(all);
   staged_before_phase_ -= states_.versions().ForgetStaged(all, staged_before_phase_);
   if (open) ForgetSeats(all);
+  GiveUpTasksOfStates(holding, node);
+}
+
+void RoundEngine::GiveUpTasksOfStates(HoldingId holding, const std::string& node) {
   if (!evaluation_.running()) return;
   std::vector<uint64_t> tasks;
   for (const uint64_t task : evaluation_.board().Waiting(EvaluationBoard::Of(holding))) {

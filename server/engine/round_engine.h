@@ -229,6 +229,8 @@ class RoundEngine {
   // The node kept the states of its clients in its memory, and is gone or new.
   void LoseStates(HoldingId holding, const std::string& node, const std::string& why);
   void LoseStatesNow(HoldingId holding, const std::string& node, const std::string& why);
+  // Evaluations that read the states of the holding, and digests of them.
+  void GiveUpTasksOfStates(HoldingId holding, const std::string& node);
   // Those that were lost while earlier rounds were done again.
   void LoseStatesOwed();
   // Of a run that is repeated or done again: the clients that had lost their states at this phase.

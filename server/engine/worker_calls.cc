@@ -193,6 +193,7 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   // The clients of a holding without nodes may be drawn; those whose nodes decline may not.
   if (!node.declined.empty()) missing_clients_ = 0;
   NoteAbsent(node, now);
+  if (state_ == State::kEnded) return;
   if (node.volatile_state && roster_.owner_of(node.holding).empty() && states_.versions().any()) {
     return Fail(absl::AbortedError(absl::StrCat(
         "worker \"", node.name, "\" kept the clients' states in its memory and is gone (", why,
@@ -226,6 +227,10 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Ti
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
     auto lost = phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name));
     for_others = evaluation_.DropNode(node->id) || lost.has_value();
+    if (lost.has_value()) {  // or it only says so
+      for (const Attempt& attempt : lost->attempts)
+        troubles_.RanOut(node->name, attempt.client, now + LeastLease());
+    }
     Record(std::move(lost));
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
