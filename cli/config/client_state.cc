@@ -52,9 +52,7 @@ absl::Status CheckStateStore(const Config& config, Start start) {
                      " were kept in memory (state.store) and ended with the run's processes: it "
                      "cannot be resumed"));
   }
-  // An owner's process has the states of its own clients.
-  if (config.node.workers.processes == 1 || config.node.workers.owners > 0)
-    return absl::OkStatus();
+  if (config.node.workers.processes == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("state.store = \"memory\" keeps the clients' states of ", name,
                    " in one worker process, but workers.processes is ",
