@@ -26,6 +26,7 @@
 #include "cli/process/notify.h"
 #include "cli/process/programs.h"
 #include "cli/process/restart_policy.h"
+#include "cli/standing/idle_fleet.h"
 #include "cli/standing/queue.h"
 #include "core/child.h"
 #include "core/files.h"
@@ -111,11 +112,14 @@ std::pair<QueuedState, std::string> EndOf(const Exit& exit, const std::string& f
   return {QueuedState::kFinished, stopped ? "stopped by its own rule" : ""};
 }
 
-// The runs and the process of the one that is being done. Used on the main thread only.
+// The runs and the process of the one that is being done; between two runs this process answers the
+// fleet. While a run's process is being started again nobody does, so that workers keep their
+// sessions. Used on the main thread only.
 class Runner {
  public:
-  Runner(const StandingOptions& options, std::string program, RunQueue& queue)
-      : options_(options), program_(std::move(program)), queue_(queue) {}
+  Runner(const StandingOptions& options, std::string program, RunQueue& queue,
+         const Doorkeeper& door)
+      : options_(options), program_(std::move(program)), queue_(queue), door_(door) {}
 
   int fd() const { return child_.has_value() ? child_->pidfd() : -1; }
   // When to call Attend at the latest, in ms; -1: when there is news of fd() or of the queue.
@@ -135,6 +139,12 @@ class Runner {
       run_ = *next;
       policy_ = RestartPolicy();
       MACAW_RETURN_IF_ERROR(Start());
+    }
+    if (run_.empty() && !idle_.has_value()) {
+      MACAW_ASSIGN_OR_RETURN(
+          IdleFleet idle,
+          IdleFleet::Open(options_.listen, door_.authority.get(), door_.audit.get()));
+      idle_.emplace(std::move(idle));
     }
     if (child_.has_value() && !told_ && IsWithdrawn()) {
       told_ = true;
@@ -167,6 +177,7 @@ class Runner {
   }
 
   absl::Status Start() {
+    idle_.reset();
     again_.reset();
     told_ = false;
     const std::string folder = queue_.FolderOf(run_);
@@ -214,6 +225,8 @@ class Runner {
   const StandingOptions options_;
   const std::string program_;
   RunQueue& queue_;
+  const Doorkeeper& door_;
+  std::optional<IdleFleet> idle_;
   std::string run_;  // being done; "": none
   std::optional<Child> child_;
   bool told_ = false;               // it was asked to end
@@ -255,20 +268,28 @@ absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
   MACAW_ASSIGN_OR_RETURN(const Bell bell, Bell::Make());
   MACAW_ASSIGN_OR_RETURN(const Doorkeeper door, OpenDoor(options.authority));
   Desk desk(*queue, bell);
-  const std::string at =
-      options.admin.empty() ? absl::StrCat("unix:", options.folder, "/queue.sock") : options.admin;
+  // Always there: the first operator is not enrolled yet.
   MACAW_ASSIGN_OR_RETURN(
-      const std::unique_ptr<wire::AdminServer> admin,
-      wire::AdminServer::Start(
-          {.listen = at, .authority = door.authority.get(), .audit = door.audit.get()}, desk));
-  MACAW_RETURN_IF_ERROR(
-      AtomicWriteFile(options.folder + "/queue-address", admin->address() + "\n"));
-  Logger("queue").Info(absl::StrCat("waits_for_runs ", admin->address()));
+      const std::unique_ptr<wire::AdminServer> here,
+      wire::AdminServer::Start({.listen = absl::StrCat("unix:", options.folder, "/queue.sock")},
+                               desk));
+  std::unique_ptr<wire::AdminServer> elsewhere;
+  if (!options.admin.empty()) {
+    MACAW_ASSIGN_OR_RETURN(
+        elsewhere, wire::AdminServer::Start({.listen = options.admin,
+                                             .authority = door.authority.get(),
+                                             .audit = door.audit.get()},
+                                            desk));
+  }
+  const std::string address = (elsewhere != nullptr ? elsewhere : here)->address();
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(options.folder + "/queue-address", here->address() + "\n"));
+  Runner runner(options, programs + "/macaw-server", *queue, door);
+  MACAW_RETURN_IF_ERROR(runner.Attend());
+  Logger("queue").Info(absl::StrCat("waits_for_runs ", address));
   NotifyManager("READY=1");
 
   const Watchdog watchdog([&bell] { bell.Ring(); });
 
-  Runner runner(options, programs + "/macaw-server", *queue);
   while (true) {
     MACAW_RETURN_IF_ERROR(runner.Attend());
     std::array<pollfd, 3> news{{{.fd = signals.fd(), .events = POLLIN, .revents = 0},

@@ -12,15 +12,16 @@ struct StandingOptions {
   std::string folder;     // of the queue and its runs
   std::string listen;     // where workers reach each run; a port that is the same for all
   std::string authority;  // of the fleet; "": none
-  std::string admin;      // where runs are submitted; "": the socket queue.sock in the folder
+  std::string admin;      // where runs are submitted, besides the socket queue.sock in the folder
   std::string run_admin;  // server.admin of each run; "": the socket in the run's folder
 };
 
 // `macaw-server --standing`: does the runs that operators submit, one after the other, each in a
 // server process of its own. A run whose process is killed goes on in a new one, five times in ten
-// minutes at most; then it has failed and the next one begins. Returns the exit code after a
-// signal. A run that is open then goes on when the standing server is started again. Call on the
-// main thread, before any other thread exists.
+// minutes at most; then it has failed and the next one begins. Between runs, nodes enrol and renew
+// their certificates, and those that look for a run are told to come again. Returns the exit code
+// after a signal. A run that is open then goes on when the standing server is started again. Call on
+// the main thread, before any other thread exists.
 absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals);
 
 // Whether a plan that is submitted may run here: it parses, is complete without data, and names

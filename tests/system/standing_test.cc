@@ -1,7 +1,9 @@
 // A standing server with real programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,9 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "core/fd.h"
 #include "core/files.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/installed.h"
 #include "tests/system/simulation.h"
 
 namespace macaw {
@@ -118,6 +122,56 @@ TEST_F(Standing, ARunThatCannotRunHasFailedAndMakesRoom) {
   ASSERT_TRUE(WaitForState("first", "withdrawn"));
   ASSERT_TRUE(WaitForState("second", "failed"));
   EXPECT_THAT(Admin("runs").text, HasSubstr("exit code"));
+}
+
+// An address of this machine that nobody listens on.
+std::string FreeAddress() {
+  const Fd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  return absl::StrCat("127.0.0.1:", ntohs(at.sin_port));
+}
+
+// Nobody but the standing server answers between runs, and the fleet lives on all the same.
+TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
+  testing_support::Simulation plain("plain", {config_});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  const std::string authority = folder_ / "authority", fleet = FreeAddress(), desk = FreeAddress();
+  ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
+  Program server("macaw-server", {"--standing", folder_.path(), "--listen", fleet, "--authority",
+                                  authority, "--admin", desk});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  const auto enrol = [&](const std::string& name, const std::string& how) {
+    const Printed invite =
+        RunMacaw(absl::StrCat("pki invite ", name, " ", how, " --dir ", authority));
+    const size_t code = invite.text.find("MACAW-");
+    const Printed enrolled = testing_support::RunProgram(
+        MACAW_BIN_DIR "/macaw-worker",
+        absl::StrCat("enrol --server ", fleet, " --identity ", folder_ / name, " ",
+                     invite.text.substr(code, invite.text.find_first_of(" \n", code) - code)));
+    EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
+  };
+  enrol("ada", "--role operator");
+  enrol("node", "--role worker --lifetime 3s");
+  const std::string node = folder_.Write(
+      "node.toml", absl::StrCat("[node]\nserver = \"", fleet, "\"\nidentity = \"", folder_ / "node",
+                                "\"\n", *ReadFile(config_)));
+  absl::SleepFor(absl::Seconds(4));  // its certificate has ended
+  Program worker("macaw-worker", {"--config", node, "--scratch", folder_ / "scratch"});
+  ASSERT_TRUE(worker.WaitFor("certificate_renewed")) << worker.text();
+  ASSERT_TRUE(worker.WaitFor("no run is open at this server")) << worker.text();
+
+  const Printed submitted = RunMacaw(absl::StrCat("admin submit ", Plan("one"), " --server ", desk,
+                                                  " --identity ", folder_ / "ada"));
+  EXPECT_EQ(submitted.exit, 0) << submitted.text;
+  ASSERT_TRUE(WaitForState("one", "finished")) << worker.text();
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(DigestOf("one"), plain.digest());
+  enrol("late", "--role worker");
 }
 
 }  // namespace
