@@ -290,8 +290,9 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                                                 : Journal::Begin(path, Round(completed.value + 1)));
     folder.KeepJournal(std::move(journal));
   }
-  MACAW_ASSIGN_OR_RETURN(Holdings holdings,
-                         Holdings::Open(options.run_dir, !checkpoint.has_value() && inside == nullptr));
+  MACAW_ASSIGN_OR_RETURN(
+      Holdings holdings,
+      Holdings::Open(options.run_dir, !checkpoint.has_value() && inside == nullptr));
   folder.KeepHoldings(std::move(holdings));
   if (folder.cut_from_log() > 0) {
     const bool backed = inside == nullptr || inside->cut.empty();

@@ -61,9 +61,9 @@ void RunThreads::LogRecord(const log::Record& record) const {
                               cut->states ? " states" : "", " clients=", cut->given_up.size(),
                               " reason=\"", cut->why, "\""));
   } else if (const auto* states = std::get_if<log::StatesLost>(&record)) {
-    log_.Warning(absl::StrCat("states_lost worker=", states->name, " clients=",
-                              states->clients.size() + states->counted.size(), " reason=\"",
-                              states->why, "\""));
+    log_.Warning(absl::StrCat("states_lost worker=", states->name,
+                              " clients=", states->clients.size() + states->counted.size(),
+                              " reason=\"", states->why, "\""));
   } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
              lost != nullptr && lost->dropped) {
     log_.Warning(absl::StrCat("round_dropped ", lost->why));

@@ -93,7 +93,8 @@ std::vector<AttemptTable::Late> AttemptTable::Expire(TimePoint now) {
     }
     if (next != TimePoint::max()) expiries_.Set(*worker, next);
   }
-  std::ranges::sort(ended, {}, [](const Late& late) { return std::pair(late.worker, late.attempt); });
+  std::ranges::sort(ended, {},
+                    [](const Late& late) { return std::pair(late.worker, late.attempt); });
   return ended;
 }
 

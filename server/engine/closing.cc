@@ -139,7 +139,8 @@ bool RoundEngine::MoveOnWithoutClients() {
     }
   }
   // Counts the rounds of this session only. A short run that has lost all its rounds ends, too.
-  if (!counts || policy_.GoesOnAfterLost(lost_rounds_ + 1, LastRound() - options_.completed)) return true;
+  if (!counts || policy_.GoesOnAfterLost(lost_rounds_ + 1, LastRound() - options_.completed))
+    return true;
   Fail(absl::AbortedError(
       lost_rounds_ == 0 ? what
                         : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));

@@ -97,8 +97,8 @@ std::vector<uint64_t> RoundEngine::AllTasks() const {
 void RoundEngine::DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason,
                                  const std::string& why) {
   if (!evaluation_.running() || state_ == State::kEnded) return;
-  const EvaluationBoard::Queue queue = rows == Absence::Central() ? EvaluationBoard::Central()
-                                                                  : EvaluationBoard::Of(rows);
+  const EvaluationBoard::Queue queue =
+      rows == Absence::Central() ? EvaluationBoard::Central() : EvaluationBoard::Of(rows);
   GiveUpTasks(evaluation_.board().Waiting(queue), reason, why);
 }
 

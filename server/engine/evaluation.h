@@ -28,7 +28,7 @@ class Evaluation {
   bool complete() const { return open() && !judging_ && board_->done(); }
   bool judging() const { return judging_; }
   bool running() const { return open() && !judging_; }  // its tasks can be done
-  EvaluationSums Report();  // once complete()
+  EvaluationSums Report();                              // once complete()
   void Close();
 
   struct Progress {

@@ -208,9 +208,9 @@ absl::StatusOr<std::string> RoundEngine::SkipEvaluation(const admin::Change& cha
   if (!evaluation_.running()) return absl::FailedPreconditionError("no evaluation is open");
   const Round round = evaluation_.board().round();
   if (change.round != round.value) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the model after round ", round.value, " is evaluated, not that after round ",
-                     change.round));
+    return absl::FailedPreconditionError(absl::StrCat("the model after round ", round.value,
+                                                      " is evaluated, not that after round ",
+                                                      change.round));
   }
   RecordOperation(change);
   const std::vector<uint64_t> tasks = AllTasks();

@@ -362,10 +362,9 @@ void RoundEngine::OnLate(WorkerId id, const std::vector<ClientId>& clients, Time
 }
 
 TimePoint RoundEngine::NextDeadline() const {
-  return std::min(
-      {phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(),
-       absence_.NextDeadline(), deadline_,
-       evaluation_.running() ? evaluation_deadline_ : TimePoint::max()});
+  return std::min({phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(),
+                   absence_.NextDeadline(), deadline_,
+                   evaluation_.running() ? evaluation_deadline_ : TimePoint::max()});
 }
 
 bool RoundEngine::ReadyToBegin() const {

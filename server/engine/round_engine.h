@@ -361,7 +361,7 @@ class RoundEngine {
   Lost round_lost_ = Lost::kNo;
   // Of the open phase, or the end of its extension; before the first round, of the nodes to come.
   TimePoint deadline_ = TimePoint::max();
-  bool overdue_ = false;                   // the open phase's deadline has passed
+  bool overdue_ = false;                              // the open phase's deadline has passed
   TimePoint evaluation_deadline_ = TimePoint::max();  // of the open evaluation
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients

@@ -29,7 +29,7 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
       return agreed ? Remedy::kEndRun : Remedy::kTryAgain;
     case Trouble::Kind::kLeftOut:
       return agreed || trouble.owned || trouble.times >= kMostLeftOut ? Remedy::kGiveUpClient
-                                                                : Remedy::kTryAgain;
+                                                                      : Remedy::kTryAgain;
   }
   return Remedy::kEndRun;
 }

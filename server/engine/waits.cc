@@ -14,7 +14,7 @@ namespace macaw::server {
 namespace {
 
 constexpr uint32_t kMostDoublings = 6;  // of a client's lease in one round
-constexpr double kLongestLease = 1e8;        // seconds; fits a Duration
+constexpr double kLongestLease = 1e8;   // seconds; fits a Duration
 
 }  // namespace
 
@@ -33,8 +33,10 @@ Duration RoundEngine::LeaseLimit(const Node& node, const fleet::TrainingLease& l
     all += seconds;
     longest = std::max(longest, seconds);
   }
-  const auto slots = std::clamp<size_t>(node.slots, 1, std::max<size_t>(lease.assignments.size(), 1));
-  const Duration limit = FromSeconds(std::min(longest + all / static_cast<double>(slots), kLongestLease));
+  const auto slots =
+      std::clamp<size_t>(node.slots, 1, std::max<size_t>(lease.assignments.size(), 1));
+  const Duration limit =
+      FromSeconds(std::min(longest + all / static_cast<double>(slots), kLongestLease));
   return std::max(limit, LeastLease());
 }
 
@@ -104,8 +106,7 @@ void RoundEngine::GiveUpAbandoned() {
   for (HoldingId holding; holding.value < roster_.holdings(); ++holding.value) {
     if (!IsAbandoned(holding)) continue;
     const std::string& owner = roster_.owner_of(holding);
-    const std::string why =
-        absl::StrCat(owner, " was given up by ", operators_.given_up.at(owner));
+    const std::string why = absl::StrCat(owner, " was given up by ", operators_.given_up.at(owner));
     DoTasksWithout(holding, fleet::LeftOutReason::kGone, why);
     if (holding.value >= cohorts.size()) continue;
     for (const scheduler::CohortEntry& entry : cohorts[holding.value].entries) {
@@ -138,9 +139,9 @@ void RoundEngine::EndDrainedInVain() {
   for (uint32_t i = 0; i < waiting.size(); ++i) {
     if (!waiting[i].entries.empty() && !absence_.Gone(HoldingId(i)) && nodes_.size() > 0) return;
   }
-  EndDrained(absl::StrCat("; round ", phase_.round().value, " is left undone: the nodes of its last ",
-                          standing.waiting, standing.waiting == 1 ? " client" : " clients",
-                          " are gone"));
+  EndDrained(absl::StrCat("; round ", phase_.round().value,
+                          " is left undone: the nodes of its last ", standing.waiting,
+                          standing.waiting == 1 ? " client" : " clients", " are gone"));
 }
 
 }  // namespace macaw::server

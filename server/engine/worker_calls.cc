@@ -234,11 +234,10 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Ti
     Record(std::move(lost));
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
-  Poll poll{
-      .ticket = ticket,
-      .since = now,
-      .deadline = now + std::min(request.wait, kLongestPoll),
-      .request = request};
+  Poll poll{.ticket = ticket,
+            .since = now,
+            .deadline = now + std::min(request.wait, kLongestPoll),
+            .request = request};
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   const bool served = Serve(*node, request, ticket, now);
   if (std::exchange(passed_over_, false) || for_others) ServeOthers(*node, now);

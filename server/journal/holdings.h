@@ -34,7 +34,7 @@ class Holdings {
 
   std::string path_;
   uint64_t end_ = 0;
-  std::optional<RecordFile> file_;  // made for the first owner
+  std::optional<RecordFile> file_;     // made for the first owner
   absl::flat_hash_set<Digest> known_;  // by the digest of the data
 };
 

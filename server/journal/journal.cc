@@ -283,24 +283,23 @@ absl::StatusOr<std::vector<Restored::Member>> ReadHoldings(const std::string& ru
   const std::string path = HoldingsPath(run_dir);
   std::vector<Restored::Member> members;
   absl::Status damaged;
-  MACAW_RETURN_IF_ERROR(ForEachFrame(path, [&](absl::string_view head, uint64_t at, uint64_t size) {
-                          std::optional<JournalNode> node = Decode<JournalNode>(head);
-                          if (!node.has_value()) return false;
-                          Restored::Member member{.request = std::move(node->request),
-                                                  .there = false};
-                          fleet::Blob& table = member.request.table;
-                          const absl::StatusOr<fleet::Blob> read =
-                              ReadBlob({path, at, size}, table.digest);
-                          if (!read.ok()) damaged = read.status();
-                          if (!damaged.ok()) return true;
-                          absl::StatusOr<fleet::ClientTable> clients = fleet::ClientTable::Decode(
-                              read->bytes->bytes(), member.request.clients);
-                          if (!clients.ok()) damaged = clients.status();
-                          if (!damaged.ok()) return true;
-                          member.table = *std::move(clients);
-                          members.push_back(std::move(member));
-                          return true;
-                        }).status());
+  MACAW_RETURN_IF_ERROR(
+      ForEachFrame(path, [&](absl::string_view head, uint64_t at, uint64_t size) {
+        std::optional<JournalNode> node = Decode<JournalNode>(head);
+        if (!node.has_value()) return false;
+        Restored::Member member{.request = std::move(node->request), .there = false};
+        fleet::Blob& table = member.request.table;
+        const absl::StatusOr<fleet::Blob> read = ReadBlob({path, at, size}, table.digest);
+        if (!read.ok()) damaged = read.status();
+        if (!damaged.ok()) return true;
+        absl::StatusOr<fleet::ClientTable> clients =
+            fleet::ClientTable::Decode(read->bytes->bytes(), member.request.clients);
+        if (!clients.ok()) damaged = clients.status();
+        if (!damaged.ok()) return true;
+        member.table = *std::move(clients);
+        members.push_back(std::move(member));
+        return true;
+      }).status());
   MACAW_RETURN_IF_ERROR(damaged);
   return members;
 }

@@ -161,8 +161,7 @@ constexpr auto FieldsOf(std::type_identity<EvaluationGaveUp>) {
 }
 constexpr auto FieldsOf(std::type_identity<StatesLost>) {
   return std::tuple(Field{1, "round", &StatesLost::round}, Field{2, "phase", &StatesLost::phase},
-                    Field{3, "name", &StatesLost::name},
-                    Field{4, "clients", &StatesLost::clients},
+                    Field{3, "name", &StatesLost::name}, Field{4, "clients", &StatesLost::clients},
                     Field{5, "counted", &StatesLost::counted}, Field{6, "why", &StatesLost::why});
 }
 constexpr auto FieldsOf(std::type_identity<RunEnded>) {

@@ -61,8 +61,7 @@ void CutEvaluations::Undo(Round completed) {
 
 void CutEvaluations::Begin(Round round, bool states) {
   if (undone_.erase({round, states}) == 0) return;
-  std::erase_if(rounds_[round],
-                [&](const EvaluationGaveUp& cut) { return cut.states == states; });
+  std::erase_if(rounds_[round], [&](const EvaluationGaveUp& cut) { return cut.states == states; });
 }
 
 History::PhaseStory* History::Find(Round round, Phase phase) {

@@ -293,8 +293,7 @@ struct Unknown {
 using Record =
     std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened, Planned, Leased,
                  Accepted, TurnedDown, Requeued, RoundLost, Closed, Evaluated, RunEnded, GaveUp,
-                 Extended, Waiting, Operated, NodeDeclined, EvaluationGaveUp, StatesLost,
-                 Unknown>;
+                 Extended, Waiting, Operated, NodeDeclined, EvaluationGaveUp, StatesLost, Unknown>;
 
 // A record with its place in the log.
 struct Entry {
