@@ -1,14 +1,10 @@
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/random.h"
 #include "scheduler/plan.h"
