@@ -182,6 +182,10 @@ absl::Status Change(const AdminArguments& arguments, wire::AdminClient& server, 
     MACAW_ASSIGN_OR_RETURN(const std::string json, server.Status());
     MACAW_ASSIGN_OR_RETURN(change.round, RoundOf(json));
   }
+  if (action == Action::kSkipEvaluation && change.round == 0) {
+    MACAW_ASSIGN_OR_RETURN(const std::string json, server.Status());
+    MACAW_ASSIGN_OR_RETURN(change.round, EvaluatedRoundOf(json));
+  }
   MACAW_ASSIGN_OR_RETURN(const admin::Changed changed, server.Apply(std::move(change)));
   std::cout << changed.text << std::endl;
   return absl::OkStatus();
@@ -351,6 +355,12 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
   change("admit", "Let a node come back", Action::kAdmit)
       ->add_option("NODE", arguments->node, "Its name")
       ->required();
+  change("give-up", "Wait no longer for a node that is gone; it may come back", Action::kGiveUp)
+      ->add_option("NODE", arguments->node, "Its name")
+      ->required();
+  change("skip-evaluation", "End the open evaluation without what is missing",
+         Action::kSkipEvaluation)
+      ->add_option("--round", arguments->round, "Only if the model after this round is evaluated");
 }
 
 int Main(int argc, char** argv) {

@@ -99,6 +99,16 @@ Section<ServerConfig> ServerSection() {
   f.Add("server.lease_timeout", &C::lease_timeout,
         "seconds of silence after which work goes to others", Above(0))
       .As(Role::kCompute);
+  f.Add("server.lease_factor", &C::lease_factor,
+        "times the expected training time after which a lease ends, whatever its node reports; at "
+        "least ten lease timeouts, at most server.lease_limit for each client",
+        AtLeast(1))
+      .As(Role::kCompute);
+  f.Add("server.lease_limit", &C::lease_limit,
+        "most seconds for one client, and the time allowed while none is known; an evaluation "
+        "without a new result for so long ends without the missing ones",
+        Above(0))
+      .As(Role::kCompute);
   f.Add("server.workers", &C::workers,
         "number of workers with which rounds begin; 0: workers.processes and workers.owners",
         AtLeast(0))

@@ -33,6 +33,9 @@ struct ServerConfig {
   // are durable, and a resume opens the same round again.
   std::string durability = "checkpoint";
   double lease_timeout = 30;  // seconds without a heartbeat until a lease expires
+  // What ends a lease although its node is heard (engine/engine_options.h, WaitLimits).
+  double lease_factor = 10;   // times the expected duration
+  double lease_limit = 3600;  // seconds for a client, or without any result of an evaluation
   uint32_t workers = 0;       // rounds begin when this many have registered; 0: as in [workers]
   // Workers may have other numeric profiles than the run's; then its summary says that it cannot be
   // reproduced.

@@ -135,6 +135,21 @@ std::vector<Event> EventLines::Lines(const log::Operated& operated) {
   return {event};
 }
 
+std::vector<Event> EventLines::Lines(const log::EvaluationGaveUp& gave_up) {
+  return {{"evaluation_without",
+           {{"round", int64_t{gave_up.round.value}},
+            {"clients", Number(gave_up.given_up.size())},
+            {"why", gave_up.why}}}};
+}
+
+std::vector<Event> EventLines::Lines(const log::StatesLost& lost) {
+  return {{"states_lost",
+           {{"worker", lost.name},
+            {"round", int64_t{lost.round.value}},
+            {"clients", Number(lost.clients.size() + lost.counted.size())},
+            {"why", lost.why}}}};
+}
+
 std::vector<Event> EventLines::Lines(const log::RunEnded& ended) {
   return {{absl::StrCat("run_", log::NameOf(ended.how)),
            {{"rounds", int64_t{ended.rounds}}, {"why", ended.why}}}};

@@ -45,6 +45,8 @@ class EventLines {
   Events Lines(const log::Closed& closed);
   Events Lines(const log::RunEnded& ended);
   Events Lines(const log::Operated& operated);
+  static Events Lines(const log::EvaluationGaveUp& gave_up);
+  static Events Lines(const log::StatesLost& lost);
   static Events Lines(const log::RunOpened&) { return {}; }
   static Events Lines(const log::Leased&) { return {}; }
   static Events Lines(const log::Evaluated&) { return {}; }

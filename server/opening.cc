@@ -184,9 +184,11 @@ void TakeOrders(const Options& options, const log::KnownEnd& end, EngineOptions&
   engine.paused = orders->paused;
   for (const auto& [node, order] : orders->quarantine)
     engine.quarantine[node] = {.node = node, .by = order.by, .reason = order.why};
-  if (engine.paused || !engine.quarantine.empty()) {
+  for (const auto& [node, order] : orders->given_up) engine.given_up[node] = order.by;
+  if (engine.paused || !engine.quarantine.empty() || !engine.given_up.empty()) {
     Logger("server").Info(absl::StrCat("orders_hold paused=", engine.paused ? "yes" : "no",
-                                       " quarantined=", engine.quarantine.size()));
+                                       " quarantined=", engine.quarantine.size(),
+                                       " given_up=", engine.given_up.size()));
   }
 }
 
@@ -197,6 +199,8 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .lease_timeout = FromSeconds(options.config.lease_timeout),
           .limits = {.deaths = options.config.max_deaths,
                      .lost_rounds = repeats ? 0 : options.config.max_lost_rounds},
+          .waits = {.lease_factor = options.config.lease_factor,
+                    .lease_limit = FromSeconds(options.config.lease_limit)},
           .workers = std::max(1U, options.config.workers),
           .evaluation_gates = options.config.stop.active() || options.stepwise,
           .stepwise = options.stepwise,
@@ -242,6 +246,14 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   return checkpoint;
 }
 
+// The owners that the run had, whether they come back or not.
+std::vector<Restored::Member> OwnersOf(const std::string& run_dir) {
+  absl::StatusOr<std::vector<Restored::Member>> owners = ReadHoldings(run_dir);
+  if (owners.ok()) return *std::move(owners);
+  Logger("server").Warning(absl::StrCat("all_owners_are_needed ", owners.status().message()));
+  return {};
+}
+
 void TellThatItBegins(const Options& options) {
   Logger("server").Warning(absl::StrCat("begins_again_from_round_1 there is no checkpoint in ",
                                         options.run_dir, "/checkpoints to resume from"));
@@ -278,6 +290,10 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                                                 : Journal::Begin(path, Round(completed.value + 1)));
     folder.KeepJournal(std::move(journal));
   }
+  MACAW_ASSIGN_OR_RETURN(
+      Holdings holdings,
+      Holdings::Open(options.run_dir, !checkpoint.has_value() && inside == nullptr));
+  folder.KeepHoldings(std::move(holdings));
   if (folder.cut_from_log() > 0) {
     const bool backed = inside == nullptr || inside->cut.empty();
     Logger("server").Warning(absl::StrCat(
@@ -369,10 +385,16 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
+  Restored restored;
+  if (inside.has_value()) {
+    restored = std::move(inside->recovery.restored);
+  } else if (checkpoint.has_value()) {
+    restored.members = OwnersOf(options.run_dir);
+  }
   return Opening{
       .options = std::move(options),
       .engine = std::move(engine),
-      .restored = inside.has_value() ? std::move(inside->recovery.restored) : Restored(),
+      .restored = std::move(restored),
       .scheduler = std::move(scheduler),
       .keeper = std::move(keeper),
       .folder = std::move(folder),

@@ -29,7 +29,9 @@ void RunThreads::Carry(Effects effects) {
 
 void RunThreads::Write(Recorded recorded) {
   LogRecord(recorded.record);
-  if (durable_commits_) WriteJournal(std::move(recorded.journal));
+  const auto* node = std::get_if<JournalNode>(&recorded.journal);
+  const bool owner = node != nullptr && node->request.owner;
+  if (durable_commits_ || owner) WriteJournal(std::move(recorded.journal));
   WriteRecord(std::move(recorded.record));
 }
 
@@ -54,6 +56,14 @@ void RunThreads::LogRecord(const log::Record& record) const {
     log_.Info(absl::StrCat("deadline_extended round=", extended->round.value,
                            " counted=", extended->counted, " needed=", extended->needed,
                            " missing=", extended->missing));
+  } else if (const auto* cut = std::get_if<log::EvaluationGaveUp>(&record)) {
+    log_.Warning(absl::StrCat("evaluation_without round=", cut->round.value,
+                              cut->states ? " states" : "", " clients=", cut->given_up.size(),
+                              " reason=\"", cut->why, "\""));
+  } else if (const auto* states = std::get_if<log::StatesLost>(&record)) {
+    log_.Warning(absl::StrCat("states_lost worker=", states->name,
+                              " clients=", states->clients.size() + states->counted.size(),
+                              " reason=\"", states->why, "\""));
   } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
              lost != nullptr && lost->dropped) {
     log_.Warning(absl::StrCat("round_dropped ", lost->why));
@@ -133,11 +143,6 @@ std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
   if (std::string text = ClientEvaluationText(sums, options_.run.task); !text.empty())
     writer_.ClientEvaluation(std::move(text));
   WriteRow([row] { return row.Text(); });
-  if (!sums.given_up.empty()) {
-    log_.Warning(absl::StrCat("evaluation_without round=", sums.round.value, " clients=",
-                              sums.given_up.size(), " first=", sums.given_up.front().value,
-                              ": their states could not be read, or their owners decline"));
-  }
   return ObserveForStop(sums.round, row);
 }
 

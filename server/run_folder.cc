@@ -292,6 +292,7 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());
     checkpoint.clients_bytes = clients_->offset();
   }
+  if (holdings_.has_value()) MACAW_RETURN_IF_ERROR(holdings_->Sync());
   MACAW_RETURN_IF_ERROR(best_.WriteHeld());
   const Round newest = checkpoint.round;
   MACAW_ASSIGN_OR_RETURN(const Round oldest, WriteCheckpoint(path_, checkpoint));

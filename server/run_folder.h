@@ -8,11 +8,13 @@
 
 #include "absl/status/statusor.h"
 #include "core/files.h"
+#include "core/status.h"
 #include "core/vector.h"
 #include "proto/admin/event_feed.h"
 #include "server/best_model.h"
 #include "server/checkpoint.h"
 #include "server/event_lines.h"
+#include "server/journal/holdings.h"
 #include "server/journal/journal.h"
 #include "server/log/writer.h"
 #include "server/round_model.h"
@@ -82,9 +84,14 @@ class RunFolder {
   // From now on every commit is made durable in this journal. Each later Keep starts the journal's
   // next file.
   void KeepJournal(Journal journal) { journal_ = std::move(journal); }
-  template <typename T>  // JournalNode or JournalPart
-  absl::Status Journalize(const T& item) {
-    return journal_.has_value() ? journal_->Add(item) : absl::OkStatus();
+  // From now on the tables of owners are kept (journal/holdings.h).
+  void KeepHoldings(Holdings holdings) { holdings_ = std::move(holdings); }
+  absl::Status Journalize(const JournalNode& node) {
+    if (holdings_.has_value()) MACAW_RETURN_IF_ERROR(holdings_->Add(node));
+    return journal_.has_value() ? journal_->Add(node) : absl::OkStatus();
+  }
+  absl::Status Journalize(const JournalPart& part) {
+    return journal_.has_value() ? journal_->Add(part) : absl::OkStatus();
   }
   void DropJournal();  // no server will continue inside a round of this run
   // Syncs the journal and the rows before the log, which tells of them (journal/recovery.h).
@@ -128,6 +135,7 @@ class RunFolder {
   admin::EventFeed* feed_ = nullptr;
   std::optional<LineFile> clients_;
   std::optional<Journal> journal_;
+  std::optional<Holdings> holdings_;
   bool rows_unsynced_ = true;  // an earlier server may have left some
   std::function<absl::Status()> before_checkpoint_;
 };

@@ -151,4 +151,9 @@ absl::StatusOr<uint32_t> RoundOf(const std::string& text) {
   return static_cast<uint32_t>(Number(json, "round"));
 }
 
+absl::StatusOr<uint32_t> EvaluatedRoundOf(const std::string& text) {
+  MACAW_ASSIGN_OR_RETURN(const Json json, Parse(text));
+  return static_cast<uint32_t>(Number(json, "evaluated_round"));
+}
+
 }  // namespace macaw::cli

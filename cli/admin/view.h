@@ -22,5 +22,7 @@ absl::StatusOr<std::string> RunsView(const std::string& json);
 
 // The open round; for `abort-round` without a number.
 absl::StatusOr<uint32_t> RoundOf(const std::string& json);
+// The round whose model is evaluated; for `skip-evaluation` without a number.
+absl::StatusOr<uint32_t> EvaluatedRoundOf(const std::string& json);
 
 }  // namespace macaw::cli

@@ -117,6 +117,13 @@ Cells Of(const log::Operated& operated) {
   if (!operated.why.empty()) absl::StrAppend(&why, ": ", operated.why);
   return {.who = operated.name, .why = why};
 }
+Cells Of(const log::EvaluationGaveUp& gave_up) {
+  return {.clients = gave_up.given_up.size(),
+          .why = absl::StrCat(gave_up.states ? "of the states: " : "", gave_up.why)};
+}
+Cells Of(const log::StatesLost& lost) {
+  return {.who = lost.name, .clients = lost.clients.size() + lost.counted.size(), .why = lost.why};
+}
 Cells Of(const log::Evaluated& evaluated) { return {.why = evaluated.stop}; }
 Cells Of(const log::RunEnded& run) {
   std::string why = absl::StrCat(log::NameOf(run.how), " after ", Count(run.rounds, "round"));

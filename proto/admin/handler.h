@@ -16,6 +16,8 @@ enum class Action : uint8_t {
   kAbortRound = 4,
   kQuarantine = 5,
   kAdmit = 6,
+  kGiveUp = 8,
+  kSkipEvaluation = 9,
 };
 
 // A change that an operator asks for.
@@ -24,8 +26,9 @@ struct Change {
   Action action = Action::kPause;
   std::string by;      // who asks; for the log
   std::string reason;  // for the log and for those whom it concerns
-  std::string node;    // kQuarantine, kAdmit
-  uint32_t round = 0;  // kAbortRound: the round that is meant, so that a late call hits no other
+  std::string node;    // kQuarantine, kAdmit, kGiveUp
+  // kAbortRound, kSkipEvaluation: the round that is meant, so that a late call hits no other
+  uint32_t round = 0;
 };
 
 struct Changed {

@@ -156,6 +156,14 @@ class GrpcAdminClient final : public AdminClient {
         return Call(&v1::Admin::Stub::Quarantine, node, reply);
       case admin::Action::kAdmit:
         return Call(&v1::Admin::Stub::Admit, node, reply);
+      case admin::Action::kGiveUp:
+        return Call(&v1::Admin::Stub::GiveUp, node, reply);
+      case admin::Action::kSkipEvaluation: {
+        v1::SkipEvaluationRequest evaluation;
+        *evaluation.mutable_change() = request;
+        evaluation.set_round(change.round);
+        return Call(&v1::Admin::Stub::SkipEvaluation, evaluation, reply);
+      }
     }
     return absl::InvalidArgumentError("no such change");
   }

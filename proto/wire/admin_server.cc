@@ -133,6 +133,17 @@ class AdminService final : public v1::Admin::CallbackService {
     return Apply(*context, {.action = admin::Action::kAdmit, .node = request->name()},
                  request->change(), reply);
   }
+  grpc::ServerUnaryReactor* GiveUp(Context* context, const v1::NodeRequest* request,
+                                   v1::ChangeReply* reply) override {
+    return Apply(*context, {.action = admin::Action::kGiveUp, .node = request->name()},
+                 request->change(), reply);
+  }
+  grpc::ServerUnaryReactor* SkipEvaluation(Context* context,
+                                           const v1::SkipEvaluationRequest* request,
+                                           v1::ChangeReply* reply) override {
+    return Apply(*context, {.action = admin::Action::kSkipEvaluation, .round = request->round()},
+                 request->change(), reply);
+  }
 
  private:
   grpc::ServerUnaryReactor* Apply(const Context& context, admin::Change change,

@@ -73,8 +73,8 @@ std::vector<Attempt> AttemptTable::NotHeld(WorkerId worker,
   return lost;
 }
 
-std::vector<Attempt> AttemptTable::Expire(TimePoint now, std::vector<WorkerId>& late) {
-  std::vector<Attempt> ended;
+std::vector<AttemptTable::Late> AttemptTable::Expire(TimePoint now) {
+  std::vector<Late> ended;
   while (const std::optional<WorkerId> worker = expiries_.Pop(now)) {
     std::vector<ClientId> over;
     TimePoint next = TimePoint::max();
@@ -86,15 +86,15 @@ std::vector<Attempt> AttemptTable::Expire(TimePoint now, std::vector<WorkerId>& 
         next = std::min(next, expires);
       }
     }
-    if (!over.empty()) late.push_back(*worker);
     for (const ClientId client : over) {
       Entry& entry = entries_.at(client);
-      ended.push_back({client, entry.fence});
+      ended.push_back({.worker = *worker, .attempt = {client, entry.fence}});
       EndLease(client, entry, State::kQueued);
     }
     if (next != TimePoint::max()) expiries_.Set(*worker, next);
   }
-  std::ranges::sort(ended);
+  std::ranges::sort(ended, {},
+                    [](const Late& late) { return std::pair(late.worker, late.attempt); });
   return ended;
 }
 

@@ -56,9 +56,14 @@ class AttemptTable {
   // Returns those of `attempts` that the worker does not hold, or no longer holds.
   std::vector<Attempt> NotHeld(WorkerId worker, std::span<const Attempt> attempts) const;
 
-  // Each of these puts leased clients back into `queued` and returns the attempts that ended, by
-  // client. Expire adds to `late` each worker that held one of these leases, once.
-  std::vector<Attempt> Expire(TimePoint now, std::vector<WorkerId>& late);
+  // A lease that has expired.
+  struct Late {
+    WorkerId worker;
+    Attempt attempt;
+  };
+  // Each of these puts leased clients back into `queued` and returns the attempts that ended.
+  // Expire: by worker and client; the others: by client.
+  std::vector<Late> Expire(TimePoint now);
   std::vector<Attempt> DropWorker(WorkerId worker);
   std::vector<Attempt> Release(WorkerId worker, std::span<const Attempt> attempts);
 

@@ -22,7 +22,8 @@ ClientStates::ClientStates(bool keeps, VersionIndex versions, uint64_t clients)
 absl::Status ClientStates::CheckStore(const fleet::RegisterRequest& node,
                                       std::optional<HoldingId> holding, const Nodes& others) const {
   if (!keeps_) return absl::OkStatus();
-  if (node.volatile_state && resumed_with_states_) {
+  // An owner that has lost its clients' states goes on without them.
+  if (node.volatile_state && resumed_with_states_ && !node.owner) {
     return absl::FailedPreconditionError(absl::StrCat(
         "worker \"", node.name,
         "\" keeps client states in memory, and those of the rounds "

@@ -20,10 +20,12 @@ void RoundEngine::Advance(TimePoint now) {
   if (evaluation_.complete()) OnEvaluationComplete();
   // Its record comes before those of the phase's end.
   if (evaluation_.judging()) return;
-  if (state_ != State::kRunning || operators_.abort || !MayClose(now)) return;
+  if (state_ != State::kRunning || operators_.abort) return;
+  if (!MayClose(now)) return EndDrainedInVain();
   if (phase_.adding() || evaluation_.open()) return;
   const PhaseReport& report = phase_.report();
   if (report.records.empty() && !report.left_out.empty() && !MoveOnWithoutClients()) return;
+  ForgetAtClose();
   state_ = State::kClosing;
   effects_.orders.emplace_back(
       ApplySum{.report = phase_.Close(static_cast<uint32_t>(nodes_.slots()), now)});
@@ -67,6 +69,7 @@ void RoundEngine::SetDeadline(TimePoint now) {
 }
 
 void RoundEngine::PassDeadline(TimePoint now) {
+  if (state_ == State::kGathering && now >= deadline_) return PassGatheringDeadline(now);
   if (state_ != State::kRunning || now < deadline_) return;
   overdue_ = true;
   deadline_ = now + FromSeconds(options_.round.deadline);
@@ -84,17 +87,17 @@ void RoundEngine::PassDeadline(TimePoint now) {
 void RoundEngine::GiveUpMissing(Course course, TimePoint now) {
   const uint64_t counted = phase_.standing().counted;
   Record(phase_.GiveUpMissing([&](const Seat& seat, std::optional<WorkerId> node) {
-    if (course != Course::kCloseWithEnough) return WhyLate(seat, node, now);
+    if (course != Course::kCloseWithEnough) return WhyLate(nodes_.Of(seat.holding), node, now);
     return log::GivenUp{.reason = fleet::LeftOutReason::kNotNeeded,
                         .message = absl::StrCat(Clients(counted), " were enough (round.enough)")};
   }));
 }
 
-log::GivenUp RoundEngine::WhyLate(const Seat& seat, std::optional<WorkerId> node,
+log::GivenUp RoundEngine::WhyLate(const Nodes::Team& team, std::optional<WorkerId> node,
                                   TimePoint now) const {
   using fleet::LeftOutReason;
   if (!node.has_value()) {
-    if (nodes_.Of(seat.holding).members.empty())
+    if (team.members.empty())
       return {.reason = LeftOutReason::kGone, .message = "no node that has it is registered"};
     return {.reason = LeftOutReason::kTooSlow,
             .message = "no node had asked for it at the deadline"};
@@ -116,8 +119,11 @@ void RoundEngine::DropRound(const std::string& why) {
 }
 
 bool RoundEngine::MoveOnWithoutClients() {
-  round_lost_ = true;
   const std::vector<fleet::LeftOut>& lost = phase_.report().left_out;
+  std::string alone = nodes_.size() > 1 && !phase_.dropped() ? troubles_.Alone(lost) : "";
+  if (redoing()) alone = restored_.Find(phase_.round(), phase_.phase())->alone;
+  const bool counts = alone.empty();
+  round_lost_ = counts ? Lost::kYes : Lost::kByOneNode;
   const auto first = std::ranges::min_element(
       lost, {}, [](const fleet::LeftOut& left) { return left.attempt.client; });
   std::string what = phase_.report().dropped;
@@ -126,11 +132,15 @@ bool RoundEngine::MoveOnWithoutClients() {
                         " clients had to be left out; client ", first->attempt.client.value, ": ",
                         first->message);
     if (!redoing()) {
-      Record(log::RoundLost{.round = phase_.round(), .phase = phase_.phase(), .why = what});
+      Record(log::RoundLost{.round = phase_.round(),
+                            .phase = phase_.phase(),
+                            .why = what,
+                            .alone = std::move(alone)});
     }
   }
   // Counts the rounds of this session only. A short run that has lost all its rounds ends, too.
-  if (policy_.GoesOnAfterLost(lost_rounds_ + 1, LastRound() - options_.completed)) return true;
+  if (!counts || policy_.GoesOnAfterLost(lost_rounds_ + 1, LastRound() - options_.completed))
+    return true;
   Fail(absl::AbortedError(
       lost_rounds_ == 0 ? what
                         : absl::StrCat(what, " (as in the ", lost_rounds_, " rounds before)")));

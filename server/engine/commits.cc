@@ -33,7 +33,7 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
     answer({.verdict = Verdict::kRefused, .reason = std::string(status.message())});
     return ServeOthers(*node, now);
   }
-  TakeEvaluations(*node, request.evaluations);
+  TakeEvaluations(*node, request.evaluations, now);
   // A worker commits when it is idle. So it does not work on any task that it has not reported yet.
   evaluation_.DropNode(node->id);
   fleet::CommitReply reply{.verdict = Verdict::kAccepted};
@@ -43,7 +43,7 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
     reply = Judge(*node, *request.part, decoded);
     if (reply.verdict == Verdict::kAccepted) {
       adding = !request.part->included.empty();
-      Accept(ticket, *node, request.commit_id, *std::move(request.part));
+      Accept(ticket, *node, request.commit_id, *std::move(request.part), now);
     } else {
       TurnDown(*node, request.commit_id, *request.part, reply);
     }
@@ -51,7 +51,6 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
   if (state_ == State::kEnded) reply = {.verdict = Verdict::kStale, .reason = "the run is over"};
   if (reply.verdict == Verdict::kAccepted) {
     node->last_commit = request.commit_id;
-    if (has_part) node->on_trial = false;
   }
   // The call with a sum is answered by PartAdded.
   if (!adding || reply.verdict != Verdict::kAccepted) answer(std::move(reply));
@@ -95,12 +94,14 @@ void RoundEngine::TurnDown(const Node& node, uint64_t commit_id, const fleet::Pa
   }
 }
 
-void RoundEngine::Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part) {
-  const bool unreadable = std::ranges::any_of(part.left_out, [](const fleet::LeftOut& left) {
-    return left.reason == fleet::LeftOutReason::kState;
-  });
-  if (unreadable) part = WithoutUnreadable(node, std::move(part));
+void RoundEngine::Accept(Ticket ticket, Node& node, uint64_t commit_id, fleet::Part part,
+                         TimePoint now) {
+  const bool empty = part.included.empty() && !part.left_out.empty();
+  part = WithoutDoubtful(node, std::move(part), now);
   if (state_ == State::kEnded) return;  // no node can read a state
+  // Others get the work of a node that does none, if there are others.
+  node.on_trial = empty && nodes_.Of(node.holding).members.size() > 1;
+  node.shown = std::max<uint64_t>(node.shown, part.included.size());
   speeds_.Learn(node.id, part, phase_);
   for (const fleet::ClientRecord& record : part.included) {
     if (record.has_state) states_.versions().Stage(record.attempt);
@@ -134,23 +135,41 @@ Effects RoundEngine::PartAdded(Ticket ticket, const absl::Status& status, TimePo
 
 Remedy RoundEngine::RemedyFor(Trouble trouble) const {
   const HoldingId holding = roster_.HoldingOf(trouble.client);
-  trouble.candidates = static_cast<uint32_t>(nodes_.Of(holding).members.size());
+  const Nodes::Team& team = nodes_.Of(holding);
+  trouble.candidates = static_cast<uint32_t>(team.members.size());
+  if (trouble.kind == Trouble::Kind::kLeftOut)
+    trouble.candidates -= static_cast<uint32_t>(team.declining);
   trouble.owned = !roster_.owner_of(holding).empty();
   return policy_.OnTrouble(trouble);
 }
 
-fleet::Part RoundEngine::WithoutUnreadable(const Node& node, fleet::Part part) {
-  std::vector<Attempt> elsewhere;
+fleet::Part RoundEngine::WithoutDoubtful(const Node& node, fleet::Part part, TimePoint now) {
+  std::vector<Attempt> unreadable, elsewhere;
   std::erase_if(part.left_out, [&](const fleet::LeftOut& left) {
-    if (left.reason != fleet::LeftOutReason::kState || state_ == State::kEnded) return false;
+    if (state_ == State::kEnded) return false;
     const ClientId client = left.attempt.client;
-    const Remedy remedy = RemedyFor(troubles_.StateUnreadable(node.name, client));
+    const bool state = left.reason == fleet::LeftOutReason::kState;
+    const TimePoint until = now + LeastLease();
+    const Remedy remedy = RemedyFor(state ? troubles_.StateUnreadable(node.name, client, until)
+                                          : troubles_.LeftOut(node.name, client, until));
     if (remedy == Remedy::kEndRun) Fail(Unreadable(client, left.message));
-    if (remedy == Remedy::kTryAgain) elsewhere.push_back(left.attempt);
-    return remedy == Remedy::kTryAgain;
+    if (remedy != Remedy::kTryAgain) return false;
+    (state ? unreadable : elsewhere).push_back(left.attempt);
+    return true;
   });
-  Record(phase_.Release(node.id, elsewhere, absl::StrCat(node.name, " cannot read their states")));
+  Record(phase_.Release(node.id, unreadable, absl::StrCat(node.name, " cannot read their states")));
+  Record(phase_.Release(node.id, elsewhere, absl::StrCat(node.name, " has left them out")));
   return part;
+}
+
+bool RoundEngine::LeaveToOthers(const Node& node, ClientId client, TimePoint now) const {
+  const std::optional<TimePoint> until = troubles_.Avoids(node.name, client);
+  if (!until.has_value()) return false;
+  return std::ranges::any_of(nodes_.Of(node.holding).members, [&](WorkerId id) {
+    const Node& other = nodes_.At(id);
+    const bool may = other.declined.empty() && !troubles_.Avoids(other.name, client).has_value();
+    return may && (now < *until || phase_.leased_to(id) > 0);
+  });
 }
 
 void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& died,

@@ -38,7 +38,11 @@ void RoundEngine::GiveUpDeclined(std::optional<HoldingId> only) {
   bool waiting = false;
   for (const HoldingId holding : holdings) {
     // What others could do waits for them.
-    if (!roster_.owner_of(holding).empty()) evaluation_.DoWithout(holding);
+    if (!roster_.owner_of(holding).empty()) {
+      const Node& node = nodes_.At(*nodes_.Of(holding).members.begin());
+      DoTasksWithout(holding, fleet::LeftOutReason::kDeclined,
+                     absl::StrCat(node.name, ": ", node.declined));
+    }
     waiting = waiting || more_to_lease(holding);
   }
   if (!waiting || redoing() || phase_.dropped()) return;

@@ -19,12 +19,24 @@
 
 namespace macaw::server {
 
+// How long the engine waits for a node that is heard. The node's word cannot move these limits.
+struct WaitLimits {
+  // A lease ends after this many times the time that the estimator expects of its clients, but not
+  // before kLeastLeases lease timeouts. No client gets more than `lease_limit`, which is also what
+  // it gets while nothing is known of its node's speed. Each time that a client's lease runs out in
+  // a round, the client's next lease is twice as long.
+  double lease_factor = 10;
+  Duration lease_limit = std::chrono::hours(1);
+  static constexpr int kLeastLeases = 10;
+};
+
 // What a round engine begins with. It does not change while the run goes on.
 struct EngineOptions {
   RunPlan run;
   uint32_t epoch = 1;
   Duration lease_timeout = FromSeconds(30);
   CompleteRounds::Limits limits;
+  WaitLimits waits;
   uint32_t workers = 1;           // the first round begins when so many have registered
   bool evaluation_gates = false;  // the next round waits for the evaluation (a stop rule is set)
   // After each round the engine waits for GoOnTo or StopHere. Set evaluation_gates with it, so that
@@ -47,6 +59,7 @@ struct EngineOptions {
   VersionIndex versions;         // of a resumed run
   bool paused = false;           // by an operator, who had not let it go on: of a resumed run, too,
   std::map<std::string, admin::Quarantined> quarantine;  // by name of the node
+  std::map<std::string, std::string> given_up;  // owners for which nothing waits, and by whom
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A
   // server uses random numbers.
   std::function<uint64_t()> session_numbers;

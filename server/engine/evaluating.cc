@@ -1,5 +1,6 @@
 // The evaluation of models beside the rounds, and the digests of client states at the end of a run.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/status.h"
@@ -8,18 +9,109 @@
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
+namespace {
 
-void RoundEngine::OpenEvaluation(Round round, fleet::Blob model) {
+std::vector<uint64_t> TasksOf(const log::EvaluationGaveUp& cut) {
+  std::vector<uint64_t> tasks;
+  for (size_t i = 0; i + 1 < cut.tasks.size(); i += 2) {
+    for (uint64_t task = cut.tasks[i]; task < cut.tasks[i + 1]; ++task) tasks.push_back(task);
+  }
+  return tasks;
+}
+
+}  // namespace
+
+void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) {
   if (restored_.Evaluated(round)) {
     evaluation_.OpenComplete(round);
     effects_.orders.emplace_back(JudgeEvaluation{.round = round});
     return;
   }
-  evaluation_.Open(
+  BeginEvaluation(
       EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
                       roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
-                      ConceptGroups(options_.run.transform, options_.run.seed).count()));
+                      ConceptGroups(options_.run.transform, options_.run.seed).count()),
+      now);
+}
+
+void RoundEngine::BeginEvaluation(EvaluationBoard board, TimePoint now) {
+  const Round round = board.round();
+  evaluation_.Open(std::move(board));
+  SetEvaluationDeadline(now);
+  const bool states = evaluation_.of_states();
+  const auto give_up = [&](const log::EvaluationGaveUp& cut) {
+    if (cut.states != states) return false;
+    evaluation_.GiveUp(states ? AllTasks() : TasksOf(cut));  // a part of the digest tells nothing
+    return true;
+  };
+  if (const log::CutEvaluations::Cuts* cuts = restored_.Cuts(round); cuts != nullptr) {
+    for (const log::EvaluationGaveUp& cut : *cuts) give_up(cut);
+  }
+  if (const auto decided = options_.decisions.find({round, Phase(0)});
+      decided != options_.decisions.end()) {
+    for (const log::EvaluationGaveUp& cut : decided->second.evaluation) {
+      if (give_up(cut)) Record(cut);
+    }
+  }
   GiveUpDeclined();
+  GiveUpAbandoned();
+  if (nodes_.size() > 0) GiveUpGone({absence_.gone().begin(), absence_.gone().end()});
+}
+
+// ---- tasks that are given up
+
+template <typename Why>
+void RoundEngine::GiveUpTasks(const std::vector<uint64_t>& tasks, const Why& why) {
+  if (tasks.empty()) return;
+  const EvaluationBoard& board = evaluation_.board();
+  log::EvaluationGaveUp gave_up{.round = board.round(), .states = evaluation_.of_states()};
+  std::map<ClientId, log::GivenUp> clients;
+  for (const uint64_t task : tasks) {
+    log::GivenUp one = why(task);
+    if (gave_up.why.empty()) gave_up.why = one.message;
+    if (gave_up.tasks.empty() || gave_up.tasks.back() != task) {
+      gave_up.tasks.insert(gave_up.tasks.end(), {task, task + 1});
+    } else {
+      gave_up.tasks.back() = task + 1;
+    }
+    if (gave_up.states || board.queue(task) == EvaluationBoard::Central()) continue;
+    one.attempt.client = board.task(task).client;
+    clients.try_emplace(one.attempt.client, std::move(one));
+  }
+  for (auto& [client, one] : clients) gave_up.given_up.push_back(std::move(one));
+  Record(std::move(gave_up));
+  evaluation_.GiveUp(tasks);
+}
+
+void RoundEngine::GiveUpTasks(const std::vector<uint64_t>& tasks, fleet::LeftOutReason reason,
+                              const std::string& why) {
+  GiveUpTasks(tasks, [&](uint64_t) { return log::GivenUp{.reason = reason, .message = why}; });
+}
+
+std::vector<uint64_t> RoundEngine::AllTasks() const {
+  std::vector<uint64_t> tasks;
+  for (const auto& [task, node] : evaluation_.board().Unfinished()) tasks.push_back(task);
+  return tasks;
+}
+
+void RoundEngine::DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason,
+                                 const std::string& why) {
+  if (!evaluation_.running() || state_ == State::kEnded) return;
+  const EvaluationBoard::Queue queue =
+      rows == Absence::Central() ? EvaluationBoard::Central() : EvaluationBoard::Of(rows);
+  GiveUpTasks(evaluation_.board().Waiting(queue), reason, why);
+}
+
+void RoundEngine::PassEvaluationDeadline(TimePoint now) {
+  if (now < evaluation_deadline_ || !evaluation_.running()) return;
+  std::map<uint64_t, std::optional<WorkerId>> open;
+  for (const auto& [task, node] : evaluation_.board().Unfinished()) open[task] = node;
+  GiveUpTasks(AllTasks(), [&](uint64_t task) {
+    const EvaluationBoard::Queue queue = evaluation_.board().queue(task);
+    const bool central = queue == EvaluationBoard::Central();
+    return WhyLate(central ? nodes_.central() : nodes_.Of(EvaluationBoard::HoldingOf(queue)),
+                   open.at(task), now);
+  });
 }
 
 void RoundEngine::OnEvaluationComplete() {
@@ -29,7 +121,7 @@ void RoundEngine::OnEvaluationComplete() {
     return;
   }
   const EvaluationSums sums = evaluation_.Report();
-  if (sums.given_up.empty())
+  if (!sums.without_states)
     state_digest_ = fleet::CombineStateDigests(states_.versions().index().size(), sums.states);
   evaluation_.Close();
   End(ending_->end, absl::OkStatus(), ending_->reason);
@@ -63,22 +155,25 @@ absl::Status RoundEngine::CheckEvaluations(
 }
 
 void RoundEngine::TakeEvaluations(const Node& node,
-                                  const std::vector<fleet::EvaluationResult>& results) {
+                                  const std::vector<fleet::EvaluationResult>& results,
+                                  TimePoint now) {
   for (const fleet::EvaluationResult& result : results) {
     const fleet::EvaluationTask* task = evaluation_.Find(node.id, result);
     if (task == nullptr) continue;  // late; the state version may have been replaced meanwhile
     if (result.failure.empty()) {
       evaluation_.Complete(node.id, result);
+      if (options_.round.deadline <= 0) SetEvaluationDeadline(now);
       continue;
     }
     const bool digest = task->kind == fleet::EvaluationKind::kStateDigest;
     const ClientId client = digest ? task->states.front().client : task->client;
-    switch (RemedyFor(troubles_.StateUnreadable(node.name, client))) {
+    switch (RemedyFor(troubles_.StateUnreadable(node.name, client, now + LeastLease()))) {
       case Remedy::kTryAgain:
         evaluation_.Refuse(node.id, result);
         break;
       case Remedy::kGiveUpClient:
-        evaluation_.GiveUp(node.id, result);
+        GiveUpTasks({*evaluation_.board().NumberOf(node.id, result)}, fleet::LeftOutReason::kState,
+                    absl::StrCat(node.name, ": ", log::Shortened(result.failure)));
         break;
       case Remedy::kEndRun:
         return Fail(digest ? absl::DataLossError(result.failure)

@@ -44,8 +44,7 @@ void Evaluation::TakeFrom(EvaluationBoard::Queue queue, const Node& node, uint64
                           TimePoint expires, std::vector<fleet::EvaluationTask>& tasks) {
   const uint64_t waiting = board_->waiting(queue);
   if (waiting == 0) return;
-  const bool of_states = !board_->model().named();
-  const uint64_t most = (of_states ? kMostStateTasks : kMostTasks) - tasks.size();
+  const uint64_t most = (of_states() ? kMostStateTasks : kMostTasks) - tasks.size();
   const uint64_t share = std::clamp<uint64_t>((waiting * node.slots + slots - 1) / slots, 1, most);
   board_->Take(node.id, queue, share, expires, fences_, tasks);
 }

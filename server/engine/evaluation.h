@@ -27,7 +27,8 @@ class Evaluation {
   bool open() const { return board_.has_value(); }  // until Close
   bool complete() const { return open() && !judging_ && board_->done(); }
   bool judging() const { return judging_; }
-  EvaluationSums Report();  // once complete()
+  bool running() const { return open() && !judging_; }  // its tasks can be done
+  EvaluationSums Report();                              // once complete()
   void Close();
 
   struct Progress {
@@ -60,15 +61,13 @@ class Evaluation {
   void Complete(WorkerId node, const fleet::EvaluationResult& result) {
     if (open()) board_->Complete(node, result);
   }
-  void GiveUp(WorkerId node, const fleet::EvaluationResult& result) {
-    if (open()) board_->GiveUp(node, result);
-  }
+  // The board of the open evaluation.
+  const EvaluationBoard& board() const { return *board_; }
+  bool of_states() const { return open() && !board_->model().named(); }
+  // Only while it is open and not complete.
+  void GiveUp(std::span<const uint64_t> tasks) { board_->GiveUp(tasks); }
   void Refuse(WorkerId node, const fleet::EvaluationResult& result) {
     if (open()) board_->Refuse(node, result);
-  }
-  // Gives up the tasks that wait for nodes with these rows.
-  void DoWithout(HoldingId holding) {
-    if (open()) board_->DoWithout(EvaluationBoard::Of(holding));
   }
   void Renew(WorkerId node, TimePoint expires) {
     if (open()) board_->Renew(node, expires);

@@ -211,22 +211,42 @@ void EvaluationBoard::AddCounts(const fleet::EvaluationResult& result, Slot& slo
     slot.values = classes_.Values(counts, result.sums.empty() ? 0 : result.sums[0]);
 }
 
-void EvaluationBoard::GiveUp(WorkerId worker, const fleet::EvaluationResult& result) {
-  Slot* slot = FindSlot(worker, result);
-  if (slot == nullptr) return;
-  by_fence_.erase(result.task.fence.counter);
-  slot->state = State::kGivenUp;
-  ++finished_;
+std::optional<uint64_t> EvaluationBoard::NumberOf(WorkerId worker,
+                                                  const fleet::EvaluationResult& result) const {
+  if (Find(worker, result) == nullptr) return std::nullopt;
+  return by_fence_.at(result.task.fence.counter);
 }
 
-void EvaluationBoard::DoWithout(Queue queue) {
-  if (waiting(queue) == 0) return;
-  Line& line = queues_[queue.value];
-  for (const size_t i : line.slots) {
-    if (slots_[i].state != State::kWaiting) continue;
-    slots_[i].state = State::kGivenUp;
+std::vector<uint64_t> EvaluationBoard::Waiting(Queue queue) const {
+  std::vector<uint64_t> waits;
+  if (waiting(queue) == 0) return waits;
+  for (const size_t i : queues_[queue.value].slots) {
+    if (slots_[i].state == State::kWaiting) waits.push_back(i);
+  }
+  return waits;
+}
+
+std::vector<std::pair<uint64_t, std::optional<WorkerId>>> EvaluationBoard::Unfinished() const {
+  std::vector<std::pair<uint64_t, std::optional<WorkerId>>> open;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].state == State::kWaiting) open.emplace_back(i, std::nullopt);
+    if (slots_[i].state == State::kLeased) open.emplace_back(i, slots_[i].worker);
+  }
+  return open;
+}
+
+void EvaluationBoard::GiveUp(std::span<const uint64_t> tasks) {
+  for (const uint64_t number : tasks) {
+    if (number >= slots_.size()) continue;
+    Slot& slot = slots_[number];
+    if (slot.state == State::kDone || slot.state == State::kGivenUp) continue;
+    if (slot.state == State::kLeased) {
+      by_fence_.erase(slot.task.fence.counter);
+    } else {
+      --queues_[slot.queue.value].waiting;
+    }
+    slot.state = State::kGivenUp;
     ++finished_;
-    --line.waiting;
   }
 }
 
@@ -311,12 +331,13 @@ EvaluationSums EvaluationBoard::Report() const {
   std::optional<ClientId> missing;  // the last one without some of its training rows
   for (const Slot& slot : slots_) {
     if (slot.state == State::kGivenUp) {
-      report.given_up.push_back(slot.task.client);
       const EvaluatedRows of = RowsOf(slot.task.kind, slot.heldout);
+      report.without_states |= slot.task.kind == EvaluationKind::kStateDigest;
+      report.without_central |= slot.queue == Central();
+      if (slot.task.kind == EvaluationKind::kStateDigest || slot.queue == Central()) continue;
+      report.given_up.push_back(slot.task.client);
       const bool again = of == EvaluatedRows::kTrain && missing == slot.task.client;
-      const bool counts =
-          of != EvaluatedRows::kCentral && slot.task.kind != EvaluationKind::kStateDigest;
-      if (counts && !again) ++report.missing[static_cast<size_t>(of)];
+      if (!again) ++report.missing[static_cast<size_t>(of)];
       if (of == EvaluatedRows::kTrain) missing = slot.task.client;
       continue;
     }
@@ -339,6 +360,13 @@ EvaluationSums EvaluationBoard::Report() const {
   }
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)
     report.counts[rows] = training::SparseCounts::Of(counts_[rows]);
+  if (report.without_central) {  // a part of the rows tells little of the model
+    report.central.clear();
+    report.central_groups.clear();
+    report.validation.clear();
+    for (const EvaluatedRows rows : {EvaluatedRows::kCentral, EvaluatedRows::kCentralValidation})
+      report.counts[static_cast<size_t>(rows)] = {};
+  }
   std::ranges::sort(report.given_up);
   report.given_up.erase(std::ranges::unique(report.given_up).begin(), report.given_up.end());
   return report;

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -49,9 +52,10 @@ struct EvaluationSums {
     std::vector<double> values = {};  // parallel to ClassCounts::names(); NaN: undefined
   };
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
-  // Clients whose states cannot be read, or whose owners decline, each once; the other fields omit
-  // them.
+  // Clients without some of their rows: they were given up. Each once; the other fields omit them.
   std::vector<ClientId> given_up;
+  // Tasks were given up: of the central sets, whose sums are then left out, or of `states`.
+  bool without_central = false, without_states = false;
   // By EvaluatedRows: of each client's rows, by client id; empty: not asked, or not of clients.
   std::array<std::vector<ClientSums>, kEvaluatedRows> clients;
   std::vector<ClientSums>& Of(EvaluatedRows rows) { return clients[static_cast<size_t>(rows)]; }
@@ -76,6 +80,7 @@ class EvaluationBoard {
   using Queue = StrongId<struct EvaluationQueueTag, uint32_t>;
   static constexpr Queue Central() { return Queue(0); }
   static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
+  static constexpr HoldingId HoldingOf(Queue queue) { return HoldingId(queue.value - 1); }
 
   EvaluationBoard() = default;  // nothing to do
   static EvaluationBoard WithoutTasks(Round round) {
@@ -116,10 +121,15 @@ class EvaluationBoard {
   const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
   // Returns false if the task is not current: it was leased to another worker since, or is done.
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
-  // The task of this result cannot be done. The evaluation becomes complete without it.
-  void GiveUp(WorkerId worker, const fleet::EvaluationResult& result);
-  // The tasks that wait in this queue cannot be done.
-  void DoWithout(Queue queue);
+  // Tasks have numbers, in the order of the cut. Of a result's task, if it is current; of those
+  // that wait in a queue; of those that are not finished, with the worker that has them leased.
+  std::optional<uint64_t> NumberOf(WorkerId worker, const fleet::EvaluationResult& result) const;
+  std::vector<uint64_t> Waiting(Queue queue) const;
+  std::vector<std::pair<uint64_t, std::optional<WorkerId>>> Unfinished() const;
+  const fleet::EvaluationTask& task(uint64_t number) const { return slots_[number].task; }
+  Queue queue(uint64_t number) const { return slots_[number].queue; }
+  // These tasks will not be done. Numbers of tasks that are finished or do not exist are ignored.
+  void GiveUp(std::span<const uint64_t> tasks);
   // Queues the task of this result again, so that another worker can take it.
   void Refuse(WorkerId worker, const fleet::EvaluationResult& result);
   void Renew(WorkerId worker, TimePoint expires);

@@ -1,12 +1,14 @@
 #include "server/engine/nodes.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace macaw::server {
 namespace {
 
 constexpr size_t kMostReplaced = 4096;  // replaced processes that are remembered
+constexpr uint64_t kFirstLeases = 32;   // clients at once, of a node that has shown no result
 
 }  // namespace
 
@@ -100,6 +102,8 @@ Poll Nodes::Unpark(Node& node, TimePoint now) {
   TeamOf(node.holding).parked.erase(node.id);
   if (node.central_test) central_.parked.erase(node.id);
   node.last_seen = now;
+  node.leased_until += now - poll.since;
+  node.tasks_until += now - poll.since;
   deadlines_.Set(node.id, DeadlineOf(node));
   return poll;
 }
@@ -143,6 +147,11 @@ const Nodes::Team& Nodes::Of(HoldingId holding) const {
 bool Nodes::Decline(HoldingId holding) const {
   const Team& team = Of(holding);
   return !team.members.empty() && team.declining == team.members.size();
+}
+
+uint64_t Nodes::MostLeases(const Node& node) const {
+  if (Of(node.holding).members.size() < 2) return std::numeric_limits<uint64_t>::max();
+  return std::max(kFirstLeases, 2 * node.shown);
 }
 
 TimePoint Nodes::DeadlineOf(const Node& node) const {

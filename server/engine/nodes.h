@@ -25,6 +25,7 @@ namespace macaw::server {
 // A call for work that waits until there is work.
 struct Poll {
   Ticket ticket = 0;
+  TimePoint since{};
   TimePoint deadline{};
   fleet::LeaseRequest request;
 };
@@ -41,8 +42,14 @@ struct Node {
   bool central_test = false;    // it has the central test and validation sets
   bool volatile_state = false;  // it keeps client states in memory; they end with its process
   uint64_t last_commit = 0;     // the newest commit of it that was accepted
-  // Its leases have expired. It gets one client at a time until one of its parts counts.
+  // Its leases have expired, or a part of it left out all its clients. It gets one client at a time
+  // until one of its parts counts.
   bool on_trial = false;
+  uint64_t shown = 0;        // the most clients of a part of it that counted
+  bool empty_store = false;  // it registered after the rounds of which client states are kept
+  // When its leases, and its evaluation tasks, end at the latest, whatever it reports. The time of
+  // an open poll does not count.
+  TimePoint leased_until{}, tasks_until{};
   uint64_t present_in = 0;  // the newest count of the present clients that had this node's in it
   // Changed by Nodes only:
   bool told = false;     // it knows that the run is over
@@ -102,6 +109,9 @@ class Nodes {
   const Ids& parked() const { return parked_; }
   // Whether there are nodes with this holding, and the owners of all of them decline now.
   bool Decline(HoldingId holding) const;
+  // The most clients that the node may have leased at once: no limit for the only node that has
+  // their rows. A node that claims many slots gets a large share only after it has shown results.
+  uint64_t MostLeases(const Node& node) const;
   const absl::btree_set<HoldingId>& declining() const { return declining_holdings_; }
   bool AnybodyDeclines() const { return declining_ > 0; }
   uint64_t slots() const { return slots_; }

@@ -186,9 +186,20 @@ std::optional<log::Requeued> OpenPhase::Requeue(std::vector<Attempt> ended, std:
                        .why = std::move(why)};
 }
 
-std::optional<log::Requeued> OpenPhase::Expire(TimePoint now, std::vector<WorkerId>& late) {
+std::optional<log::Requeued> OpenPhase::Expire(TimePoint now,
+                                               std::vector<AttemptTable::Late>& late) {
   if (table_.NextExpiry() > now) return std::nullopt;
-  return Requeue(table_.Expire(now, late), "lease ran out");
+  late = table_.Expire(now);
+  std::vector<Attempt> ended;
+  for (const AttemptTable::Late& one : late) ended.push_back(one.attempt);
+  std::ranges::sort(ended);
+  return Requeue(std::move(ended), "lease ran out");
+}
+
+void OpenPhase::ForgetState(ClientId client) {
+  Seat& seat = SeatOf(client);
+  seat.state = {};
+  seat.entry.has_state = false;
 }
 
 std::optional<log::Requeued> OpenPhase::DropNode(WorkerId node, const std::string& why) {

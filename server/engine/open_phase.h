@@ -55,23 +55,28 @@ class OpenPhase {
     bool passed_over = false;           // clients of its piece are now for other nodes
     TimePoint look_again = TimePoint::max();
   };
-  // Leases the node a piece of its queue. `wanted`: the number of its idle slots. `avoid(client)`:
-  // whether another node should train the client. Such clients are set aside, and the next node
-  // that need not avoid them gets them.
+  // Leases the node a piece of its queue. `wanted`: the number of its idle slots. `most`: the most
+  // clients that it may have leased then. `avoid(client)`: whether another node should train the
+  // client. Such clients are set aside, and the next node that need not avoid them gets them.
   template <typename Avoid>
-  Handout Take(const Node& node, uint32_t wanted, TimePoint expires, TimePoint now,
+  Handout Take(const Node& node, uint32_t wanted, uint64_t most, TimePoint expires, TimePoint now,
                const Avoid& avoid);
   void Renew(WorkerId node, TimePoint expires) { table_.Renew(node, expires); }
   std::vector<Attempt> NotHeld(WorkerId node, std::span<const Attempt> attempts) const {
     return table_.NotHeld(node, attempts);
   }
   // Each of these queues clients again. It returns nullopt if there was no such client. Expire adds
-  // to `late` the workers whose leases expired.
-  std::optional<log::Requeued> Expire(TimePoint now, std::vector<WorkerId>& late);
+  // to `late` the leases that expired.
+  std::optional<log::Requeued> Expire(TimePoint now, std::vector<AttemptTable::Late>& late);
   std::optional<log::Requeued> DropNode(WorkerId node, const std::string& why);
   std::optional<log::Requeued> Release(WorkerId node, std::span<const Attempt> attempts,
                                        const std::string& why);
   void RemoveFromPlan(const Node& node);
+  // The client's state is lost: it is trained without one. It must be in the cohort.
+  void ForgetState(ClientId client);
+  bool counted(ClientId client) const {
+    return table_.StateOf(client) == AttemptTable::State::kCounted;
+  }
 
   // ---- parts
   absl::Status Judge(WorkerId node, std::span<const Attempt> attempts) const {
@@ -173,12 +178,15 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
 }
 
 template <typename Avoid>
-OpenPhase::Handout OpenPhase::Take(const Node& node, uint32_t wanted, TimePoint expires,
-                                   TimePoint now, const Avoid& avoid) {
+OpenPhase::Handout OpenPhase::Take(const Node& node, uint32_t wanted, uint64_t most,
+                                   TimePoint expires, TimePoint now, const Avoid& avoid) {
   std::vector<scheduler::CohortEntry> kept, aside;
   bool passed_over = false;
+  const uint64_t held = leased_to(node.id);
   // A node on trial gets one client at a time.
-  const auto may_take = [&] { return !node.on_trial || kept.empty(); };
+  const auto may_take = [&] {
+    return (!node.on_trial || kept.empty()) && held + kept.size() < most;
+  };
   if (const auto set_aside = aside_.extract(node.holding); !set_aside.empty()) {
     for (const scheduler::CohortEntry& entry : set_aside.mapped()) {
       const bool take = may_take() && kept.size() < IdleSlots(node, wanted) && !avoid(entry.client);

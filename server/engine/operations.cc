@@ -33,6 +33,10 @@ absl::StatusOr<std::string> RoundEngine::Change(const admin::Change& change, Tim
       return Quarantine(change, now);
     case Action::kAdmit:
       return Admit(change);
+    case Action::kGiveUp:
+      return GiveUp(change, now);
+    case Action::kSkipEvaluation:
+      return SkipEvaluation(change, now);
   }
   return absl::InvalidArgumentError("no such change");
 }
@@ -90,13 +94,16 @@ absl::StatusOr<std::string> RoundEngine::Drain(const admin::Change& change) {
     EndDrained();
     return "the run ends now; it can be resumed";
   }
+  EndDrainedInVain();
+  if (state_ == State::kEnded) return "the run ends now; it can be resumed";
   if (completed_ >= LastRound() || ending_.has_value())
     return "the rounds are done; the run ends after its evaluation";
   return absl::StrCat("the run ends after round ", phase_.round().value, "; it can be resumed");
 }
 
-void RoundEngine::EndDrained() {
-  End(RunEnd::kInterrupted, absl::OkStatus(), absl::StrCat("drained by ", operators_.drained_by));
+void RoundEngine::EndDrained(const std::string& why) {
+  End(RunEnd::kInterrupted, absl::OkStatus(),
+      absl::StrCat("drained by ", operators_.drained_by, why));
 }
 
 absl::StatusOr<std::string> RoundEngine::AbortRound(const admin::Change& change, TimePoint now) {
@@ -142,10 +149,11 @@ void RoundEngine::BeginPhaseAgain(TimePoint now) {
 absl::StatusOr<std::string> RoundEngine::Quarantine(const admin::Change& change, TimePoint now) {
   if (change.node.empty()) return absl::InvalidArgumentError("which node? its name is missing");
   const Node* node = nodes_.Named(change.node);
-  if (node != nullptr && node->volatile_state && states_.versions().any()) {
+  const bool shared = node != nullptr && roster_.owner_of(node->holding).empty();
+  if (shared && node->volatile_state && states_.versions().any()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", change.node,
-        "\" keeps the clients' states in its memory: without it the run could not go on"));
+        "\" keeps the states of all clients in its memory: without it the run could not go on"));
   }
   operators_.quarantine[change.node] = {
       .node = change.node, .by = change.by, .reason = change.reason};
@@ -157,6 +165,7 @@ absl::StatusOr<std::string> RoundEngine::Quarantine(const admin::Change& change,
        absl::StrCat("put into quarantine by ", change.by, change.reason.empty() ? "" : ": ",
                     change.reason),
        now);
+  Advance(now);
   return absl::StrCat("\"", change.node, "\" is in quarantine; ", leased,
                       leased == 1 ? " client goes" : " clients go", " to others");
 }
@@ -167,6 +176,48 @@ absl::StatusOr<std::string> RoundEngine::Admit(const admin::Change& change) {
   }
   RecordOperation(change);
   return absl::StrCat("\"", change.node, "\" may come back");
+}
+
+absl::StatusOr<std::string> RoundEngine::GiveUp(const admin::Change& change, TimePoint now) {
+  if (change.node.empty()) return absl::InvalidArgumentError("which node? its name is missing");
+  if (nodes_.Named(change.node) != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", change.node, "\" is there: put it into quarantine first, or revoke its certificate"));
+  }
+  uint64_t clients = 0;
+  for (HoldingId holding; holding.value < roster_.holdings(); ++holding.value) {
+    if (roster_.owner_of(holding) != change.node) continue;
+    clients += roster_.clients_of(holding);
+    awaited_.erase(holding);
+  }
+  if (clients == 0) {
+    return absl::NotFoundError(absl::StrCat(
+        "no clients are known that \"", change.node,
+        "\" owns; for an evaluation that waits for a node there is `macaw admin skip-evaluation`"));
+  }
+  if (operators_.given_up.emplace(change.node, change.by).second) RecordOperation(change);
+  GiveUpAbandoned();
+  if (ReadyToBegin()) Begin(now);
+  Advance(now);
+  return absl::StrCat("nothing waits for \"", change.node, "\" and its ", clients,
+                      clients == 1 ? " client" : " clients", " until it registers again");
+}
+
+absl::StatusOr<std::string> RoundEngine::SkipEvaluation(const admin::Change& change,
+                                                        TimePoint now) {
+  if (!evaluation_.running()) return absl::FailedPreconditionError("no evaluation is open");
+  const Round round = evaluation_.board().round();
+  if (change.round != round.value) {
+    return absl::FailedPreconditionError(absl::StrCat("the model after round ", round.value,
+                                                      " is evaluated, not that after round ",
+                                                      change.round));
+  }
+  RecordOperation(change);
+  const std::vector<uint64_t> tasks = AllTasks();
+  GiveUpTasks(tasks, fleet::LeftOutReason::kNotNeeded, absl::StrCat("skipped by ", change.by));
+  Advance(now);
+  return absl::StrCat("the evaluation after round ", round.value, " ends without ", tasks.size(),
+                      tasks.size() == 1 ? " task" : " tasks");
 }
 
 absl::Status RoundEngine::CheckQuarantine(const std::string& name) const {

@@ -18,6 +18,8 @@ struct OperatorState {
   std::string drained_by;
   bool abort = false;  // the open phase begins again as soon as no part of it is being added
   std::map<std::string, admin::Quarantined> quarantine;  // by name of the node
+  // Owners for which nothing waits until they register again, and who has said so.
+  std::map<std::string, std::string> given_up;
 };
 
 }  // namespace macaw::server

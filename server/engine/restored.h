@@ -10,7 +10,7 @@
 #include "core/ids.h"
 #include "proto/fleet/client_table.h"
 #include "proto/fleet/messages.h"
-#include "server/log/record.h"
+#include "server/log/history.h"
 
 namespace macaw::server {
 
@@ -38,6 +38,7 @@ struct Restored {
     std::vector<log::GivenUp> gave_up;   // clients that the server itself gave up
     std::map<Attempt, WorkerId> leased;  // leases that were still open
     std::string dropped;                 // why the server dropped the round; empty: it did not
+    std::string alone;                   // log::RoundLost::alone
     bool closed = false;
   };
   std::vector<Member> members;  // in the order of registration
@@ -45,6 +46,8 @@ struct Restored {
   WorkerId newest;            // the largest number that any node has had
   bool begun = false;         // a round had been opened
   std::set<Round> evaluated;  // rounds whose metrics rows are on disk
+  log::LostStates lost_states;
+  log::CutEvaluations evaluations;
 };
 
 }  // namespace macaw::server

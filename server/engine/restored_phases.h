@@ -17,8 +17,11 @@ class RestoredPhases {
   using Stories = std::map<std::pair<Round, Phase>, Restored::PhaseStory>;
 
   RestoredPhases() = default;
-  RestoredPhases(Stories phases, std::set<Round> evaluated)
-      : phases_(std::move(phases)), evaluated_(std::move(evaluated)) {}
+  explicit RestoredPhases(Restored restored)
+      : phases_(std::move(restored.phases)),
+        evaluated_(std::move(restored.evaluated)),
+        lost_states_(std::move(restored.lost_states)),
+        evaluations_(std::move(restored.evaluations)) {}
 
   bool empty() const { return phases_.empty(); }
   // The phase as the earlier server left it. Null: it had not opened the phase, or this server has
@@ -32,13 +35,26 @@ class RestoredPhases {
     return story != nullptr && story->closed;
   }
   // This server has taken the phase over, or has done it again.
-  void Pass(Round round, Phase phase) { phases_.erase({round, phase}); }
+  void Pass(Round round, Phase phase) {
+    phases_.erase({round, phase});
+    lost_states_.Pass(round, phase);
+  }
   // Whether the round's evaluation is complete and its row is on disk.
   bool Evaluated(Round round) const { return evaluated_.contains(round); }
+  const log::LostStates::At* LostStatesAt(Round round, Phase phase) const {
+    return lost_states_.Find(round, phase);
+  }
+  // What was given up of the round's evaluation, which is done again. Null: nothing.
+  const log::CutEvaluations::Cuts* Cuts(Round round) const {
+    const auto cuts = evaluations_.rounds().find(round);
+    return cuts != evaluations_.rounds().end() ? &cuts->second : nullptr;
+  }
 
  private:
   Stories phases_;
   std::set<Round> evaluated_;
+  log::LostStates lost_states_;
+  log::CutEvaluations evaluations_;
 };
 
 }  // namespace macaw::server

@@ -15,12 +15,17 @@ Effects RoundEngine::Resume(Restored restored, TimePoint now) {
       Node node{.id = member.node, .session = member.session, .last_commit = member.last_commit};
       Join(member.request, std::move(member.table), std::move(node), now);
     } else {
-      roster_.Add(member.request, std::move(member.table));
+      const HoldingId holding = roster_.Add(member.request, std::move(member.table));
+      const bool given_up = operators_.given_up.contains(roster_.owner_of(holding));
+      if (!restored.begun && !given_up) awaited_.insert(holding);
     }
   }
   nodes_.NumberFrom(restored.newest);
-  restored_ = RestoredPhases(std::move(restored.phases), std::move(restored.evaluated));
-  if (restored.begun || ReadyToBegin()) Begin(now);
+  const bool begun = restored.begun;
+  if (!awaited_.empty() && options_.round.deadline > 0)
+    deadline_ = now + FromSeconds(options_.round.deadline);
+  restored_ = RestoredPhases(std::move(restored));
+  if (begun || ReadyToBegin()) Begin(now);
   return Take();
 }
 
@@ -35,15 +40,26 @@ void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now
   phase_.DoWithout(before.gave_up);
   if (!before.dropped.empty()) {
     phase_.Drop(before.dropped);
+    if (!before.closed) ForgetAtClose();
     states_.versions().DropStaged();
     if (!before.closed) hold_nothing_.clear();
     return;
   }
   RestoreParts(before.accepted, expires);
+  RestoreLeases(before, now);
+  if (!before.closed) ForgetAtClose();  // what was lost until now
+}
+
+void RoundEngine::RestoreLeases(const Restored::PhaseStory& before, TimePoint now) {
   std::set<WorkerId> gone;
-  for (const auto& [attempt, node] : before.leased) {
-    phase_.Restore(attempt, node, expires);
-    if (!nodes_.Knows(node) || hold_nothing_.contains(node)) gone.insert(node);
+  for (const auto& [attempt, id] : before.leased) {
+    phase_.Restore(attempt, id, now + options_.lease_timeout);
+    if (!nodes_.Knows(id) || hold_nothing_.contains(id)) {
+      gone.insert(id);
+      continue;
+    }
+    Node& node = nodes_.At(id);
+    node.leased_until = std::max(node.leased_until, now) + TaskLimit() / std::max(node.slots, 1U);
   }
   if (before.closed) return;
   for (const WorkerId node : gone)

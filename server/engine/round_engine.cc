@@ -3,6 +3,7 @@
 #include "server/engine/round_engine.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,11 +23,13 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       completed_(options_.completed),
       profiles_(options_.profiles),
       nodes_(options_.lease_timeout),
+      absence_(options_.lease_timeout),
       phase_(options_.epoch),
       evaluation_(options_.epoch),
       states_(options_.stateful, options_.versions, options_.run.clients) {
   operators_.pause = options_.paused;
   operators_.quarantine = options_.quarantine;
+  operators_.given_up = options_.given_up;
   operators_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
 }
 
@@ -39,6 +42,7 @@ bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
 // ---- rounds
 
 void RoundEngine::Begin(TimePoint now) {
+  deadline_ = TimePoint::max();
   if (options_.data_digest.has_value() && *options_.data_digest != roster_.data_digest()) {
     return Fail(absl::FailedPreconditionError(
         "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
@@ -55,8 +59,13 @@ void RoundEngine::Begin(TimePoint now) {
   if (options_.round.present_within > 0) {
     if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
   }
+  NoteAbsentAtBegin(now);
+  for (const auto& [id, node] : nodes_) {
+    if (node.volatile_state && node.empty_store)
+      LoseStates(node.holding, node.name, "its store is new");
+  }
   if (options_.evaluate_first.has_value())
-    OpenEvaluation(Round(completed_), *options_.evaluate_first);
+    OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     state_ = State::kDraining;
@@ -154,6 +163,7 @@ void RoundEngine::OnHeard(Node& node, TimePoint now) {
 
 void RoundEngine::Prepare() {
   state_ = State::kPreparing;
+  ForgetAtOpening();
   staged_before_phase_ = states_.versions().staged().size();
   effects_.orders.emplace_back(PrepareBroadcast{.order = phase_.order()});
 }
@@ -174,7 +184,10 @@ void RoundEngine::StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoi
   if (const auto* before = restored_.Find(round, phase); before != nullptr) {
     RestorePhase(*before, now);
     if (state_ == State::kEnded) return;
-    if (!before->closed) restored_.Pass(round, phase);
+    if (!before->closed) {
+      restored_.Pass(round, phase);
+      LoseStatesOwed();
+    }
   } else {
     Record(std::move(opened));
     const auto decided = options_.decisions.find({round, phase});
@@ -187,6 +200,7 @@ void RoundEngine::StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoi
   SetDeadline(now);
   state_ = State::kRunning;
   GiveUpDeclined();
+  GiveUpAbandoned();
   // Only now can the engine say which of the nodes that called early must commit first.
   if (caught_up() && std::exchange(parked_early_, false))
     ServeEach({nodes_.parked().begin(), nodes_.parked().end()}, now);
@@ -236,18 +250,20 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", round.value)));
   }
   restored_.Pass(round, phase_.phase());
+  LoseStatesOwed();
   if (*another_phase && !interrupt_) {
     phase_.OpenNext(states_.versions().staged(), now);
     return Prepare();
   }
   if (!*another_phase) {
     completed_ = round.value;
-    lost_rounds_ = std::exchange(round_lost_, false) ? lost_rounds_ + 1 : 0;
+    const Lost lost = std::exchange(round_lost_, Lost::kNo);
+    if (lost != Lost::kByOneNode) lost_rounds_ = lost == Lost::kYes ? lost_rounds_ + 1 : 0;
     states_.versions().Close(round);
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;
-  if (model.has_value()) OpenEvaluation(round, *std::move(model));
+  if (model.has_value()) OpenEvaluation(round, *std::move(model), now);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     ServeParked(now);
@@ -268,9 +284,10 @@ void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   if (!states_.keeps()) return End(end, absl::OkStatus(), std::move(reason));
   state_ = State::kDraining;
   ending_ = {.end = end, .reason = std::move(reason)};
-  evaluation_.Open(
-      EvaluationBoard::OfStates(Round(completed_), states_.versions().index(), roster_));
-  GiveUpDeclined();
+  const log::LostStates::At* lost = StatesLostAt(Round(completed_ + 1), Phase(0));
+  if (lost != nullptr) states_.versions().ForgetCurrent(lost->before);
+  BeginEvaluation(EvaluationBoard::OfStates(Round(completed_), states_.versions().index(), roster_),
+                  now);
   ServeParked(now);
   Advance(now);
 }
@@ -313,13 +330,17 @@ void RoundEngine::PassTime(TimePoint now) {
     Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kWait});
   for (const WorkerId id : elapsed.silent)
     Lose(id, "nothing was heard of it for a lease's time", now);
-  std::vector<WorkerId> late;
+  std::vector<AttemptTable::Late> late;
   Record(phase_.Expire(now, late));
   const bool tasks_back = evaluation_.Expire(now);
   if (state_ == State::kEnded) return;
+  GiveUpGone(absence_.Expire(now, nodes_.size() > 0));
+  PassEvaluationDeadline(now);
   PassDeadline(now);
   Retry(now);
-  for (const WorkerId id : late) OnLate(id, now);
+  std::map<WorkerId, std::vector<ClientId>> of_node;
+  for (const AttemptTable::Late& one : late) of_node[one.worker].push_back(one.attempt.client);
+  for (const auto& [id, clients] : of_node) OnLate(id, clients, now);
   for (const WorkerId id : elapsed.look_again) {
     if (!nodes_.Knows(id)) continue;
     ServeParked(nodes_.At(id), now);
@@ -330,23 +351,27 @@ void RoundEngine::PassTime(TimePoint now) {
 }
 
 // Its clients are queued again. If it waits for more work, it must commit the rest first.
-void RoundEngine::OnLate(WorkerId id, TimePoint now) {
+void RoundEngine::OnLate(WorkerId id, const std::vector<ClientId>& clients, TimePoint now) {
   if (!nodes_.Knows(id)) return ServeParked(now);
   Node& node = nodes_.At(id);
   node.on_trial = true;
+  for (const ClientId client : clients) troubles_.RanOut(node.name, client, now + LeastLease());
+  phase_.RemoveFromPlan(node);
   ServeParked(node, now);
   ServeHolding(node.holding, now);
 }
 
 TimePoint RoundEngine::NextDeadline() const {
-  return std::min(
-      {phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(), deadline_});
+  return std::min({phase_.NextExpiry(), evaluation_.NextExpiry(), nodes_.NextDeadline(),
+                   absence_.NextDeadline(), deadline_,
+                   evaluation_.running() ? evaluation_deadline_ : TimePoint::max()});
 }
 
 bool RoundEngine::ReadyToBegin() const {
   const bool complete = options_.run.clients == 0 || roster_.clients() == options_.run.clients;
-  return state_ == State::kGathering && nodes_.size() > 0 && nodes_.size() >= options_.workers &&
-         complete;
+  // Owners that are given up count as if they were there.
+  const bool enough = gathered_ || nodes_.size() + operators_.given_up.size() >= options_.workers;
+  return state_ == State::kGathering && nodes_.size() > 0 && enough && complete && awaited_.empty();
 }
 
 }  // namespace macaw::server

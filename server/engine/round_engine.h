@@ -13,6 +13,7 @@
 #include "proto/admin/handler.h"
 #include "proto/fleet/messages.h"
 #include "scheduler/plan.h"
+#include "server/engine/absence.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
 #include "server/engine/effects.h"
@@ -153,6 +154,8 @@ class RoundEngine {
 
   // ---- the story (round_engine.cc)
   bool ReadyToBegin() const;
+  // Of a run that is resumed: begins without the owners that have not come back, if enough have.
+  void PassGatheringDeadline(TimePoint now);
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
@@ -171,7 +174,8 @@ class RoundEngine {
   void StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now);
   void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
   void PassTime(TimePoint now);
-  void OnLate(WorkerId id, TimePoint now);  // leases of the node have expired
+  // Leases of the node have expired; of these clients.
+  void OnLate(WorkerId id, const std::vector<ClientId>& clients, TimePoint now);
   uint32_t LastRound() const {
     return options_.stop_after > 0 ? options_.stop_after : options_.run.rounds;
   }
@@ -185,29 +189,76 @@ class RoundEngine {
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
 
   // ---- evaluation (evaluating.cc)
-  void OpenEvaluation(Round round, fleet::Blob model);
+  void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
   void OnEvaluationComplete();
   void AfterEvaluation(Round round, const std::optional<std::string>& stop, TimePoint now);
   absl::Status CheckEvaluations(const Node& node,
                                 const std::vector<fleet::EvaluationResult>& results) const;
-  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results);
+  void TakeEvaluations(const Node& node, const std::vector<fleet::EvaluationResult>& results,
+                       TimePoint now);
+  // Opens the board, without the tasks that are known not to be done.
+  void BeginEvaluation(EvaluationBoard board, TimePoint now);
+  // Gives up tasks of the open evaluation; each gets its reason and message from `why(task)`.
+  template <typename Why>
+  void GiveUpTasks(const std::vector<uint64_t>& tasks, const Why& why);
+  void GiveUpTasks(const std::vector<uint64_t>& tasks, fleet::LeftOutReason reason,
+                   const std::string& why);
+  std::vector<uint64_t> AllTasks() const;  // of the open evaluation, that are not finished
+  void DoTasksWithout(HoldingId rows, fleet::LeftOutReason reason, const std::string& why);
+
+  // ---- what is not waited for (waits.cc)
+  // The time after which leases of these clients end, whatever the node reports.
+  Duration LeaseLimit(const Node& node, const fleet::TrainingLease& lease);
+  Duration TaskLimit() const;
+  // Renews what the node has leased, up to these limits.
+  void Renew(const Node& node, TimePoint now);
+  void SetEvaluationDeadline(TimePoint now);
+  void PassEvaluationDeadline(TimePoint now);
+  void NoteAbsent(const Node& lost, TimePoint now);
+  void NotePresent(const Node& joined);
+  void NoteAbsentAtBegin(TimePoint now);
+  // Gives up tasks that wait for rows that are gone; `rows`: of these alone.
+  void GiveUpGone(const std::vector<HoldingId>& rows);
+  // Gives up what waits for owners that an operator has given up and that are not there.
+  void GiveUpAbandoned();
+  bool IsAbandoned(HoldingId holding) const;
+  // Ends a run that is drained and whose open round waits only for nodes that are gone.
+  void EndDrainedInVain();
+
+  // ---- clients' states that are lost (lost_states.cc)
+  // The node kept the states of its clients in its memory, and is gone or new.
+  void LoseStates(HoldingId holding, const std::string& node, const std::string& why);
+  void LoseStatesNow(HoldingId holding, const std::string& node, const std::string& why);
+  // Evaluations that read the states of the holding, and digests of them.
+  void GiveUpTasksOfStates(HoldingId holding, const std::string& node);
+  // Those that were lost while earlier rounds were done again.
+  void LoseStatesOwed();
+  // Of a run that is repeated or done again: the clients that had lost their states at this phase.
+  const log::LostStates::At* StatesLostAt(Round round, Phase phase) const;
+  void ForgetAtOpening();
+  void ForgetAtClose();
+  void ForgetSeats(const std::vector<ClientId>& clients);
 
   // ---- going on where an earlier server died (restoring.cc)
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
   void RestoreParts(const std::vector<Restored::AcceptedPart>& parts, TimePoint expires);
+  void RestoreLeases(const Restored::PhaseStory& before, TimePoint now);
 
   // ---- the end of a phase (closing.cc)
   // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
   void Advance(TimePoint now);
   Standing Progress() const;
   Duration HeartbeatEvery() const { return options_.lease_timeout / 3; }
+  // The least time that a node gets which is heard but brings no result.
+  Duration LeastLease() const { return WaitLimits::kLeastLeases * options_.lease_timeout; }
   // Asks the policy about the running phase and does what it says. False: the phase goes on.
   bool MayClose(TimePoint now);
   void SetDeadline(TimePoint now);
   void PassDeadline(TimePoint now);
   void GiveUpMissing(Course course, TimePoint now);
   // The server's reason to give a client up that did not come in time. `node` has it leased.
-  log::GivenUp WhyLate(const Seat& seat, std::optional<WorkerId> node, TimePoint now) const;
+  // `team`: the nodes that could do it.
+  log::GivenUp WhyLate(const Nodes::Team& team, std::optional<WorkerId> node, TimePoint now) const;
   void DropRound(const std::string& why);
   // Notes that every client of the phase was given up. False: this happened too often in a row, and
   // the run has ended.
@@ -221,8 +272,10 @@ class RoundEngine {
   absl::StatusOr<std::string> AbortRound(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Quarantine(const admin::Change& change, TimePoint now);
   absl::StatusOr<std::string> Admit(const admin::Change& change);
+  absl::StatusOr<std::string> GiveUp(const admin::Change& change, TimePoint now);
+  absl::StatusOr<std::string> SkipEvaluation(const admin::Change& change, TimePoint now);
   void RecordOperation(const admin::Change& change);
-  void EndDrained();
+  void EndDrained(const std::string& why = "");
   // If an operator has asked for it, and no part is being added: drops what the open phase has, and
   // begins it again.
   void BeginPhaseAgain(TimePoint now);
@@ -245,6 +298,9 @@ class RoundEngine {
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.
   bool Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
+  // The clients that the node is leased now, if there are any for it.
+  std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
+                                                    fleet::LeaseReply& reply, TimePoint now);
   // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
   // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);
@@ -281,11 +337,13 @@ class RoundEngine {
   }
   void TurnDown(const Node& node, uint64_t commit_id, const fleet::Part& part,
                 const fleet::CommitReply& why);
-  // Returns the part without the clients whose states this node could not read but other nodes may
-  // read. These clients are queued again.
-  fleet::Part WithoutUnreadable(const Node& node, fleet::Part part);
+  // Returns the part without the clients that this node left out and other nodes may train. These
+  // clients are queued again.
+  fleet::Part WithoutDoubtful(const Node& node, fleet::Part part, TimePoint now);
+  // Whether another node should train the client, because this one had trouble with it.
+  bool LeaveToOthers(const Node& node, ClientId client, TimePoint now) const;
   // Counts the part, and orders its sum to be added.
-  void Accept(Ticket ticket, const Node& node, uint64_t commit_id, fleet::Part part);
+  void Accept(Ticket ticket, Node& node, uint64_t commit_id, fleet::Part part, TimePoint now);
   Remedy RemedyFor(Trouble trouble) const;
   void OnDeaths(const std::string& node, const std::vector<Attempt>& died, TimePoint now);
 
@@ -298,9 +356,13 @@ class RoundEngine {
   State state_ = State::kGathering;
   uint32_t completed_ = 0;    // rounds
   uint32_t lost_rounds_ = 0;  // number of rounds in a row before the open one that were lost
-  bool round_lost_ = false;   // a phase of the open round lost every client
-  TimePoint deadline_ = TimePoint::max();  // of the open phase, or the end of its extension
-  bool overdue_ = false;                   // the open phase's deadline has passed
+  // Whether a phase of the open round lost every client, by the word of one node alone or not.
+  enum class Lost : uint8_t { kNo, kByOneNode, kYes };
+  Lost round_lost_ = Lost::kNo;
+  // Of the open phase, or the end of its extension; before the first round, of the nodes to come.
+  TimePoint deadline_ = TimePoint::max();
+  bool overdue_ = false;                              // the open phase's deadline has passed
+  TimePoint evaluation_deadline_ = TimePoint::max();  // of the open evaluation
   bool interrupt_ = false;
   Round said_waiting_;            // the last round that had to wait for clients
   uint64_t missing_clients_ = 0;  // for the round that waits: those not heard since the last count
@@ -310,9 +372,15 @@ class RoundEngine {
   OperatorState operators_;
   RestoredPhases restored_;
 
+  // Of a resumed run that gathers its nodes: the owners' clients that are awaited, and whether the
+  // run may begin with fewer nodes (round.deadline).
+  absl::btree_set<HoldingId> awaited_;
+  bool gathered_ = false;
+
   Roster roster_;
   std::vector<NumericProfile> profiles_;
   Nodes nodes_;
+  Absence absence_;
   Speeds speeds_;
   std::optional<Draw> draw_;  // set when the run begins
   OpenPhase phase_;
@@ -323,6 +391,7 @@ class RoundEngine {
   std::optional<Digest> state_digest_;
   std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
   bool parked_early_ = false;        // calls for work were parked before caught_up()
+  std::vector<std::pair<HoldingId, std::string>> states_owed_;  // LoseStatesOwed
 };
 
 }  // namespace macaw::server

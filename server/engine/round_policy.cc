@@ -6,6 +6,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace macaw::server {
+namespace {
+
+// How often one node may leave out a client that others could train. It gets the client again only
+// if no other node asks for it.
+constexpr uint32_t kMostLeftOut = 2;
+
+}  // namespace
 
 Course CompleteRounds::Decide(const Standing& standing) const {
   return standing.complete() ? Course::kClose : Course::kWait;
@@ -20,6 +27,9 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
     case Trouble::Kind::kStateUnreadable:
       if (trouble.owned) return Remedy::kGiveUpClient;
       return agreed ? Remedy::kEndRun : Remedy::kTryAgain;
+    case Trouble::Kind::kLeftOut:
+      return agreed || trouble.owned || trouble.times >= kMostLeftOut ? Remedy::kGiveUpClient
+                                                                      : Remedy::kTryAgain;
   }
   return Remedy::kEndRun;
 }

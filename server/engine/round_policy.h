@@ -34,6 +34,7 @@ struct Trouble {
   enum class Kind : uint8_t {
     kDied,             // the client was being trained when the node's process died
     kStateUnreadable,  // the node cannot read the client's state
+    kLeftOut,          // the node has left the client out of its part
   };
   Kind kind = Kind::kDied;
   ClientId client;
@@ -61,7 +62,8 @@ class RoundPolicy {
 // A round counts every client of its cohort or gives it up. A client that its owner cannot train is
 // given up for the round. A client that any node can train ends the run when several nodes, or the
 // only node, have the same trouble with it: then the data, the program or a disk is broken, and
-// every later round would fail in the same way.
+// every later round would fail in the same way. A client that a node leaves out is given up if its
+// owner says so, if two nodes do, or if no other node can train it.
 class CompleteRounds : public RoundPolicy {
  public:
   struct Limits {

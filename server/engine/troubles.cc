@@ -5,8 +5,9 @@
 namespace macaw::server {
 
 Trouble Troubles::Note(Trouble::Kind kind, ClientId client, const std::string& node,
-                       Reports& reports) {
+                       Reports& reports, TimePoint until) {
   ++reports.times;
+  reports.until = until;
   reports.nodes.insert(node);
   return {.kind = kind,
           .client = client,
@@ -29,18 +30,43 @@ std::vector<Trouble> Troubles::Died(const std::string& node, std::span<const Att
   return troubles;
 }
 
-Trouble Troubles::StateUnreadable(const std::string& node, ClientId client) {
-  return Note(Trouble::Kind::kStateUnreadable, client, node, unreadable_[client]);
+Trouble Troubles::StateUnreadable(const std::string& node, ClientId client, TimePoint until) {
+  return Note(Trouble::Kind::kStateUnreadable, client, node, unreadable_[client], until);
 }
 
-bool Troubles::CannotRead(const std::string& node, ClientId client) const {
-  const auto it = unreadable_.find(client);
-  return it != unreadable_.end() && it->second.nodes.contains(node);
+Trouble Troubles::LeftOut(const std::string& node, ClientId client, TimePoint until) {
+  return Note(Trouble::Kind::kLeftOut, client, node, left_out_[client], until);
 }
 
-bool Troubles::SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const {
-  return std::ranges::any_of(nodes.Of(holding).members,
-                             [&](WorkerId id) { return !CannotRead(nodes.At(id).name, client); });
+void Troubles::RanOut(const std::string& node, ClientId client, TimePoint until) {
+  Note(Trouble::Kind::kLeftOut, client, node, ran_out_[client], until);
+}
+
+uint32_t Troubles::TimesRanOut(ClientId client) const {
+  const auto it = ran_out_.find(client);
+  return it != ran_out_.end() ? it->second.times : 0;
+}
+
+std::optional<TimePoint> Troubles::Avoids(const std::string& node, ClientId client) const {
+  std::optional<TimePoint> until;
+  for (const auto* reports : {&unreadable_, &left_out_, &ran_out_}) {
+    const auto it = reports->find(client);
+    if (it == reports->end() || !it->second.nodes.contains(node)) continue;
+    until = std::max(until.value_or(it->second.until), it->second.until);
+  }
+  return until;
+}
+
+std::string Troubles::Alone(const std::vector<fleet::LeftOut>& clients) const {
+  std::string alone;
+  for (const fleet::LeftOut& left : clients) {
+    const auto it = left_out_.find(left.attempt.client);
+    if (it == left_out_.end() || it->second.nodes.size() != 1) return "";
+    const std::string& name = *it->second.nodes.begin();
+    if (!alone.empty() && name != alone) return "";
+    alone = name;
+  }
+  return alone;
 }
 
 }  // namespace macaw::server

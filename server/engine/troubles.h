@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -23,22 +24,28 @@ class Troubles {
   // `running`: the attempts that the node's former process was training when it died, as the new
   // process reports them. Returns the troubles that count, without `candidates` and `owned`.
   std::vector<Trouble> Died(const std::string& node, std::span<const Attempt> running);
-  Trouble StateUnreadable(const std::string& node, ClientId client);
-  // Whether the node has reported that it cannot read the client's state.
-  bool CannotRead(const std::string& node, ClientId client) const;
-  // Whether a node with this holding has not reported that it cannot read the client's state.
-  bool SomebodyElse(const Nodes& nodes, HoldingId holding, ClientId client) const;
+  // After each of these another node should train the client, if one asks for it before `until`.
+  // RanOut: the client's lease ran out on the node.
+  Trouble StateUnreadable(const std::string& node, ClientId client, TimePoint until);
+  Trouble LeftOut(const std::string& node, ClientId client, TimePoint until);
+  void RanOut(const std::string& node, ClientId client, TimePoint until);
+  uint32_t TimesRanOut(ClientId client) const;
+  // Until when others should train the client rather than this node; nullopt: it may.
+  std::optional<TimePoint> Avoids(const std::string& node, ClientId client) const;
+  // The only node that has left these clients out, all of them; empty: there is no such node.
+  std::string Alone(const std::vector<fleet::LeftOut>& clients) const;
 
  private:
   struct Reports {
     uint32_t times = 0;
     std::set<std::string> nodes;
+    TimePoint until{};
   };
   static Trouble Note(Trouble::Kind kind, ClientId client, const std::string& node,
-                      Reports& reports);
+                      Reports& reports, TimePoint until = {});
 
   std::map<Attempt, std::string> lost_leases_;  // with the name of the node that was lost
-  std::map<ClientId, Reports> deaths_, unreadable_;
+  std::map<ClientId, Reports> deaths_, unreadable_, left_out_, ran_out_;
 };
 
 }  // namespace macaw::server

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace macaw::server {
@@ -88,6 +89,19 @@ StateVersions::StateVersions(VersionIndex index, uint64_t most_replaced)
     for (const Attempt& version : index_.Page(page)) newest_ = std::max(newest_, version.fence);
   }
   snapshot_ = newest_;
+}
+
+size_t StateVersions::ForgetStaged(std::span<const ClientId> clients, size_t first) {
+  const absl::flat_hash_set<ClientId> theirs(clients.begin(), clients.end());
+  size_t among = 0;
+  for (size_t i = 0; i < std::min(first, staged_.size()); ++i)
+    among += theirs.contains(staged_[i].client) ? 1 : 0;
+  std::erase_if(staged_, [&](const Attempt& one) { return theirs.contains(one.client); });
+  return among;
+}
+
+void StateVersions::ForgetCurrent(std::span<const ClientId> clients) {
+  for (const ClientId client : clients) index_.Clear(client);
 }
 
 void StateVersions::Close(Round round) {

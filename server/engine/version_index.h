@@ -60,6 +60,10 @@ class StateVersions {
   void Unstage(size_t keep) { staged_.resize(std::min(keep, staged_.size())); }
   // In the order of staging. If a client has several, the last one counts.
   const std::vector<Attempt>& staged() const { return staged_; }
+  // The clients have lost their current, or their staged versions. ForgetStaged returns how many of
+  // the first `first` staged versions were theirs.
+  void ForgetCurrent(std::span<const ClientId> clients);
+  size_t ForgetStaged(std::span<const ClientId> clients, size_t first = 0);
   // The round is done: the staged versions become current.
   void Close(Round round);
   // The round was dropped: its staged versions never become current. They stay in the store until

@@ -21,9 +21,6 @@ constexpr Duration kLongestPoll = std::chrono::seconds(60);
 constexpr Duration kReconnectEvery = std::chrono::milliseconds(100);
 constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set; each is a task in memory
 constexpr uint32_t kMostSlots = 4096;      // of one node; more would hold most of any cohort
-// A node that sends heartbeats but makes no progress keeps its leases for this many lease timeouts,
-// because a single step of a large model may take long.
-constexpr int kStuckLeases = 10;
 
 std::string ToString(const NumericProfile& profile) {
   return absl::StrCat("(", profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries,
@@ -144,6 +141,11 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterReq
                          .holdings = {{.data = request.data_digest, .clients = request.clients}}},
          JournalNode{.node = node.id, .session = node.session, .request = request});
   NoteDeclined(nodes_.At(node.id), request.declined_now);
+  operators_.given_up.erase(request.name);
+  if (request.volatile_state) {
+    nodes_.At(node.id).empty_store = true;
+    LoseStates(node.holding, node.name, "its store is new");
+  }
   OnDeaths(request.name, request.died_running, now);
   if (ReadyToBegin()) Begin(now);
   OnHeard(nodes_.At(node.id), now);
@@ -163,6 +165,7 @@ Node& RoundEngine::Join(const fleet::RegisterRequest& request, fleet::ClientTabl
   node.central_test = request.has_central_rows();
   node.volatile_state = request.volatile_state;
   Node& joined = nodes_.Add(std::move(node), now);
+  NotePresent(joined);
   speeds_.Join(joined.id, joined.device);
   return joined;
 }
@@ -189,11 +192,15 @@ void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   evaluation_.DropNode(id);
   // The clients of a holding without nodes may be drawn; those whose nodes decline may not.
   if (!node.declined.empty()) missing_clients_ = 0;
-  if (node.volatile_state && states_.versions().any()) {
+  NoteAbsent(node, now);
+  if (state_ == State::kEnded) return;
+  if (node.volatile_state && roster_.owner_of(node.holding).empty() && states_.versions().any()) {
     return Fail(absl::AbortedError(absl::StrCat(
         "worker \"", node.name, "\" kept the clients' states in its memory and is gone (", why,
         "), so the run cannot go on: start it anew, with state.store = \"disk\" to outlast that")));
   }
+  if (node.volatile_state) LoseStates(node.holding, node.name, why);
+  GiveUpDeclined(node.holding);  // those that are left may all decline
   ServeOthers(node, now);
 }
 
@@ -220,17 +227,24 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Ti
   if (request.running == 0) {  // it holds no leases, so its last lease never arrived
     auto lost = phase_.DropNode(node->id, absl::StrCat("a lease never reached ", node->name));
     for_others = evaluation_.DropNode(node->id) || lost.has_value();
+    if (lost.has_value()) {  // or it only says so
+      for (const Attempt& attempt : lost->attempts)
+        troubles_.RanOut(node->name, attempt.client, now + LeastLease());
+    }
     Record(std::move(lost));
     if (!caught_up()) hold_nothing_.insert(node->id);
   }
-  Poll poll{
-      .ticket = ticket, .deadline = now + std::min(request.wait, kLongestPoll), .request = request};
+  Poll poll{.ticket = ticket,
+            .since = now,
+            .deadline = now + std::min(request.wait, kLongestPoll),
+            .request = request};
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   const bool served = Serve(*node, request, ticket, now);
   if (std::exchange(passed_over_, false) || for_others) ServeOthers(*node, now);
   if (served) return DismissParked(node->holding, now);
   if (phase_.leased_to(node->id) > 0) {
-    if (!more_to_lease(node->holding)) return answer({.next = Next::kCommit});
+    const bool full = phase_.leased_to(node->id) >= nodes_.MostLeases(*node);
+    if (full || !more_to_lease(node->holding)) return answer({.next = Next::kCommit});
     // The node has no idle slot and asked ahead. It should ask again when a slot is idle, and an
     // open poll would prevent that.
     if (request.wanted == 0) return answer({.next = Next::kWait, .when_idle = true});
@@ -260,31 +274,45 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   // follows evens out the slots.
   reply.evaluation = evaluation_.Take(node, nodes_, expires);
   if (reply.evaluation.has_value()) {
+    node.tasks_until = now + TaskLimit();
     name_only(reply.evaluation->model);
     for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
       if (fleet::AtClientsPoint(task.kind))
         task.state_version = states_.versions().Current(task.client);
     }
   }
-  if (more_to_lease(node.holding)) {
-    if (phase_.leased_to(node.id) == 0) node.progressed = now;
-    OpenPhase::Handout handout =
-        phase_.Take(node, request.wanted, expires, now, [&](ClientId client) {
-          return troubles_.CannotRead(node.name, client) &&
-                 troubles_.SomebodyElse(nodes_, node.holding, client);
-        });
-    passed_over_ = passed_over_ || handout.passed_over;
-    reply.when_idle = handout.when_idle;
-    nodes_.LookAgain(node, handout.look_again);
-    Record(std::move(handout.record));
-    reply.training = std::move(handout.lease);
-    if (reply.training.has_value())
-      std::ranges::for_each(reply.training->broadcast.channels, name_only);
-  }
+  if (more_to_lease(node.holding)) reply.training = ServeTraining(node, request, reply, now);
+  if (reply.training.has_value())
+    std::ranges::for_each(reply.training->broadcast.channels, name_only);
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);
   Answer(ticket, std::move(reply));
   return true;
+}
+
+std::optional<fleet::TrainingLease> RoundEngine::ServeTraining(Node& node,
+                                                               const fleet::LeaseRequest& request,
+                                                               fleet::LeaseReply& reply,
+                                                               TimePoint now) {
+  const uint64_t held = phase_.leased_to(node.id), most = nodes_.MostLeases(node);
+  if (held >= most) {  // others get what was planned for it
+    phase_.RemoveFromPlan(node);
+    passed_over_ = true;
+    return std::nullopt;
+  }
+  if (held == 0) node.progressed = node.leased_until = now;
+  OpenPhase::Handout handout =
+      phase_.Take(node, request.wanted, most, now + options_.lease_timeout, now,
+                  [&](ClientId client) { return LeaveToOthers(node, client, now); });
+  passed_over_ = passed_over_ || handout.passed_over;
+  reply.when_idle = handout.when_idle;
+  nodes_.LookAgain(node, handout.look_again);
+  Record(std::move(handout.record));
+  if (handout.lease.has_value()) {
+    const Duration limit = LeaseLimit(node, *handout.lease);
+    node.leased_until = std::max(node.leased_until + limit, now + LeastLease());
+  }
+  return std::move(handout.lease);
 }
 
 void RoundEngine::ServeParked(Node& node, TimePoint now) {
@@ -360,10 +388,7 @@ Answered<fleet::HeartbeatReply> RoundEngine::Heartbeat(const fleet::HeartbeatReq
     node->progress = request.progress;
     node->progressed = now;
   }
-  if (now - node->progressed < kStuckLeases * options_.lease_timeout) {
-    phase_.Renew(node->id, now + options_.lease_timeout);
-    evaluation_.Renew(node->id, now + options_.lease_timeout);
-  }
+  Renew(*node, now);
   if (caught_up()) reply.dropped = phase_.NotHeld(node->id, request.held);
   return {.answer = std::move(reply), .effects = Take()};
 }
@@ -375,6 +400,7 @@ Effects RoundEngine::Release(const fleet::ReleaseRequest& request, TimePoint now
   evaluation_.Release(node->id, request.tasks);
   if (request.leaving) {
     Lose(node->id, "it left", now);
+    Advance(now);
   } else {
     ServeOthers(*node, now);
   }

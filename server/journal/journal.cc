@@ -15,6 +15,7 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "server/journal/bytes.h"
+#include "server/journal/holdings.h"
 
 namespace macaw::server {
 
@@ -46,6 +47,7 @@ constexpr absl::string_view kPartsPrefix = "parts-";
 
 std::string NodesPath(const std::string& folder) { return folder + "/nodes"; }
 std::string SyncedPath(const std::string& folder) { return folder + "/synced"; }
+std::string HoldingsPath(const std::string& run_dir) { return run_dir + "/holdings"; }
 std::string PartsPath(const std::string& folder, Round from) {
   return absl::StrCat(folder, "/", kPartsPrefix, from.value);
 }
@@ -273,6 +275,68 @@ absl::Status Journal::OnCheckpoint(Round newest, Round oldest) {
     std::filesystem::remove(file->second, ignored);
   }
   return absl::OkStatus();
+}
+
+// ---- holdings
+
+absl::StatusOr<std::vector<Restored::Member>> ReadHoldings(const std::string& run_dir) {
+  const std::string path = HoldingsPath(run_dir);
+  std::vector<Restored::Member> members;
+  absl::Status damaged;
+  MACAW_RETURN_IF_ERROR(
+      ForEachFrame(path, [&](absl::string_view head, uint64_t at, uint64_t size) {
+        std::optional<JournalNode> node = Decode<JournalNode>(head);
+        if (!node.has_value()) return false;
+        Restored::Member member{.request = std::move(node->request), .there = false};
+        fleet::Blob& table = member.request.table;
+        const absl::StatusOr<fleet::Blob> read = ReadBlob({path, at, size}, table.digest);
+        if (!read.ok()) damaged = read.status();
+        if (!damaged.ok()) return true;
+        absl::StatusOr<fleet::ClientTable> clients =
+            fleet::ClientTable::Decode(read->bytes->bytes(), member.request.clients);
+        if (!clients.ok()) damaged = clients.status();
+        if (!damaged.ok()) return true;
+        member.table = *std::move(clients);
+        members.push_back(std::move(member));
+        return true;
+      }).status());
+  MACAW_RETURN_IF_ERROR(damaged);
+  return members;
+}
+
+absl::StatusOr<Holdings> Holdings::Open(const std::string& run_dir, bool fresh) {
+  Holdings holdings;
+  holdings.path_ = HoldingsPath(run_dir);
+  if (fresh) {
+    std::error_code error;
+    std::filesystem::remove(holdings.path_, error);
+    if (error)
+      return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", holdings.path_));
+    return holdings;
+  }
+  const absl::StatusOr<uint64_t> end =
+      ForEachFrame(holdings.path_, [&](absl::string_view head, uint64_t, uint64_t) {
+        const std::optional<JournalNode> node = Decode<JournalNode>(head);
+        if (node.has_value()) holdings.known_.insert(node->request.data_digest);
+        return node.has_value();
+      });
+  if (!end.ok()) holdings.known_.clear();  // of another release: it is written again
+  holdings.end_ = end.value_or(0);
+  return holdings;
+}
+
+absl::Status Holdings::Add(const JournalNode& node) {
+  const fleet::Blob& table = node.request.table;
+  if (!node.request.owner || node.request.clients == 0 || table.bytes == nullptr ||
+      !known_.insert(node.request.data_digest).second) {
+    return absl::OkStatus();
+  }
+  if (!file_.has_value()) {
+    MACAW_ASSIGN_OR_RETURN(file_, RecordFile::Open(path_, end_, kOwnerOnly));
+  }
+  JournalNode kept = node;
+  kept.session = {};
+  return WriteFrame(*file_, Encode(kept), table.bytes->bytes());
 }
 
 }  // namespace macaw::server

@@ -30,10 +30,12 @@ class Follower {
     std::vector<std::pair<WorkerId, uint64_t>> accepted;  // node and commit
     std::vector<log::GivenUp> gave_up;
     std::map<Attempt, WorkerId> leased;
-    std::string dropped;
+    std::string dropped, alone;
     bool closed = false;
   };
   std::map<std::pair<Round, macaw::Phase>, Phase> phases;
+  log::LostStates lost_states;
+  log::CutEvaluations evaluations;
   std::set<WorkerId> joined, there;
   Round completed;
   bool begun = false, ended = false;
@@ -49,6 +51,8 @@ class Follower {
     joined.clear();
     there.clear();
     phases.clear();
+    lost_states.Undo(opened.completed);
+    evaluations.Undo(opened.completed);
     begun = false;
     completed = opened.completed;
   }
@@ -56,9 +60,13 @@ class Follower {
     joined.insert(node.node);
     there.insert(node.node);
   }
+  void On(const log::StatesLost& lost) { lost_states.Add(lost); }
+  void On(const log::EvaluationGaveUp& gave_up) { evaluations.Add(gave_up); }
+  void On(const log::Evaluated& evaluated) { evaluations.Done(evaluated); }
   void On(const log::NodeLost& node) { there.erase(node.node); }
   void On(const log::RoundOpened& opened) {
     begun = true;
+    lost_states.Opened(opened.round, opened.phase);
     if (opened.round > checkpoint_)
       phases[{opened.round, opened.phase}] = {.broadcast = opened.broadcast,
                                               .present = opened.present};
@@ -88,6 +96,7 @@ class Follower {
   }
   void On(const log::RoundLost& lost) {
     Phase* phase = Of(lost);
+    if (phase != nullptr) phase->alone = lost.alone;
     if (phase == nullptr || !lost.dropped) return;
     phase->dropped = lost.why;
     phase->leased.clear();
@@ -238,6 +247,8 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
   recovery.completed = log.completed;
   Restored& restored = recovery.restored;
   restored.begun = log.begun;
+  restored.lost_states = std::move(log.lost_states);
+  restored.evaluations = std::move(log.evaluations);
   if (!log.joined.empty()) restored.newest = *log.joined.rbegin();
   for (const WorkerId id : log.joined) {
     MACAW_ASSIGN_OR_RETURN(Restored::Member member, MemberOf(log, journal.nodes.at(id)));
@@ -254,6 +265,7 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
                                .gave_up = std::move(phase.gave_up),
                                .leased = std::move(phase.leased),
                                .dropped = std::move(phase.dropped),
+                               .alone = std::move(phase.alone),
                                .closed = phase.closed};
     for (const auto& [node, commit] : phase.accepted) {
       JournalPart& part = journal.parts.at({node, commit});

@@ -85,6 +85,11 @@ void Put(uint32_t number, const std::vector<ClientId>& clients, std::string& out
       number, clients, [](ClientId client) { return client.value; }, out);
 }
 
+void Put(uint32_t number, const std::vector<uint64_t>& values, std::string& out) {
+  PutColumn(
+      number, values, [](uint64_t value) { return value; }, out);
+}
+
 // Fields: 1 clients, 2 counters of their fences, 3 the epochs, or one epoch if all are equal.
 template <typename Items, typename Get>
 void PutAttempts(uint32_t number, const Items& items, Get get, std::string& out) {

@@ -46,7 +46,9 @@ inline constexpr std::tuple kKinds{Kind<RunOpened>{2, "run_opened"},
                                    Kind<Extended>{18, "extended"},
                                    Kind<Waiting>{19, "waiting"},
                                    Kind<Operated>{20, "operated"},
-                                   Kind<NodeDeclined>{21, "node_declined"}};
+                                   Kind<NodeDeclined>{21, "node_declined"},
+                                   Kind<EvaluationGaveUp>{25, "evaluation_gave_up"},
+                                   Kind<StatesLost>{26, "states_lost"}};
 static_assert(std::tuple_size_v<decltype(kKinds)> + 1 == std::variant_size_v<Record>,
               "every kind but Unknown has its number");
 
@@ -138,7 +140,8 @@ constexpr auto FieldsOf(std::type_identity<Extended>) {
 }
 constexpr auto FieldsOf(std::type_identity<RoundLost>) {
   return std::tuple(Field{1, "round", &RoundLost::round}, Field{2, "phase", &RoundLost::phase},
-                    Field{3, "why", &RoundLost::why}, Field{4, "dropped", &RoundLost::dropped});
+                    Field{3, "why", &RoundLost::why}, Field{4, "dropped", &RoundLost::dropped},
+                    Field{5, "alone", &RoundLost::alone});
 }
 constexpr auto FieldsOf(std::type_identity<Closed>) {
   return std::tuple(Field{1, "round", &Closed::round}, Field{2, "phase", &Closed::phase},
@@ -149,6 +152,17 @@ constexpr auto FieldsOf(std::type_identity<Closed>) {
 }
 constexpr auto FieldsOf(std::type_identity<Evaluated>) {
   return std::tuple(Field{1, "round", &Evaluated::round}, Field{2, "stop", &Evaluated::stop});
+}
+constexpr auto FieldsOf(std::type_identity<EvaluationGaveUp>) {
+  return std::tuple(
+      Field{1, "round", &EvaluationGaveUp::round}, Field{2, "states", &EvaluationGaveUp::states},
+      Field{3, "tasks", &EvaluationGaveUp::tasks},
+      Field{4, "given_up", &EvaluationGaveUp::given_up}, Field{5, "why", &EvaluationGaveUp::why});
+}
+constexpr auto FieldsOf(std::type_identity<StatesLost>) {
+  return std::tuple(Field{1, "round", &StatesLost::round}, Field{2, "phase", &StatesLost::phase},
+                    Field{3, "name", &StatesLost::name}, Field{4, "clients", &StatesLost::clients},
+                    Field{5, "counted", &StatesLost::counted}, Field{6, "why", &StatesLost::why});
 }
 constexpr auto FieldsOf(std::type_identity<RunEnded>) {
   return std::tuple(Field{1, "how", &RunEnded::how}, Field{2, "rounds", &RunEnded::rounds},

@@ -22,6 +22,48 @@ Standing Sessions::Of(const Entry& entry) const {
   return std::ranges::any_of(begins_, undoes) ? Standing::kUndone : Standing::kCounts;
 }
 
+void LostStates::Add(const StatesLost& lost) {
+  At& at = places_[{lost.round, lost.phase}];
+  at.before.insert(at.before.end(), lost.clients.begin(), lost.clients.end());
+  at.after.insert(at.after.end(), lost.counted.begin(), lost.counted.end());
+}
+
+void LostStates::Opened(Round round, Phase phase) {
+  const auto place = places_.find({round, phase});
+  if (place == places_.end()) return;
+  At& at = place->second;
+  at.before.insert(at.before.end(), at.after.begin(), at.after.end());
+  at.after.clear();
+}
+
+void LostStates::Undo(Round completed) {
+  const std::pair next(Round(completed.value + 1), Phase());
+  places_.erase(places_.upper_bound(next), places_.end());
+  if (const auto place = places_.find(next); place != places_.end()) place->second.after.clear();
+}
+
+const LostStates::At* LostStates::Find(Round round, Phase phase) const {
+  const auto place = places_.find({round, phase});
+  return place != places_.end() ? &place->second : nullptr;
+}
+
+void CutEvaluations::Add(const EvaluationGaveUp& gave_up) {
+  Begin(gave_up.round, gave_up.states);
+  rounds_[gave_up.round].push_back(gave_up);
+}
+
+void CutEvaluations::Undo(Round completed) {
+  for (const auto& [round, cuts] : rounds_) {
+    if (round < completed) continue;
+    for (const EvaluationGaveUp& cut : cuts) undone_.insert({round, cut.states});
+  }
+}
+
+void CutEvaluations::Begin(Round round, bool states) {
+  if (undone_.erase({round, states}) == 0) return;
+  std::erase_if(rounds_[round], [&](const EvaluationGaveUp& cut) { return cut.states == states; });
+}
+
 History::PhaseStory* History::Find(Round round, Phase phase) {
   const auto story = rounds_.find(round);
   if (story == rounds_.end()) return nullptr;
@@ -46,6 +88,13 @@ Decisions History::decisions() const {
       if (!story.opened.present.empty()) decisions[{round, phase}].present = story.opened.present;
     }
   }
+  for (const auto& [place, lost] : lost_states_.places()) {
+    if (place <= std::pair(Round(completed_.value + 1), Phase()))
+      decisions[place].lost_states = lost;
+  }
+  for (const auto& [round, cuts] : evaluations_.rounds()) {
+    if (round <= completed_ && !cuts.empty()) decisions[{round, Phase()}].evaluation = cuts;
+  }
   return decisions;
 }
 
@@ -54,12 +103,15 @@ void History::Add(const Record& record) {
     if (!run->goes_on) {
       rounds_.erase(rounds_.upper_bound(run->completed), rounds_.end());
       completed_ = run->completed;
+      lost_states_.Undo(completed_);
+      evaluations_.Undo(completed_);
     }
     ended_.reset();
     sessions_.push_back(*run);
   } else if (const auto* node = std::get_if<NodeJoined>(&record)) {
     profile_ = node->profile;
   } else if (const auto* opened = std::get_if<RoundOpened>(&record)) {
+    lost_states_.Opened(opened->round, opened->phase);
     RoundStory& story = rounds_[opened->round];
     story.erase(story.lower_bound(opened->phase), story.end());
     story[opened->phase].opened = *opened;
@@ -74,6 +126,12 @@ void History::Add(const Record& record) {
     if (PhaseStory* phase = Find(closed->round, closed->phase); phase != nullptr)
       phase->closed = *closed;
     if (closed->last) completed_ = std::max(completed_, closed->round);
+  } else if (const auto* evaluated = std::get_if<Evaluated>(&record)) {
+    evaluations_.Done(*evaluated);
+  } else if (const auto* gave_up_tasks = std::get_if<EvaluationGaveUp>(&record)) {
+    evaluations_.Add(*gave_up_tasks);
+  } else if (const auto* states = std::get_if<StatesLost>(&record)) {
+    lost_states_.Add(*states);
   } else if (const auto* ended = std::get_if<RunEnded>(&record)) {
     ended_ = *ended;
   }

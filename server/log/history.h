@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,11 +28,54 @@ class Sessions {
   std::vector<std::pair<uint64_t, Round>> begins_;  // (sequence number, rounds completed before)
 };
 
+// The clients that had lost their states at each phase, as the records say. One thread.
+class LostStates {
+ public:
+  struct At {
+    std::vector<ClientId> before;  // StatesLost::clients
+    std::vector<ClientId> after;   // StatesLost::counted
+  };
+  using Places = std::map<std::pair<Round, Phase>, At>;
+
+  void Add(const StatesLost& lost);
+  // The phase begins, perhaps once more: what had been counted is undone.
+  void Opened(Round round, Phase phase);
+  // Rounds after this one are done again. What was lost before them is lost.
+  void Undo(Round completed);
+  void Pass(Round round, Phase phase) { places_.erase({round, phase}); }
+  const Places& places() const { return places_; }
+  const At* Find(Round round, Phase phase) const;
+
+ private:
+  Places places_;
+};
+
+// The evaluations from which tasks were given up, as the records say. One thread.
+class CutEvaluations {
+ public:
+  using Cuts = std::vector<EvaluationGaveUp>;
+
+  void Add(const EvaluationGaveUp& gave_up);
+  void Done(const Evaluated& evaluated) { Begin(evaluated.round, /*states=*/false); }
+  // The evaluations after this round and later ones may be done again. If they are, what was given
+  // up of them then does not count.
+  void Undo(Round completed);
+  const std::map<Round, Cuts>& rounds() const { return rounds_; }
+
+ private:
+  void Begin(Round round, bool states);
+
+  std::map<Round, Cuts> rounds_;
+  std::set<std::pair<Round, bool>> undone_;  // and whether it is the digest of the states
+};
+
 // What the world decided about a phase. It does not follow from the configuration.
 struct Decision {
   std::vector<GivenUp> given_up;
   bool dropped = false;           // RoundLost::dropped
   std::vector<ClientId> present;  // RoundOpened::present
+  LostStates::At lost_states;
+  CutEvaluations::Cuts evaluation = {};  // of a round's first phase: of the evaluation after it
 };
 using Decisions = std::map<std::pair<Round, Phase>, Decision>;
 
@@ -58,12 +102,16 @@ class History {
   const std::vector<RunOpened>& sessions() const { return sessions_; }
   const std::optional<RunEnded>& ended() const { return ended_; }  // of the last session
   const std::string& profile() const { return profile_; }          // of the node that joined last
+  const LostStates& lost_states() const { return lost_states_; }
+  const CutEvaluations& evaluations() const { return evaluations_; }
 
  private:
   PhaseStory* Find(Round round, Phase phase);
   void AddGivenUp(Round round, Phase phase, const std::vector<GivenUp>& given_up);
 
   std::map<Round, RoundStory> rounds_;
+  LostStates lost_states_;
+  CutEvaluations evaluations_;
   Round completed_;
   std::vector<RunOpened> sessions_;
   std::optional<RunEnded> ended_;

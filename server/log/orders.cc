@@ -23,8 +23,12 @@ void Follow(const Operated& order, Orders& orders) {
     case Operation::kAdmit:
       orders.quarantine.erase(order.name);
       return;
+    case Operation::kGiveUp:
+      orders.given_up[order.name] = order;
+      return;
     case Operation::kDrain:
     case Operation::kAbortRound:
+    case Operation::kSkipEvaluation:
       return;  // of one server, or of one round
   }
 }
@@ -38,6 +42,8 @@ absl::StatusOr<Orders> ReadOrders(const std::string& path, uint64_t synced) {
     MACAW_ASSIGN_OR_RETURN(const std::optional<Entry> entry, reader.Next());
     if (!entry.has_value()) return orders;
     if (const auto* order = std::get_if<Operated>(&entry->record)) Follow(*order, orders);
+    if (const auto* node = std::get_if<NodeJoined>(&entry->record))
+      orders.given_up.erase(node->name);
     if (std::holds_alternative<RunEnded>(entry->record)) orders.paused = false;
   }
 }

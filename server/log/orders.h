@@ -12,6 +12,7 @@ namespace macaw::server::log {
 struct Orders {
   bool paused = false;
   std::map<std::string, Operated> quarantine;  // by name of the node
+  std::map<std::string, Operated> given_up;    // likewise; until the node registers again
 };
 
 // Reads a log to its end. An order outlives its server; a pause ends with a run that was ended on

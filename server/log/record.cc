@@ -98,6 +98,10 @@ const char* NameOf(Operation operation) {
       return "quarantine";
     case Operation::kAdmit:
       return "admit";
+    case Operation::kGiveUp:
+      return "give_up";
+    case Operation::kSkipEvaluation:
+      return "skip_evaluation";
   }
   return "unknown";
 }

@@ -198,6 +198,9 @@ struct RoundLost {
   // The server dropped the round because too few clients were counted. Nothing of the round counts:
   // neither clients that this phase had counted nor states that were stored in the round.
   bool dropped = false;
+  // The only node that said so of all these clients, while there were others; empty: there is no
+  // such node. Then the round does not count for server.max_lost_rounds.
+  std::string alone;
   friend bool operator==(const RoundLost&, const RoundLost&) = default;
 };
 
@@ -223,6 +226,31 @@ struct Evaluated {
 
 enum class End : uint8_t { kFinished = 0, kStopped = 1, kInterrupted = 2, kFailed = 3 };
 
+// The server gave up tasks of an evaluation. Nodes that have their rows decline, are gone or were
+// too slow; an operator skipped them; or a state cannot be read.
+struct EvaluationGaveUp {
+  Round round;          // whose model is evaluated
+  bool states = false;  // it is the digest of the clients' states, at the end of the run
+  // Numbers of the tasks, in the order in which the configuration cuts the evaluation. Of each
+  // range the first number and the one after the last, one range after the other.
+  std::vector<uint64_t> tasks;
+  std::vector<GivenUp> given_up;  // whose rows these are, each once; none: the central set's
+  std::string why;                // of the first task
+  friend bool operator==(const EvaluationGaveUp&, const EvaluationGaveUp&) = default;
+};
+
+// Clients have lost their states, because the node that kept them in its memory is gone. Between
+// two rounds, `round` is the next one.
+struct StatesLost {
+  Round round;
+  Phase phase;
+  std::string name;               // of the node
+  std::vector<ClientId> clients;  // they train in this phase, and later, without their states
+  std::vector<ClientId> counted;  // their results of this phase count; they lose what they stored
+  std::string why;
+  friend bool operator==(const StatesLost&, const StatesLost&) = default;
+};
+
 // The server's session has ended. A server that was killed leaves no such record.
 struct RunEnded {
   End how = End::kFinished;
@@ -240,6 +268,8 @@ enum class Operation : uint8_t {
   kAbortRound = 4,
   kQuarantine = 5,
   kAdmit = 6,
+  kGiveUp = 8,
+  kSkipEvaluation = 9,
 };
 
 // An operator has changed the course of the run. After kAbortRound, the round's open phase begins
@@ -248,8 +278,8 @@ enum class Operation : uint8_t {
 struct Operated {
   Operation action = Operation::kPause;
   std::string by;    // who asked, as the server knows it
-  std::string name;  // kQuarantine, kAdmit: of the node
-  Round round;       // kAbortRound
+  std::string name;  // kQuarantine, kAdmit, kGiveUp: of the node
+  Round round;       // kAbortRound, kSkipEvaluation
   std::string why;
   friend bool operator==(const Operated&, const Operated&) = default;
 };
@@ -263,7 +293,7 @@ struct Unknown {
 using Record =
     std::variant<RunOpened, NodeJoined, NodeRefused, NodeLost, Died, RoundOpened, Planned, Leased,
                  Accepted, TurnedDown, Requeued, RoundLost, Closed, Evaluated, RunEnded, GaveUp,
-                 Extended, Waiting, Operated, NodeDeclined, Unknown>;
+                 Extended, Waiting, Operated, NodeDeclined, EvaluationGaveUp, StatesLost, Unknown>;
 
 // A record with its place in the log.
 struct Entry {

@@ -75,8 +75,9 @@ TEST_F(Admin, AStatusIsJsonWhateverANodeIsCalled) {
 
 TEST_F(Admin, EveryChangeArrivesAsItWasAsked) {
   const auto client = Client();
-  for (const Action action : {Action::kPause, Action::kResume, Action::kDrain, Action::kAbortRound,
-                              Action::kQuarantine, Action::kAdmit}) {
+  for (const Action action :
+       {Action::kPause, Action::kResume, Action::kDrain, Action::kAbortRound, Action::kQuarantine,
+        Action::kAdmit, Action::kGiveUp, Action::kSkipEvaluation}) {
     const auto said =
         client->Apply({.action = action, .by = "ada", .reason = "why", .node = "n", .round = 3});
     ASSERT_TRUE(said.ok()) << said.status();
@@ -85,8 +86,10 @@ TEST_F(Admin, EveryChangeArrivesAsItWasAsked) {
     EXPECT_EQ(change.by, "ada");
     EXPECT_EQ(change.reason, "why");
     EXPECT_EQ(change.request_id.size(), 16u);
-    EXPECT_EQ(change.round, action == Action::kAbortRound ? 3u : 0u);
-    const bool node = action == Action::kQuarantine || action == Action::kAdmit;
+    const bool round = action == Action::kAbortRound || action == Action::kSkipEvaluation;
+    EXPECT_EQ(change.round, round ? 3u : 0u);
+    const bool node =
+        action == Action::kQuarantine || action == Action::kAdmit || action == Action::kGiveUp;
     EXPECT_EQ(change.node, node ? "n" : "");
   }
   EXPECT_NE(run_.changes[0].request_id, run_.changes[1].request_id);

@@ -34,9 +34,10 @@ TEST_F(AttemptTableTest, AClientGoesFromQueuedToCountedOnce) {
 
 TEST_F(AttemptTableTest, APartWithOneStaleAttemptIsRefusedWholeAndNothingMoves) {
   const Attempt a = Lease(10, kAnna), b = Lease(20, kAnna, 5);
-  std::vector<WorkerId> late;
-  EXPECT_THAT(table_.Expire(At(6), late), testing::ElementsAre(b));
-  EXPECT_THAT(late, testing::ElementsAre(kAnna));
+  const std::vector<AttemptTable::Late> late = table_.Expire(At(6));
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_EQ(late[0].attempt, b);
+  EXPECT_EQ(late[0].worker, kAnna);
   const absl::Status verdict = table_.Judge(kAnna, {{a, b}});
   EXPECT_EQ(verdict.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(verdict.message()), testing::HasSubstr("client 20"));
@@ -56,8 +57,9 @@ TEST_F(AttemptTableTest, OnlyTheHolderMayCommit) {
 TEST_F(AttemptTableTest, ARenewedLeaseOutlivesItsFirstExpiryAndALostOneIsNamed) {
   const Attempt a = Lease(10, kAnna, 5), b = Lease(20, kBert, 5);
   table_.Renew(kAnna, At(20));
-  std::vector<WorkerId> late;
-  EXPECT_THAT(table_.Expire(At(6), late), testing::ElementsAre(b));
+  const std::vector<AttemptTable::Late> late = table_.Expire(At(6));
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_EQ(late[0].attempt, b);
   EXPECT_THAT(table_.NotHeld(kAnna, {{a}}), testing::IsEmpty());
   EXPECT_THAT(table_.NotHeld(kBert, {{b}}), testing::ElementsAre(b));
   EXPECT_EQ(table_.NextExpiry(), At(20));

@@ -255,7 +255,7 @@ TEST_F(Declining, TheEvaluationOfItsClientsIsGivenUp) {
   FenceSource fences(1);
   std::vector<fleet::EvaluationTask> taken;
   board.Take(WorkerId(1), queue, 1, TimePoint::max(), fences, taken);
-  board.DoWithout(queue);
+  board.GiveUp(board.Waiting(queue));
   EXPECT_EQ(board.waiting(queue), 0u);
   EXPECT_FALSE(board.done()) << "one is being done, and the central test set waits";
   board.Complete(WorkerId(1), {.task = taken[0], .round = Round(1), .sums = {1, 2}});

@@ -83,14 +83,35 @@ TEST(EvaluationBoard, CountsTheClientsThatItDidWithout) {
   FenceSource fences(1);
   const auto tasks = Take(board, kAnna, kClients, 3, 5, fences);
   ASSERT_EQ(tasks.size(), 3u);
-  board.GiveUp(kAnna, Result(tasks[0]));
+  board.GiveUp(std::vector<uint64_t>{*board.NumberOf(kAnna, Result(tasks[0]))});
   for (const size_t i : {1, 2}) board.Complete(kAnna, Result(tasks[i]));
-  board.DoWithout(kClients);
+  board.GiveUp(board.Waiting(kClients));
   const EvaluationSums sums = board.Report();
   EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kClients)], 3u);
   EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kValidation)], 5u);
   EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kGlobal)], 0u);
   EXPECT_EQ(sums.missing[static_cast<size_t>(EvaluatedRows::kTrain)], 4u) << "with training rows";
+}
+
+TEST(EvaluationBoard, LeavesTheCentralSetOutWhenAnyOfItIsGivenUp) {
+  EvaluationBoard board = Board();
+  FenceSource fences(1);
+  const auto tasks = Take(board, kAnna, kCentral, 10, 5, fences);
+  ASSERT_GT(tasks.size(), 1u);
+  for (size_t i = 1; i < tasks.size(); ++i) board.Complete(kAnna, Result(tasks[i]));
+  for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
+    board.Complete(kAnna, Result(task));
+  const auto open = board.Unfinished();
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].second, kAnna);
+  EXPECT_FALSE(board.done());
+  board.GiveUp(std::vector<uint64_t>{open[0].first, 1'000'000});
+  EXPECT_TRUE(board.done());
+  EXPECT_FALSE(board.Complete(kAnna, Result(tasks[0]))) << "too late";
+  const EvaluationSums sums = board.Report();
+  EXPECT_TRUE(sums.central.empty());
+  EXPECT_TRUE(sums.without_central);
+  EXPECT_TRUE(sums.given_up.empty()) << "no client is concerned";
 }
 
 TEST(EvaluationBoard, CountsAResultOnceAndOnlyFromItsHolder) {
@@ -260,7 +281,7 @@ TEST(EvaluationBoard, NamesAClientThatIsGivenUpOnce) {
       Round(3), {},
       {.chunk = 400, .central = false, .clients = true, .validation = true, .train = true},
       /*personal_models=*/true, Everything());
-  board.DoWithout(kClients);
+  board.GiveUp(board.Waiting(kClients));
   ASSERT_TRUE(board.done());
   EXPECT_EQ(board.Report().given_up.size(), 5u);
 }

@@ -148,6 +148,48 @@ pid_t WorkerOf(const Simulation& simulation, const std::string& owner) {
   return -1;
 }
 
+TEST(OwnersFault, AnOwnerThatKeepsItsStatesInMemoryLosesItsOwnAndTheRunIsReplayed) {
+  Simulation run("memory", {WriteConfig("memory"),
+                            "--rounds",
+                            "6",
+                            "--owners",
+                            "4",
+                            "--processes",
+                            "1",
+                            "--set",
+                            "partition.clients=8",
+                            "--set",
+                            "cohort.size=8",
+                            "--set",
+                            "model.name=mlp",
+                            "--set",
+                            "algorithm.name=scaffold",
+                            "--set",
+                            "state.store=memory",
+                            "--set",
+                            "emulation.pause_probability=1",
+                            "--set",
+                            "emulation.pause_seconds=0.1"});
+  ASSERT_TRUE(run.WaitForEvent([](const nlohmann::json& event) {
+    return event["event"] == "round" && event["round"] == 2;
+  })) << run.output();
+  const pid_t killed = WorkerOf(run, "owner-1");
+  ASSERT_GT(killed, 0);
+  ::kill(killed, SIGKILL);
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  int lost = 0;
+  for (const auto& event : run.events()) lost += event["event"] == "states_lost" ? 1 : 0;
+  EXPECT_EQ(lost, 1);
+  EXPECT_FALSE(run.summary().value("state_digest", std::string()).empty());
+
+  const std::string again = run.folder() + "-again";
+  const testing_support::Printed replay = RunMacaw("replay " + run.folder() + " --out " + again);
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_NE(replay.text.find("same       6 rounds, and the same model: " + run.digest()),
+            std::string::npos)
+      << replay.text;
+}
+
 TEST(OwnersDeadline, ARoundClosesWithoutAStoppedOwnerAndIsReplayedToTheSameModel) {
   Simulation run("deadline", {WriteConfig("deadline"),
                               "--rounds",

@@ -1,0 +1,100 @@
+// Clients whose states are gone, because their owner kept them in its memory and is gone. They go
+// on without a state. A record says at which phase, so that a run that is repeated, or done again,
+// comes to the same model:
+//
+//   StatesLost::clients  train in that phase, and later, without what they had stored
+//   StatesLost::counted  have trained in that phase; what they stored, also in it, is lost after it
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "server/engine/round_engine.h"
+
+namespace macaw::server {
+
+void RoundEngine::LoseStates(HoldingId holding, const std::string& node, const std::string& why) {
+  if (!states_.keeps() || !roster_.begun() || state_ == State::kEnded) return;
+  if (caught_up()) return LoseStatesNow(holding, node, why);
+  // The versions are not yet those of the moment at which they were lost.
+  states_owed_.emplace_back(holding, node);
+}
+
+void RoundEngine::LoseStatesOwed() {
+  if (!caught_up()) return;
+  for (const auto& [holding, node] : std::exchange(states_owed_, {}))
+    LoseStatesNow(holding, node, "it was lost");
+}
+
+void RoundEngine::LoseStatesNow(HoldingId holding, const std::string& node,
+                                const std::string& why) {
+  absl::flat_hash_set<ClientId> clients;
+  const auto note = [&](const Attempt& version) {
+    if (roster_.HoldingOf(version.client) == holding) clients.insert(version.client);
+  };
+  const VersionIndex& index = states_.versions().index();
+  for (uint64_t page = 0; page < index.pages(); ++page) {
+    for (const Attempt& version : index.Page(page)) note(version);
+  }
+  for (const Attempt& version : states_.versions().staged()) note(version);
+  if (clients.empty()) return;
+  // The rounds are done, and what has been digested was there at their end.
+  if (ending_.has_value()) return GiveUpTasksOfStates(holding, node);
+  const bool open = phase_.round().value > completed_ && state_ != State::kWaiting;
+  log::StatesLost lost{.round = open ? phase_.round() : Round(completed_ + 1),
+                       .phase = open ? phase_.phase() : Phase(0),
+                       .name = node,
+                       .why = why};
+  std::vector<ClientId> all(clients.begin(), clients.end());
+  std::ranges::sort(all);
+  for (const ClientId client : all) {
+    const bool trains = !open || (phase_.Find(client) != nullptr && !phase_.counted(client));
+    (trains ? lost.clients : lost.counted).push_back(client);
+  }
+  Record(std::move(lost));
+  states_.versions().ForgetCurrent(all);
+  staged_before_phase_ -= states_.versions().ForgetStaged(all, staged_before_phase_);
+  if (open) ForgetSeats(all);
+  GiveUpTasksOfStates(holding, node);
+}
+
+void RoundEngine::GiveUpTasksOfStates(HoldingId holding, const std::string& node) {
+  if (!evaluation_.running()) return;
+  std::vector<uint64_t> tasks;
+  for (const uint64_t task : evaluation_.board().Waiting(EvaluationBoard::Of(holding))) {
+    const fleet::EvaluationKind kind = evaluation_.board().task(task).kind;
+    if (kind == fleet::EvaluationKind::kStateDigest || fleet::AtClientsPoint(kind))
+      tasks.push_back(task);
+  }
+  GiveUpTasks(tasks, fleet::LeftOutReason::kState, absl::StrCat(node, " has lost their states"));
+}
+
+void RoundEngine::ForgetSeats(const std::vector<ClientId>& clients) {
+  for (const ClientId client : clients) {
+    if (phase_.Find(client) != nullptr) phase_.ForgetState(client);
+  }
+}
+
+const log::LostStates::At* RoundEngine::StatesLostAt(Round round, Phase phase) const {
+  if (const log::LostStates::At* lost = restored_.LostStatesAt(round, phase); lost != nullptr)
+    return lost;
+  const auto decided = options_.decisions.find({round, phase});
+  return decided != options_.decisions.end() ? &decided->second.lost_states : nullptr;
+}
+
+// The evaluation of the round before may still read the current versions.
+void RoundEngine::ForgetAtOpening() {
+  const log::LostStates::At* lost = StatesLostAt(phase_.round(), phase_.phase());
+  if (lost == nullptr) return;
+  states_.versions().ForgetStaged(lost->before);
+  ForgetSeats(lost->before);
+}
+
+void RoundEngine::ForgetAtClose() {
+  const log::LostStates::At* lost = StatesLostAt(phase_.round(), phase_.phase());
+  if (lost == nullptr) return;
+  states_.versions().ForgetCurrent(lost->before);
+  states_.versions().ForgetCurrent(lost->after);
+  states_.versions().ForgetStaged(lost->after);
+  ForgetSeats(lost->after);
+}
+
+}  // namespace macaw::server

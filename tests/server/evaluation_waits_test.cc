@@ -1,0 +1,153 @@
+// The table of waits in server/README.md, in virtual time: evaluations and client states.
+#include "tests/server/waits_driver.h"
+
+namespace macaw::server {
+namespace {
+
+// ---- evaluations
+
+RunPlan WithClientsEvaluated(uint32_t rounds) {
+  RunPlan run = TestRun(rounds);
+  run.evaluation.clients = true;
+  return run;
+}
+
+TEST_F(Waits, TheEvaluationDoesWithoutClientsWhoseNodeIsGoneForALeasesTime) {
+  StartOwned({.run = WithClientsEvaluated(1)});
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  Leave("phone");
+  Serve({"lab", "tester"});
+  EXPECT_FALSE(engine_->ended.has_value());
+  Pass(kLease + 2, {"lab", "tester"});
+  EXPECT_TRUE(Finished());
+  const auto gave_up = All<log::EvaluationGaveUp>();
+  ASSERT_THAT(gave_up, SizeIs(1));
+  EXPECT_THAT(gave_up[0].given_up, SizeIs(kPopulation / 2));
+  EXPECT_EQ(gave_up[0].given_up[0].reason, LeftOutReason::kGone);
+  EXPECT_FALSE(gave_up[0].states);
+}
+
+TEST_F(Waits, AnOfflineTesterDoesNotStallTheRun) {
+  StartOwned({.run = TestRun(4)});
+  Leave("tester");
+  Serve({"phone", "lab"});
+  Pass(kLease + 2, {"phone", "lab"});
+  Serve({"phone", "lab"});
+  EXPECT_TRUE(Finished());
+  const auto gave_up = All<log::EvaluationGaveUp>();
+  ASSERT_THAT(gave_up, SizeIs(2)) << "after rounds 2 and 4";
+  EXPECT_THAT(gave_up[0].given_up, IsEmpty()) << "the rows are of no client";
+  EXPECT_THAT(gave_up[0].tasks, testing::ElementsAre(0, 4));
+}
+
+TEST_F(Waits, NothingIsGoneWhileNoNodeIsThereAtAll) {
+  StartOwned({.run = WithClientsEvaluated(1)});
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  for (const char* name : {"phone", "lab", "tester"}) Leave(name);
+  Pass(10 * kLease, {});
+  for (const char* name : {"phone", "lab"}) JoinOwner(name);
+  JoinTester();
+  Serve({"phone", "lab", "tester"});
+  EXPECT_TRUE(Finished());
+  EXPECT_THAT(All<log::EvaluationGaveUp>(), IsEmpty());
+}
+
+TEST_F(Waits, AnEvaluationThatANodeHoldsEndsAtItsDeadline) {
+  for (const double deadline : {0.0, 30.0, 150.0}) {
+    records_.clear();
+    durable_ = {};
+    StartOwned({.run = TestRun(1), .round = {.deadline = deadline}});
+    for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+    ASSERT_TRUE(Ask("tester").evaluation.has_value());
+    const double ends = deadline > 0 ? std::max(deadline, kLeast) : 2 * kLimit;
+    Pass(ends - 4, {"phone", "lab", "tester"});
+    EXPECT_FALSE(engine_->ended.has_value()) << deadline;
+    Pass(8, {"phone", "lab", "tester"});
+    EXPECT_TRUE(Finished()) << deadline;
+    ASSERT_THAT(All<log::EvaluationGaveUp>(), SizeIs(1));
+    EXPECT_THAT(All<log::EvaluationGaveUp>()[0].why, HasSubstr("deadline"));
+  }
+}
+
+TEST_F(Waits, AnOperatorSkipsAnEvaluation) {
+  StartOwned({.run = TestRun(1)});
+  EXPECT_EQ(Operate(admin::Action::kSkipEvaluation, "", 1).status().code(),
+            absl::StatusCode::kFailedPrecondition)
+      << "none is open";
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  EXPECT_EQ(Operate(admin::Action::kSkipEvaluation, "", 2).status().code(),
+            absl::StatusCode::kFailedPrecondition)
+      << "of another round";
+  ASSERT_TRUE(Operate(admin::Action::kSkipEvaluation, "", 1).ok());
+  EXPECT_TRUE(Finished());
+  EXPECT_THAT(All<log::EvaluationGaveUp>().at(0).why, HasSubstr("ada"));
+}
+
+// ---- client states
+
+TEST_F(Waits, TheDigestOfTheStatesIsLeftOutWhenAnOwnerIsGone) {
+  StartOwned({.run = TestRun(1), .stateful = true});
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  Leave("phone");
+  Serve({"lab", "tester"});
+  EXPECT_FALSE(engine_->ended.has_value());
+  Pass(kLease + 2, {"lab", "tester"});
+  EXPECT_TRUE(Finished());
+  EXPECT_FALSE(engine_->state_digest().has_value());
+  ASSERT_THAT(All<log::EvaluationGaveUp>(), SizeIs(1));
+  EXPECT_TRUE(All<log::EvaluationGaveUp>()[0].states);
+}
+
+TEST_F(Waits, AnOwnerThatKeptStatesInItsMemoryLosesItsOwnAndTheRunGoesOn) {
+  volatile_ = true;
+  StartOwned({.run = TestRun(3), .stateful = true});
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  ASSERT_EQ(engine_->completed(), 1u);
+  const std::set<ClientId> counted = durable_.counted.at(1);
+  JoinOwner("phone");  // another process
+  const auto lost = All<log::StatesLost>();
+  ASSERT_THAT(lost, SizeIs(1));
+  EXPECT_EQ(lost[0].name, "phone");
+  EXPECT_EQ(lost[0].round, Round(2)) << "round 2 is open, and has not trained";
+  std::set<ClientId> gone(lost[0].clients.begin(), lost[0].clients.end());
+  gone.insert(lost[0].counted.begin(), lost[0].counted.end());
+  for (const ClientId client : counted) EXPECT_EQ(gone.contains(client), client.value < 20) << client;
+  const fleet::LeaseReply phone = Ask("phone"), lab = Ask("lab");
+  for (const fleet::Assignment& one : phone.training.value_or(fleet::TrainingLease{}).assignments)
+    EXPECT_EQ(one.state_version.counter, 0u);
+  bool reads = false;
+  for (const fleet::Assignment& one : lab.training.value_or(fleet::TrainingLease{}).assignments)
+    reads = reads || one.state_version.counter != 0;
+  EXPECT_EQ(reads, std::ranges::any_of(lab.training->assignments, [&](const auto& one) {
+    return counted.contains(one.client);
+  }));
+  Commit("phone", phone);
+  Commit("lab", lab);
+  Serve({"phone", "lab", "tester"});
+  EXPECT_TRUE(Finished()) << engine_->error;
+}
+
+TEST_F(Waits, StatesThatWereLostAfterTheirClientHadTrainedAreLostAfterTheRound) {
+  volatile_ = true;
+  StartOwned({.run = TestRun(2), .stateful = true});
+  Commit("phone", Ask("phone"));
+  Leave("phone");
+  const auto lost = All<log::StatesLost>();
+  ASSERT_THAT(lost, SizeIs(1));
+  EXPECT_EQ(lost[0].round, Round(1));
+  EXPECT_THAT(lost[0].clients, IsEmpty());
+  EXPECT_FALSE(lost[0].counted.empty());
+  JoinOwner("phone");
+  Commit("lab", Ask("lab"));
+  ASSERT_EQ(engine_->completed(), 1u) << "what they had trained counts";
+  for (uint64_t page = 0; page < durable_.versions.back().pages(); ++page) {
+    for (const Attempt& version : durable_.versions.back().Page(page))
+      EXPECT_GE(version.client.value, 20u);
+  }
+  Serve({"phone", "lab", "tester"});
+  EXPECT_TRUE(Finished());
+  EXPECT_TRUE(engine_->state_digest().has_value());
+}
+
+}  // namespace
+}  // namespace macaw::server
