@@ -41,9 +41,14 @@ class Subset final : public Dataset {
 
   const DatasetInfo& info() const override { return info_; }
   uint32_t Examples(ClientId client, Split split) const override {
-    return dataset_.Examples(There(client), split);
+    return client.value < info_.clients ? dataset_.Examples(There(client), split) : 0;
   }
   absl::StatusOr<Rows> Client(ClientId client, Split split) const override {
+    // The dataset has the rows of clients outside of the range, and they are none of the caller's.
+    if (client.value >= info_.clients) {
+      return absl::OutOfRangeError(
+          absl::StrCat("client ", client.value, " of ", info_.clients, " of a part of the data"));
+    }
     return dataset_.Client(There(client), split);
   }
   Rows CentralTest() const override { return central_test_ ? dataset_.CentralTest() : Rows(); }

@@ -28,6 +28,12 @@ absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest
                      "\" is a device and trains its own clients alone: set node.owner = true "
                      "in its file, or invite it with --role worker"));
   }
+  if (caller.role == fleet::Role::kDevice && request.has_central_rows()) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "\"", caller.node,
+        "\" is a device, and its rows are no test set for all: set data.test_fraction and "
+        "data.central_val_fraction to 0 in its file, or invite a tester with --role worker"));
+  }
   if (!request.owner || caller.owns.empty()) return absl::OkStatus();
   const absl::flat_hash_set<absl::string_view> owns(caller.owns.begin(), caller.owns.end());
   for (uint64_t place = 0; place < table.clients(); ++place) {

@@ -219,6 +219,7 @@ class Session {
       GiveBack(WorkOf(reply));
       return false;
     }
+    MACAW_RETURN_IF_ERROR(CheckPlaces(reply, dataset_.info().clients));
     if (reply.evaluation.has_value()) {
       absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
       // A model that is no longer served belongs to a round that ended long ago. Its tasks have
@@ -242,6 +243,29 @@ class Session {
     }
     // Only evaluations: their results should not wait for the next round.
     return pool_->held() == 0;
+  }
+
+  // A server may ask for the clients that this node registered with, and for nobody else's rows.
+  static absl::Status CheckPlaces(const fleet::LeaseReply& reply, uint64_t clients) {
+    const auto check = [clients](uint64_t place) {
+      return place < clients ? absl::OkStatus()
+                             : absl::PermissionDeniedError(absl::StrCat(
+                                   "the server asks for the rows of client ", place,
+                                   " of this node, which registered ", clients));
+    };
+    if (reply.training.has_value()) {
+      for (const fleet::Assignment& assignment : reply.training->assignments)
+        MACAW_RETURN_IF_ERROR(check(assignment.place));
+    }
+    if (!reply.evaluation.has_value()) return absl::OkStatus();
+    for (const fleet::EvaluationTask& task : reply.evaluation->tasks) {
+      using fleet::EvaluationKind;
+      const bool of_a_client = task.kind != EvaluationKind::kCentralTest &&
+                               task.kind != EvaluationKind::kCentralValidation &&
+                               task.kind != EvaluationKind::kStateDigest;
+      if (of_a_client) MACAW_RETURN_IF_ERROR(check(task.place));
+    }
+    return absl::OkStatus();
   }
 
   // What the slots will read next, in the order of their queue.

@@ -111,6 +111,11 @@ absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
   // or validation rows.
   const bool known = !fleet::TakesAllRows(task.kind) && run.task != TaskKind::kNextToken;
   const double most = known ? static_cast<double>(task.end - task.begin) : kMostRows;
+  // A model that has diverged has no finite loss.
+  const bool bounded = std::ranges::all_of(result.sums, [](double sum) {
+    return !std::isfinite(sum) || std::abs(sum) <= kLargestMetric;
+  });
+  if (!bounded) return refuse("reports losses that no rows can give");
   if (!counted || !(known ? result.sums[0] == most : result.sums[0] <= most))
     return refuse("does not report the rows it was asked for");
   training::SparseCounts classes{.at = result.counted, .count = {}};

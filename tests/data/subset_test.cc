@@ -53,6 +53,15 @@ TEST(Subset, ItsNameSaysTheDatasetAndTheRange) {
   EXPECT_NE(digest(0, 10), whole->info().digest);
 }
 
+TEST(Subset, GivesNoRowsOfClientsOutsideOfIt) {
+  const std::unique_ptr<Dataset> whole = Ten();
+  const auto subset = *SubsetOf(*whole, {.begin = 3, .end = 7});
+  for (const uint64_t outside : {uint64_t{4}, uint64_t{6}, ~uint64_t{0} - 2}) {
+    EXPECT_EQ(subset->Examples(ClientId(outside), Split::kTrain), 0u);
+    EXPECT_TRUE(absl::IsOutOfRange(subset->Client(ClientId(outside), Split::kTrain).status()));
+  }
+}
+
 TEST(Subset, OutsideTheDataIsRefused) {
   EXPECT_THAT(std::string(TakeSubset(Ten(), {.begin = 5, .end = 11}).status().message()),
               testing::HasSubstr("clients 5:11 do not lie within the data's 10"));

@@ -69,6 +69,19 @@ TEST_F(Attack, ADeviceDoesNotGetTheClientOfAnother) {
                                  HasSubstr("/macaw.v1.Fleet/Register"), HasSubstr("phone-8")));
 }
 
+TEST_F(Attack, ADeviceIsNotTheTestSet) {
+  FakeWorker phone = WorkerAs("phone-7", Role::kDevice);
+  const fleet::ClientTable table{.rows = {10}, .names = {"phone-7"}};
+  phone.identity().owner = true;
+  phone.identity().clients = 1;
+  phone.identity().central_test_rows = 1000;
+  phone.identity().table = fleet::Blob::Of(table.Encode());
+  const absl::Status refused = phone.Register().status();
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("data.test_fraction"));
+  EXPECT_THAT(AuditText(), HasSubstr("no test set for all"));
+}
+
 TEST_F(Attack, ADeviceDoesNotWorkForAWorker) {
   FakeWorker honest = WorkerAs("honest", Role::kWorker);
   ASSERT_TRUE(honest.Register().ok());

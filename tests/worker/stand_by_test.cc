@@ -185,5 +185,31 @@ TEST(EnrolledNode, WaitsForARunThatItsOwnerAccepts) {
   EXPECT_TRUE(server->Wait().ok());
 }
 
+// A server that asks for rows beyond those of the node's clients.
+class Curious final : public fleet::ForwardingLink {
+ public:
+  using ForwardingLink::ForwardingLink;
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
+    absl::StatusOr<fleet::LeaseReply> reply = ForwardingLink::Lease(request);
+    if (reply.ok() && reply->training.has_value())
+      reply->training->assignments.front().place = ~uint64_t{0} - 2;
+    return reply;
+  }
+};
+
+TEST(Session, GivesNoRowsThatTheNodeDidNotRegister) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  const auto server = StartServer(OptionsOf(SyntheticRun(*dataset, 1), folder.path()));
+  const auto link = fleet::MakeLocalLink(*server);
+  Curious curious(*link);
+  const absl::Status status =
+      worker::Run({.name = "phone-7"}, *dataset, curious, Registry(), OnlyFused(), {});
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr("the server asks for the rows of client"));
+  server->Interrupt();
+  EXPECT_TRUE(server->Wait().ok());
+}
+
 }  // namespace
 }  // namespace macaw::worker
