@@ -307,11 +307,20 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
   check->add_option("--plan", arguments.plan,
                     "A server's file (`macaw plan`): try this run instead of a small one");
   check->callback([&arguments] { arguments.check = true; });
-  enrol->add_option("CODE", arguments.code, "What `macaw pki invite` printed")->required();
+  enrol
+      ->add_option("CODE", arguments.code,
+                   "What `macaw pki invite` printed; - reads it from standard input, so that no list "
+                   "of processes shows it")
+      ->required();
 }
 
 int Enrol(const WorkerArguments& arguments) {
-  const absl::Status status = EnrolNode(arguments.server, arguments.identity, arguments.code);
+  std::string code = arguments.code;
+  if (code == "-") {
+    std::getline(std::cin, code);
+    code = std::string(absl::StripAsciiWhitespace(code));
+  }
+  const absl::Status status = EnrolNode(arguments.server, arguments.identity, code);
   if (status.ok()) return kExitOk;
   PrintError("macaw-worker", status.message());
   return absl::IsUnavailable(status) ? kExitUnanswered : kExitUsage;

@@ -1,8 +1,13 @@
 #include "core/logging.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdlib>
+#include <string_view>
+
+#include "absl/strings/str_replace.h"
 #include "core/one_line.h"
 
 namespace macaw {
@@ -33,17 +38,57 @@ spdlog::logger& Sink() {
   return *sink;
 }
 
+// The number that syslog and journald have for a level.
+class Priority final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& to) override {
+    to.push_back(message.level >= spdlog::level::err    ? '3'
+                 : message.level >= spdlog::level::warn ? '4'
+                                                        : '6');
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<Priority>();
+  }
+};
+
+bool& AsJson() {
+  static bool json = false;
+  return json;
+}
+
+// `text` is one line.
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+}
+
 }  // namespace
 
 void InitLogging(const std::string& process) {
+  const char* const format = std::getenv("MACAW_LOG_FORMAT");
+  AsJson() = format != nullptr && std::string_view(format) == "json";
+  std::string pattern = "%Y-%m-%d %H:%M:%S.%e%z %^%L%$ " + process + " %v";
+  if (AsJson()) {
+    pattern = absl::StrCat(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","process":)",
+                           Quoted(process), ",%v}");
+  } else if (std::getenv("JOURNAL_STREAM") != nullptr) {  // journald has time and process
+    pattern = "<%*>%v";
+  }
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<Priority>('*').set_pattern(pattern);
   Sink().set_level(spdlog::level::info);
-  Sink().set_pattern("%H:%M:%S.%e %^%L%$ " + process + " %v");
+  Sink().set_formatter(std::move(formatter));
 }
 
 Logger::Logger(absl::string_view room) : room_(room) {}
 
 void Logger::Write(LogLevel level, absl::string_view message) const {
-  Sink().log(ToSpdlog(level), "{}: {}", room_, OneLine(message));
+  const std::string line = OneLine(message);
+  if (AsJson()) {
+    Sink().log(ToSpdlog(level), R"("room":{},"message":{})", Quoted(room_), Quoted(line));
+  } else {
+    Sink().log(ToSpdlog(level), "{}: {}", room_, line);
+  }
 }
 
 }  // namespace macaw

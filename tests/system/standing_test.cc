@@ -149,10 +149,11 @@ TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
     const Printed invite =
         RunMacaw(absl::StrCat("pki invite ", name, " ", how, " --dir ", authority));
     const size_t code = invite.text.find("MACAW-");
+    const std::string file = folder_.Write(
+        "code", invite.text.substr(code, invite.text.find_first_of(" \n", code) - code) + "\n");
     const Printed enrolled = testing_support::RunProgram(
         MACAW_BIN_DIR "/macaw-worker",
-        absl::StrCat("enrol --server ", fleet, " --identity ", folder_ / name, " ",
-                     invite.text.substr(code, invite.text.find_first_of(" \n", code) - code)));
+        absl::StrCat("enrol --server ", fleet, " --identity ", folder_ / name, " - < ", file));
     EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
   };
   enrol("ada", "--role operator");
