@@ -40,6 +40,8 @@ struct ServerConfig {
   // Workers may have other numeric profiles than the run's; then its summary says that it cannot be
   // reproduced.
   bool mixed_profiles = false;
+  // Of the profile that every worker must have; "auto": the first worker decides.
+  std::string instruction_set = "auto";
   // Deaths of one client's workers in one round, and rounds in a row that lose every client, until
   // the policy acts (engine/round_policy.h).
   uint32_t max_deaths = 3;

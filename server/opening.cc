@@ -207,6 +207,7 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .stop_after = options.stop_after,
           .stop_reason = options.stop_reason,
           .mixed_profiles = options.config.mixed_profiles,
+          .instruction_set = options.config.instruction_set,
           .round = repeats ? RoundRules() : options.config.round,
           .decisions = options.decisions,
           .stateful = keeper.stateful(),

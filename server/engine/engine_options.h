@@ -48,6 +48,7 @@ struct EngineOptions {
   std::optional<Digest> data_digest;     // a resumed run accepts only nodes with this data and
   std::vector<NumericProfile> profiles;  // the first of these profiles, unless …
   bool mixed_profiles = false;           // … nodes with any profile may join
+  std::string instruction_set = "auto";  // of every node's profile; "auto": of the first one's
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   Digest run_id;

@@ -87,6 +87,12 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse(absl::StrCat("with its ", request.clients, " clients there are ", clients,
                                ", the run has ", run.clients));
   }
+  if (options_.instruction_set != "auto" &&
+      request.profile.instruction_set != options_.instruction_set) {
+    return refuse(absl::StrCat("its numeric profile is ", ToString(request.profile),
+                               ", and server.instruction_set asks for ", options_.instruction_set,
+                               ": set workers.instruction_set on the node"));
+  }
   if (!options_.mixed_profiles && !profiles_.empty() && request.profile != profiles_.front()) {
     return refuse(
         absl::StrCat("its numeric profile ", ToString(request.profile), " differs from the run's ",

@@ -141,6 +141,21 @@ TEST_F(OneRound, ANodeWithAnotherProfileJoinsWhereTheRunMixesThem) {
   EXPECT_THAT(mixed.profiles(), testing::ElementsAre(Node().profile, other.profile));
 }
 
+// An odd node that comes first does not decide for all.
+TEST_F(OneRound, ANodeWithOtherInstructionsThanThePlansIsRefusedWhoeverCameFirst) {
+  Durable durable;
+  EngineDriver strict(
+      {.run = TestRun(1), .workers = 2, .instruction_set = Node().profile.instruction_set},
+      scheduler_, durable, /*rounds=*/1, /*phases=*/1);
+  fleet::RegisterRequest odd = Node();
+  odd.name = "odd";
+  odd.profile.instruction_set = "neon";
+  const absl::Status refused = strict.Register(odd, Table(), TimePoint{}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(refused.message(), testing::HasSubstr("server.instruction_set"));
+  EXPECT_TRUE(strict.Register(Node(), Table(), TimePoint{}).ok());
+}
+
 // Such a run would wait forever, because no node has the rest of the population.
 TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
   RunPlan run = TestRun(1);
