@@ -43,7 +43,7 @@ class Waits : public testing::Test {
  protected:
   void Start(EngineOptions options = {}, const std::string& policy = "round_robin") {
     scheduler_ = *scheduler::MakeScheduler({.policy = policy});
-    if (options.run.rounds == 0) options.run = TestRun(1);
+    if (options.run.model.input_shape.empty()) options.run = TestRun(1);
     options.lease_timeout = FromSeconds(kLease);
     options.waits.lease_limit = FromSeconds(kLimit);
     stateful_ = options.stateful;
