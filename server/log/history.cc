@@ -60,7 +60,10 @@ void CutEvaluations::Undo(Round completed) {
 }
 
 void CutEvaluations::Begin(Round round, bool states) {
-  if (undone_.erase({round, states}) == 0) return;
+  if (undone_.erase({round, states}) > 0) DropOf(round, states);
+}
+
+void CutEvaluations::DropOf(Round round, bool states) {
   std::erase_if(rounds_[round], [&](const EvaluationGaveUp& cut) { return cut.states == states; });
 }
 
@@ -134,6 +137,7 @@ void History::Add(const Record& record) {
     lost_states_.Add(*states);
   } else if (const auto* ended = std::get_if<RunEnded>(&record)) {
     ended_ = *ended;
+    if (!ended->states.IsZero()) evaluations_.Digested(Round(ended->rounds));
   }
 }
 

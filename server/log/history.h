@@ -57,6 +57,8 @@ class CutEvaluations {
 
   void Add(const EvaluationGaveUp& gave_up);
   void Done(const Evaluated& evaluated) { Begin(evaluated.round, /*states=*/false); }
+  // The states were digested whole, whatever an earlier server had given up of them.
+  void Digested(Round round) { DropOf(round, /*states=*/true); }
   // The evaluations after this round and later ones may be done again. If they are, what was given
   // up of them then does not count.
   void Undo(Round completed);
@@ -64,6 +66,7 @@ class CutEvaluations {
 
  private:
   void Begin(Round round, bool states);
+  void DropOf(Round round, bool states);
 
   std::map<Round, Cuts> rounds_;
   std::set<std::pair<Round, bool>> undone_;  // and whether it is the digest of the states

@@ -67,6 +67,7 @@ class World {
     }
     ASSERT_TRUE(engine_->ended.has_value()) << "the run never ended";
     EXPECT_EQ(*engine_->ended, RunEnd::kFinished) << engine_->error;
+    history_.Add(log::RunEnded{.rounds = rounds_, .states = state_digest()});
   }
 
   void ExpectEverythingCountedOnce() const {
@@ -147,7 +148,8 @@ class World {
                       .round = ends_.rules,
                       .decisions = ends_.decisions,
                       .stateful = true,
-                      .versions = Newest()},
+                      .versions = Newest(),
+                      .session_numbers = [this] { return ++sessions_; }},
         *scheduler_, durable_, rounds_, phases_);
     engine_->JudgeLater();
     history_.Add(log::RunOpened{.epoch = durable_.epoch, .completed = Round(durable_.completed)});
@@ -440,6 +442,7 @@ class World {
   TimePoint now_{};
   Ticket tickets_ = 0;
   uint64_t progress_ = 0;
+  uint64_t sessions_ = 0;  // of all servers: no number twice
   std::map<std::string, Restored::Member> owners_;
   std::unique_ptr<EngineDriver> engine_;
   std::vector<FakeWorker> workers_;
