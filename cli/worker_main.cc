@@ -308,9 +308,10 @@ void AddOptions(CLI::App& app, WorkerArguments& arguments) {
                     "A server's file (`macaw plan`): try this run instead of a small one");
   check->callback([&arguments] { arguments.check = true; });
   enrol
-      ->add_option("CODE", arguments.code,
-                   "What `macaw pki invite` printed; - reads it from standard input, so that no list "
-                   "of processes shows it")
+      ->add_option(
+          "CODE", arguments.code,
+          "What `macaw pki invite` printed; - reads it from standard input, so that no list "
+          "of processes shows it")
       ->required();
 }
 

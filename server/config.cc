@@ -117,10 +117,11 @@ Section<ServerConfig> ServerSection() {
         "whether workers may compute other last bits (instruction set, back end, versions); the "
         "summary then says \"reproducible\": false")
       .As(Role::kCompute);
-  f.AddChoice("server.instruction_set", &C::instruction_set,
-              {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
-              "instructions with which every node must train; others wait. auto: those of the first "
-              "node that registers")
+  f.AddChoice(
+       "server.instruction_set", &C::instruction_set,
+       {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
+       "instructions with which every node must train; others wait. auto: those of the first "
+       "node that registers")
       .As(Role::kCompute);
   f.Add("server.max_deaths", &C::max_deaths,
         "times that a client's worker may die while it trains the client, in one round", AtLeast(1))

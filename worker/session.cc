@@ -249,9 +249,9 @@ class Session {
   static absl::Status CheckPlaces(const fleet::LeaseReply& reply, uint64_t clients) {
     const auto check = [clients](uint64_t place) {
       return place < clients ? absl::OkStatus()
-                             : absl::PermissionDeniedError(absl::StrCat(
-                                   "the server asks for the rows of client ", place,
-                                   " of this node, which registered ", clients));
+                             : absl::PermissionDeniedError(
+                                   absl::StrCat("the server asks for the rows of client ", place,
+                                                " of this node, which registered ", clients));
     };
     if (reply.training.has_value()) {
       for (const fleet::Assignment& assignment : reply.training->assignments)

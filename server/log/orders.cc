@@ -35,16 +35,19 @@ void Follow(const Operated& order, Orders& orders) {
 
 }  // namespace
 
+void Orders::Add(const Record& record) {
+  if (const auto* order = std::get_if<Operated>(&record)) Follow(*order, *this);
+  if (const auto* node = std::get_if<NodeJoined>(&record)) given_up.erase(node->name);
+  if (std::holds_alternative<RunEnded>(record)) paused = false;
+}
+
 absl::StatusOr<Orders> ReadOrders(const std::string& path, uint64_t synced) {
   MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path, synced));
   Orders orders;
   while (true) {
     MACAW_ASSIGN_OR_RETURN(const std::optional<Entry> entry, reader.Next());
     if (!entry.has_value()) return orders;
-    if (const auto* order = std::get_if<Operated>(&entry->record)) Follow(*order, orders);
-    if (const auto* node = std::get_if<NodeJoined>(&entry->record))
-      orders.given_up.erase(node->name);
-    if (std::holds_alternative<RunEnded>(entry->record)) orders.paused = false;
+    orders.Add(entry->record);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "core/random.h"
 #include "scheduler/plan.h"
 #include "server/engine/round_engine.h"
+#include "server/log/orders.h"
 #include "tests/server/engine_driver.h"
 #include "tests/server/fake_workers.h"
 #include "training/api/metrics.h"
@@ -65,7 +66,7 @@ class World {
       }
       if (engine_->NextDeadline() <= now_) engine_->Tick(now_);
     }
-    ASSERT_TRUE(engine_->ended.has_value()) << "the run never ended";
+    ASSERT_TRUE(engine_->ended.has_value()) << "the run never ended: " << WhatItWaitsFor();
     EXPECT_EQ(*engine_->ended, RunEnd::kFinished) << engine_->error;
     history_.Add(log::RunEnded{.rounds = rounds_, .states = state_digest()});
   }
@@ -124,6 +125,25 @@ class World {
   const Durable& durable() const { return durable_; }
 
  private:
+  std::string WhatItWaitsFor() const {
+    admin::RunStatus status;
+    engine_->Describe(status, now_);
+    std::string text = absl::StrCat(
+        "round ", status.round, ", waiting ", status.waiting, ", leased ", status.leased,
+        ", counted ", status.counted, ", given up ", status.given_up, "; evaluation ",
+        status.evaluation_done, " of ", status.evaluation_tasks, "; quarantined ",
+        status.quarantine.size(), "; state ", static_cast<int>(status.state));
+    for (const auto& node : status.nodes) absl::StrAppend(&text, "\n", node.name, ": ", node.doing);
+    for (const FakeWorker& worker : workers_) {
+      absl::StrAppend(&text, "\n", worker.name, " vice ", static_cast<int>(worker.vice),
+                      worker.gone ? " gone" : "", worker.asleep ? " asleep" : "",
+                      worker.registered ? " registered" : "",
+                      worker.poll.has_value() ? " asks" : "",
+                      worker.sent.has_value() ? " commits" : "", " holds ", worker.held.size(),
+                      " and ", worker.tasks.size(), " tasks");
+    }
+    return text;
+  }
   // The seed selects the policy: policies affect placement, never which clients are counted.
   static std::unique_ptr<scheduler::Scheduler> PolicyOf(uint64_t seed) {
     const auto policies = scheduler::SchedulingPolicies();
@@ -135,6 +155,10 @@ class World {
     std::optional<fleet::Blob> owed;
     if (durable_.owes_evaluation)
       owed = testing_support::BlobOf(Round(durable_.completed), Phase(9));
+    std::map<std::string, admin::Quarantined> quarantine;
+    for (const auto& [name, order] : orders_.quarantine) quarantine[name] = {.node = name};
+    std::map<std::string, std::string> given_up;
+    for (const auto& [name, order] : orders_.given_up) given_up[name] = order.by;
     engine_.reset();
     engine_ = std::make_unique<EngineDriver>(
         EngineOptions{.run = TestRun(rounds_),
@@ -149,11 +173,16 @@ class World {
                       .decisions = ends_.decisions,
                       .stateful = true,
                       .versions = Newest(),
+                      .quarantine = std::move(quarantine),
+                      .given_up = std::move(given_up),
                       .session_numbers = [this] { return ++sessions_; }},
         *scheduler_, durable_, rounds_, phases_);
     engine_->JudgeLater();
     history_.Add(log::RunOpened{.epoch = durable_.epoch, .completed = Round(durable_.completed)});
-    engine_->on_record = [this](const log::Record& record) { history_.Add(record); };
+    engine_->on_record = [this](const log::Record& record) {
+      history_.Add(record);
+      orders_.Add(record);
+    };
     if (ends_.early()) engine_->ExpectAsRecorded();
     if (ends_.vices && durable_.completed > 0) engine_->Resume(OwnersSeen(), now_);
     for (FakeWorker& worker : workers_) {
@@ -168,9 +197,11 @@ class World {
     for (const auto& [name, owner] : owners_) restored.members.push_back(owner);
     return restored;
   }
+  // A run that has not begun waits for everybody.
+  bool begun() const { return !history_.rounds().empty(); }
   // An operator tires of the worker.
   void GiveUp(const FakeWorker& worker) {
-    if (worker.vice == Vice::kNone) return;
+    if (worker.vice == Vice::kNone || !begun()) return;
     (void)engine_->Operate({.action = admin::Action::kQuarantine, .by = "ada", .node = worker.name},
                            now_);
     (void)engine_->Operate({.action = admin::Action::kGiveUp, .by = "ada", .node = worker.name},
@@ -278,7 +309,7 @@ class World {
   }
 
   void Act(FakeWorker& worker) {
-    if (worker.vice == Vice::kLeaves && worker.registered && random_.Below(100) == 0)
+    if (worker.vice == Vice::kLeaves && worker.registered && begun() && random_.Below(100) == 0)
       worker.gone = true;
     if (worker.gone) return;
     if (worker.asleep) {
@@ -436,6 +467,7 @@ class World {
   const Division division_;
   const Ends ends_;
   log::History history_;
+  log::Orders orders_;         // of operators; the next server holds to them
   uint64_t lost_answers_ = 0;  // per thousand
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   Durable durable_;

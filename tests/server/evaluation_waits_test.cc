@@ -111,7 +111,8 @@ TEST_F(Waits, AnOwnerThatKeptStatesInItsMemoryLosesItsOwnAndTheRunGoesOn) {
   EXPECT_EQ(lost[0].round, Round(2)) << "round 2 is open, and has not trained";
   std::set<ClientId> gone(lost[0].clients.begin(), lost[0].clients.end());
   gone.insert(lost[0].counted.begin(), lost[0].counted.end());
-  for (const ClientId client : counted) EXPECT_EQ(gone.contains(client), client.value < 20) << client;
+  for (const ClientId client : counted)
+    EXPECT_EQ(gone.contains(client), client.value < 20) << client;
   const fleet::LeaseReply phone = Ask("phone"), lab = Ask("lab");
   for (const fleet::Assignment& one : phone.training.value_or(fleet::TrainingLease{}).assignments)
     EXPECT_EQ(one.state_version.counter, 0u);
@@ -119,8 +120,8 @@ TEST_F(Waits, AnOwnerThatKeptStatesInItsMemoryLosesItsOwnAndTheRunGoesOn) {
   for (const fleet::Assignment& one : lab.training.value_or(fleet::TrainingLease{}).assignments)
     reads = reads || one.state_version.counter != 0;
   EXPECT_EQ(reads, std::ranges::any_of(lab.training->assignments, [&](const auto& one) {
-    return counted.contains(one.client);
-  }));
+              return counted.contains(one.client);
+            }));
   Commit("phone", phone);
   Commit("lab", lab);
   Serve({"phone", "lab", "tester"});

@@ -109,12 +109,10 @@ class Waits : public testing::Test {
   void Work() { engine_->RunAll(random_, now_); }
   fleet::LeaseReply Ask(const std::string& name, uint32_t running = 0,
                         const std::string& declined = "") {
-    engine_->Lease(++tickets_,
-                   {.session = sessions_.at(name),
-                    .wanted = 1,
-                    .running = running,
-                    .declined = declined},
-                   FromSeconds(30), now_);
+    engine_->Lease(
+        ++tickets_,
+        {.session = sessions_.at(name), .wanted = 1, .running = running, .declined = declined},
+        FromSeconds(30), now_);
     Work();
     const auto found = engine_->leases.find(tickets_);
     return found != engine_->leases.end() ? found->second
