@@ -15,6 +15,12 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
 # the source does not ask for, no -march=native.
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
 
+# For the rooms that read what other machines send. Kernels go without: they read what these rooms have checked.
+macro(macaw_harden)
+  add_compile_options("$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:C,CXX>>:-fstack-protector-strong;-D_FORTIFY_SOURCE=2>")
+endmacro()
+add_link_options($<$<CONFIG:Release>:LINKER:-z,relro,-z,now>)
+
 find_program(CCACHE ccache)
 if(CCACHE)
   # The first setting lets ccache work beside a precompiled header, the others share objects between clones.
