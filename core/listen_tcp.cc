@@ -29,7 +29,9 @@ bool HasIpv6() { return Fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).open
 
 absl::Status Failed(int error) {
   const std::string why = absl::StrCat(": ", std::strerror(error));
-  return error == EADDRINUSE ? absl::AlreadyExistsError(why) : absl::FailedPreconditionError(why);
+  if (error == EADDRINUSE) return absl::AlreadyExistsError(why);
+  if (error == EADDRNOTAVAIL) return absl::NotFoundError(why);
+  return absl::FailedPreconditionError(why);
 }
 
 absl::StatusOr<Fd> ListenAt(const sockaddr* at, socklen_t size, bool only_ipv6) {
@@ -46,8 +48,8 @@ absl::StatusOr<Fd> ListenAt(const sockaddr* at, socklen_t size, bool only_ipv6) 
 }
 
 absl::Status InUse(const std::string& text) {
-  return absl::AlreadyExistsError(absl::StrCat("port in use: another program listens on ", text,
-                                               "; choose another port, or :0 for a free one"));
+  return absl::UnavailableError(absl::StrCat("port in use: another program listens on ", text,
+                                             "; choose another port, or :0 for a free one"));
 }
 
 }  // namespace
@@ -85,6 +87,11 @@ absl::StatusOr<std::vector<Fd>> ListenTcp(const std::string& host, int& port) {
   // is in use is an error.
   if (absl::IsAlreadyExists(refused)) return InUse(text);
   if (!sockets.empty()) return sockets;
+  if (absl::IsNotFound(refused)) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", text,
+        ": this machine has no such address (yet); [::] stands for all that it has"));
+  }
   return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", text, refused.message()));
 }
 

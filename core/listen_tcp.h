@@ -12,7 +12,8 @@ namespace macaw {
 
 // Sockets that listen at `host` ("" is 127.0.0.1, "::" is every address of the machine, those of
 // IPv4 too), one for each address of the name. They do not block. `port` 0 becomes a free one.
-// kAlreadyExists when another program has the port; errors name host and port.
+// kUnavailable when another program has the port, or the machine does not have the address: either
+// may pass, as at boot. Errors name host and port.
 absl::StatusOr<std::vector<Fd>> ListenTcp(const std::string& host, int& port);
 
 // The address of the other end, without its port: for limits by address. All addresses of one IPv6

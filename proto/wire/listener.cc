@@ -31,17 +31,11 @@ rlim_t MostDescriptors() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
 }
 
-// UNAVAILABLE may pass: at boot an address may not be there yet, or another program still end.
 absl::Status Failed(const Address& address, int error) {
   if (error == EADDRINUSE) {
-    return absl::UnavailableError(absl::StrCat("port in use: another program listens on ",
-                                               address.Text(),
-                                               "; choose another port, or :0 for a free one"));
-  }
-  if (error == EADDRNOTAVAIL) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address.Text(),
-                     ": this machine has no such address (yet); [::] stands for all it has"));
+    return absl::AlreadyExistsError(absl::StrCat("port in use: another program listens on ",
+                                                 address.Text(),
+                                                 "; choose another port, or :0 for a free one"));
   }
   return absl::FailedPreconditionError(
       absl::StrCat("cannot listen on ", address.Text(), ": ", std::strerror(error)));
