@@ -13,7 +13,12 @@ using testing::MatchesRegex;
 
 class LoggingTest : public testing::Test {
  protected:
-  LoggingTest() {
+  LoggingTest() { AsATerminalSeesIt(); }
+  ~LoggingTest() override {
+    AsATerminalSeesIt();
+    InitLogging("test");  // for the tests after this one
+  }
+  static void AsATerminalSeesIt() {
     ::unsetenv("JOURNAL_STREAM");
     ::unsetenv("MACAW_LOG_FORMAT");
   }
