@@ -88,9 +88,9 @@ absl::StatusOr<std::vector<Fd>> ListenTcp(const std::string& host, int& port) {
   if (absl::IsAlreadyExists(refused)) return InUse(text);
   if (!sockets.empty()) return sockets;
   if (absl::IsNotFound(refused)) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", text,
-        ": this machine has no such address (yet); [::] stands for all that it has"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", text,
+                     ": this machine has no such address (yet); [::] stands for all that it has"));
   }
   return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", text, refused.message()));
 }
