@@ -10,11 +10,12 @@ namespace macaw {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-// Writes the process's log to standard error, one line per event: `DATE TIME+ZONE level process room:
-// event key=value ...`. Under journald (JOURNAL_STREAM) the line begins with its priority, and has no
-// time. With MACAW_LOG_FORMAT=json it is an object with time, level, process, room and message. Info
-// is at most a line a round; what happens to each client is in rounds.log. Measurements go to
-// metrics.jsonl, never here. Call it before the first line. Loggers are thread-safe.
+// Writes the process's log to standard error, one line per event: `DATE TIME+ZONE level process
+// room: event key=value ...`. Under journald (JOURNAL_STREAM) the line begins with its priority and
+// has no time. With MACAW_LOG_FORMAT=json it is an object with time, level, process, room and
+// message. Info is at most a line a round; what happens to each client is in rounds.log.
+// Measurements go to metrics.jsonl, never here. Call it before the first line. Loggers are
+// thread-safe.
 void InitLogging(const std::string& process);
 
 // One per room, created where it is used: `const Logger log("server");`. Cheap to copy.

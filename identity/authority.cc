@@ -84,7 +84,8 @@ bool IsEntered(const NodeRecord& node, const Certificate& certificate) {
 // Each renewal is a line of the registry for good, and an fsync for which the calls of all nodes
 // wait. A node whose answer was lost may ask again, but not soon.
 absl::Status CheckDue(const Certificate& current, const NodeRecord& node, absl::Time now) {
-  // One that a registry does not know, restored from before it was signed, is good for nothing else.
+  // A registry that was restored from before it was signed does not know it: it is good for nothing
+  // else.
   if (!IsDue(current, now) && IsEntered(node, current)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the certificate of \"", current.subject().name,

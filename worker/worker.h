@@ -73,9 +73,9 @@ absl::StatusOr<std::string> WhyNotNow(const Options& options);
 // Leases clients, trains them one after another on each slot, adds up their contributions, and
 // commits one part per round. Returns OK when the server says that the run is over, or when `stop`
 // is requested (leases are given back). An error names what cannot go on; kPermissionDenied: the
-// node's owner does not accept the run, and the server was told. An enrolled node ends with an error
-// only for its own files: whatever a server says, and a run that does not fit the node, is waited
-// out (stand_by.h). All that is passed by reference must outlive the call. A broken link is dialled
+// node's owner does not accept the run, and the server was told. An enrolled node ends with an
+// error only for its own files: whatever a server says, and a run that does not fit the node, is
+// waited out (stand_by.h). All that is passed by reference must outlive the call. A broken link is dialled
 // again. After a restart of the server the worker registers again.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, training::Backends& backends,

@@ -20,8 +20,8 @@ struct StandingOptions {
 // server process of its own. A run whose process is killed goes on in a new one, five times in ten
 // minutes at most; then it has failed and the next one begins. Between runs, nodes enrol and renew
 // their certificates, and those that look for a run are told to come again. Returns the exit code
-// after a signal. A run that is open then goes on when the standing server is started again. Call on
-// the main thread, before any other thread exists.
+// after a signal. A run that is open then goes on when the standing server is started again. Call
+// on the main thread, before any other thread exists.
 absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals);
 
 // Whether a plan that is submitted may run here: it parses, is complete without data, and names

@@ -33,7 +33,8 @@ class Gate {
   // it begin and abandon calls faster than anybody could answer them. Its connections are cut then.
   absl::StatusOr<fleet::CallerPtr> Admit(const grpc::AuthContext& connection);
 
-  // The same for a call that renews the certificate, which may have ended (Authority::CheckMayRenew).
+  // The same for a call that renews the certificate, which may have ended
+  // (Authority::CheckMayRenew).
   absl::Status AdmitToRenew(const grpc::AuthContext& connection);
 
   // Enters a refused call in the audit log. `from` may have a port, or be gRPC's name of a peer.

@@ -15,9 +15,9 @@ namespace macaw::wire {
 
 namespace {
 
-// Claimed uploads of a session and purpose that the handler may hold while the next one arrives. The
-// first sums of a round are the round's open sum until others are added, and those others may come
-// from the same session.
+// Claimed uploads of a session and purpose that the handler may hold while the next one arrives.
+// The first sums of a round are the round's open sum until others are added, and those others may
+// come from the same session.
 constexpr int kHeldOfSession = 1;
 
 // What the name of an upload's file says: session, purpose, round, size and digest.
