@@ -75,8 +75,8 @@ absl::StatusOr<std::string> WhyNotNow(const Options& options);
 // is requested (leases are given back). An error names what cannot go on; kPermissionDenied: the
 // node's owner does not accept the run, and the server was told. An enrolled node ends with an
 // error only for its own files: whatever a server says, and a run that does not fit the node, is
-// waited out (stand_by.h). All that is passed by reference must outlive the call. A broken link is dialled
-// again. After a restart of the server the worker registers again.
+// waited out (stand_by.h). All that is passed by reference must outlive the call. A broken link is
+// dialled again. After a restart of the server the worker registers again.
 absl::Status Run(const Options& options, const data::Dataset& dataset, fleet::FleetLink& link,
                  const algorithms::Registry& registry, training::Backends& backends,
                  std::stop_token stop);
