@@ -448,7 +448,7 @@ int Main(int argc, char** argv) {
                  "With --standing: server.admin of each run (default: a socket in its folder)");
   app.add_option("--admin", arguments.admin,
                  "Where operators reach the server (default: server.admin); with --standing, where "
-                 "runs are submitted (default: queue.sock in the folder)");
+                 "runs are submitted besides queue.sock in the folder");
   app.add_option("--sync-state", arguments.sync_state,
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,
