@@ -182,6 +182,7 @@ class Liar {
     ASSERT_TRUE(lease.ok()) << lease.status();
     if (lease->next == fleet::Next::kRegister) return Join();
     if (lease->training.has_value() || lease->evaluation.has_value()) lease_ = *lease;
+    if (lease->training.has_value()) broadcast_ = lease->training->broadcast.channels[0].digest;
   }
 
   // Asks for work and closes the connection before the answer.
@@ -255,6 +256,7 @@ class Liar {
   }
 
   void Upload() {
+    if (!lease_.training.has_value()) Lease();  // what it denied or left out goes to others first
     const fleet::Blob blob = fleet::RandomBlob(1 + random_.Below(3000), random_.Below(50));
     fleet::UploadOffer offer{
         .purpose = static_cast<fleet::BlobPurpose>(random_.Below(3)),
@@ -265,6 +267,12 @@ class Liar {
         .commit_id = random_.Below(2) ? 0 : random_.NextU64()};
     if (lease_.training.has_value()) offer.round = lease_.training->round;
     if (random_.Below(4) == 0) offer.size = uint64_t{256} << 20;
+    if (random_.Below(3) == 0) {  // an offer that the server takes, and chunks that may not fit it
+      offer.purpose = fleet::BlobPurpose::kSums;
+      offer.session = session_;
+      offer.size = blob.size;
+      offer.commit_id = 0;
+    }
     auto begin = wire::ToWire(offer);
     if (random_.Below(8) == 0) begin.set_purpose(static_cast<v1::BeginUploadRequest::Purpose>(99));
     if (random_.Below(4) == 0) {
@@ -281,9 +289,8 @@ class Liar {
 
   void Download() {
     v1::DownloadRequest message;
-    const bool real = lease_.training.has_value() && random_.Below(2);
-    message.set_digest(real ? wire::ToWire(lease_.training->broadcast.channels[0].digest)
-                            : std::string(random_.Below(40), 'd'));
+    const bool real = !broadcast_.IsZero() && random_.Below(2);
+    message.set_digest(real ? wire::ToWire(broadcast_) : std::string(random_.Below(40), 'd'));
     message.set_offset(random_.Below(2) ? 0 : random_.NextU64());
     Send("Download", message);
   }
@@ -364,6 +371,7 @@ class Liar {
   SessionId session_;
   uint64_t incarnation_ = 0, commits_ = 0;
   fleet::LeaseReply lease_;
+  Digest broadcast_;  // of the newest lease
   int made_ = 0;
   uint64_t peak_ = 0;
   std::map<std::string, int> answers_;
