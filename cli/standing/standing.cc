@@ -112,9 +112,9 @@ std::pair<QueuedState, std::string> EndOf(const Exit& exit, const std::string& f
   return {QueuedState::kFinished, stopped ? "stopped by its own rule" : ""};
 }
 
-// The runs and the process of the one that is being done; between two runs this process answers the
-// fleet. While a run's process is being started again nobody does, so that workers keep their
-// sessions. Used on the main thread only.
+// Does the queued runs, each in a server process of its own. Between two runs this process answers
+// the fleet. While a run's process is started again it does not answer: it would tell the workers
+// that their sessions are unknown. Used on the main thread only.
 class Runner {
  public:
   Runner(const StandingOptions& options, std::string program, RunQueue& queue,

@@ -154,7 +154,7 @@ class RoundEngine {
 
   // ---- the story (round_engine.cc)
   bool ReadyToBegin() const;
-  // Of a run that is resumed: begins without the owners that have not come back, if enough have.
+  // Begins a resumed run without the owners that are missing, if the quorum is there.
   void PassGatheringDeadline(TimePoint now);
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
@@ -233,7 +233,7 @@ class RoundEngine {
   void GiveUpTasksOfStates(HoldingId holding, const std::string& node);
   // Those that were lost while earlier rounds were done again.
   void LoseStatesOwed();
-  // Of a run that is repeated or done again: the clients that had lost their states at this phase.
+  // The clients that lost their states at this phase, as the records of the run say. Null: none.
   const log::LostStates::At* StatesLostAt(Round round, Phase phase) const;
   void ForgetAtOpening();
   void ForgetAtClose();

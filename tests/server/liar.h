@@ -30,6 +30,28 @@ class Liar {
     lease_ = {};
   }
 
+  // Leases a client as an honest worker would, and brings the beginning of its sums. What it is given
+  // later depends on its lies.
+  void BringSomeSums() {
+    const fleet::LeaseRequest request{
+        .session = session_, .wanted = 1, .wait = std::chrono::seconds(10)};
+    const auto answer = Send("Lease", wire::ToWire(request));
+    v1::LeaseReply reply;
+    ASSERT_TRUE(answer.has_value() && reply.ParseFromString(*answer));
+    const auto lease = wire::FromWire(reply);
+    ASSERT_TRUE(lease.ok() && lease->training.has_value()) << lease.status();
+    lease_ = *lease;
+    const fleet::Blob blob = fleet::RandomBlob(1000, 1);
+    Send("BeginUpload", wire::ToWire(fleet::UploadOffer{.purpose = fleet::BlobPurpose::kSums,
+                                                        .session = session_,
+                                                        .digest = blob.digest,
+                                                        .size = blob.size,
+                                                        .round = lease_.training->round}));
+    SendBytes(
+        "Upload",
+        {wire::ToString(wire::EncodeChunk(blob.bytes, 0, blob.size / 2, blob.digest, session_))});
+  }
+
   void LieUntilTheCallsAreSpent() {
     const google::protobuf::LogSilencer quiet;
     while (pace_.calls() < kCalls) {
