@@ -30,8 +30,8 @@ class Liar {
     lease_ = {};
   }
 
-  // Leases a client as an honest worker would, and brings the beginning of its sums. What it is given
-  // later depends on its lies.
+  // Leases a client as an honest worker would, and brings the beginning of its sums. What it is
+  // given later depends on its lies.
   void BringSomeSums() {
     const fleet::LeaseRequest request{
         .session = session_, .wanted = 1, .wait = std::chrono::seconds(10)};
