@@ -6,7 +6,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -462,6 +465,12 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
     return absl::InvalidArgumentError(
         absl::StrCat(document.name, document.name.empty() ? "" : ": ",
                      "run.name must not contain \"/\" (it names a folder), found \"", name, "\""));
+  }
+  if (absl::c_any_of(name, absl::ascii_iscntrl)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(document.name, document.name.empty() ? "" : ": ",
+                     "run.name must not contain control characters (it names a folder), found \"",
+                     absl::CHexEscape(name), "\""));
   }
   return config;
 }

@@ -26,14 +26,13 @@ from . import (
 )
 from . import keys as _keys
 from . import rules as _rules
+from ._paths import Path_, path_of
 from ._program import Simulation
 from ._settings import add, overrides, value_of
 from ._spaces import Space
 from .algorithms import Algorithm
 from .errors import ConfigError
 from .partitions import Partition
-
-Path_ = str | os.PathLike[str]
 
 # Arguments that become keys in a way of their own, and those that are no keys at all.
 _ARGUMENTS = (
@@ -73,7 +72,7 @@ def keys_of(
         )
     left = _names.arguments({key: given[key] for key in given if key not in _NO_KEYS})
     cache = left.pop("cache", None)
-    folder = Path(cache) if cache is not None else _data.cache_folder()
+    folder = path_of(cache, "cache") if cache is not None else _data.cache_folder()
     settings: dict[str, Any] = {}
     own = {key: left.pop(key, None) for key in _ARGUMENTS}
     _refuse_no_dicts({**own, **left})

@@ -18,6 +18,7 @@ import numpy as np
 from . import _safetensors, _tables
 from ._columns import Columns as Columns  # _simulate takes it from here
 from ._columns import plain
+from ._paths import path_of
 from ._safetensors import Array
 from ._warn import warn
 from .errors import CacheError, DataError
@@ -78,7 +79,7 @@ def prepared(
     data: Any, test: Any, columns: Columns, cache: str | os.PathLike[str] | None
 ) -> Path:
     """What ``prepare`` writes; what there is to say is in `columns` then."""
-    folder = Path(cache) if cache is not None else cache_folder()
+    folder = path_of(cache, "cache") if cache is not None else cache_folder()
     try:
         return _write(data, test, columns, folder / "data")
     except DataError as error:

@@ -70,7 +70,8 @@ def _import(kind: type[Rule], name: str, value: Any) -> str:
         return f"import {value.__name__} as {name}"
     home = sys.modules.get(getattr(value, "__module__", None) or "")
     own = getattr(value, "__name__", name)
-    if home is not None and home.__name__ != "__main__" and getattr(home, own, None) is value:
+    named = home is not None and home.__name__ not in ("__main__", "__mp_main__")
+    if home is not None and named and getattr(home, own, None) is value:
         return f"from {home.__name__} import {own} as {name}"
     raise ConfigError(
         f"the class {kind.__name__} uses {name}, which is defined beside it and in no module: put "

@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
+from ._paths import path_of
 from .errors import ArgumentError, Error, PackageMissingError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Run:
         model: _model.Model | None = None,
         said: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of(folder, "folder")
         #: What was said before the first round, and warnings about the result: (what, text).
         self.said = list(said)
         self._model = model

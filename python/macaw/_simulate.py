@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _libtorch, _model, _names, _spaces
 from . import rules as _rules
 from ._callback import Callbacks, Metric, OnRound, left_out
-from ._configuration import Path_, check_model, dtype_of, keys_of, words_for
+from ._configuration import check_model, dtype_of, keys_of, words_for
+from ._paths import Path_, path_of
 from ._run import Run
 from ._settings import add, kept_table, overrides
 from ._stream import Stream
@@ -96,7 +97,7 @@ def _begun(
     if given["check_model"] and made is not None:
         said += check_model(made, settings, config, words)
     if out is not None:
-        arguments += ["--out", os.fspath(out)]
+        arguments += ["--out", str(path_of(out, "out"))]
     if given["overwrite"]:
         arguments.append("--force")
     callbacks = Callbacks(given["on_round"], given["metrics"], made)
@@ -210,7 +211,7 @@ def resume(
     """
     settings: dict[str, Any] = {}
     add(settings, "workers", workers or {})
-    place = folder.folder if isinstance(folder, Run) else Path(folder)
+    place = folder.folder if isinstance(folder, Run) else path_of(folder, "folder")
     _refuse_lost(place)
     if metrics and model is None:
         raise ConfigError(

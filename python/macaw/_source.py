@@ -26,6 +26,7 @@ from typing import Any
 from .errors import ConfigError
 
 _MAIN = "__main__"
+_MAINS = (_MAIN, "__mp_main__")  # the second one in a process of multiprocessing
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,14 @@ def homes_of(functions: Mapping[str, Any], kinds: Iterable[type], cache: Path) -
             function = function.func
         _refuse_unnamed(function, role)
         bare[role] = function
-    of_main = [item for item in (*bare.values(), *kinds) if item.__module__ == _MAIN]
+    of_main = [item for item in (*bare.values(), *kinds) if item.__module__ in _MAINS]
     main = None
     if of_main:
         main = _file_of(_MAIN) or _written(of_main, next(iter(bare)), cache)
     homes = {}
     for role, function in bare.items():
         module, name = function.__module__, function.__qualname__
-        file = main if module == _MAIN else _file_of(module)
+        file = main if module in _MAINS else _file_of(module)
         if file is None:
             raise ConfigError(
                 f"{role}: {name} is of the module {module}, which is of no file: put it into one",
@@ -81,7 +82,8 @@ def homes_of(functions: Mapping[str, Any], kinds: Iterable[type], cache: Path) -
                 key=role,
             )
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        homes[role] = Home(module, str(file), name, arguments[role], digest)
+        loaded = _MAIN if module in _MAINS else module
+        homes[role] = Home(loaded, str(file), name, arguments[role], digest)
     return Homes(homes, main)
 
 
@@ -189,7 +191,7 @@ class _Collected:
         named = isinstance(value, (types.FunctionType, type))
         if named and home == user.__module__ and own == name:
             self.add(value)
-        elif home in sys.modules and home != _MAIN and _found(sys.modules[home], own) is value:
+        elif home in sys.modules and home not in _MAINS and _found(sys.modules[home], own) is value:
             self._imports[f"from {home} import {own} as {name}"] = None
         elif _is_literal(value):
             self._sources.setdefault(name, f"{name} = {value!r}\n")

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from . import _data, _division, _libtorch, _model, _spaces, _train
 from ._configuration import (
-    Path_,
     add_algorithm,
     add_partition,
     check_model,
@@ -28,6 +27,7 @@ from ._configuration import (
     words_for,
 )
 from ._names import in_python
+from ._paths import Path_, path_of
 from ._program import program
 from ._settings import add, to_toml
 from ._spaces import Space
@@ -90,10 +90,10 @@ def sweep(
             "call goes on with a sweep that was interrupted",
             key="out",
         )
-    folder = Path(out)
+    folder = path_of(out, "out")
     _check_arguments(arguments, seeds, data)
     cache = arguments.get("cache")
-    cache_folder = Path(cache) if cache is not None else _data.cache_folder()
+    cache_folder = path_of(cache, "cache") if cache is not None else _data.cache_folder()
     functions = {role: arguments.get(role) for role in ("train", "loss")}
     several = {role: space for role, space in functions.items() if isinstance(space, Space)}
     arguments |= {role: space.values[0] for role, space in several.items()}
@@ -369,7 +369,7 @@ def _file(
         # A base that is a file takes no further keys; one with a single value does not vary.
         keys.update({key: f"[{value}]" for key, value in base.items()})
         base = {}
-    lines = [f"base = {to_toml(Path(config))}"] if config is not None else []
+    lines = [f"base = {to_toml(path_of(config, 'config'))}"] if config is not None else []
     lines += ["", "[keys]", *(f"{key} = {value}" for key, value in keys.items())]
     if config is None:
         lines += ["", "[base]", *(f"{key} = {value}" for key, value in base.items())]

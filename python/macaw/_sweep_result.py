@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from . import _figures, _groups, _latex, _train
-from ._configuration import Path_
+from ._paths import Path_, path_of
 from ._program import program
 from ._run import Run
 from .errors import Error
@@ -19,7 +18,7 @@ class SweepResult:
     """A sweep's folder. Any sweep can be opened, whatever began it."""
 
     def __init__(self, folder: Path_) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of(folder, "folder")
         done = subprocess.run(
             [program(), "sweep", "show", "--json", self.folder], capture_output=True, text=True
         )

@@ -74,7 +74,8 @@ def _load_main(file: Path, package: str | None) -> None:
     module = importlib.util.module_from_spec(spec)
     if package:
         module.__package__ = package
-    sys.modules["__main__"] = sys.modules["__macaw_main__"] = module
+    for name in ("__main__", "__mp_main__", "__macaw_main__"):
+        sys.modules[name] = module
     spec.loader.exec_module(module)
 
 

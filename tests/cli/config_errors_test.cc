@@ -71,6 +71,11 @@ TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
             "exp.toml:8: run.seed must be an integer >= 0, found -1");
   EXPECT_EQ(Refusal(With("[run]\nname = 1979-05-27\n")),
             "exp.toml:8: run.name must be a string, found a date or time");
+  EXPECT_EQ(Refusal(With("[run]\nname = \"a/b\"\n")),
+            "exp.toml: run.name must not contain \"/\" (it names a folder), found \"a/b\"");
+  EXPECT_EQ(Refusal(With("[run]\nname = \"a\\nb\"\n")),
+            "exp.toml: run.name must not contain control characters (it names a folder), found "
+            "\"a\\nb\"");
   EXPECT_EQ(Refusal(With("[local]\nclass_weights = [1, \"x\"]\n")),
             "exp.toml:8: local.class_weights must be a list of numbers > 0, found [1, \"x\"]");
   EXPECT_EQ(Refusal(With("[local]\nlr = {a = 1}\n")),

@@ -69,6 +69,17 @@ class WrongCalls(TestCase):
         error = self.refused(macaw.ConfigError, local={"lr": object()})
         self.assertEqual(error.key, "local.lr")
 
+    def test_a_path_that_is_a_number(self) -> None:
+        calls = {
+            "config": lambda: macaw.simulate(**self.job("run", config=5)),
+            "out": lambda: macaw.simulate(**self.job("run", out=5)),
+            "cache": lambda: macaw.simulate(**self.job("run", cache=5)),
+            "folder": lambda: macaw.Run(5),  # type: ignore[arg-type]
+        }
+        for argument, call in calls.items():
+            with self.assertRaisesRegex(macaw.ConfigError, f"{argument}=5: expected a path"):
+                call()
+
     def test_an_unknown_key(self) -> None:
         error = self.refused(macaw.ConfigError, local={"learning_rate": 0.1})
         self.assertEqual((error.key, error.nearest), ("local.learning_rate", "local.lr"))

@@ -11,6 +11,7 @@ What surrounds it, and the test that holds it:
 | rules that correct gradients, rules with states | Rules |
 | evaluation: outputs, fused, a function | Evaluation |
 | a sweep | ASweep |
+| a process of multiprocessing | ACell.test_of_a_script_is_found_in_a_process_of… |
 | on_round, stop, the last round | test_on_round.py |
 """
 
@@ -354,6 +355,31 @@ class ACell(TestCase):
         done = subprocess.run([sys.executable, script, self.folder], env=env, text=True,
                               capture_output=True)  # fmt: skip
         self.assertIn('if __name__ == "__main__"', done.stderr)
+
+    def test_of_a_script_is_found_in_a_process_of_multiprocessing(self) -> None:
+        script = self.folder / "script.py"
+        script.write_text(textwrap.dedent("""
+            import multiprocessing, sys, macaw
+            from support import job
+            from pathlib import Path
+            def train(model, rows, ctx):
+                model["0.bias"] += 1
+                return {"loss": 1.0}
+            def start(how):
+                arguments = job(Path(sys.argv[1]), how, model=["linear 3"], train=train)
+                return macaw.simulate(**arguments).digest
+            if __name__ == "__main__":
+                digests = [start("parent")]
+                for how in "fork", "spawn":
+                    with multiprocessing.get_context(how).Pool(1) as pool:
+                        digests += pool.map(start, [how])
+                print(*digests)
+        """))
+        env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+        done = subprocess.run([sys.executable, script, self.folder], env=env, text=True,
+                              capture_output=True)  # fmt: skip
+        digests = done.stdout.split()
+        self.assertEqual((len(digests), len(set(digests))), (3, 1), done.stderr)
 
 
 class GPUs(TestCase):
