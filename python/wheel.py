@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes a wheel of a build folder: `./dev wheel`.
 
-    wheel.py BUILD FOLDER
+    wheel.py BUILD FOLDER [--gpu]
 
 The programs and modules are installed into the package's folder; the shared objects that another
 system may lack are copied beside them, and both are told to look there (patchelf). The tag says
-which glibc they need. Needs Debian's patchelf, ldd, objdump, strip and dpkg.
+which glibc they need. With --gpu, the back end for GPUs is in it. Needs Debian's patchelf, ldd,
+objdump, strip and dpkg.
 """
 
 from __future__ import annotations
@@ -36,12 +37,20 @@ def output(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def installed(build: Path, stage: Path) -> list[Path]:
+def back_ends_of(build: Path, gpu: bool) -> dict[str, str]:
+    """The back ends that the wheel is to have: component of the installation -> file."""
+    files = {"torch": "libmacaw_torch.so"}
+    if gpu:
+        files["cuda"] = "libmacaw_cuda.so"
+        if not (build / "lib/macaw" / files["cuda"]).exists():
+            raise SystemExit(f"wheel.py: {build} was built without nvcc, so it has none for GPUs")
+    return {part: file for part, file in files.items() if (build / "lib/macaw" / file).exists()}
+
+
+def installed(build: Path, stage: Path, back_ends: dict[str, str]) -> list[Path]:
     """Installs the package into `stage`. Returns the files with machine code."""
     whole = stage.parent / "whole" / "macaw"
-    components = ["command", "server", "worker", "python"]
-    if (build / "lib/macaw/libmacaw_torch.so").exists():
-        components.append("torch")
+    components = ["command", "server", "worker", "python", *back_ends]
     for component in components:
         output("cmake", "--install", build, "--prefix", whole, "--component", component, "--strip")
     for folder in ("bin", "share/macaw"):  # share/macaw: what workers.command's programs import
@@ -50,11 +59,10 @@ def installed(build: Path, stage: Path) -> list[Path]:
         shutil.copy(module, stage)
     shutil.copy(whole.parent / "macaw_command.py", stage.parent)
     code = list((stage / "bin").iterdir())
-    back_end = whole / "lib/macaw/libmacaw_torch.so"
-    if back_end.exists():
-        target = stage / "lib/macaw" / back_end.name
-        target.parent.mkdir(parents=True)
-        shutil.copy(back_end, target)
+    for file in back_ends.values():
+        target = stage / "lib/macaw" / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(whole / "lib/macaw" / file, target)
         code.append(target)
     shutil.rmtree(whole.parent)
     return code
@@ -78,8 +86,8 @@ def bundle(code: list[Path], stage: Path) -> dict[str, Path]:
     for file in code:
         up = "/".join([".."] * (len(file.relative_to(stage).parts) - 1))
         path = f"$ORIGIN/{up}/{LIBRARIES}"
-        if file.suffix == ".so":  # LibTorch is that of the package `torch` beside this one
-            path = f"$ORIGIN/{up}/../torch/lib:{path}"
+        if file.suffix == ".so":  # LibTorch and NCCL are those of the packages beside this one
+            path = f"$ORIGIN/{up}/../torch/lib:$ORIGIN/{up}/../nvidia/nccl/lib:{path}"
         output("patchelf", "--set-rpath", path, file)
     return found
 
@@ -111,15 +119,15 @@ def glibc_of(stage: Path) -> int:
     return max(needed)
 
 
-def for_torch(build: Path, project: dict) -> str:
-    """Has the extra `torch` name the build's version. Returns the end of the wheel's version."""
+def for_torch(build: Path, project: dict) -> list[str]:
+    """Has the extra `torch` name the build's version. Returns the wheel's mark."""
     said = (build / "python/macaw/_version.py").read_text()
     found = re.search(r'torch = "([0-9.]+)"', said)
     extras = project["optional-dependencies"]
     if found is None or extras["torch"] == [f"torch=={found.group(1)}"]:
-        return ""
+        return []
     extras["torch"] = [f"torch=={found.group(1)}"]
-    return f"+torch{found.group(1)}"
+    return [f"torch{found.group(1)}"]
 
 
 def write_metadata(info: Path, project: dict, version: str, tag: str) -> None:
@@ -156,16 +164,17 @@ def write_record(root: Path, info: Path) -> None:
 
 
 def main() -> None:
-    build, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    build, folder, gpu = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] == ["--gpu"]
     project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
     found = re.search(r"project\(macaw VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text())
     assert found is not None
-    version = found.group(1) + for_torch(build, project)
+    local = for_torch(build, project) + (["gpu"] if gpu else [])
+    version = "+".join([found.group(1), ".".join(local)] if local else [found.group(1)])
     shutil.rmtree(folder, ignore_errors=True)
     root = folder / "root"
     stage = root / "macaw"
     stage.mkdir(parents=True)
-    libraries = bundle(installed(build, stage), stage)
+    libraries = bundle(installed(build, stage, back_ends_of(build, gpu)), stage)
     machine = sysconfig.get_platform().removeprefix("linux-")
     tag = f"py3-none-manylinux_2_{glibc_of(stage)}_{machine}"
     info = root / f"macaw-{version}.dist-info"

@@ -70,6 +70,9 @@ def keys_of(
             'what begins it under if __name__ == "__main__", or the rule or function into a file '
             "of its own"
         )
+    for argument in ("config", "out"):
+        if given.get(argument) is not None:
+            path_of(given[argument], argument)
     left = _names.arguments({key: given[key] for key in given if key not in _NO_KEYS})
     cache = left.pop("cache", None)
     folder = path_of(cache, "cache") if cache is not None else _data.cache_folder()

@@ -29,6 +29,10 @@ Event = dict[str, Any]
 
 _USAGE, _MISSING_BACKEND = 2, 5  # exit codes (cli/process/exit.h)
 
+# What the programs say where they are installed, and what adds the back end to this package.
+_GPU_PACKAGE = "install the package macaw-backend-cuda"
+_GPU_WHEEL = "in the source tree, `./dev wheel --gpu` makes a package that has it"
+
 
 def program(name: str = "macaw") -> Path:
     """The path of a program of this package."""
@@ -141,6 +145,7 @@ class Simulation:
         if event["code"] == _MISSING_BACKEND:
             if "LibTorch" in message:
                 message = f"{_libtorch.advice()} ({message})"
+            message = message.replace(_GPU_PACKAGE, _GPU_WHEEL)
             return MissingBackendError(message, key=key)
         if event["code"] == _USAGE and not begun:
             return ConfigError(message, key=key, nearest=nearest)

@@ -7,9 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ._paths import path_of
 from .errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def value_of(settings: Mapping[str, Any], config: str | os.PathLike[str] | None,
     if sys.version_info >= (3, 11):
         import tomllib
 
-        table: Any = tomllib.loads(path_of(config, "config").read_text())
+        table: Any = tomllib.loads(Path(config).read_text())
     else:
         raise ConfigError(
             f"{key}: Python before 3.11 cannot read it in {os.fspath(config)}: give it as an "

@@ -97,7 +97,7 @@ def _begun(
     if given["check_model"] and made is not None:
         said += check_model(made, settings, config, words)
     if out is not None:
-        arguments += ["--out", str(path_of(out, "out"))]
+        arguments += ["--out", os.fspath(out)]
     if given["overwrite"]:
         arguments.append("--force")
     callbacks = Callbacks(given["on_round"], given["metrics"], made)

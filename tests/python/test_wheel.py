@@ -28,7 +28,12 @@ except macaw.MissingBackendError as error:
 class AWheel(TestCase):
     def test_runs_where_it_is_installed(self) -> None:
         made = self.folder / "wheels"
-        subprocess.run(["/usr/bin/python3", SOURCE / "python/wheel.py", BUILD, made], check=True)
+        modules = BUILD / "lib/macaw"
+        has = {part: (modules / f"libmacaw_{part}.so").exists() for part in ("torch", "cuda")}
+        gpu = ["--gpu"] if has["cuda"] else []
+        subprocess.run(
+            ["/usr/bin/python3", SOURCE / "python/wheel.py", BUILD, made, *gpu], check=True
+        )
         (wheel,) = made.glob("macaw-*.whl")
         place = self.folder / "environment"
         venv = [sys.executable, "-m", "venv", "--system-site-packages", "--without-pip"]
@@ -43,7 +48,26 @@ class AWheel(TestCase):
         )  # fmt: skip
         self.assertIn(str(place), said.stdout)
         self.assertTrue(said.stdout.endswith(" 2\n"), said.stdout)
-        if not (BUILD / "lib/macaw/libmacaw_torch.so").exists():
+        if has["cuda"]:
+            self.assertIn("gpu-py3", wheel.name)
+            (file,) = place.glob("lib/*/site-packages/macaw/lib/macaw/libmacaw_cuda.so")
+            found = subprocess.run(["ldd", file], check=True, capture_output=True, text=True)
+            self.assertNotIn("not found", found.stdout)
+            table = subprocess.check_output(["readelf", "-d", file], text=True)
+            self.assertIn("$ORIGIN/../../../nvidia/nccl/lib", table)
+            said = subprocess.run(
+                [place / "bin/macaw", "doctor"], env={"HOME": str(self.folder)},
+                cwd=self.folder, check=False, capture_output=True, text=True,
+            )  # fmt: skip
+            self.assertRegex(said.stdout, "back end +cuda: (?!not|there)")
+            file.unlink()
+        without = WITHOUT_TORCH.replace('"torch"', '"cuda"')
+        said = subprocess.run(
+            [place / "bin/python", "-c", without], env={"HOME": str(self.folder)},
+            cwd=self.folder, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        self.assertIn("`./dev wheel --gpu` makes a package that has it", said.stdout)
+        if not has["torch"]:
             return
         failed = subprocess.run(
             [place / "bin/python", "-c", WITHOUT_TORCH],
