@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/digest.h"
 #include "core/ids.h"
 #include "proto/fleet/fields.h"
+#include "server/journal/format.h"
 
 // The journal's bytes: values as little-endian numbers and texts without names, messages by the
-// lists of their fields (proto/fleet/fields.h). For files that only this program reads.
+// lists of their fields (proto/fleet/fields.h). The names are in the format before them.
 namespace macaw::server {
 
 template <typename T>
@@ -25,6 +25,24 @@ concept JournalId = requires(T id) {
   typename T::rep;
   id.value;
 };
+
+template <typename T>
+concept JournalList = requires(T list) {
+  typename T::allocator_type;
+  list.emplace_back();
+};
+
+// Of a T that is neither a message nor a list.
+template <typename T>
+constexpr Format::Kind KindOf() {
+  using Kind = Format::Kind;
+  if constexpr (JournalNumber<T> || JournalId<T>) return Kind::kNumber;
+  if constexpr (std::is_same_v<T, double>) return Kind::kReal;
+  if constexpr (std::is_same_v<T, std::string>) return Kind::kText;
+  if constexpr (std::is_same_v<T, Digest> || std::is_same_v<T, fleet::Blob>) return Kind::kDigest;
+  if constexpr (std::is_same_v<T, Fence>) return Kind::kFence;
+  if constexpr (std::is_same_v<T, Attempt>) return Kind::kAttempt;
+}
 
 class ByteWriter {
  public:
@@ -79,6 +97,10 @@ class ByteWriter {
 
 // Reads what ByteWriter wrote. Beyond the end of the bytes every value reads as zero, and ok() is
 // false from then on.
+//
+// Get(value) reads what this program has written. Get(value, written) reads what a program of
+// another release has written in that format: fields that only this program has keep their values,
+// fields that it does not know are skipped, and ok() is false if a field is of another kind.
 class ByteReader {
  public:
   explicit ByteReader(absl::string_view bytes) : rest_(bytes) {}
@@ -114,9 +136,7 @@ class ByteReader {
   void Get(fleet::Blob& blob) { Get(blob.digest); }
   template <typename T>
   void Get(std::vector<T>& items) {
-    const uint64_t count = Number();
-    if (count > rest_.size()) ok_ = false;  // each takes a byte at least
-    for (uint64_t i = 0; ok_ && i < count; ++i) Get(items.emplace_back());
+    EachItem([&] { Get(items.emplace_back()); });
   }
   template <fleet::HasFields T>
   void Get(T& message) {
@@ -127,7 +147,78 @@ class ByteReader {
     fleet::ForEachColumn(fleet::Of<T>(), [&](const auto& column) { Get(column.get(row)); });
   }
 
+  template <typename T>
+  void Get(T& value, const Format& written) {
+    if (!IsOf<T>(written)) {
+      ok_ = false;
+    } else if constexpr (JournalList<T>) {
+      EachItem([&] { Get(value.emplace_back(), written.parts.front()); });
+    } else if constexpr (fleet::HasFields<T> || fleet::HasColumns<T>) {
+      for (size_t i = 0; ok_ && i < written.names.size(); ++i)
+        GetField(value, written.names[i], written.parts[i]);
+    } else {
+      Get(value);
+    }
+  }
+
  private:
+  template <typename T>
+  static bool IsOf(const Format& written) {
+    if constexpr (fleet::HasFields<T> || fleet::HasColumns<T>) {
+      return written.kind == Format::Kind::kMessage;
+    } else if constexpr (JournalList<T>) {
+      return written.kind == Format::Kind::kList;
+    } else {
+      return written.kind == KindOf<T>();
+    }
+  }
+  template <typename T>
+  void GetField(T& message, absl::string_view name, const Format& written) {
+    bool known = false;
+    const auto get = [&](const auto& field, auto& value) {
+      if (known || field.name != name) return;
+      known = true;
+      Get(value, written);
+    };
+    if constexpr (fleet::HasFields<T>) {
+      fleet::ForEachField(message, get);
+    } else {
+      fleet::ForEachColumn(fleet::Of<T>(), [&](const auto& one) { get(one, one.get(message)); });
+    }
+    if (!known) Skip(written);
+  }
+  void Skip(const Format& written) {
+    switch (written.kind) {
+      case Format::Kind::kNumber:
+      case Format::Kind::kReal:
+        Take(8);
+        break;
+      case Format::Kind::kText:
+        Take(Number());
+        break;
+      case Format::Kind::kDigest:
+        Take(Digest().bytes.size());
+        break;
+      case Format::Kind::kFence:
+        Take(16);
+        break;
+      case Format::Kind::kAttempt:
+        Take(24);
+        break;
+      case Format::Kind::kList:
+        EachItem([&] { Skip(written.parts.front()); });
+        break;
+      case Format::Kind::kMessage:
+        for (const Format& part : written.parts) Skip(part);
+        break;
+    }
+  }
+  template <typename Each>
+  void EachItem(const Each& each) {
+    const uint64_t count = Number();
+    if (count > rest_.size()) ok_ = false;  // each takes a byte at least
+    for (uint64_t i = 0; ok_ && i < count; ++i) each();
+  }
   absl::string_view Take(uint64_t size) {
     if (size > rest_.size()) ok_ = false;
     if (!ok_) return {};
@@ -139,37 +230,27 @@ class ByteReader {
   bool ok_ = true;
 };
 
-// The names and kinds of the fields that make up the bytes of a T, in their order. Programs that
-// agree in this text read each other's bytes.
+// The format of the bytes of a T.
 template <typename T>
-std::string FormatOf() {
-  std::string format;
+Format FormatOf() {
+  using Kind = Format::Kind;
+  Format format;
   const auto add = [&]<typename Value>(const auto& field, const Value&) {
-    absl::StrAppend(&format, field.name, ":", FormatOf<Value>(), ",");
+    format.names.emplace_back(field.name);
+    format.parts.push_back(FormatOf<Value>());
   };
   if constexpr (fleet::HasFields<T>) {
+    format.kind = Kind::kMessage;
     fleet::ForEachField(T(), add);
   } else if constexpr (fleet::HasColumns<T>) {
+    format.kind = Kind::kMessage;
     T row;
     fleet::ForEachColumn(fleet::Of<T>(), [&](const auto& one) { add(one, one.get(row)); });
-  } else if constexpr (requires {
-                         typename T::allocator_type;
-                         T().emplace_back();
-                       }) {
-    format = absl::StrCat("[", FormatOf<typename T::value_type>(), "]");
-  } else if constexpr (JournalNumber<T> || JournalId<T>) {
-    format = "number";
-  } else if constexpr (std::is_same_v<T, double>) {
-    format = "real";
-  } else if constexpr (std::is_same_v<T, Fence>) {
-    format = "fence";
-  } else if constexpr (std::is_same_v<T, Attempt>) {
-    format = "attempt";
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    format = "text";
+  } else if constexpr (JournalList<T>) {
+    format.kind = Kind::kList;
+    format.parts.push_back(FormatOf<typename T::value_type>());
   } else {
-    static_assert(std::is_same_v<T, Digest> || std::is_same_v<T, fleet::Blob>);
-    format = "digest";
+    format.kind = KindOf<T>();
   }
   return format;
 }

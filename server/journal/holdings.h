@@ -1,23 +1,22 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "core/record_file.h"
 #include "server/engine/journal_data.h"
 #include "server/engine/restored.h"
+#include "server/journal/frame_file.h"
 
-// The owners of a run and the tables of their clients, in RUN/holdings: frames as in the journal
-// (journal.h), one for each owner, without its session. Every run keeps the file. So a run that is
+// The owners of a run and the tables of their clients, in RUN/holdings (frame_file.h): one value for
+// each owner, without its session. Every run keeps the file. So a run that is
 // resumed knows its clients' numbers although an owner does not come back.
 namespace macaw::server {
 
-// Empty: no owner had registered, or the file is not there. An error: another release wrote it, or
-// a table is damaged.
+// Empty: no owner had registered, or the file is not there. An error: the file cannot be
+// read, or a table is damaged.
 absl::StatusOr<std::vector<Restored::Member>> ReadHoldings(const std::string& run_dir);
 
 // Writes the file. Movable; one thread.
@@ -27,14 +26,14 @@ class Holdings {
   static absl::StatusOr<Holdings> Open(const std::string& run_dir, bool fresh);
   // Does nothing for a node that owns no clients, or whose clients the file has.
   absl::Status Add(const JournalNode& node);
-  absl::Status Sync() { return file_.has_value() ? file_->Sync() : absl::OkStatus(); }
+  absl::Status Sync() { return file_.open() ? file_.Sync() : absl::OkStatus(); }
 
  private:
   Holdings() = default;
 
   std::string path_;
-  uint64_t end_ = 0;
-  std::optional<RecordFile> file_;     // made for the first owner
+  FramesEnd end_;
+  FrameFile<JournalNode> file_;        // made for the first owner
   absl::flat_hash_set<Digest> known_;  // by the digest of the data
 };
 

@@ -10,10 +10,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "core/fd.h"
 #include "core/ids.h"
-#include "core/record_file.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/journal_data.h"
+#include "server/journal/frame_file.h"
 
 // The files that a server with durability "commit" keeps beside the log, so that the next server
 // can continue inside a round: the registered nodes with their sessions, and every part that was
@@ -25,10 +26,10 @@
 //   RUN/journal/uploads/       uploads that are not complete (proto/wire/partial_files.h)
 //   RUN/journal/synced         size of the log when it was last known to be on the disk
 //
-// A file of nodes or parts is a sequence of frames: u64 size of the head in bytes, u64 size of the
-// blob in bytes, head, blob, u64 checksum of both. A crash can leave the last frame torn; a torn
-// frame and all bytes after it are ignored. Only the run's owner may read the files, because they
-// hold session numbers.
+// What a file of nodes or parts consists of is in frame_file.h. Only the run's owner may read the
+// files, because they hold session numbers. A file tells the names of its fields, so that a server
+// of another release can go on: fields that it does not know are skipped, and fields that the file
+// lacks have their default. A field that a later release means otherwise takes another name.
 namespace macaw::server {
 
 // Where the bytes of a blob lie in the journal.
@@ -76,7 +77,8 @@ class Journal {
   absl::Status OpenParts(Round from);
 
   std::string folder_;
-  RecordFile nodes_, parts_;
+  FrameFile<JournalNode> nodes_;
+  FrameFile<JournalPart> parts_;
   Fd synced_;
   absl::flat_hash_set<Digest> tables_;  // tables whose bytes the file of nodes already has
 };

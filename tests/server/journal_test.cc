@@ -10,7 +10,6 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "proto/fleet/client_table.h"
-#include "server/journal/bytes.h"
 #include "server/journal/recovery.h"
 #include "server/log/writer.h"
 #include "testing/file_limit.h"
@@ -161,24 +160,6 @@ TEST_F(JournalTest, APartWithAFlippedBitDoesNotCount) {
     const JournalContent content = *ReadJournal(folder_);
     EXPECT_TRUE(content.parts.empty()) << "byte " << at;
   }
-}
-
-TEST_F(JournalTest, RefusesAPartOfAnotherRelease) {
-  Journal journal = *Journal::Begin(folder_, Round(1));
-  ByteWriter frame, foot;
-  frame.PutNumber(16);  // bytes of the head
-  frame.PutNumber(0);   // and of the sums
-  ByteWriter head;
-  head.PutNumber(4711);  // other fields
-  head.PutNumber(0);
-  const std::string fields = std::move(head).Take();
-  const uint64_t sums[] = {Checksum(BytesOf(fields)), Checksum({})};
-  foot.PutNumber(Checksum(std::as_bytes(std::span(sums))));
-  std::ofstream(NewestParts(), std::ios::binary)
-      << std::move(frame).Take() << fields << std::move(foot).Take();
-  const absl::Status status = ReadJournal(folder_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_NE(status.message().find("another release"), std::string::npos) << status;
 }
 
 TEST_F(JournalTest, KeepsThePartsThatTheOldestCheckpointNeeds) {
