@@ -15,6 +15,7 @@
 #include "core/files.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/wire/remote.h"
+#include "server/log/reader.h"
 #include "testing/random_message.h"
 #include "testing/test_address.h"
 #include "tests/compatibility/recording.h"
@@ -162,6 +163,40 @@ TEST_P(Compatibility, AWorkersFirstRoundIsAnswered) {
     }
   }
   EXPECT_THAT(made, testing::ElementsAre("Commit", "Heartbeat", "Hello", "Lease", "Register"));
+}
+
+// The session of the log that goes on inside a round, and the clients that it leases in round 2.
+struct GoingOn {
+  bool goes_on = false;
+  size_t leased_in_2 = 0;
+};
+GoingOn GoingOnIn(const std::string& run_dir) {
+  GoingOn found;
+  server::log::Reader reader = *server::log::Reader::Open(run_dir + "/rounds.log");
+  while (const auto entry = *reader.Next()) {
+    if (const auto* opened = std::get_if<server::log::RunOpened>(&entry->record))
+      found = {.goes_on = opened->goes_on};
+    const auto* leased = std::get_if<server::log::Leased>(&entry->record);
+    if (leased != nullptr && leased->round == Round(2))
+      found.leased_in_2 += leased->attempts.size();
+  }
+  return found;
+}
+
+TEST_P(Compatibility, AKilledServersRunGoesOnInsideItsRound) {
+  const TemporaryFolder folder;
+  for (const auto& [path, bytes] : recording_.killed.files) {
+    std::filesystem::create_directories(std::filesystem::path(folder / path).parent_path());
+    ASSERT_TRUE(AtomicWriteFile(folder / path, bytes).ok());
+  }
+  server::Options options = TinyOptions(folder.path(), 3);
+  options.config.durability = "commit";
+  options.resume = true;
+  EXPECT_EQ(server::testing_support::Finish(std::move(options)).rounds, 3u);
+  EXPECT_EQ(server::testing_support::RunBytes(folder.path()).digest, recording_.killed.digest);
+  const GoingOn session = GoingOnIn(folder.path());
+  EXPECT_TRUE(session.goes_on);
+  EXPECT_EQ(session.leased_in_2, 3u) << "the fourth client counted before";
 }
 
 INSTANTIATE_TEST_SUITE_P(Recordings, Compatibility, testing::ValuesIn(Recordings()),

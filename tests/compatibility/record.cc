@@ -1,6 +1,7 @@
 // Writes the recording of this release: record_fleet FOLDER. From fixed seeds, so a second call
-// writes the same.
+// writes the same messages; the killed run has other times and a new name.
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
@@ -101,9 +102,46 @@ class Session {
   std::vector<Call> calls_;
 };
 
+std::map<std::string, std::string> FilesIn(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string path = std::filesystem::relative(entry.path(), folder).string();
+    if (entry.is_regular_file() && path != ".lock") files[path] = *ReadFile(entry.path());
+  }
+  return files;
+}
+
+KilledRun RecordKilledRun() {
+  const TemporaryFolder whole, killed;
+  server::testing_support::Finish(TinyOptions(whole.path(), 3));
+  server::Options options = TinyOptions(killed.path(), 3);
+  options.config.durability = "commit";
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(*coordinator);
+  EXPECT_TRUE(worker.Register().ok());
+  worker.RunThrough(1);
+  fleet::CommitRequest commit{.session = worker.session(), .commit_id = 100};
+  while (!commit.part.has_value()) {
+    const fleet::LeaseReply reply = worker.Lease();
+    if (reply.evaluation.has_value()) worker.Evaluate(*reply.evaluation, commit);
+    if (reply.training.has_value()) worker.Train(*reply.training, commit);
+  }
+  const fleet::ClientRecord& only = commit.part->included.at(0);
+  EXPECT_EQ(commit.part->included.size(), 1u);
+  commit.part->sums = worker.Sums({{only.attempt.client, only.weight, only.multiplicity}});
+  EXPECT_EQ(worker.Commit(commit).verdict, fleet::Verdict::kAccepted);
+  KilledRun run{.files = FilesIn(killed.path()),
+                .digest = server::testing_support::RunBytes(whole.path()).digest};
+  coordinator->Interrupt();
+  EXPECT_TRUE(coordinator->Wait().ok());
+  return run;
+}
+
 int Main(const std::string& folder) {
-  const Recording recording{
-      .version = MACAW_VERSION, .messages = EachMessage(), .session = Session().Record()};
+  const Recording recording{.version = MACAW_VERSION,
+                            .messages = EachMessage(),
+                            .session = Session().Record(),
+                            .killed = RecordKilledRun()};
   const std::string path = absl::StrCat(folder, "/fleet-", recording.version, ".json");
   const absl::Status written = AtomicWriteFile(path, ToJson(recording));
   std::printf("%s: %s\n", path.c_str(), written.ToString().c_str());

@@ -28,6 +28,9 @@ std::string ToJson(const Recording& recording) {
     json["session"].push_back(
         {{"method", call.method}, {"request", absl::Base64Escape(call.request)}});
   }
+  for (const auto& [path, bytes] : recording.killed.files)
+    json["killed"]["files"][path] = absl::Base64Escape(bytes);
+  json["killed"]["digest"] = recording.killed.digest;
   return json.dump(1) + "\n";
 }
 
@@ -43,6 +46,9 @@ Recording FromJson(const std::string& json) {
     recording.session.push_back(
         {.method = call.at("method").get<std::string>(), .request = BytesIn(call.at("request"))});
   }
+  for (const auto& [path, bytes] : parsed.at("killed").at("files").items())
+    recording.killed.files[path] = BytesIn(bytes);
+  recording.killed.digest = parsed.at("killed").at("digest").get<std::string>();
   return recording;
 }
 

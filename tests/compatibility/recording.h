@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,18 @@ struct Call {
 };
 inline constexpr unsigned kSession = 1;
 
+// The folder of the tiny run of three rounds, with durable commits, as its server left it when it
+// was killed: round 2 was open, and one of its four clients counted.
+struct KilledRun {
+  std::map<std::string, std::string> files;  // path in the folder -> bytes
+  std::string digest;                        // of the model of the whole run
+};
+
 struct Recording {
   std::string version;  // of the release
   std::vector<Message> messages;
   std::vector<Call> session;
+  KilledRun killed;
 };
 
 std::string ToJson(const Recording& recording);
