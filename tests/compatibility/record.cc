@@ -120,14 +120,9 @@ KilledRun RecordKilledRun() {
   FakeWorker worker(*coordinator);
   EXPECT_TRUE(worker.Register().ok());
   worker.RunThrough(1);
-  fleet::CommitRequest commit{.session = worker.session(), .commit_id = 100};
-  while (!commit.part.has_value()) {
-    const fleet::LeaseReply reply = worker.Lease();
-    if (reply.evaluation.has_value()) worker.Evaluate(*reply.evaluation, commit);
-    if (reply.training.has_value()) worker.Train(*reply.training, commit);
-  }
-  const fleet::ClientRecord& only = commit.part->included.at(0);
-  EXPECT_EQ(commit.part->included.size(), 1u);
+  fleet::CommitRequest commit = *worker.WorkOnPart();
+  commit.part->included.resize(1);
+  const fleet::ClientRecord& only = commit.part->included[0];
   commit.part->sums = worker.Sums({{only.attempt.client, only.weight, only.multiplicity}});
   EXPECT_EQ(worker.Commit(commit).verdict, fleet::Verdict::kAccepted);
   KilledRun run{.files = FilesIn(killed.path()),
