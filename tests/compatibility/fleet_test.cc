@@ -192,7 +192,12 @@ TEST_P(Compatibility, AKilledServersRunGoesOnInsideItsRound) {
   server::Options options = TinyOptions(folder.path(), 3);
   options.config.durability = "commit";
   options.resume = true;
-  EXPECT_EQ(server::testing_support::Finish(std::move(options)).rounds, 3u);
+  const auto coordinator = StartTiny(std::move(options));
+  server::testing_support::FakeWorker worker(*coordinator);
+  worker.identity().incarnation = 8;  // it was started again, too
+  ASSERT_TRUE(worker.Register().ok());
+  worker.RunToEnd();
+  ASSERT_TRUE(coordinator->Wait().ok());
   EXPECT_EQ(server::testing_support::RunBytes(folder.path()).digest, recording_.killed.digest);
   const GoingOn session = GoingOnIn(folder.path());
   EXPECT_TRUE(session.goes_on);
