@@ -65,8 +65,9 @@ class JsonOutput final : public Output {
            {"meant", about.meant}});
   }
   void Result(const RunResult& result) override {
-    if (const std::string left_out = LeftOutText(result); !left_out.empty()) Message(left_out);
     Json warnings = Json::array();
+    if (std::string left_out = LeftOutText(result); !left_out.empty())
+      warnings.push_back(std::move(left_out));
     for (const Drop& drop : DropsOf(result)) warnings.push_back(WarningText(drop, result));
     Write({{"event", "result"},
            {"folder", AbsolutePath(result.folder)},

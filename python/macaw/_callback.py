@@ -140,7 +140,14 @@ class Callbacks:
             if values:
                 run._add(values, "metrics")
                 run.row.update(run._logged)
-        if self._on_round is not None and self._on_round(run) is False:
+        if self._on_round is not None and _is_false(self._on_round(run)):
             run.stop(run._why or "on_round returned False")
         run.row.update(run._logged)
         return run.row, run._why
+
+
+def _is_false(answer: Any) -> bool:
+    """Whether it is False, also as NumPy and torch have it. None, and any number, is not."""
+    if getattr(answer, "shape", None) == ():
+        answer = answer.item()
+    return answer is False

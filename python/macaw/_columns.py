@@ -37,6 +37,7 @@ class Columns:
         self.called: dict[str, str] = {}
         self.missing, self.tokens = missing, tokens
         self.words: list[str] = []  # of the classes
+        self.own_clients = False  # the data says whose each row is
         self.reader: _tables.Reader | None = None
         self.normalisation: Normalisation | None = None
         self.notes: list[str] = []

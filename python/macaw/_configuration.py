@@ -94,6 +94,11 @@ def keys_of(
     if given.get("config") is None:
         _refuse_missing(own, settings, models)
     add_partition(settings, own["partition"], folder)
+    if columns.own_clients and settings.get("partition.scheme", "natural") != "natural":
+        columns.warnings.append(
+            f"partition: {settings['partition.scheme']} divides the rows anew, so the clients of "
+            "the data are not used; leave partition= out to keep them"
+        )
     made = None
     if own["model"] is not None:
         if seeds is None and _model.is_factory(own["model"]):

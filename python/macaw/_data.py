@@ -92,6 +92,7 @@ def _write(data: Any, test: Any, columns: Columns, folder: Path) -> Path:
     columns.check(data, test)
     columns.fit(data, test)
     data = _by_client(data, columns)
+    columns.own_clients = isinstance(data, Mapping)
     if isinstance(data, Mapping):
         blocks, tensors = _clients(data, columns)
     else:

@@ -21,6 +21,7 @@ import numpy as np
 from . import _layers as _layers_file
 from . import _libtorch, _modules, _names, _safetensors, _trace
 from ._layers import Layer, layers_of
+from ._trace import first_line
 from .errors import ModelError
 
 if TYPE_CHECKING:
@@ -275,28 +276,24 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
     with warnings.catch_warnings():
-        # PyTorch 2.11 advises against scripts, and LibTorch trains nothing else.
-        warnings.simplefilter("ignore", DeprecationWarning)
+        # PyTorch advises against scripts, and LibTorch trains nothing else.
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
         try:
             _trace.save_script(module, example(module), buffer)
         except Exception as error:
-            traced = _trace.traced(module, example(module), _first_line(error))
+            traced = _trace.traced(module, example(module), first_line(error))
             buffer = io.BytesIO()
-            torch.jit.save(traced, buffer)
+            _trace.save(traced, buffer, first_line(error))
             how = "traced"
             if isinstance(traced, torch.jit.RecursiveScriptModule):
                 how += " in both modes"
             first = next(name for name, _ in traced.named_parameters())
             prefix = first.removesuffix(_trace.own_name(first))
-            why += f"; torch.jit.script refuses it: {_first_line(error)}"
+            why += f"; torch.jit.script refuses it: {first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
     return Model({"torchscript": path}, said, module, prefix=prefix)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(":")
 
 
 def _write_weights(tensors: Mapping[str, Any], folder: Path) -> Path:

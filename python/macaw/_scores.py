@@ -17,7 +17,7 @@ from ._division import keep_their_rows
 from ._program import program
 from ._safetensors import Array
 from ._settings import kept_table
-from .errors import ConfigError, Error
+from .errors import ConfigError, Error, RunError
 
 if TYPE_CHECKING:
     from ._callback import OpenRun
@@ -53,10 +53,10 @@ class TestScores:
 
     def of(self, run: OpenRun) -> dict[str, Any]:
         """The metrics of the round's model; none in a round that is not evaluated."""
-        if not any(name.startswith("test_") for name in run.row):
-            return {}
         if self._rows is None:
             self._rows = test_rows(run.folder)
+        if not any(name.startswith("test_") for name in run.row):
+            return {}
         x, y = self._rows
         scores = self._scores(run, x)
         found = {}
@@ -64,7 +64,10 @@ class TestScores:
             try:
                 found[name] = metric(y, scores)
             except Exception as error:
-                error.args = (f"metrics: {name}, round {run.round}: {error}",)
+                said = f"metrics: {name}, round {run.round}: {error}"
+                error.args = (said,)
+                if str(error) != said:  # a class that does not say its arguments
+                    raise RunError(said, key="metrics") from error
                 raise
         return found
 

@@ -6,6 +6,7 @@ Nothing here imports these libraries; a table is known by its class, and read th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -21,6 +22,13 @@ Missing = Literal["mean", "indicator"]
 _LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
 _LIBRARIES = {"pandas", "polars", "pyarrow", "datasets"}
 _MOST_WORDS = 1000
+_FEW_WORDS = 20
+# As in files (data/csv.cc).
+_OWNER = re.compile(
+    "(client|user|device|writer|speaker|subject|patient|participant|customer|owner|hospital)"
+    "(|id|name|no|number)|uid|pid"
+)
+_ROW_NUMBER = re.compile(r"|Unnamed: 0(\.\d+)?")
 
 
 def is_table(value: Any) -> bool:
@@ -208,8 +216,12 @@ class Reader:
         names = chosen or [name for name in columns_of(first) if name not in (label, client)]
         if not names:
             raise DataError(f"{what}: the table has no column of features")
+        if not chosen:
+            _refuse_no_features(names, what)
         for name in names:
             reader.features.append(_fitted(name, training, other, what))
+            if not chosen:
+                _refuse_names(reader.features[-1], training, what)
         if label is not None:
             columns = [_column(table, label, what) for table in training]
             if not all(column.is_numbers() for column in columns):
@@ -300,6 +312,35 @@ def owners_of(names: Array) -> dict[str, Array]:
     for row, name in enumerate(names.tolist()):
         owners.setdefault(str(name), []).append(row)
     return {name: np.array(rows) for name, rows in owners.items()}
+
+
+def _refuse_no_features(names: Sequence[Any], what: str) -> None:
+    """Refuses columns that nobody has chosen and that are hardly meant as features."""
+    for name in names:
+        if _ROW_NUMBER.fullmatch(str(name)):
+            raise DataError(
+                f'{what}: column "{name}" seems to number the rows: leave it out with '
+                "features=[…], or read the file with index_col=0",
+                key="features",
+            )
+        if _OWNER.fullmatch("".join(filter(str.isalnum, str(name).lower()))):
+            raise DataError(
+                f'{what}: column "{name}" seems to say whose row it is: give client={str(name)!r}, '
+                "or features=[…] with the columns that are features",
+                key="client",
+            )
+
+
+def _refuse_names(feature: _Feature, training: Sequence[Any], what: str) -> None:
+    """Refuses a column of words that nobody has chosen and that names rows."""
+    rows = sum(len(_column(table, feature.name, what).values) for table in training)
+    words = len(feature.words or ())
+    if words > _FEW_WORDS and words > rows / 2:
+        raise DataError(
+            f'{what}: column "{feature.name}" has {words} different words in {rows} rows, so it '
+            "seems to name rows: leave it out with features=[…], or name it there if it is meant",
+            key="features",
+        )
 
 
 def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str) -> _Feature:

@@ -7,6 +7,12 @@ from typing import Any
 from . import _modules
 from .errors import ModelError
 
+# The way out for a module that is for Python alone.
+_IN_PYTHON = (
+    "train it in Python: loss=f, with f(outputs, y), keeps the steps of [local], and train=f, with "
+    "f(model, rows, ctx), has its own"
+)
+
 PREFIX = "macaw_net."  # of tensor names, where the module is inside one of ours
 
 
@@ -39,6 +45,11 @@ def traced(module: Any, example: Any, refused: str) -> Any:
         return torch.jit.script(_switching(trained, _trace(whole, example, reason)))
 
 
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(":")
+
+
 def own_name(name: str) -> str:
     """A module's own name of a tensor of its trace."""
     while name.startswith(PREFIX):
@@ -52,7 +63,24 @@ def _trace(module: Any, example: Any, reason: str) -> Any:
     try:
         return torch.jit.trace(module, (example,), check_trace=False)
     except Exception as error:
-        raise ModelError(f"model: {reason}, and torch.jit.trace, too: {error}") from error
+        raise ModelError(
+            f"model: {reason}, and torch.jit.trace, too: {first_line(error)}; {_IN_PYTHON}",
+            key="model",
+        ) from error
+
+
+def save(trace: Any, buffer: Any, refused: str) -> None:
+    """Saves a trace; a function of torch.autograd.Function is in no file."""
+    import torch
+
+    try:
+        torch.jit.save(trace, buffer)
+    except Exception as error:
+        raise ModelError(
+            f"model: torch.jit.script refuses it ({refused}), and its trace cannot be saved: "
+            f"{first_line(error)}; {_IN_PYTHON}",
+            key="model",
+        ) from error
 
 
 def save_script(module: Any, example: Any, buffer: Any) -> None:

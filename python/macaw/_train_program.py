@@ -99,6 +99,22 @@ def load(home: Mapping[str, Any]) -> Any:
     return found
 
 
+def _refuse_untrained(
+    answer: Any, trained: Mapping[str, Array], weights: Mapping[str, Array]
+) -> None:
+    """Refuses a function that returns no model and has changed none, in its first turn."""
+    returned = answer if not isinstance(answer, tuple) else answer[0]
+    given = returned is not None and not (
+        isinstance(returned, Mapping) and not set(returned) & set(weights)
+    )
+    if not given and all(np.array_equal(trained[name], weights[name]) for name in weights):
+        raise RuntimeError(
+            "the train function returned no model, and the model that it got is as it was given: "
+            "train that one, or return the one that it has trained (return model if nothing is "
+            "meant to change)"
+        )
+
+
 class _Server:
     """Loads the functions, and the module if there is one."""
 
@@ -107,6 +123,7 @@ class _Server:
         home = spec["loss"] or spec["train"]
         self._function, self._arguments = load(home), home["arguments"]
         self._evaluate = load(spec["evaluate"]) if spec["evaluate"] else None
+        self._has_trained = False
         self._torch: Any = None
         self._device = "cpu"
         self._module: Any = None  # as it was given
@@ -159,6 +176,9 @@ class _Server:
                 "ctx.anchor and ctx.v"
             )
         trained, metrics = self._answer(answer, model, weights)
+        if not self._has_trained and ctx.lr != 0:
+            _refuse_untrained(answer, trained, weights)
+        self._has_trained = True
         steps = int(metrics.pop("steps", ctx.steps or _nominal_steps(ctx.local, len(task.y))))
         used = int(metrics.pop("rows", len(task.y)))
         sums = _sums(metrics, task.sums, used, "the train function")

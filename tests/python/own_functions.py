@@ -101,5 +101,9 @@ def leaves_traces(model: Any, rows: Any, ctx: Any) -> Any:
     return train_module(model, rows, ctx)
 
 
-def train_nothing(model: Any, rows: Any, ctx: Any) -> None:
-    pass
+def trains_a_copy(model: Any, rows: Any, ctx: Any) -> None:
+    softmax_regression({name: array.copy() for name, array in model.items()}, rows, ctx)
+
+
+def keeps(model: Any, rows: Any, ctx: Any) -> Any:
+    return model

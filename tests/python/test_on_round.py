@@ -77,6 +77,7 @@ class OnRound(TestCase):
         whole = macaw.simulate(**self.job("whole"))
         for name, stop, why in (
             ("word", lambda run: run.round < 2, "on_round returned False"),
+            ("numpy", lambda run: np.bool_(run.round < 2), "on_round returned False"),
             ("why", lambda run: run.round < 2 or run.stop("good\nenough"), "good enough"),
         ):
             run = macaw.simulate(**self.job(name, on_round=stop))
@@ -278,8 +279,18 @@ class OwnMetrics(TestCase):
         def fail(y: Any, scores: Any) -> Any:
             raise ValueError("one class")
 
+        def off(y: Any, scores: Any) -> Any:
+            return scores.max(axis=7)  # an exception that does not say its arguments
+
         with self.assertRaisesRegex(ValueError, "metrics: own, round 1: one class"):
             macaw.simulate(**self.job("run", model=self.net(), metrics={"own": fail}))
+        with self.assertRaisesRegex(macaw.RunError, "metrics: own, round 1: axis 7"):
+            macaw.simulate(**self.job("off", model=self.net(), metrics={"own": off}))
+        x, y = rows()
+        owners = {"data": {"a": (x[:300], y[:300]), "b": (x[300:], y[300:])}, "cohort": 2}
+        with self.assertRaisesRegex(macaw.ConfigError, "the run has no central test rows"):
+            macaw.simulate(**self.job("none", model=self.net(), metrics={"own": self.accuracy},
+                                      partition=None, **owners))  # fmt: skip
 
     def test_that_a_resume_leaves_out_are_told_of(self) -> None:
         run = macaw.simulate(**self.job("run", model=self.net(), metrics={"own": self.accuracy}))

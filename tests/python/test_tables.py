@@ -147,6 +147,28 @@ class ATable(TestCase):
         self.assertEqual(self.refused(frame, missing="zero").key, "missing")
         self.assertEqual(self.refused((np.zeros((2, 1)), [0, 1]), missing="mean").key, "missing")
 
+    def test_has_columns_that_nobody_would_choose(self) -> None:
+        for name, key, words in (
+            ("user_id", "client", "give client='user_id', or features="),
+            ("Patient No", "client", "give client='Patient No'"),
+            ("Unnamed: 0", "features", "seems to number the rows"),
+        ):
+            frame = DataFrame({"a": [1.0, 2.0], name: [3, 4], "y": [0, 1]})
+            error = self.refused(frame)
+            self.assertEqual(error.key, key)
+            self.assertIn(words, str(error))
+            # Whoever asks for it gets it.
+            found = self.read(frame, features=["a", name])["features"]
+            np.testing.assert_array_equal(found, [[1, 3], [2, 4]])
+
+    def test_has_words_that_name_rows(self) -> None:
+        words = [f"row {n}" for n in range(30)]
+        frame = DataFrame({"a": [1.0] * 30, "w": words, "y": [0, 1] * 15})
+        self.assertIn("30 different words in 30 rows", str(self.refused(frame)))
+        self.assertEqual(self.read(frame, features=["w"])["features"].shape, (30, 30))
+        often = DataFrame({"w": words * 2, "y": [0, 1] * 30})
+        self.assertEqual(self.read(often)["features"].shape, (60, 30))
+
     def test_has_the_same_indicators_for_everybody(self) -> None:
         ann, bob = {"c": ["u", "v"], "y": [0, 1]}, {"c": ["w", "u"], "y": [1, 1]}
         found = self.read({"ann": DataFrame(ann), "bob": DataFrame(bob)})["features"]

@@ -80,6 +80,12 @@ class AFunction(TrainCase):
         run = self.run_of("run", data=data, test=rows(20), partition=None, cohort=2)
         self.assertEqual(run.rows[-1]["clients"], 2)
 
+    def test_that_trains_a_copy_and_returns_nothing_is_told_so(self) -> None:
+        error = self.refusal(macaw.Error, train=own.trains_a_copy)
+        self.assertIn("returned no model, and the model that it got is as it was given", str(error))
+        kept = self.run_of("kept", train=own.keeps, init="zero")
+        self.assertEqual(float(np.abs(kept.model()["0.bias"]).max()), 0.0)
+
     def test_that_fails_ends_the_run_with_its_words(self) -> None:
         error = self.refusal(macaw.TrainError, train=own.fails)
         self.assertEqual(error.round, 2)
@@ -230,11 +236,11 @@ class AModule(TrainCase):
     def test_is_evaluated_by_its_outputs(self) -> None:
         x, y = rows()
         run = self.run_of(
-            "run", own.train_nothing, model=self.net(1), data=(x, (y > 0).astype(int)),
+            "run", own.keeps, model=self.net(1), data=(x, (y > 0).astype(int)),
             run={"task": "binary"}, evaluation={"metrics": ["auc"]},
         )  # fmt: skip
         self.assertLessEqual({"test_precision", "test_recall", "test_auc"}, set(run.rows[-1]))
-        targets = self.run_of("targets", own.train_nothing, model=self.net(1),
+        targets = self.run_of("targets", own.keeps, model=self.net(1),
                               data=(x, y.astype(np.float32)), partition=macaw.iid(20))  # fmt: skip
         self.assertGreater(targets.rows[-1]["test_mae"], 0)
 

@@ -42,6 +42,17 @@ class Warnings(TestCase):
                        evaluation={"every": 1})  # fmt: skip
         self.check(lambda: macaw.simulate(**job), "unstable")
 
+    def test_of_turns_that_did_not_count(self) -> None:
+        x, y = rows()
+        x[0] *= 1e30  # the loss of its client is no number
+        job = self.job("run", data=(x, y), partition=macaw.iid(20), cohort=20)
+        self.check(lambda: macaw.simulate(**job), "turns of clients did not count")
+
+    def test_of_clients_that_are_divided_anew(self) -> None:
+        x, y = rows()
+        job = self.job("run", data=(x, y), client=np.arange(len(y)) % 7)
+        self.check(lambda: macaw.simulate(**job), "the clients of the data are not used")
+
     def test_of_data(self) -> None:
         x, y = rows()
         bits = (x > 0).astype(np.uint8)
