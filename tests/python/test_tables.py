@@ -90,7 +90,7 @@ class ATable(TestCase):
         np.testing.assert_array_equal(file["labels"], [1, 0, 0, 1])
         self.assertEqual(about["class_names"], '["no", "yes"]')
         self.assertEqual(bytes(file["client_names"]), b"northsouth")
-        self.assertIn("bmi", str(self.refused(frame, label="ill")))
+        self.assertIn("bmi", str(self.refused(frame, label="ill", client="hospital")))
         whole = self.read(of(WHOLE), label="ill")
         self.assertEqual(whole["features"].dtype, np.float32)
         np.testing.assert_array_equal(whole["features"], [[20, 1], [30, 0], [40, 0], [50, 1]])

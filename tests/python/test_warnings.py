@@ -44,7 +44,7 @@ class Warnings(TestCase):
 
     def test_of_turns_that_did_not_count(self) -> None:
         x, y = rows()
-        x[0] *= 1e30  # the loss of its client is no number
+        x[5:8] *= 1e30  # the losses of their clients are no numbers
         job = self.job("run", data=(x, y), partition=macaw.iid(20), cohort=20)
         self.check(lambda: macaw.simulate(**job), "turns of clients did not count")
 
