@@ -38,10 +38,17 @@ absl::Status CheckOutput(const ModelSpec& spec, int64_t classes) {
         classes, " outputs at each position: end it with \"linear ", classes,
         "\" (a classifier of whole texts has \"last\" or \"mean\" before it)"));
   }
+  const bool vector = last.size() == 1;
+  std::string otherwise;
+  if (vector && classes == 2 && last[0] == 1)
+    otherwise = "; one output for two classes is run.task = \"binary\"";
+  if (vector && classes >= 2 && last[0] > classes) {
+    otherwise = absl::StrCat("; if there are classes that no row has, say data.classes = ", last[0]);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("model \"", spec.name, "\" ends with shape ", ShapeText(last),
                    ", but the task needs [", classes, "]: end it with ",
-                   last.size() == 1 ? "" : "\"flatten\", ", "\"linear ", classes, "\""));
+                   vector ? "" : "\"flatten\", ", "\"linear ", classes, "\"", otherwise));
 }
 
 // A model with an output at each position predicts the next token, which it must not see.

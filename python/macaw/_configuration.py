@@ -349,6 +349,13 @@ def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None
     elif isinstance(partition, str):
         settings["partition.scheme"] = partition
     elif isinstance(partition, Mapping):
+        if partition and all(isinstance(rows, (Sequence, np.ndarray)) and not isinstance(rows, str)
+                             for rows in partition.values()):  # fmt: skip
+            raise ConfigError(
+                "partition: a dict has the keys of [partition], such as scheme; lists of rows by "
+                "client are client=, an array with a client's name a row",
+                key="partition",
+            )
         add(settings, "partition", partition)
     elif partition is not None:
         name = getattr(partition, "__name__", None)

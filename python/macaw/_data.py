@@ -292,6 +292,11 @@ def _stacked(rows: Iterable[Any], what: str) -> tuple[list[Array], list[Any]]:
             raise DataError(f"{what}: item {number} is {type(row).__name__}; each must be (x, y)")
         xs.append(_array(row[0], f"{what}: item {number}"))
         ys.append(_array(row[1], f"{what}: the label of item {number}"))
+        if number == 0 and xs[0].ndim > 1 and ys[0].shape == xs[0].shape[:1]:
+            raise DataError(
+                f"{what}: item 0 has {len(ys[0])} rows with their labels, so the items seem to be "
+                "clients: give a dict, data={name: (x, y), …}"
+            )
     if not xs:
         raise DataError(f"{what}: it has no rows")
     return xs, ys
@@ -384,7 +389,9 @@ def _features(x: Array, what: str, columns: Columns) -> Array:
         raise DataError(f"{what}: x is {x.dtype}; it must be uint8, float32 or int32 (tokens)")
     if kept.dtype == np.float32 and not np.isfinite(kept).all():
         row = int(np.flatnonzero(~np.isfinite(kept.reshape(len(kept), -1)).all(1))[0])
-        raise DataError(f"{what}: row {row} of x has a value that is not finite (NaN or infinity)")
+        large = np.isfinite(np.asarray(x[row], np.float64)).all()
+        why = "that float32 cannot hold" if large else "that is not finite (NaN or infinity)"
+        raise DataError(f"{what}: row {row} of x has a value {why}")
     return kept
 
 

@@ -159,8 +159,9 @@ def simulate(
     partition: who gets which rows, such as ``macaw.dirichlet(0.3, clients=1000)``.
     algorithm: such as ``macaw.FedProx(mu=0.1)``, its class or name, or a rule of one's own
         (macaw.rules).
+        Without it, 100 clients get equal shares at random; clients of one's own keep their rows.
     cohort: clients a round, a fraction of all (a float up to 1), or a dict of ``[cohort]``.
-    rounds, seed: of the run.
+    rounds, seed: of the run; 1 and 0 by default.
     local: a dict of ``[local]``: epochs, batch_size, lr, …
     train: ``train(model, rows, ctx)`` trains a client in Python instead of ``[local]``; ctx is a
         ``macaw.TrainContext``. It returns the model, (model, metrics), metrics, or None for a

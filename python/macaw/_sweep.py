@@ -169,11 +169,15 @@ def sweep(
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
     head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
-    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "sweep.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(head + text)
+    except OSError as error:
+        raise ConfigError(f"out: {error.filename} cannot be written: {error.strerror}",
+                          key="out") from None  # fmt: skip
     if keys.columns.normalisation is not None:
         keys.columns.normalisation.save(folder)
-    file = folder / "sweep.toml"
-    file.write_text(head + text)
     if progress is None:
         progress = sys.stderr.isatty()
     _run(file, folder, progress, words_for(settings, cache_folder))
@@ -393,9 +397,11 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
                     value = event["state"] if event["value"] is None else f"{event['value']:.4f}"
                     over = event["done"] + event["failed"]
                     print(f"{over} of {event['runs']}  {event['name']}  {value}", file=sys.stderr)
-        except BaseException:
+        except BaseException as interruption:
             os.kill(process.pid, signal.SIGINT)
             process.wait()
+            if isinstance(interruption, KeyboardInterrupt) and not interruption.args:
+                interruption.args = (f"the same macaw.sweep(…, out={str(folder)!r}) goes on",)
             raise
     if error is not None:
         message = error["message"]

@@ -69,6 +69,34 @@ class WrongCalls(TestCase):
         error = self.refused(macaw.ConfigError, local={"lr": object()})
         self.assertEqual(error.key, "local.lr")
 
+    def test_clients_that_are_no_dict(self) -> None:
+        x, y = rows()
+        error = self.refused(macaw.DataError, data=[(x[:300], y[:300]), (x[300:], y[300:])])
+        self.assertIn("give a dict, data={name: (x, y), …}", str(error))
+        error = self.refused(macaw.ConfigError, partition={"a": [0, 1], "b": [2, 3]})
+        self.assertIn("client=", str(error))
+
+    def test_a_value_that_float32_cannot_hold(self) -> None:
+        x, y = rows()
+        x = x.astype(np.float64)
+        x[41, 0] = 1e300
+        error = self.refused(macaw.DataError, data=(x, y))
+        self.assertIn("row 41 of x has a value that float32 cannot hold", str(error))
+
+    def test_outputs_and_classes(self) -> None:
+        x, y = rows()
+        error = self.refused(macaw.ConfigError, model=["linear 7"])
+        self.assertIn("if there are classes that no row has, say data.classes = 7", str(error))
+        binary = (x, (y > 0).astype(int))
+        error = self.refused(macaw.ConfigError, model=["linear 1"], data=binary)
+        self.assertIn('one output for two classes is run.task = "binary"', str(error))
+
+    def test_a_folder_that_cannot_be_written(self) -> None:
+        (self.folder / "file").write_text("")
+        with self.assertRaisesRegex(macaw.ConfigError, "out: .*file.* cannot be written"):
+            macaw.sweep(**self.job("run", local={"lr": macaw.grid([0.1])})
+                        | {"out": self.folder / "file/sweep", "name": None})  # fmt: skip
+
     def test_a_path_that_is_a_number(self) -> None:
         calls = {
             "config": lambda: macaw.simulate(**self.job("run", config=5)),
