@@ -13,6 +13,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+from ._source import used_names
 from .errors import ConfigError
 from .rules import Rule
 
@@ -23,7 +24,7 @@ def file_of(rule: Rule, cache: Path) -> Path:
     kind = type(rule)
     try:
         file = inspect.getsourcefile(kind)
-    except TypeError:  # of no file
+    except (TypeError, OSError):  # of no file
         file = None
     if file is not None and Path(file).is_file():
         tree = ast.parse(Path(file).read_text())
@@ -55,10 +56,10 @@ def _source(kind: type[Rule]) -> str:
 def _imports(kind: type[Rule], source: str) -> str:
     """What the source uses of the names beside the class."""
     beside = vars(sys.modules[kind.__module__])
-    tree = ast.parse(source)
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     lines = []
-    for name in sorted(names - set(vars(builtins)) - {kind.__name__}):
+    for name in used_names(source):
+        if name in vars(builtins) or name == kind.__name__:
+            continue
         if name not in beside:  # a local name
             continue
         lines.append(_import(kind, name, beside[name]))

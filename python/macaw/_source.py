@@ -15,6 +15,7 @@ import inspect
 import json
 import linecache
 import math
+import symtable
 import sys
 import textwrap
 import types
@@ -145,6 +146,22 @@ def _found(module: Any, name: str) -> Any:
     return module
 
 
+def used_names(source: str) -> list[str]:
+    """What the source uses and does not define inside its functions, in the order of its names."""
+    found: set[str] = set()
+    tables = [symtable.symtable(source, "<source>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        of_module = table.get_type() == "module"
+        found |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (of_module or symbol.is_global())
+        }
+    return sorted(found)
+
+
 def _written(wanted: Iterable[Any], role: str, cache: Path) -> Path:
     """A file with the source of functions and classes of a notebook's cells."""
     collected = _Collected(role)
@@ -176,8 +193,7 @@ class _Collected:
             return
         source = self._sources[name] = _source_of(item, self._role)
         beside = vars(sys.modules[item.__module__])
-        used = [node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
-        for other in dict.fromkeys(used):
+        for other in used_names(source):
             if other in beside and other != name and not hasattr(builtins, other):
                 self._use(other, beside[other], item)
         self._sources[name] = self._sources.pop(name)  # behind what it uses

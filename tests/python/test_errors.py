@@ -95,7 +95,7 @@ class WrongCalls(TestCase):
         (self.folder / "file").write_text("")
         with self.assertRaisesRegex(macaw.ConfigError, "out: .*file.* cannot be written"):
             macaw.sweep(**self.job("run", local={"lr": macaw.grid([0.1])})
-                        | {"out": self.folder / "file/sweep", "name": None})  # fmt: skip
+                        | {"out": self.folder / "file/sweep", "seed": None})  # fmt: skip
 
     def test_a_path_that_is_a_number(self) -> None:
         calls = {

@@ -29,7 +29,7 @@ import numpy as np
 import own_functions as own
 
 import macaw
-from support import TestCase, needs, rows
+from support import SOURCE, TestCase, needs, rows
 
 
 class TrainCase(TestCase):
@@ -326,27 +326,33 @@ def cell(number, text):  # as IPython runs one
     exec(compile(text, name, "exec"), vars(main))
 cell(1, "import numpy as np\\nfrom math import sqrt\\nSTEP = 0.5\\n")
 cell(2, "def step(model):\\n    model['0.bias'] += np.float32(STEP * sqrt(4.0))\\n")
-cell(3, "def train(model, rows, ctx):\\n    step(model)\\n    return {'loss': 1.0}\\n")
+cell(3, "def train(model, rows, ctx):\\n    x, y = rows\\n    step(model)\\n    return {'loss': 1.0}\\n")
+x = y = object()  # the function has its own
 arguments = job(Path(sys.argv[1]), "run", model=["linear 3"], train=main.train)
 print(macaw.simulate(**arguments, init="zero").model()["0.bias"][0])
 cell(4, "thing = object()\\ndef bad(model, rows, ctx):\\n    return thing\\n")
 try: macaw.simulate(**{**arguments, "train": main.bad})
 except macaw.ConfigError as error: print(error)
+cell(5, Path(sys.argv[2]).read_text())
+arguments = job(Path(sys.argv[1]), "rule", model=["linear 3"], algorithm=main.PyFedProx(mu=0.5))
+print(macaw.simulate(**arguments).digest)
 '''
 
 
 class ACell(TestCase):
-    def run_script(self, text: str) -> list[str]:
+    def run_script(self, text: str, *more: str) -> list[str]:
         env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
-        done = subprocess.run([sys.executable, "-c", text, self.folder], env=env, text=True,
+        done = subprocess.run([sys.executable, "-c", text, self.folder, *more], env=env, text=True,
                               capture_output=True)  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.splitlines()
 
     def test_of_a_notebook_goes_with_what_it_uses(self) -> None:
-        said = self.run_script(CELLS)
+        rule = SOURCE / "examples/rules/py_fedprox.py"
+        said = self.run_script(CELLS, str(rule))
         self.assertEqual(float(said[0]), 4.0)
         self.assertIn("bad uses thing, a object", said[1])
+        self.assertEqual(len(said[2]), 64)  # a rule of a cell has run
 
     def test_of_a_script_without_a_main_part_is_told_so(self) -> None:
         script = self.folder / "script.py"
