@@ -13,10 +13,12 @@
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "core/files.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "identity/audit.h"
 #include "identity/authority.h"
+#include "identity/backup.h"
 #include "identity/signed_head.h"
 
 namespace macaw::cli {
@@ -231,6 +233,28 @@ int PkiRevoke(const std::string& folder, const std::string& name, const std::str
   return Report(revoke());
 }
 
+int PkiBackup(const std::string& folder, const std::string& to) {
+  const absl::StatusOr<uint64_t> nodes = identity::BackUp(folder, to);
+  if (!nodes.ok()) return Report(nodes.status());
+  std::cout << to << ": the authority of " << folder << " with " << Counted(*nodes, "node")
+            << ". Whoever has it can sign for the fleet: keep it where the key is safe"
+            << std::endl;
+  return kExitOk;
+}
+
+int PkiRestore(const std::string& folder, const std::string& backup) {
+  const absl::StatusOr<identity::Restoration> restored =
+      identity::Restore(backup, folder, absl::Now());
+  if (!restored.ok()) return Report(restored.status());
+  std::cout << folder << ": the authority with " << Counted(restored->nodes, "node");
+  if (!restored->revoked.empty())
+    std::cout << "; revoked again: " << absl::StrJoin(restored->revoked, ", ");
+  std::cout << "\nA node that enrolled since the backup needs a new invite; one that renewed since "
+            << "comes back by itself. What was revoked since and is not named here: revoke it again"
+            << std::endl;
+  return kExitOk;
+}
+
 // Checks the chains of a registry or an audit log, or of both in an authority's folder. `head`: the
 // digest that the last line must have; "": it is printed.
 int AuditVerify(const std::string& path, const std::string& head) {
@@ -240,7 +264,7 @@ int AuditVerify(const std::string& path, const std::string& head) {
 }  // namespace
 
 void AddPki(CLI::App& app, std::function<int()>& run) {
-  CLI::App* pki = app.add_subcommand("pki", "The nodes of a fleet: invite, list, revoke");
+  CLI::App* pki = app.add_subcommand("pki", "The nodes of a fleet: invite, list, revoke, backup");
   pki->require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& help) {
     CLI::App* command = pki->add_subcommand(name, help);
@@ -298,6 +322,19 @@ void AddPki(CLI::App& app, std::function<int()>& run) {
   revoke->add_option("--why", *why, "For the registry; the node is told, too");
   revoke->final_callback(
       [=, folder = revoke_folder, &run] { run = [=] { return PkiRevoke(*folder, *node, *why); }; });
+
+  const auto [backup, backup_folder] =
+      add("backup", "Copy the authority into a new folder, also while servers run");
+  auto to = std::make_shared<std::string>(), from = std::make_shared<std::string>();
+  backup->add_option("FOLDER", *to, "Where the copy goes; it has the authority's key")->required();
+  backup->final_callback(
+      [=, folder = backup_folder, &run] { run = [=] { return PkiBackup(*folder, *to); }; });
+
+  const auto [restore, restore_folder] =
+      add("restore", "Put a backup back, also while servers run; no revocation is taken back");
+  restore->add_option("FOLDER", *from, "The backup")->required();
+  restore->final_callback(
+      [=, folder = restore_folder, &run] { run = [=] { return PkiRestore(*folder, *from); }; });
 }
 
 void AddAudit(CLI::App& app, std::function<int()>& run) {
