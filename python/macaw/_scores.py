@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _model, _names, _own_rows, _safetensors, _trace
 from ._division import keep_their_rows
+from ._pairs import ADVICE, pairs_all
 from ._program import program
 from ._safetensors import Array
 from ._settings import kept_table
@@ -50,6 +51,7 @@ class TestScores:
         self._metrics = metrics
         self._module = copy.deepcopy(model.module).eval()
         self._rows: tuple[Array, Array] | None = None
+        self._tried = False
 
     def of(self, run: OpenRun) -> dict[str, Any]:
         """The metrics of the round's model; none in a round that is not evaluated."""
@@ -59,6 +61,8 @@ class TestScores:
             return {}
         x, y = self._rows
         scores = self._scores(run, x)
+        if not self._tried:
+            self._try(scores, y)
         found = {}
         for name, metric in self._metrics.items():
             try:
@@ -70,6 +74,14 @@ class TestScores:
                     raise RunError(said, key="metrics") from error
                 raise
         return found
+
+    def _try(self, scores: Array, y: Array) -> None:
+        self._tried = True
+        if scores.shape != (len(y), 1):
+            return
+        for name, metric in self._metrics.items():
+            if pairs_all(lambda o, y, f=metric: f(y, o), y.dtype.kind in "iu", np.asarray):
+                raise ConfigError(f"metrics: {name}: {ADVICE}", key="metrics")
 
     def _scores(self, run: OpenRun, x: Array) -> Array:
         import torch

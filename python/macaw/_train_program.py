@@ -18,6 +18,7 @@ import pickle
 import platform
 import random
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import numpy as np
 
 from . import _client, _trace, rules
 from ._context import Rows, TrainContext
+from ._pairs import ADVICE, pairs_all
 from ._safetensors import Array
 
 _HIDDEN = (__file__, str(Path(__file__).with_name("_context.py")))
@@ -213,7 +215,10 @@ class _Server:
         losses, used = 0.0, 0
         for batch in ctx.batches():
             optimizer.zero_grad()
-            value = self._function(module(rows.x[batch]), rows.y[batch], **self._arguments)
+            outputs, y = module(rows.x[batch]), rows.y[batch]
+            if not self._has_trained and used == 0:
+                self._refuse_pairs(outputs, y)
+            value = self._function(outputs, y, **self._arguments)
             if not self._torch.is_tensor(value) or value.numel() != 1:
                 raise TypeError(
                     f"the loss is {type(value).__name__}, and not a tensor of one number: return "
@@ -229,6 +234,20 @@ class _Server:
             losses += value.item() * len(batch)
             used += len(batch)
         return {"loss": losses / max(used, 1), "rows": used}
+
+    def _refuse_pairs(self, outputs: Any, y: Any) -> None:
+        """Refuses a loss that pairs every output of a batch with every y."""
+        torch = self._torch
+        if not torch.is_tensor(outputs) or outputs.shape != (len(y), 1) or y.ndim != 1:
+            return
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # PyTorch's own about the shapes
+            if pairs_all(
+                lambda o, y: self._function(o, y, **self._arguments),
+                not y.is_floating_point(),
+                lambda array: torch.from_numpy(array).to(outputs.device),
+            ):
+                raise RuntimeError(f"the loss: {ADVICE}")
 
     def _answer(
         self, answer: Any, model: Any, weights: dict[str, Array]

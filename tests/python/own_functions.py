@@ -109,3 +109,11 @@ def trains_a_copy(model: Any, rows: Any, ctx: Any) -> None:
 
 def keeps(model: Any, rows: Any, ctx: Any) -> Any:
     return model
+
+
+def pairs_all(outputs: Any, y: Any) -> Any:
+    return ((outputs - y) ** 2).mean()
+
+
+def squares(outputs: Any, y: Any) -> Any:
+    return ((outputs[:, 0] - y) ** 2).mean()

@@ -230,12 +230,12 @@ class ARunningStream(TestCase):
 
 @needs("torch")
 class OwnMetrics(TestCase):
-    def net(self) -> Any:
+    def net(self, outputs: int = 3) -> Any:
         import torch
         from torch import nn
 
         torch.manual_seed(1)
-        return nn.Sequential(nn.Flatten(), nn.Linear(8, 3))
+        return nn.Sequential(nn.Flatten(), nn.Linear(8, outputs))
 
     @staticmethod
     def accuracy(y: Any, scores: Any) -> Any:
@@ -278,6 +278,14 @@ class OwnMetrics(TestCase):
 
         def fail(y: Any, scores: Any) -> Any:
             raise ValueError("one class")
+
+        def pairs(y: Any, scores: Any) -> Any:
+            return np.abs(y - scores).mean()
+
+        x, _ = rows()
+        with self.assertRaisesRegex(macaw.ConfigError, "own: it pairs every output with every y"):
+            macaw.simulate(**self.job("pairs", model=self.net(1), data=(x, x[:, 0]),
+                                      partition=macaw.iid(20), metrics={"own": pairs}))  # fmt: skip
 
         def off(y: Any, scores: Any) -> Any:
             return scores.max(axis=7)  # an exception that does not say its arguments

@@ -290,6 +290,14 @@ class AModule(TrainCase):
         kinds = {str(value.dtype) for value in run.model().values()}
         self.assertEqual(kinds, {"torch.float64"})
 
+    def test_of_one_output_has_a_loss_that_does_not_pair_everything(self) -> None:
+        x, _ = rows()
+        job = dict(model=self.net(1), data=(x, x[:, 0]), partition=macaw.iid(20))
+        error = self.refusal(macaw.TrainError, train=None, loss=own.pairs_all, **job)
+        self.assertIn("it pairs every output with every y", str(error))
+        run = self.run_of("right", None, loss=own.squares, **job)
+        self.assertLess(run.rows[-1]["train_loss"], run.rows[0]["train_loss"])
+
     def test_with_wrong_outputs_is_refused_before_the_run(self) -> None:
         error = self.refusal(macaw.TrainError, train=own.train_module, model=self.net(5))
         self.assertIn("outputs have shape", str(error))
