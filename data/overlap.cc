@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/status.h"
 
@@ -45,6 +46,16 @@ absl::StatusOr<Overlap> TestRowsInTraining(const Dataset& dataset) {
     look_up(rows);
   }
   return overlap;
+}
+
+std::string OverlapNote(const Dataset& dataset, uint64_t most_values) {
+  uint64_t values = dataset.info().train_examples;
+  for (const int64_t extent : dataset.info().input_shape) values *= static_cast<uint64_t>(extent);
+  if (values > most_values) return "";
+  const absl::StatusOr<Overlap> overlap = TestRowsInTraining(dataset);
+  if (!overlap.ok() || overlap->in_training == 0) return "";
+  return absl::StrCat(overlap->in_training, " of the ", overlap->test_rows,
+                      " test examples equal a training example");
 }
 
 }  // namespace macaw::data

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
@@ -13,8 +14,11 @@ struct Overlap {
   uint64_t in_training = 0;
 };
 
-// Reads every row once, so it is meant for `macaw data`, not for runs. Memory: 8 bytes per training
-// row.
+// Reads every row once. Memory: 8 bytes per training row.
 absl::StatusOr<Overlap> TestRowsInTraining(const Dataset& dataset);
+
+// The same as a sentence; "" if there are none, or if the training rows have more than so many
+// values.
+std::string OverlapNote(const Dataset& dataset, uint64_t most_values);
 
 }  // namespace macaw::data

@@ -116,19 +116,10 @@ std::string ListText(const std::vector<std::string>& names) {
       names.size() > kShown ? absl::StrCat(", ... (", names.size(), " in all)") : "");
 }
 
-// Only for data sets that can be checked within a few seconds.
-std::string OverlapText(const data::Dataset& dataset) {
-  constexpr uint64_t kMostRows = 5'000'000;
-  if (dataset.info().train_examples > kMostRows) return "";
-  const absl::StatusOr<data::Overlap> overlap = data::TestRowsInTraining(dataset);
-  if (!overlap.ok() || overlap->in_training == 0) return "";
-  return absl::StrCat(overlap->in_training, " of the ", overlap->test_rows,
-                      " test examples equal a training example");
-}
-
 void PrintNotes(const data::Dataset& dataset) {
   for (const std::string& note : dataset.info().notes) std::cout << "note: " << note << "\n";
-  const std::string overlap = OverlapText(dataset);
+  constexpr uint64_t kMostValues = 4'000'000'000;  // some seconds
+  const std::string overlap = data::OverlapNote(dataset, kMostValues);
   if (!overlap.empty()) std::cout << "note: " << overlap << "\n";
 }
 

@@ -11,6 +11,7 @@
 #include "cli/config/idle_keys.h"
 #include "cli/config/settings.h"
 #include "cli/config/toml.h"
+#include "data/overlap.h"
 #include "plan/local_steps.h"
 #include "training/api/schedule.h"
 
@@ -266,6 +267,9 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
         "evaluation.clients is false");
   }
   if (const std::string note = SmallCohortNote(config); !note.empty()) notes.push_back(note);
+  constexpr uint64_t kMostValues = 4'000'000;  // some milliseconds
+  if (std::string note = data::OverlapNote(dataset, kMostValues); !note.empty())
+    notes.push_back(std::move(note));
   if (run.evaluation.validation && dataset.info().val_examples == 0 &&
       !AnyHas(dataset, data::Split::kValidation)) {
     notes.push_back(

@@ -357,6 +357,12 @@ def add_partition(settings: dict[str, Any], partition: Any, cache: Path) -> None
                 key="partition",
             )
         add(settings, "partition", partition)
+    elif isinstance(partition, (list, tuple)):
+        raise ConfigError(
+            "partition: lists of rows by client are client=, an array with a client's name a row, "
+            "such as np.repeat(names, [len(rows) for rows in lists]) for rows in that order",
+            key="partition",
+        )
     elif partition is not None:
         name = getattr(partition, "__name__", None)
         found = f"the function {name}" if callable(partition) and name else repr(partition)

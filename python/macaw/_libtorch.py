@@ -8,6 +8,8 @@ from pathlib import Path
 from . import _version
 from .errors import Error, MissingBackendError
 
+# What LibTorch says of a script that it does not read.
+_NOT_READ = ("does not read it as a scripted module", "Unknown builtin op")
 BACK_END = "libmacaw_torch.so"
 
 
@@ -27,7 +29,7 @@ def explained(error: Error, script: bool) -> Error:
     script: whether the run's model is a script that the installed PyTorch has made.
     """
     made, reads = installed(), needed()
-    about = error.key == "model.torchscript" or "LibTorch" in str(error)
+    about = any(words in str(error) for words in _NOT_READ)
     if not script or not about or made is None or not reads or made == reads:
         return error
     error.args = (

@@ -393,6 +393,9 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
                     error = event
                 elif event["event"] == "said" and event["what"] == "warning":
                     warn(event["text"])
+                elif event["event"] == "run" and event["state"] == "failed":
+                    why = in_python(event["why"] or "it failed")
+                    warn(f"{event['name']} is not in the table: {why}", RuntimeWarning)
                 elif progress and event["event"] == "run":
                     value = event["state"] if event["value"] is None else f"{event['value']:.4f}"
                     over = event["done"] + event["failed"]

@@ -45,13 +45,13 @@ class SweepResult:
                 {
                     "configuration": row["configuration"],
                     **_train.readable(row["values"]),
+                    metric: row["mean"],
+                    "std": row["std"],
+                    **_reported(row),
                     **({"epsilon": spent.get(row["configuration"])} if spent else {}),
                     "rounds": row["rounds"],
                     "runs": sum(run["state"] == "done" for run in row["runs"]),
                     "failed": sum(run["state"] == "failed" for run in row["runs"]),
-                    metric: row["mean"],
-                    **_reported(row),
-                    "std": row["std"],
                     "low": low,
                     "high": high,
                     "minus_best": against.get("difference"),
@@ -60,6 +60,12 @@ class SweepResult:
                 }
             )
         return rows
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why the runs failed that did, by their names."""
+        runs = [run for row in self.result["rows"] for run in row["runs"]]
+        return {run["name"]: run["why"] for run in runs if run["state"] == "failed"}
 
     def _spent(self) -> dict[str, float]:
         """The epsilon of each private configuration, of the seed that has spent most."""

@@ -88,7 +88,7 @@ class _Feature:
 
     def titles(self, missing: Missing | None) -> list[str]:
         if self.words is None:
-            titles = [self.name]
+            titles = [str(self.name)]
         else:
             titles = [f"{self.name}={word}" for word in self.words]
         return [*titles, f"{self.name} is missing"] if self._says_gaps(missing) else titles
@@ -220,12 +220,14 @@ class Reader:
             _refuse_no_features(names, what)
         for name in names:
             reader.features.append(_fitted(name, training, other, what))
+            if not any(_column(table, name, what).words for table in training):
+                _refuse_numbers(reader.features[-1], what)
             if not chosen:
                 _refuse_names(reader.features[-1], training, what)
         if label is not None:
             columns = [_column(table, label, what) for table in training]
             if not all(column.is_numbers() for column in columns):
-                reader.words = _words(columns)
+                reader.words = _words(columns, label)
         return reader
 
     def text(self) -> str:
@@ -287,7 +289,9 @@ class Reader:
 
     def note(self) -> str | None:
         made = [f"{f.name} becomes {len(f.words)} indicators" for f in self.features if f.words] + [
-            f"gaps in {f.name} become its mean" for f in self.features if f.gaps and not f.words
+            f"gaps in {f.name} become {'0 in all of them' if f.words else 'its mean'}"
+            for f in self.features
+            if f.gaps
         ]
         return "; ".join(made) or None
 
@@ -331,6 +335,28 @@ def _refuse_no_features(names: Sequence[Any], what: str) -> None:
             )
 
 
+def _refuse_numbers(feature: _Feature, what: str) -> None:
+    """Refuses a column whose words are numbers but for a few."""
+    words = [word for word in feature.words or () if isinstance(word, str)]
+    others = [word for word in words if not _is_number(word)]
+    if len(words) > 4 * max(len(others), 1):
+        listed = ", ".join(map(repr, others[:3])) or "all are text"
+        raise DataError(
+            f'{what}: column "{feature.name}" has numbers as words, and {listed}: make numbers of '
+            f'it, such as pd.to_numeric(df["{feature.name}"], errors="coerce") with missing=…; or '
+            'categories, by .astype("category")',
+            key="features",
+        )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _refuse_names(feature: _Feature, training: Sequence[Any], what: str) -> None:
     """Refuses a column of words that nobody has chosen and that names rows."""
     rows = sum(len(_column(table, feature.name, what).values) for table in training)
@@ -355,7 +381,7 @@ def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str)
         there = np.concatenate([column.numbers()[~column.gaps] for column in columns])
         feature.mean = float(there.mean(dtype=np.float64)) if len(there) else 0.0
         return feature
-    feature.words = _words(columns)
+    feature.words = _words(columns, name)
     if len(feature.words) > _MOST_WORDS:
         raise DataError(
             f'{what}: column "{name}" has {len(feature.words)} different words, so it is no '
@@ -374,10 +400,17 @@ def _is_word(value: Any) -> bool:
     return isinstance(value, (str, bytes))
 
 
-def _words(columns: Sequence[_Column]) -> list[Any]:
+def _words(columns: Sequence[_Column], name: str) -> list[Any]:
     for column in columns:
         if column.words is not None:
             return column.words
+    there = {type(v).__name__ for column in columns for v in column.values[~column.gaps]
+             if not isinstance(v, Hashable)}  # fmt: skip
+    if there:
+        raise DataError(
+            f"column {name!r} holds {', '.join(sorted(there))}; a column has numbers, or words, "
+            "which become indicators"
+        )
     return sorted({v for column in columns for v in column.values[~column.gaps]}, key=str)
 
 

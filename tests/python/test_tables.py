@@ -161,6 +161,23 @@ class ATable(TestCase):
             found = self.read(frame, features=["a", name])["features"]
             np.testing.assert_array_equal(found, [[1, 3], [2, 4]])
 
+    def test_has_numbers_as_words(self) -> None:
+        numbers = [str(n % 9) for n in range(30)]
+        numbers[4] = "?"
+        frame = DataFrame({"a": numbers, "y": [0, 1] * 15})
+        error = self.refused(frame)
+        self.assertIn("'?': make numbers of it, such as pd.to_numeric", str(error))
+
+    def test_has_a_column_of_lists(self) -> None:
+        frame = DataFrame({"a": [[1], [2]], "y": [0, 1]})
+        self.assertIn("column 'a' holds list", str(self.refused(frame)))
+
+    def test_has_numbers_as_names_of_columns(self) -> None:
+        frame = DataFrame({0: [1.0, 2.0], 1: [3.0, 4.0]})
+        path = self.prepare((frame, np.array([0, 1])))
+        about = _safetensors.metadata(path)
+        self.assertEqual(about["feature_names"], '["0", "1"]')
+
     def test_has_words_that_name_rows(self) -> None:
         words = [f"row {n}" for n in range(30)]
         frame = DataFrame({"a": [1.0] * 30, "w": words, "y": [0, 1] * 15})

@@ -334,7 +334,8 @@ def cell(number, text):  # as IPython runs one
     exec(compile(text, name, "exec"), vars(main))
 cell(1, "import numpy as np\\nfrom math import sqrt\\nSTEP = 0.5\\n")
 cell(2, "def step(model):\\n    model['0.bias'] += np.float32(STEP * sqrt(4.0))\\n")
-cell(3, "def train(model, rows, ctx):\\n    x, y = rows\\n    step(model)\\n    return {'loss': 1.0}\\n")
+cell(3, "def train(model, rows, ctx):\\n    x, y = rows\\n    step(model)\\n"
+     "    return {'loss': 1.0}\\n")
 x = y = object()  # the function has its own
 arguments = job(Path(sys.argv[1]), "run", model=["linear 3"], train=main.train)
 print(macaw.simulate(**arguments, init="zero").model()["0.bias"][0])

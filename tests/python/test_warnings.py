@@ -48,6 +48,18 @@ class Warnings(TestCase):
         job = self.job("run", data=(x, y), partition=macaw.iid(20), cohort=20)
         self.check(lambda: macaw.simulate(**job), "turns of clients did not count")
 
+    def test_of_test_rows_that_train(self) -> None:
+        x, y = rows()
+        job = self.job("run", data=(x, y), test=(x[:50], y[:50]))
+        self.check(lambda: macaw.simulate(**job), "50 of the 50 test examples equal a training")
+
+    def test_of_a_run_of_a_sweep_that_fails(self) -> None:
+        job = self.job("run", seed=None, local={"lr": macaw.grid([0.1, 1e9])}, rounds=6,
+                       out=self.folder / "sweep")  # fmt: skip
+        self.check(lambda: macaw.sweep(**job), "is not in the table: round")
+        (why,) = macaw.SweepResult(self.folder / "sweep").failed.values()
+        self.assertIn("all 5 clients had to be left out", why)
+
     def test_of_clients_that_are_divided_anew(self) -> None:
         x, y = rows()
         job = self.job("run", data=(x, y), client=np.arange(len(y)) % 7)
