@@ -217,7 +217,7 @@ class _Server:
             optimizer.zero_grad()
             outputs, y = module(rows.x[batch]), rows.y[batch]
             if not self._has_trained and used == 0:
-                self._refuse_pairs(outputs, y)
+                self._refuse_shapes(outputs, y)
             value = self._function(outputs, y, **self._arguments)
             if not self._torch.is_tensor(value) or value.numel() != 1:
                 raise TypeError(
@@ -235,9 +235,15 @@ class _Server:
             used += len(batch)
         return {"loss": losses / max(used, 1), "rows": used}
 
-    def _refuse_pairs(self, outputs: Any, y: Any) -> None:
-        """Refuses a loss that pairs every output of a batch with every y."""
+    def _refuse_shapes(self, outputs: Any, y: Any) -> None:
+        """Refuses a loss that pairs every output of a batch with every y, or that has no y."""
         torch = self._torch
+        if torch.is_tensor(outputs) and outputs.ndim == 3 and y.ndim == 1:
+            raise RuntimeError(
+                f"the loss: the model has outputs at each position, {list(outputs.shape)}, and y is "
+                "the token after the last one alone; train by a function of your own, train=f, "
+                "which has the tokens, rows.x, and how many of each row count, rows.lengths"
+            )
         if not torch.is_tensor(outputs) or outputs.shape != (len(y), 1) or y.ndim != 1:
             return
         with warnings.catch_warnings(), torch.no_grad():

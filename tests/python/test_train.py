@@ -298,6 +298,15 @@ class AModule(TrainCase):
         run = self.run_of("right", None, loss=own.squares, **job)
         self.assertLess(run.rows[-1]["train_loss"], run.rows[0]["train_loss"])
 
+    def test_with_outputs_at_each_position_has_no_loss_of_its_own(self) -> None:
+        from torch import nn
+
+        tokens = np.arange(600).reshape(100, 6).astype(np.int32) % 9
+        net = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
+        error = self.refusal(macaw.TrainError, train=None, loss=own.cross_entropy, model=net,
+                             data=(tokens, tokens[:, 0].astype(np.int64)))  # fmt: skip
+        self.assertIn("the model has outputs at each position, [2, 6, 9]", str(error))
+
     def test_with_wrong_outputs_is_refused_before_the_run(self) -> None:
         error = self.refusal(macaw.TrainError, train=own.train_module, model=self.net(5))
         self.assertIn("outputs have shape", str(error))
