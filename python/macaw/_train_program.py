@@ -240,8 +240,8 @@ class _Server:
         torch = self._torch
         if torch.is_tensor(outputs) and outputs.ndim == 3 and y.ndim == 1:
             raise RuntimeError(
-                f"the loss: the model has outputs at each position, {list(outputs.shape)}, and y is "
-                "the token after the last one alone; train by a function of your own, train=f, "
+                f"the loss: the model has outputs at each position, {list(outputs.shape)}, and y "
+                "is the token after the last one alone; train by a function of your own, train=f, "
                 "which has the tokens, rows.x, and how many of each row count, rows.lengths"
             )
         if not torch.is_tensor(outputs) or outputs.shape != (len(y), 1) or y.ndim != 1:
