@@ -198,6 +198,7 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   options.run_slots = config.node.workers.processes * options.slots;
   options.backend.program.first_slot = options.first_slot;
   options.backend.program.slots = std::max(options.run_slots, options.first_slot + options.slots);
+  options.program = "macaw-worker " MACAW_VERSION;
   options.scratch_dir = arguments.scratch;
   options.plugins = catalogue.plugins();
   options.state = StoreOptionsOf(config, "");

@@ -34,7 +34,7 @@ absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest
         "\" is a device, and its rows are no test set for all: set data.test_fraction and "
         "data.central_val_fraction to 0 in its file, or invite a tester with --role worker"));
   }
-  if (!request.owner || caller.owns.empty()) return absl::OkStatus();
+  if (!request.owner || caller.owns_any) return absl::OkStatus();
   const absl::flat_hash_set<absl::string_view> owns(caller.owns.begin(), caller.owns.end());
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::string name = table.NameOf(place);

@@ -159,7 +159,8 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
       .central_val_rows = info.val_examples,
       .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
       .died_running = marker.died_running(),
-      .volatile_state = options.state.ends_with_process()};
+      .volatile_state = options.state.ends_with_process(),
+      .program = options.program};
 }
 
 uint64_t LargestClient(const data::Dataset& dataset) {
@@ -238,8 +239,9 @@ class Participation {
   // Registers and works until the session ends. An error says what stands in the way.
   absl::StatusOr<SessionEnd> Work() {
     const PatientCalls calls(patience_, stop_);
-    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello,
-                           calls.Repeat([&] { return link_.Hello({.program = "macaw-worker"}); }));
+    MACAW_ASSIGN_OR_RETURN(const fleet::HelloReply hello, calls.Repeat([&] {
+      return link_.Hello({.program = options_.program});
+    }));
     MACAW_RETURN_IF_ERROR(LookAt(hello, calls));
     // The first answer of the owner's command may take a while, so it is not asked in a session.
     if (availability_ != nullptr) request_.declined_now = availability_->Now().declined;

@@ -23,7 +23,8 @@ namespace macaw::worker {
 
 // Part of the node's configuration; never leaves the node.
 struct Options {
-  std::string name = "worker-0";  // stable over restarts
+  std::string name = "worker-0";         // stable over restarts
+  std::string program = "macaw-worker";  // with its version, for the server's operators
   // Whether the run identifies the clients of the dataset by name. Otherwise it uses their numbers,
   // and every node has the same clients.
   bool by_name = false;

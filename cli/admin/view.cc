@@ -102,16 +102,20 @@ absl::StatusOr<std::string> NodesView(const std::string& text) {
   size_t wide = 4;
   for (const Json& node : json["nodes"]) wide = std::max(wide, Text(node, "name").size());
   const int width = static_cast<int>(std::min<size_t>(wide, 40));
-  std::string view = absl::StrFormat("%-*s %6s %8s %7s %8s %9s  %s\n", width, "name", "slots",
-                                     "clients", "leases", "heard", "memory", "does");
+  std::string view =
+      absl::StrFormat("%-*s %-10s %6s %8s %7s %8s %9s  %s\n", width, "name", "version", "slots",
+                      "clients", "leases", "heard", "memory", "does");
   for (const Json& node : json["nodes"]) {
     const std::string heard = absl::StrFormat("%.0f s", Number(node, "silent_seconds"));
     std::string does = absl::StrCat(Flag(node, "late") ? "silent; " : "", Text(node, "doing"));
     if (Flag(node, "owner")) absl::StrAppend(&does, "; owns its clients");
     if (Flag(node, "on_trial")) absl::StrAppend(&does, "; on trial, its leases ran out");
-    absl::StrAppendFormat(&view, "%-*s %6.0f %8.0f %7.0f %8s %9s  %s\n", width, Text(node, "name"),
-                          Number(node, "slots"), Number(node, "clients"), Number(node, "leased"),
-                          heard, Mebibytes(Number(node, "memory_bytes")), does);
+    std::string version = Text(node, "program");
+    version.erase(0, version.find(' ') + 1);
+    absl::StrAppendFormat(&view, "%-*s %-10s %6.0f %8.0f %7.0f %8s %9s  %s\n", width,
+                          Text(node, "name"), version, Number(node, "slots"),
+                          Number(node, "clients"), Number(node, "leased"), heard,
+                          Mebibytes(Number(node, "memory_bytes")), does);
   }
   return view;
 }

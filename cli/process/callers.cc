@@ -25,8 +25,8 @@ std::string NewToken() {
 
 std::string Callers::Add(const std::string& node, std::vector<std::string> owns) {
   std::string token = NewToken();
-  by_token_[token] = std::make_shared<const fleet::Caller>(
-      fleet::Caller{.role = fleet::Role::kNode, .node = node, .owns = std::move(owns)});
+  by_token_[token] = std::make_shared<const fleet::Caller>(fleet::Caller{
+      .role = fleet::Role::kNode, .node = node, .owns_any = owns.empty(), .owns = std::move(owns)});
   return token;
 }
 
@@ -45,6 +45,7 @@ absl::StatusOr<Callers> Callers::Read(const std::string& path) {
       fleet::Caller caller{.role = fleet::Role::kNode,
                            .node = entry.at("node").get<std::string>(),
                            .owns = entry.value("owns", std::vector<std::string>())};
+      caller.owns_any = caller.owns.empty();
       const std::string token = entry.at("token");
       if (caller.node.empty() || token.size() < 16) {
         return absl::InvalidArgumentError(absl::StrCat(

@@ -33,6 +33,7 @@ const char* NameOf(Step step);
 
 struct NodeStatus {
   std::string name;
+  std::string program;  // "macaw-worker 0.1.0"
   uint32_t slots = 0;
   uint64_t clients = 0;       // whose rows it has
   bool owner = false;         // nobody else may bring these clients

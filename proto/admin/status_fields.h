@@ -38,9 +38,10 @@ StatusField(const char*, Member T::*, Gauge, bool) -> StatusField<T, Member>;
 constexpr auto FieldsOf(std::type_identity<NodeStatus>) {
   using S = NodeStatus;
   return std::tuple(
-      StatusField{"name", &S::name}, StatusField{"slots", &S::slots},
-      StatusField{"clients", &S::clients}, StatusField{"owner", &S::owner},
-      StatusField{"waits", &S::waits}, StatusField{"on_trial", &S::on_trial},
+      StatusField{"name", &S::name}, StatusField{"program", &S::program},
+      StatusField{"slots", &S::slots}, StatusField{"clients", &S::clients},
+      StatusField{"owner", &S::owner}, StatusField{"waits", &S::waits},
+      StatusField{"on_trial", &S::on_trial},
       StatusField{"silent_seconds", &S::silent_seconds,
                   Gauge{"macaw_node_silent_seconds", "Time since the node was heard last"}},
       StatusField{"late", &S::late},

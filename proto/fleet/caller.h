@@ -22,7 +22,8 @@ struct Caller {
   // The node that the caller speaks for. Empty: any node that it names (a server on loopback or a
   // private socket that keeps no list of its callers).
   std::string node;
-  // The names of the clients that the caller may register as their owner. Empty: any.
+  // The clients that the caller may register as their owner: of any name, or of these.
+  bool owns_any = true;
   std::vector<std::string> owns;
 };
 

@@ -99,6 +99,7 @@ struct RegisterRequest {
   bool volatile_state = false;  // its stored client states are lost when its process ends
   std::string declined;         // why the node's owner does not let it join the run; "": it joins
   std::string declined_now;     // it joins; as LeaseRequest::declined
+  std::string program;          // "macaw-worker 0.1.0"; "" of releases that do not say it
 };
 struct RegisterReply {
   SessionId session;

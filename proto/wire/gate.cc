@@ -55,6 +55,7 @@ fleet::CallerPtr CallerWith(const identity::Grant& grant) {
       caller.role = fleet::Role::kStranger;
       break;
   }
+  caller.owns_any = grant.owns_any;
   if (!grant.owns_any) caller.owns = grant.owns;
   return std::make_shared<const fleet::Caller>(std::move(caller));
 }

@@ -96,6 +96,7 @@ void RoundEngine::DescribeNodes(admin::RunStatus& status, TimePoint now) const {
   const absl::flat_hash_map<WorkerId, uint64_t> evaluating = evaluation_.Held();
   for (const auto& [id, node] : nodes_) {
     admin::NodeStatus one{.name = node.name,
+                          .program = node.program,
                           .slots = node.slots,
                           .clients = roster_.clients_of(node.holding),
                           .owner = !roster_.owner_of(node.holding).empty(),

@@ -35,6 +35,7 @@ struct Node {
   WorkerId id;
   SessionId session;
   std::string name;
+  std::string program;  // "macaw-worker 0.1.0"
   uint64_t incarnation = 0;
   uint32_t slots = 1;
   std::string device;  // nodes with equal devices are equally fast

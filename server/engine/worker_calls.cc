@@ -164,6 +164,7 @@ Node& RoundEngine::Join(const fleet::RegisterRequest& request, fleet::ClientTabl
   if (std::ranges::find(profiles_, request.profile) == profiles_.end())
     profiles_.push_back(request.profile);
   node.name = request.name;
+  node.program = request.program;
   node.incarnation = request.incarnation;
   node.slots = request.slots;
   node.device = ToString(request.profile);

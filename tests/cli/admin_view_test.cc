@@ -17,7 +17,7 @@ std::string Json(const std::string& waits_for, const std::string& state = "runni
       "leased": 2, "waits_for": ")",
                       waits_for,
                       R"(", "latest_row": {"round": 2, "test_accuracy": 0.5},
-      "nodes": [{"name": "x\u001b[2Jy", "slots": 4, "leased": 2, "silent_seconds": 41.2, "late": true,
+      "nodes": [{"name": "x\u001b[2Jy", "program": "macaw-worker 0.1.7", "slots": 4, "leased": 2, "silent_seconds": 41.2, "late": true,
                  "doing": "trains 2 clients", "owner": true}],
       "quarantine": [{"node": "phone-7", "by": "ada", "reason": "lost"}]})");
 }
@@ -31,7 +31,8 @@ TEST(AdminView, AStatusHasTheSentenceTheRoundAndTheQuarantine) {
 TEST(AdminView, ANodesNameCannotSteerTheTerminal) {
   const std::string table = *NodesView(Json("nothing"));
   EXPECT_THAT(table, AllOf(HasSubstr("x?[2Jy"), Not(HasSubstr("\x1b")), HasSubstr("41 s"),
-                           HasSubstr("silent; trains 2 clients"), HasSubstr("owns its clients")));
+                           HasSubstr("silent; trains 2 clients"), HasSubstr("owns its clients"),
+                           HasSubstr(" 0.1.7 ")));
 }
 
 TEST(AdminView, AWatchedLineIsNewsUnlessOnlyTimesHaveChanged) {

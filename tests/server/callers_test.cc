@@ -83,6 +83,7 @@ TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
   Caller caller = Node("anna");
+  caller.owns_any = false;
   caller.owns = {"7"};
   FakeWorker anna(fleet::MakeLocalLink(*coordinator, caller), "anna");
   const auto bring = [&](const std::string& client) {
@@ -100,10 +101,26 @@ TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
   EXPECT_TRUE(bring("7").ok());
 }
 
+// As after `macaw pki assign NAME --clients ""`.
+TEST(Callers, AnOwnerThatWasEnteredWithoutClientsBringsNone) {
+  const TemporaryFolder folder;
+  const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
+  Caller caller = Node("anna");
+  caller.owns_any = false;
+  FakeWorker anna(fleet::MakeLocalLink(*coordinator, caller), "anna");
+  const fleet::ClientTable table{.rows = {10}, .names = {"7"}};
+  anna.identity().owner = true;
+  anna.identity().clients = 1;
+  anna.identity().central_test_rows = 0;
+  anna.identity().table = fleet::Blob::Of(table.Encode());
+  EXPECT_EQ(anna.Register().status().code(), StatusCode::kPermissionDenied);
+}
+
 TEST(Callers, ADeviceBringsItsOwnClientsAndTrainsNoOthers) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
-  const Caller device = {.role = Role::kDevice, .node = "phone-7", .owns = {"phone-7"}};
+  const Caller device = {
+      .role = Role::kDevice, .node = "phone-7", .owns_any = false, .owns = {"phone-7"}};
   FakeWorker worker(fleet::MakeLocalLink(*coordinator, device), "phone-7");
   const absl::Status status = worker.Register().status();  // with clients that others have, too
   EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
