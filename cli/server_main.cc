@@ -84,6 +84,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   server::Options options;
   options.run = config.run;
   options.settings = SettingsJson(config, registry);
+  options.program = "macaw-server " MACAW_VERSION;
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
   options.stepwise = arguments.step_fd >= 0;

@@ -57,7 +57,7 @@ class CoordinatorImpl final : public Coordinator {
         !status.ok()) {
       return std::move(reply)(status);
     }
-    std::move(reply)(fleet::HelloReply{.program = "macaw-server", .run = run_.options().run});
+    std::move(reply)(fleet::HelloReply{.program = run_.options().program, .run = run_.options().run});
   }
 
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,

@@ -26,6 +26,7 @@ struct Options {
   // Each round but the session's first waits for GoOnTo or StopHere, and so does the end. The model
   // of each round is in the folder before the round's row is (round_model.h).
   bool stepwise = false;
+  std::string program = "macaw-server";  // with its version, for operators and nodes
   std::string run_dir;  // must exist and be writable; all files of the run go there
   bool resume = false;  // from run_dir's newest checkpoint; if false, it must hold none
   // Only for a resumed run: these clients lose their states and start without one.

@@ -29,6 +29,8 @@ void RunThreads::Carry(Effects effects) {
 
 void RunThreads::Write(Recorded recorded) {
   LogRecord(recorded.record);
+  if (std::holds_alternative<log::NodeLost>(recorded.record)) ++nodes_lost_;
+  if (std::holds_alternative<log::TurnedDown>(recorded.record)) ++parts_turned_down_;
   const auto* node = std::get_if<JournalNode>(&recorded.journal);
   const bool owner = node != nullptr && node->request.owner;
   if (durable_commits_ || owner) WriteJournal(std::move(recorded.journal));

@@ -1,5 +1,7 @@
 // The calls of operators.
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/status.h"
@@ -25,6 +27,12 @@ void RunThreads::Status(fleet::Reply<admin::RunStatus> reply) {
     status.ending_reason = ended_why_;
     status.latest_row = latest_row_.Get();
     status.memory_bytes = writer_.memory_peak();
+    status.nodes_lost = nodes_lost_;
+    status.parts_turned_down = parts_turned_down_;
+    std::error_code ignored;  // a folder that is gone has no space
+    const std::filesystem::space_info space = std::filesystem::space(options_.run_dir, ignored);
+    if (!ignored) status.disk_free = space.available;
+    status.program = options_.program;
     size_t i = 0;  // the nodes are described in the engine's order
     for (const auto& [id, node] : engine_.nodes()) {
       const auto memory = worker_memory_.find(node.session);

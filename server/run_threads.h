@@ -224,6 +224,7 @@ class RunThreads final : public admin::AdminHandler {
   absl::flat_hash_set<std::pair<std::string, std::string>> refusals_;
   uint64_t most_sums_bytes_ = 0;                 // largest size of a part in the open phase
   std::map<SessionId, uint64_t> worker_memory_;  // peak of each worker, in bytes
+  uint64_t nodes_lost_ = 0, parts_turned_down_ = 0;
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();
   std::optional<TimePoint> first_lease_at_;

@@ -90,8 +90,14 @@ struct RunStatus {
   std::vector<NodeStatus> nodes;  // in the order in which they registered
   std::vector<Quarantined> quarantine;
 
+  // Since this server was started.
+  uint64_t nodes_lost = 0;         // nodes that were silent for too long, or were replaced
+  uint64_t parts_turned_down = 0;  // of nodes: wrong ones, and ones that came too late
+
   std::string latest_row;     // of metrics.jsonl, a JSON object; empty: none in this session
   uint64_t memory_bytes = 0;  // of the server, the most so far
+  uint64_t disk_free = 0;     // bytes, where the run's folder is
+  std::string program;        // "macaw-server 0.1.0"
   std::string waits_for;      // one sentence (server/waits_for.h)
   friend bool operator==(const RunStatus&, const RunStatus&) = default;
 };

@@ -102,10 +102,17 @@ constexpr auto FieldsOf(std::type_identity<RunStatus>) {
       StatusField{"nodes", &S::nodes, Gauge{"macaw_nodes", "Registered nodes"}},
       StatusField{"quarantine", &S::quarantine,
                   Gauge{"macaw_quarantined_nodes", "Nodes in quarantine"}},
+      StatusField{"nodes_lost", &S::nodes_lost,
+                  Gauge{"macaw_nodes_lost_total", "Nodes that the server has lost", nullptr, true}},
+      StatusField{"parts_turned_down", &S::parts_turned_down,
+                  Gauge{"macaw_parts_turned_down_total", "Parts of nodes that do not count",
+                        nullptr, true}},
       StatusField{"latest_row", &S::latest_row, Gauge{}, /*is_json=*/true},
       StatusField{"memory_bytes", &S::memory_bytes,
                   Gauge{"macaw_server_memory_bytes", "Peak memory of the server"}},
-      StatusField{"waits_for", &S::waits_for});
+      StatusField{"disk_free", &S::disk_free,
+                  Gauge{"macaw_disk_free_bytes", "Free space where the run's folder is"}},
+      StatusField{"program", &S::program}, StatusField{"waits_for", &S::waits_for});
 }
 
 template <typename T>

@@ -69,6 +69,11 @@ void AddNodes(const std::vector<admin::NodeStatus>& nodes, Families& to) {
   });
 }
 
+void AddBuild(const std::string& program, Families& to) {
+  to.Begin({"macaw_build_info", "1, with the server's version"});
+  to.Add(1, "version", program.substr(program.find(' ') + 1));
+}
+
 void AddRow(const std::string& row, Families& to) {
   to.Begin({"macaw_metric", "Columns of the newest row of metrics.jsonl"});
   const auto json = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
@@ -87,6 +92,7 @@ std::string MetricsText(const admin::RunStatus& status) {
     families.Begin(field.gauge);
     AddValues(field.gauge, value, families);
   });
+  AddBuild(status.program, families);
   AddNodes(status.nodes, families);
   AddRow(status.latest_row, families);
   return prometheus::TextSerializer().Serialize(families.list());

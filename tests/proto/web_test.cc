@@ -41,7 +41,9 @@ admin::RunStatus SomeStatus() {
                           .waiting = 1,
                           .leased = 2,
                           .counted = 7,
+                          .nodes_lost = 3,
                           .latest_row = R"({"round": 6, "test_accuracy": 0.875})",
+                          .program = "macaw-server 0.1.7",
                           .waits_for = "<b>"};
   status.nodes = {{.name = "<script>alert(1)</script> \"q\" \\",
                    .silent_seconds = 4,
@@ -237,6 +239,8 @@ TEST(Metrics, AreInPrometheusFormWithNamesEscaped) {
   EXPECT_THAT(text, AllOf(HasSubstr("macaw_rounds_completed_total 6\n"),
                           HasSubstr("macaw_run_state{state=\"running\"} 1\n"),
                           HasSubstr("macaw_nodes_late 1\n"),
+                          HasSubstr("macaw_build_info{version=\"0.1.7\"} 1\n"),
+                          HasSubstr("macaw_nodes_lost_total 3\n"),
                           HasSubstr("macaw_run_state{state=\"paused\"} 0\n"),
                           HasSubstr("macaw_clients{state=\"counted\"} 7\n"),
                           HasSubstr("macaw_metric{name=\"test_accuracy\"} 0.875\n"),
@@ -284,6 +288,9 @@ TEST(Metrics, TheDashboardAndTheTableNameThoseThatExist) {
   EXPECT_TRUE(nlohmann::json::accept(dashboard));
   const std::set<std::string> named = NamesIn(dashboard);
   EXPECT_GE(named.size(), 8u);
+  const std::set<std::string> in_rules = NamesIn(*ReadFile(MACAW_SOURCE_DIR "/deploy/alerts.yaml"));
+  EXPECT_GE(in_rules.size(), 8u);
+  for (const std::string& name : in_rules) EXPECT_TRUE(known.contains(name)) << name;
   for (const std::string& name : named) EXPECT_TRUE(known.contains(name)) << name;
   EXPECT_THAT(*ReadFile(MACAW_SOURCE_DIR "/deploy/README.md"),
               HasSubstr(TableOf(MetricsText(SomeStatus()))))
