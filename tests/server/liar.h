@@ -7,15 +7,17 @@ namespace macaw::server {
 // A worker that makes every call of the fleet with false values, over a real socket.
 class Liar {
  public:
-  Liar(const std::string& address, uint64_t seed, Pace& pace)
-      : address_(address),
+  Liar(const std::string& address, uint64_t seed, Pace& pace, const std::string& name = "liar")
+      : name_(name),
+        address_(address),
         channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
         stub_(channel_),
-        worker_(*wire::Dial({.server = address, .token = TokenOf("liar")}), "liar"),
+        worker_(*wire::Dial({.server = address, .token = TokenOf(name)}), name),
         random_({.seed = seed}),
         messages_(seed),
         pace_(pace) {}
 
+  fleet::RegisterRequest& identity() { return worker_.identity(); }  // change it before Join
   void Join() {
     worker_.identity().incarnation = ++incarnation_;
     auto reply = worker_.Register();
@@ -113,7 +115,7 @@ class Liar {
                                        Duration patience = FromSeconds(20)) {
     ++made_;
     grpc::ClientContext context;
-    context.AddMetadata(wire::kTokenKey, TokenOf("liar"));
+    context.AddMetadata(wire::kTokenKey, TokenOf(name_));
     context.set_deadline(std::chrono::system_clock::now() +
                          std::chrono::duration_cast<std::chrono::milliseconds>(patience));
     wire::BulkStream stream(stub_, "/macaw.v1.Fleet/" + method, context, FromSeconds(20));
@@ -150,7 +152,7 @@ class Liar {
     fleet::RegisterRequest request = worker_.identity();
     // worker-0 and worker-1 are honest workers. A registration under such a name, if it were
     // accepted, would end the honest worker's session.
-    const char* const names[] = {"liar", "worker-0", "worker-1", "nobody"};
+    const std::string names[] = {name_, "worker-0", "worker-1", "nobody"};
     request.name = names[random_.Below(4)];
     request.incarnation = random_.NextU64();
     switch (random_.Below(10)) {
@@ -366,7 +368,7 @@ class Liar {
         grpc::GenericStub generic(
             grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
         grpc::ClientContext context;
-        context.AddMetadata(wire::kTokenKey, TokenOf("liar"));
+        context.AddMetadata(wire::kTokenKey, TokenOf(name_));
         context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
         wire::BulkStream stream(generic, "/macaw.v1.Fleet/Commit", context, FromSeconds(20));
         if (stream.Write(wire::FromString(bytes)) && stream.WritesDone()) stream.Read();
@@ -383,7 +385,7 @@ class Liar {
     if (now.ok()) peak_ = std::max(peak_, *now);
   }
 
-  const std::string address_;
+  const std::string name_, address_;
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
   FakeWorker worker_;

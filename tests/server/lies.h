@@ -177,7 +177,14 @@ inline void LieAboutAnEvaluation(fleet::EvaluationResult& result, RandomStream& 
 
 inline std::string TokenOf(const std::string& node) { return "token of " + node; }
 
+// A device that owns the client "8".
+inline constexpr char kDevice[] = "phone-8";
+
 inline fleet::CallerPtr Identify(absl::string_view token) {
+  if (token == TokenOf(kDevice)) {
+    return std::make_shared<const fleet::Caller>(fleet::Caller{
+        .role = fleet::Role::kDevice, .node = kDevice, .owns_any = false, .owns = {"8"}});
+  }
   for (const std::string node : {"liar", "worker-0", "worker-1", "worker-2"}) {
     if (token == TokenOf(node)) {
       return std::make_shared<const fleet::Caller>(
