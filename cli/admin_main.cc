@@ -18,6 +18,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/admin/results_folder.h"
 #include "cli/admin/view.h"
 #include "cli/process/exit.h"
 #include "cli/process/signals.h"
@@ -35,7 +37,7 @@ namespace {
 using admin::Action;
 
 struct AdminArguments {
-  std::string run_dir, standing, server, identity, node, reason, plan, run;
+  std::string run_dir, standing, server, identity, node, reason, plan, run, to;
   uint32_t round = 0;
   uint64_t from = 0;
   bool json = false, events = false;
@@ -167,6 +169,17 @@ absl::Status ListRuns(const AdminArguments& arguments, wire::AdminClient& server
   }
   MACAW_ASSIGN_OR_RETURN(const std::string table, RunsView(json));
   std::cout << table << std::flush;
+  return absl::OkStatus();
+}
+
+absl::Status FetchResults(const AdminArguments& arguments, wire::AdminClient& server) {
+  const std::string to = arguments.to.empty() ? arguments.run : arguments.to;
+  MACAW_ASSIGN_OR_RETURN(ResultsFolder folder, ResultsFolder::Make(to));
+  MACAW_RETURN_IF_ERROR(server.Results(
+      arguments.run, [&](const admin::ResultPiece& piece) { return folder.Take(piece); }));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, folder.Finish());
+  std::cout << to << ": " << (names.empty() ? "nothing is there yet" : absl::StrJoin(names, ", "))
+            << std::endl;
   return absl::OkStatus();
 }
 
@@ -343,6 +356,11 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
       ->add_option("RUN", arguments->run, "Its name")
       ->required();
   add("runs", "The runs of a standing server", ListRuns);
+  CLI::App* results =
+      add("results", "Fetch the files of a standing server's run: summary, metrics, model, log",
+          FetchResults);
+  results->add_option("RUN", arguments->run, "Its name")->required();
+  results->add_option("--to", arguments->to, "A new folder (default: the run's name)");
   change("pause", "Open no further round after the open one", Action::kPause);
   change("resume", "Go on after a pause", Action::kResume);
   change("drain", "End the run after the open round; it can be resumed", Action::kDrain);

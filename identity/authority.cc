@@ -138,7 +138,20 @@ absl::StatusOr<std::unique_ptr<Authority>> Authority::Open(const std::string& fo
       new Authority(folder, std::move(own.key), std::move(own.authority), std::move(registry)));
   absl::MutexLock lock(&authority->mutex_);
   MACAW_RETURN_IF_ERROR(authority->ReadOn());
+  MACAW_RETURN_IF_ERROR(authority->CheckSigned());
   return authority;
+}
+
+absl::Status Authority::CheckSigned() const {
+  const std::string path = RegistryFile(folder_);
+  MACAW_ASSIGN_OR_RETURN(const std::optional<SignedHead> is_signed,
+                         ReadSignedHead(path, certificate_));
+  if (!is_signed.has_value() || is_signed->lines <= log_.lines()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      path, " has ", log_.lines(), " lines, and ", is_signed->lines,
+      " were signed: the last ones are lost, and with them what they revoked. `macaw pki restore` "
+      "puts a backup back; if this is an older copy on purpose, remove ",
+      path, kHeadSuffix));
 }
 
 Authority::Authority(std::string folder, PrivateKey key, Certificate certificate,
@@ -152,6 +165,12 @@ Authority::Authority(std::string folder, PrivateKey key, Certificate certificate
 absl::Status Authority::AwaitRestored() {
   const uint64_t size = log_.Size();
   const TimePoint now = SteadyClock().Now();
+  if (!restored_.has_value()) {
+    Logger("identity")
+        .Warning(absl::StrCat("registry_shortened bytes=", size,
+                              " nobody is let in until it is whole; `macaw pki restore` puts a "
+                              "backup back"));
+  }
   if (!restored_.has_value() || restored_->size != size) restored_ = {size, now};
   if (now - restored_->since >= kRestored && log_.EndsWithALine()) return absl::OkStatus();
   return absl::UnavailableError(

@@ -54,6 +54,7 @@ class Authority {
   // Makes the folder's files. kAlreadyExists when there is an authority: a new one would make all
   // its nodes strangers.
   static absl::Status Create(const std::string& folder, const std::string& name, absl::Time now);
+  // kDataLoss: the registry is damaged, or lacks lines that were signed.
   static absl::StatusOr<std::unique_ptr<Authority>> Open(const std::string& folder);
 
   const Certificate& certificate() const { return certificate_; }
@@ -95,6 +96,8 @@ class Authority {
 
  private:
   Authority(std::string folder, PrivateKey key, Certificate certificate, ChainedLog registry);
+  // kDataLoss: the registry lacks lines that were signed.
+  absl::Status CheckSigned() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reads what was added to the registry, or all of it when the file was replaced.
   absl::Status ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the registry that is written over in place (cp) is complete. kUnavailable: not yet.

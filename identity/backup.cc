@@ -40,10 +40,15 @@ absl::Status Copy(const std::string& from, const std::string& to) {
 absl::Status CopyRegistry(const std::string& from, const std::string& to) {
   MACAW_ASSIGN_OR_RETURN(ChainedLog log, ChainedLog::Open(from + kRegistry));
   MACAW_RETURN_IF_ERROR(log.Lock());  // until `log` ends
-  MACAW_RETURN_IF_ERROR(log.ReadOn([](const LogEntry&) { return absl::OkStatus(); }));
   MACAW_RETURN_IF_ERROR(Copy(from + kRegistry, to + kRegistry));
   const std::string head = absl::StrCat(kRegistry, kHeadSuffix);
   return FileExists(from + head) ? Copy(from + head, to + head) : absl::OkStatus();
+}
+
+absl::Status SetOwnerOnly(const std::string& file) {
+  std::error_code error;
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write, error);
+  return error ? FileError("cannot set the permissions of", file, error.value()) : absl::OkStatus();
 }
 
 // Makes the folder, if it is not there, for its user alone.
@@ -59,12 +64,15 @@ absl::Status MakePrivate(const std::string& folder) {
 // What can be read of a registry, up to its first line that is damaged.
 struct Readable {
   Registry registry;
-  uint64_t lines = 0;
   std::vector<Digest> digests;  // of the lines
+  uint64_t bytes = 0;           // of them
+  uint64_t signed_lines = 0;    // as its head says
   bool whole = false;
 };
-Readable ReadWhatThereIs(const std::string& folder) {
+Readable ReadWhatThereIs(const std::string& folder, const Certificate& authority) {
   Readable found;
+  const auto head = ReadSignedHead(folder + kRegistry, authority);
+  if (head.ok() && head->has_value()) found.signed_lines = (*head)->lines;
   if (!FileExists(folder + kRegistry)) return found;
   absl::StatusOr<ChainedLog> log = ChainedLog::Open(folder + kRegistry);
   if (!log.ok()) return found;
@@ -73,7 +81,8 @@ Readable ReadWhatThereIs(const std::string& folder) {
     found.digests.push_back(entry.line);
     return absl::OkStatus();
   });
-  found.whole = read.ok() && !found.digests.empty();
+  found.bytes = log->bytes();
+  found.whole = read.ok() && !found.digests.empty() && found.digests.size() >= found.signed_lines;
   return found;
 }
 
@@ -128,13 +137,17 @@ absl::StatusOr<Restoration> Restore(const std::string& backup, const std::string
                                     absl::Time now) {
   MACAW_RETURN_IF_ERROR(Authority::Open(backup).status());  // it is whole
   MACAW_RETURN_IF_ERROR(CheckSameAuthority(backup, folder));
-  const Readable before = ReadWhatThereIs(folder), kept = ReadWhatThereIs(backup);
+  MACAW_ASSIGN_OR_RETURN(const std::string pem, ReadFile(backup + "/authority.crt"));
+  MACAW_ASSIGN_OR_RETURN(const Certificate authority, Certificate::FromPem(pem));
+  const Readable before = ReadWhatThereIs(folder, authority);
+  const Readable kept = ReadWhatThereIs(backup, authority);
+  // The backup has nothing that the registry, as far as it can be read, has not.
   const bool all_there =
-      before.whole && before.digests.size() >= kept.digests.size() &&
+      !before.digests.empty() && before.digests.size() >= kept.digests.size() &&
       std::equal(kept.digests.begin(), kept.digests.end(), before.digests.begin());
   bool keys_there = true;
   for (const char* file : kKeys) keys_there = keys_there && FileExists(folder + file);
-  if (all_there && keys_there) {
+  if (all_there && before.whole && keys_there) {
     return absl::FailedPreconditionError(
         absl::StrCat("the registry of ", folder, " is whole and has all ", kept.digests.size(),
                      " lines of the backup: there is nothing to restore"));
@@ -145,21 +158,28 @@ absl::StatusOr<Restoration> Restore(const std::string& backup, const std::string
   fs::remove_all(stage, error);
   const absl::Cleanup clean = [&] { fs::remove_all(stage, error); };
   MACAW_RETURN_IF_ERROR(MakePrivate(stage));
-  MACAW_RETURN_IF_ERROR(CopyRegistry(all_there ? folder : backup, stage));
+  MACAW_ASSIGN_OR_RETURN(std::string lines, ReadFile((all_there ? folder : backup) + kRegistry));
+  lines.resize(all_there ? before.bytes : kept.bytes);
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(stage + kRegistry, lines));
+  MACAW_RETURN_IF_ERROR(SetOwnerOnly(stage + kRegistry));
   for (const char* file : kKeys) MACAW_RETURN_IF_ERROR(Copy(backup + file, stage + file));
-  Restoration restored;
+  const uint64_t most = std::max(before.digests.size(), kept.digests.size());
+  Restoration restored{.lost = before.signed_lines - std::min(before.signed_lines, most)};
   {
-    MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(stage));
-    MACAW_ASSIGN_OR_RETURN(const auto nodes, authority->Nodes());
+    MACAW_ASSIGN_OR_RETURN(const auto opened, Authority::Open(stage));
+    MACAW_ASSIGN_OR_RETURN(const auto nodes, opened->Nodes());
     for (const auto& [name, node] : before.registry.nodes()) {
       const auto known = nodes.find(name);
       if (!node.revoked.has_value()) continue;
       if (known != nodes.end() && known->second.revoked.has_value()) continue;
-      MACAW_RETURN_IF_ERROR(RevokeAgain(*authority, name, node, known != nodes.end(), now));
+      MACAW_RETURN_IF_ERROR(RevokeAgain(*opened, name, node, known != nodes.end(), now));
       restored.revoked.push_back(name);
     }
-    MACAW_ASSIGN_OR_RETURN(const auto all, authority->Nodes());
+    MACAW_ASSIGN_OR_RETURN(const auto all, opened->Nodes());
     restored.nodes = all.size();
+    MACAW_ASSIGN_OR_RETURN(ChainedLog log, ChainedLog::Open(stage + kRegistry));
+    MACAW_RETURN_IF_ERROR(log.ReadOn([](const LogEntry&) { return absl::OkStatus(); }));
+    MACAW_RETURN_IF_ERROR(WriteSignedHead(stage + kRegistry, log, opened->key()));
   }
   struct stat owner {};
   if (::stat(folder.c_str(), &owner) != 0) return FileError("cannot look at", folder);
@@ -172,7 +192,7 @@ absl::StatusOr<Restoration> Restore(const std::string& backup, const std::string
     if (!FileExists(folder + file)) MACAW_RETURN_IF_ERROR(move(file));
   }
   const std::string head = absl::StrCat(kRegistry, kHeadSuffix);
-  if (FileExists(stage + head)) MACAW_RETURN_IF_ERROR(move(head));
+  MACAW_RETURN_IF_ERROR(move(head));
   MACAW_RETURN_IF_ERROR(move(kRegistry));
   MACAW_RETURN_IF_ERROR(SyncDirectory(folder));
   return restored;

@@ -20,6 +20,8 @@ struct Restoration {
   // Nodes that the backup does not know as revoked, and the registry that was there did. They are
   // revoked again.
   std::vector<std::string> revoked;
+  // Lines of the registry that were signed and that neither it nor the backup has.
+  uint64_t lost = 0;
 };
 
 // Puts the backup into `folder`; servers that are at work see it at once. What can be read of a

@@ -170,6 +170,11 @@ absl::Status VerifyFile(const std::string& path, const std::string& head) {
     return absl::DataLossError(absl::StrCat(
         path, ", line ", entry.number, ": is not the line that was signed: the file was changed"));
   }));
+  if (authority.has_value() && !is_signed.has_value() && log.lines() > 0) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": its signed head, ", path, identity::kHeadSuffix,
+                     ", is missing, so nobody can tell whether lines were cut off its end"));
+  }
   if (is_signed.has_value() && log.lines() < is_signed->lines) {
     return absl::DataLossError(absl::StrCat(path, ": has ", log.lines(), " lines, and ",
                                             is_signed->lines,
@@ -191,7 +196,8 @@ absl::Status Verify(const std::string& path, const std::string& head) {
     return absl::InvalidArgumentError("--head is of one file: name registry.jsonl or audit.jsonl");
   MACAW_RETURN_IF_ERROR(VerifyFile(path + "/registry.jsonl", ""));
   const std::string audit = path + "/audit.jsonl";  // there once a server has run
-  if (FileExists(audit)) MACAW_RETURN_IF_ERROR(VerifyFile(audit, ""));
+  if (FileExists(audit) || FileExists(audit + identity::kHeadSuffix))
+    MACAW_RETURN_IF_ERROR(VerifyFile(audit, ""));
   for (int number = 1; number < identity::Audit::kFiles; ++number) {
     const std::string older = absl::StrCat(path, "/audit.", number, ".jsonl");
     if (FileExists(older)) MACAW_RETURN_IF_ERROR(VerifyFile(older, ""));
@@ -249,6 +255,10 @@ int PkiRestore(const std::string& folder, const std::string& backup) {
   std::cout << folder << ": the authority with " << Counted(restored->nodes, "node");
   if (!restored->revoked.empty())
     std::cout << "; revoked again: " << absl::StrJoin(restored->revoked, ", ");
+  if (restored->lost > 0) {
+    std::cout << "; " << Counted(restored->lost, "line")
+              << " of the registry's end are lost, and with them what they revoked";
+  }
   std::cout << "\nA node that enrolled since the backup needs a new invite; one that renewed since "
             << "comes back by itself. What was revoked since and is not named here: revoke it again"
             << std::endl;

@@ -18,6 +18,14 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kStates[] = {"waiting",     "running", "finished",
                                    "interrupted", "failed",  "withdrawn"};
 
+// What docs/guides/runs.md calls results.
+constexpr const char* kResults[] = {"plan.toml",         "config.toml",
+                                    "summary.json",      "metrics.jsonl",
+                                    "clients.jsonl",     "events.jsonl",
+                                    "rounds.log",        "timeline.json",
+                                    "confusion.json",    "clients_evaluated.json",
+                                    "model.safetensors", "model.best.safetensors"};
+
 std::string TimeText(absl::Time time) {
   return time == absl::InfinitePast()
              ? ""
@@ -201,6 +209,20 @@ absl::Status RunQueue::End(const std::string& name, QueuedState state, const std
 std::vector<QueuedRun> RunQueue::runs() const {
   absl::MutexLock lock(&mutex_);
   return runs_;
+}
+
+absl::StatusOr<std::vector<admin::ResultFile>> RunQueue::Results(const std::string& name) const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::ranges::find(runs_, name, &QueuedRun::name) == runs_.end())
+      return absl::NotFoundError(absl::StrCat("there is no run \"", name, "\""));
+  }
+  std::vector<admin::ResultFile> files;
+  for (const char* file : kResults) {
+    const std::string path = absl::StrCat(FolderOf(name), "/", file);
+    if (FileExists(path)) files.push_back({.name = file, .path = path});
+  }
+  return files;
 }
 
 uint64_t RunQueue::ahead_of(const std::string& name) const {

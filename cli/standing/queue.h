@@ -54,6 +54,8 @@ class RunQueue {
                    absl::Time now);
 
   std::vector<QueuedRun> runs() const;
+  // The files of a run that operators may have: neither keys nor sessions, nor what clients keep.
+  absl::StatusOr<std::vector<admin::ResultFile>> Results(const std::string& name) const;
   uint64_t ahead_of(const std::string& name) const;  // runs that wait or run before it
   std::string FolderOf(const std::string& name) const { return folder_ + "/runs/" + name; }
 

@@ -97,6 +97,10 @@ class Desk final : public admin::QueueHandler {
 
   std::string Runs() override { return JsonOf(queue_.runs()); }
 
+  absl::StatusOr<std::vector<admin::ResultFile>> Results(const std::string& name) override {
+    return queue_.Results(name);
+  }
+
  private:
   RunQueue& queue_;
   const Bell& bell_;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -14,6 +16,19 @@ struct Submission {
   std::string plan;  // TOML, as `macaw plan` writes it
 };
 
+// A file of a run that operators may have.
+struct ResultFile {
+  std::string name;  // without a folder
+  std::string path;
+};
+
+// A piece of such a file. The first one of a file has its name and size.
+struct ResultPiece {
+  std::string file;
+  uint64_t size = 0;
+  std::string data;
+};
+
 // The standing server's side of the operator's protocol. Thread-safe. Each method may take as long
 // as a small file takes to write, and returns what follows, in words.
 class QueueHandler {
@@ -23,6 +38,8 @@ class QueueHandler {
   virtual absl::StatusOr<std::string> Withdraw(const std::string& name, const std::string& by,
                                                const std::string& reason) = 0;
   virtual std::string Runs() = 0;  // JSON
+  // kNotFound: there is no such run.
+  virtual absl::StatusOr<std::vector<ResultFile>> Results(const std::string& name) = 0;
 };
 
 }  // namespace macaw::admin

@@ -59,6 +59,10 @@ class AdminClient {
   virtual absl::StatusOr<std::string> Withdraw(const std::string& run, const std::string& by,
                                                const std::string& reason) = 0;
   virtual absl::StatusOr<std::string> Runs() = 0;  // a JSON array
+  // Hands over the files of a run, piece by piece. Ends with the error of `take`, if there is one.
+  virtual absl::Status Results(
+      const std::string& run,
+      const std::function<absl::Status(const admin::ResultPiece&)>& take) = 0;
 };
 
 }  // namespace macaw::wire

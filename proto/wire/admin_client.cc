@@ -95,6 +95,23 @@ class GrpcAdminClient final : public AdminClient {
     return std::move(*reply.mutable_json());
   }
 
+  absl::Status Results(
+      const std::string& run,
+      const std::function<absl::Status(const admin::ResultPiece&)>& take) override {
+    grpc::ClientContext context;
+    v1::ResultsRequest request;
+    request.set_name(CleanText(run));
+    const auto pieces = queue_->Results(&context, request);
+    absl::Status taken;
+    for (v1::ResultsPiece piece; taken.ok() && pieces->Read(&piece);) {
+      taken = take(
+          {.file = piece.file(), .size = piece.size(), .data = std::move(*piece.mutable_data())});
+      if (!taken.ok()) context.TryCancel();
+    }
+    const absl::Status status = NameProxy(FromGrpc(pieces->Finish()), proxy_);
+    return taken.ok() ? ForQueue(status) : taken;
+  }
+
  private:
   static v1::ChangeRequest Head(const std::string& by, const std::string& reason) {
     v1::ChangeRequest head;
@@ -127,11 +144,13 @@ class GrpcAdminClient final : public AdminClient {
   absl::Status CallQueue(grpc::Status (v1::Queue::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Reply*),
                          const Request& request, Reply& reply) {
-    const absl::Status status = Invoke(*queue_, method, request, reply);
+    return ForQueue(Invoke(*queue_, method, request, reply));
+  }
+  static absl::Status ForQueue(const absl::Status& status) {
     if (!absl::IsUnimplemented(status)) return status;
     return absl::UnimplementedError(
         "the server of a single run listens there, not a standing server (macaw-server "
-        "--standing)");
+        "--standing), or one of an earlier version");
   }
 
   absl::Status Send(const admin::Change& change, const v1::ChangeRequest& request,

@@ -1,7 +1,11 @@
 // The calls that concern the queue of a standing server.
+#include <algorithm>
+#include <fstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/files.h"
 #include "core/status.h"
 #include "macaw/v1/admin.grpc.pb.h"
 #include "proto/wire/admin.h"
@@ -12,6 +16,61 @@ namespace macaw::wire {
 namespace {
 
 constexpr size_t kMostPlan = 1 << 20;  // bytes
+
+// Sends files to one caller, one after the other. What is written to a file meanwhile is left out.
+class ResultsCall final : public grpc::ServerWriteReactor<v1::ResultsPiece> {
+ public:
+  explicit ResultsCall(absl::StatusOr<std::vector<admin::ResultFile>> files) {
+    if (!files.ok()) {
+      Finish(ToGrpc(files.status()));
+      return;
+    }
+    files_ = *std::move(files);
+    Go();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) return Go();
+    Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  // Sends the next piece, or ends the call. There is one write at a time.
+  void Go() {
+    piece_.Clear();
+    if (left_ == 0 && next_ < files_.size()) {
+      const absl::Status opened = Open(files_[next_++]);
+      if (!opened.ok()) return Finish(ToGrpc(opened));
+    } else if (left_ == 0) {
+      return Finish(grpc::Status::OK);
+    }
+    std::string& data = *piece_.mutable_data();
+    data.resize(std::min<uint64_t>(left_, kPiece));
+    if (!file_.read(data.data(), static_cast<std::streamsize>(data.size())) && !data.empty())
+      return Finish(ToGrpc(absl::DataLossError(absl::StrCat(path_, " cannot be read"))));
+    left_ -= data.size();
+    StartWrite(&piece_);
+  }
+
+  absl::Status Open(const admin::ResultFile& file) {
+    path_ = file.path;
+    file_ = std::ifstream(path_, std::ios::binary);
+    MACAW_ASSIGN_OR_RETURN(left_, FileSize(path_));
+    piece_.set_file(file.name);
+    piece_.set_size(left_);
+    return absl::OkStatus();
+  }
+
+  static constexpr uint64_t kPiece = 256 << 10;
+
+  std::vector<admin::ResultFile> files_;
+  size_t next_ = 0;
+  std::string path_;  // of the open file
+  std::ifstream file_;
+  uint64_t left_ = 0;  // bytes of it that were not sent yet
+  v1::ResultsPiece piece_;
+};
 
 class QueueService final : public v1::Queue::CallbackService {
  public:
@@ -50,6 +109,11 @@ class QueueService final : public v1::Queue::CallbackService {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::ResultsPiece>* Results(grpc::CallbackServerContext*,
+                                                      const v1::ResultsRequest* request) override {
+    return new ResultsCall(handler_.Results(request->name()));
   }
 
  private:

@@ -98,18 +98,52 @@ TEST_F(BackupTest, BringsAKeyBackAndLeavesTheRegistry) {
   EXPECT_TRUE((*Authority::Open(fleet_))->Identify(phone.Pem(), kNow).ok());
 }
 
-// What was revoked since the backup stays revoked, whether the backup knows the node or not.
-TEST_F(BackupTest, TakesNoRevocationBack) {
-  const PrivateKey other = *PrivateKey::Generate();
+// What can be read of a damaged registry is kept.
+TEST_F(BackupTest, TakesNoRevocationBackThatCanBeRead) {
   const Certificate phone = Enrol("phone-7", key_);
   ASSERT_TRUE(BackUp(fleet_, backup_).ok());
-  const Certificate late = Enrol("late", other);
   ASSERT_TRUE(authority_->Revoke("phone-7", "stolen", kNow).ok());
-  ASSERT_TRUE(authority_->Revoke("late", "sold", kNow).ok());
   {
     std::ofstream damage(fleet_ + "/registry.jsonl", std::ios::app);
     damage << "{\"number\": 9}\n";
   }
+  const auto restored = Restore(backup_, fleet_, kNow);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->lost, 0u);
+  EXPECT_THAT((*Authority::Open(fleet_))->Identify(phone.Pem(), kNow).status().message(),
+              HasSubstr("was revoked: stolen"));
+}
+
+// A revocation whose line was torn is nowhere; that it is lost is said.
+TEST_F(BackupTest, ARegistryThatLacksSignedLinesIsRefusedUntilItIsRestored) {
+  const Certificate phone = Enrol("phone-7", key_);
+  ASSERT_TRUE(BackUp(fleet_, backup_).ok());
+  ASSERT_TRUE(authority_->Revoke("phone-7", "stolen", kNow).ok());
+  const std::string path = fleet_ + "/registry.jsonl", whole = *ReadFile(path);
+  authority_.reset();
+  ASSERT_TRUE(AtomicWriteFile(path, absl::string_view(whole).substr(0, whole.size() - 30)).ok());
+  const absl::Status refused = Authority::Open(fleet_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(refused.message(), HasSubstr("has 2 lines, and 3 were signed"));
+  EXPECT_THAT(refused.message(), HasSubstr("macaw pki restore"));
+  const auto restored = Restore(backup_, fleet_, kNow);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->lost, 1u);
+  EXPECT_TRUE(Authority::Open(fleet_).ok());
+}
+
+// The registry went on from an older copy than the backup. What was revoked in it stays revoked,
+// whether the backup knows the node or not.
+TEST_F(BackupTest, TakesNoRevocationOfAnotherHistoryBack) {
+  const PrivateKey other = *PrivateKey::Generate();
+  const Certificate phone = Enrol("phone-7", key_);
+  const std::string path = fleet_ + "/registry.jsonl", earlier = *ReadFile(path);
+  Enrol("second", *PrivateKey::Generate());
+  ASSERT_TRUE(BackUp(fleet_, backup_).ok());
+  ASSERT_TRUE(AtomicWriteFile(path, earlier).ok());
+  const Certificate late = Enrol("late", other);
+  ASSERT_TRUE(authority_->Revoke("phone-7", "stolen", kNow).ok());
+  ASSERT_TRUE(authority_->Revoke("late", "sold", kNow).ok());
   const auto restored = Restore(backup_, fleet_, kNow);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_THAT(restored->revoked, ElementsAre("late", "phone-7"));

@@ -175,6 +175,32 @@ TEST_F(Pki, AChangedOrMissingLastLineIsNoticed) {
   EXPECT_THAT(printed.text, HasSubstr("lines were cut off its end"));
 }
 
+TEST_F(Pki, AMissingLogOrHeadIsNoticed) {
+  ASSERT_EQ(Macaw("pki invite phone-7 --dir " + authority_).exit, 0);
+  std::filesystem::rename(authority_ + "/registry.jsonl.head", folder_ / "head");
+  Printed printed = Macaw("audit verify " + authority_);
+  EXPECT_NE(printed.exit, 0);
+  EXPECT_THAT(printed.text, HasSubstr("its signed head"));
+  std::filesystem::rename(folder_ / "head", authority_ + "/registry.jsonl.head");
+  EXPECT_EQ(Macaw("audit verify " + authority_).exit, 0);
+  folder_.Write("authority/audit.jsonl.head", "{}");
+  printed = Macaw("audit verify " + authority_);
+  EXPECT_NE(printed.exit, 0);
+  EXPECT_THAT(printed.text, HasSubstr("there is no " + authority_ + "/audit.jsonl"));
+}
+
+TEST_F(Pki, IsBackedUpAndRestored) {
+  ASSERT_EQ(Macaw("pki invite phone-7 --dir " + authority_).exit, 0);
+  const std::string backup = folder_ / "backup";
+  EXPECT_THAT(Macaw("pki backup " + backup + " --dir " + authority_).text, HasSubstr("1 node"));
+  std::filesystem::remove(authority_ + "/registry.jsonl");
+  EXPECT_THAT(Macaw("pki list --dir " + authority_).text, HasSubstr("macaw pki restore"));
+  const Printed restored = Macaw("pki restore " + backup + " --dir " + authority_);
+  EXPECT_EQ(restored.exit, 0) << restored.text;
+  EXPECT_THAT(Macaw("pki list --dir " + authority_).text, HasSubstr("phone-7"));
+  EXPECT_EQ(Macaw("audit verify " + authority_).exit, 0);
+}
+
 TEST_F(Pki, AWorkerSaysWhatIsWrongWithItsIdentity) {
   const std::string node =
       folder_.Write("node.toml",

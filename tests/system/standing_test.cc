@@ -88,6 +88,18 @@ TEST_F(Standing, DoesRunsOneAfterTheOtherWithTheModelsOfSimulations) {
   EXPECT_EQ(DigestOf("one"), plain.digest());
   EXPECT_EQ(DigestOf("three"), plain.digest());
   EXPECT_THAT(Admin("runs").text, HasSubstr("a slip"));
+
+  const std::string to = folder_ / "fetched";
+  const Printed fetched = Admin("results three --to " + to);
+  EXPECT_EQ(fetched.exit, 0) << fetched.text;
+  EXPECT_THAT(fetched.text, HasSubstr("model.safetensors"));
+  for (const std::string file : {"summary.json", "metrics.jsonl", "model.safetensors"})
+    EXPECT_EQ(*ReadFile(to + "/" + file), *ReadFile(folder_ / "runs/three/" + file)) << file;
+  EXPECT_FALSE(FileExists(to + "/holdings")) << "is no result";
+  EXPECT_EQ(RunMacaw("log " + to).exit, 0);
+  EXPECT_THAT(Admin("results three --to " + to).text, HasSubstr("is not empty"));
+  EXPECT_THAT(Admin("results nobody --to " + folder_ / "x").text,
+              HasSubstr("there is no run \"nobody\""));
   EXPECT_THAT(Admin("submit " + config_).text, HasSubstr("macaw plan CONFIG"));
   EXPECT_THAT(Admin("pause").text, HasSubstr("macaw admin runs"));
 }

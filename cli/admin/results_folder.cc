@@ -1,0 +1,57 @@
+#include "cli/admin/results_folder.h"
+
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+
+absl::StatusOr<ResultsFolder> ResultsFolder::Make(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(folder, " is not empty: give a new folder with --to"));
+  }
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  return ResultsFolder(folder);
+}
+
+absl::Status ResultsFolder::Take(const admin::ResultPiece& piece) {
+  if (!piece.file.empty()) {
+    MACAW_RETURN_IF_ERROR(Close());
+    // The name comes from another machine.
+    if (piece.file.front() == '.' || piece.file.find('/') != std::string::npos)
+      return absl::InvalidArgumentError("the server sends a file of another folder");
+    name_ = piece.file;
+    MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(absl::StrCat(folder_, "/", name_)));
+    file_.emplace(std::move(file));
+    size_ = piece.size;
+    written_ = 0;
+  }
+  if (!file_.has_value()) return absl::DataLossError("the server sends a piece of no file");
+  MACAW_RETURN_IF_ERROR(file_->WriteAt(written_, std::as_bytes(std::span(piece.data))));
+  written_ += piece.data.size();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ResultsFolder::Finish() {
+  MACAW_RETURN_IF_ERROR(Close());
+  return names_;
+}
+
+absl::Status ResultsFolder::Close() {
+  if (!file_.has_value()) return absl::OkStatus();
+  AtomicFile file = *std::exchange(file_, std::nullopt);
+  if (written_ != size_) {
+    return absl::DataLossError(
+        absl::StrCat(name_, " came with ", written_, " of ", size_, " bytes: fetch it again"));
+  }
+  MACAW_RETURN_IF_ERROR(std::move(file).Commit());
+  names_.push_back(name_);
+  return absl::OkStatus();
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,47 @@
+#include "cli/admin/results_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "testing/temporary_folder.h"
+
+namespace macaw::cli {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(ResultsFolder, HasTheFilesThatCameWhole) {
+  const testing_support::TemporaryFolder folder;
+  ResultsFolder results = *ResultsFolder::Make(folder / "run");
+  ASSERT_TRUE(results.Take({.file = "a.json", .size = 5, .data = "one"}).ok());
+  ASSERT_TRUE(results.Take({.data = "23"}).ok());
+  ASSERT_TRUE(results.Take({.file = "empty", .size = 0}).ok());
+  EXPECT_THAT(*results.Finish(), ElementsAre("a.json", "empty"));
+  EXPECT_EQ(*ReadFile(folder / "run/a.json"), "one23");
+  EXPECT_EQ(*ReadFile(folder / "run/empty"), "");
+}
+
+TEST(ResultsFolder, RefusesAFileThatWasCut) {
+  const testing_support::TemporaryFolder folder;
+  ResultsFolder results = *ResultsFolder::Make(folder / "run");
+  ASSERT_TRUE(results.Take({.file = "a", .size = 5, .data = "one"}).ok());
+  EXPECT_TRUE(absl::IsDataLoss(results.Take({.file = "b", .size = 1, .data = "x"})));
+  EXPECT_FALSE(FileExists(folder / "run/a"));
+}
+
+TEST(ResultsFolder, TakesNoFileOfAnotherFolder) {
+  const testing_support::TemporaryFolder folder;
+  ResultsFolder results = *ResultsFolder::Make(folder / "run");
+  for (const std::string name : {"../x", "/etc/x", ".ssh", "a/b"})
+    EXPECT_FALSE(results.Take({.file = name, .size = 1, .data = "x"}).ok()) << name;
+  EXPECT_FALSE(results.Take({.data = "of no file"}).ok());
+}
+
+TEST(ResultsFolder, IsNew) {
+  const testing_support::TemporaryFolder folder;
+  folder.Write("file", "");
+  EXPECT_TRUE(absl::IsAlreadyExists(ResultsFolder::Make(folder.path()).status()));
+}
+
+}  // namespace
+}  // namespace macaw::cli
