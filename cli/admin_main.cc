@@ -76,7 +76,9 @@ absl::Status Explain(const AdminArguments& arguments, const absl::Status& status
       over ? absl::StrCat("the run in ", arguments.run_dir, " has ended (`macaw log ",
                           arguments.run_dir, "` tells how)")
            : absl::StrCat("no server works on ", arguments.run_dir),
-      "; macaw simulate --resume ", arguments.run_dir, " goes on with a run that was interrupted"));
+      "; a run that was interrupted goes on with macaw-server --resume and its other options, a "
+      "simulation with macaw simulate --resume ",
+      arguments.run_dir));
 }
 
 // Who this is, for the log. A name and no proof: whoever can open the socket is this user.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/fd.h"
 #include "core/files.h"
+#include "core/logging.h"
 #include "core/status.h"
 
 namespace macaw::identity {
@@ -26,6 +27,12 @@ absl::StatusOr<NodeIdentity> ReadIdentity(const IdentityFiles& files) {
     return absl::NotFoundError(
         absl::StrCat("there is no ", files.certificate,
                      ": this node has not enrolled yet (macaw-worker enrol)"));
+  }
+  struct stat info {};
+  if (::stat(files.key.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
+    Logger("identity")
+        .Warning(absl::StrCat("key_is_open ", files.key,
+                              " can be read by every user of this machine: chmod 600"));
   }
   MACAW_ASSIGN_OR_RETURN(const std::string key_pem, ReadFile(files.key));
   MACAW_ASSIGN_OR_RETURN(const std::string certificate_pem, ReadFile(files.certificate));

@@ -40,7 +40,8 @@ absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest
     const std::string name = table.NameOf(place);
     if (owns.contains(name)) continue;
     return absl::PermissionDeniedError(absl::StrCat(
-        "worker \"", request.name, "\" does not own a client named \"", name, "\" in this run"));
+        "worker \"", request.name, "\" does not own a client named \"", name,
+        "\" in this run (macaw pki assign ", request.name, " --clients … enters what it owns)"));
   }
   return absl::OkStatus();
 }
@@ -57,7 +58,8 @@ class CoordinatorImpl final : public Coordinator {
         !status.ok()) {
       return std::move(reply)(status);
     }
-    std::move(reply)(fleet::HelloReply{.program = run_.options().program, .run = run_.options().run});
+    std::move(reply)(
+        fleet::HelloReply{.program = run_.options().program, .run = run_.options().run});
   }
 
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,

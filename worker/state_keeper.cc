@@ -127,7 +127,8 @@ absl::Status StateKeeper::Fence() {
     ahead_.clear();
     const auto written = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return unwritten_ == 0; };
     mutex_.Await(absl::Condition(&written));
-    MACAW_RETURN_IF_ERROR(write_error_);
+    // Told once: whoever asks does not commit what was stored, and a disk has room again later.
+    MACAW_RETURN_IF_ERROR(std::exchange(write_error_, absl::OkStatus()));
   }
   return store_->Flush();
 }

@@ -137,8 +137,9 @@ class GrpcAdminClient final : public AdminClient {
     const absl::Status status = Invoke(*stub_, method, request, reply);
     if (!absl::IsUnimplemented(status)) return status;
     return absl::UnimplementedError(
-        "a standing server listens there, not the server of a run: `macaw admin runs` says where "
-        "the operators' address of the run is");
+        "that is no operators' address of a run's server (server.admin): it is the address of "
+        "workers, or that of a standing server, which answers `macaw admin runs`, submit, withdraw "
+        "and results; its runs have one with --run-admin");
   }
   template <typename Request, typename Reply>
   absl::Status CallQueue(grpc::Status (v1::Queue::Stub::*method)(grpc::ClientContext*,

@@ -93,6 +93,10 @@ absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
     return No(absl::StrCat("its data differs from that of worker \"", At(from).brought_by,
                            "\" (other files, partition or seed): ", how));
   };
+  if (begun_ && node.owner) {
+    return No(absl::StrCat("the run has begun without it, with its ", clients_,
+                           " clients: its own can take part in the next run"));
+  }
   if (begun_) return differs(first_, "the run has begun without it");
   if (clients_ > 0 && table.tokens.empty() != !sequences_)
     return differs(first_, "sequences are in one of them only");

@@ -151,6 +151,11 @@ TEST_F(StateKeeperTest, AnErrorOfTheStoreComesOutAtTheFence) {
   EXPECT_TRUE(Write(Version(1, 1), 1).ok());
   EXPECT_THAT(std::string(keeper_.Fence().message()), HasSubstr("the disk is full"));
   EXPECT_EQ(watch_.flushes, 0);
+  // The disk has room again: what is stored from now on counts.
+  watch_.full = false;
+  EXPECT_TRUE(Write(Version(1, 2), 1).ok());
+  EXPECT_TRUE(keeper_.Fence().ok());
+  EXPECT_EQ(watch_.flushes, 1);
 }
 
 TEST_F(StateKeeperTest, ReadsAheadAFewAtATimeInTheOrderExpected) {
