@@ -51,7 +51,9 @@ void RunThreads::LogRecord(const log::Record& record) const {
     log_.Info(absl::StrCat("waiting_for_clients round=", waiting->round.value,
                            " present=", waiting->present, " needed=", waiting->needed));
   } else if (const auto* gone = std::get_if<log::NodeLost>(&record)) {
-    log_.Warning(absl::StrCat("node_lost name=", gone->name, " reason=\"", gone->why, "\""));
+    const std::string line =
+        absl::StrCat("node_lost name=", gone->name, " reason=\"", gone->why, "\"");
+    gone->why == "it left" ? log_.Info(line) : log_.Warning(line);
   } else if (const auto* declined = std::get_if<log::NodeDeclined>(&record)) {
     log_.Info(declined->why.empty() ? absl::StrCat("node_works_again name=", declined->name)
                                     : absl::StrCat("node_declines name=", declined->name,

@@ -49,7 +49,7 @@ TEST(HostileWorker, TenThousandLiesNeitherEndNorChangeTheRun) {
   for (const char* answer : {"Register FAILED_PRECONDITION", "Lease OK", "Heartbeat OK",
                              "Commit OK", "Commit INVALID_ARGUMENT", "BeginUpload OK", "Upload OK",
                              "Download OK", "Release OK", "floods"}) {
-    EXPECT_TRUE(liar.answers().contains(answer)) << answer;
+    EXPECT_TRUE(liar.answers().contains(answer)) << answer << " of " << liar.AllAnswers();
   }
 }
 

@@ -68,6 +68,7 @@ class Liar {
 
   uint64_t peak() const { return peak_; }
   const std::map<std::string, int>& answers() const { return answers_; }
+  std::string AllAnswers() const { return absl::StrJoin(answers_, ", ", absl::PairFormatter(" ")); }
 
  private:
   void Act() {
