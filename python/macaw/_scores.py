@@ -80,7 +80,11 @@ class TestScores:
         if scores.shape != (len(y), 1):
             return
         for name, metric in self._metrics.items():
-            if pairs_all(lambda o, y, f=metric: f(y, o), y.dtype.kind in "iu", np.asarray):
+
+            def value(outputs: Any, y: Any, metric: Callable[[Any, Any], Any] = metric) -> Any:
+                return metric(y, outputs)
+
+            if pairs_all(value, y.dtype.kind in "iu", np.asarray):
                 raise ConfigError(f"metrics: {name}: {ADVICE}", key="metrics")
 
     def _scores(self, run: OpenRun, x: Array) -> Array:

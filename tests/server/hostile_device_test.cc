@@ -1,3 +1,4 @@
+#include "proto/fleet/client_table.h"
 #include "server/log/history.h"
 #include "tests/server/liar.h"
 
