@@ -69,7 +69,8 @@ TEST(HostileDevice, TenThousandLiesCostTheRunItsClientAndNothingElse) {
     const std::string name = absl::StrCat("worker-", i);
     honest.push_back(std::make_unique<FakeWorker>(
         *wire::Dial({.server = server->address(), .token = TokenOf(name)}), name));
-    ASSERT_TRUE(honest.back()->Register().ok());
+    const auto registered = honest.back()->Register();
+    ASSERT_TRUE(registered.ok()) << registered.status();
   }
   Liar device(server->address(), 42, pace, kDevice);
   fleet::RegisterRequest& identity = device.identity();

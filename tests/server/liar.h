@@ -44,11 +44,15 @@ class Liar {
     ASSERT_TRUE(lease.ok() && lease->training.has_value()) << lease.status();
     lease_ = *lease;
     const fleet::Blob blob = fleet::RandomBlob(1000, 1);
-    Send("BeginUpload", wire::ToWire(fleet::UploadOffer{.purpose = fleet::BlobPurpose::kSums,
-                                                        .session = session_,
-                                                        .digest = blob.digest,
-                                                        .size = blob.size,
-                                                        .round = lease_.training->round}));
+    const auto begun =
+        Send("BeginUpload", wire::ToWire(fleet::UploadOffer{.purpose = fleet::BlobPurpose::kSums,
+                                                            .session = session_,
+                                                            .digest = blob.digest,
+                                                            .size = blob.size,
+                                                            .round = lease_.training->round}));
+    v1::BeginUploadReply taken;
+    ASSERT_TRUE(begun.has_value() && taken.ParseFromString(*begun));
+    ASSERT_EQ(taken.verdict(), v1::UPLOAD_VERDICT_SEND);
     SendBytes(
         "Upload",
         {wire::ToString(wire::EncodeChunk(blob.bytes, 0, blob.size / 2, blob.digest, session_))});
