@@ -52,7 +52,7 @@ class Liar {
                                                             .round = lease_.training->round}));
     v1::BeginUploadReply taken;
     ASSERT_TRUE(begun.has_value() && taken.ParseFromString(*begun));
-    ASSERT_EQ(taken.verdict(), v1::UPLOAD_VERDICT_SEND);
+    ASSERT_EQ(taken.verdict(), v1::UPLOAD_VERDICT_SEND) << reply.ShortDebugString();
     SendBytes(
         "Upload",
         {wire::ToString(wire::EncodeChunk(blob.bytes, 0, blob.size / 2, blob.digest, session_))});
