@@ -43,7 +43,7 @@ class Liar {
     const auto lease = wire::FromWire(reply);
     ASSERT_TRUE(lease.ok() && lease->training.has_value()) << lease.status();
     lease_ = *lease;
-    const fleet::Blob blob = fleet::RandomBlob(1000, 1);
+    const fleet::Blob blob = fleet::RandomBlob(100, 1);
     const auto begun =
         Send("BeginUpload", wire::ToWire(fleet::UploadOffer{.purpose = fleet::BlobPurpose::kSums,
                                                             .session = session_,
