@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/channels.h"
+#include "core/digest.h"
 #include "core/logging.h"
 #include "core/status.h"
 #include "data/label_map.h"
@@ -137,6 +138,14 @@ class RunStates {
   Digest run_;
 };
 
+// Zero: there are no names.
+Digest DigestOfNames(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  Digester digester;
+  for (const std::string& name : names) digester.Add(absl::string_view(name));
+  return digester.Finish();
+}
+
 // What the node reports about itself. The numeric profile is known once the server has sent its
 // run.
 absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
@@ -160,7 +169,9 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
       .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
       .died_running = marker.died_running(),
       .volatile_state = options.state.ends_with_process(),
-      .program = options.program};
+      .program = options.program,
+      .feature_names = DigestOfNames(info.feature_names),
+      .class_names = DigestOfNames(info.class_names)};
 }
 
 uint64_t LargestClient(const data::Dataset& dataset) {

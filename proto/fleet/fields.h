@@ -64,7 +64,8 @@ constexpr auto FieldsOf(Of<RegisterRequest> of) {
       MACAW_FIELD(owner), MACAW_FIELD(central_test_rows, kUpToMostClients),
       MACAW_FIELD(central_val_rows, kUpToMostClients), MACAW_FIELD(central_test_digest),
       MACAW_FIELD(died_running), MACAW_FIELD(volatile_state), MACAW_FIELD(declined, FreeText()),
-      MACAW_FIELD(declined_now, FreeText()), MACAW_FIELD(program, FreeText()));
+      MACAW_FIELD(declined_now, FreeText()), MACAW_FIELD(program, FreeText()),
+      MACAW_FIELD(feature_names), MACAW_FIELD(class_names));
 }
 constexpr auto FieldsOf(Of<RegisterReply> of) {
   return std::tuple(MACAW_FIELD(session), MACAW_FIELD(epoch), MACAW_FIELD(run),

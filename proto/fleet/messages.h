@@ -100,6 +100,8 @@ struct RegisterRequest {
   std::string declined;         // why the node's owner does not let it join the run; "": it joins
   std::string declined_now;     // it joins; as LeaseRequest::declined
   std::string program;          // "macaw-worker 0.1.0"; "" of releases that do not say it
+  // Of the names of its columns of features, and of its classes, in their order. Zero: unknown.
+  Digest feature_names, class_names;
 };
 struct RegisterReply {
   SessionId session;

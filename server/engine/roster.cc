@@ -62,6 +62,7 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
                              "\" (other files or preparation)"));
     }
   }
+  MACAW_RETURN_IF_ERROR(CheckNames(node));
   if (node.clients != table.clients()) {
     return No(absl::StrCat("it reports ", node.clients, " clients but sample counts of ",
                            table.clients()));
@@ -70,6 +71,19 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
     return No("it holds neither clients nor the central test set");
   const std::optional<HoldingId> known = Find(node.data_digest);
   return known.has_value() ? CheckKnown(At(*known), node) : CheckNew(node, table);
+}
+
+// The same columns in another order train, and what comes out is wrong in silence.
+absl::Status Roster::CheckNames(const fleet::RegisterRequest& node) const {
+  const auto check = [](const Digest& own, const Names& known, const char* what, const char* how) {
+    if (own.IsZero() || known.digest.IsZero() || own == known.digest) return absl::OkStatus();
+    return No(absl::StrCat("its ", what, " have other names, or another order, than those of ",
+                           "worker \"", known.from, "\": ", how));
+  };
+  MACAW_RETURN_IF_ERROR(check(node.feature_names, features_, "columns of features",
+                              "every node has the same columns in the same order"));
+  return check(node.class_names, classes_, "classes",
+               "data.class_names is the same list on every node");
 }
 
 absl::Status Roster::CheckKnown(const Holding& known, const fleet::RegisterRequest& node) const {
@@ -119,6 +133,8 @@ std::optional<HoldingId> Roster::Named(const std::string& name) const {
 }
 
 HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable table) {
+  if (features_.digest.IsZero()) features_ = {node.feature_names, node.name};
+  if (classes_.digest.IsZero()) classes_ = {node.class_names, node.name};
   if (node.has_central_rows() && !has_central_rows()) {
     central_rows_ = node.central_test_rows;
     central_val_rows_ = node.central_val_rows;

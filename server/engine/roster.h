@@ -76,6 +76,7 @@ class Roster {
   const Holding& At(HoldingId holding) const { return holdings_[holding.value]; }
   absl::Status CheckKnown(const Holding& known, const fleet::RegisterRequest& node) const;
   std::optional<HoldingId> Named(const std::string& name) const;
+  absl::Status CheckNames(const fleet::RegisterRequest& node) const;
   absl::Status CheckNew(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
 
   bool begun_ = false;
@@ -91,6 +92,12 @@ class Roster {
   uint64_t central_rows_ = 0, central_val_rows_ = 0;
   Digest central_digest_;
   std::string central_from_;
+  // What the numbers of columns and classes mean, once a node has said it; and which node.
+  struct Names {
+    Digest digest;
+    std::string from;
+  };
+  Names features_, classes_;
 
   std::vector<uint32_t> rows_, tokens_;
   std::vector<HoldingId> holding_;  // by client; empty: all clients are in `first_`, in its order

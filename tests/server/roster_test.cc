@@ -12,6 +12,7 @@
 namespace macaw::server {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -150,6 +151,25 @@ TEST(Roster, OnceBegunOnlyKnownClientsComeBack) {
   roster.Begin();
   EXPECT_EQ(Refusal(roster, Holder("a", {"x"})), "");
   EXPECT_THAT(Refusal(roster, Holder("b", {"y"})), HasSubstr("begun without it"));
+}
+
+TEST(Roster, ColumnsAndClassesMeanTheSameOnEveryNode) {
+  Roster roster;
+  Join(roster, Owner("old", {"old"}));  // says nothing of names
+  Node first = Owner("amara", {"amara"});
+  first.request.feature_names = DigestOf("age, weight");
+  first.request.class_names = DigestOf("no, yes");
+  Join(roster, first);
+  Node swapped = Owner("bella", {"bella"});
+  swapped.request.feature_names = DigestOf("weight, age");
+  EXPECT_THAT(Refusal(roster, swapped),
+              AllOf(HasSubstr("its columns of features have other names, or another order"),
+                    HasSubstr("worker \"amara\"")));
+  swapped.request.feature_names = first.request.feature_names;
+  swapped.request.class_names = DigestOf("yes, no");
+  EXPECT_THAT(Refusal(roster, swapped), HasSubstr("data.class_names is the same list"));
+  swapped.request.class_names = {};
+  Join(roster, swapped);
 }
 
 TEST(Roster, ANodeWithNothingIsRefusedAndOneWithTheTestSetAloneIsNot) {
