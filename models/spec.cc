@@ -43,12 +43,13 @@ absl::Status CheckOutput(const ModelSpec& spec, int64_t classes) {
   if (vector && classes == 2 && last[0] == 1)
     otherwise = "; one output for two classes is run.task = \"binary\"";
   if (vector && classes >= 2 && last[0] > classes) {
-    otherwise = absl::StrCat("; if there are classes that no row has, say data.classes = ", last[0]);
+    otherwise =
+        absl::StrCat("; if there are classes that no row has, say data.classes = ", last[0]);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("model \"", spec.name, "\" ends with shape ", ShapeText(last),
-                   ", but the task needs [", classes, "]: end it with ",
-                   vector ? "" : "\"flatten\", ", "\"linear ", classes, "\"", otherwise));
+  return absl::InvalidArgumentError(absl::StrCat("model \"", spec.name, "\" ends with shape ",
+                                                 ShapeText(last), ", but the task needs [", classes,
+                                                 "]: end it with ", vector ? "" : "\"flatten\", ",
+                                                 "\"linear ", classes, "\"", otherwise));
 }
 
 // A model with an output at each position predicts the next token, which it must not see.
