@@ -86,8 +86,8 @@ Readable ReadWhatThereIs(const std::string& folder, const Certificate& authority
   return found;
 }
 
-// Revokes a node of `before`, also one that the authority does not know: whoever has its certificate
-// might renew it otherwise, as after the loss of a registry.
+// Revokes a node of `before`, also one that the authority does not know: whoever has its
+// certificate might renew it otherwise, as after the loss of a registry.
 absl::Status RevokeAgain(Authority& authority, const std::string& name, const NodeRecord& before,
                          bool known, absl::Time now) {
   if (!known) {

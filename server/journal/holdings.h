@@ -10,8 +10,8 @@
 #include "server/engine/restored.h"
 #include "server/journal/frame_file.h"
 
-// The owners of a run and the tables of their clients, in RUN/holdings (frame_file.h): one value for
-// each owner, without its session. Every run keeps the file. So a run that is
+// The owners of a run and the tables of their clients, in RUN/holdings (frame_file.h): one value
+// for each owner, without its session. Every run keeps the file. So a run that is
 // resumed knows its clients' numbers although an owner does not come back.
 namespace macaw::server {
 
