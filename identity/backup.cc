@@ -15,6 +15,7 @@
 #include "core/status.h"
 #include "identity/authority.h"
 #include "identity/chained_log.h"
+#include "identity/node_files.h"
 #include "identity/registry.h"
 #include "identity/signed_head.h"
 
@@ -30,7 +31,7 @@ constexpr const char* kKeys[] = {"/authority.key", "/server.key", "/server.crt",
 
 absl::Status Copy(const std::string& from, const std::string& to) {
   MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(from));
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(to, bytes));
+  MACAW_RETURN_IF_ERROR(WriteSecretFile(to, bytes));
   std::error_code error;
   fs::permissions(to, fs::status(from, error).permissions(), error);
   return error ? FileError("cannot set the permissions of", to, error.value()) : absl::OkStatus();
@@ -43,12 +44,6 @@ absl::Status CopyRegistry(const std::string& from, const std::string& to) {
   MACAW_RETURN_IF_ERROR(Copy(from + kRegistry, to + kRegistry));
   const std::string head = absl::StrCat(kRegistry, kHeadSuffix);
   return FileExists(from + head) ? Copy(from + head, to + head) : absl::OkStatus();
-}
-
-absl::Status SetOwnerOnly(const std::string& file) {
-  std::error_code error;
-  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write, error);
-  return error ? FileError("cannot set the permissions of", file, error.value()) : absl::OkStatus();
 }
 
 // Makes the folder, if it is not there, for its user alone.
@@ -160,8 +155,7 @@ absl::StatusOr<Restoration> Restore(const std::string& backup, const std::string
   MACAW_RETURN_IF_ERROR(MakePrivate(stage));
   MACAW_ASSIGN_OR_RETURN(std::string lines, ReadFile((all_there ? folder : backup) + kRegistry));
   lines.resize(all_there ? before.bytes : kept.bytes);
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(stage + kRegistry, lines));
-  MACAW_RETURN_IF_ERROR(SetOwnerOnly(stage + kRegistry));
+  MACAW_RETURN_IF_ERROR(WriteSecretFile(stage + kRegistry, lines));
   for (const char* file : kKeys) MACAW_RETURN_IF_ERROR(Copy(backup + file, stage + file));
   const uint64_t most = std::max(before.digests.size(), kept.digests.size());
   Restoration restored{.lost = before.signed_lines - std::min(before.signed_lines, most)};
