@@ -71,6 +71,12 @@ absl::Status Explain(const AdminArguments& arguments, const absl::Status& status
         "no server answers operators at ",
         arguments.server.empty() ? arguments.standing : arguments.server, ": ", status.message()));
   }
+  const absl::StatusOr<std::string> address = AddressOf(arguments);
+  if (address.ok() && !absl::StartsWith(*address, "unix:") && arguments.identity.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        "the operators' address of this run is ", *address, " (server.admin): ", status.message(),
+        "; with an authority it asks for --identity FOLDER"));
+  }
   const bool over = FileExists(arguments.run_dir + "/summary.json");
   return absl::UnavailableError(absl::StrCat(
       over ? absl::StrCat("the run in ", arguments.run_dir, " has ended (`macaw log ",
