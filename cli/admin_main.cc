@@ -72,7 +72,9 @@ absl::Status Explain(const AdminArguments& arguments, const absl::Status& status
         arguments.server.empty() ? arguments.standing : arguments.server, ": ", status.message()));
   }
   const absl::StatusOr<std::string> address = AddressOf(arguments);
-  if (address.ok() && !absl::StartsWith(*address, "unix:") && arguments.identity.empty()) {
+  const bool listens = !absl::StrContains(status.message(), "onnection refused");
+  if (address.ok() && !absl::StartsWith(*address, "unix:") && arguments.identity.empty() &&
+      listens) {
     return absl::UnavailableError(absl::StrCat(
         "the operators' address of this run is ", *address, " (server.admin): ", status.message(),
         "; with an authority it asks for --identity FOLDER"));
