@@ -37,6 +37,8 @@ def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text())
     _take_a_gpu()
     sys.path[:] = spec["path"]
+    # PyTorch says so, and goes on, where a loss pairs every output with every label.
+    warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
     rules.serving = True  # a script that begins a run while it is loaded is told so
     if spec["main"]:
         _load_main(Path(spec["main"]), spec["package"])

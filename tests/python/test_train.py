@@ -295,6 +295,8 @@ class AModule(TrainCase):
         job = dict(model=self.net(1), data=(x, x[:, 0]), partition=macaw.iid(20))
         error = self.refusal(macaw.TrainError, train=None, loss=own.pairs_all, **job)
         self.assertIn("it pairs every output with every y", str(error))
+        error = self.refusal(macaw.TrainError, train=own.trains_pairs, **job)
+        self.assertIn("Using a target size", str(error))
         run = self.run_of("right", None, loss=own.squares, **job)
         self.assertLess(run.rows[-1]["train_loss"], run.rows[0]["train_loss"])
 
