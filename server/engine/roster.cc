@@ -152,12 +152,13 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
     if (table.names.empty()) unnamed_ = id;
     for (const std::string& name : table.names) names_[name] = id;
   }
-  clients_ += table.clients();
+  const uint64_t clients = table.clients();
+  clients_ += clients;
   holdings_.push_back({.data = node.data_digest,
                        .table = node.table.digest,
                        .owner = node.owner ? node.name : "",
                        .brought_by = node.name,
-                       .clients = table.clients(),
+                       .clients = clients,
                        .content = std::move(table)});
   return id;
 }

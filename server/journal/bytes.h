@@ -151,7 +151,9 @@ class ByteReader {
   void Get(T& value, const Format& written) {
     if (!IsOf<T>(written)) {
       ok_ = false;
-    } else if constexpr (JournalList<T>) {
+      return;
+    }
+    if constexpr (JournalList<T>) {
       EachItem([&] { Get(value.emplace_back(), written.parts.front()); });
     } else if constexpr (fleet::HasFields<T> || fleet::HasColumns<T>) {
       for (size_t i = 0; ok_ && i < written.names.size(); ++i)
