@@ -31,7 +31,8 @@ constexpr double kAlone = 1;
 // The weight of the plan's costs against the times observed in this round, in clients.
 constexpr double kBeliefKnown = 8, kBeliefUnknown = 0.25;
 // The remaining time of a client that should already have ended: a fraction of its planned time
-// plus a fraction of its delay.
+// plus a fraction of its delay. An idle slot is expected to ask after the second fraction of the
+// time for which it has not asked.
 constexpr double kLateOfPlan = 0.1, kLateOfDelay = 0.5;
 // A slot that was passed over in favour of another asks again when that one is late by this
 // fraction.
@@ -39,7 +40,8 @@ constexpr double kPatience = 0.1, kLeastPatience = 1e-3;
 
 }  // namespace
 
-DispatchQueue::DispatchQueue(const Plan& plan) : hand_out_(plan.hand_out) {
+DispatchQueue::DispatchQueue(const Plan& plan)
+    : hand_out_(plan.hand_out), uncollected_(plan.uncollected) {
   double seconds = 0;
   for (const WorkerQueue& planned : plan.queues) {
     Worker& worker = workers_[planned.worker.worker];
@@ -137,7 +139,7 @@ Piece DispatchQueue::Take(const Ask& ask) {
   Piece piece;
   switch (hand_out_) {
     case HandOut::kWhole:
-      piece = TakeWhole(worker);
+      piece = TakeWhole(worker, ask);
       break;
     case HandOut::kPull:
       piece = TakeNext(worker, ask);
@@ -150,7 +152,7 @@ Piece DispatchQueue::Take(const Ask& ask) {
   return piece;
 }
 
-Piece DispatchQueue::TakeWhole(Worker& worker) {
+Piece DispatchQueue::TakeWhole(Worker& worker, const Ask& ask) {
   Piece piece{.when_idle = true};
   while (!worker.queue.empty() && piece.clients.size() < kLargestPiece)
     piece.clients.push_back(PopFront(worker));
@@ -158,6 +160,15 @@ Piece DispatchQueue::TakeWhole(Worker& worker) {
   if (piece.clients.empty() && !common_.empty()) {
     piece.clients.push_back(common_.front());
     common_.pop_front();
+  }
+  if (!piece.clients.empty() || size_ == 0 || ask.idle == 0) return piece;
+  // What is left belongs to workers that have not asked for it. This one takes half of a queue, so
+  // that something is left for others that wait, and for its worker.
+  if (ask.now < uncollected_) {
+    piece.look_again = uncollected_;
+  } else if (Worker* silent = LastToEnd(); silent != nullptr) {
+    const size_t half = std::min((silent->queue.size() + 1) / 2, kLargestPiece);
+    while (piece.clients.size() < half) piece.clients.push_back(PopFront(*silent));
   }
   return piece;
 }
@@ -258,7 +269,7 @@ void DispatchQueue::Balance(double now) {
       const Slot& slot = workers[w]->slots[s];
       double free = slot.free;
       // A slot that is late is expected to take the longer, the later it is.
-      if (slot.given > 0 && free < now)
+      if (free < now)
         free = now + kLateOfPlan * (slot.free - slot.start) + kLateOfDelay * (now - slot.free);
       placement.Occupy(w, s, std::max(free, now));
     }

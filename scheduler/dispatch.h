@@ -33,10 +33,11 @@ struct Piece {
 
 // Hands out a plan piece by piece, in the way that Plan::hand_out says. With kGuided, a worker gets
 // a fraction of its remaining queue, at least one client for each idle slot; a worker that is alone
-// gets a second's work. Clients that are not
-// handed out are planned anew (placement.h), assuming that busy slots become free when their
-// clients are expected to end: from time to time while many clients remain, at each request towards
-// the end, and when the worker's queue is empty. A slot that would only delay the end gets nothing.
+// gets a second's work. Clients that are not handed out are planned anew (placement.h), assuming
+// that busy slots become free when their clients are expected to end, and that a slot which has not
+// asked for a while will not ask soon: from time to time while many clients remain, at each request
+// towards the end, and when the worker's queue is empty. A slot that would only delay the end gets
+// nothing.
 // The times that a worker reports in this round correct its costs, so a wrong prediction or a
 // machine that slows down is noticed within the round. A client that was handed out is never moved.
 // No I/O and no clock; one owner.
@@ -82,7 +83,7 @@ class DispatchQueue {
   void Give(Worker& worker, const CohortEntry& entry, double now);
   CohortEntry PopFront(Worker& worker);
 
-  Piece TakeWhole(Worker& worker);
+  Piece TakeWhole(Worker& worker, const Ask& ask);
   Piece TakeNext(const Worker& worker, const Ask& ask);
   Piece TakeGuided(Worker& worker, const Ask& ask);
   bool BalanceDue(const Worker& asker) const;
@@ -90,6 +91,7 @@ class DispatchQueue {
   Worker* LastToEnd();
 
   HandOut hand_out_ = HandOut::kGuided;
+  double uncollected_ = 0;  // Plan's
   std::map<WorkerId, Worker> workers_;
   // Belongs to no worker: with kPull all clients in order, else those that came back.
   std::deque<CohortEntry> common_;

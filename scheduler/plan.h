@@ -23,7 +23,7 @@ struct WorkerInfo {
 
 // How a plan is handed out (dispatch.h).
 enum class HandOut : uint8_t {
-  kWhole,   // a worker gets its queue at once and keeps it
+  kWhole,   // a worker gets its queue at once and keeps it; see Plan::uncollected
   kPull,    // one common queue; an idle slot takes the next client
   kGuided,  // queues in shrinking pieces; what is not handed out moves to whoever ends it first
 };
@@ -38,6 +38,8 @@ struct Plan {
   std::vector<WorkerQueue> queues;
   HandOut hand_out = HandOut::kGuided;
   std::vector<CohortEntry> common;  // kPull: everybody, in the order to take
+  // kWhole: a queue that its worker has not asked for within so many seconds goes to those that ask.
+  double uncollected = 60;
   std::string reason;
 };
 

@@ -43,7 +43,10 @@ Plan PlannedStealingScheduler::Assign(const Cohort& cohort,
     return plan;
   }
   PlaceLongestFirst(cohort, workers, plan);
-  if (GoesOutWhole(plan)) plan.hand_out = HandOut::kWhole;
+  if (GoesOutWhole(plan)) {
+    plan.hand_out = HandOut::kWhole;
+    plan.uncollected = kTooShortToSplit;
+  }
   plan.reason = absl::StrCat(
       "longest client first, each to the slot that finishes it first, ",
       plan.hand_out == HandOut::kWhole ? "at once" : "planned anew as slots report back", ": ",

@@ -75,6 +75,34 @@ TEST(DispatchQueue, KWholeHandsOutAQueueAtOnceAndOthersTakeNothingFromIt) {
   EXPECT_EQ(queue.Take({.worker = WorkerId(1), .now = 30}).clients.size(), 1u);
 }
 
+TEST(DispatchQueue, AQueueThatItsWorkerDoesNotAskForGoesToThoseThatAsk) {
+  Plan plan =
+      Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}});
+  EXPECT_EQ(plan.uncollected, 60);
+  DispatchQueue queue(plan);
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 5u);
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1), .now = 59}).look_again, 60);
+  EXPECT_TRUE(queue.Take({.worker = WorkerId(1), .idle = 0, .now = 60}).clients.empty());
+  EXPECT_EQ(queue.Take({.worker = WorkerId(1), .now = 60}).clients.size(), 3u);
+  EXPECT_EQ(queue.Take({.worker = WorkerId(2), .now = 61}).clients.size(), 2u);
+  EXPECT_TRUE(queue.empty());
+}
+
+// The phase is so short that it goes out whole, and the worker that is planned for all of it is
+// gone, although nobody knows that yet.
+TEST(DispatchQueue, AShortPhaseDoesNotWaitForAWorkerThatDoesNotAsk) {
+  constexpr Costs kShort{.fixed = 1e-4, .row = 0, .known = true};
+  DispatchQueue queue(Planned("planned_stealing", {10, 10, 10, 10},
+                              {{WorkerId(1), 1, kShort}, {WorkerId(2), 1, Costs{kShort}.Slower(50)}}));
+  double now = 0;
+  for (int asks = 0; !queue.empty(); ++asks) {
+    ASSERT_LT(asks, 10);
+    const Piece piece = queue.Take({.worker = WorkerId(2), .now = now});
+    now = piece.clients.empty() ? piece.look_again : now + 5e-3;
+  }
+  EXPECT_LT(now, 0.05);
+}
+
 TEST(DispatchQueue, PullGivesOneClientToEachIdleSlot) {
   DispatchQueue queue(
       Planned("random", std::vector<uint64_t>(10, 5), {{WorkerId(1), 3}, {WorkerId(2)}}));
@@ -178,6 +206,20 @@ TEST(DispatchQueue, ASlowSlotLeavesTheLastClientToAFastOneUnlessThatIsLate) {
   EXPECT_GT(none.look_again, 10);
   EXPECT_LT(none.look_again, 20);
   EXPECT_EQ(queue.Take({.worker = WorkerId(2), .now = 1000}).clients.size(), 1u);
+}
+
+// The fast slot is idle and does not ask: its program hangs, or its network does.
+TEST(DispatchQueue, ASlowSlotTakesEverythingIfTheFastOneNeverAsks) {
+  DispatchQueue queue(Planned("planned_stealing", {10, 10, 10},
+                              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, Costs{kKnown}.Slower(20)}}));
+  const double alone = 3 * 20 * kKnown.Seconds({.rows = 10});
+  double now = 0;
+  for (int asks = 0; !queue.empty(); ++asks) {
+    ASSERT_LT(asks, 100) << "after " << now << " s";
+    const Piece piece = queue.Take({.worker = WorkerId(2), .now = now});
+    now = piece.clients.empty() ? piece.look_again : now + alone / 3;
+  }
+  EXPECT_LT(now, 3 * alone);
 }
 
 // Workers join late, are slow at first and then faster than the clock can measure. A worker that

@@ -130,6 +130,21 @@ TEST_F(Waits, ANodeThatNeverAsksIsNotWaitedForAndOneNodesWordLosesRoundsWithoutE
   for (const log::RoundLost& round : lost) EXPECT_EQ(round.alone, "a");
 }
 
+TEST_F(Waits, ANodeThatIsHeardAndNeverAsksHoldsNothingUpUnderAnyPolicy) {
+  for (const auto& [policy, _] : scheduler::SchedulingPolicies()) {
+    SCOPED_TRACE(policy);
+    StartShared({.run = TestRun(3)}, policy);
+    const TimePoint began = now_;
+    for (int turn = 0; turn < 600 && !engine_->ended.has_value(); ++turn) {
+      Pass(1, {"a", "b"});
+      if (const fleet::LeaseReply lease = Ask("a"); lease.next == fleet::Next::kWork)
+        Commit("a", lease);
+    }
+    EXPECT_TRUE(Finished());
+    EXPECT_LT(now_ - began, FromSeconds(3 * 75));
+  }
+}
+
 TEST_F(Waits, WhatWaitsForNodesThatAllDeclineIsGivenUpWhenTheLastOtherLeaves) {
   StartShared();
   EXPECT_EQ(Ask("a", 0, "not now").next, fleet::Next::kWait);
