@@ -1,10 +1,16 @@
 #include "plan/cohort.h"
 
+#include <algorithm>
+
 namespace macaw {
 
 using settings::AboveUpTo;
 using settings::AtLeast;
 using settings::Between;
+
+uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples) {
+  return cohort.max_weight > 0 ? std::min(examples, cohort.max_weight) : examples;
+}
 
 bool NameMatches(absl::string_view name, absl::string_view pattern) {
   size_t n = 0, p = 0;
@@ -49,6 +55,12 @@ settings::Section<CohortConfig> CohortSection() {
                {"uniform", WeightPolicy::kUniform},
                {"tokens", WeightPolicy::kTokens}},
               "a client's weight in the mean: its training examples, 1, or its tokens");
+  f.Add("max_weight", &C::max_weight,
+        "examples or tokens as which a client counts at most, however many it says it has; 0: no "
+        "limit",
+        AtLeast(0))
+      .Needs([](const C& cohort) { return cohort.weight != WeightPolicy::kUniform; },
+             "cohort.weight = \"examples\" or \"tokens\"");
   f.AddSeed("seed", &C::seed, "seed of the cohorts; default: run.seed");
   f.Add("eligible", &C::eligible,
         "names of the clients that may be drawn, * for any text and ? for any character; default: "

@@ -17,6 +17,9 @@ struct CohortConfig {
   double fraction = 0;  // > 0: of the clients that can be drawn, until the plan is resolved
   std::string sampling = "uniform";  // a name of scheduler/cohort.h
   WeightPolicy weight = WeightPolicy::kExamples;
+  // At most so many examples or tokens of a client count (McMahan et al. 2018, "Learning
+  // differentially private recurrent language models", ŵ); 0: all of them.
+  uint64_t max_weight = 0;
   uint64_t seed = 0;
   // Who may be drawn: clients whose names match one of these patterns ("*" is any text, "?" any
   // character; none: everybody) and that have at least so many training rows.
@@ -36,6 +39,9 @@ struct CohortConfig {
   double device_spread = 1, round_spread = 0.2;
   friend bool operator==(const CohortConfig&, const CohortConfig&) = default;
 };
+
+// How many of a client's examples or tokens count in the mean.
+uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples);
 
 // Whether a client's name matches the whole pattern of `eligible`: "*" is any text, "?" any one
 // byte.

@@ -44,10 +44,13 @@ void AddRun(Section<RunPlan>& f) {
         AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_examples", &R::train_examples,
-        "training rows of the clients that can be drawn; filled in from the data", AtLeast(0))
+        "training rows of the clients that can be drawn, of each at most cohort.max_weight; filled "
+        "in from the data",
+        AtLeast(0))
       .As(Role::kDerived);
   f.Add("run.train_tokens", &R::train_tokens,
-        "training tokens of the clients that can be drawn, for sequences; filled in from the data",
+        "training tokens of the clients that can be drawn, for sequences, of each at most "
+        "cohort.max_weight; filled in from the data",
         AtLeast(0))
       .As(Role::kDerived);
   f.AddSeed("run.seed", &R::seed, "seed of everything that has no seed of its own")

@@ -32,8 +32,9 @@ struct RunPlan {
   // Of the clients that can be drawn: those with training rows that cohort.eligible and
   // cohort.min_rows do not leave out.
   uint64_t train_clients = 0;   // how many there are; 0: all clients
-  uint64_t train_examples = 0;  // their training rows
-  uint64_t train_tokens = 0;    // the tokens of these, for sequences; 0: the data has none
+  // Their training rows, and the tokens of these for sequences (0: the data has none), of each
+  // client as many as count (CountedOf).
+  uint64_t train_examples = 0, train_tokens = 0;
   DType dtype = DType::kF32;
   TaskKind task = TaskKind::kAuto;
   ModelConfig model;

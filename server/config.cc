@@ -70,7 +70,7 @@ Section<ServerConfig> ServerSection() {
   f.AddSection("run.stop", &C::stop, StopSection());
   std::vector<std::string> policies;
   for (const auto& [name, what] : scheduler::SchedulingPolicies()) policies.push_back(name);
-  f.AddChoice("scheduler.policy", &C::scheduling_policy, std::move(policies),
+  f.AddChoice("scheduler.policy", &C::scheduling_policy, policies,
               "which client trains where; moves time and never a result")
       .As(Role::kCompute);
   f.Add("server.listen", &C::listen, "host:port or unix:PATH; default: a private Unix socket")

@@ -69,7 +69,7 @@ void PacedCalls::Release(const fleet::Caller& caller, fleet::ReleaseRequest requ
 
 void PacedCalls::Offer(const fleet::Caller& caller, fleet::UploadOffer offer,
                        fleet::Reply<fleet::UploadVerdict> reply) {
-  handler_.Offer(caller, std::move(offer), std::move(reply));
+  handler_.Offer(caller, offer, std::move(reply));
 }
 
 }  // namespace macaw::server

@@ -278,13 +278,12 @@ void SlotPool::Loop(uint32_t index) {
   {
     absl::StatusOr<Lane> lane = Lane::Make(context_, dataset_, work_[index], index);
     absl::MutexLock lock(&mutex_);
-    if (lane.ok()) {
-      lanes_[index] = *std::move(lane);
-    } else if (error_.ok()) {
-      error_ = lane.status();
-    }
     ++ready_;
-    if (!lane.ok()) return;
+    if (!lane.ok()) {
+      if (error_.ok()) error_ = lane.status();
+      return;
+    }
+    lanes_[index] = *std::move(lane);
   }
   const auto due = [this]()
                        ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };

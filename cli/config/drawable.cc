@@ -34,14 +34,16 @@ bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, MatchedBy matc
 absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset,
                                     MatchedBy matched) {
   const data::DatasetInfo& info = dataset.info();
-  Drawable drawable{.tokens = LeavesOut(run) ? 0 : info.train_tokens};
+  // Otherwise all tokens count.
+  const bool reads = info.train_tokens > 0 && (LeavesOut(run) || run.cohort.max_weight > 0);
+  Drawable drawable{.tokens = reads ? 0 : info.train_tokens};
   for (ClientId client; client.value < info.clients; ++client.value) {
     if (!CanBeDrawn(run, dataset, matched, client)) continue;
     ++drawable.clients;
-    drawable.examples += dataset.Examples(client, data::Split::kTrain);
-    if (info.train_tokens == 0 || !LeavesOut(run)) continue;
+    drawable.examples += CountedOf(run.cohort, dataset.Examples(client, data::Split::kTrain));
+    if (!reads) continue;
     MACAW_ASSIGN_OR_RETURN(const data::Rows rows, dataset.Client(client, data::Split::kTrain));
-    drawable.tokens += data::TokensOf(rows);
+    drawable.tokens += CountedOf(run.cohort, data::TokensOf(rows));
   }
   return drawable;
 }

@@ -13,8 +13,8 @@ namespace macaw::cli {
 // (plan/local_steps.h).
 struct Drawable {
   uint64_t clients = 0;
-  uint64_t examples = 0;  // training rows
-  uint64_t tokens = 0;    // in them, of sequences
+  // Training rows, and tokens in them, of each client as many as count (cohort.max_weight).
+  uint64_t examples = 0, tokens = 0;
 };
 
 // What cohort.eligible matches: the names of the data, or, where owners hold the clients of a

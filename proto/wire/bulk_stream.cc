@@ -38,7 +38,7 @@ bool BulkStream::Write(grpc::ByteBuffer message) {
     if (!Await(write_idle_, stall_) || !write_good_) return false;
     write_idle_ = false;
   }
-  outgoing_ = std::move(message);
+  outgoing_.Swap(&message);
   StartWrite(&outgoing_);
   return true;
 }

@@ -217,7 +217,8 @@ void ReadColumn(const fleet::Column<Get, Access, Rule>& column, const M& m, std:
 template <typename M, typename Row, typename Get, typename Epoch, typename Counter, typename Rule>
 void ReadColumn(const fleet::FenceColumns<Get, Epoch, Counter, Rule>& column, const M& m,
                 std::vector<Row>& rows, FieldChecks&) {
-  const auto &epochs = column.epoch(kGet, m), &counters = column.counter(kGet, m);
+  const auto& epochs = column.epoch(kGet, m);
+  const auto& counters = column.counter(kGet, m);
   if (!IsPresent(column, epochs.size(), rows)) return;
   for (size_t i = 0; i < rows.size(); ++i)
     column.get(rows[i]) = {epochs.Get(static_cast<int>(i)), counters.Get(static_cast<int>(i))};

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
 #include "training/api/straggler.h"
@@ -132,7 +134,7 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& s
       seat.state = states.versions().Current(client);
       seat.entry.has_state = seat.state.counter != 0;
     }
-    seats.push_back(std::move(seat));
+    seats.push_back(seat);
   }
   return seats;
 }
@@ -142,16 +144,30 @@ uint64_t Draw::StepsOf(Round round, const scheduler::CohortEntry& entry) const {
       training::WorkOf(run_->cohort, run_->local, round, entry.client, entry.load), entry.load);
 }
 
+uint64_t Draw::OwnWeight(ClientId client) const {
+  const bool tokens = run_->cohort.weight == WeightPolicy::kTokens;
+  return tokens ? roster_->tokens()[client.value] : roster_->rows()[client.value];
+}
+
 double Draw::WeightOf(ClientId client) const {
-  switch (run_->cohort.weight) {
-    case WeightPolicy::kUniform:
-      return 1.0;
-    case WeightPolicy::kTokens:
-      return static_cast<double>(roster_->tokens()[client.value]);
-    case WeightPolicy::kExamples:
-      break;
+  if (run_->cohort.weight == WeightPolicy::kUniform) return 1;
+  return static_cast<double>(CountedOf(run_->cohort, OwnWeight(client)));
+}
+
+std::string Draw::BoundedWeights() const {
+  const CohortConfig& cohort = run_->cohort;
+  if (cohort.weight == WeightPolicy::kUniform || cohort.max_weight == 0) return "";
+  uint64_t clients = 0, largest = 0;
+  for (ClientId client; client.value < drawable_rows().size(); ++client.value) {
+    if (drawable_rows()[client.value] == 0 || OwnWeight(client) <= cohort.max_weight) continue;
+    ++clients;
+    largest = std::max(largest, OwnWeight(client));
   }
-  return static_cast<double>(roster_->rows()[client.value]);
+  if (clients == 0) return "";
+  return absl::StrCat(Counted(clients, "client"), " with up to ", largest,
+                      cohort.weight == WeightPolicy::kTokens ? " tokens" : " examples",
+                      clients == 1 ? " counts" : " count",
+                      " as cohort.max_weight = ", cohort.max_weight);
 }
 
 }  // namespace macaw::server

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Draw {
 
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
   absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
+  // Whose examples or tokens cohort.max_weight bounds, in a sentence; empty: nobody's.
+  std::string BoundedWeights() const;
   // Digest of the clients that can be drawn and of their rows.
   const Digest& eligible() const { return pool().digest; }
 
@@ -59,6 +62,8 @@ class Draw {
   static absl::StatusOr<Pool> PoolOf(const RunPlan& run, const Roster& roster,
                                      std::vector<uint32_t> rows);
   const Pool& pool() const { return some_.has_value() ? *some_ : everybody_; }
+  // The examples or tokens that give the client its weight.
+  uint64_t OwnWeight(ClientId client) const;
   double WeightOf(ClientId client) const;
   uint64_t StepsOf(Round round, const scheduler::CohortEntry& entry) const;
 

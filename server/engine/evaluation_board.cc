@@ -368,7 +368,8 @@ EvaluationSums EvaluationBoard::Report() const {
       report.counts[static_cast<size_t>(rows)] = {};
   }
   std::ranges::sort(report.given_up);
-  report.given_up.erase(std::ranges::unique(report.given_up).begin(), report.given_up.end());
+  report.given_up.erase(std::unique(report.given_up.begin(), report.given_up.end()),
+                        report.given_up.end());
   return report;
 }
 

@@ -56,6 +56,8 @@ void RoundEngine::Begin(TimePoint now) {
   if (!warning.ok()) return Fail(warning.status());
   if (!warning->empty()) Logger("server").Warning(absl::StrCat("totals_differ ", *warning));
   draw_ = *std::move(draw);
+  if (const std::string bounded = draw_->BoundedWeights(); !bounded.empty())
+    Logger("server").Warning(absl::StrCat("weights_bounded ", bounded));
   if (options_.round.present_within > 0) {
     if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
   }

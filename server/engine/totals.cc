@@ -15,14 +15,14 @@ struct Registered {
   uint64_t clients = 0, examples = 0, tokens = 0;
 };
 
-Registered RegisteredTotals(const Draw& draw, const Roster& roster) {
+Registered RegisteredTotals(const CohortConfig& cohort, const Draw& draw, const Roster& roster) {
   Registered totals;
   const std::vector<uint32_t>& rows = draw.drawable_rows();
   for (size_t client = 0; client < rows.size(); ++client) {
     if (rows[client] == 0) continue;
     ++totals.clients;
-    totals.examples += rows[client];
-    if (!roster.tokens().empty()) totals.tokens += roster.tokens()[client];
+    totals.examples += CountedOf(cohort, rows[client]);
+    if (!roster.tokens().empty()) totals.tokens += CountedOf(cohort, roster.tokens()[client]);
   }
   return totals;
 }
@@ -40,7 +40,7 @@ struct Total {
 
 absl::StatusOr<std::string> CompareTotals(const RunPlan& run, TotalsUsed used, const Draw& draw,
                                           const Roster& roster) {
-  const Registered registered = RegisteredTotals(draw, roster);
+  const Registered registered = RegisteredTotals(run.cohort, draw, roster);
   const std::string weight_key = TotalWeightKey(run.cohort.weight);
   Total clients{.key = "run.train_clients",
                 .planned = TrainClients(run),

@@ -310,6 +310,9 @@ TEST(Resolve, CountsOnlyTheClientsThatCanBeDrawn) {
               ElementsAre(2, 50, 2));
   EXPECT_THAT(totals({"cohort.fraction=1", "cohort.min_rows=20"}), ElementsAre(4, 160, 4));
   EXPECT_THAT(totals({"cohort.size=10"}), ElementsAre(9, 210, 9));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.max_weight=20"}), ElementsAre(9, 130, 2));
+  EXPECT_THAT(totals({"cohort.size=2", "cohort.min_rows=20", "cohort.max_weight=1"}),
+              ElementsAre(4, 4, 2));
 }
 
 TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {

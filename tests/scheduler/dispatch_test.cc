@@ -76,8 +76,7 @@ TEST(DispatchQueue, KWholeHandsOutAQueueAtOnceAndOthersTakeNothingFromIt) {
 }
 
 TEST(DispatchQueue, AQueueThatItsWorkerDoesNotAskForGoesToThoseThatAsk) {
-  Plan plan =
-      Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}});
+  Plan plan = Planned("round_robin", std::vector<uint64_t>(10, 5), {{WorkerId(1)}, {WorkerId(2)}});
   EXPECT_EQ(plan.uncollected, 60);
   DispatchQueue queue(plan);
   EXPECT_EQ(queue.Take({.worker = WorkerId(1)}).clients.size(), 5u);
@@ -92,8 +91,9 @@ TEST(DispatchQueue, AQueueThatItsWorkerDoesNotAskForGoesToThoseThatAsk) {
 // gone, although nobody knows that yet.
 TEST(DispatchQueue, AShortPhaseDoesNotWaitForAWorkerThatDoesNotAsk) {
   constexpr Costs kShort{.fixed = 1e-4, .row = 0, .known = true};
-  DispatchQueue queue(Planned("planned_stealing", {10, 10, 10, 10},
-                              {{WorkerId(1), 1, kShort}, {WorkerId(2), 1, Costs{kShort}.Slower(50)}}));
+  DispatchQueue queue(
+      Planned("planned_stealing", {10, 10, 10, 10},
+              {{WorkerId(1), 1, kShort}, {WorkerId(2), 1, Costs{kShort}.Slower(50)}}));
   double now = 0;
   for (int asks = 0; !queue.empty(); ++asks) {
     ASSERT_LT(asks, 10);
@@ -210,8 +210,9 @@ TEST(DispatchQueue, ASlowSlotLeavesTheLastClientToAFastOneUnlessThatIsLate) {
 
 // The fast slot is idle and does not ask: its program hangs, or its network does.
 TEST(DispatchQueue, ASlowSlotTakesEverythingIfTheFastOneNeverAsks) {
-  DispatchQueue queue(Planned("planned_stealing", {10, 10, 10},
-                              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, Costs{kKnown}.Slower(20)}}));
+  DispatchQueue queue(
+      Planned("planned_stealing", {10, 10, 10},
+              {{WorkerId(1), 1, kKnown}, {WorkerId(2), 1, Costs{kKnown}.Slower(20)}}));
   const double alone = 3 * 20 * kKnown.Seconds({.rows = 10});
   double now = 0;
   for (int asks = 0; !queue.empty(); ++asks) {

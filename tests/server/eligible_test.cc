@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -48,6 +49,39 @@ struct Named {
   }
   Roster roster;
 };
+
+// A device that says it has four billion rows would be the mean.
+TEST(MaxWeight, BoundsWhatAClientCountsAndSaysWhose) {
+  RunPlan run = TestRun(1);
+  run.cohort.size = kPopulation;
+  run.cohort.max_weight = 8;
+  std::vector<uint32_t> rows = Examples();
+  rows[7] = 4'000'000'000;
+  Roster roster;
+  roster.Add(NodeWithEverybody("w", 1), {.rows = rows});
+  roster.Begin({});
+  const auto draw = Draw::Make(run, roster);
+  ASSERT_TRUE(draw.ok()) << draw.status();
+  const auto seats = draw->Seats(Round(1), ClientStates(false, {}, kPopulation));
+  ASSERT_TRUE(seats.ok()) << seats.status();
+  uint64_t bounded = 0;
+  for (const Seat& seat : *seats) {
+    const uint32_t own = rows[seat.entry.client.value];
+    EXPECT_EQ(seat.weight, std::min(own, 8U));
+    EXPECT_EQ(seat.entry.load, own) << "it trains on all of them";
+    bounded += own > 8 ? 1 : 0;
+  }
+  ASSERT_GT(bounded, 1u);
+  EXPECT_EQ(draw->BoundedWeights(), absl::StrCat(bounded,
+                                                 " clients with up to 4000000000 examples count as "
+                                                 "cohort.max_weight = 8"));
+  run.cohort.weight = WeightPolicy::kUniform;
+  EXPECT_EQ(Draw::Make(run, roster)->BoundedWeights(), "");
+  const auto equal = Draw::Make(run, roster)->Seats(Round(1), ClientStates(false, {}, kPopulation));
+  EXPECT_EQ(equal->at(0).weight, 1);
+  run = TestRun(1);
+  EXPECT_EQ(Draw::Make(run, roster)->BoundedWeights(), "");
+}
 
 TEST(NamePattern, StarIsAnyTextAndQuestionMarkOneCharacter) {
   EXPECT_TRUE(NameMatches("phone-7", "phone-*"));

@@ -94,6 +94,21 @@ TEST(CompareTotals, WarnsOfWhatTheRunDoesNotComputeWith) {
   EXPECT_THAT(*Compared(Planned(kPopulation, 0), kN), IsEmpty()) << "the plan does not say it";
 }
 
+TEST(CompareTotals, CountEachClientUpToTheBoundOfItsWeight) {
+  const std::vector<uint32_t> rows = Examples();
+  uint64_t bounded = 0;
+  for (const uint32_t own : rows) bounded += std::min(own, 5U);
+  ASSERT_LT(bounded, RowsOfAll());
+  RunPlan run = Planned(kPopulation, bounded);
+  run.cohort.max_weight = 5;
+  EXPECT_THAT(*Compared(run, kW), IsEmpty());
+  run.train_examples = RowsOfAll();
+  EXPECT_THAT(Refusal(run, kW), HasSubstr(absl::StrCat("run.train_examples = ", bounded)));
+  run.cohort.weight = WeightPolicy::kTokens;
+  run.train_tokens = 5 * kPopulation;  // each client has ten tokens a row
+  EXPECT_THAT(*Compared(run, kW), IsEmpty());
+}
+
 TEST(CompareTotals, AreThoseOfTheWeight) {
   RunPlan run = Planned(kPopulation, RowsOfAll());
   run.cohort.weight = WeightPolicy::kTokens;
