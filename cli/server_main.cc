@@ -33,6 +33,7 @@
 #include "cli/process/row_reporter.h"
 #include "cli/process/signals.h"
 #include "cli/process/steps.h"
+#include "cli/standing/page_address.h"
 #include "cli/standing/standing.h"
 #include "core/files.h"
 #include "core/logging.h"
@@ -58,7 +59,8 @@ namespace {
 constexpr Duration kCloseGrace = std::chrono::seconds(13);
 
 struct ServerArguments {
-  std::string config, run_dir, listen, sync_state, replay, callers, authority, admin;
+  std::string config, run_dir, listen, sync_state, replay, callers, authority, admin, http,
+      http_token;
   bool resume = false, resume_if_begun = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1, step_fd = -1;
   std::vector<uint64_t> state_reset;
@@ -325,24 +327,13 @@ absl::StatusOr<std::unique_ptr<http::WebServer>> ListenForBrowsers(
     const server::ServerConfig& config, const ServerArguments& arguments,
     server::Coordinator& coordinator) {
   if (config.http.empty()) return nullptr;
-  MACAW_ASSIGN_OR_RETURN(const wire::Address address, wire::ParseAddress(config.http));
-  if (address.is_unix)
-    return absl::InvalidArgumentError("server.http must be host:port, not a Unix socket");
-  http::WebOptions options{.host = address.host.empty() ? "127.0.0.1" : address.host,
-                           .port = address.port,
-                           .rows = arguments.run_dir + "/metrics.jsonl"};
-  if (!config.http_token.empty()) {
-    MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(config.http_token));
-    options.token = std::string(absl::StripAsciiWhitespace(text.substr(0, text.find('\n'))));
-    if (options.token.empty())
-      return absl::InvalidArgumentError(
-          absl::StrCat("server.http_token: the first line of ", config.http_token, " is empty"));
-  } else if (!address.IsLoopback()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("server.http = \"", config.http,
-                     "\" is not a loopback address, and every caller there sees the run: name a "
-                     "file with a token in server.http_token, or use 127.0.0.1"));
-  }
+  MACAW_ASSIGN_OR_RETURN(
+      const PageAddress page,
+      ReadPageAddress(config.http, config.http_token, "server.http", "server.http_token"));
+  const http::WebOptions options{.host = page.host,
+                                 .port = page.port,
+                                 .token = page.token,
+                                 .rows = arguments.run_dir + "/metrics.jsonl"};
   MACAW_ASSIGN_OR_RETURN(auto web, http::WebServer::Start(options, coordinator.operations()));
   Logger("server").Info(absl::StrCat("status_page http://", options.host, ":", web->port(), "/"));
   if (arguments.by_hand())
@@ -397,6 +388,8 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   auto listeners = std::make_unique<Listeners>();
   server::ServerConfig own = prepared.config.node.server;
   if (!arguments.admin.empty()) own.admin = arguments.admin;
+  if (!arguments.http.empty()) own.http = arguments.http;
+  if (!arguments.http_token.empty()) own.http_token = arguments.http_token;
   MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, door, *coordinator));
   MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
   fleet::FleetHandler* handler = coordinator.get();
@@ -417,14 +410,18 @@ int StandWith(const ServerArguments& arguments, StandingOptions options) {
                        !arguments.replay.empty() || !arguments.callers.empty();
   if (foreign || arguments.listen.empty()) {
     return ReportError(absl::InvalidArgumentError(
-        foreign ? "--standing goes with --listen, --authority, --admin and --run-admin only"
-                : "--standing needs --listen: workers look for each run there"));
+        foreign
+            ? "--standing goes with --listen, --authority, --admin, --http, --http-token, --run-admin and "
+              "--run-http only"
+            : "--standing needs --listen: workers look for each run there"));
   }
   ::signal(SIGPIPE, SIG_IGN);
   InitLogging("macaw-server");
   options.listen = arguments.listen;
   options.authority = arguments.authority;
   options.admin = arguments.admin;
+  options.http = arguments.http;
+  options.http_token = arguments.http_token;
   absl::StatusOr<SignalFd> signals = SignalFd::Open();
   const absl::StatusOr<int> code = signals.ok() ? Stand(options, *signals) : signals.status();
   return code.ok() ? *code : ReportError(code.status());
@@ -450,6 +447,14 @@ int Main(int argc, char** argv) {
   app.add_option("--admin", arguments.admin,
                  "Where operators reach the server (default: server.admin); with --standing, where "
                  "runs are submitted besides queue.sock in the folder");
+  app.add_option(
+      "--http", arguments.http,
+      "HOST:PORT of the status page (default: server.http); with --standing, of the page "
+      "of all runs");
+  app.add_option("--http-token", arguments.http_token,
+                 "A file whose first line the page asks for (default: server.http_token)");
+  app.add_option("--run-http", standing.run_http,
+                 "With --standing: server.http of each run (default: none)");
   app.add_option("--sync-state", arguments.sync_state,
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,

@@ -27,7 +27,9 @@
 #include "cli/process/programs.h"
 #include "cli/process/restart_policy.h"
 #include "cli/standing/idle_fleet.h"
+#include "cli/standing/page_address.h"
 #include "cli/standing/queue.h"
+#include "cli/standing/queue_page.h"
 #include "core/child.h"
 #include "core/files.h"
 #include "core/logging.h"
@@ -193,6 +195,11 @@ class Runner {
       spec.argv.insert(spec.argv.end(), {"--authority", options_.authority});
     if (!options_.run_admin.empty())
       spec.argv.insert(spec.argv.end(), {"--admin", options_.run_admin});
+    if (!options_.run_http.empty()) {
+      spec.argv.insert(spec.argv.end(), {"--http", options_.run_http});
+      if (!options_.http_token.empty())
+        spec.argv.insert(spec.argv.end(), {"--http-token", options_.http_token});
+    }
     spec.log = folder + "/standing.log";
     spec.environment = {{"NOTIFY_SOCKET", ""}};  // this process speaks to the service manager
     absl::StatusOr<Child> child = Child::Spawn(spec);
@@ -282,6 +289,18 @@ absl::StatusOr<int> Stand(const StandingOptions& options, SignalFd& signals) {
                                                                 .authority = door.authority.get(),
                                                                 .audit = door.audit.get()},
                                                                desk));
+  }
+  std::unique_ptr<QueuePage> page;
+  if (!options.run_http.empty()) {  // rather than that each run fails
+    MACAW_RETURN_IF_ERROR(
+        ReadPageAddress(options.run_http, options.http_token, "--run-http", "--http-token")
+            .status());
+  }
+  if (!options.http.empty()) {
+    MACAW_ASSIGN_OR_RETURN(const PageAddress at, ReadPageAddress(options.http, options.http_token,
+                                                                 "--http", "--http-token"));
+    MACAW_ASSIGN_OR_RETURN(page, QueuePage::Start(at, options.run_http, *queue));
+    Logger("queue").Info(absl::StrCat("status_page http://", at.host, ":", page->port(), "/"));
   }
   const std::string address = (elsewhere != nullptr ? elsewhere : here)->address();
   MACAW_RETURN_IF_ERROR(AtomicWriteFile(options.folder + "/queue-address", here->address() + "\n"));

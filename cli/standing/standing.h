@@ -9,11 +9,14 @@
 namespace macaw::cli {
 
 struct StandingOptions {
-  std::string folder;     // of the queue and its runs
-  std::string listen;     // where workers reach each run; a port that is the same for all
-  std::string authority;  // of the fleet; "": none
-  std::string admin;      // where runs are submitted, besides the socket queue.sock in the folder
-  std::string run_admin;  // server.admin of each run; "": the socket in the run's folder
+  std::string folder;      // of the queue and its runs
+  std::string listen;      // where workers reach each run; a port that is the same for all
+  std::string authority;   // of the fleet; "": none
+  std::string admin;       // where runs are submitted, besides the socket queue.sock in the folder
+  std::string run_admin;   // server.admin of each run; "": the socket in the run's folder
+  std::string http;        // of the page of all runs (queue_page.h); "": none
+  std::string run_http;    // server.http of each run; "": none
+  std::string http_token;  // a file with the token of both; "": none
 };
 
 // `macaw-server --standing`: does the runs that operators submit, one after the other, each in a

@@ -7,11 +7,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "core/status.h"
 #include "proto/fleet/once.h"
 #include "proto/http/metrics.h"
 #include "proto/http/page.h"
+#include "proto/http/page_gate.h"
 #include "proto/http/page_server.h"
 
 namespace macaw::http {
@@ -19,20 +19,12 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{5};
 constexpr uint64_t kRowsAtOnce = 512 << 10;  // bytes
-constexpr int kUnauthorized = 401, kNotFound = 404, kUnavailable = 503;
-
-// Compares in a time that does not tell how much of the token is right.
-bool SameToken(absl::string_view a, absl::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned>(a[i] ^ b[b.empty() ? 0 : i % b.size()]);
-  return difference == 0 && !b.empty();
-}
+constexpr int kNotFound = 404, kUnavailable = 503;
 
 class StatusPage final : public WebServer {
  public:
   StatusPage(WebOptions options, admin::AdminHandler& handler)
-      : options_(std::move(options)), handler_(handler) {}
+      : options_(std::move(options)), gate_(options_.token), handler_(handler) {}
 
   absl::Status Listen() {
     auto server =
@@ -49,15 +41,7 @@ class StatusPage final : public WebServer {
 
  private:
   PageReply AnswerTo(const PageRequest& request) {
-    if (options_.token.empty()) {
-      if (!NamesLoopback(request)) return RefuseOtherNames();
-    } else if (!HasToken(request)) {
-      return {.status = kUnauthorized,
-              .body =
-                  "this page needs the server's token: ?token=..., or Authorization: Bearer "
-                  "...\n",
-              .headers = {{"WWW-Authenticate", "Bearer"}}};
-    }
+    if (auto refusal = gate_.Refusal(request); refusal.has_value()) return *std::move(refusal);
     if (request.path == "/")
       return {.type = "text/html; charset=utf-8", .body = std::string(kPage)};
     if (request.path == "/status.json") return Status("application/json", admin::JsonOf);
@@ -65,14 +49,6 @@ class StatusPage final : public WebServer {
       return Status("text/plain; version=0.0.4; charset=utf-8", MetricsText);
     if (request.path == "/rows.jsonl") return Rows(request);
     return {.status = kNotFound, .body = "there is no such page\n"};
-  }
-
-  bool HasToken(const PageRequest& request) const {
-    const std::string header = request.Header("authorization");
-    absl::string_view token = header;
-    const bool bearer = absl::ConsumePrefix(&token, "Bearer ");
-    return (bearer && SameToken(token, options_.token)) ||
-           SameToken(request.Parameter("token"), options_.token);
   }
 
   PageReply Status(const char* type, std::string (*text)(const admin::RunStatus&)) {
@@ -103,6 +79,7 @@ class StatusPage final : public WebServer {
   }
 
   const WebOptions options_;
+  const PageGate gate_;
   admin::AdminHandler& handler_;
   std::unique_ptr<PageServer> server_;  // destroyed first
 };

@@ -1,10 +1,12 @@
 // A standing server with real programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -102,6 +104,36 @@ TEST_F(Standing, DoesRunsOneAfterTheOtherWithTheModelsOfSimulations) {
               HasSubstr("there is no run \"nobody\""));
   EXPECT_THAT(Admin("submit " + config_).text, HasSubstr("macaw plan CONFIG"));
   EXPECT_THAT(Admin("pause").text, HasSubstr("macaw admin runs"));
+}
+
+std::string After(const std::string& text, const std::string& words) {
+  const size_t at = text.find(words);
+  return at == text.npos ? "" : text.substr(at + words.size());
+}
+
+std::string Page(const std::string& log, const std::string& path) {
+  const std::string port = After(log, "status_page http://127.0.0.1:");
+  httplib::Client client("127.0.0.1", std::atoi(port.c_str()));
+  const auto answer = client.Get(path.c_str());
+  return answer ? answer->body : "no answer";
+}
+
+TEST_F(Standing, HasAPageOfAllRunsAndOneOfTheOpenRun) {
+  Program server("macaw-server", {"--standing", folder_.path(), "--listen", listen_, "--http",
+                                  "127.0.0.1:0", "--run-http", "127.0.0.1:0"});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  EXPECT_THAT(Page(server.text(), "/"), HasSubstr("no run is open"));
+  EXPECT_EQ(Admin("submit " + Plan("one")).exit, 0);
+  ASSERT_TRUE(WaitForState("one", "running"));
+  EXPECT_THAT(Page(server.text(), "/"), HasSubstr("the run one is open"));
+  const std::string log = folder_ / "runs/one/standing.log";
+  for (int i = 0; i < 600 && After(ReadFile(log).value_or(""), "status_page").empty(); ++i)
+    absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_THAT(Page(ReadFile(log).value_or(""), "/metrics"), HasSubstr("macaw_run_state"));
+  EXPECT_EQ(Worker()->Wait(), 0);
+  ASSERT_TRUE(WaitForState("one", "finished"));
+  EXPECT_THAT(Page(server.text(), "/metrics"),
+              HasSubstr("macaw_standing_runs{state=\"finished\"} 1\n"));
 }
 
 TEST_F(Standing, ARunOutlivesItsProcessAndTheStandingServer) {
