@@ -12,16 +12,16 @@ namespace {
 
 constexpr size_t kShown = 200;  // runs on the page
 
-constexpr QueuedState kStates[] = {QueuedState::kWaiting,  QueuedState::kRunning,
-                                   QueuedState::kFinished, QueuedState::kInterrupted,
-                                   QueuedState::kFailed,   QueuedState::kWithdrawn};
+constexpr QueuedState kQueuedStates[] = {QueuedState::kWaiting,  QueuedState::kRunning,
+                                         QueuedState::kFinished, QueuedState::kInterrupted,
+                                         QueuedState::kFailed,   QueuedState::kWithdrawn};
 
 std::string Escaped(absl::string_view words) {
   return absl::StrReplaceAll(words,
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-std::string TimeText(absl::Time time) {
+std::string MinuteText(absl::Time time) {
   if (time == absl::InfinitePast()) return "";
   return absl::FormatTime("%Y-%m-%d %H:%M", time, absl::LocalTimeZone());
 }
@@ -29,8 +29,8 @@ std::string TimeText(absl::Time time) {
 std::string RowOf(const QueuedRun& run) {
   return absl::StrCat("<tr><td>", Escaped(run.name), "</td><td><span class=\"", NameOf(run.state),
                       "\">", NameOf(run.state), "</span></td><td>", Escaped(run.by), "</td><td>",
-                      TimeText(run.submitted), "</td><td>", TimeText(run.began), "</td><td>",
-                      TimeText(run.ended), "</td><td>", Escaped(run.why), "</td></tr>\n");
+                      MinuteText(run.submitted), "</td><td>", TimeText(run.began), "</td><td>",
+                      MinuteText(run.ended), "</td><td>", Escaped(run.why), "</td></tr>\n");
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ std::string QueueMetrics(const std::vector<QueuedRun>& runs) {
   std::string text =
       "# HELP macaw_standing_runs Runs of this standing server\n"
       "# TYPE macaw_standing_runs gauge\n";
-  for (const QueuedState state : kStates) {
+  for (const QueuedState state : kQueuedStates) {
     absl::StrAppend(&text, "macaw_standing_runs{state=\"", NameOf(state), "\"} ",
                     std::ranges::count(runs, state, &QueuedRun::state), "\n");
   }
