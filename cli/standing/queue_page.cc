@@ -29,7 +29,7 @@ std::string MinuteText(absl::Time time) {
 std::string RowOf(const QueuedRun& run) {
   return absl::StrCat("<tr><td>", Escaped(run.name), "</td><td><span class=\"", NameOf(run.state),
                       "\">", NameOf(run.state), "</span></td><td>", Escaped(run.by), "</td><td>",
-                      MinuteText(run.submitted), "</td><td>", TimeText(run.began), "</td><td>",
+                      MinuteText(run.submitted), "</td><td>", MinuteText(run.began), "</td><td>",
                       MinuteText(run.ended), "</td><td>", Escaped(run.why), "</td></tr>\n");
 }
 
