@@ -363,6 +363,8 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
 
   server::Options options = OptionsFrom(prepared.config, arguments, registry);
   if (door.authority != nullptr) MACAW_RETURN_IF_ERROR(CheckForFleet(options.run));
+  if (door.authority != nullptr)
+    options.owners = [authority = door.authority.get()] { return authority->Owners(); };
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles(options.config.workers));
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);

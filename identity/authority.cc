@@ -370,6 +370,20 @@ absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Authority::Nodes() {
   return registry_.nodes();
 }
 
+absl::StatusOr<std::shared_ptr<const ClientOwners>> Authority::Owners() {
+  absl::MutexLock lock(&mutex_);
+  MACAW_RETURN_IF_ERROR(ReadOn());
+  if (owners_ != nullptr && owners_at_ == changes_) return owners_;
+  auto owners = std::make_shared<ClientOwners>();
+  for (const auto& [name, node] : registry_.nodes()) {
+    if (node.grant == nullptr || node.revoked.has_value()) continue;
+    for (const std::string& client : node.grant->owns) owners->try_emplace(client, name);
+  }
+  owners_ = std::move(owners);
+  owners_at_ = changes_;
+  return owners_;
+}
+
 absl::StatusOr<bool> Authority::RenewServer(absl::Time now) {
   MACAW_ASSIGN_OR_RETURN(const NodeIdentity server, ReadIdentity(server_files_));
   if (!IsDue(server.certificate, now)) return false;

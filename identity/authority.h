@@ -42,6 +42,9 @@ struct NewNode {
   absl::Duration open_for = kInviteLifetime;  // how long the invite may be used
 };
 
+// From the name of a client to that of the node to which it was entered.
+using ClientOwners = absl::flat_hash_map<std::string, std::string>;
+
 // The authority of a fleet: a folder with its key, the server's certificate, and a registry of the
 // nodes. A server and any number of `macaw pki` processes may use it at once. Thread-safe.
 //
@@ -90,6 +93,9 @@ class Authority {
   absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Nodes();  // by their names
   // Changes when the registry has changed, by whichever process.
   uint64_t Changes();
+  // The nodes to which clients were entered, by the clients' names; without those that are revoked.
+  // Of a client of several nodes, the first by name.
+  absl::StatusOr<std::shared_ptr<const ClientOwners>> Owners();
 
   // Signs a new certificate for the server when the present one is due. True: it has changed.
   absl::StatusOr<bool> RenewServer(absl::Time now);
@@ -124,6 +130,9 @@ class Authority {
   std::optional<Restored> restored_ ABSL_GUARDED_BY(mutex_);
   Registry registry_ ABSL_GUARDED_BY(mutex_);
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the registry when `changes_` was `owners_at_`; null: not asked for yet.
+  std::shared_ptr<const ClientOwners> owners_ ABSL_GUARDED_BY(mutex_);
+  uint64_t owners_at_ ABSL_GUARDED_BY(mutex_) = 0;
   // Certificates that passed the signature check, by their text.
   absl::flat_hash_map<std::string, Certificate> checked_ ABSL_GUARDED_BY(mutex_);
   // And those that did not, with the reason.

@@ -1,5 +1,6 @@
 #include "server/coordinator.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,9 +20,29 @@ std::span<const std::byte> BytesOf(const fleet::Blob& blob) {
   return blob.bytes != nullptr ? blob.bytes->bytes() : std::span<const std::byte>();
 }
 
+using OwnersNow = std::function<absl::StatusOr<std::shared_ptr<const ClientOwners>>()>;
+
+// Whoever registers a client first has it, so a node could take another's.
+absl::Status CheckNotAnothers(const OwnersNow& owners, const fleet::RegisterRequest& request,
+                              const fleet::ClientTable& table) {
+  if (owners == nullptr) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const ClientOwners> by_client, owners());
+  if (by_client->empty()) return absl::OkStatus();
+  for (uint64_t place = 0; place < table.clients(); ++place) {
+    const auto owner = by_client->find(table.NameOf(place));
+    if (owner == by_client->end() || owner->second == request.name) continue;
+    return absl::PermissionDeniedError(absl::StrCat(
+        "worker \"", request.name, "\" brings a client named \"", owner->first,
+        "\", which belongs to \"", owner->second,
+        "\" (macaw pki list): take it out of its data, name it otherwise, or enter it elsewhere "
+        "with macaw pki assign"));
+  }
+  return absl::OkStatus();
+}
+
 // A device brings clients of its own, and an owner only those with which it was entered.
-absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest& request,
-                       const fleet::ClientTable& table) {
+absl::Status CheckOwns(const OwnersNow& owners, const fleet::Caller& caller,
+                       const fleet::RegisterRequest& request, const fleet::ClientTable& table) {
   if (!request.owner && caller.role == fleet::Role::kDevice) {
     return absl::PermissionDeniedError(
         absl::StrCat("\"", caller.node,
@@ -34,7 +55,7 @@ absl::Status CheckOwns(const fleet::Caller& caller, const fleet::RegisterRequest
         "\" is a device, and its rows are no test set for all: set data.test_fraction and "
         "data.central_val_fraction to 0 in its file, or invite a tester with --role worker"));
   }
-  if (!request.owner || caller.owns_any) return absl::OkStatus();
+  if (!request.owner || caller.owns_any) return CheckNotAnothers(owners, request, table);
   const absl::flat_hash_set<absl::string_view> owns(caller.owns.begin(), caller.owns.end());
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::string name = table.NameOf(place);
@@ -69,7 +90,8 @@ class CoordinatorImpl final : public Coordinator {
     absl::StatusOr<fleet::ClientTable> table =
         fleet::ClientTable::Decode(BytesOf(request.table), request.clients);
     absl::Status status = CheckAccess(caller, Call::kRegister, whose);
-    if (status.ok() && table.ok()) status = CheckOwns(caller, request, *table);
+    if (status.ok() && table.ok())
+      status = CheckOwns(run_.options().owners, caller, request, *table);
     if (status.ok() && !request.declined.empty()) {
       status = absl::FailedPreconditionError(
           absl::StrCat("its owner does not accept the run: ", request.declined));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "algorithms/around/registry.h"
@@ -18,6 +19,9 @@
 #include "server/log/history.h"
 
 namespace macaw::server {
+
+// From the name of a client to that of the node that owns it.
+using ClientOwners = absl::flat_hash_map<std::string, std::string>;
 
 struct Options {
   RunPlan run;
@@ -44,6 +48,9 @@ struct Options {
   // Called on the writer's thread with each finished row of metrics.jsonl (a JSON object in one
   // line), just before it is written.
   std::function<void(const std::string& row)> on_row;
+  // The nodes to which a registry has entered clients, by the clients' names, at this moment; null:
+  // there is no registry. Another node may not bring a client of such a name. Thread-safe.
+  std::function<absl::StatusOr<std::shared_ptr<const ClientOwners>>()> owners;
 };
 
 struct Outcome {

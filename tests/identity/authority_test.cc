@@ -53,6 +53,21 @@ TEST_F(AuthorityTest, EnrolsANodeWithItsInviteAndThenKnowsIt) {
   EXPECT_FALSE((*grant)->owns_any);
 }
 
+TEST_F(AuthorityTest, SaysWhoseEachClientIs) {
+  EXPECT_TRUE((*authority_->Owners())->empty());
+  const Invite invite = InviteFor("phone-7", {.grant = {.owns = {"7", "8"}}});
+  EXPECT_TRUE((*authority_->Owners())->empty()) << "it has not enrolled";
+  ASSERT_TRUE(Enrol(invite, key_).ok());
+  EXPECT_THAT(**authority_->Owners(), testing::UnorderedElementsAre(testing::Pair("7", "phone-7"),
+                                                                    testing::Pair("8", "phone-7")));
+  EXPECT_EQ(*authority_->Owners(), *authority_->Owners()) << "made once";
+  const auto elsewhere = *Authority::Open(folder_.path());
+  ASSERT_TRUE(elsewhere->Assign("phone-7", {"8"}, false, kNow).ok());
+  EXPECT_THAT(**authority_->Owners(), testing::ElementsAre(testing::Pair("8", "phone-7")));
+  ASSERT_TRUE(elsewhere->Revoke("phone-7", "lost", kNow).ok());
+  EXPECT_TRUE((*authority_->Owners())->empty());
+}
+
 TEST_F(AuthorityTest, TakesAnInviteOnceButAgainForTheSameKey) {
   const Invite invite = InviteFor("phone-7");
   const Certificate lost = *Enrol(invite, key_);  // suppose that the answer was lost

@@ -116,6 +116,28 @@ TEST(Callers, AnOwnerThatWasEnteredWithoutClientsBringsNone) {
   EXPECT_EQ(anna.Register().status().code(), StatusCode::kPermissionDenied);
 }
 
+// Whoever came first would have the client, and its owner would be refused.
+TEST(Callers, NobodyBringsAClientThatTheRegistryGivesToAnother) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 1);
+  ClientOwners owners = {{"5", "phone-5"}};
+  options.owners = [&] { return std::make_shared<const ClientOwners>(owners); };
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(fleet::MakeLocalLink(*coordinator, Node("worker-0")), "worker-0");
+  const absl::Status refused = worker.Register().status();
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(HasSubstr("a client named \"5\""), HasSubstr("\"phone-5\"")));
+  owners = {{"5", "worker-0"}, {"99", "phone-5"}};
+  EXPECT_TRUE(worker.Register().ok());
+  owners = {{"3", "phone-5"}};
+  Caller any = Node("lab");
+  FakeWorker lab(fleet::MakeLocalLink(*coordinator, any), "lab");
+  lab.identity().owner = true;
+  EXPECT_EQ(lab.Register().status().code(), StatusCode::kPermissionDenied)
+      << "it was entered with clients of any name, but not with this one";
+}
+
 TEST(Callers, ADeviceBringsItsOwnClientsAndTrainsNoOthers) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
