@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ using admin::Action;
 
 struct AdminArguments {
   std::string run_dir, standing, server, identity, node, reason, plan, run, to;
+  wire::NodeInvite invite{.name = "", .role = "device", .clients = {}};
   uint32_t round = 0;
   uint64_t from = 0;
   bool json = false, events = false;
@@ -190,6 +192,23 @@ absl::Status FetchResults(const AdminArguments& arguments, wire::AdminClient& se
   MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> names, folder.Finish());
   std::cout << to << ": " << (names.empty() ? "nothing is there yet" : absl::StrJoin(names, ", "))
             << std::endl;
+  return absl::OkStatus();
+}
+
+// ---- the nodes of the fleet
+
+absl::Status Invite(const AdminArguments& arguments, wire::AdminClient& server) {
+  MACAW_ASSIGN_OR_RETURN(const wire::InviteCode code, server.Invite(arguments.invite));
+  // The code alone is on standard output, for scripts.
+  std::cout << code.code << std::endl;
+  std::cerr << "good once, until " << code.until << ". On the " << arguments.invite.role
+            << ":\n  macaw-worker enrol --server HOST:PORT --identity FOLDER CODE" << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status Revoke(const AdminArguments& arguments, wire::AdminClient& server) {
+  MACAW_ASSIGN_OR_RETURN(const std::string said, server.Revoke(arguments.node, arguments.reason));
+  std::cout << said << std::endl;
   return absl::OkStatus();
 }
 
@@ -371,6 +390,28 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
           FetchResults);
   results->add_option("RUN", arguments->run, "Its name")->required();
   results->add_option("--to", arguments->to, "A new folder (default: the run's name)");
+  CLI::App* invite = add("invite", "Print a code with which one node may enrol", Invite);
+  invite->add_option("NODE", arguments->invite.name, "Its name, which never changes")->required();
+  invite
+      ->add_option("--role", arguments->invite.role,
+                   "device: trains its own clients alone; worker: also shared ones")
+      ->capture_default_str();
+  invite
+      ->add_option("--clients", arguments->invite.clients,
+                   "Names of the clients that it owns, or * (default: one, named like the node)")
+      ->delimiter(',');
+  invite
+      ->add_option(
+          "--open-for", arguments->invite.open_for_seconds,
+          "How long the code is good, in seconds, or with a unit: 30min, 12h, 7d (default: "
+          "1d)")
+      ->transform(CLI::AsNumberWithUnit(
+          std::map<std::string, uint64_t>{
+              {"s", 1}, {"min", 60}, {"m", 60}, {"h", 3600}, {"d", 24 * 3600}},
+          CLI::AsNumberWithUnit::CASE_SENSITIVE));
+  add("revoke", "Shut a node out, from its next call on; --reason is told to it", Revoke)
+      ->add_option("NODE", arguments->node, "Its name")
+      ->required();
   change("pause", "Open no further round after the open one", Action::kPause);
   change("resume", "Go on after a pause", Action::kResume);
   change("drain", "End the run after the open round; it can be resumed", Action::kDrain);

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/clock.h"
@@ -23,6 +25,16 @@ struct AdminOptions {
   // server. Without one, only a Unix socket or a loopback address may be served.
   identity::Authority* authority = nullptr;
   identity::Audit* audit = nullptr;  // told of every refused call, if there is an authority
+};
+
+// What an operator asks for a new node.
+struct NodeInvite {
+  std::string name, role;            // role: "device" or "worker"
+  std::vector<std::string> clients;  // "*": of any name; none: one named like the node
+  uint64_t open_for_seconds = 0;     // 0: a day
+};
+struct InviteCode {
+  std::string code, until;  // until: RFC 3339
 };
 
 // Serves operators on a listener of its own, together with gRPC's health service.
@@ -51,6 +63,11 @@ class AdminClient {
   // now on), until it returns false or the run has ended.
   virtual absl::Status Watch(uint64_t from,
                              const std::function<bool(uint64_t, const std::string&)>& line) = 0;
+
+  // ---- the nodes of the fleet, at an address that asks for identities
+  virtual absl::StatusOr<InviteCode> Invite(const NodeInvite& node) = 0;
+  virtual absl::StatusOr<std::string> Revoke(const std::string& node,
+                                             const std::string& reason) = 0;
 
   // ---- a standing server
   // `submission`: `by` is used where the connection does not say it. Makes up a request id if there

@@ -34,7 +34,8 @@ class GrpcAdminClient final : public AdminClient {
   GrpcAdminClient(std::shared_ptr<grpc::Channel> channel, std::optional<Proxy> proxy)
       : proxy_(std::move(proxy)),
         stub_(v1::Admin::NewStub(channel)),
-        queue_(v1::Queue::NewStub(channel)) {}
+        queue_(v1::Queue::NewStub(channel)),
+        nodes_(v1::Nodes::NewStub(channel)) {}
 
   absl::StatusOr<std::string> Status() override {
     v1::StatusReply reply;
@@ -63,6 +64,33 @@ class GrpcAdminClient final : public AdminClient {
     }
     const absl::Status status = NameProxy(FromGrpc(events->Finish()), proxy_);
     return enough ? absl::OkStatus() : status;
+  }
+
+  absl::StatusOr<InviteCode> Invite(const NodeInvite& node) override {
+    v1::InviteRequest request;
+    *request.mutable_change() = Head("", "");
+    request.set_name(CleanText(node.name));
+    request.set_role(CleanText(node.role));
+    for (const std::string& client : node.clients) {
+      if (CleanText(client) != client) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the client \"", CleanText(client), "\": write its name in UTF-8"));
+      }
+      request.add_clients(client);
+    }
+    request.set_open_for_seconds(node.open_for_seconds);
+    v1::InviteReply reply;
+    MACAW_RETURN_IF_ERROR(CallNodes(&v1::Nodes::Stub::Invite, request, reply));
+    return InviteCode{.code = reply.code(), .until = reply.until()};
+  }
+
+  absl::StatusOr<std::string> Revoke(const std::string& node, const std::string& reason) override {
+    v1::NodeRequest request;
+    *request.mutable_change() = Head("", reason);
+    request.set_name(CleanText(node));
+    v1::ChangeReply reply;
+    MACAW_RETURN_IF_ERROR(CallNodes(&v1::Nodes::Stub::Revoke, request, reply));
+    return reply.text();
   }
 
   absl::StatusOr<std::string> Submit(admin::Submission submission) override {
@@ -147,6 +175,16 @@ class GrpcAdminClient final : public AdminClient {
                          const Request& request, Reply& reply) {
     return ForQueue(Invoke(*queue_, method, request, reply));
   }
+  template <typename Request, typename Reply>
+  absl::Status CallNodes(grpc::Status (v1::Nodes::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Reply*),
+                         const Request& request, Reply& reply) {
+    const absl::Status status = Invoke(*nodes_, method, request, reply);
+    if (!absl::IsUnimplemented(status)) return status;
+    return absl::UnimplementedError(
+        "that address asks for no identities, or is one of an earlier version: on the authority's "
+        "machine, `macaw pki` invites and revokes");
+  }
   static absl::Status ForQueue(const absl::Status& status) {
     if (!absl::IsUnimplemented(status)) return status;
     return absl::UnimplementedError(
@@ -191,6 +229,7 @@ class GrpcAdminClient final : public AdminClient {
   const std::optional<Proxy> proxy_;
   const std::unique_ptr<v1::Admin::Stub> stub_;
   const std::unique_ptr<v1::Queue::Stub> queue_;
+  const std::unique_ptr<v1::Nodes::Stub> nodes_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "proto/wire/credentials.h"
 #include "proto/wire/endpoint.h"
 #include "proto/wire/enrolment.h"
+#include "proto/wire/nodes_server.h"
 #include "proto/wire/refusal.h"
 
 namespace macaw::wire {
@@ -22,7 +23,9 @@ class OperatorsServer final : public AdminServer {
  public:
   // `gate`: null for a server without TLS.
   OperatorsServer(std::shared_ptr<Gate> gate, std::unique_ptr<grpc::Service> service)
-      : gate_(std::move(gate)), service_(std::move(service)) {}
+      : gate_(std::move(gate)), service_(std::move(service)) {
+    if (gate_ != nullptr) nodes_ = MakeNodesService(gate_);
+  }
 
   absl::Status Listen(Address address) {
     std::optional<identity::IdentityFiles> files;
@@ -36,6 +39,7 @@ class OperatorsServer final : public AdminServer {
       builder.experimental().SetInterceptorCreators(std::move(watch));
     }
     builder.RegisterService(service_.get());
+    if (nodes_ != nullptr) builder.RegisterService(nodes_.get());
     // The health service is a switch of the whole process. (Reflection is not served: its library
     // adds itself to every server of a process that links it, also to that of the workers.)
     grpc::EnableDefaultHealthCheckService(true);
@@ -50,7 +54,8 @@ class OperatorsServer final : public AdminServer {
  private:
   const std::shared_ptr<Gate> gate_;
   const std::unique_ptr<grpc::Service> service_;
-  Endpoint endpoint_;  // destroyed first
+  std::unique_ptr<grpc::Service> nodes_;  // with an authority only
+  Endpoint endpoint_;                     // destroyed first
 };
 
 }  // namespace

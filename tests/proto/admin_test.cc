@@ -226,6 +226,64 @@ TEST_F(AdminOverTls, NobodyElseIsAnsweredAndEachIsInTheAuditLog) {
   EXPECT_THAT(*ReadFile(AuditFile()), AllOf(HasSubstr("macaw.v1.Admin"), HasSubstr("no operator")));
 }
 
+TEST_F(AdminOverTls, AnOperatorInvitesAndRevokesNodesButNoOperators) {
+  const auto ada =
+      *AdminClient::Dial(server_->address(), authority_.Certified("ada", Role::kOperator));
+  const auto code = ada->Invite(
+      {.name = "phone-9", .role = "device", .clients = {"9", "10"}, .open_for_seconds = 60});
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_TRUE(identity::Invite::FromCode(code->code).ok());
+  const auto nodes = *(*authority_).Nodes();
+  ASSERT_TRUE(nodes.contains("phone-9"));
+  EXPECT_THAT(nodes.at("phone-9").invite->grant->owns, testing::ElementsAre("9", "10"));
+  EXPECT_FALSE(nodes.at("phone-9").invite->grant->owns_any);
+  EXPECT_LT(nodes.at("phone-9").invite->until, absl::Now() + absl::Seconds(61));
+  ASSERT_TRUE(ada->Invite({.name = "lab", .role = "worker", .clients = {"*"}}).ok());
+  EXPECT_TRUE((*authority_).Nodes()->at("lab").invite->grant->owns_any);
+  ASSERT_TRUE(ada->Invite({.name = "phone-8", .role = "device"}).ok());
+  EXPECT_THAT((*authority_).Nodes()->at("phone-8").invite->grant->owns,
+              testing::ElementsAre("phone-8"));
+
+  authority_.Certified("phone-7", Role::kDevice);
+  const auto revoked = ada->Revoke("phone-7", "was lost");
+  ASSERT_TRUE(revoked.ok()) << revoked.status();
+  EXPECT_EQ((*authority_).Nodes()->at("phone-7").revoked, "was lost (by ada)");
+  EXPECT_TRUE(absl::IsNotFound(ada->Revoke("nobody", "").status()));
+
+  authority_.Certified("eve", Role::kOperator);
+  const auto message = [](const absl::Status& status) { return std::string(status.message()); };
+  for (const char* name : {"eve", "ada"}) {
+    EXPECT_THAT(message(ada->Revoke(name, "").status()), HasSubstr("is an operator"));
+    EXPECT_THAT(message(ada->Invite({.name = name, .role = "device"}).status()),
+                HasSubstr("is an operator"))
+        << "its certificate would be replaced";
+  }
+  EXPECT_THAT(message(ada->Invite({.name = "x", .role = "operator"}).status()),
+              HasSubstr("where the authority's folder is"));
+  EXPECT_THAT(message(ada->Invite({.name = "x", .role = "king"}).status()), HasSubstr("king"));
+  EXPECT_THAT(message(ada->Invite({.name = "", .role = "device"}).status()), HasSubstr("name"));
+  EXPECT_THAT(message(ada->Invite({.name = "x",
+                                   .role = "device",
+                                   .clients = std::vector<std::string>(1000, "0123456789")})
+                          .status()),
+              HasSubstr("macaw pki assign"));
+  EXPECT_FALSE((*authority_).Nodes()->contains("x"));
+}
+
+TEST_F(AdminOverTls, NobodyElseInvites) {
+  for (const Role role : {Role::kDevice, Role::kWorker}) {
+    const auto node = *AdminClient::Dial(server_->address(), authority_.Certified("phone-7", role));
+    EXPECT_TRUE(absl::IsPermissionDenied(node->Invite({.name = "x", .role = "device"}).status()));
+    EXPECT_TRUE(absl::IsPermissionDenied(node->Revoke("phone-7", "").status()));
+  }
+  EXPECT_FALSE((*authority_).Nodes()->contains("x"));
+}
+
+TEST_F(Admin, WithoutAnAuthorityThereAreNoNodesToInvite) {
+  EXPECT_THAT(std::string(Client()->Invite({.name = "x", .role = "device"}).status().message()),
+              HasSubstr("macaw pki"));
+}
+
 TEST_F(AdminOverTls, ARevokedOperatorIsRefusedOnAnOpenConnection) {
   const auto ada =
       *AdminClient::Dial(server_->address(), authority_.Certified("ada", Role::kOperator));
