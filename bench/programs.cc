@@ -144,15 +144,14 @@ Folder::~Folder() {
 }
 
 identity::IdentityFiles Certify(identity::Authority& authority, const std::string& folder,
-                                const std::string& device, const std::string& client) {
+                                const std::string& node, const std::string& client,
+                                identity::Role role) {
   const identity::IdentityFiles files = identity::IdentityFiles::In(folder);
   Check(MakeDirectories(folder), "folder");
   const auto key = identity::ReadOrMakeKey(files.key);
   Check(key.status(), "key");
-  identity::NewNode node;
-  node.grant.subject.name = device;
-  node.grant.owns = {client};
-  const auto code = authority.InviteNode(node, absl::Now());
+  const identity::NewNode invited{.grant = {.subject = {node, role}, .owns = {client}}};
+  const auto code = authority.InviteNode(invited, absl::Now());
   Check(code.status(), "invite");
   const auto certificate = authority.Enrol(*identity::Invite::FromCode(*code),
                                            *identity::MakeRequest(*key), absl::Now());

@@ -69,10 +69,11 @@ class Folder {
   std::string path_;
 };
 
-// A certificate of the device with this name, which owns the client with this name. Its files are
-// in `folder`, which is made.
+// A certificate of the node with this name, which owns the client with this name. Its files are in
+// `folder`, which is made.
 identity::IdentityFiles Certify(identity::Authority& authority, const std::string& folder,
-                                const std::string& device, const std::string& client);
+                                const std::string& node, const std::string& client,
+                                identity::Role role = identity::Role::kDevice);
 
 // The digest of the model that a run ended with.
 std::string ModelDigest(const std::string& run_dir);

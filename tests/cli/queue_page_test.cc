@@ -19,7 +19,7 @@ class QueuePageTest : public testing::Test {
  protected:
   void Submit(const std::string& name, const std::string& by = "ada") {
     ASSERT_TRUE(
-        queue_->Submit({.request_id = name, .by = by, .name = name, .plan = "x = 1\n"}, now_).ok());
+        queue_->Submit({.request_id = name, .name = name, .by = by, .plan = "x = 1\n"}, now_).ok());
   }
   std::unique_ptr<QueuePage> Start(const std::string& token = "") {
     auto page =

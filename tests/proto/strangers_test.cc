@@ -15,7 +15,7 @@
 #include "proto/wire/connection_guard.h"
 #include "proto/wire/remote.h"
 #include "testing/fake_handler.h"
-#include "tests/proto/raw_caller.h"
+#include "testing/raw_caller.h"
 #include "tests/proto/test_authority.h"
 
 namespace macaw::wire {

@@ -11,7 +11,7 @@
 #include "core/files.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
-#include "tests/proto/raw_caller.h"
+#include "testing/raw_caller.h"
 
 namespace macaw {
 namespace {
