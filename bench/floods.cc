@@ -34,7 +34,8 @@ namespace fs = std::filesystem;
 using wire::ConnectTo;
 using wire::RawCaller;
 
-constexpr int kAttackers = 2;  // threads
+constexpr int kAttackers = 2;     // threads
+constexpr double kLongest = 300;  // seconds of a run
 
 // What a flood is aimed at.
 struct Target {
@@ -212,15 +213,20 @@ class Bench {
     digest_ = ModelDigest(folder_ / "simulation");
     RunProgram({ProgramPath("macaw"), "plan", config, "--set", length, "--set", "server.workers=2",
                 "--set", "server.durability=commit", "--out", plan_});
-    config_ = config;
     for (const std::string& of : {authority_, folder_ / "other"})
       Check(identity::Authority::Create(of, "bench", absl::Now()), "authority");
     auto authority = identity::Authority::Open(authority_);
     Check(authority.status(), "authority");
     auto other = identity::Authority::Open(folder_ / "other");
     Check(other.status(), "authority");
-    for (const std::string name : {"a", "b"})
+    const auto text = ReadFile(config);
+    Check(text.status(), "config");
+    for (const std::string name : {"a", "b"}) {
       Certify(**authority, folder_ / name, name, name, identity::Role::kWorker);
+      Check(AtomicWriteFile(NodeFile(name),
+                            absl::StrCat(*text, "\n[node]\nidentity = \"", folder_ / name, "\"\n")),
+            "node");
+    }
     target_ = {.revoked = Certify(**authority, folder_ / "lost", "lost", "lost"),
                .enrolled = Certify(**authority, folder_ / "phone", "phone", "phone"),
                .foreign = Certify(**other, folder_ / "foreign", "foreign", "foreign"),
@@ -250,14 +256,16 @@ class Bench {
     std::list<Program> workers;
     for (const std::string node : {"a", "b"}) {
       workers.emplace_back(
-          std::vector<std::string>{ProgramPath("macaw-worker"), "--config", config_, "--server",
-                                   server.address(), "--identity", folder_ / node, "--name", node,
-                                   "--scratch", absl::StrCat(folder_ / "scratch-", node)},
+          std::vector<std::string>{ProgramPath("macaw-worker"), "--config", NodeFile(node),
+                                   "--server", server.address(), "--name", node, "--scratch",
+                                   absl::StrCat(folder_ / "scratch-", node)},
           absl::StrCat(run, ".", node, ".log"));
     }
     double peak = 0;
     while (server.Runs()) {
       peak = std::max(peak, server.Megabytes());
+      if (Now() - began > kLongest)
+        Check(absl::DeadlineExceededError(ReadFile(log).value_or("")), "the run does not end");
       absl::SleepFor(absl::Milliseconds(100));
     }
     const double seconds = Now() - began;
@@ -287,9 +295,13 @@ class Bench {
     return text.substr(begin, text.find('/', begin) - begin);
   }
 
+  std::string NodeFile(const std::string& node) const {
+    return absl::StrCat(folder_ / "node-", node, ".toml");
+  }
+
   const Folder folder_;
   const std::string authority_ = folder_ / "authority", plan_ = folder_ / "plan.toml";
-  std::string config_, digest_;
+  std::string digest_;
   std::unique_ptr<identity::Authority> owner_;
   Target target_;
 };
