@@ -22,6 +22,12 @@ class TokenBucket {
     full_ += allowance.every;
     return true;
   }
+  // Gives back a token that was taken.
+  void Return(const Allowance& allowance) { full_ -= allowance.every; }
+  // Takes tokens that need not be there: they are missing later.
+  void Charge(const Allowance& allowance, int tokens, TimePoint now) {
+    full_ = std::max(full_, now) + tokens * allowance.every;
+  }
   // Whether it is as full as at first.
   bool IsFull(TimePoint now) const { return full_ <= now; }
 

@@ -128,6 +128,10 @@ bool ConnectionGuard::Admit(int fd) {
                                       " connections whose callers have not shown who they are"));
     return false;
   }
+  if (!arrivals_[peer->address].Take(limits_.arrivals, SteadyClock().Now())) {
+    tell_(peer->address, "comes again and again without showing who it is");
+    return false;
+  }
   if (strangers_.size() >= limits_.strangers) MakeRoom(peer->address);
   if (strangers_.size() >= limits_.strangers) {
     tell_(peer->address, absl::StrCat("came when ", limits_.strangers,
@@ -171,6 +175,8 @@ void ConnectionGuard::Identified(absl::string_view peer, const std::string& name
   Connection* const connection = Find(peer);
   if (connection == nullptr || !connection->name.empty()) return;
   NoStranger(*connection);
+  if (const auto it = arrivals_.find(connection->address); it != arrivals_.end())
+    it->second.Return(limits_.arrivals);
   connection->name = name;
   connection->certificate = certificate();
   // From now on only its end is of interest. (The number may be another socket's by now.)
@@ -195,8 +201,8 @@ void ConnectionGuard::Enrols(absl::string_view peer) {
   if (connection == nullptr || !connection->name.empty()) return;
   connection->deadline = SteadyClock().Now() + limits_.enrolment_time;
   if (++connection->enrolments > limits_.enrolments) {
-    Cut(*connection,
-        absl::StrCat("asked more than ", limits_.enrolments, " times over one connection"));
+    CutStranger(*connection,
+                absl::StrCat("asked more than ", limits_.enrolments, " times over one connection"));
   }
 }
 
@@ -237,6 +243,11 @@ void ConnectionGuard::Cut(const Connection& connection, absl::string_view why) {
     tell_(connection.address, why);
   }
   Forget(connection.cookie);
+}
+
+void ConnectionGuard::CutStranger(const Connection& connection, absl::string_view why) {
+  arrivals_[connection.address].Charge(limits_.arrivals, limits_.cut_counts, SteadyClock().Now());
+  Cut(connection, why);
 }
 
 void ConnectionGuard::Forget(uint64_t cookie) {
@@ -285,19 +296,20 @@ void ConnectionGuard::Look(TimePoint now, bool all) {
     }
   };
   if (all) {
+    absl::erase_if(arrivals_, [now](const auto& e) { return e.second.IsFull(now); });
     for (const auto& [cookie, connection] : connections_) look(*connection);
   } else {
     for (const uint64_t cookie : strangers_) look(*connections_.at(cookie));
   }
   for (const uint64_t cookie : gone) Forget(cookie);
   for (const Connection* const connection : late)
-    Cut(*connection, "made no call with a good certificate in time");
+    CutStranger(*connection, "made no call with a good certificate in time");
   for (const Connection* const connection : loud) CutLoud(*connection);
 }
 
 void ConnectionGuard::CutLoud(const Connection& connection) {
-  Cut(connection, absl::StrCat("sent more than ", limits_.stranger_bytes,
-                               " bytes before a call with a good certificate"));
+  CutStranger(connection, absl::StrCat("sent more than ", limits_.stranger_bytes,
+                                       " bytes before a call with a good certificate"));
 }
 
 void ConnectionGuard::OnEvent(uint64_t cookie, uint32_t events) {

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/clock.h"
 #include "core/fd.h"
+#include "core/token_bucket.h"
 #include "proto/wire/limits.h"
 
 namespace macaw::wire {
@@ -31,6 +32,10 @@ struct GuardLimits {
   int enrolments = 4;                                  // whole requests to enrol
   size_t strangers = 512;                              // connections at once
   size_t strangers_of_address = 256;                   // the same, of one address
+  // New connections of one address. One whose caller shows who it is counts no longer, so devices
+  // behind one address come back at any rate; one that is cut counts as many.
+  Allowance arrivals = {.every = std::chrono::milliseconds(60), .burst = 256};
+  int cut_counts = 16;
   // Connections of one name at once. A further one ends the oldest.
   size_t of_name = 64;
 };
@@ -91,6 +96,9 @@ class ConnectionGuard {
   void CutLoud(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cut(const Connection& connection, absl::string_view why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same of a stranger, whose address pays for it.
+  void CutStranger(const Connection& connection, absl::string_view why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(uint64_t cookie) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const GuardLimits limits_;
@@ -102,6 +110,8 @@ class ConnectionGuard {
   absl::flat_hash_map<std::string, uint64_t> by_peer_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<uint64_t> strangers_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, size_t> strangers_of_ ABSL_GUARDED_BY(mutex_);
+  // By address; without those that are full.
+  absl::flat_hash_map<std::string, TokenBucket> arrivals_ ABSL_GUARDED_BY(mutex_);
   // By name, oldest first. May hold some that are gone.
   absl::flat_hash_map<std::string, std::vector<uint64_t>> known_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -97,6 +97,27 @@ TEST_F(Guard, CutsAStrangerThatSendsTooMuchAndNobodyElse) {
   EXPECT_THAT(told(), ElementsAre(HasSubstr("127.0.0.1 sent more than 10000 bytes")));
 }
 
+// A handshake costs the server more than the stranger, who may begin one after another.
+TEST_F(Guard, AStrangerComesAFewTimesAndAKnownCallerAsOftenAsItLikes) {
+  Start({.stranger_time = milliseconds(300),
+         .arrivals = {.every = std::chrono::hours(1), .burst = 6},
+         .cut_counts = 2});
+  for (int i = 0; i < 50; ++i) {
+    const Pair known = Connect();
+    EXPECT_TRUE(known.admitted);
+    Identify(known, absl::StrCat("phone-", i));
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Connect().admitted);
+  const Pair silent = Connect();
+  EXPECT_TRUE(silent.admitted);
+  EXPECT_TRUE(HangsUpWithin(silent.caller, 5'000)) << "which counts twice more";
+  EXPECT_FALSE(Connect().admitted);
+  EXPECT_FALSE(Connect().admitted);
+  EXPECT_TRUE(Connect("127.0.0.2").admitted) << "others may come";
+  EXPECT_THAT(told(),
+              testing::Contains("127.0.0.1 comes again and again without showing who it is"));
+}
+
 TEST_F(Guard, CutsAStrangerInTimeAndGivesOneThatEnrolsMore) {
   Start({.stranger_time = milliseconds(300),
          .enrolment_time = std::chrono::minutes(1),
