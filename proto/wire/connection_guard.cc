@@ -121,14 +121,15 @@ bool ConnectionGuard::Admit(int fd) {
     const auto it = strangers_of_.find(peer->address);
     return it != strangers_of_.end() ? it->second : 0;
   };
-  if (strangers_.size() >= limits_.strangers || of_address() >= limits_.strangers_of_address)
+  const size_t most = MostOf(peer->address);
+  if (strangers_.size() >= limits_.strangers || of_address() >= most)
     Look(SteadyClock().Now(), /*all=*/false);
-  if (of_address() >= limits_.strangers_of_address) {
-    tell_(peer->address, absl::StrCat("has ", limits_.strangers_of_address,
-                                      " connections whose callers have not shown who they are"));
+  if (of_address() >= most) {
+    tell_(peer->address,
+          absl::StrCat("has ", most, " connections whose callers have not shown who they are"));
     return false;
   }
-  if (!arrivals_[peer->address].Take(limits_.arrivals, SteadyClock().Now())) {
+  if (!arrivals_[peer->address].Take(ArrivalsOf(peer->address), SteadyClock().Now())) {
     tell_(peer->address, "comes again and again without showing who it is");
     return false;
   }
@@ -176,7 +177,8 @@ void ConnectionGuard::Identified(absl::string_view peer, const std::string& name
   if (connection == nullptr || !connection->name.empty()) return;
   NoStranger(*connection);
   if (const auto it = arrivals_.find(connection->address); it != arrivals_.end())
-    it->second.Return(limits_.arrivals);
+    it->second.Return(ArrivalsOf(connection->address));
+  ++known_of_[connection->address];
   connection->name = name;
   connection->certificate = certificate();
   // From now on only its end is of interest. (The number may be another socket's by now.)
@@ -228,6 +230,17 @@ size_t ConnectionGuard::known() const {
   return connections_.size() - strangers_.size();
 }
 
+size_t ConnectionGuard::MostOf(const std::string& address) const {
+  return known_of_.contains(address)
+             ? std::max(limits_.strangers_of_address, limits_.strangers_of_known_address)
+             : limits_.strangers_of_address;
+}
+
+Allowance ConnectionGuard::ArrivalsOf(const std::string& address) const {
+  return {.every = limits_.arrivals.every,
+          .burst = (known_of_.contains(address) ? 4 : 1) * limits_.arrivals.burst};
+}
+
 void ConnectionGuard::NoStranger(const Connection& connection) {
   if (strangers_.erase(connection.cookie) == 0) return;
   const auto it = strangers_of_.find(connection.address);
@@ -246,7 +259,8 @@ void ConnectionGuard::Cut(const Connection& connection, absl::string_view why) {
 }
 
 void ConnectionGuard::CutStranger(const Connection& connection, absl::string_view why) {
-  arrivals_[connection.address].Charge(limits_.arrivals, limits_.cut_counts, SteadyClock().Now());
+  arrivals_[connection.address].Charge(ArrivalsOf(connection.address), limits_.cut_counts,
+                                       SteadyClock().Now());
   Cut(connection, why);
 }
 
@@ -256,6 +270,10 @@ void ConnectionGuard::Forget(uint64_t cookie) {
   const std::unique_ptr<Connection> connection = std::move(it->second);
   connections_.erase(it);
   NoStranger(*connection);
+  if (const auto at = known_of_.find(connection->address);
+      !connection->name.empty() && --at->second == 0) {
+    known_of_.erase(at);
+  }
   if (const auto at = by_peer_.find(connection->peer);
       at != by_peer_.end() && at->second == cookie) {
     by_peer_.erase(at);

@@ -31,9 +31,12 @@ struct GuardLimits {
   Duration enrolment_time = std::chrono::seconds(20);  // since its last whole request to enrol
   int enrolments = 4;                                  // whole requests to enrol
   size_t strangers = 512;                              // connections at once
-  size_t strangers_of_address = 256;                   // the same, of one address
-  // New connections of one address. One whose caller shows who it is counts no longer, so devices
-  // behind one address come back at any rate; one that is cut counts as many.
+  // The same, of one address, and of one from which known callers are connected: many devices may
+  // be behind it. Abandoned calls in 128 KiB take 3 MB.
+  size_t strangers_of_address = 64, strangers_of_known_address = 256;
+  // How often an address may come; four times as many at once, if known callers are connected from
+  // it. A connection whose caller shows who it is counts no longer, so devices come back at any
+  // rate; one that is cut counts as many more.
   Allowance arrivals = {.every = std::chrono::milliseconds(60), .burst = 256};
   int cut_counts = 16;
   // Connections of one name at once. A further one ends the oldest.
@@ -92,6 +95,8 @@ class ConnectionGuard {
   void Look(TimePoint now, bool all) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoom(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Connection* Find(absl::string_view peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t MostOf(const std::string& address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Allowance ArrivalsOf(const std::string& address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoStranger(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CutLoud(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cut(const Connection& connection, absl::string_view why)
@@ -110,6 +115,7 @@ class ConnectionGuard {
   absl::flat_hash_map<std::string, uint64_t> by_peer_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<uint64_t> strangers_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, size_t> strangers_of_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, size_t> known_of_ ABSL_GUARDED_BY(mutex_);
   // By address; without those that are full.
   absl::flat_hash_map<std::string, TokenBucket> arrivals_ ABSL_GUARDED_BY(mutex_);
   // By name, oldest first. May hold some that are gone.
