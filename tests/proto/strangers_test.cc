@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "identity/audit.h"
 #include "proto/wire/connection_guard.h"
 #include "proto/wire/remote.h"
@@ -104,7 +104,7 @@ TEST_F(Guard, AStrangerComesAFewTimesAndAKnownCallerAsOftenAsItLikes) {
          .arrivals = {.every = std::chrono::hours(1), .burst = 6},
          .cut_counts = 2});
   for (int i = 0; i < 50; ++i) {
-    const Pair known = Connect();
+    const Pair known = Connect("127.0.0.2");
     EXPECT_TRUE(known.admitted);
     Identify(known, absl::StrCat("phone-", i));
   }
@@ -114,9 +114,25 @@ TEST_F(Guard, AStrangerComesAFewTimesAndAKnownCallerAsOftenAsItLikes) {
   EXPECT_TRUE(HangsUpWithin(silent.caller, 5'000)) << "which counts twice more";
   EXPECT_FALSE(Connect().admitted);
   EXPECT_FALSE(Connect().admitted);
-  EXPECT_TRUE(Connect("127.0.0.2").admitted) << "others may come";
+  EXPECT_TRUE(Connect("127.0.0.3").admitted) << "others may come";
   EXPECT_THAT(told(),
               testing::Contains("127.0.0.1 comes again and again without showing who it is"));
+}
+
+TEST_F(Guard, AnAddressOfKnownCallersMayHaveMoreStrangers) {
+  Start({.strangers_of_address = 2,
+         .strangers_of_known_address = 5,
+         .arrivals = {.every = std::chrono::hours(1), .burst = 2}});
+  Pair known = Connect();
+  Identify(known, "phone-7");
+  std::list<Pair> crowd;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(crowd.emplace_back(Connect()).admitted) << i;
+  EXPECT_FALSE(Connect().admitted);
+  known = {};  // and now it has none
+  for (int i = 0; i < 100 && guard_->known() > 0; ++i) absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_EQ(guard_->known(), 0u);
+  crowd.clear();
+  EXPECT_FALSE(Connect().admitted);
 }
 
 TEST_F(Guard, CutsAStrangerInTimeAndGivesOneThatEnrolsMore) {
