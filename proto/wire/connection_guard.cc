@@ -51,6 +51,12 @@ uint64_t BytesRead(int fd) {
   return received - std::min(received, static_cast<uint64_t>(unread));
 }
 
+// Ends the connection at once. After a shutdown, gRPC would read on as long as bytes come.
+void Reset(int fd) {
+  const sockaddr nowhere{.sa_family = AF_UNSPEC, .sa_data = {}};
+  if (connect(fd, &nowhere, sizeof(nowhere)) != 0) shutdown(fd, SHUT_RDWR);
+}
+
 struct Peer {
   std::string text;     // "127.0.0.1:5", "[::1]:5"
   std::string address;  // AddressOf
@@ -252,7 +258,7 @@ void ConnectionGuard::Cut(const Connection& connection, absl::string_view why) {
   // descriptor keeps the socket that it is now.
   const Fd pinned(fcntl(connection.fd, F_DUPFD_CLOEXEC, 0));
   if (CookieOf(pinned.get()) == connection.cookie) {
-    shutdown(pinned.get(), SHUT_RDWR);
+    Reset(pinned.get());
     tell_(connection.address, why);
   }
   Forget(connection.cookie);

@@ -45,7 +45,7 @@ struct GuardLimits {
 
 // What callers over TLS may cost a server before they have shown who they are. gRPC has one set of
 // limits for all connections and applies them to whole messages, so this looks at sockets: the
-// kernel counts what was read from each. A connection over its limit is shut down, and gRPC then
+// kernel counts what was read from each. A connection over its limit is reset, and gRPC then
 // drops all that it holds for it. Thread-safe.
 class ConnectionGuard {
  public:
