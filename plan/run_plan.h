@@ -31,7 +31,7 @@ struct RunPlan {
   uint64_t clients = 0;  // the population; 0: not known before the workers register
   // Of the clients that can be drawn: those with training rows that cohort.eligible and
   // cohort.min_rows do not leave out.
-  uint64_t train_clients = 0;   // how many there are; 0: all clients
+  uint64_t train_clients = 0;  // how many there are; 0: all clients
   // Their training rows, and the tokens of these for sequences (0: the data has none), of each
   // client as many as count (CountedOf).
   uint64_t train_examples = 0, train_tokens = 0;

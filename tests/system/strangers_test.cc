@@ -10,8 +10,8 @@
 
 #include "core/files.h"
 #include "testing/program.h"
-#include "testing/temporary_folder.h"
 #include "testing/raw_caller.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw {
 namespace {
