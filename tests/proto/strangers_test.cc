@@ -128,7 +128,7 @@ TEST_F(Guard, AnAddressOfKnownCallersMayHaveMoreStrangers) {
   std::list<Pair> crowd;
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(crowd.emplace_back(Connect()).admitted) << i;
   EXPECT_FALSE(Connect().admitted);
-  known = {};  // and now it has none
+  known.caller.Close();  // and now it has none
   for (int i = 0; i < 100 && guard_->known() > 0; ++i) absl::SleepFor(absl::Milliseconds(50));
   EXPECT_EQ(guard_->known(), 0u);
   crowd.clear();
