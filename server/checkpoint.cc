@@ -57,7 +57,7 @@ Digest DigestOfAll(const std::string& about,
 }
 
 // A fingerprint leaves out keys without an effect, and those of earlier releases have some of them,
-// with their defaults.
+// with their defaults. They lack keys that came later, whose defaults change nothing.
 bool IsDefault(const std::string& key, const std::string& value) {
   const auto& fields = PlanSection().fields();
   const auto field = std::ranges::find(fields, key, &settings::Field<RunPlan>::key);
@@ -79,7 +79,7 @@ absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
     }
   }
   for (const auto& [key, value] : here) {
-    if (!there.contains(key)) {
+    if (!there.contains(key) && !IsDefault(key, value)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "cannot resume from ", path, ": it was written without ", key, ", which is now ", value));
     }
