@@ -59,11 +59,12 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
 }
 
 // Digest of everything that decides a result.
-Digest DigestOfRun(const RunPlan& run) {
+Digest DigestOf(const std::map<std::string, std::string>& fingerprint) {
   Digester digester;
-  for (const auto& [key, value] : Fingerprint(run)) digester.Add(key).Add(value);
+  for (const auto& [key, value] : fingerprint) digester.Add(key).Add(value);
   return digester.Finish();
 }
+Digest DigestOfRun(const RunPlan& run) { return DigestOf(Fingerprint(run)); }
 
 // Random numbers of the operating system. Session numbers are secret: only a node that was given
 // one can use its session.
@@ -140,11 +141,13 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
     }
     return true;
   };
+  std::vector<Digest> configurations = {DigestOfRun(options.run)};
+  if (checkpoint.has_value()) configurations.push_back(DigestOf(checkpoint->fingerprint));
   MACAW_ASSIGN_OR_RETURN(
       inside.recovery,
       Recover(options.run_dir, {.checkpoint = round,
                                 .log_bytes = checkpoint.has_value() ? checkpoint->log_bytes : 0,
-                                .configuration = DigestOfRun(options.run),
+                                .configurations = std::move(configurations),
                                 .has_rows_before = has_rows_before,
                                 .rows_before_opening = options.config.stop.active()}));
   // A round that the log does not close may end otherwise now (which clients come in time).

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
@@ -26,7 +27,9 @@ struct Recovery {
 struct RecoverFrom {
   Round checkpoint;        // the newest; 0 for none
   uint64_t log_bytes = 0;  // of the log, that were synced before the checkpoint was written
-  Digest configuration;    // of everything that decides a result
+  // Digests of everything that decides a result: as this release writes it, and as the one that
+  // wrote the checkpoint did, which may have had fewer keys.
+  std::vector<Digest> configurations;
   // Whether metrics.jsonl has the row of every evaluated round between the checkpoint and this one.
   // Rounds that are closed in the log are not evaluated again. Null: all rows are there.
   std::function<bool(Round)> has_rows_before;

@@ -201,14 +201,14 @@ TEST_F(JournalTest, DataThatIsLostOfASyncedRecordIsAnErrorAndOfOthersTheEndOfThe
   ASSERT_TRUE(writer->Sync().ok());
 
   ASSERT_TRUE(journal->NoteSynced(whole).ok());
-  absl::StatusOr<Recovery> recovery = Recover(run, {.configuration = DigestOf("c")});
+  absl::StatusOr<Recovery> recovery = Recover(run, {.configurations = {DigestOf("c")}});
   ASSERT_TRUE(recovery.ok()) << recovery.status();
   EXPECT_EQ(recovery->end.cut, whole);
   EXPECT_THAT(recovery->cut, testing::HasSubstr("no registration of node 2 (w2)"));
   EXPECT_EQ(recovery->restored.members.size(), 1u);
 
   ASSERT_TRUE(journal->NoteSynced(writer->bytes()).ok());
-  recovery = Recover(run, {.configuration = DigestOf("c")});
+  recovery = Recover(run, {.configurations = {DigestOf("c")}});
   ASSERT_FALSE(recovery.ok());
   EXPECT_THAT(std::string(recovery.status().message()), testing::HasSubstr("node 2 (w2)"));
 }
@@ -232,7 +232,7 @@ TEST_F(JournalTest, WhatAServerDecidedBeforeItWasKilledIsRecovered) {
                     .given_up = {{.attempt = leased, .reason = fleet::LeftOutReason::kTooSlow}}});
     if (dropped) append(log::RoundLost{.round = Round(1), .why = "too few", .dropped = true});
     ASSERT_TRUE(writer->Sync().ok());
-    const absl::StatusOr<Recovery> recovery = Recover(run, {.configuration = DigestOf("c")});
+    const absl::StatusOr<Recovery> recovery = Recover(run, {.configurations = {DigestOf("c")}});
     ASSERT_TRUE(recovery.ok()) << recovery.status();
     const Restored::PhaseStory& story = recovery->restored.phases.at({Round(1), Phase(0)});
     EXPECT_EQ(story.gave_up.size(), 1u);
