@@ -58,8 +58,9 @@ std::unique_ptr<fleet::FleetLink> LinkOf(const Target& target) {
   return *std::move(link);
 }
 
-uint64_t Connections(const Target& target, const std::atomic<bool>& over, const std::string& at,
-                     const std::string& first) {
+// Connections that stay open. Each sends `first`, if there is one, and then a byte now and then.
+uint64_t Connections(const std::string& at, const std::string& first,
+                     const std::atomic<bool>& over) {
   uint64_t tries = 0;
   std::list<Fd> open;
   while (!over) {
@@ -67,13 +68,16 @@ uint64_t Connections(const Target& target, const std::atomic<bool>& over, const 
     if (!first.empty()) (void)!::send(open.back().get(), first.data(), first.size(), MSG_NOSIGNAL);
     ++tries;
     if (open.size() > 100) open.pop_front();
-    for (const Fd& fd : open) (void)!::send(fd.get(), "x", first.empty() ? 0 : 1, MSG_NOSIGNAL);
+    if (!first.empty()) {
+      for (const Fd& fd : open) (void)!::send(fd.get(), "x", 1, MSG_NOSIGNAL);
+    }
     absl::SleepFor(absl::Microseconds(500));
   }
-  (void)target;
   return tries;
 }
 
+// Connects over TLS, with the certificate in `files` or without one, and makes `call` if there is
+// one.
 uint64_t Handshakes(const Target& target, const std::atomic<bool>& over,
                     const identity::IdentityFiles* files, const std::string& call) {
   uint64_t tries = 0;
@@ -169,11 +173,11 @@ std::vector<Named> Floods() {
       return Handshakes(target, over, files(target), call);
     };
   };
-  const auto nobody = [](const Target&) -> const identity::IdentityFiles* { return nullptr; };
+  const auto no_files = [](const Target&) -> const identity::IdentityFiles* { return nullptr; };
   return {
       {"connections",
-       [](const Target& t, const auto& over) { return Connections(t, over, t.server, ""); }},
-      {"handshakes", calls(nobody, "")},
+       [](const Target& t, const auto& over) { return Connections(t.server, "", over); }},
+      {"handshakes", calls(no_files, "")},
       {"strange-certificates",
        calls([](const Target& t) { return &t.foreign; }, "/macaw.v1.Fleet/Hello")},
       {"part-messages", PartMessages},
@@ -182,7 +186,7 @@ std::vector<Named> Floods() {
       {"revoked", calls([](const Target& t) { return &t.revoked; }, "/macaw.v1.Fleet/Hello")},
       {"page",
        [](const Target& t, const auto& over) {
-         return Connections(t, over, t.page, "GET /status.json HTTP/1.1\r\nX: ");
+         return Connections(t.page, "GET /status.json HTTP/1.1\r\nX: ", over);
        }},
       {"registrations", Registrations},
       {"calls", Calls},

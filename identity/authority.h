@@ -93,8 +93,8 @@ class Authority {
   absl::StatusOr<absl::btree_map<std::string, NodeRecord>> Nodes();  // by their names
   // Changes when the registry has changed, by whichever process.
   uint64_t Changes();
-  // The nodes to which clients were entered, by the clients' names; without those that are revoked.
-  // Of a client of several nodes, the first by name.
+  // The nodes to which clients were entered, by the clients' names; without revoked nodes. If a
+  // client was entered to several nodes, it is the first of them by name.
   absl::StatusOr<std::shared_ptr<const ClientOwners>> Owners();
 
   // Signs a new certificate for the server when the present one is due. True: it has changed.
@@ -130,7 +130,7 @@ class Authority {
   std::optional<Restored> restored_ ABSL_GUARDED_BY(mutex_);
   Registry registry_ ABSL_GUARDED_BY(mutex_);
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the registry when `changes_` was `owners_at_`; null: not asked for yet.
+  // What Owners() has returned last, and `changes_` at that time. Null: it was not called yet.
   std::shared_ptr<const ClientOwners> owners_ ABSL_GUARDED_BY(mutex_);
   uint64_t owners_at_ ABSL_GUARDED_BY(mutex_) = 0;
   // Certificates that passed the signature check, by their text.

@@ -101,6 +101,12 @@ absl::Status Registry::ApplyEnrolled(const LogEntry& entry, NodeRecord& node) {
   return details.status();
 }
 
+void SetClients(std::vector<std::string> clients, Grant& grant) {
+  if (clients.empty()) clients = {grant.subject.name};
+  grant.owns_any = clients == std::vector<std::string>{"*"};
+  grant.owns = grant.owns_any ? std::vector<std::string>() : std::move(clients);
+}
+
 absl::Status Registry::Apply(const LogEntry& entry) {
   Details details(entry);
   NodeRecord& node = nodes_[details.Text("name")];

@@ -22,6 +22,10 @@ struct Grant {
   bool owns_any = false;          // of any name
 };
 
+// What an operator writes for a node's clients: their names; "*" alone: of any name; none: one
+// client, named like the node.
+void SetClients(std::vector<std::string> clients, Grant& grant);
+
 struct Issued {
   std::string serial;
   absl::Time until;

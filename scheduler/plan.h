@@ -38,7 +38,7 @@ struct Plan {
   std::vector<WorkerQueue> queues;
   HandOut hand_out = HandOut::kGuided;
   std::vector<CohortEntry> common;  // kPull: everybody, in the order to take
-  // kWhole: a queue that its worker has not asked for within so many seconds goes to those that do.
+  // kWhole: the seconds for which a queue waits for its worker to ask. Then others may take it.
   double uncollected = 60;
   std::string reason;
 };

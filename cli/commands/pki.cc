@@ -85,14 +85,12 @@ std::string ClientsOf(const identity::Grant& grant) {
                       grant.owns.size(), ")");
 }
 
-absl::Status SetClients(const std::vector<std::string>& clients, identity::Grant& grant) {
+absl::Status CheckUtf8(const std::vector<std::string>& clients) {
   for (const std::string& client : clients) {
     if (IsUtf8(client)) continue;
     return absl::InvalidArgumentError(absl::StrCat("the client \"", EscapeToUtf8(client),
                                                    "\" is not UTF-8: write its name in UTF-8"));
   }
-  grant.owns_any = clients == std::vector<std::string>{"*"};
-  if (!grant.owns_any) grant.owns = clients;
   return absl::OkStatus();
 }
 
@@ -102,8 +100,8 @@ absl::Status Invite(const PkiInvite& command) {
   identity::Grant& grant = node.grant;
   grant.subject.name = command.name;
   MACAW_ASSIGN_OR_RETURN(grant.subject.role, identity::ParseRole(command.role));
-  MACAW_RETURN_IF_ERROR(SetClients(command.clients, grant));
-  if (command.clients.empty()) grant.owns = {command.name};
+  MACAW_RETURN_IF_ERROR(CheckUtf8(command.clients));
+  SetClients(command.clients, grant);
   MACAW_ASSIGN_OR_RETURN(node.lifetime, ParseTime("--lifetime", command.lifetime, node.lifetime));
   MACAW_ASSIGN_OR_RETURN(node.open_for, ParseTime("--open-for", command.open_for, node.open_for));
   MACAW_ASSIGN_OR_RETURN(const std::string code, authority->InviteNode(node, absl::Now()));

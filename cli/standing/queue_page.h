@@ -15,7 +15,7 @@ namespace macaw::cli {
 
 // The runs of a standing server for browsers and Prometheus, whether one is open or not. Only
 // reads.
-//   /           the newest runs, as a page that loads itself anew
+//   /           the newest runs; the page reloads every 5 s
 //   /runs.json  all of them, as JsonOf
 //   /metrics    Prometheus' text format
 class QueuePage {

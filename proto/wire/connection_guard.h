@@ -31,8 +31,8 @@ struct GuardLimits {
   Duration enrolment_time = std::chrono::seconds(20);  // since its last whole request to enrol
   int enrolments = 4;                                  // whole requests to enrol
   size_t strangers = 512;                              // connections at once
-  // The same, of one address, and of one from which known callers are connected: many devices may
-  // be behind it. Abandoned calls in 128 KiB take 3 MB.
+  // The same of one address, and of an address from which known callers are connected: it may stand
+  // for many devices.
   size_t strangers_of_address = 64, strangers_of_known_address = 256;
   // How often an address may come; four times as many at once, if known callers are connected from
   // it. A connection whose caller shows who it is counts no longer, so devices come back at any

@@ -81,10 +81,7 @@ class NodesService final : public v1::Nodes::CallbackService {
                                                " bytes: invite the node with some of them, and "
                                                "enter all of them by macaw pki assign"));
     }
-    std::vector<std::string> clients(request.clients().begin(), request.clients().end());
-    node.grant.owns_any = clients == std::vector<std::string>{"*"};
-    if (clients.empty()) clients = {request.name()};
-    if (!node.grant.owns_any) node.grant.owns = std::move(clients);
+    SetClients({request.clients().begin(), request.clients().end()}, node.grant);
     constexpr uint64_t kMostSeconds = 365ull * 24 * 3600;
     if (request.open_for_seconds() > kMostSeconds)
       return Malformed("open_for_seconds", "is more than a year");

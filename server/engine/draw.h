@@ -43,7 +43,7 @@ class Draw {
 
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
   absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
-  // Whose examples or tokens cohort.max_weight bounds, in a sentence; empty: nobody's.
+  // A sentence about the clients whose weights cohort.max_weight bounds; empty if there are none.
   std::string BoundedWeights() const;
   // Digest of the clients that can be drawn and of their rows.
   const Digest& eligible() const { return pool().digest; }

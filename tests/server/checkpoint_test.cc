@@ -163,6 +163,18 @@ TEST(Checkpoint, MayHaveADefaultThatIsLeftOutNow) {
   }
 }
 
+TEST(Checkpoint, MayLackAKeyThatCameLaterIfThatHasItsDefault) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteCheckpoint(folder.path(), Example(5)).ok());
+  for (const char* weight : {"0", "20"}) {
+    auto now = Example(5).fingerprint;
+    now["cohort.max_weight"] = weight;
+    const absl::Status read =
+        ReadNewestCheckpoint(folder.path(), now, {TinyLayout(), MomentLayout()}).status();
+    EXPECT_EQ(read.ok(), weight == std::string("0")) << read;
+  }
+}
+
 TEST(Checkpoint, IsRefusedForAnotherModelByTheNameOfTheVector) {
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteCheckpoint(folder.path(), Example(5)).ok());

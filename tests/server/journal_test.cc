@@ -207,6 +207,12 @@ TEST_F(JournalTest, DataThatIsLostOfASyncedRecordIsAnErrorAndOfOthersTheEndOfThe
   EXPECT_THAT(recovery->cut, testing::HasSubstr("no registration of node 2 (w2)"));
   EXPECT_EQ(recovery->restored.members.size(), 1u);
 
+  recovery = Recover(run, {.configurations = {DigestOf("now"), DigestOf("c")}});
+  EXPECT_TRUE(recovery.ok()) << "the log is of a release with other keys: " << recovery.status();
+  recovery = Recover(run, {.configurations = {DigestOf("now")}});
+  EXPECT_THAT(std::string(recovery.status().message()),
+              testing::HasSubstr("another configuration"));
+
   ASSERT_TRUE(journal->NoteSynced(writer->bytes()).ok());
   recovery = Recover(run, {.configurations = {DigestOf("c")}});
   ASSERT_FALSE(recovery.ok());

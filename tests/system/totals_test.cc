@@ -163,6 +163,35 @@ TEST_F(PlannedTotals, OfOthersAreWarnedOfAndChangeNothing) {
   EXPECT_EQ(wrong.metrics, metrics_);
 }
 
+// With a limit of one example all clients weigh the same, and SCAFFOLD's W is their number.
+TEST(MaxWeight, OfOneHasTheBytesOfUniformWeightsForAnyWorkersAndAfterAResume) {
+  const std::vector<std::string> job = {MACAW_SOURCE_DIR "/examples/synthetic.toml",
+                                        "--set",
+                                        "data.synthetic.clients=100",
+                                        "--set",
+                                        "cohort.size=10",
+                                        "--set",
+                                        "algorithm.name=scaffold",
+                                        "--set",
+                                        "algorithm.scaffold.weighted=true"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = job;
+    for (const std::string& one : more) all.insert(all.end(), {"--set", one});
+    return all;
+  };
+  Simulation uniform("uniform", with({"run.rounds=10", "cohort.weight=uniform"}));
+  ASSERT_EQ(uniform.Wait(), 0) << uniform.output();
+  Simulation own("own", with({"run.rounds=10"}));
+  ASSERT_EQ(own.Wait(), 0) << own.output();
+  EXPECT_NE(own.digest(), uniform.digest());
+  Simulation bounded("bounded",
+                     with({"run.rounds=5", "cohort.max_weight=1", "workers.processes=2"}));
+  ASSERT_EQ(bounded.Wait(), 0) << bounded.output();
+  Simulation resumed("resumed", {"--resume", bounded.folder(), "--set", "run.rounds=10"});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(resumed.digest(), uniform.digest());
+}
+
 // A plan may be made on data whose clients have other names than the fleet's.
 TEST(PlanOfAFleet, HasTheTotalsOfTheClientsThatMatchOrOfAllAndSaysSo) {
   const TemporaryFolder folder;
