@@ -223,7 +223,8 @@ int PkiAssign(const std::string& folder, const std::string& name,
   const auto assign = [&]() -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(const auto authority, Authority::Open(folder));
     identity::Grant grant;
-    MACAW_RETURN_IF_ERROR(SetClients(clients, grant));
+    MACAW_RETURN_IF_ERROR(CheckUtf8(clients));
+    SetClients(clients, grant);
     return authority->Assign(name, grant.owns, grant.owns_any, absl::Now());
   };
   return Report(assign());
