@@ -45,6 +45,7 @@
 #include "proto/http/web_server.h"
 #include "proto/wire/address.h"
 #include "proto/wire/admin.h"
+#include "proto/wire/listener.h"
 #include "proto/wire/remote.h"
 #include "server/checkpoint.h"
 #include "server/coordinator.h"
@@ -260,11 +261,10 @@ absl::Status FollowLog(const std::string& file, server::Options& options) {
   return absl::OkStatus();
 }
 
-// Starts to answer the calls of the fleet.
-absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
-                                                          const ServerArguments& arguments,
-                                                          const Doorkeeper& door,
-                                                          fleet::FleetHandler& handler) {
+// How the fleet is answered.
+absl::StatusOr<wire::ServerOptions> FleetOptions(const Config& config,
+                                                 const ServerArguments& arguments,
+                                                 const Doorkeeper& door) {
   wire::ServerOptions options{.listen = ListenAt(config, arguments),
                               .max_part_clients = MostClientsAPart(config.run),
                               .authority = door.authority.get(),
@@ -281,8 +281,15 @@ absl::StatusOr<std::unique_ptr<wire::FleetServer>> Listen(const Config& config,
       return callers.Identify(token);
     };
   }
+  return options;
+}
+
+// Starts to answer the calls of the fleet.
+absl::StatusOr<std::unique_ptr<wire::FleetServer>> AnswerFleet(
+    const wire::ServerOptions& options, std::unique_ptr<wire::Listener> listener,
+    const ServerArguments& arguments, fleet::FleetHandler& handler) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::FleetServer> fleet,
-                         wire::FleetServer::Start(options, handler));
+                         wire::FleetServer::Start(options, std::move(listener), handler));
   if (arguments.by_hand()) {
     MACAW_RETURN_IF_ERROR(
         AtomicWriteFile(arguments.address_file(), absl::StrCat(fleet->address(), "\n")));
@@ -353,6 +360,31 @@ std::optional<StepThread> FollowSteps(const ServerArguments& arguments,
           .ended = [&coordinator] { coordinator.Interrupt(); }});
 }
 
+// Answers everybody, the fleet last.
+absl::StatusOr<std::unique_ptr<Listeners>> StartToAnswer(const Config& config,
+                                                         const ServerArguments& arguments,
+                                                         const Doorkeeper& door,
+                                                         const wire::ServerOptions& fleet_options,
+                                                         std::unique_ptr<wire::Listener> listener,
+                                                         server::Coordinator& coordinator) {
+  auto listeners = std::make_unique<Listeners>();
+  server::ServerConfig own = config.node.server;
+  if (!arguments.admin.empty()) own.admin = arguments.admin;
+  if (!arguments.http.empty()) own.http = arguments.http;
+  if (!arguments.http_token.empty()) own.http_token = arguments.http_token;
+  if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(config, arguments));
+  MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, door, coordinator));
+  MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, coordinator));
+  fleet::FleetHandler* handler = &coordinator;
+  if (door.authority != nullptr) {
+    listeners->paced = std::make_unique<server::PacedCalls>(coordinator);
+    handler = listeners->paced.get();
+  }
+  MACAW_ASSIGN_OR_RETURN(listeners->fleet,
+                         AnswerFleet(fleet_options, std::move(listener), arguments, *handler));
+  return listeners;
+}
+
 absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles());
   MACAW_ASSIGN_OR_RETURN(Prepared prepared, Prepare(arguments));
@@ -378,6 +410,12 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
       return state::SyncFolder(folder);
     };
   }
+  // Before the run is opened: while another program has the port, no start of this one changes the
+  // folder.
+  MACAW_ASSIGN_OR_RETURN(const wire::ServerOptions fleet_options,
+                         FleetOptions(prepared.config, arguments, door));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<wire::Listener> listener,
+                         wire::FleetServer::Bind(fleet_options));
   MACAW_ASSIGN_OR_RETURN(
       const std::unique_ptr<server::Coordinator> coordinator,
       server::Coordinator::Start(std::move(options), std::move(prepared.initial), registry));
@@ -386,23 +424,15 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
     signal == SIGTERM ? coordinator->Suspend() : coordinator->Interrupt();
   });
   const std::optional<StepThread> steps = FollowSteps(arguments, *coordinator);
-  if (arguments.by_hand()) MACAW_RETURN_IF_ERROR(KeepConfig(prepared.config, arguments));
-  auto listeners = std::make_unique<Listeners>();
-  server::ServerConfig own = prepared.config.node.server;
-  if (!arguments.admin.empty()) own.admin = arguments.admin;
-  if (!arguments.http.empty()) own.http = arguments.http;
-  if (!arguments.http_token.empty()) own.http_token = arguments.http_token;
-  MACAW_ASSIGN_OR_RETURN(listeners->admin, ListenToOperators(own, arguments, door, *coordinator));
-  MACAW_ASSIGN_OR_RETURN(listeners->web, ListenForBrowsers(own, arguments, *coordinator));
-  fleet::FleetHandler* handler = coordinator.get();
-  if (door.authority != nullptr) {
-    listeners->paced = std::make_unique<server::PacedCalls>(*coordinator);
-    handler = listeners->paced.get();
+  absl::StatusOr<std::unique_ptr<Listeners>> listeners = StartToAnswer(
+      prepared.config, arguments, door, fleet_options, std::move(listener), *coordinator);
+  if (!listeners.ok()) {  // an operators' port that is taken does not cost the open round either
+    coordinator->Suspend();
+    coordinator->Wait().IgnoreError();
+    return listeners.status();
   }
-  MACAW_ASSIGN_OR_RETURN(listeners->fleet, Listen(prepared.config, arguments, door, *handler));
-
   const int code = Conclude(AwaitEnd(*coordinator), reporter);
-  CloseWithin(kCloseGrace, std::move(listeners), code);
+  CloseWithin(kCloseGrace, *std::move(listeners), code);
   return code;
 }
 

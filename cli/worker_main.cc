@@ -27,6 +27,7 @@
 #include "cli/config/resolve.h"
 #include "cli/identity/certificates.h"
 #include "cli/process/callers.h"
+#include "cli/process/clock_watch.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/process/programs.h"
@@ -58,6 +59,7 @@ struct WorkerArguments {
   bool check = false, renew = false;
   std::string plan;  // of `macaw-worker check`
   bool server_syncs_state = false, doctor = false;
+  char** argv = nullptr;  // of this process
 };
 
 // The back ends of this program, and the modules that lie beside it.
@@ -159,15 +161,35 @@ std::optional<identity::IdentityFiles> IdentityOf(const Config& config) {
   return identity::IdentityFiles::In(config.node.fleet.identity);
 }
 
-// A node has the name of its certificate; any other process the one that it is given.
-absl::StatusOr<std::string> NameOf(const WorkerArguments& arguments,
-                                   const std::optional<identity::IdentityFiles>& files) {
-  if (!files.has_value()) return arguments.name.empty() ? DefaultName() : arguments.name;
+// The rows of a device are no test set for all. Where its file says nothing of one, none is cut.
+absl::Status KeepRowsOfDevice(data::DataOptions& data) {
+  if (data.source == "synthetic") return absl::OkStatus();  // its fraction is of each client's rows
+  for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction.value_or(0)},
+                                   {"central_val_fraction", data.central_val_fraction}}) {
+    if (value == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.", key, " = ", value,
+        ": this node is a device, and its rows are no test set for all. Leave the key out (",
+        "data.client_test_fraction keeps test rows of its own), or invite the node with --role "
+        "worker"));
+  }
+  data.test_fraction = 0;
+  return absl::OkStatus();
+}
+
+// A node has the name and the role of its certificate; any other process is a worker with the name
+// that it is given.
+absl::StatusOr<identity::Subject> SubjectOf(const WorkerArguments& arguments,
+                                            const std::optional<identity::IdentityFiles>& files) {
+  if (!files.has_value()) {
+    return identity::Subject{arguments.name.empty() ? DefaultName() : arguments.name,
+                             identity::Role::kWorker};
+  }
   MACAW_ASSIGN_OR_RETURN(const identity::NodeIdentity own, identity::ReadIdentity(*files));
-  const std::string& name = own.certificate.subject().name;
-  if (arguments.name.empty() || arguments.name == name) return name;
+  const identity::Subject& subject = own.certificate.subject();
+  if (arguments.name.empty() || arguments.name == subject.name) return subject;
   return absl::InvalidArgumentError(absl::StrCat("--name ", arguments.name, ": the certificate of ",
-                                                 files->certificate, " says ", name));
+                                                 files->certificate, " says ", subject.name));
 }
 
 worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config,
@@ -215,11 +237,17 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadNodeConfig(document, {}, catalogue));
+  MACAW_ASSIGN_OR_RETURN(Config config, ReadNodeConfig(document, {}, catalogue));
+  const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
+  MACAW_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(arguments, identity));
+  const bool device = subject.role == identity::Role::kDevice;
+  if (device) MACAW_RETURN_IF_ERROR(KeepRowsOfDevice(config.node.data));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          DatasetOf(arguments, config, catalogue));
   training::Backends backends = BackendsHere();
   worker::Options options = OptionsOf(arguments, config, *dataset, catalogue, backends);
+  options.name = subject.name;
+  options.brings_central_rows = !device;
   if (arguments.check)
     return CheckNode(config, arguments.plan, options, *dataset, catalogue, backends);
 
@@ -227,8 +255,6 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   if (server.empty()) server = config.node.server.listen;
   if (server.empty())
     return absl::InvalidArgumentError("no server to dial: give --server or node.server");
-  const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
-  MACAW_ASSIGN_OR_RETURN(options.name, NameOf(arguments, identity));
   wire::ClientOptions dial{.server = server,
                            .token = TokenOfThisProcess(),
                            .identity = identity,
@@ -237,7 +263,13 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   if (identity.has_value()) dial.partial_downloads = config.node.fleet.identity + "/downloads";
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<fleet::FleetLink> link, wire::Dial(dial));
   std::optional<CertificateKeeper> keeper;
+  std::optional<ClockWatch> clock;
   if (identity.has_value()) {
+    clock.emplace([argv = arguments.argv](Duration back) {
+      Logger("worker").Warning(
+          absl::StrCat("starts_again why=\"the clock was set back by ", ToSeconds(back), " s\""));
+      StartAgain(argv);
+    });
     keeper.emplace(server, *identity);
     options.renew = [&] { return wire::RenewCertificate(server, *identity); };
   }
@@ -341,7 +373,7 @@ int Renew(const WorkerArguments& arguments) {
 
 int Main(int argc, char** argv) {
   ExplainUncaught("macaw-worker");
-  WorkerArguments arguments;
+  WorkerArguments arguments{.argv = argv};
   CLI::App app("A worker: leases clients from a server and trains them here", "macaw-worker");
   app.set_version_flag("--version", "macaw-worker " MACAW_VERSION);
   AddOptions(app, arguments);

@@ -127,9 +127,10 @@ absl::Status Authority::Create(const std::string& folder, const std::string& nam
 }
 
 absl::StatusOr<std::unique_ptr<Authority>> Authority::Open(const std::string& folder) {
-  if (!FileExists(CertificateFile(folder))) {
-    return absl::NotFoundError(absl::StrCat(
-        folder, " holds no authority: make one with `macaw pki init --dir ", folder, "`"));
+  if (absl::IsNotFound(ReadFile(CertificateFile(folder)).status())) {
+    return absl::NotFoundError(
+        absl::StrCat(folder, " holds no authority: a new fleet's is made by `macaw pki init --dir ",
+                     folder, "`, and `macaw pki restore` puts a fleet's back"));
   }
   MACAW_ASSIGN_OR_RETURN(NodeIdentity own, ReadIdentity({KeyFile(folder), CertificateFile(folder),
                                                          CertificateFile(folder)}));

@@ -98,10 +98,8 @@ void RunThreads::Suspend() {
   loop_.Post([this] {
     if (!durable_commits_) return Carry(engine_.Interrupt());
     if (ended_at_.has_value() || suspended_) return;
-    suspended_ = true;
     log_.Info(absl::StrCat("suspended rounds=", engine_.completed()));
-    for (auto& [ticket, lease] : std::exchange(leases_, {})) std::move(lease.reply)(Suspended());
-    for (auto& [ticket, commit] : std::exchange(commits_, {})) std::move(commit.reply)(Suspended());
+    StopAnswering();
     writer_.After(RunWriter::Safe::kFromTheMachine,
                   [this, rounds = engine_.completed()](const absl::Status& written) {
                     events_.Close();
@@ -114,6 +112,23 @@ void RunThreads::Suspend() {
                     }
                   });
   });
+}
+
+void RunThreads::StopAnswering() {
+  suspended_ = true;
+  for (auto& [ticket, lease] : std::exchange(leases_, {})) std::move(lease.reply)(Suspended());
+  for (auto& [ticket, commit] : std::exchange(commits_, {})) std::move(commit.reply)(Suspended());
+}
+
+void RunThreads::StopUnwritten(const absl::Status& why) {
+  if (!durable_commits_) return Carry(engine_.Abort(why));
+  if (ended_at_.has_value() || suspended_) return;
+  log_.Error(absl::StrCat("not_written rounds=", engine_.completed(), " why=", why.message()));
+  StopAnswering();
+  events_.Close();
+  absl::MutexLock lock(&mutex_);
+  reported_ = true;
+  outcome_ = why;
 }
 
 void RunThreads::SetOutcome(absl::StatusOr<Outcome> outcome) {

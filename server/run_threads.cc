@@ -47,7 +47,7 @@ RunThreads::RunThreads(Opening opening)
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {
-                loop_.Post([this, status] { Carry(engine_.Abort(status)); });
+                loop_.Post([this, status] { StopUnwritten(status); });
               }),
       loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
             [this] { writer_.Flush(); }) {

@@ -145,6 +145,11 @@ class RunThreads final : public admin::AdminHandler {
 
   static absl::Status NotWritten();
   static absl::Status Suspended();
+  // From now on calls get Suspended for an answer, the open ones at once.
+  void StopAnswering();
+  // The folder cannot be written. With durable commits this server stops as by a crash, and the
+  // next one goes on inside the round: nobody hears that the run is over.
+  void StopUnwritten(const absl::Status& why);
 
   // Engine thread:
   void LogLeftOut(const fleet::HeartbeatRequest& request) const;

@@ -10,6 +10,7 @@
 #include "core/child.h"
 #include "core/executor.h"
 #include "core/logging.h"
+#include "core/pause.h"
 
 namespace macaw::worker {
 namespace {
@@ -48,15 +49,9 @@ std::string AskOwnersCommand(const std::vector<std::string>& command, Duration l
 }
 
 OwnersAnswer::OwnersAnswer(Ask ask, Duration pause)
-    : ask_(std::move(ask)), pause_(pause), thread_([this] { Loop(); }) {}
-
-OwnersAnswer::~OwnersAnswer() {
-  {
-    absl::MutexLock lock(&mutex_);
-    closing_ = true;
-  }
-  thread_.join();
-}
+    : ask_(std::move(ask)),
+      pause_(pause),
+      thread_([this](const std::stop_token& stop) { Loop(stop); }) {}
 
 std::string OwnersAnswer::Last() const {
   absl::MutexLock lock(&mutex_);
@@ -64,16 +59,14 @@ std::string OwnersAnswer::Last() const {
   return answer_;
 }
 
-void OwnersAnswer::Loop() {
+void OwnersAnswer::Loop(const std::stop_token& stop) {
   NameThisThread("run-when");
-  while (true) {
+  do {
     std::string answer = ask_();
     absl::MutexLock lock(&mutex_);
     answer_ = std::move(answer);
     asked_ = true;
-    mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::FromChrono(pause_));
-    if (closing_) return;
-  }
+  } while (!PauseUnlessStopped(stop, pause_));
 }
 
 }  // namespace macaw::worker

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,22 +28,20 @@ class OwnersAnswer {
  public:
   using Ask = std::function<std::string()>;  // as AskOwnersCommand
 
-  OwnersAnswer(Ask ask, Duration pause);
-  ~OwnersAnswer();  // waits for an answer that is under way
+  OwnersAnswer(Ask ask, Duration pause);  // destruction waits for an answer that is under way
 
   // The last answer. Waits for the first one.
   std::string Last() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  void Loop();
+  void Loop(const std::stop_token& stop);
 
   const Ask ask_;
   const Duration pause_;
   mutable absl::Mutex mutex_;
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::string answer_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace macaw::worker

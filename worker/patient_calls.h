@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "core/clock.h"
 #include "core/logging.h"
+#include "core/pause.h"
 #include "worker/outage.h"
 #include "worker/retry_pace.h"
 
@@ -60,16 +60,7 @@ class PatientCalls {
   }
 
   // Returns early when a stop is requested.
-  void WaitFor(Duration pause) const {
-    absl::Mutex mutex;
-    bool woken = false;
-    const std::stop_callback wake(stop_, [&] {
-      absl::MutexLock lock(&mutex);
-      woken = true;
-    });
-    absl::MutexLock lock(&mutex);
-    mutex.AwaitWithTimeout(absl::Condition(&woken), absl::FromChrono(pause));
-  }
+  void WaitFor(Duration pause) const { PauseUnlessStopped(stop_, pause); }
 
  private:
   const Patience patience_;

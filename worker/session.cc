@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "algorithms/around/channels.h"
 #include "core/executor.h"
 #include "core/logging.h"
 #include "core/memory.h"
+#include "core/pause.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/schedule.h"
@@ -40,28 +40,14 @@ constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
 class Heart {
  public:
   explicit Heart(std::function<std::optional<Duration>()> beat)
-      : beat_(std::move(beat)), thread_([this] { Loop(); }) {}
-  ~Heart() {
-    {
-      absl::MutexLock lock(&mutex_);
-      closing_ = true;
-    }
-    thread_.join();
-  }
+      : thread_([beat = std::move(beat)](const std::stop_token& stop) {
+          NameThisThread("heartbeat");
+          std::optional<Duration> pause = beat();
+          while (pause.has_value() && !PauseUnlessStopped(stop, *pause)) pause = beat();
+        }) {}
 
  private:
-  void Loop() {
-    NameThisThread("heartbeat");
-    while (const std::optional<Duration> pause = beat_()) {
-      absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::FromChrono(*pause));
-      if (closing_) return;
-    }
-  }
-  const std::function<std::optional<Duration>()> beat_;
-  absl::Mutex mutex_;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 class Session {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "core/executor.h"
 #include "core/files.h"
 #include "core/logging.h"
+#include "core/pause.h"
 #include "core/status.h"
 #include "identity/invite.h"
 #include "proto/wire/remote.h"
@@ -17,14 +19,17 @@ namespace macaw::cli {
 namespace {
 
 constexpr absl::Duration kLongest = absl::Hours(1);
-constexpr absl::Duration kShortest = absl::Milliseconds(200);
 
-// When to look again: sooner where little is left.
+// When to look again: sooner where little is left, but not without pause. The server's clock may be
+// slow, and what it signs then ends no later than what the node has.
 absl::Duration NextLook(const identity::IdentityFiles& files) {
   const auto own = identity::ReadIdentity(files);
   if (!own.ok()) return absl::Minutes(1);
-  const absl::Duration left = own->certificate.validity().until - absl::Now();
-  return std::clamp(left / 10, kShortest, kLongest);
+  const identity::Validity& validity = own->certificate.validity();
+  const absl::Duration lifetime = validity.until - validity.from - identity::kBackdated;
+  const absl::Duration shortest =
+      std::clamp(lifetime / 100, absl::Milliseconds(200), absl::Minutes(1));
+  return std::clamp((validity.until - absl::Now()) / 10, shortest, kLongest);
 }
 
 std::function<absl::Status()> ByServer(std::string server, identity::IdentityFiles files) {
@@ -55,35 +60,35 @@ CertificateKeeper::CertificateKeeper(std::string server, identity::IdentityFiles
 
 CertificateKeeper::CertificateKeeper(identity::IdentityFiles files,
                                      std::function<absl::Status()> renew)
-    : files_(std::move(files)), renew_(std::move(renew)), thread_([this] { Loop(); }) {}
+    : thread_([files = std::move(files), renew = std::move(renew)](const std::stop_token& stop) {
+        NameThisThread("certificate");
+        do {
+          if (const absl::Status status = renew(); !status.ok()) {
+            Logger("identity")
+                .Warning(absl::StrCat("certificate_not_renewed why=", status.message()));
+          }
+        } while (!PauseUnlessStopped(stop, absl::ToChronoNanoseconds(NextLook(files))));
+      }) {}
 
-CertificateKeeper::~CertificateKeeper() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  thread_.join();
-}
+namespace {
 
-void CertificateKeeper::Loop() {
-  NameThisThread("certificate");
-  while (true) {
-    if (const absl::Status status = renew_(); !status.ok())
-      Logger("identity").Warning(absl::StrCat("certificate_not_renewed why=", status.message()));
-    absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), NextLook(files_))) return;
-  }
-}
-
-absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
+absl::StatusOr<Doorkeeper> OpenDoorOf(const std::string& folder) {
   Doorkeeper door;
-  if (folder.empty()) return door;
   MACAW_ASSIGN_OR_RETURN(door.authority, identity::Authority::Open(folder));
   MACAW_ASSIGN_OR_RETURN(
       door.audit, identity::Audit::Open(folder + "/audit.jsonl", {.key = &door.authority->key()}));
   MACAW_RETURN_IF_ERROR(door.authority->RenewServer(absl::Now()).status());
   door.keeper = std::make_unique<CertificateKeeper>(*door.authority);
   return door;
+}
+
+}  // namespace
+
+absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder) {
+  if (folder.empty()) return Doorkeeper{};
+  absl::StatusOr<Doorkeeper> door = OpenDoorOf(folder);
+  if (door.ok()) return door;
+  return absl::UnavailableError(door.status().message());
 }
 
 absl::Status EnrolNode(const std::string& server, const std::string& folder,

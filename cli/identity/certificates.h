@@ -5,10 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "identity/audit.h"
 #include "identity/authority.h"
 #include "identity/node_files.h"
@@ -24,20 +21,11 @@ class CertificateKeeper {
   explicit CertificateKeeper(identity::Authority& authority);
   // Renews a node's, by asking the server.
   CertificateKeeper(std::string server, identity::IdentityFiles files);
-  ~CertificateKeeper();  // stops and joins
-  CertificateKeeper(const CertificateKeeper&) = delete;
-  CertificateKeeper& operator=(const CertificateKeeper&) = delete;
-
  private:
   // `renew` renews what is due.
   CertificateKeeper(identity::IdentityFiles files, std::function<absl::Status()> renew);
-  void Loop();
 
-  const identity::IdentityFiles files_;
-  const std::function<absl::Status()> renew_;
-  absl::Mutex mutex_;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 // The authority of the fleet, and what a server does for it while it runs.
@@ -47,7 +35,9 @@ struct Doorkeeper {
   std::unique_ptr<CertificateKeeper> keeper;
 };
 
-// `folder`: of the authority; "": there is none.
+// `folder`: of the authority; "": there is none. Every error is kUnavailable: a folder that is not
+// mounted yet, cannot be read, or waits for a backup is put right without this server, which a
+// service manager starts again meanwhile.
 absl::StatusOr<Doorkeeper> OpenDoor(const std::string& folder);
 
 // `macaw-worker enrol`: gets the first certificate and prints what it says.

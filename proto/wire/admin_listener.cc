@@ -31,6 +31,8 @@ class OperatorsServer final : public AdminServer {
     std::optional<identity::IdentityFiles> files;
     if (gate_ != nullptr) files = gate_->authority().server_files();
     MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
+    MACAW_RETURN_IF_ERROR(PrepareListen(address));
+    MACAW_ASSIGN_OR_RETURN(auto listener, Listener::Bind(address, ReservedDescriptors()));
     grpc::ServerBuilder builder;
     if (gate_ != nullptr) {
       credentials->SetAuthMetadataProcessor(RefuseAllButOperators(gate_));
@@ -43,8 +45,8 @@ class OperatorsServer final : public AdminServer {
     // The health service is a switch of the whole process. (Reflection is not served: its library
     // adds itself to every server of a process that links it, also to that of the workers.)
     grpc::EnableDefaultHealthCheckService(true);
-    const absl::Status status = endpoint_.Listen(std::move(address), credentials, builder,
-                                                 gate_ != nullptr ? &gate_->guard() : nullptr);
+    const absl::Status status = endpoint_.Serve(std::move(listener), credentials, builder,
+                                                gate_ != nullptr ? &gate_->guard() : nullptr);
     grpc::EnableDefaultHealthCheckService(false);
     return status;
   }

@@ -49,7 +49,7 @@ OpenCalls::Scope::Scope(OpenCalls& calls, Duration timeout) : Scope(calls) {
 OpenCalls::Scope::Scope(OpenCalls& calls) : calls_(calls) {
   if (!calls_.token_.empty()) context_.AddMetadata(kTokenKey, calls_.token_);
   absl::MutexLock lock(&calls_.mutex_);
-  if (calls_.shut_) context_.TryCancel();
+  if (calls_.shut()) context_.TryCancel();
   calls_.open_.insert(&context_);
 }
 
@@ -60,8 +60,7 @@ OpenCalls::Scope::~Scope() {
 
 absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
   if (status.ok()) return status;
-  absl::MutexLock lock(&calls_.mutex_);
-  if (calls_.shut_) return absl::CancelledError("the link is shut down");
+  if (calls_.shut()) return absl::CancelledError("the link is shut down");
   if (absl::IsCancelled(status))
     return absl::UnavailableError("the server ended the call; is it shutting down?");
   // What gRPC says when a TLS record arrives damaged. No handler answers so.
@@ -72,18 +71,8 @@ absl::Status OpenCalls::Scope::Explain(absl::Status status) const {
 
 void OpenCalls::CancelAll() {
   absl::MutexLock lock(&mutex_);
-  shut_ = true;
+  shut_.request_stop();
   for (grpc::ClientContext* context : open_) context->TryCancel();
-}
-
-bool OpenCalls::shut() const {
-  absl::MutexLock lock(&mutex_);
-  return shut_;
-}
-
-bool OpenCalls::Pause(Duration time) {
-  absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&shut_), absl::FromChrono(time));
 }
 
 BlobMover::BlobMover(Connection& connection, const ClientOptions& options, OpenCalls& calls,

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "core/blob_digest.h"
+#include "core/pause.h"
 #include "core/work_counter.h"
 #include "proto/wire/connection.h"
 #include "proto/wire/convert.h"
@@ -50,15 +52,15 @@ class OpenCalls {
   };
 
   void CancelAll() ABSL_LOCKS_EXCLUDED(mutex_);  // also every call that begins later
-  bool shut() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool shut() const { return shut_.stop_requested(); }
   // Waits for `time`. False if CancelAll was called meanwhile.
-  bool Pause(Duration time) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Pause(Duration time) const { return !PauseUnlessStopped(shut_.get_token(), time); }
 
  private:
   const std::string token_;
   const std::optional<Proxy> proxy_;
   mutable absl::Mutex mutex_;
-  bool shut_ ABSL_GUARDED_BY(mutex_) = false;
+  std::stop_source shut_;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -24,15 +24,6 @@ using identity::Certificate;
 
 constexpr unsigned int kWatchSeconds = 1;
 
-absl::Status CheckMayBePlain(const Address& address) {
-  if (address.is_unix || address.IsLoopback()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      address.Text(),
-      " is not a loopback address, and connections between machines need certificates: a server "
-      "gets its own with `macaw pki init` (server.authority), a worker with `macaw-worker enrol` "
-      "(node.identity). Without them use unix:/path, 127.0.0.1 or localhost"));
-}
-
 // What is set once, before the first connection.
 //  - This gRPC has no setting for the lowest version of TLS. The list of ciphers that it takes from
 //    the environment is for TLS 1.2 alone: with one that no certificate here fits, only TLS 1.3 is
@@ -94,6 +85,15 @@ absl::StatusOr<Certificate> FindPinned(const identity::Invite& invite, absl::str
 }  // namespace
 
 bool UsesTls(const Address& address) { return !address.is_unix; }
+
+absl::Status CheckMayBePlain(const Address& address) {
+  if (address.is_unix || address.IsLoopback()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      address.Text(),
+      " is not a loopback address, and connections between machines need certificates: a server "
+      "gets its own with `macaw pki init` (server.authority), a worker with `macaw-worker enrol` "
+      "(node.identity). Without them use unix:/path, 127.0.0.1 or localhost"));
+}
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
     const Address& address, const std::optional<identity::IdentityFiles>& files) {

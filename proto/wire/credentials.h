@@ -24,6 +24,8 @@ namespace macaw::wire {
 
 // Whether a server at `address` that has an authority serves TLS there.
 bool UsesTls(const Address& address);
+// An error that says how to get certificates, unless `address` may be used without TLS.
+absl::Status CheckMayBePlain(const Address& address);
 
 // `files`: what the server shows; absent: plain. A change of the files is seen within a second.
 // Callers need not show a certificate, and it is not checked here (gate.h).

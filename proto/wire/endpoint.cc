@@ -5,24 +5,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/fd.h"
-#include "core/status.h"
 #include "proto/wire/channel_settings.h"
 
 namespace macaw::wire {
 
-absl::Status Endpoint::Listen(Address address,
-                              const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                              grpc::ServerBuilder& builder, ConnectionGuard* guard) {
-  MACAW_RETURN_IF_ERROR(PrepareListen(address));
+absl::Status Endpoint::Serve(std::unique_ptr<Listener> listener,
+                             const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                             grpc::ServerBuilder& builder, ConnectionGuard* guard) {
+  address_ = listener->address().Text();
   for (const auto& [key, value] : ServerSettings()) builder.AddChannelArgument(key, value);
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
     return absl::InternalError(
-        absl::StrCat("cannot listen on ", address.Text(), ": gRPC gave no reason"));
+        absl::StrCat("cannot listen on ", address_, ": gRPC gave no reason"));
   }
-  MACAW_ASSIGN_OR_RETURN(listener_, Listener::Bind(address, ReservedDescriptors()));
+  listener_ = std::move(listener);
   listener_->Start([acceptor = acceptor_.get(), guard](int listening, Fd connection) {
     if (guard != nullptr && !guard->Admit(connection.get())) return;
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
@@ -30,7 +29,6 @@ absl::Status Endpoint::Listen(Address address,
     parameters.fd = connection.Release();  // gRPC closes it
     acceptor->HandleNewConnection(&parameters);
   });
-  address_ = address.Text();
   return absl::OkStatus();
 }
 

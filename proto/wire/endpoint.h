@@ -8,7 +8,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "proto/wire/address.h"
 #include "proto/wire/connection_guard.h"
 #include "proto/wire/listener.h"
 
@@ -22,10 +21,12 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Builds the server, with ServerSettings and what `builder` has, and begins to listen. `guard`
-  // decides which connections are taken; it may be null, and must outlive this. Call once.
-  absl::Status Listen(Address address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                      grpc::ServerBuilder& builder, ConnectionGuard* guard);
+  // Builds the server, with ServerSettings and what `builder` has, and serves whoever connects to
+  // `listener`. `guard` decides which connections are taken; it may be null, and must outlive this.
+  // Call once.
+  absl::Status Serve(std::unique_ptr<Listener> listener,
+                     const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                     grpc::ServerBuilder& builder, ConnectionGuard* guard);
   // Accepts no more connections, ends every open call, and returns when all are over. There is no
   // grace period: waiting polls would outlast it (answers.h is about those that were answered). A
   // second call does nothing.

@@ -69,11 +69,13 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(Address& address, int r
   listener->spare_ = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!address.is_unix) {
     MACAW_ASSIGN_OR_RETURN(listener->sockets_, ListenTcp(address.host, address.port));
+    listener->address_ = address;
     return listener;
   }
   MACAW_ASSIGN_OR_RETURN(Fd fd, ListenOnSocket(address));
   listener->sockets_.push_back(std::move(fd));
   listener->socket_file_ = address.path;
+  listener->address_ = address;
   return listener;
 }
 

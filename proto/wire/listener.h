@@ -24,12 +24,15 @@ class Listener {
   using Accept = std::function<void(int listening, Fd connection)>;
 
   // Binds `address` and fills in its port. `reserve`: descriptors that are kept for others.
+  // From now on whoever connects waits.
   static absl::StatusOr<std::unique_ptr<Listener>> Bind(Address& address, int reserve);
   ~Listener();  // stops, and removes the socket's file
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // Starts to listen, on a thread of its own. `accept` owns each connection. Call once.
+  const Address& address() const { return address_; }  // with the real port
+
+  // Takes connections, on a thread of its own. `accept` owns each of them. Call once.
   void Start(Accept accept);
 
  private:
@@ -40,6 +43,7 @@ class Listener {
   void HangUp(int listening);
   void TellOfRefusal();
 
+  Address address_;
   int reserve_ = 0;
   std::string socket_file_;
   std::vector<Fd> sockets_;  // one for each address of the name

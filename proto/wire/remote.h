@@ -19,6 +19,8 @@ struct Invite;
 // The fleet API over gRPC. Only this folder knows gRPC and generated protobuf types.
 namespace macaw::wire {
 
+class Listener;
+
 // "unix:/path/to/socket" or "host:port" (":0" picks a free port).
 struct ServerOptions {
   std::string listen;
@@ -49,8 +51,15 @@ struct ServerOptions {
 
 class FleetServer {
  public:
-  // Listens and serves `handler`, which must outlive it. The error names the address ("port in
-  // use", ...).
+  // Binds the address: a caller waits until a server is started there. The error names the address
+  // ("port in use", ...). A server that binds before it opens a run's folder leaves the folder as
+  // it was when another program has the port.
+  static absl::StatusOr<std::unique_ptr<Listener>> Bind(const ServerOptions& options);
+  // Serves `handler`, which must outlive it, at an address that was bound with these options.
+  static absl::StatusOr<std::unique_ptr<FleetServer>> Start(const ServerOptions& options,
+                                                            std::unique_ptr<Listener> listener,
+                                                            fleet::FleetHandler& handler);
+  // Both.
   static absl::StatusOr<std::unique_ptr<FleetServer>> Start(const ServerOptions& options,
                                                             fleet::FleetHandler& handler);
   virtual ~FleetServer() = default;         // stops accepting, cancels what is open, waits

@@ -12,6 +12,7 @@
 #include "proto/wire/gate.h"
 #include "proto/wire/handshakes.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/listener.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/service.h"
 
@@ -41,16 +42,16 @@ class GrpcFleetServer final : public FleetServer {
     state_->uploads.Close();
   }
 
-  absl::Status Listen(Address address) {
+  absl::Status Serve(std::unique_ptr<Listener> listener) {
     std::optional<identity::IdentityFiles> files;
     if (gate_ != nullptr) files = gate_->authority().server_files();
-    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(address, files));
+    MACAW_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(listener->address(), files));
     grpc::ServerBuilder builder;
     if (gate_ != nullptr) AddGate(builder, *credentials);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.RegisterService(&service_);
-    return endpoint_.Listen(std::move(address), credentials, builder,
-                            gate_ != nullptr ? &gate_->guard() : nullptr);
+    return endpoint_.Serve(std::move(listener), credentials, builder,
+                           gate_ != nullptr ? &gate_->guard() : nullptr);
   }
 
   std::string address() const override { return endpoint_.address(); }
@@ -75,16 +76,29 @@ class GrpcFleetServer final : public FleetServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOptions& options,
-                                                                fleet::FleetHandler& handler) {
+absl::StatusOr<std::unique_ptr<Listener>> FleetServer::Bind(const ServerOptions& options) {
   if (options.max_inline_bytes > kMaxInlineBytes) {
     return absl::InvalidArgumentError(absl::StrCat("max_inline_bytes ", options.max_inline_bytes,
                                                    " does not fit a message; at most ",
                                                    kMaxInlineBytes));
   }
   MACAW_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
+  if (options.authority == nullptr) MACAW_RETURN_IF_ERROR(CheckMayBePlain(address));
+  MACAW_RETURN_IF_ERROR(PrepareListen(address));
+  return Listener::Bind(address, ReservedDescriptors());
+}
+
+absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOptions& options,
+                                                                fleet::FleetHandler& handler) {
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Bind(options));
+  return Start(options, std::move(listener), handler);
+}
+
+absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOptions& options,
+                                                                std::unique_ptr<Listener> listener,
+                                                                fleet::FleetHandler& handler) {
   std::shared_ptr<Gate> gate;
-  if (options.authority != nullptr && UsesTls(address))
+  if (options.authority != nullptr && UsesTls(listener->address()))
     gate = std::make_shared<Gate>(*options.authority, options.audit);
   std::unique_ptr<PartialFiles> partials;
   if (!options.partial_uploads.empty() && !IsPrivate(options.listen)) {
@@ -94,7 +108,7 @@ absl::StatusOr<std::unique_ptr<FleetServer>> FleetServer::Start(const ServerOpti
   }
   auto server =
       std::make_unique<GrpcFleetServer>(options, std::move(gate), std::move(partials), handler);
-  MACAW_RETURN_IF_ERROR(server->Listen(std::move(address)));
+  MACAW_RETURN_IF_ERROR(server->Serve(std::move(listener)));
   return server;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/hash/hash.h"
 #include "core/status.h"
 #include "proto/fleet/once.h"
@@ -167,13 +168,17 @@ void MapSums(ServiceState& state, SessionId session, uint64_t commit_id, const f
                       *std::move(mapped));
 }
 
+// Leaves its place before it answers, so that a node that has its answer may come again.
 absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
-                            const grpc::ByteBuffer& bytes, Handle handle, grpc::ByteBuffer* reply) {
+                            const grpc::ByteBuffer& bytes, Intake::Place& place, Handle handle,
+                            grpc::ByteBuffer* reply) {
+  const absl::Cleanup leave = [&place] { place.Leave(); };
   MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(bytes));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
   const SessionId own = CallerNumber(caller);
   MACAW_RETURN_IF_ERROR(Resolve(state, caller, own, BlobPurpose::kPopulation, request.table));
   state.uploads.Claim(own, BlobPurpose::kPopulation, request.table.digest);
+  place.Leave();
   state.handler.Register(caller, std::move(request),
                          ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
   return absl::OkStatus();
@@ -319,16 +324,16 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
   const auto outline =
       ReadOutline(*v1::RegisterRequest::descriptor(), *bytes, MostObjects(state_->options));
   const fleet::CallerPtr caller = CallerOf(*state_, *context);
-  auto hold = state_->registrations.Enter(CallerNumber(*caller), bytes->Length());
+  auto place = state_->registrations.Enter(CallerNumber(*caller), bytes->Length());
   if (!outline.ok()) {
     handle.Refuse(outline.status());
-  } else if (hold == nullptr) {
+  } else if (place == nullptr) {
     handle.Refuse(Busy("a registration of this node is being read, or many of others"));
   } else {
     state_->executor.Post([state = state_.get(), caller, bytes = Take(bytes),
-                           hold = std::move(hold), handle, reply] {
-      if (absl::Status status = HandleRegister(*state, *caller, bytes, handle, reply); !status.ok())
-        handle.Refuse(status);
+                           place = std::move(place), handle, reply] {
+      const absl::Status status = HandleRegister(*state, *caller, bytes, *place, handle, reply);
+      if (!status.ok()) handle.Refuse(status);
     });
   }
   return call;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -326,6 +327,46 @@ TEST(PowerLoss, ACommitThatCouldNotBeWrittenIsNotAcknowledged) {
     EXPECT_FALSE(coordinator->Wait().ok());
   }
   EXPECT_TRUE(absl::IsUnavailable(reply.status())) << reply.status();
+}
+
+// A disk that is full for a minute: the run goes on inside the round afterwards, so nobody may hear
+// that it is over.
+TEST(PowerLoss, AFullDiskEndsTheServerAndNotTheRun) {
+  const TemporaryFolder undisturbed;
+  Finish(DurableOptions(undisturbed.path()));
+  const TemporaryFolder folder;
+  {
+    const auto coordinator = StartTiny(DurableOptions(folder.path()));
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(1);
+    const auto request = worker.WorkOnPart();
+    ASSERT_TRUE(request.has_value());
+    FakeWorker waiting(*coordinator, "waiting");
+    ASSERT_TRUE(waiting.Register().ok());
+    const auto ask = [&waiting] {
+      return waiting.link().Lease({.session = waiting.session(), .wanted = 1}).status();
+    };
+    std::future<absl::Status> heard = std::async(std::launch::async, [&] {
+      absl::StatusOr<fleet::LeaseReply> reply = fleet::LeaseReply{};
+      while (reply.ok() && reply->next != fleet::Next::kFinished) {
+        reply = waiting.link().Lease(
+            {.session = waiting.session(), .wanted = 0, .wait = FromSeconds(60)});
+      }
+      return reply.status();
+    });
+    const macaw::testing_support::FileLimit full(fs::file_size(folder / "journal/parts-1"));
+    EXPECT_TRUE(absl::IsUnavailable(worker.link().Commit(*request).status()));
+    const absl::Status why = coordinator->Wait().status();
+    EXPECT_THAT(std::string(why.message()), testing::HasSubstr("journal/parts-1"));
+    const absl::Status told = heard.get();
+    EXPECT_TRUE(absl::IsUnavailable(told)) << told;
+    EXPECT_TRUE(absl::IsUnavailable(ask())) << ask();
+  }
+  Options options = DurableOptions(folder.path());
+  options.resume = true;
+  Finish(options);
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(folder.path()));
 }
 
 }  // namespace
