@@ -9,14 +9,17 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "proto/wire/address.h"
 #include "proto/wire/limits.h"
+#include "proto/wire/listener.h"
 #include "proto/wire/refusal.h"
 #include "testing/bad_network.h"
 #include "testing/test_address.h"
@@ -160,6 +163,36 @@ TEST(Remote, ReadsOneCommitOfASessionAtATime) {
   std::move(parked.at(0).second)(fleet::CommitReply{.verdict = fleet::Verdict::kAccepted});
   worker.join();
   EXPECT_TRUE(first.ok()) << first.status();
+}
+
+// The server reads one registration of a node at a time; it is done with one that is answered.
+TEST(Remote, ANodeThatHasItsAnswerMayRegisterAgain) {
+  FakeHandler handler;
+  const auto server = *FleetServer::Start(
+      {.listen = ":0",
+       .identify =
+           [](absl::string_view) {
+             return std::make_shared<const fleet::Caller>(fleet::Caller{.node = "node"});
+           }},
+      handler);
+  const auto link = *Dial({.server = server->address()});
+  for (int i = 0; i < 300; ++i) {
+    const absl::Status status = link->Register({.name = "node"}).status();
+    ASSERT_NE(ReasonOf(status), v1::Refusal::REASON_BUSY) << i << ": " << status;
+  }
+}
+
+TEST(Remote, ServesWhoConnectedBeforeThereWasAServer) {
+  FakeHandler handler;
+  const ServerOptions options{.listen = ":0"};
+  auto listener = *FleetServer::Bind(options);
+  const auto link = *Dial({.server = listener->address().Text()});
+  std::future<absl::Status> hello = std::async(std::launch::async, [&] {
+    return link->Hello({1, 0, "early"}).status();
+  });
+  EXPECT_EQ(hello.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  const auto server = *FleetServer::Start(options, std::move(listener), handler);
+  EXPECT_EQ(hello.get(), absl::OkStatus());
 }
 
 TEST(Remote, TurnsCallsInUnknownSessionsDownWithoutTheHandler) {

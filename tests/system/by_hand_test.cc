@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/listen_tcp.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/state_runs.h"
@@ -144,6 +146,38 @@ TEST_P(DurableByHand, AServerThatStoppedGoesOnUnderItsWorkersWhereTheyLookForIt)
   EXPECT_THAT(again.text(), HasSubstr("goes_on_after_round"));
   EXPECT_EQ(Count(Events(), "worker_joined"), 1u) << "its session lives on: " << Events();
   EXPECT_EQ(testing_support::Slurp(run_ + "/address"), address);
+  EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
+}
+
+// Another program has the port of the fleet, or that of the status page.
+TEST_P(DurableByHand, APortThatIsTakenDoesNotCostTheOpenRound) {
+  auto server = Server({"--config", Durable()});
+  const std::string address = testing_support::Slurp(run_ + "/address");
+  Program worker("macaw-worker", {"--run-dir", run_, "--name", "a"});
+  ASSERT_TRUE(server->WaitFor("worker_joined")) << server->text();
+  ::kill(server->pid(), GetParam());
+  server->Wait();
+  {
+    int port = std::atoi(address.substr(address.rfind(':') + 1).c_str());
+    const auto other = ListenTcp("127.0.0.1", port);
+    ASSERT_TRUE(other.ok()) << other.status();
+    const std::string log = testing_support::Slurp(run_ + "/rounds.log");
+    Program refused("macaw-server", {"--run-dir", run_, "--resume"});
+    EXPECT_EQ(refused.Wait(), 1) << refused.text();
+    EXPECT_EQ(testing_support::Slurp(run_ + "/rounds.log"), log) << "the run was not opened";
+  }
+  {
+    int port = 0;
+    const auto other = ListenTcp("127.0.0.1", port);
+    ASSERT_TRUE(other.ok()) << other.status();
+    Program refused("macaw-server",
+                    {"--run-dir", run_, "--resume", "--http", absl::StrCat("127.0.0.1:", port)});
+    EXPECT_EQ(refused.Wait(), 1) << refused.text();
+  }
+  Program again("macaw-server", {"--run-dir", run_, "--resume"});
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(again.Wait(), 0) << again.text();
+  EXPECT_EQ(Count(Events(), "worker_joined"), 1u) << "its session lives on: " << Events();
   EXPECT_EQ(testing_support::Slurp(run_ + "/metrics.jsonl"), simulated_.metrics);
 }
 
