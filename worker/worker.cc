@@ -30,6 +30,16 @@ namespace {
 absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name) {
   const data::DatasetInfo& info = dataset.info();
   fleet::ClientTable table;
+  const auto column = [&](data::Split split) {
+    std::vector<uint32_t> rows;
+    for (ClientId client; client.value < info.clients; ++client.value)
+      rows.push_back(dataset.Examples(client, split));
+    return std::ranges::all_of(rows, [](uint32_t count) { return count == 0; })
+               ? std::vector<uint32_t>()
+               : rows;
+  };
+  table.test_rows = column(data::Split::kTest);
+  table.validation_rows = column(data::Split::kValidation);
   for (ClientId client; client.value < info.clients; ++client.value) {
     table.rows.push_back(dataset.Examples(client, data::Split::kTrain));
     if (by_name) table.names.push_back(dataset.ClientName(client));

@@ -1,6 +1,7 @@
 #include "proto/fleet/client_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "absl/container/flat_hash_set.h"
@@ -12,9 +13,17 @@ namespace {
 
 constexpr size_t kLongestName = 128;
 
-// Flags in the first 8 bytes of a table say what it holds. Then come rows, tokens and names, one
-// name per line.
-constexpr uint64_t kTokens = 1, kNames = 2;
+// Flags in the first 8 bytes of a table say what it holds beside the rows. Then come the columns, and
+// the names, one per line.
+constexpr uint64_t kTokens = 1, kNames = 2, kTestRows = 4, kValidationRows = 8;
+
+// Calls `visit` with the flag of each column that a table may have and the column.
+template <typename Table, typename Visit>
+void VisitColumns(Table& table, Visit visit) {
+  visit(kTokens, table.tokens);
+  visit(kTestRows, table.test_rows);
+  visit(kValidationRows, table.validation_rows);
+}
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
@@ -42,8 +51,12 @@ std::string ClientTable::NameOf(uint64_t place) const {
 }
 
 AlignedBuffer ClientTable::Encode() const {
-  const uint64_t flags = (tokens.empty() ? 0 : kTokens) | (names.empty() ? 0 : kNames);
-  size_t size = sizeof(flags) + (rows.size() + tokens.size()) * sizeof(uint32_t);
+  uint64_t flags = names.empty() ? 0 : kNames;
+  size_t size = sizeof(flags) + rows.size() * sizeof(uint32_t);
+  VisitColumns(*this, [&](uint64_t flag, const std::vector<uint32_t>& column) {
+    if (!column.empty()) flags |= flag;
+    size += column.size() * sizeof(uint32_t);
+  });
   for (const std::string& name : names) size += name.size() + 1;
   AlignedBuffer buffer(size);
   std::byte* to = buffer.bytes().data();
@@ -53,7 +66,9 @@ AlignedBuffer ClientTable::Encode() const {
   };
   write(&flags, sizeof(flags));
   write(rows.data(), rows.size() * sizeof(uint32_t));
-  write(tokens.data(), tokens.size() * sizeof(uint32_t));
+  VisitColumns(*this, [&](uint64_t, const std::vector<uint32_t>& column) {
+    write(column.data(), column.size() * sizeof(uint32_t));
+  });
   for (const std::string& name : names) {
     write(name.data(), name.size());
     write("\n", 1);
@@ -70,9 +85,10 @@ absl::StatusOr<ClientTable> ClientTable::Decode(std::span<const std::byte> bytes
   if (bytes.size() < sizeof(flags)) return refuse("is empty");
   std::memcpy(&flags, bytes.data(), sizeof(flags));
   bytes = bytes.subspan(sizeof(flags));
-  if ((flags & ~(kTokens | kNames)) != 0) return refuse("has parts that are not known");
+  if ((flags & ~(kTokens | kNames | kTestRows | kValidationRows)) != 0)
+    return refuse("has parts that are not known");
   if (clients == 0 && flags != 0) return refuse("has columns, but no clients");
-  const uint64_t columns = (flags & kTokens) != 0 ? 2 : 1;
+  const uint64_t columns = 1 + static_cast<uint64_t>(std::popcount(flags & ~kNames));
   if (bytes.size() / sizeof(uint32_t) / columns < clients) return refuse("is too short");
   ClientTable table;
   const auto read = [&](std::vector<uint32_t>& column) {
@@ -81,7 +97,9 @@ absl::StatusOr<ClientTable> ClientTable::Decode(std::span<const std::byte> bytes
     bytes = bytes.subspan(clients * sizeof(uint32_t));
   };
   read(table.rows);
-  if (columns == 2) read(table.tokens);
+  VisitColumns(table, [&](uint64_t flag, std::vector<uint32_t>& column) {
+    if ((flags & flag) != 0) read(column);
+  });
   if ((flags & kNames) != 0) {
     const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (text.empty() || text.back() != '\n' ||

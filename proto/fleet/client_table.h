@@ -13,14 +13,16 @@ namespace macaw::fleet {
 
 // What a node reports about its clients. Index k is the client with place k.
 struct ClientTable {
-  std::vector<uint32_t> rows;      // training rows of each
-  std::vector<uint32_t> tokens;    // tokens of each; empty: the data is not sequences
+  std::vector<uint32_t> rows;    // training rows of each
+  std::vector<uint32_t> tokens;  // tokens of each; empty: the data is not sequences
   std::vector<std::string> names;  // empty: client k is named "k"
+  // Test and validation rows of each; empty: no client has any.
+  std::vector<uint32_t> test_rows, validation_rows;
 
   uint64_t clients() const { return rows.size(); }
   std::string NameOf(uint64_t place) const;
 
-  // Equal tables give equal bytes: at most 12 bytes per client, plus its name.
+  // Equal tables give equal bytes: at most 16 bytes per client, plus its name.
   AlignedBuffer Encode() const;
   // Refuses bytes that Encode cannot have made for this number of clients. Refuses names that are
   // empty, are longer than 128 bytes, hold control characters, or occur twice.

@@ -15,7 +15,22 @@ namespace {
 // more often than [local] says, but at most this many times as often.
 constexpr double kMostPasses = 1000;
 constexpr double kLargestMetric = 1e50;  // limit of a client's sums; a float32 loss is below 1e39
-constexpr double kMostRows = 1e15;       // limit if only the worker knows the number of rows
+
+// The rows that a task asks for. Of a client's own test and validation rows there are as many as its
+// node said before the run.
+uint64_t RowsOf(const fleet::EvaluationTask& task, const Roster& roster) {
+  if (!fleet::TakesAllRows(task.kind)) return task.end - task.begin;
+  return task.kind == fleet::EvaluationKind::kClientValidation
+             ? roster.ValidationRowsOf(task.client)
+             : roster.TestRowsOf(task.client);
+}
+
+// Of one row of tokens.
+double PositionsOf(const RunPlan& run) {
+  double positions = 1;
+  for (const int64_t size : run.model.input_shape) positions *= static_cast<double>(size);
+  return positions;
+}
 
 absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
   const training::MetricSchema& schema = training::SchemaFor(task);
@@ -89,7 +104,7 @@ absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& p
   return absl::OkStatus();
 }
 
-absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
+absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keeps_states,
                              const fleet::EvaluationTask& task,
                              const fleet::EvaluationResult& result) {
   const auto refuse = [&](const char* what) {
@@ -107,10 +122,10 @@ absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
                                   : absl::OkStatus();
   }
   const bool counted = training::CountsFit(training::SchemaFor(run.task), result.sums);
-  // The server knows neither the number of tokens of a range of rows nor a client's number of test
-  // or validation rows.
-  const bool known = !fleet::TakesAllRows(task.kind) && run.task != TaskKind::kNextToken;
-  const double most = known ? static_cast<double>(task.end - task.begin) : kMostRows;
+  const auto rows = static_cast<double>(RowsOf(task, roster));
+  // The server knows how many rows there are, and not how many tokens are in use in them.
+  const bool known = run.task != TaskKind::kNextToken;
+  const double most = known ? rows : rows * PositionsOf(run);
   // A model that has diverged has no finite loss.
   const bool bounded = std::ranges::all_of(result.sums, [](double sum) {
     return !std::isfinite(sum) || std::abs(sum) <= kLargestMetric;

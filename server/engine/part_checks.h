@@ -4,6 +4,7 @@
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/open_phase.h"
+#include "server/engine/roster.h"
 
 namespace macaw::server {
 
@@ -13,8 +14,8 @@ namespace macaw::server {
 absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& phase,
                        const fleet::Part& part);
 
-// Checks the result of an evaluation task in the same way.
-absl::Status CheckEvaluation(const RunPlan& run, bool keeps_states,
+// Checks the result of an evaluation task in the same way. `roster`: has begun.
+absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keeps_states,
                              const fleet::EvaluationTask& task,
                              const fleet::EvaluationResult& result);
 

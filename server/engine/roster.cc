@@ -180,6 +180,8 @@ void Roster::Begin(const std::vector<std::string>& eligible) {
     fleet::ClientTable& table = holdings_[unnamed_->value].content;
     rows_ = std::move(table.rows);
     tokens_ = std::move(table.tokens);
+    test_rows_ = std::move(table.test_rows);
+    validation_rows_ = std::move(table.validation_rows);
     for (uint64_t client = 0; client < clients_; ++client) note(absl::StrCat(client));
     table = {};
     return;
@@ -193,6 +195,17 @@ void Roster::Begin(const std::vector<std::string>& eligible) {
   }
   std::ranges::sort(order,
                     [](const Named& a, const Named& b) { return NameBefore(a.name, b.name); });
+  const auto fill = [&](std::vector<uint32_t>& to,
+                        std::vector<uint32_t> fleet::ClientTable::*column) {
+    for (uint64_t number = 0; number < order.size(); ++number) {
+      const std::vector<uint32_t>& from = At(order[number].holding).content.*column;
+      if (from.empty()) continue;
+      to.resize(order.size());
+      to[number] = from[order[number].place];
+    }
+  };
+  fill(test_rows_, &fleet::ClientTable::test_rows);
+  fill(validation_rows_, &fleet::ClientTable::validation_rows);
   for (const Named& client : order) {
     const fleet::ClientTable& table = At(client.holding).content;
     rows_.push_back(table.rows[client.place]);

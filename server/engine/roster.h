@@ -24,7 +24,7 @@ using HoldingId = StrongId<struct HoldingTag, uint32_t>;
 // holdings until the run begins. Then the clients get the numbers 0 … N−1 in the order of their
 // names (digits compare as numbers: "7" < "10"). So neither the order of registration nor the
 // division among nodes changes a result. A simulation has one holding, whose client k is named "k".
-// Pure; one thread. Memory: 4 to 8 bytes per client, 16 to 20 with more than one holding.
+// Pure; one thread. Memory: 4 to 16 bytes per client, 16 to 28 with more than one holding.
 class Roster {
  public:
   // Whether a node with this holding and test set may register. The error says why not, in words
@@ -54,6 +54,8 @@ class Roster {
   // Available once begun, by client id:
   const std::vector<uint32_t>& rows() const { return rows_; }      // training rows
   const std::vector<uint32_t>& tokens() const { return tokens_; }  // in them; empty: no sequences
+  uint32_t TestRowsOf(ClientId client) const { return In(test_rows_, client); }
+  uint32_t ValidationRowsOf(ClientId client) const { return In(validation_rows_, client); }
   HoldingId HoldingOf(ClientId client) const {
     return holding_.empty() ? first_ : holding_[client.value];
   }
@@ -99,7 +101,12 @@ class Roster {
   };
   Names features_, classes_;
 
+  static uint32_t In(const std::vector<uint32_t>& column, ClientId client) {
+    return column.empty() ? 0 : column[client.value];
+  }
+
   std::vector<uint32_t> rows_, tokens_;
+  std::vector<uint32_t> test_rows_, validation_rows_;  // empty: nobody has any
   std::vector<HoldingId> holding_;  // by client; empty: all clients are in `first_`, in its order
   std::vector<uint64_t> place_;
   std::vector<bool> matches_;  // by client; empty: everybody may be drawn

@@ -20,6 +20,13 @@ TEST(ClientTable, ComesBackAsItWas) {
        {ClientTable{}, ClientTable{.rows = {3, 0, 7}},
         ClientTable{.rows = {3, 0}, .tokens = {80, 0}},
         ClientTable{.rows = {3, 0}, .tokens = {80, 0}, .names = {"anna", "bert ü"}},
+        ClientTable{.rows = {3, 0}, .test_rows = {1, 2}},
+        ClientTable{.rows = {3, 0}, .names = {"a", "b"}, .validation_rows = {4, 0}},
+        ClientTable{.rows = {1, 2},
+        .tokens = {9, 9},
+        .names = {"a", "b"},
+        .test_rows = {0, 5},
+        .validation_rows = {6, 0}},
         ClientTable{.rows = {1}, .names = {"x"}}}) {
     const auto back = ThereAndBack(table);
     ASSERT_TRUE(back.ok()) << back.status();
@@ -45,7 +52,8 @@ TEST(ClientTable, RefusesNamesThatAreNone) {
 // The fuzzer found that a column of tokens was accepted where there are no clients. Equal tables
 // had different bytes.
 TEST(ClientTable, OfNoClientsHasNoColumns) {
-  for (const std::byte flags : {std::byte{1}, std::byte{2}, std::byte{3}}) {
+  for (const std::byte flags :
+       {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{8}}) {
     const std::vector<std::byte> bytes = {flags, {}, {}, {}, {}, {}, {}, {}};
     EXPECT_TRUE(absl::IsInvalidArgument(ClientTable::Decode(bytes, 0).status()));
   }
@@ -53,8 +61,11 @@ TEST(ClientTable, OfNoClientsHasNoColumns) {
 
 TEST(ClientTable, AnyOtherBytesAreRefusedOrATableOfThatSize) {
   RandomStream stream({.seed = 1});
-  const AlignedBuffer honest =
-      ClientTable{.rows = {3, 0, 9}, .tokens = {80, 0, 7}, .names = {"a", "b", "c"}}.Encode();
+  const AlignedBuffer honest = ClientTable{
+      .rows = {3, 0, 9},
+      .tokens = {80, 0, 7},
+      .names = {"a", "b", "c"},
+      .test_rows = {1, 0, 2}}.Encode();
   for (int trial = 0; trial < 5000; ++trial) {
     std::vector<std::byte> bytes(std::as_const(honest).bytes().begin(),
                                  std::as_const(honest).bytes().end());
@@ -67,6 +78,8 @@ TEST(ClientTable, AnyOtherBytesAreRefusedOrATableOfThatSize) {
     EXPECT_EQ(table->rows.size(), clients);
     EXPECT_TRUE(table->tokens.empty() || table->tokens.size() == clients);
     EXPECT_TRUE(table->names.empty() || table->names.size() == clients);
+    EXPECT_TRUE(table->test_rows.empty() || table->test_rows.size() == clients);
+    EXPECT_TRUE(table->validation_rows.empty() || table->validation_rows.size() == clients);
   }
 }
 

@@ -80,8 +80,10 @@ TEST(Roster, NumbersClientsByTheirNamesWhoeverBringsThemAndWhenever) {
   Digest digest;
   for (int trial = 0; trial < 20; ++trial) {
     std::vector<Node> nodes;
-    for (uint32_t i = 0; i < 20; ++i)
+    for (uint32_t i = 0; i < 20; ++i) {
       nodes.push_back(Owner(absl::StrCat("o", i), {absl::StrCat(i)}, rows[i]));
+      if (i % 2 == 0) nodes.back().table.test_rows = {i + 1};
+    }
     Node rest = Holder("rest", {});
     for (uint32_t i = 20; i < 120; ++i) {
       rest.table.names.push_back(absl::StrCat(i));
@@ -99,6 +101,9 @@ TEST(Roster, NumbersClientsByTheirNamesWhoeverBringsThemAndWhenever) {
       const std::string& owner = roster.owner_of(roster.HoldingOf(ClientId(client)));
       EXPECT_EQ(owner, client < 20 ? absl::StrCat("o", client) : "");
       EXPECT_EQ(roster.PlaceOf(ClientId(client)), client < 20 ? 0 : client - 20);
+      EXPECT_EQ(roster.TestRowsOf(ClientId(client)),
+                client < 20 && client % 2 == 0 ? client + 1 : 0);
+      EXPECT_EQ(roster.ValidationRowsOf(ClientId(client)), 0u);
     }
     if (trial == 0) digest = roster.data_digest();
     EXPECT_EQ(roster.data_digest(), digest);

@@ -1,0 +1,68 @@
+// What a node reports of rows that only it has is bounded by what it said of them before the run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/engine/part_checks.h"
+#include "tests/server/tiny_run.h"
+
+namespace macaw::server {
+namespace {
+
+using fleet::EvaluationKind;
+using testing::HasSubstr;
+
+class EvaluationChecks : public testing::Test {
+ protected:
+  EvaluationChecks() {
+    run_.task = TaskKind::kClassification;
+    run_.model.input_shape = {10};
+    // The second client has test rows, the first one validation rows.
+    fleet::ClientTable table{
+        .rows = {4, 4}, .names = {"a", "b"}, .test_rows = {0, 7}, .validation_rows = {3, 0}};
+    const fleet::RegisterRequest node{
+        .clients = 2, .table = fleet::Blob::Of(table.Encode()), .owner = true};
+    roster_.Add(node, std::move(table));
+    roster_.Begin();
+  }
+  std::string Error(EvaluationKind kind, uint64_t client, double rows) const {
+    const fleet::EvaluationTask task{.kind = kind, .client = ClientId(client)};
+    const fleet::EvaluationResult result{.round = Round(1), .sums = {rows, 0.5, 0}};
+    return std::string(
+        CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).message());
+  }
+  RunPlan run_ = testing_support::TinyRun(1);
+  Roster roster_;
+};
+
+TEST_F(EvaluationChecks, AClientHasAsManyTestRowsAsItsNodeSaid) {
+  for (const EvaluationKind kind : {EvaluationKind::kClientTest, EvaluationKind::kClientTestGlobal,
+                                    EvaluationKind::kClientTuned}) {
+    EXPECT_EQ(Error(kind, 1, 7), "");
+    EXPECT_EQ(Error(kind, 0, 0), "");
+    for (const double lie : {0.0, 6.0, 8.0, 1e15})
+      EXPECT_THAT(Error(kind, 1, lie), HasSubstr("does not report the rows")) << lie;
+    EXPECT_THAT(Error(kind, 0, 1), HasSubstr("does not report the rows"));
+  }
+}
+
+TEST_F(EvaluationChecks, AndAsManyValidationRows) {
+  EXPECT_EQ(Error(EvaluationKind::kClientValidation, 0, 3), "");
+  EXPECT_THAT(Error(EvaluationKind::kClientValidation, 0, 4),
+              HasSubstr("does not report the rows"));
+  EXPECT_THAT(Error(EvaluationKind::kClientValidation, 1, 7),
+              HasSubstr("does not report the rows"));
+}
+
+// How many of a row's tokens are in use is the node's to say.
+TEST_F(EvaluationChecks, ARowHasNoMoreTokensThanPositions) {
+  run_.task = TaskKind::kNextToken;
+  EXPECT_EQ(Error(EvaluationKind::kClientTest, 1, 70), "");
+  EXPECT_EQ(Error(EvaluationKind::kClientTest, 1, 12), "");
+  EXPECT_THAT(Error(EvaluationKind::kClientTest, 1, 71), HasSubstr("does not report the rows"));
+}
+
+}  // namespace
+}  // namespace macaw::server
