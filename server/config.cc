@@ -120,8 +120,8 @@ Section<ServerConfig> ServerSection() {
   f.AddChoice(
        "server.instruction_set", &C::instruction_set,
        {"auto", "portable", "sse4", "avx2", "avx512", "neon"},
-       "instructions with which every node must train; others wait. auto: those of the first "
-       "node that registers")
+       "instructions with which every node trains: one whose workers.instruction_set is auto takes "
+       "them, one that lacks them waits. auto: those of the first node that registers")
       .As(Role::kCompute);
   f.Add("server.max_deaths", &C::max_deaths,
         "times that a client's worker may die while it trains the client, in one round", AtLeast(1))

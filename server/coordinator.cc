@@ -79,8 +79,9 @@ class CoordinatorImpl final : public Coordinator {
         !status.ok()) {
       return std::move(reply)(status);
     }
-    std::move(reply)(
-        fleet::HelloReply{.program = run_.options().program, .run = run_.options().run});
+    std::move(reply)(fleet::HelloReply{.program = run_.options().program,
+                                       .run = run_.options().run,
+                                       .instruction_set = run_.InstructionSet()});
   }
 
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,

@@ -52,6 +52,7 @@ RunThreads::RunThreads(Opening opening)
       loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
             [this] { writer_.Flush(); }) {
   writer_.TellEvents(events_);
+  NoteInstructionSet();
   // Restore the sessions before the first call, so that all workers keep theirs.
   for (const Restored::Member& member : opening.restored.members) {
     if (!member.there) continue;
@@ -84,6 +85,21 @@ RunThreads::~RunThreads() {
   }
 }
 
+std::string RunThreads::InstructionSet() const {
+  absl::MutexLock lock(&mutex_);
+  return instruction_set_;
+}
+
+void RunThreads::NoteInstructionSet() {
+  if (options_.config.mixed_profiles) return;
+  absl::MutexLock lock(&mutex_);
+  if (options_.config.instruction_set != "auto") {
+    instruction_set_ = options_.config.instruction_set;
+  } else if (!engine_.profiles().empty()) {
+    instruction_set_ = engine_.profiles().front().instruction_set;
+  }
+}
+
 void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::ClientTable> table,
                           fleet::Reply<fleet::RegisterReply> reply) {
   loop_.Post([this, request = std::move(request), table = std::move(table),
@@ -96,6 +112,7 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
     absl::StatusOr<fleet::RegisterReply> answer = std::move(registered.answer);
     Carry(std::move(registered.effects));
     if (answer.ok()) {
+      NoteInstructionSet();
       if (!request.owner) blobs_.Pin(request.table);
       sessions_.Add(answer->session, request.name);
       answer->reconnect_every = std::max(answer->reconnect_every, sessions_.ReconnectEvery());

@@ -57,6 +57,8 @@ class RunThreads final : public admin::AdminHandler {
 
   // ---- any thread
 
+  // With which every node trains; "": each with its best, or not decided yet.
+  std::string InstructionSet() const;
   absl::StatusOr<Outcome> Wait();
   void Interrupt();
   void Suspend();
@@ -152,6 +154,8 @@ class RunThreads final : public admin::AdminHandler {
   void StopUnwritten(const absl::Status& why);
 
   // Engine thread:
+  // The first node that registers decides, unless the configuration has.
+  void NoteInstructionSet();
   void LogLeftOut(const fleet::HeartbeatRequest& request) const;
   // The row of the round's evaluation, now complete, and whether the run stops after it.
   std::optional<std::string> FinishRow(const EvaluationSums& sums);
@@ -199,9 +203,10 @@ class RunThreads final : public admin::AdminHandler {
   const TimePoint started_;
   const Digest run_id_;
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::optional<absl::StatusOr<Outcome>> outcome_ ABSL_GUARDED_BY(mutex_);
   bool reported_ ABSL_GUARDED_BY(mutex_) = false;  // the outcome, to Wait
+  std::string instruction_set_ ABSL_GUARDED_BY(mutex_);
 
   ServedBlobs blobs_;  // broadcasts, models to evaluate, the population
   OpenSessions sessions_;

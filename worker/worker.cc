@@ -9,6 +9,7 @@
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/channels.h"
 #include "core/digest.h"
+#include "core/isa.h"
 #include "core/logging.h"
 #include "core/status.h"
 #include "data/label_map.h"
@@ -234,6 +235,7 @@ class Participation {
                 const algorithms::Registry& registry, training::Backends& backends,
                 std::stop_token stop)
       : options_(options),
+        own_instruction_set_(options.backend.instruction_set),
         dataset_(dataset),
         link_(link),
         registry_(registry),
@@ -312,6 +314,7 @@ class Participation {
       MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset_, /*by_name=*/true));
       request_.table = fleet::Blob::Of(table.Encode());
     }
+    ChooseInstructions(hello.instruction_set);
     MACAW_ASSIGN_OR_RETURN(request_.profile,
                            ProfileFor(hello.run, dataset_.info(), options_, registry_, backends_));
     if (!hello.run.has_value()) return absl::OkStatus();
@@ -319,6 +322,22 @@ class Participation {
     if (availability_ != nullptr)
       availability_->Expect({.up = demand.bytes_up, .down = demand.bytes_down});
     return absl::OkStatus();
+  }
+
+  // Takes those of the run, if the node's file leaves the choice and the processor has them. A node
+  // that lacks them is refused by the server, which says so.
+  void ChooseInstructions(const std::string& of_run) {
+    std::string& chosen = options_.backend.instruction_set;
+    const std::string before = std::exchange(chosen, own_instruction_set_);
+    if (own_instruction_set_ != "auto") return;
+    const std::vector<Isa> supported = SupportedIsas();
+    const bool has = std::ranges::any_of(supported, [&](Isa isa) { return Name(isa) == of_run; });
+    if (!has || of_run == Name(supported.front())) return;
+    chosen = of_run;
+    if (before != of_run) {
+      Logger("worker").Info(absl::StrCat("instruction_set ", of_run, ", the run's; this node has ",
+                                         Name(supported.front())));
+    }
   }
 
   // Tells the server of a run that this node's owner does not accept, once, and returns why.
@@ -338,7 +357,8 @@ class Participation {
     return Annotate(accepted, kNotAccepted);
   }
 
-  const Options& options_;
+  Options options_;
+  const std::string own_instruction_set_;  // as the node's file has it
   const data::Dataset& dataset_;
   fleet::FleetLink& link_;
   const algorithms::Registry& registry_;

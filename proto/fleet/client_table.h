@@ -13,8 +13,8 @@ namespace macaw::fleet {
 
 // What a node reports about its clients. Index k is the client with place k.
 struct ClientTable {
-  std::vector<uint32_t> rows;    // training rows of each
-  std::vector<uint32_t> tokens;  // tokens of each; empty: the data is not sequences
+  std::vector<uint32_t> rows;      // training rows of each
+  std::vector<uint32_t> tokens;    // tokens of each; empty: the data is not sequences
   std::vector<std::string> names;  // empty: client k is named "k"
   // Test and validation rows of each; empty: no client has any.
   std::vector<uint32_t> test_rows, validation_rows;

@@ -52,7 +52,8 @@ constexpr auto FieldsOf(Of<HelloRequest> of) {
 }
 constexpr auto FieldsOf(Of<HelloReply> of) {
   return std::tuple(MACAW_FIELD(major), MACAW_FIELD(minor), MACAW_FIELD(program, FreeText()),
-                    MACAW_FIELD(max_inline_bytes), MACAW_FIELD(max_blob_bytes), MACAW_FIELD(run));
+                    MACAW_FIELD(max_inline_bytes), MACAW_FIELD(max_blob_bytes), MACAW_FIELD(run),
+                    MACAW_FIELD(instruction_set, FreeText()));
 }
 constexpr auto FieldsOf(Of<RegisterRequest> of) {
   return std::tuple(

@@ -70,6 +70,43 @@ TEST(Coordinator, EndsAWaitOnceEverybodyWhoAsksForWorkHasBeenTold) {
   EXPECT_EQ(told, kWorkers);
 }
 
+// A node that may choose takes what the server tells here, so that it is let in.
+TEST(Coordinator, TellsWithWhichInstructionsTheRunTrains) {
+  const auto told = [](Coordinator& coordinator) {
+    std::string set = "no answer";
+    coordinator.Hello({}, {}, [&set](const absl::StatusOr<fleet::HelloReply>& reply) {
+      if (reply.ok()) set = reply->instruction_set;
+    });
+    return set;
+  };
+  const TemporaryFolder folder, named, mixed;
+  {
+    const auto coordinator = StartTiny(TinyOptions(folder.path(), 2));
+    EXPECT_EQ(told(*coordinator), "") << "nobody has registered";
+    FakeWorker first(*coordinator), other(*coordinator, "other");
+    first.identity().profile.instruction_set = "sse4";
+    other.identity().profile.instruction_set = "avx2";
+    ASSERT_TRUE(first.Register().ok());
+    EXPECT_EQ(told(*coordinator), "sse4");
+    EXPECT_TRUE(absl::IsFailedPrecondition(other.Register().status()));
+    first.RunThrough(1);
+    coordinator->Interrupt();
+    EXPECT_TRUE(coordinator->Wait().ok());
+  }
+  Options resumed = TinyOptions(folder.path(), 2);
+  resumed.resume = true;
+  EXPECT_EQ(told(*StartTiny(std::move(resumed))), "sse4");
+  Options options = TinyOptions(named.path(), 2);
+  options.config.instruction_set = "avx2";
+  EXPECT_EQ(told(*StartTiny(std::move(options))), "avx2");
+  options = TinyOptions(mixed.path(), 2);
+  options.config.mixed_profiles = true;
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(*coordinator);
+  ASSERT_TRUE(worker.Register().ok());
+  EXPECT_EQ(told(*coordinator), "");
+}
+
 // ---- a whole run
 
 TEST(Coordinator, MovesTheModelByTheWeightedMeanOfTheCohort) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "core/files.h"
+#include "core/isa.h"
 #include "core/listen_tcp.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
@@ -90,6 +91,22 @@ TEST_F(Troubles, ADeviceWhoseClockWasFastTrainsOnceItIsRight) {
   absl::SleepFor(absl::Seconds(2));  // its calls and pauses have begun
   ASSERT_TRUE(AtomicWriteFile(clock, "0\n").ok());
   ASSERT_TRUE(worker.WaitFor("the clock was set back by")) << worker.text();
+  EXPECT_EQ(worker.Wait(), 0) << worker.text();
+  EXPECT_EQ(server->Wait(), 0) << server->text();
+  EXPECT_EQ(DigestIn(run_), plain.digest());
+}
+
+// A processor that could do more waits for nobody's hand.
+TEST_F(Troubles, ANodeTakesTheInstructionsOfTheRun) {
+  const std::string least(Name(SupportedIsas().back()));
+  const std::string config = testing_support::WriteConfig("instructions", "workers = 1\n");
+  Simulation plain("plain", {config, "--set", "workers.instruction_set=" + least});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  const auto server = Server(Plan(config, "--set server.instruction_set=" + least));
+  ASSERT_TRUE(server->WaitFor("listening on")) << server->text();
+  Enrol("node", "--role worker");
+  Program worker("macaw-worker",
+                 {"--config", Node("node", *ReadFile(config)), "--scratch", folder_ / "scratch"});
   EXPECT_EQ(worker.Wait(), 0) << worker.text();
   EXPECT_EQ(server->Wait(), 0) << server->text();
   EXPECT_EQ(DigestIn(run_), plain.digest());
