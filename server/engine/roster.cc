@@ -116,6 +116,11 @@ absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
     return differs(first_, "sequences are in one of them only");
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::optional<HoldingId> other = Named(table.NameOf(place));
+    if (other.has_value() && (node.owner || !At(*other).owner.empty())) {
+      return No(absl::StrCat("it brings a client named \"", table.NameOf(place),
+                             "\", and so does worker \"", At(*other).brought_by,
+                             "\": a client's rows are on one node"));
+    }
     if (other.has_value())
       return differs(*other, absl::StrCat("both have a client ", table.NameOf(place)));
     if (clients_ == 0) break;
