@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace macaw::cli {
+
+// The command line of `macaw-server`, but for --standing.
+struct ServerArguments {
+  std::string config, run_dir, listen, sync_state, replay, callers, authority, admin, http,
+      http_token;
+  bool resume = false, resume_if_begun = false;
+  int ready_fd = -1, report_fd = -1, lock_fd = -1, step_fd = -1;
+  std::vector<uint64_t> state_reset;
+  bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which locks the folder
+  std::string kept_config() const { return run_dir + "/config.toml"; }
+  std::string node_config() const { return run_dir + "/node.toml"; }  // the part for the workers
+  std::string address_file() const { return run_dir + "/address"; }   // for workers with --run-dir
+};
+
+}  // namespace macaw::cli
