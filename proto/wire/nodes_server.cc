@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "core/executor.h"
 #include "core/logging.h"
 #include "core/status.h"
 #include "macaw/v1/admin.grpc.pb.h"
@@ -26,7 +27,7 @@ class NodesService final : public v1::Nodes::CallbackService {
 
   grpc::ServerUnaryReactor* Invite(Context* context, const v1::InviteRequest* request,
                                    v1::InviteReply* reply) override {
-    return Answer(*context, [&]() -> absl::Status {
+    return Answer(*context, [this, context, request, reply]() -> absl::Status {
       MACAW_ASSIGN_OR_RETURN(const Asked asked,
                              ReadChange(gate_.get(), *context, request->change()));
       MACAW_ASSIGN_OR_RETURN(identity::NewNode node, ReadNode(*request));
@@ -42,7 +43,7 @@ class NodesService final : public v1::Nodes::CallbackService {
 
   grpc::ServerUnaryReactor* Revoke(Context* context, const v1::NodeRequest* request,
                                    v1::ChangeReply* reply) override {
-    return Answer(*context, [&]() -> absl::Status {
+    return Answer(*context, [this, context, request, reply]() -> absl::Status {
       MACAW_ASSIGN_OR_RETURN(const Asked asked,
                              ReadChange(gate_.get(), *context, request->change()));
       if (request->name().size() > kMostText) return TooLong("name");
@@ -58,10 +59,11 @@ class NodesService final : public v1::Nodes::CallbackService {
   }
 
  private:
+  // A line of the registry waits for the disk: not on a thread that answers heartbeats.
   template <typename Call>
-  static grpc::ServerUnaryReactor* Answer(Context& context, const Call& call) {
+  grpc::ServerUnaryReactor* Answer(Context& context, Call call) {
     grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-    reactor->Finish(ToGrpc(call()));
+    executor_.Post([reactor, call = std::move(call)] { reactor->Finish(ToGrpc(call())); });
     return reactor;
   }
 
@@ -108,6 +110,7 @@ class NodesService final : public v1::Nodes::CallbackService {
   }
 
   const std::shared_ptr<Gate> gate_;
+  Executor executor_{"nodes", 1};
 };
 
 }  // namespace
