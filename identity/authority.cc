@@ -140,6 +140,7 @@ absl::StatusOr<std::unique_ptr<Authority>> Authority::Open(const std::string& fo
   absl::MutexLock lock(&authority->mutex_);
   MACAW_RETURN_IF_ERROR(authority->ReadOn());
   MACAW_RETURN_IF_ERROR(authority->CheckSigned());
+  authority->following_ = true;
   return authority;
 }
 
@@ -194,8 +195,13 @@ absl::Status Authority::ReadOn() {
     registry_ = std::move(fresh);
     ++changes_;
   }
-  return log_.ReadOn([this](const LogEntry& entry)
-                         ABSL_NO_THREAD_SAFETY_ANALYSIS { return Apply(entry); });
+  return log_.ReadOn([this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    // What somebody does with `macaw pki` while a server runs is in the server's log, too.
+    const auto name = entry.details.find("name");
+    if (following_ && name != entry.details.end())
+      Logger("identity").Info(absl::StrCat("registry ", entry.what, " node=", name->second));
+    return Apply(entry);
+  });
 }
 
 absl::Status Authority::Apply(const LogEntry& entry) {

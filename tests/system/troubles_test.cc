@@ -110,6 +110,7 @@ TEST_F(Troubles, ANodeTakesTheInstructionsOfTheRun) {
   EXPECT_EQ(worker.Wait(), 0) << worker.text();
   EXPECT_EQ(server->Wait(), 0) << server->text();
   EXPECT_EQ(DigestIn(run_), plain.digest());
+  EXPECT_THAT(server->text(), HasSubstr("registry invited node=node")) << "by `macaw pki`";
 }
 
 // Exit code 1: a service manager starts it again.
