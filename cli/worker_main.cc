@@ -37,6 +37,7 @@
 #include "core/status.h"
 #include "data/hdf5/file.h"
 #include "data/options.h"
+#include "data/own_rows.h"
 #include "data/subset.h"
 #include "identity/node_files.h"
 #include "proto/wire/remote.h"
@@ -161,8 +162,10 @@ std::optional<identity::IdentityFiles> IdentityOf(const Config& config) {
   return identity::IdentityFiles::In(config.node.fleet.identity);
 }
 
-// The rows of a device are no test set for all. Where its file says nothing of one, none is cut.
-absl::Status KeepRowsOfDevice(data::DataOptions& data) {
+// The rows of a device are no test set for all. Where its file says nothing of one, none is cut; where
+// it says nothing of clients, it is one.
+absl::Status KeepRowsOfDevice(data::DataOptions& data, data::PartitionOptions& partition) {
+  if (partition.scheme == "auto" && partition.clients == 0) partition.clients = 1;
   if (data.source == "synthetic") return absl::OkStatus();  // its fraction is of each client's rows
   for (const auto& [key, value] : {std::pair{"test_fraction", data.test_fraction.value_or(0)},
                                    {"central_val_fraction", data.central_val_fraction}}) {
@@ -241,13 +244,13 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
   MACAW_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(arguments, identity));
   const bool device = subject.role == identity::Role::kDevice;
-  if (device) MACAW_RETURN_IF_ERROR(KeepRowsOfDevice(config.node.data));
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+  if (device) MACAW_RETURN_IF_ERROR(KeepRowsOfDevice(config.node.data, config.node.partition));
+  MACAW_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                          DatasetOf(arguments, config, catalogue));
+  if (device) dataset = data::OwnRows(std::move(dataset), subject.name);
   training::Backends backends = BackendsHere();
   worker::Options options = OptionsOf(arguments, config, *dataset, catalogue, backends);
   options.name = subject.name;
-  options.brings_central_rows = !device;
   if (arguments.check)
     return CheckNode(config, arguments.plan, options, *dataset, catalogue, backends);
 

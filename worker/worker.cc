@@ -164,7 +164,6 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
                                                   const RunningMarker& marker) {
   std::random_device entropy;  // identifies this process; does not influence a result
   const data::DatasetInfo& info = dataset.info();
-  const bool central = options.brings_central_rows;
   MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, options.by_name));
   return fleet::RegisterRequest{
       .name = options.name,
@@ -176,8 +175,8 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
       .clients = info.clients,
       .table = fleet::Blob::Of(table.Encode()),
       .owner = options.owner,
-      .central_test_rows = central ? info.test_examples : 0,
-      .central_val_rows = central ? info.val_examples : 0,
+      .central_test_rows = info.test_examples,
+      .central_val_rows = info.val_examples,
       .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
       .died_running = marker.died_running(),
       .volatile_state = options.state.ends_with_process(),

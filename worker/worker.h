@@ -41,8 +41,6 @@ struct Options {
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
   std::string script;   // the file of a run's scripted module (model.torchscript), if it has one
   AcceptConfig accept;  // which runs this node takes part in, and when
-  // Whether the data's central test and validation rows are for all: those of a device are not.
-  bool brings_central_rows = true;
   bool enrolled = false;       // the node of a fleet, whose data is real: no simulated attackers
   bool redact_errors = false;  // the words of clients' errors stay in this node's log
   std::string trace;  // a file to which each turn's batches are written (trace.h); empty: none
