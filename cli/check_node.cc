@@ -1,6 +1,9 @@
 #include "cli/check_node.h"
 
+#include <algorithm>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -37,6 +40,15 @@ absl::Status PrintIdentity(const std::string& folder) {
   return absl::OkStatus();
 }
 
+// The names under which the clients are known: those of the registry must be the same.
+std::string NamesOf(const data::Dataset& dataset) {
+  constexpr uint64_t kMost = 5;
+  std::vector<std::string> names;
+  for (ClientId client; client.value < std::min(dataset.info().clients, kMost); ++client.value)
+    names.push_back(absl::StrCat("\"", dataset.ClientName(client), "\""));
+  return absl::StrCat(absl::StrJoin(names, ", "), dataset.info().clients > kMost ? ", …" : "");
+}
+
 // The plan of a server's file, or a small one for this data.
 absl::StatusOr<RunPlan> PlanFor(const std::string& file, const Config& node,
                                 const data::Dataset& dataset, const sdk::Catalogue& catalogue) {
@@ -68,6 +80,10 @@ absl::Status CheckNode(const Config& config, const std::string& plan,
                     info.train_examples, " training rows of shape [",
                     absl::StrJoin(info.input_shape, ", "), "], ", info.classes, " classes; ",
                     options.owner ? "its own (node.owner)" : "shared with other workers"));
+  if (options.owner) {
+    Line("brings", absl::StrCat(NamesOf(dataset),
+                                ": the names with which the node is invited (`macaw pki list`)"));
+  }
   for (const std::string& note : info.notes) Line("note", note);
   MACAW_ASSIGN_OR_RETURN(const RunPlan run, PlanFor(plan, config, dataset, catalogue));
   Config planned = config;

@@ -172,6 +172,7 @@ TEST_F(Troubles, DevicesWithTestFilesMakeTheRowsOfTheSimulation) {
     const Printed checked =
         testing_support::RunProgram(MACAW_BIN_DIR "/macaw-worker", "check --config " + node);
     EXPECT_EQ(checked.exit, 0) << checked.text;
+    EXPECT_THAT(checked.text, HasSubstr(absl::StrCat("brings     \"", name, "\":")));
     devices.push_back(std::make_unique<Program>(
         "macaw-worker",
         std::vector<std::string>{"--config", node, "--scratch", folder_ / ("scratch-" + name)}));
