@@ -37,7 +37,7 @@
 #include "core/status.h"
 #include "data/hdf5/file.h"
 #include "data/options.h"
-#include "data/own_rows.h"
+#include "data/owners_rows.h"
 #include "data/subset.h"
 #include "identity/node_files.h"
 #include "proto/wire/remote.h"
@@ -247,7 +247,7 @@ absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   if (device) MACAW_RETURN_IF_ERROR(KeepRowsOfDevice(config.node.data, config.node.partition));
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                          DatasetOf(arguments, config, catalogue));
-  if (device) dataset = data::OwnRows(std::move(dataset), subject.name);
+  if (device) dataset = data::OwnersRows(std::move(dataset), subject.name);
   training::Backends backends = BackendsHere();
   worker::Options options = OptionsOf(arguments, config, *dataset, catalogue, backends);
   options.name = subject.name;

@@ -1,4 +1,4 @@
-#include "data/own_rows.h"
+#include "data/owners_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace macaw::data {
 namespace {
 
-class OwnRowsTest : public testing::Test {
+class OwnersRowsTest : public testing::Test {
  protected:
   // Rows of these clients, one of whose columns says whose they are where `column` is set.
   std::unique_ptr<Dataset> Open(const std::string& column, PartitionOptions partition = {}) {
@@ -22,12 +22,12 @@ class OwnRowsTest : public testing::Test {
                      .client_column = column};
     auto dataset = OpenDataset(data, partition);
     EXPECT_TRUE(dataset.ok()) << dataset.status();
-    return OwnRows(*std::move(dataset), "phone-7");
+    return OwnersRows(*std::move(dataset), "phone-7");
   }
   testing_support::TemporaryFolder folder_;
 };
 
-TEST_F(OwnRowsTest, OfDataWithoutClientsAreOneClientNamedLikeTheNode) {
+TEST_F(OwnersRowsTest, OfDataWithoutClientsAreOneClientNamedLikeTheNode) {
   const auto dataset = Open(kNoColumn, {.clients = 1});
   EXPECT_EQ(dataset->info().clients, 1u);
   EXPECT_EQ(dataset->ClientName(ClientId(0)), "phone-7");
@@ -39,7 +39,7 @@ TEST_F(OwnRowsTest, OfDataWithoutClientsAreOneClientNamedLikeTheNode) {
   EXPECT_EQ(rows->client_name, "phone-7");
 }
 
-TEST_F(OwnRowsTest, AreNoTestSetForAll) {
+TEST_F(OwnersRowsTest, AreNoTestSetForAll) {
   for (const auto& dataset : {Open("who"), Open(kNoColumn, {.clients = 1})}) {
     EXPECT_EQ(dataset->info().test_examples, 0u);
     EXPECT_TRUE(dataset->CentralTest().empty());
@@ -47,7 +47,7 @@ TEST_F(OwnRowsTest, AreNoTestSetForAll) {
   }
 }
 
-TEST_F(OwnRowsTest, KeepTheNamesAndTestRowsOfTheirClients) {
+TEST_F(OwnersRowsTest, KeepTheNamesAndTestRowsOfTheirClients) {
   const auto dataset = Open("who");
   ASSERT_EQ(dataset->info().clients, 2u);
   EXPECT_EQ(dataset->ClientName(ClientId(0)), "1");

@@ -1,4 +1,4 @@
-#include "data/own_rows.h"
+#include "data/owners_rows.h"
 
 #include <utility>
 
@@ -59,7 +59,7 @@ class OwnersData final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> OwnRows(std::unique_ptr<Dataset> dataset, std::string node) {
+std::unique_ptr<Dataset> OwnersRows(std::unique_ptr<Dataset> dataset, std::string node) {
   return std::make_unique<OwnersData>(std::move(dataset), std::move(node));
 }
 
