@@ -109,10 +109,10 @@ void CutCentralValidation(const DataOptions& options, uint64_t rows, CentralCut&
   cut.train = std::move(rest);
 }
 
-RowLists SplitClients(const DataOptions& options, const RowLists& rows, const OwnRows& owners_rows) {
+RowLists SplitClients(const DataOptions& options, const RowLists& rows, const OwnRows& own_rows) {
   RowLists split;
-  split.rows.reserve(rows.rows.size() + owners_rows.validation.rows.size() +
-                     owners_rows.test.rows.size());
+  split.rows.reserve(rows.rows.size() + own_rows.validation.rows.size() +
+                     own_rows.test.rows.size());
   split.begin.reserve(3 * rows.clients() + 1);
   const std::vector<bool> heldout = HeldoutClients(options, rows.clients());
   const auto append = [&split](uint32_t row) { split.rows.push_back(row); };
@@ -132,7 +132,7 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ow
       const CutRows tuning_cut =
           CutOff(own, count(SplitOf::kTuning, most), Stream(options, kTuning, client));
       for (const uint32_t row : tuning_cut.off) append(row);
-      append_own(owners_rows.validation, client);
+      append_own(own_rows.validation, client);
       end_list();
       for (const uint32_t row : tuning_cut.rest) append(row);
     } else {
@@ -144,11 +144,11 @@ RowLists SplitClients(const DataOptions& options, const RowLists& rows, const Ow
       for (const uint32_t row : validation_cut.rest) append(row);
       end_list();
       for (const uint32_t row : validation_cut.off) append(row);
-      append_own(owners_rows.validation, client);
+      append_own(own_rows.validation, client);
       end_list();
       for (const uint32_t row : test_cut.off) append(row);
     }
-    append_own(owners_rows.test, client);
+    append_own(own_rows.test, client);
     end_list();
   }
   return split;
