@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/run_plan.h"
 #include "server/engine/part_checks.h"
-#include "tests/server/tiny_run.h"
 
 namespace macaw::server {
 namespace {
@@ -33,7 +33,7 @@ class EvaluationChecks : public testing::Test {
     return std::string(
         CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).message());
   }
-  RunPlan run_ = testing_support::TinyRun(1);
+  RunPlan run_;
   Roster roster_;
 };
 
