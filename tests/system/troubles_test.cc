@@ -41,8 +41,9 @@ class Troubles : public testing::Test {
   std::unique_ptr<Program> Server(const std::string& plan) const {
     return std::make_unique<Program>(
         "macaw-server",
-        std::vector<std::string>{"--resume-if-begun", "--config", plan, "--run-dir", run_,
-                                 "--listen", "127.0.0.1:0", "--authority", authority_});
+        std::vector<std::string>{
+            "--resume-if-begun", "--config", plan, "--run-dir", run_, "--listen",
+            FileExists(run_ + "/address") ? Address() : "127.0.0.1:0", "--authority", authority_});
   }
   std::string Address() const {
     const std::string text = *ReadFile(run_ + "/address");
