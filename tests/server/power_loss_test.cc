@@ -337,12 +337,12 @@ TEST(PowerLoss, AFullDiskEndsTheServerAndNotTheRun) {
   const TemporaryFolder folder;
   {
     const auto coordinator = StartTiny(DurableOptions(folder.path()));
-    FakeWorker worker(*coordinator);
+    FakeWorker worker(*coordinator, "first");
     ASSERT_TRUE(worker.Register().ok());
     worker.RunThrough(1);
     const auto request = worker.WorkOnPart();
     ASSERT_TRUE(request.has_value());
-    FakeWorker waiting(*coordinator, "waiting");
+    FakeWorker waiting(*coordinator, "second");
     ASSERT_TRUE(waiting.Register().ok());
     const auto ask = [&waiting] {
       return waiting.link().Lease({.session = waiting.session(), .wanted = 1}).status();
@@ -365,7 +365,7 @@ TEST(PowerLoss, AFullDiskEndsTheServerAndNotTheRun) {
   }
   Options options = DurableOptions(folder.path());
   options.resume = true;
-  Finish(options);
+  FinishWithBoth(*StartTiny(std::move(options)));
   EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(folder.path()));
 }
 
