@@ -425,9 +425,12 @@ void MeasureRounds(const RoundsOptions& options) {
   std::snprintf(text, sizeof(text), kRun, static_cast<int>(options.rounds),
                 static_cast<int>(options.devices), static_cast<int>(options.cohort));
   Check(AtomicWriteFile(config, std::string(text)), "configuration");
+  // Nobody beats before all have registered, 300 a second.
+  const size_t lease_timeout = std::max<size_t>(30, options.devices / 200);
   RunProgram({ProgramPath("macaw"), "plan", config, "--set",
-              absl::StrCat("server.workers=", options.devices), "--set", "server.durability=commit",
-              "--out", plan});
+              absl::StrCat("server.workers=", options.devices), "--set",
+              absl::StrCat("server.lease_timeout=", lease_timeout), "--set",
+              "server.durability=commit", "--out", plan});
 
   std::vector<identity::IdentityFiles> identities(options.devices);
   std::vector<std::string> command = {
