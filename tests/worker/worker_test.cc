@@ -197,8 +197,10 @@ TEST(Worker, ReportsTheClientsThatItsFormerProcessDiedWith) {
   // A first process registers by hand, takes a client and dies with it.
   const auto link = fleet::MakeLocalLink(*server);
   fleet::ClientTable table;
-  for (uint64_t k = 0; k < dataset->info().clients; ++k)
-    table.rows.push_back(dataset->Examples(ClientId(k), data::Split::kTrain));
+  for (ClientId client; client.value < dataset->info().clients; ++client.value) {
+    table.rows.push_back(dataset->Examples(client, data::Split::kTrain));
+    table.test_rows.push_back(dataset->Examples(client, data::Split::kTest));
+  }
   const training::TrainerSetup setup;
   const auto registered = link->Register({.name = "fragile",
                                           .incarnation = 1,
