@@ -39,9 +39,9 @@ struct Options {
       scratch_dir;  // a folder of this node's own for what should outlive a crash; empty: none
   std::vector<std::string> plugins;  // loaded by this node; must match RunPlan::plugins
   state::StoreOptions state;         // where the states of its clients are kept, if the run has any
-  std::string script;   // the file of a run's scripted module (model.torchscript), if it has one
-  AcceptConfig accept;  // which runs this node takes part in, and when
-  bool enrolled = false;       // the node of a fleet, whose data is real: no simulated attackers
+  std::string script;     // the file of a run's scripted module (model.torchscript), if it has one
+  AcceptConfig accept;    // which runs this node takes part in, and when
+  bool enrolled = false;  // the node of a fleet, whose data is real: no simulated attackers
   bool redact_errors = false;  // the words of clients' errors stay in this node's log
   std::string trace;  // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =

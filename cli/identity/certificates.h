@@ -21,6 +21,7 @@ class CertificateKeeper {
   explicit CertificateKeeper(identity::Authority& authority);
   // Renews a node's, by asking the server.
   CertificateKeeper(std::string server, identity::IdentityFiles files);
+
  private:
   // `renew` renews what is due.
   CertificateKeeper(identity::IdentityFiles files, std::function<absl::Status()> renew);

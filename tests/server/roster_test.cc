@@ -119,8 +119,9 @@ TEST(Roster, NumbersInNamesCountAsNumbers) {
 TEST(Roster, AClientIsHeldOnce) {
   Roster roster;
   Join(roster, Owner("anna", {"x", "y"}));
-  EXPECT_THAT(Refusal(roster, Owner("bert", {"z", "y"})),
-              testing::AllOf(HasSubstr("a client named \"y\", and so does worker"), HasSubstr("\"anna\"")));
+  EXPECT_THAT(
+      Refusal(roster, Owner("bert", {"z", "y"})),
+      testing::AllOf(HasSubstr("a client named \"y\", and so does worker"), HasSubstr("\"anna\"")));
   Roster whole;
   Join(whole, Everybody("w", {1, 2, 3}));
   EXPECT_THAT(Refusal(whole, Owner("anna", {"2"})), HasSubstr("a client named \"2\""));
