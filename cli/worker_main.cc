@@ -162,8 +162,8 @@ std::optional<identity::IdentityFiles> IdentityOf(const Config& config) {
   return identity::IdentityFiles::In(config.node.fleet.identity);
 }
 
-// The rows of a device are no test set for all. Where its file says nothing of one, none is cut; where
-// it says nothing of clients, it is one.
+// The rows of a device are no test set for all. Where its file says nothing of one, none is cut;
+// where it says nothing of clients, it is one.
 absl::Status KeepRowsOfDevice(data::DataOptions& data, data::PartitionOptions& partition) {
   if (partition.scheme == "auto" && partition.clients == 0) partition.clients = 1;
   if (data.source == "synthetic") return absl::OkStatus();  // its fraction is of each client's rows

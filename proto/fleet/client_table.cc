@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kLongestName = 128;
 
-// Flags in the first 8 bytes of a table say what it holds beside the rows. Then come the columns, and
-// the names, one per line.
+// Flags in the first 8 bytes of a table say what it holds beside the rows. Then come the columns,
+// and the names, one per line.
 constexpr uint64_t kTokens = 1, kNames = 2, kTestRows = 4, kValidationRows = 8;
 
 // Calls `visit` with the flag of each column that a table may have and the column.

@@ -72,8 +72,8 @@ struct HelloReply {
   // The run's configuration. With it the worker chooses its trainer, whose numeric profile it sends
   // when it registers.
   std::optional<RunPlan> run;
-  // The instructions with which the run's nodes train (NumericProfile): a node that may choose takes
-  // them. "": not decided yet, or each node takes its best.
+  // The instructions with which the run's nodes train (NumericProfile): a node that may choose
+  // takes them. "": not decided yet, or each node takes its best.
   std::string instruction_set = {};
 };
 

@@ -16,8 +16,8 @@ namespace {
 constexpr double kMostPasses = 1000;
 constexpr double kLargestMetric = 1e50;  // limit of a client's sums; a float32 loss is below 1e39
 
-// The rows that a task asks for. Of a client's own test and validation rows there are as many as its
-// node said before the run.
+// The rows that a task asks for. Of a client's own test and validation rows there are as many as
+// its node said before the run.
 uint64_t RowsOf(const fleet::EvaluationTask& task, const Roster& roster) {
   if (!fleet::TakesAllRows(task.kind)) return task.end - task.begin;
   return task.kind == fleet::EvaluationKind::kClientValidation

@@ -1,5 +1,6 @@
-// Loaded before a program's own libraries, it adds to the wall clock the seconds that are in the file which
-// MACAW_CLOCK names. Timers of the kernel go by the true clock, as they do after a clock was set.
+// Loaded before a program's own libraries, it adds to the wall clock the seconds that are in the
+// file which MACAW_CLOCK names. Timers of the kernel go by the true clock, as they do after a clock
+// was set.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -130,8 +130,8 @@ TEST_F(Troubles, AnAuthorityThatIsNotThereYetIsWaitedFor) {
   EXPECT_TRUE(server->WaitFor("listening on")) << server->text();
 }
 
-// Test rows in files of their own are the same rows in a fleet and in a simulation. Carl's rows do not
-// say whose they are: his device is one client, called like it.
+// Test rows in files of their own are the same rows in a fleet and in a simulation. Carl's rows do
+// not say whose they are: his device is one client, called like it.
 TEST_F(Troubles, DevicesWithTestFilesMakeTheRowsOfTheSimulation) {
   const std::vector<std::string> lines =
       absl::StrSplit(*ReadFile(MACAW_SOURCE_DIR "/examples/data/activity.csv"), '\n');
