@@ -120,7 +120,8 @@ class Simulation:
         finally:
             self._process.wait()
             if self._process.stdin is not None:
-                self._process.stdin.close()
+                with contextlib.suppress(BrokenPipeError):  # a line that it did not take
+                    self._process.stdin.close()
             self._abandoned.detach()
             self._errors.close()
 

@@ -103,6 +103,13 @@ class OnRound(TestCase):
         rest = macaw.resume(self.folder / "run", on_round=lambda run: None)
         self.assertEqual(rest.digest, whole.digest)
 
+    def test_a_line_that_the_run_does_not_take_hides_no_error(self) -> None:
+        simulation = macaw._program.Simulation([str(self.folder / "none.toml")], {}, stepwise=True)
+        with self.assertRaisesRegex(macaw.Error, "none.toml"):
+            list(simulation.events())
+        simulation.say("go 1")
+        simulation.close()
+
     def test_that_raises_interrupts_the_run(self) -> None:
         whole = macaw.simulate(**self.job("whole"))
 
