@@ -196,7 +196,7 @@ absl::Status Authority::ReadOn() {
     ++changes_;
   }
   return log_.ReadOn([this](const LogEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    // What somebody does with `macaw pki` while a server runs is in the server's log, too.
+    // Another process has entered it, such as `macaw pki`: a server's log tells of it.
     const auto name = entry.details.find("name");
     if (following_ && name != entry.details.end())
       Logger("identity").Info(absl::StrCat("registry ", entry.what, " node=", name->second));

@@ -130,7 +130,7 @@ class Authority {
   std::optional<Restored> restored_ ABSL_GUARDED_BY(mutex_);
   Registry registry_ ABSL_GUARDED_BY(mutex_);
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool following_ ABSL_GUARDED_BY(mutex_) = false;  // what was there at first has been read
+  bool following_ ABSL_GUARDED_BY(mutex_) = false;  // the lines that Open found are read
   // What Owners() has returned last, and `changes_` at that time. Null: it was not called yet.
   std::shared_ptr<const ClientOwners> owners_ ABSL_GUARDED_BY(mutex_);
   uint64_t owners_at_ ABSL_GUARDED_BY(mutex_) = 0;

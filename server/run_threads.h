@@ -149,8 +149,8 @@ class RunThreads final : public admin::AdminHandler {
   static absl::Status Suspended();
   // From now on calls get Suspended for an answer, the open ones at once.
   void StopAnswering();
-  // The folder cannot be written. With durable commits this server stops as by a crash, and the
-  // next one goes on inside the round: nobody hears that the run is over.
+  // Called when the folder cannot be written. With durable commits the server stops as by a crash:
+  // no node hears that the run is over, and the next server goes on inside the round.
   void StopUnwritten(const absl::Status& why);
 
   // Engine thread:

@@ -5,17 +5,16 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <stop_token>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "core/fd.h"
+#include "core/pause.h"
 
 namespace macaw::cli {
 
@@ -53,13 +52,9 @@ Watchdog::Watchdog(std::function<void()> ask) {
   const std::optional<Duration> period = WatchdogPeriod();
   if (!period.has_value()) return;
   thread_ = std::jthread([ask = std::move(ask), pause = *period / 2](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    std::unique_lock lock(mutex);
-    while (!stop.stop_requested()) {
+    do {
       ask();
-      stopped.wait_for(lock, stop, pause, [] { return false; });
-    }
+    } while (!PauseUnlessStopped(stop, pause));
   });
 }
 

@@ -21,9 +21,8 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Builds the server, with ServerSettings and what `builder` has, and serves whoever connects to
-  // `listener`. `guard` decides which connections are taken; it may be null, and must outlive this.
-  // Call once.
+  // Builds the server from ServerSettings and `builder`, and serves the connections of `listener`.
+  // `guard` decides which connections are taken; it may be null, and must outlive this. Call once.
   absl::Status Serve(std::unique_ptr<Listener> listener,
                      const std::shared_ptr<grpc::ServerCredentials>& credentials,
                      grpc::ServerBuilder& builder, ConnectionGuard* guard);

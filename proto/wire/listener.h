@@ -24,7 +24,7 @@ class Listener {
   using Accept = std::function<void(int listening, Fd connection)>;
 
   // Binds `address` and fills in its port. `reserve`: descriptors that are kept for others.
-  // From now on whoever connects waits.
+  // A caller that connects before Start waits for it.
   static absl::StatusOr<std::unique_ptr<Listener>> Bind(Address& address, int reserve);
   ~Listener();  // stops, and removes the socket's file
   Listener(const Listener&) = delete;

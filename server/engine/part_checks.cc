@@ -25,7 +25,7 @@ uint64_t RowsOf(const fleet::EvaluationTask& task, const Roster& roster) {
              : roster.TestRowsOf(task.client);
 }
 
-// Of one row of tokens.
+// How many tokens one row can hold.
 double PositionsOf(const RunPlan& run) {
   double positions = 1;
   for (const int64_t size : run.model.input_shape) positions *= static_cast<double>(size);

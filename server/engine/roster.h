@@ -106,7 +106,7 @@ class Roster {
   }
 
   std::vector<uint32_t> rows_, tokens_;
-  std::vector<uint32_t> test_rows_, validation_rows_;  // empty: nobody has any
+  std::vector<uint32_t> test_rows_, validation_rows_;  // by client; empty: no client has any
   std::vector<HoldingId> holding_;  // by client; empty: all clients are in `first_`, in its order
   std::vector<uint64_t> place_;
   std::vector<bool> matches_;  // by client; empty: everybody may be drawn
