@@ -20,8 +20,8 @@ namespace {
 
 constexpr absl::Duration kLongest = absl::Hours(1);
 
-// When to look again: sooner where little is left, but not without a pause. If the server's clock is
-// slow, a new certificate ends no later than the old one, and is due at once.
+// When to look again: sooner where little is left, but not without a pause. If the server's clock
+// is slow, a new certificate ends no later than the old one, and is due at once.
 absl::Duration NextLook(const identity::IdentityFiles& files) {
   const auto own = identity::ReadIdentity(files);
   if (!own.ok()) return absl::Minutes(1);
