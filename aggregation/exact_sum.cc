@@ -110,6 +110,12 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
   }
 }
 
+void ExactSum::State::Remember(size_t c, ConstVectorView view) {
+  const bool tells = spec(c).coded && IsSum(spec(c).reduction) && view.dtype() == DType::kF32;
+  channels[c].alone =
+      tells && clients == 0 ? FlatVector::CopyOf(view, spec(c).layout) : FlatVector();
+}
+
 ExactSum::State::State(std::shared_ptr<const Plan> made_from) : plan(std::move(made_from)) {
   channels.resize(plan->channels.size());
   largest.resize(plan->channels.size());
@@ -158,8 +164,10 @@ absl::Status ExactSum::Check(const Contribution& contribution) const {
 absl::Status ExactSum::Add(const Contribution& contribution) {
   MACAW_RETURN_IF_ERROR(Check(contribution));
   State& s = *state_;
+  s.alone_weight = s.clients == 0 ? contribution.weight : 0;
   for (size_t c = 0; c < s.channels.size(); ++c) {
     s.Fold(c, contribution.values[c], contribution);
+    s.Remember(c, contribution.values[c]);
     s.channels[c].max_abs = std::max(s.channels[c].max_abs, s.largest[c]);
   }
   s.lender = nullptr;
@@ -217,8 +225,10 @@ absl::Status ExactSum::Merge(ExactSum&& other) {
     return absl::OkStatus();
   }
   if (o.clients == 0) return absl::OkStatus();
+  s.alone_weight = 0;
   for (size_t c = 0; c < s.channels.size(); ++c) {
     State::Channel& mine = s.channels[c];
+    mine.alone = {};
     State::Channel& theirs = o.channels[c];
     if (const uint64_t count = s.count(c); count != 0) {
       const int64_t* const parts[] = {mine.integers.data(), theirs.integers.data()};

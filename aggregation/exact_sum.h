@@ -29,6 +29,14 @@ struct Aggregate {
   std::vector<AggregatedChannel> channels;
 };
 
+// How a sum lies on the wire. Both forms give the same sum.
+enum class SumForm : uint8_t {
+  kAligned = 1,  // the integers as they lie in memory, for a reader that maps them
+  // Few bytes: integers with the bits that they use, and a client alone as its own values
+  // (blocks.h). Where that is not less, the aligned form.
+  kCompact = 2,
+};
+
 // Exact sums of clients' contributions over all channels. Each slot adds to its own sum, a worker
 // encodes the sum of its slots' sums, and the server merges the workers' sums. Integer addition is
 // associative, so the result has the same bits for any tree, order or number of workers.
@@ -65,16 +73,21 @@ class ExactSum {
   // Whether every kCollect channel holds the vectors of exactly these clients with these
   // multiplicities. `clients` is sorted by id. True if there are no such channels.
   bool CollectedFrom(std::span<const std::pair<ClientId, uint32_t>> clients) const;
-  uint64_t bytes() const;  // size of the encoded form, without collected vectors
+  uint64_t bytes() const;  // size of the aligned form, without collected vectors
+  // Size of the compact form of a sum of this contribution alone, which Check has passed.
+  uint64_t BytesAlone(const Contribution& contribution) const;
+  // The same of a contribution that is not at hand, as if none of its values were zero.
+  uint64_t MostBytesAlone() const;
 
-  // The wire form: a header with counts and weights, then the integers, little-endian, 64-byte
-  // aligned. Decode checks sizes, counts and magnitudes against the channels and the order before
+  // The aligned form: a header with counts and weights, then the integers, little-endian, 64-byte
+  // aligned. Decode takes both forms. It checks sizes, counts and magnitudes against the channels and the order before
   // it uses anything, so any bytes give either a valid sum or an error. A decoded sum reads its
-  // integers from `bytes`, which must not change any more, until something is added to it.
+  // integers from aligned `bytes`, which must not change any more, until something is added to it.
   AlignedBuffer Encode() const;
-  // The wire form of all of `sums` together, which are not empty and stay as they are. Reads each
-  // of them once. Errors as of Merge.
-  static absl::StatusOr<AlignedBuffer> EncodeTogether(std::span<const ExactSum> sums);
+  // All of `sums` together, which are not empty and stay as they are. Reads each of them once.
+  // Errors as of Merge.
+  static absl::StatusOr<AlignedBuffer> EncodeTogether(std::span<const ExactSum> sums,
+                                                      SumForm form = SumForm::kAligned);
   // The largest size that Encode can give for the order's whole cohort.
   static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,
                                                    const GridOrder& order);

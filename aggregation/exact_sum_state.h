@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "aggregation/blocks.h"
 #include "aggregation/exact_sum.h"
 #include "aggregation/plan.h"
 #include "core/buffer.h"
@@ -28,6 +29,9 @@ struct ExactSum::State {
     AlignedBuffer own;
     double max_abs = 0;
     std::vector<Collected> collected;  // sorted by client; kCollect only
+    // The vector of the only client, of a channel that a codec has made: its integers do not tell
+    // the levels. Empty: there are more clients, or none.
+    FlatVector alone;
   };
 
   explicit State(std::shared_ptr<const Plan> made_from);
@@ -36,7 +40,8 @@ struct ExactSum::State {
   std::shared_ptr<const void> lender;  // keeps integers that were not copied: a decoded sum's bytes
   uint64_t clients = 0;
   uint64_t multiplicity = 0;
-  int64_t weight = 0;  // Σ m·w in the plan's weight units
+  int64_t weight = 0;       // Σ m·w in the plan's weight units
+  double alone_weight = 0;  // w of the only client; 0: not known, or there are more
   std::vector<Channel> channels;
   std::vector<double> largest;  // scratch of Add: max |v| per channel
 
@@ -54,17 +59,30 @@ struct ExactSum::State {
 
   // Adds one checked vector to one channel.
   void Fold(size_t channel, ConstVectorView view, const Contribution& contribution);
+  // Keeps the vector of the first client of a coded channel, and of no other. Before it counts.
+  void Remember(size_t channel, ConstVectorView view);
   // Whether a kCollect channel has this client's vector already.
   bool Has(size_t channel, ClientId client) const;
 
-  // The wire form of their sum. All have the same plan, and CheckMerge has passed them.
+  // The aligned form of their sum. All have the same plan, and CheckMerge has passed them.
   static AlignedBuffer Encode(std::span<const State* const> states);
+  // The compact form (exact_sum_compact.cc); empty if it is not less.
+  static AlignedBuffer EncodeCompact(std::span<const State* const> states);
+  uint64_t AlignedBytes() const;
   // Whether `other` may be added to this sum.
   absl::Status CheckMerge(const State& other) const;
 
   // For Decode: finds the blocks of the encoded sum.
   absl::Status ReadBlocks(std::span<const std::byte> bytes);
   absl::Status ReadCollected(size_t channel, std::span<const std::byte> bytes);
+  // A collected vector that was read is added, unless it is out of order or its values are bad.
+  absl::Status Collect(size_t channel, uint64_t client, uint64_t multiplicity, FlatVector vector);
+  // For Decode of the compact form: the counts are set already.
+  absl::Status ReadCompact(std::span<const std::byte> bytes, double weight_alone);
+  absl::Status ReadIntegers(size_t channel, BlockReader& reader);
+  absl::Status ReadVectors(size_t channel, BlockReader& reader);
+  // What a channel that is added up adds to BytesAlone, unless a codec has made it.
+  void CountAlone(size_t channel, const Contribution& contribution, BlockWriter& writer) const;
   // Refuses values that no valid sum of so many clients can have.
   absl::Status Check() const;
 };

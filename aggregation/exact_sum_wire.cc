@@ -4,14 +4,15 @@
 #include <utility>
 
 #include "aggregation/exact_sum.h"
+#include "aggregation/exact_sum_header.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
 #include "core/parallel_for.h"
 #include "core/status.h"
 
-// The wire form. All little-endian; every block begins on 64 bytes.
+// The aligned form. Every block begins on 64 bytes.
 //
-//   Header · one ChannelHeader per channel · pad
+//   SumHeader · one SumChannelHeader per channel · pad
 //   the integers of each channel · pad
 //   for each collected vector: CollectedHeader · its bytes · pad
 
@@ -20,27 +21,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "the wire form is written as it lies in memory");
-
-constexpr std::array<char, 8> kMagic = {'m', 'a', 'c', 'a', 'w', 's', 'u', 'm'};
-constexpr uint32_t kVersion = 1;
-
-struct Header {
-  std::array<char, 8> magic = kMagic;
-  uint32_t version = kVersion;
-  uint32_t channels = 0;
-  std::array<uint8_t, 32> plan{};  // Plan::digest
-  uint64_t clients = 0;
-  uint64_t multiplicity = 0;
-  int64_t weight = 0;
-  uint64_t reserved = 0;
-};
-static_assert(sizeof(Header) == 80);
-
-struct ChannelHeader {
-  double max_abs = 0;
-  uint64_t collected = 0;
-};
-static_assert(sizeof(ChannelHeader) == 16);
 
 struct CollectedHeader {
   uint64_t client = 0;
@@ -51,18 +31,11 @@ static_assert(sizeof(CollectedHeader) == 16);
 constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 uint64_t HeadBytes(size_t channels) {
-  return Padded(sizeof(Header) + channels * sizeof(ChannelHeader));
+  return Padded(sizeof(SumHeader) + channels * sizeof(SumChannelHeader));
 }
 
 uint64_t CollectedBytes(const ChannelSpec& spec) {
   return Padded(sizeof(CollectedHeader) + spec.layout->bytes());
-}
-
-template <typename T>
-T Read(std::span<const std::byte> bytes, uint64_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof(value));
-  return value;
 }
 
 // The smallest and the largest of `integers`; both 0 if there are none.
@@ -76,22 +49,20 @@ FoldKernels::Span SpanOf(std::span<const int64_t> integers) {
           std::ranges::max(pieces, {}, &FoldKernels::Span::high).high};
 }
 
-absl::Status Refused(absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("encoded sum refused: ", why));
-}
-
 }  // namespace
 
-uint64_t ExactSum::bytes() const {
-  uint64_t bytes = HeadBytes(state_->channels.size());
-  for (size_t c = 0; c < state_->channels.size(); ++c)
-    bytes += Padded(state_->count(c) * sizeof(int64_t));
+uint64_t ExactSum::State::AlignedBytes() const {
+  uint64_t bytes = HeadBytes(channels.size());
+  for (size_t c = 0; c < channels.size(); ++c) bytes += Padded(count(c) * sizeof(int64_t));
   return bytes;
 }
 
+uint64_t ExactSum::bytes() const { return state_->AlignedBytes(); }
+
 AlignedBuffer ExactSum::Encode() const { return State::Encode({{state_.get()}}); }
 
-absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum> sums) {
+absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum> sums,
+                                                       SumForm form) {
   // The counts of the sums so far, and whose vectors they have collected.
   State all(sums.front().state_->plan);
   std::vector<const State*> states;
@@ -108,16 +79,18 @@ absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum>
     }
     states.push_back(&state);
   }
+  if (form == SumForm::kCompact) {
+    AlignedBuffer compact = State::EncodeCompact(states);
+    if (compact.size() > 0) return compact;
+  }
   return State::Encode(states);
 }
 
 AlignedBuffer ExactSum::State::Encode(std::span<const State* const> states) {
   const State& shape = *states.front();
-  Header header{.channels = static_cast<uint32_t>(shape.channels.size()),
-                .plan = shape.plan->digest.bytes};
-  uint64_t size = HeadBytes(shape.channels.size());
-  for (size_t c = 0; c < shape.channels.size(); ++c)
-    size += Padded(shape.count(c) * sizeof(int64_t));
+  SumHeader header{.channels = static_cast<uint32_t>(shape.channels.size()),
+                   .plan = shape.plan->digest.bytes};
+  uint64_t size = shape.AlignedBytes();
   std::vector<const State*> parts;  // those with clients
   for (const State* state : states) {
     if (state->clients == 0) continue;
@@ -142,7 +115,7 @@ AlignedBuffer ExactSum::State::Encode(std::span<const State* const> states) {
   };
   put(&header, sizeof(header));
   for (size_t c = 0; c < shape.channels.size(); ++c) {
-    ChannelHeader head;
+    SumChannelHeader head;
     for (const State* part : parts) {
       head.max_abs = std::max(head.max_abs, part->channels[c].max_abs);
       head.collected += part->channels[c].collected.size();
@@ -201,23 +174,28 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> e
   const std::span<const std::byte> bytes = encoded->bytes();
   MACAW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
                          Plan::Make(std::move(channels), order));
-  if (bytes.size() < sizeof(Header)) return Refused("it is shorter than a header");
-  const auto header = Read<Header>(bytes, 0);
-  if (header.magic != kMagic) return Refused("it is not an encoded sum");
-  if (header.version != kVersion) {
-    return Refused(
-        absl::StrCat("it has version ", header.version, ", this program reads version ", kVersion));
+  if (bytes.size() < sizeof(SumHeader)) return RefusedSum("it is shorter than a header");
+  const auto header = ReadAt<SumHeader>(bytes, 0);
+  if (header.magic != SumHeader::kMagic) return RefusedSum("it is not an encoded sum");
+  const bool compact = header.version == static_cast<uint32_t>(SumForm::kCompact);
+  if (!compact && header.version != static_cast<uint32_t>(SumForm::kAligned)) {
+    return RefusedSum(
+        absl::StrCat("it has version ", header.version, ", this program reads versions 1 and 2"));
   }
   if (header.plan != plan->digest.bytes || header.channels != plan->channels.size()) {
-    return Refused("it was made for other channels, bounds or another cohort");
+    return RefusedSum("it was made for other channels, bounds or another cohort");
   }
   ExactSum sum(std::make_unique<State>(plan));
   State& s = *sum.state_;
-  s.lender = std::move(encoded);
   s.clients = header.clients;
   s.multiplicity = header.multiplicity;
   s.weight = header.weight;
-  MACAW_RETURN_IF_ERROR(s.ReadBlocks(bytes));
+  if (compact) {
+    MACAW_RETURN_IF_ERROR(s.ReadCompact(bytes, header.alone_weight));
+  } else {
+    s.lender = std::move(encoded);
+    MACAW_RETURN_IF_ERROR(s.ReadBlocks(bytes));
+  }
   MACAW_RETURN_IF_ERROR(Annotate(s.Check(), "encoded sum refused"));
   return sum;
 }
@@ -226,49 +204,54 @@ absl::Status ExactSum::State::ReadBlocks(std::span<const std::byte> bytes) {
   uint64_t offset = HeadBytes(channels.size());  // of the collected vectors
   for (size_t c = 0; c < channels.size(); ++c) offset += Padded(count(c) * sizeof(int64_t));
   if (bytes.size() < offset) {
-    return Refused(
+    return RefusedSum(
         absl::StrCat("it has ", bytes.size(), " bytes, its channels alone need ", offset));
   }
   uint64_t block = HeadBytes(channels.size());
   for (size_t c = 0; c < channels.size(); ++c) {
     Channel& channel = channels[c];
-    const auto head = Read<ChannelHeader>(bytes, sizeof(Header) + c * sizeof(ChannelHeader));
+    const auto head =
+        ReadAt<SumChannelHeader>(bytes, sizeof(SumHeader) + c * sizeof(SumChannelHeader));
     channel.max_abs = head.max_abs;
     channel.integers = {reinterpret_cast<const int64_t*>(bytes.data() + block), count(c)};
     block += Padded(channel.integers.size_bytes());
     const uint64_t expected = spec(c).reduction == Reduction::kCollect ? clients : 0;
     if (head.collected != expected ||
         head.collected > (bytes.size() - offset) / CollectedBytes(spec(c))) {
-      return Refused(absl::StrCat("channel '", spec(c).name, "' cannot hold ", head.collected,
-                                  " vectors here"));
+      return RefusedSum(absl::StrCat("channel '", spec(c).name, "' cannot hold ", head.collected,
+                                     " vectors here"));
     }
     for (uint64_t i = 0; i < head.collected; ++i, offset += CollectedBytes(spec(c))) {
       MACAW_RETURN_IF_ERROR(ReadCollected(c, bytes.subspan(offset, CollectedBytes(spec(c)))));
     }
   }
   if (offset != bytes.size()) {
-    return Refused(absl::StrCat("it has ", bytes.size(), " bytes instead of ", offset));
+    return RefusedSum(absl::StrCat("it has ", bytes.size(), " bytes instead of ", offset));
   }
   return absl::OkStatus();
 }
 
 absl::Status ExactSum::State::ReadCollected(size_t c, std::span<const std::byte> bytes) {
-  const auto head = Read<CollectedHeader>(bytes, 0);
-  std::vector<Collected>& collected = channels[c].collected;
-  if (head.multiplicity == 0 || head.multiplicity > plan->order.max_multiplicity ||
-      (!collected.empty() && collected.back().client.value >= head.client)) {
-    return Refused(absl::StrCat("channel '", spec(c).name,
-                                "': the collected clients are not in order at client ", head.client,
-                                ", or its multiplicity is not as planned"));
-  }
+  const auto head = ReadAt<CollectedHeader>(bytes, 0);
   FlatVector vector = FlatVector::Unset(spec(c).layout);
   std::memcpy(vector.view().bytes.data(), bytes.data() + sizeof(head), vector.view().bytes.size());
-  if (!(LargestMagnitude(vector.view()) <= spec(c).bound)) {
-    return Refused(absl::StrCat("channel '", spec(c).name, "': the vector of client ", head.client,
-                                " is not finite or beyond the bound"));
+  return Collect(c, head.client, head.multiplicity, std::move(vector));
+}
+
+absl::Status ExactSum::State::Collect(size_t c, uint64_t client, uint64_t times,
+                                      FlatVector vector) {
+  std::vector<Collected>& collected = channels[c].collected;
+  if (times == 0 || times > plan->order.max_multiplicity ||
+      (!collected.empty() && collected.back().client.value >= client)) {
+    return RefusedSum(absl::StrCat("channel '", spec(c).name,
+                                   "': the collected clients are not in order at client ", client,
+                                   ", or its multiplicity is not as planned"));
   }
-  collected.push_back(
-      {ClientId(head.client), static_cast<uint32_t>(head.multiplicity), std::move(vector)});
+  if (!(LargestMagnitude(vector.view()) <= spec(c).bound)) {
+    return RefusedSum(absl::StrCat("channel '", spec(c).name, "': the vector of client ", client,
+                                   " is not finite or beyond the bound"));
+  }
+  collected.push_back({ClientId(client), static_cast<uint32_t>(times), std::move(vector)});
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "aggregation/fold-inl.h"
 
@@ -30,6 +31,12 @@ uint64_t LargestF64(const double* values, size_t count) {
     largest = std::max(largest, std::bit_cast<int64_t>(values[i]) & INT64_MAX);
   }
   return static_cast<uint64_t>(largest);
+}
+
+size_t CountAboveF32(const float* values, float least, size_t count) {
+  uint32_t above = 0;  // of less than 2^32 values
+  for (size_t i = 0; i < count; ++i) above += std::fabs(values[i]) > least ? 1 : 0;
+  return above;
 }
 
 // Whether the sums have a value already.
@@ -119,6 +126,7 @@ void DivideF32(const int64_t* __restrict sums, double unit, double divisor, floa
 const FoldKernels& TheKernels() {
   static constexpr FoldKernels kKernels = {.largest_f32 = LargestF32,
                                            .largest_f64 = LargestF64,
+                                           .count_above_f32 = CountAboveF32,
                                            .add_f32 = FoldF32<Into::kSum>,
                                            .set_f32 = FoldF32<Into::kUnset>,
                                            .add_f64 = FoldF64<Into::kSum>,

@@ -24,6 +24,9 @@ struct FoldKernels {
   uint32_t (*largest_f32)(const float* values, size_t count);
   uint64_t (*largest_f64)(const double* values, size_t count);
 
+  // How many |v| are larger than `least`.
+  size_t (*count_above_f32)(const float* values, float least, size_t count);
+
   // sums[i] += round(values[i] · scale); scale = m·w·2^bits. The set_ functions store where the
   // add_ functions add, for the first vector of a sum.
   void (*add_f32)(const float* values, double scale, int64_t* sums, size_t count);

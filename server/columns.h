@@ -42,6 +42,10 @@ inline constexpr RoundColumn kRoundColumns[] = {
          steps += static_cast<double>(record.steps);
        return steps;
      }},
+    {"bytes_up", "bytes of the counted clients' updates, each sent on its own, in all phases",
+     [](const PhaseReport& r) { return static_cast<double>(r.bytes_up); }},
+    {"bytes_down", "bytes that the drawn clients fetch to train, each vector once",
+     [](const PhaseReport& r) { return static_cast<double>(r.bytes_down); }},
 };
 
 // How the columns of what is evaluated begin: "clients_test_".

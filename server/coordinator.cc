@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "aggregation/exact_sum.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "server/access.h"
@@ -79,9 +80,11 @@ class CoordinatorImpl final : public Coordinator {
         !status.ok()) {
       return std::move(reply)(status);
     }
-    std::move(reply)(fleet::HelloReply{.program = run_.options().program,
-                                       .run = run_.options().run,
-                                       .instruction_set = run_.InstructionSet()});
+    std::move(reply)(
+        fleet::HelloReply{.program = run_.options().program,
+                          .run = run_.options().run,
+                          .instruction_set = run_.InstructionSet(),
+                          .sum_form = static_cast<uint32_t>(aggregation::SumForm::kCompact)});
   }
 
   void Register(const fleet::Caller& caller, fleet::RegisterRequest request,

@@ -295,9 +295,11 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   turn.up = *std::move(up);
   turn.next_state = *std::move(next_state);
   const fleet::Assignment& assignment = turn.assignment();
-  const absl::Status given =
+  const absl::StatusOr<uint64_t> bytes =
       sum_->Add({client, assignment.weight, assignment.multiplicity}, turn.up, *turn.workspace);
-  return given.ok() ? given : OurFault(client, given);
+  if (!bytes.ok()) return OurFault(client, bytes.status());
+  turn.record.bytes_up = *bytes;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<fleet::ClientRecord> Lane::Keep(Turn& turn) {

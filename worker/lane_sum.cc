@@ -83,8 +83,8 @@ absl::StatusOr<std::optional<std::vector<LaneSum::OnDevice::Value>>> LaneSum::Fo
   return placed;
 }
 
-absl::Status LaneSum::Add(const Addend& client, std::span<const UpValue> values,
-                          algorithms::Workspace& workspace) {
+absl::StatusOr<uint64_t> LaneSum::Add(const Addend& client, std::span<const UpValue> values,
+                                      algorithms::Workspace& workspace) {
   MACAW_ASSIGN_OR_RETURN(auto placed, ForDevice(values, workspace));
   if (placed.has_value()) {
     places_.push_back(answers_.size());
@@ -94,15 +94,16 @@ absl::Status LaneSum::Add(const Addend& client, std::span<const UpValue> values,
     waiting.weight = client.weight;
     waiting.multiplicity = client.multiplicity;
     waiting.values = waiting_values_.emplace_back(*std::move(placed));
-    return absl::OkStatus();
+    return host_->MostBytesAlone();
   }
   MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
                          algorithms::OnHost(channels_, values, workspace));
-  answers_.push_back(host_->Add({.client = client.client,
-                                 .weight = client.weight,
-                                 .multiplicity = client.multiplicity,
-                                 .values = views}));
-  return absl::OkStatus();
+  const aggregation::Contribution contribution{.client = client.client,
+                                               .weight = client.weight,
+                                               .multiplicity = client.multiplicity,
+                                               .values = views};
+  answers_.push_back(host_->Add(contribution));
+  return answers_.back().ok() ? host_->BytesAlone(contribution) : 0;
 }
 
 absl::StatusOr<std::vector<absl::Status>> LaneSum::Settle() {

@@ -48,10 +48,11 @@ class LaneSum {
                     const aggregation::GridOrder& order);
 
   // `values`: one a channel. They and what they refer to must live until Settle. What vectors of
-  // the broadcast they refer to must not change while the sum is open. Errors are a device's, and
-  // not the client's.
-  absl::Status Add(const Addend& client, std::span<const algorithms::UpValue> values,
-                   algorithms::Workspace& workspace);
+  // the broadcast they refer to must not change while the sum is open. Returns how many bytes the
+  // client would send in a part of its own; of one whose vectors are on a device, at most. Errors
+  // are a device's, and not the client's.
+  absl::StatusOr<uint64_t> Add(const Addend& client, std::span<const algorithms::UpValue> values,
+                               algorithms::Workspace& workspace);
   // For each client since the last call: OK if it was added, else the error of ExactSum::Add. The
   // outer error is a device's.
   absl::StatusOr<std::vector<absl::Status>> Settle();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "aggregation/exact_sum.h"
 #include "algorithms/around/channels.h"
 #include "core/executor.h"
 #include "core/logging.h"
@@ -60,6 +61,10 @@ class Session {
         marker_(parts.marker),
         availability_(parts.availability),
         commits_(parts.commits),
+        sum_form_(parts.sum_form >= static_cast<uint32_t>(aggregation::SumForm::kCompact) &&
+                          !link_.shares_memory()
+                      ? aggregation::SumForm::kCompact
+                      : aggregation::SumForm::kAligned),
         session_(registration.session),
         longest_pulse_(registration.heartbeat_every),
         pulse_(std::min(longest_pulse_, kPulse)),
@@ -378,7 +383,7 @@ class Session {
                        .left_out = std::move(harvest.left_out)};
       if (!harvest.sums.empty()) {
         MACAW_ASSIGN_OR_RETURN(AlignedBuffer sums,
-                               aggregation::ExactSum::EncodeTogether(harvest.sums));
+                               aggregation::ExactSum::EncodeTogether(harvest.sums, sum_form_));
         part.sums = fleet::Blob::Of(std::move(sums));
       }
       request.part = std::move(part);
@@ -443,6 +448,7 @@ class Session {
   RunningMarker& marker_;
   Availability* const availability_;
   uint64_t& commits_;
+  const aggregation::SumForm sum_form_;
   const SessionId session_;
   const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
   Duration pulse_;                // the thread's that sends them

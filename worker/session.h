@@ -23,8 +23,9 @@ struct SessionParts {
   const RunContext& context;
   RunningMarker& marker;
   Availability* availability = nullptr;  // null: the node may always work
-  uint64_t& commits;  // commits of this process so far; the next id follows from it
-  uint64_t seed = 0;  // of this process, for the pauses before it tries again
+  uint64_t& commits;      // commits of this process so far; the next id follows from it
+  uint32_t sum_form = 0;  // HelloReply's
+  uint64_t seed = 0;      // of this process, for the pauses before it tries again
 };
 
 // Runs one session: leases clients, trains them and commits. It ends when the run is over, when the

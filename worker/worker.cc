@@ -198,9 +198,10 @@ absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms:
   Demand demand{.parameters = spec.layout->count(), .rows = LargestClient(dataset)};
   for (const LayoutPtr& layout : algorithms::DownLayouts(schema, Phase(0)))
     demand.bytes_down += layout->bytes();
-  MACAW_ASSIGN_OR_RETURN(demand.bytes_up,
-                         aggregation::ExactSum::MostEncodedBytes(
-                             algorithms::UpChannels(schema, Phase(0)), aggregation::GridOrder()));
+  MACAW_ASSIGN_OR_RETURN(const aggregation::ExactSum sum,
+                         aggregation::ExactSum::Make(algorithms::UpChannels(schema, Phase(0)),
+                                                     aggregation::GridOrder()));
+  demand.bytes_up = sum.MostBytesAlone();
   return demand;
 }
 
@@ -290,6 +291,7 @@ class Participation {
                                                        .marker = *marker_,
                                                        .availability = availability_.get(),
                                                        .commits = commits_,
+                                                       .sum_form = hello.sum_form,
                                                        .seed = request_.incarnation},
                                                       registration, stop_);
     // An error that ends a session may not occur the next time, so it does not get the code of a

@@ -53,7 +53,7 @@ constexpr auto FieldsOf(Of<HelloRequest> of) {
 constexpr auto FieldsOf(Of<HelloReply> of) {
   return std::tuple(MACAW_FIELD(major), MACAW_FIELD(minor), MACAW_FIELD(program, FreeText()),
                     MACAW_FIELD(max_inline_bytes), MACAW_FIELD(max_blob_bytes), MACAW_FIELD(run),
-                    MACAW_FIELD(instruction_set, FreeText()));
+                    MACAW_FIELD(instruction_set, FreeText()), MACAW_FIELD(sum_form));
 }
 constexpr auto FieldsOf(Of<RegisterRequest> of) {
   return std::tuple(
@@ -130,6 +130,7 @@ constexpr auto FieldsOf(Of<HeartbeatReply> of) {
 constexpr auto ColumnsOf(Of<ClientRecord>) {
   constexpr auto kOnce = [](const auto&) { return 1u; };
   constexpr auto kAtOnce = [](const auto&) { return 0.0; };
+  constexpr auto kUntold = [](const auto&) { return uint64_t{0}; };
   return std::tuple(
       MACAW_COLUMN(client, attempt.client), MACAW_FENCE(epoch, counter, attempt.fence),
       MACAW_COLUMN(multiplicity, multiplicity, Usually(kOnce, Between(1u, ~0u))),
@@ -139,7 +140,8 @@ constexpr auto ColumnsOf(Of<ClientRecord>) {
       MACAW_COLUMN(state_seconds, state_seconds, Usually(kAtOnce, NotNegative())),
       MACAW_COLUMN(load_seconds, load_seconds, NotNegative()),
       MACAW_COLUMN(train_seconds, train_seconds, NotNegative()), MACAW_COLUMN(slot, slot),
-      MACAW_COLUMN(began_after, began_after, NotNegative()), MACAW_COLUMN(has_state, has_state));
+      MACAW_COLUMN(began_after, began_after, NotNegative()), MACAW_COLUMN(has_state, has_state),
+      MACAW_COLUMN(bytes_up, bytes_up, Usually(kUntold)));
 }
 constexpr auto FieldsOf(Of<Part> of) {
   return std::tuple(MACAW_FIELD(round), MACAW_FIELD(phase), MACAW_FIELD(broadcast),

@@ -91,6 +91,8 @@ class FleetLink {
   // Bytes of messages and blobs that were sent and received so far, also those that had to be sent
   // again. Does not count what TLS, HTTP/2 and TCP add.
   virtual Traffic traffic() const { return {}; }
+  // Whether the server maps this process's large blobs, so that their size costs nothing.
+  virtual bool shares_memory() const { return false; }
 };
 
 }  // namespace macaw::fleet

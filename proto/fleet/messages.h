@@ -75,6 +75,8 @@ struct HelloReply {
   // The instructions with which the run's nodes train (NumericProfile): a node that may choose
   // takes them. "": not decided yet, or each node takes its best.
   std::string instruction_set = {};
+  // The newest form of sums that the server reads (aggregation::SumForm); 0: the first.
+  uint32_t sum_form = 0;
 };
 
 // ---- Register: identity, capability, the clients that the node holds
@@ -262,6 +264,8 @@ struct ClientRecord {
   uint32_t slot = 0;       // which slot of its worker, from 0
   double began_after = 0;  // seconds after its lease arrived
   bool has_state = false;  // a state blob was stored under this attempt
+  // What the client would send in a part of its own: the sum's bytes (ExactSum::BytesAlone).
+  uint64_t bytes_up = 0;
 };
 struct Part {
   Round round{};
@@ -269,7 +273,7 @@ struct Part {
   Digest broadcast;                    // name of the broadcast that the clients were trained from
   std::vector<ClientRecord> included;  // exactly the attempts that `sums` holds
   std::vector<LeftOut> left_out;       // clients that contribute nothing to this round
-  Blob sums;  // aggregation::ExactSum::Encode; unnamed when nobody is included
+  Blob sums;  // aggregation::ExactSum, in either form; unnamed when nobody is included
 };
 struct EvaluationResult {
   EvaluationTask task;

@@ -145,6 +145,7 @@ class RemoteLink final : public fleet::FleetLink {
   void Shutdown() override { calls_.CancelAll(); }
   uint64_t moved() const override { return blobs_.moved(); }
   fleet::Traffic traffic() const override { return traffic_.total(); }
+  bool shares_memory() const override { return share_; }
 
  private:
   struct Limits {

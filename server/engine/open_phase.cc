@@ -53,6 +53,8 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
 void OpenPhase::OpenRound(Round round, std::vector<Seat> seats, TimePoint now) {
   seats_ = std::move(seats);
   left_out_before_.clear();
+  fetched_.clear();
+  bytes_up_ = bytes_down_ = 0;
   order_ = {.round = round};
   drawn_ = seats_.size();
   Open(Phase(0), now);
@@ -89,6 +91,11 @@ log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, const Digest& elig
                                   TimePoint now) {
   broadcast_ = std::move(broadcast);
   report_.times.ready = now;
+  for (const fleet::Blob& channel : broadcast_.channels) {
+    if (std::ranges::find(fetched_, channel.digest) != fetched_.end()) continue;
+    fetched_.push_back(channel.digest);
+    bytes_down_ += channel.size * seats_.size();
+  }
   log::RoundOpened opened{.round = order_.round,
                           .phase = order_.phase,
                           .eligible = eligible,
@@ -126,6 +133,9 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
   report_.slots = slots;
   report_.left_out_before = left_out_before_;
   left_out_before_.insert(left_out_before_.end(), report_.left_out.begin(), report_.left_out.end());
+  for (const fleet::ClientRecord& record : report_.records) bytes_up_ += record.bytes_up;
+  report_.bytes_up = bytes_up_;
+  report_.bytes_down = bytes_down_;
   return std::exchange(report_, {});
 }
 

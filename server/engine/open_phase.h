@@ -148,6 +148,8 @@ class OpenPhase {
   fleet::Broadcast broadcast_;
   PhaseReport report_;
   std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
+  std::vector<Digest> fetched_;                  // in the round, by each client that is still in it
+  uint64_t bytes_up_ = 0, bytes_down_ = 0;       // as in PhaseReport, of the round so far
   uint64_t adding_ = 0;
   uint64_t drawn_ = 0;  // clients in the round's first phase
 };

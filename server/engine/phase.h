@@ -58,6 +58,10 @@ struct PhaseReport {
   std::vector<fleet::LeftOut> left_out_before;  // in the round's earlier phases, in phase order
   std::string dropped;    // why the server dropped the round; empty: it did not
   uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
+  // Bytes that devices send and fetch, one client a part, in this phase and the round's earlier
+  // ones: what the counted clients send; and each vector of a phase once a round, for each client
+  // of the phase's cohort.
+  uint64_t bytes_up = 0, bytes_down = 0;
   PhaseTimes times;
   uint32_t slots = 0;       // of the workers registered when the phase closed
   std::vector<Turn> turns;  // one per record, in the order of arrival

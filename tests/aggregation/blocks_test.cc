@@ -1,0 +1,252 @@
+#include "aggregation/blocks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/half.h"
+#include "core/random.h"
+
+namespace macaw::aggregation {
+namespace {
+
+using Floats = std::vector<float>;
+using Integers = std::vector<int64_t>;
+
+struct Written {
+  std::vector<std::byte> bytes;
+  uint64_t counted = 0;
+};
+
+template <typename Block>
+Written Write(const std::vector<Block>& blocks, ValueForms forms = {}) {
+  Written written;
+  BlockWriter writer(&written.bytes), counter(nullptr);
+  for (const Block& block : blocks) {
+    for (BlockWriter* to : {&writer, &counter}) {
+      if constexpr (std::is_same_v<Block, Floats>) {
+        to->Values(block, forms);
+      } else {
+        to->Integers(block);
+      }
+    }
+  }
+  writer.End();
+  counter.End();
+  EXPECT_EQ(writer.bytes(), written.bytes.size());
+  written.counted = counter.bytes();
+  return written;
+}
+
+// What is read must have the bits that were written, and nothing may be left.
+template <typename Block>
+size_t SizeOf(const std::vector<Block>& blocks, ValueForms forms = {}) {
+  const Written written = Write(blocks, forms);
+  EXPECT_EQ(written.counted, written.bytes.size());
+  BlockReader reader(written.bytes);
+  for (const Block& block : blocks) {
+    Block read(block.size(), 7);
+    absl::Status status;
+    if constexpr (std::is_same_v<Block, Floats>) {
+      status = reader.Values(read);
+    } else {
+      status = reader.Integers(read);
+    }
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(std::memcmp(read.data(), block.data(), block.size() * sizeof(block[0])), 0);
+  }
+  EXPECT_EQ(reader.left(), 0u);
+  EXPECT_TRUE(reader.End().ok());
+  return written.bytes.size();
+}
+
+Floats Normals(size_t count, uint64_t seed) {
+  RandomStream random({.seed = seed});
+  Floats values(count);
+  for (float& value : values) value = static_cast<float>(random.Normal());
+  return values;
+}
+
+TEST(Blocks, FloatsTakeFourBytesEach) {
+  EXPECT_EQ(SizeOf<Floats>({Normals(512, 1)}), 1u + 4 * 512);
+  EXPECT_EQ(SizeOf<Floats>({Normals(1, 1)}), 1u + 4);
+  EXPECT_EQ(SizeOf<Floats>({Normals(512, 1), Normals(3, 2)}), 2u + 4 * 515);
+}
+
+TEST(Blocks, AnyNumberOfBlocksOfZerosIsOne) {
+  EXPECT_EQ(SizeOf<Floats>({Floats(512), Floats(512), Floats(17)}), 2u);
+  EXPECT_EQ(SizeOf<Integers>({Integers(512), Integers(3)}), 2u);
+  EXPECT_EQ(SizeOf<Floats>(std::vector<Floats>(1000, Floats(2))), 3u);
+  EXPECT_EQ(SizeOf<Floats>({Floats(5), Floats(5, 1.0f), Floats(5)}), 2u + 21 + 2);
+}
+
+TEST(Blocks, FewValuesAreListedWithTheirPlaces) {
+  Floats values(512);
+  values[3] = 1.5f;
+  values[500] = -2;
+  // Tag, count, two places of nine bits, two floats.
+  EXPECT_EQ(SizeOf<Floats>({values}), 1u + 1 + 3 + 8);
+  // With more than one in nine a bitmap is shorter.
+  for (size_t i = 0; i < 512; i += 6) values[i] = 1.1f + static_cast<float>(i);
+  EXPECT_EQ(SizeOf<Floats>({values}), 1u + 1 + 64 + 4 * 88);
+}
+
+TEST(Blocks, MinusZeroIsKept) {
+  Floats values(512);
+  values[7] = -0.0f;
+  EXPECT_GT(SizeOf<Floats>({values}, {.short_floats = true, .levels = 3}), 2u);
+  values = Floats(512, -0.0f);
+  values[9] = 3;
+  SizeOf<Floats>({values}, {.short_floats = true, .levels = 3});
+}
+
+TEST(Blocks, SignsTakeABit) {
+  Floats values = Normals(512, 3);
+  for (float& value : values) value = value > 0 ? 0.0173f : -0.0173f;
+  EXPECT_EQ(SizeOf<Floats>({values}, {.levels = 1}), 1u + 5 + 64);
+  EXPECT_EQ(SizeOf<Floats>({values}), 1u + 4 * 512) << "levels are looked for only if asked";
+  values[5] = 0;  // a third number
+  EXPECT_EQ(SizeOf<Floats>({values}, {.levels = 1}), 1u + 5 + 128);
+}
+
+TEST(Blocks, FewSignsTakeABitAndAPlace) {
+  Floats values(512);
+  for (const size_t place : {1, 40, 41, 300, 511}) values[place] = place % 2 == 0 ? 0.3f : -0.3f;
+  EXPECT_EQ(SizeOf<Floats>({values}, {.levels = 1}), 1u + 1 + 6 + 5 + 1);
+}
+
+class BlocksOfLevels : public ::testing::TestWithParam<int> {};
+
+TEST_P(BlocksOfLevels, TakeTheBitsOfTheirNumber) {
+  const int most = GetParam();
+  RandomStream random({.seed = 5});
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto step = static_cast<float>(std::exp(10 * random.Normal()));
+    Floats values(512);
+    int largest = 0;
+    for (float& value : values) {
+      const int k = static_cast<int>(random.Below(static_cast<uint64_t>(2 * most + 1))) - most;
+      largest = std::max(largest, std::abs(k));
+      value = static_cast<float>(double{step} * k);
+    }
+    const auto width = static_cast<size_t>(std::bit_width(static_cast<unsigned>(2 * largest)));
+    EXPECT_LE(SizeOf<Floats>({values}, {.levels = static_cast<uint32_t>(most)}), 1 + 5 + 64 * width)
+        << step;
+  }
+}
+
+// The largest values of a sparse vector have no small multiples among them.
+TEST_P(BlocksOfLevels, NeedNoSmallMultiples) {
+  const int most = GetParam();
+  RandomStream random({.seed = 6});
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto step = static_cast<float>(std::exp(random.Normal()));
+    Floats values(512);
+    for (size_t i = 0; i < 512; i += 50) {
+      const int k = most - static_cast<int>(random.Below(static_cast<uint64_t>(most + 1) / 2));
+      values[i] = static_cast<float>(double{step} * (random.Below(2) == 0 ? k : -k));
+    }
+    EXPECT_LE(SizeOf<Floats>({values}, {.levels = static_cast<uint32_t>(most)}),
+              1u + 1 + 13 + 5 + 13);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(UpTo, BlocksOfLevels, ::testing::Values(1, 2, 7, 127, 255));
+
+TEST(Blocks, ShortFloatsTakeTwoBytes) {
+  Floats halves = Normals(512, 8), brains = Normals(512, 9);
+  for (float& value : halves) value = FromHalf(ToHalf(value));
+  for (float& value : brains)
+    value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xffff0000u);
+  EXPECT_EQ(SizeOf<Floats>({halves}, {.short_floats = true}), 1u + 2 * 512);
+  EXPECT_EQ(SizeOf<Floats>({brains}, {.short_floats = true}), 1u + 2 * 512);
+  EXPECT_EQ(SizeOf<Floats>({halves}), 1u + 4 * 512);
+}
+
+TEST(Blocks, FloatsThatAreNoNumbersPass) {
+  Floats values = Normals(20, 1);
+  values[3] = std::numeric_limits<float>::infinity();
+  values[4] = std::numeric_limits<float>::quiet_NaN();
+  SizeOf<Floats>({values}, {.short_floats = true, .levels = 255});
+  SizeOf<Floats>({Floats{std::numeric_limits<float>::denorm_min(), 3e38f}},
+                 {.short_floats = true, .levels = 255});
+}
+
+TEST(Blocks, IntegersTakeTheBitsThatTheyUse) {
+  // 21 bits of magnitude and a sign; the low ten bits are no information.
+  Integers integers(512);
+  for (size_t i = 0; i < 512; ++i)
+    integers[i] = (static_cast<int64_t>(i) * 4096 - 1000000 + 1) * 1024;
+  EXPECT_EQ(SizeOf<Integers>({integers}), 1u + 2 + 64 * 22);
+  Integers extremes = {INT64_MIN, INT64_MAX, 0, -1, 1};
+  EXPECT_EQ(SizeOf<Integers>({extremes}), 1u + 2 + 5 * 8);
+  Integers few(512);
+  few[77] = int64_t{-5} << 40;
+  EXPECT_EQ(SizeOf<Integers>({few}), 1u + 1 + 2 + 2 + 1);
+}
+
+TEST(Blocks, ACountOfFloatsIsThatOfTheirBlocks) {
+  RandomStream random({.seed = 12});
+  BlockWriter counter(nullptr);
+  std::vector<Floats> blocks;
+  for (int i = 0; i < 300; ++i) {
+    Floats block = Normals(1 + random.Below(512), static_cast<uint64_t>(i));
+    const double kept = i % 3 == 0 ? 0 : random.Uniform();
+    for (float& value : block) value = random.Uniform() < kept ? value : 0;
+    const auto zeros = std::ranges::count(block, 0.0f);
+    counter.CountFloats(block.size() - static_cast<size_t>(zeros), block.size());
+    blocks.push_back(std::move(block));
+  }
+  counter.End();
+  EXPECT_EQ(counter.bytes(), Write(blocks).bytes.size());
+}
+
+// Random bytes, and a bit changed in good ones, give numbers or an error.
+TEST(Blocks, AnyBytesAreRead) {
+  RandomStream random({.seed = 4});
+  Floats sparse(512), levels(512, 0.25f);
+  sparse[3] = 1;
+  levels[7] = -0.5f;
+  const std::vector<std::byte> good =
+      Write<Floats>({Normals(512, 1), sparse, levels, Floats(512), Normals(9, 2)},
+                    {.short_floats = true, .levels = 3})
+          .bytes;
+  size_t refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<std::byte> bytes = good;
+    if (i % 2 == 0) {
+      bytes.resize(random.Below(200));
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Below(256));
+    } else {
+      const uint64_t bit = random.Below(bytes.size() * 8);
+      bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+      bytes.resize(bytes.size() - random.Below(2) * random.Below(bytes.size()));
+    }
+    BlockReader reader(bytes);
+    Floats values(512);
+    Integers integers(512);
+    for (int block = 0; block < 4; ++block) {
+      const absl::Status status =
+          reader.HasIntegers() ? reader.Integers(integers) : reader.Values(values);
+      refused += status.ok() ? 0 : 1;
+      if (!status.ok()) break;
+    }
+  }
+  EXPECT_GT(refused, 5000u);
+}
+
+TEST(Blocks, RefusesPlacesThatDoNotAscend) {
+  Floats values(512);
+  values[3] = 1.5f;
+  values[500] = -2;
+  std::vector<std::byte> bytes = Write<Floats>({values}).bytes;
+  bytes[2] = static_cast<std::byte>(0xff);  // the first place: 511, behind the second
+  BlockReader reader(bytes);
+  EXPECT_THAT(std::string(reader.Values(values).message()), ::testing::HasSubstr("places"));
+}
+
+}  // namespace
+}  // namespace macaw::aggregation
