@@ -88,7 +88,9 @@ struct Extremes {
   OrderedJson bests = OrderedJson::object();
   OrderedJson rounds_to = OrderedJson::object();
   OrderedJson last = OrderedJson::object();
-  uint64_t left_out = 0, left_out_rounds = 0;  // clients' turns, and rounds with any
+  uint64_t left_out = 0, left_out_rounds = 0;    // clients' turns, and rounds with any
+  uint64_t bytes_up = 0, bytes_down = 0;         // of all rounds
+  OrderedJson bytes_to = OrderedJson::object();  // of the rounds up to those of rounds_to
 };
 
 // The metrics of test rows in the row. They are reported beside what chose the row's round.
@@ -138,6 +140,8 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     const uint64_t left_out = row.value("left_out", uint64_t{0});
     extremes.left_out += left_out;
     extremes.left_out_rounds += left_out > 0 ? 1 : 0;
+    extremes.bytes_up += row.value("bytes_up", uint64_t{0});
+    extremes.bytes_down += row.value("bytes_down", uint64_t{0});
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
       if (OfUntrainedRows(name)) KeepBest(name, value, row, extremes.bests);
@@ -155,7 +159,9 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     }
     for (const char* mark : {"0.5", "0.8", "0.9", "0.95", "0.99"}) {
       const bool reached = metric.find("accuracy") != std::string::npos && value >= std::atof(mark);
-      if (reached && !extremes.rounds_to.contains(mark)) extremes.rounds_to[mark] = row["round"];
+      if (!reached || extremes.rounds_to.contains(mark)) continue;
+      extremes.rounds_to[mark] = row["round"];
+      extremes.bytes_to[mark] = {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}};
     }
   }
   return extremes;
@@ -343,6 +349,8 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"best", extremes.best},
       {"bests", extremes.bests},
       {"rounds_to", extremes.rounds_to},
+      {"bytes", {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}}},
+      {"bytes_to", extremes.bytes_to},
       {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};

@@ -80,7 +80,8 @@ std::string SeedsText(const std::vector<uint64_t>& seeds) {
 }
 
 bool HigherMetricIsBetter(const std::string& metric) {
-  const bool fewer = metric == "seconds" || absl::StartsWith(metric, "rounds_to_");
+  const bool fewer = metric == "seconds" || absl::StartsWith(metric, "rounds_to_") ||
+                     absl::StrContains(metric, "bytes_");
   // A value is as good as its own name says, whatever has chosen its round.
   return !fewer && server::HigherIsBetter(metric.substr(0, metric.find("_at_best_")));
 }

@@ -247,7 +247,7 @@ def check_column(metric: str, groups: Sequence[Group], key: str) -> None:
 def higher_is_better(metric: str) -> bool:
     """Whether more of a metric is better, by its name, as the programs judge it."""
     name = metric.split("_at_best_")[0]
-    if name == "seconds" or name.startswith("rounds_to_") or name == "left_out":
+    if name in ("seconds", "left_out") or name.startswith("rounds_to_") or "bytes_" in name:
         return False
     if name.endswith(("_std", "_gini", "_missing")):
         return False

@@ -161,6 +161,11 @@ def _values_of(run: Run) -> dict[str, float]:
             values[f"{reported}_at_best_{metric}"] = value
     for accuracy, round_ in (summary.get("rounds_to") or {}).items():
         values[f"rounds_to_{accuracy}"] = round_
+    for way, bytes_ in (summary.get("bytes") or {}).items():
+        values[f"total_bytes_{way}"] = bytes_
+    for accuracy, ways in (summary.get("bytes_to") or {}).items():
+        for way, bytes_ in ways.items():
+            values[f"bytes_{way}_to_{accuracy}"] = bytes_
     values["seconds"] = summary["seconds"]
     return {name: value for name, value in values.items() if value is not None}
 
