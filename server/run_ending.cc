@@ -52,7 +52,11 @@ void RunThreads::Begin(EndRun order) {
       .best_model_round = options_.config.stop.patience > 0 ? early_stopping_.best_round() : 0,
       .delta = options_.run.privacy.delta,
       .profiles = engine_.profiles()};
-  for (const auto& [session, bytes] : worker_memory_) facts.worker_memory.push_back(bytes);
+  for (const auto& [session, use] : node_use_) {
+    facts.worker_memory.push_back(use.memory);
+    facts.sent_bytes += use.sent;
+    facts.received_bytes += use.received;
+  }
   facts.state_digest = engine_.state_digest();
   Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), StateVersions::Staged::kLeftOut);
   if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();

@@ -351,6 +351,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"rounds_to", extremes.rounds_to},
       {"bytes", {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}}},
       {"bytes_to", extremes.bytes_to},
+      {"traffic_bytes", {{"up", facts.sent_bytes}, {"down", facts.received_bytes}}},
       {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};

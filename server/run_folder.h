@@ -39,6 +39,7 @@ struct SummaryFacts {
   uint64_t parameters = 0;
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
+  uint64_t sent_bytes = 0, received_bytes = 0;  // by nodes in this session, as they report
   std::string stop_metric;        // decides "best"; empty: a default (docs/guides/runs.md)
   uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
   // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.

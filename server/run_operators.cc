@@ -35,9 +35,12 @@ void RunThreads::Status(fleet::Reply<admin::RunStatus> reply) {
     status.program = options_.program;
     size_t i = 0;  // the nodes are described in the engine's order
     for (const auto& [id, node] : engine_.nodes()) {
-      const auto memory = worker_memory_.find(node.session);
-      if (memory != worker_memory_.end()) status.nodes[i].memory_bytes = memory->second;
-      ++i;
+      admin::NodeStatus& told = status.nodes[i++];
+      const auto use = node_use_.find(node.session);
+      if (use == node_use_.end()) continue;
+      told.memory_bytes = use->second.memory;
+      told.sent_bytes = use->second.sent;
+      told.received_bytes = use->second.received;
     }
     status.heartbeat_seconds = ToSeconds(sessions_.HeartbeatEvery());
     MarkLateNodes(status);

@@ -62,7 +62,7 @@ RunThreads::RunThreads(Opening opening)
   loop_.Post([this, restored = std::move(opening.restored)]() mutable {
     for (const Restored::Member& member : restored.members) {
       if (!member.there) continue;
-      worker_memory_[member.session] = 0;
+      node_use_[member.session] = {};
       writer_.Worker(member.node, member.request.name, member.request.slots);
     }
     Carry(engine_.Resume(std::move(restored), SteadyClock().Now()));
@@ -117,7 +117,7 @@ void RunThreads::Register(fleet::RegisterRequest request, absl::StatusOr<fleet::
       sessions_.Add(answer->session, request.name);
       answer->reconnect_every = std::max(answer->reconnect_every, sessions_.ReconnectEvery());
       // The session is already known if the answer to the worker's first call was lost.
-      if (worker_memory_.try_emplace(answer->session, 0).second)
+      if (node_use_.try_emplace(answer->session).second)
         writer_.Worker(engine_.nodes().Find(answer->session)->id, request.name, request.slots);
       log_.Info(absl::StrCat("worker_joined name=", request.name, " slots=", request.slots));
       if (!engine_.roster().begun()) {
@@ -158,8 +158,10 @@ void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
     if (answer.known) {
       answer.heartbeat_every = sessions_.HeartbeatEvery();
       LogLeftOut(request);
-      uint64_t& peak = worker_memory_[request.session];
-      peak = std::max(peak, request.memory_bytes);
+      NodeUse& use = node_use_[request.session];
+      use.memory = std::max(use.memory, request.memory_bytes);
+      use.sent = std::max(use.sent, request.sent_bytes);
+      use.received = std::max(use.received, request.received_bytes);
     }
     std::move(reply)(std::move(answer));
   });

@@ -232,8 +232,12 @@ class RunThreads final : public admin::AdminHandler {
   std::map<Ticket, aggregation::ExactSum> decoded_;
   // Refused registrations that were told, by node and reason: a node asks again and again.
   absl::flat_hash_set<std::pair<std::string, std::string>> refusals_;
-  uint64_t most_sums_bytes_ = 0;                 // largest size of a part in the open phase
-  std::map<SessionId, uint64_t> worker_memory_;  // peak of each worker, in bytes
+  uint64_t most_sums_bytes_ = 0;  // largest size of a part in the open phase
+  // What a session's heartbeats have reported, in bytes: the most, of each.
+  struct NodeUse {
+    uint64_t memory = 0, sent = 0, received = 0;
+  };
+  std::map<SessionId, NodeUse> node_use_;
   uint64_t nodes_lost_ = 0, parts_turned_down_ = 0;
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();

@@ -412,6 +412,9 @@ class Session {
                                     .progress = Progress(),
                                     .left_out = pool_->TakeLeftOut()};
     if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
+    const fleet::Traffic traffic = link_.traffic();
+    request.sent_bytes = traffic.up - traffic_before_.up;
+    request.received_bytes = traffic.down - traffic_before_.down;
     return link_.Heartbeat(request);
   }
 
@@ -449,6 +452,7 @@ class Session {
   Availability* const availability_;
   uint64_t& commits_;
   const aggregation::SumForm sum_form_;
+  const fleet::Traffic traffic_before_ = link_.traffic();  // of earlier sessions
   const SessionId session_;
   const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
   Duration pulse_;                // the thread's that sends them

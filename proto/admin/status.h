@@ -43,7 +43,8 @@ struct NodeStatus {
   bool late = false;          // several heartbeats of it have not come (server/waits_for.h)
   uint64_t leased = 0;        // clients of the open phase that it holds
   uint64_t memory_bytes = 0;  // the most that it has reported
-  std::string doing;          // "trains 3 clients", "waits for work", …
+  uint64_t sent_bytes = 0, received_bytes = 0;  // in its session, as it reports
+  std::string doing;                            // "trains 3 clients", "waits for work", …
   friend bool operator==(const NodeStatus&, const NodeStatus&) = default;
 };
 

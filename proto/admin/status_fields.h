@@ -49,6 +49,12 @@ constexpr auto FieldsOf(std::type_identity<NodeStatus>) {
                   Gauge{"macaw_node_leased", "Clients that the node has leased"}},
       StatusField{"memory_bytes", &S::memory_bytes,
                   Gauge{"macaw_node_memory_bytes", "The most memory that the node has reported"}},
+      StatusField{"sent_bytes", &S::sent_bytes,
+                  Gauge{"macaw_node_sent_bytes_total",
+                        "Bytes that the node has sent in its session", nullptr, true}},
+      StatusField{"received_bytes", &S::received_bytes,
+                  Gauge{"macaw_node_received_bytes_total",
+                        "Bytes that the node has received in its session", nullptr, true}},
       StatusField{"doing", &S::doing});
 }
 

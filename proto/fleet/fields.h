@@ -118,7 +118,8 @@ constexpr auto FieldsOf(Of<LeftOut> of) {
 }
 constexpr auto FieldsOf(Of<HeartbeatRequest> of) {
   return std::tuple(MACAW_FIELD(session), MACAW_FIELD(held), MACAW_FIELD(progress),
-                    MACAW_FIELD(memory_bytes), MACAW_FIELD(left_out));
+                    MACAW_FIELD(memory_bytes), MACAW_FIELD(left_out), MACAW_FIELD(sent_bytes),
+                    MACAW_FIELD(received_bytes));
 }
 constexpr auto FieldsOf(Of<HeartbeatReply> of) {
   return std::tuple(MACAW_FIELD(known), MACAW_FIELD(dropped), MACAW_FIELD(stop),

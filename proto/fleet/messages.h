@@ -237,6 +237,8 @@ struct HeartbeatRequest {
   // Clients that were left out since the last heartbeat, a few. The part that says so for good may
   // come much later.
   std::vector<LeftOut> left_out = {};
+  // What the session has sent and received so far (FleetLink::traffic).
+  uint64_t sent_bytes = 0, received_bytes = 0;
 };
 struct HeartbeatReply {
   bool known = true;             // false: register again
