@@ -77,10 +77,11 @@ Cells Of(const log::RoundOpened& round) {
 Cells Of(const log::Planned& plan) { return {.why = plan.why}; }
 Cells Of(const log::Leased& leased) { return {.clients = leased.attempts.size()}; }
 Cells Of(const log::Accepted& part) {
-  return {
-      .clients = part.included.size(),
-      .why = absl::StrFormat("%.3f s on its slots%s", part.seconds,
-                             part.sums.IsZero() ? "" : absl::StrCat(", sums ", Short(part.sums)))};
+  return {.clients = part.included.size(),
+          .why = absl::StrFormat("%.3f s on its slots%s", part.seconds,
+                                 part.sums.IsZero() ? ""
+                                                    : absl::StrCat(", sums ", Short(part.sums),
+                                                                   ", ", part.sums_bytes, " B"))};
 }
 Cells Of(const log::TurnedDown& part) {
   return {.why = absl::StrCat(part.stale ? "too late: " : "wrong: ", part.why)};

@@ -230,7 +230,8 @@ log::Accepted OpenPhase::Accept(const Node& node, uint64_t commit, const fleet::
                          .commit = commit,
                          .given_up = log::GivenUpOf(part.left_out),
                          .sums = part.sums.digest,
-                         .seconds = SecondsOf(part)};
+                         .seconds = SecondsOf(part),
+                         .sums_bytes = part.sums.size};
   accepted.included.reserve(part.included.size());
   for (const fleet::ClientRecord& record : part.included) {
     accepted.included.push_back(record.attempt);

@@ -118,7 +118,8 @@ constexpr auto FieldsOf(std::type_identity<Accepted>) {
                     Field{3, "node", &Accepted::node}, Field{4, "commit", &Accepted::commit},
                     Field{5, "included", &Accepted::included},
                     Field{6, "given_up", &Accepted::given_up}, Field{7, "sums", &Accepted::sums},
-                    Field{8, "seconds", &Accepted::seconds});
+                    Field{8, "seconds", &Accepted::seconds},
+                    Field{9, "sums_bytes", &Accepted::sums_bytes});
 }
 constexpr auto FieldsOf(std::type_identity<TurnedDown>) {
   return std::tuple(Field{1, "round", &TurnedDown::round}, Field{2, "phase", &TurnedDown::phase},

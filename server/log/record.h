@@ -146,8 +146,9 @@ struct Accepted {
   uint64_t commit = 0;
   std::vector<Attempt> included;
   std::vector<GivenUp> given_up;
-  Digest sums;         // of the blob with the sums; zero when no client is included
-  double seconds = 0;  // time of the node's slots for this part, as the node reports it
+  Digest sums;              // of the blob with the sums; zero when no client is included
+  double seconds = 0;       // time of the node's slots for this part, as the node reports it
+  uint64_t sums_bytes = 0;  // of that blob, as it travelled
   friend bool operator==(const Accepted&, const Accepted&) = default;
 };
 
