@@ -56,10 +56,6 @@ void WriteVector(const ChannelSpec& spec, ConstVectorView vector, std::vector<st
   }
 }
 
-uint64_t HeadBytes(size_t channels) {
-  return sizeof(SumHeader) + channels * sizeof(SumChannelHeader);
-}
-
 constexpr size_t kCollectedHead = sizeof(uint64_t) + sizeof(uint32_t);
 
 }  // namespace
@@ -185,7 +181,7 @@ void ExactSum::State::CountAlone(size_t c, const Contribution& contribution,
 
 uint64_t ExactSum::BytesAlone(const Contribution& contribution) const {
   const State& s = *state_;
-  uint64_t bytes = HeadBytes(s.channels.size());
+  uint64_t bytes = SumHeadBytes(s.channels.size());
   uint64_t aligned = s.AlignedBytes();
   BlockWriter writer(nullptr);
   for (size_t c = 0; c < s.channels.size(); ++c) {
@@ -206,7 +202,7 @@ uint64_t ExactSum::BytesAlone(const Contribution& contribution) const {
 
 uint64_t ExactSum::MostBytesAlone() const {
   const State& s = *state_;
-  uint64_t bytes = HeadBytes(s.channels.size());
+  uint64_t bytes = SumHeadBytes(s.channels.size());
   BlockWriter writer(nullptr);
   for (size_t c = 0; c < s.channels.size(); ++c) {
     const ChannelSpec& spec = s.spec(c);
@@ -222,7 +218,7 @@ uint64_t ExactSum::MostBytesAlone() const {
 
 absl::Status ExactSum::State::ReadCompact(std::span<const std::byte> bytes, double w) {
   if (clients == 0) return RefusedSum("a compact sum has at least one client");
-  if (bytes.size() < HeadBytes(channels.size()))
+  if (bytes.size() < SumHeadBytes(channels.size()))
     return RefusedSum("it is shorter than its headers");
   const auto times = static_cast<double>(multiplicity);
   const bool alone = clients == 1 && w > 0 && times * w <= plan->order.max_weight &&
@@ -230,7 +226,7 @@ absl::Status ExactSum::State::ReadCompact(std::span<const std::byte> bytes, doub
   if (w != 0 && (!alone || plan->ToUnits(times * w) != weight))
     return RefusedSum(absl::StrCat("it cannot be of one client that weighs ", w));
   alone_weight = w;
-  BlockReader reader(bytes.subspan(HeadBytes(channels.size())));
+  BlockReader reader(bytes.subspan(SumHeadBytes(channels.size())));
   for (const bool collected : {false, true}) {
     for (size_t c = 0; c < channels.size(); ++c) {
       if ((spec(c).reduction == Reduction::kCollect) != collected) continue;

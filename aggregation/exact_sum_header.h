@@ -32,6 +32,10 @@ struct SumChannelHeader {
 };
 static_assert(sizeof(SumChannelHeader) == 16);
 
+constexpr uint64_t SumHeadBytes(size_t channels) {
+  return sizeof(SumHeader) + channels * sizeof(SumChannelHeader);
+}
+
 template <typename T>
 T ReadAt(std::span<const std::byte> bytes, uint64_t offset) {
   T value;

@@ -30,9 +30,7 @@ static_assert(sizeof(CollectedHeader) == 16);
 
 constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-uint64_t HeadBytes(size_t channels) {
-  return Padded(sizeof(SumHeader) + channels * sizeof(SumChannelHeader));
-}
+uint64_t HeadBytes(size_t channels) { return Padded(SumHeadBytes(channels)); }
 
 uint64_t CollectedBytes(const ChannelSpec& spec) {
   return Padded(sizeof(CollectedHeader) + spec.layout->bytes());
