@@ -46,16 +46,16 @@ std::vector<ChannelSpec> AllKindsOfTensors() {
 
 TestCohort Cohort(std::vector<ChannelSpec> channels, uint64_t seed) {
   TestCohort cohort(channels, 8, seed);
+  RandomStream random({.seed = seed});
   for (TestClient& client : cohort.clients) {
-    for (size_t c = 0; c < channels.size(); ++c) {  // Filled does not know of gaps
-      FlatVector with_gaps(channels[c].layout);
-      for (const LayoutEntry& entry : channels[c].layout->entries()) {
-        const size_t width = SizeOf(channels[c].layout->dtype());
-        std::memcpy(with_gaps.view().bytes.data() + entry.offset * width,
-                    client.vectors[c].view().bytes.data() + entry.offset * width,
-                    entry.size * width);
-      }
-      client.vectors[c] = std::move(with_gaps);
+    for (size_t c = 0; c < channels.size(); ++c) {  // TestCohort does not know of gaps
+      client.vectors[c] = FlatVector(channels[c].layout);
+      DispatchDType(channels[c].layout->dtype(), [&]<typename T>(T) {
+        for (const LayoutEntry& entry : channels[c].layout->entries()) {
+          for (T& value : client.vectors[c].As<T>().subspan(entry.offset, entry.size))
+            value = static_cast<T>(random.Normal() * std::ldexp(1.0, -static_cast<int>(c)));
+        }
+      });
     }
   }
   return cohort;
@@ -135,8 +135,8 @@ TEST(ExactSumCompact, SignsTakeABitAWeight) {
       value = std::copysign(0.0123f, value);
   }
   ASSERT_TRUE(client.AddTo(sum).ok());
-  // A step a block, and a bit a weight.
-  EXPECT_EQ(Compact(sum).size(), 80u + 16 + 5 * 6 + 3 + 64 + 64 + 22 + 1);
+  // A step a block, and a bit a weight; the only weight of the last tensor is a float.
+  EXPECT_EQ(Compact(sum).size(), 80u + 16 + 4 * 6 + 3 + 64 + 64 + 22 + 5);
   EXPECT_EQ(Bytes(*Decode(made, Compact(sum))), Bytes(sum));
   // With a second client it is a sum.
   ASSERT_TRUE(made.clients[1].AddTo(sum).ok());
