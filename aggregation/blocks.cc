@@ -5,7 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/half.h"
@@ -13,7 +15,8 @@
 namespace macaw::aggregation {
 namespace {
 
-constexpr unsigned kPlaceBits = 9;  // 2^9 = kBlock
+constexpr unsigned kPlaceBits = 9;      // 2^9 = kBlock
+constexpr unsigned kMostLevelBits = 9;  // of 2·kMostLevels + 1 numbers
 constexpr unsigned kKindMask = 7, kPlacesShift = 3, kNoZeroBit = 1u << 5;
 constexpr unsigned kKnownBits = kKindMask | (3u << kPlacesShift) | kNoZeroBit;
 
@@ -418,7 +421,7 @@ absl::Status BlockReader::Values(std::span<float> block) {
     if (head.empty()) return Damaged("ends early");
     std::memcpy(&step, head.data(), sizeof(step));
     width = static_cast<unsigned>(head[sizeof(float)]);
-    if (width > kPlaceBits || !std::isfinite(step)) return Damaged("has impossible levels");
+    if (width > kMostLevelBits || !std::isfinite(step)) return Damaged("has impossible levels");
   }
   const bool whole = Bits(read.values, width, [&](size_t i, uint64_t code) {
     float value = 0;
