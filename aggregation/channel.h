@@ -35,6 +35,8 @@ struct ChannelSpec {
   // Phases of a round in which clients send this channel; empty: all. A sum ignores it: its maker
   // chooses the channels of the phase.
   std::vector<Phase> phases = {};
+  // The codec of [update] has made its values: the wire looks for levels and half floats.
+  bool coded = false;
 };
 
 // One client's result. The views must live until Add returns. `values[c]` belongs to channel c.
