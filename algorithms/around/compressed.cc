@@ -121,6 +121,13 @@ absl::Status CheckFeedback(const Description& rule, const Schema& schema, const 
       return refuse(why,
                     setup.with_replacement() ? ": use \"none\"" : ": use \"residual\" or \"none\"");
   }
+  if (feedback == Feedback::kResidual && HasStateThatFollows(rule, schema)) {
+    return refuse(
+        absl::StrCat("what a client of ", rule.name,
+                     " did not send is not in its own state either, and comes up again by "
+                     "itself: a residual would send it twice"),
+        ": use \"none\"");
+  }
   if (feedback == Feedback::kResidual && setup.with_replacement()) {
     return refuse(
         absl::StrCat("a client keeps what the codec drops, and cohort.sampling = \"",

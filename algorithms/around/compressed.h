@@ -31,7 +31,8 @@ namespace macaw::algorithms {
 //
 //   none      for codecs that are unbiased or only round, and for a rule whose client state mirrors
 //             what it sends (state_follows_sent): what was not sent is not in the state either, and
-//             comes up again by itself
+//             comes up again by itself. A residual would send it twice, which diverges (SCAFFOLD),
+//             and is refused
 //   residual  where every client takes part in each round
 //   ef21      where the sums allow it: not with kCollect, Poisson cohorts, cohorts with repetition,
 //             noise of [privacy] or unknown totals of the population

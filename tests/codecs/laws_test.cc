@@ -73,6 +73,7 @@ Doubles Drawn(const Case& one, const Doubles& values, uint64_t draw) {
 TEST_P(EveryCodec, OfTheUnbiasedOnesTheMeanIsTheVectorItself) {
   if (!CodecOf(GetParam().lines)->unbiased()) return;
   const Doubles values = SomeNumbers(64);
+  double largest = 0;  // error of a draw
   constexpr int kDraws = 4000;
   Doubles sum(values.size()), squares(values.size());
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
@@ -80,11 +81,13 @@ TEST_P(EveryCodec, OfTheUnbiasedOnesTheMeanIsTheVectorItself) {
     for (size_t i = 0; i < values.size(); ++i) {
       sum[i] += coded[i];
       squares[i] += (coded[i] - values[i]) * (coded[i] - values[i]);
+      largest = std::max(largest, std::fabs(coded[i] - values[i]));
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const double deviation = std::sqrt(squares[i]) / kDraws;  // of the mean
-    EXPECT_NEAR(sum[i] / kDraws, values[i], 5 * deviation + 1e-6 * std::fabs(values[i])) << i;
+    // What occurs in one of 400 draws may occur in none of these.
+    EXPECT_NEAR(sum[i] / kDraws, values[i], 5 * deviation + largest * 10 / kDraws) << i;
   }
 }
 

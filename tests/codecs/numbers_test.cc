@@ -93,7 +93,7 @@ TEST(Qsgd, HasLevelsOfTheNormOfItsBucket) {
   // The second bucket is zero and stays zero.
   Doubles values(1024);
   values[0] = 7;
-  EXPECT_EQ(Coded({"qsgd 3"}, values), values);
+  EXPECT_EQ(Coded({"qsgd 7"}, values), values);
 }
 
 TEST(Qsgd, TakesALargerBucket) {
