@@ -274,7 +274,7 @@ Description Compressed(const Description& rule, const UpdateConfig& update,
     const absl::StatusOr<Inside> inside = look(setup);
     if (!inside.ok() || inside->compression.feedback != Feedback::kEf21) return used;
     for (const ChannelSpec& channel : inside->compression.channels) {
-      used.clients |= channel.reduction == Reduction::kMean;
+      used.clients |= channel.reduction != Reduction::kWeightedMean;
       used.weight |= channel.reduction == Reduction::kWeightedMean;
     }
     return used;

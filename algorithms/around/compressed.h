@@ -23,11 +23,12 @@ namespace macaw::algorithms {
 //             server: G ← G + Σ_S p_i c_i, and the rule sees G in place of its mean
 //
 // e_i and g_i are kept by the client, and a contribution that does not count changes neither. So
-// G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean, 1/N for a mean, and the
-// channel's own factor for a fixed sum. The rule then moves by the mean of what every client sent
-// last, whoever came; buffers move by the mean of those who came. A residual keeps a client's
-// difference from the others until the client is drawn again, and gives it back as noise: with drawn
-// cohorts it is worse than no feedback at large steps, and ef21 is exact. `auto` is, in this order:
+// G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean and 1/N for a mean. The rule
+// then moves by the mean of what every client sent last, whoever came; buffers move by the mean of
+// those who came. For a fixed sum p_i is 1/divisor, and the rule sees G times the part of the N
+// clients that came. A residual keeps a client's difference from the others until the client is
+// drawn again, and gives it back as noise: with drawn cohorts it is worse than no feedback at large
+// steps, and ef21 is exact. `auto` is, in this order:
 //
 //   none      for codecs that are unbiased or only round, and for a rule whose client state mirrors
 //             what it sends (state_follows_sent): what was not sent is not in the state either, and

@@ -74,6 +74,7 @@ class CompressedClient final : public DecoratedClient {
     const ConstVectorView value = on_host[0];
     if (!SameLayout(value.layout, channel.layout.get())) return absl::OkStatus();  // reported later
     ConstVectorView p = value;
+    // The buffers of both states are zero.
     if (compression_.feedback != Feedback::kNone) {
       const VectorView target = workspace.Vector(channel.layout);
       if (compression_.feedback == Feedback::kResidual) {
@@ -82,7 +83,6 @@ class CompressedClient final : public DecoratedClient {
       } else {
         Subtract(value, context.State(SentOf(channel.name)), target);
       }
-      CopyBuffers(value, target);
       p = target;
     }
     const VectorView sent = workspace.Vector(channel.layout);

@@ -29,15 +29,15 @@ void ForEachPair(ConstVectorView a, VectorView b, F&& f) {
   });
 }
 
-// The parameters of a sum in double precision, rounded.
-void RoundInto(ConstVectorView sum, VectorView out) {
+// The parameters of a sum in double precision, times `factor`, rounded.
+void RoundInto(ConstVectorView sum, double factor, VectorView out) {
   DispatchDType(out.dtype(), [&]<typename T>(T) {
     for (size_t e = 0; e < out.layout->entries().size(); ++e) {
       const LayoutEntry &from = sum.layout->entries()[e], &to = out.layout->entries()[e];
       if (from.group != Group::kParameter) continue;
       const std::span<const double> values = sum.As<double>().subspan(from.offset, from.size);
       const std::span<T> rounded = out.As<T>().subspan(to.offset, to.size);
-      for (size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
+      for (size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(factor * values[i]);
     }
   });
 }
@@ -66,7 +66,10 @@ class Ef21Server final : public DecoratedServer {
                         sum[i] += static_cast<double>(value[i]) * share;
                     });
       }
-      RoundInto(std::as_const(sums_[c]).view(), channel.value.view());
+      // A fixed sum is of those who came, and so is what the rule gets in its place.
+      const double part =
+          spec.reduction == Reduction::kFixedSum ? channel.weight / compression_.clients : 1;
+      RoundInto(std::as_const(sums_[c]).view(), part, channel.value.view());
       channel.weight = WholeOf(spec, channel.weight);
     }
     return inner().Apply(context, std::move(aggregate));

@@ -139,6 +139,25 @@ TEST(Compressed, Ef21sSumIsTheMeanOfWhatItsClientsSentWhoeverIsLost) {
   }
 }
 
+TEST(Compressed, Ef21GivesAFixedSumThePartThatCame) {
+  Description rule = Builtin("fedavg");
+  rule.schema = [schema = rule.schema](const algorithms::Setup& setup) {
+    absl::StatusOr<Schema> made = schema(setup);
+    made->up[0].reduction = aggregation::Reduction::kFixedSum;
+    made->up[0].divisor = 2;
+    return made;
+  };
+  RoundLoop loop =
+      Inclines(Compressed(rule, Update({"topk 0.5"}, "ef21")), {{1, 2}, {5, 3}}, CohortOf(1));
+  ASSERT_TRUE(loop.Rounds(1).ok());  // c = (0, −.2) and (−.5, 0)
+  EXPECT_LT(Distance(loop.Model(), {-0.25, -0.1}), 1e-12);
+  ASSERT_TRUE(loop.Round({1}).ok());  // c = (0, −.3)
+  EXPECT_LT(Distance(loop.Saved(SumOf("delta")), {-0.25, -0.25}), 1e-12);
+  EXPECT_LT(Distance(loop.Model(), {-0.375, -0.225}), 1e-12);
+  ASSERT_TRUE(loop.Round({}).ok());
+  EXPECT_LT(Distance(loop.Model(), {-0.375, -0.225}), 1e-12);
+}
+
 // Eight clients that differ, in 36 dimensions; the optimum is the mean of theirs.
 constexpr size_t kClients = 8, kNumbers = 36;
 struct Bowls {
