@@ -11,6 +11,11 @@
 
 namespace macaw::algorithms {
 
+// What stands around the compression and matters to it.
+struct AroundCompression {
+  bool noised = false;  // the sums get noise ([privacy])
+};
+
 // Compression of what clients send up, around a rule that does not know of it. On each channel up
 // that has the model's layout a client sends C(·), the vector that the receiver decodes (codecs/),
 // and C acts on parameters; buffers are sent as they are. With v_i the rule's vector:
@@ -45,9 +50,6 @@ namespace macaw::algorithms {
 //
 // Adds the rule metric `update_error`: the mean over clients of ‖p − C(p)‖/‖p‖, all channels of a
 // client together, at most kMostError.
-struct AroundCompression {
-  bool noised = false;  // the sums get noise ([privacy])
-};
 Description Compressed(const Description& rule, const UpdateConfig& update,
                        AroundCompression around = {});
 
