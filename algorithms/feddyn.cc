@@ -33,10 +33,10 @@ class FedDynClient final : public DeltaClient {
     return ClientResult{.up = {{"delta", delta}}, .state = {{"gradient", gradient}}};
   }
 
-  // g_k⁺ = g_k − α·s·(θ_k − x), as the server's h takes it.
-  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+  // g_k⁺ = g_k − α·(what was sent of θ_k − x), as the server's h takes it.
+  absl::Status Sent(const ClientContext& context, ClientResult& result,
                     Workspace& workspace) const override {
-    return ShortenStateStep(context, factor, "gradient", result, workspace);
+    return FollowSent(context, "gradient", "delta", -Alpha(context), result, workspace);
   }
 
  protected:

@@ -112,19 +112,24 @@ absl::StatusOr<training::LocalPlan> DeltaClient::Prepare(const ClientContext& co
   return training::LocalPlan{{LocalWork(context, workspace)}};
 }
 
-absl::Status ShortenStateStep(const ClientContext& context, double factor, absl::string_view name,
-                              ClientResult& result, Workspace& workspace) {
-  const auto item = std::ranges::find(result.state, name, &NamedView::name);
-  if (item == result.state.end())
-    return absl::InternalError(absl::StrCat("the result has no state '", name, "'"));
-  const ConstVectorView before = context.State(name);
+absl::Status FollowSent(const ClientContext& context, absl::string_view item,
+                        absl::string_view channel, double factor, ClientResult& result,
+                        Workspace& workspace) {
+  const auto kept = std::ranges::find(result.state, item, &NamedView::name);
+  const auto up = std::ranges::find(result.up, channel, &UpVector::name);
+  if (kept == result.state.end())
+    return absl::InternalError(absl::StrCat("the result has no state '", item, "'"));
+  const auto* const sent =
+      up == result.up.end() ? nullptr : std::get_if<ConstVectorView>(&up->value);
+  if (sent == nullptr)
+    return absl::InternalError(absl::StrCat("the result has no vector '", channel, "'"));
   // The layout outlives the views: it is the schema's.
-  const auto spec = std::ranges::find(context.schema->state, name, &NamedLayout::name);
-  const VectorView shorter = workspace.Vector(spec->layout);
-  Subtract(item->vector, before, shorter);
-  Scale(factor, shorter);
-  Add(before, shorter);
-  item->vector = shorter;
+  const auto spec = std::ranges::find(context.schema->state, item, &NamedLayout::name);
+  const VectorView next = workspace.Vector(spec->layout);
+  Copy(context.State(item), next);
+  Axpy(factor, *sent, next);
+  ZeroBuffers(next);  // statistics have no gradient
+  kept->vector = next;
   return absl::OkStatus();
 }
 

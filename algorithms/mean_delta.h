@@ -79,10 +79,11 @@ class DeltaClient : public ClientAlgorithm {
   const double update_clip_;  // 0: no clipping
 };
 
-// For ClientAlgorithm::Sent of a rule whose state item `name` moves by what the client sends: it
-// then moves by `factor` of that, from what it was before the turn.
-absl::Status ShortenStateStep(const ClientContext& context, double factor, absl::string_view name,
-                              ClientResult& result, Workspace& workspace);
+// For ClientAlgorithm::Sent of a rule whose state item moves by `factor` times what the client sends
+// on a channel: makes the item what it was before the turn and that step. Buffers become zero.
+absl::Status FollowSent(const ClientContext& context, absl::string_view item,
+                        absl::string_view channel, double factor, ClientResult& result,
+                        Workspace& workspace);
 
 // Owns x and does x ← x + Step(Δ̄) once per round, with Δ̄ the cohort's result on the channel
 // `mean`. Buffers (batch-norm statistics) change by the plain mean of the clients' changes,

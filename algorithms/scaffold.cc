@@ -57,10 +57,10 @@ class ScaffoldClient final : public DeltaClient {
                         .state = {{"control", control}}};
   }
 
-  // c_i⁺ = c_i + s·Δc_i: the server's c stays the mean of the c_i.
-  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+  // c_i⁺ = c_i + what was sent of Δc_i: the server's c stays the mean of the c_i.
+  absl::Status Sent(const ClientContext& context, ClientResult& result,
                     Workspace& workspace) const override {
-    return ShortenStateStep(context, factor, "control", result, workspace);
+    return FollowSent(context, "control", "control_change", 1, result, workspace);
   }
 
  private:

@@ -26,7 +26,7 @@ endfunction()
 # macaw_loads_modules(program): a plug-in or a back end takes what it uses of these rooms from the program that loads
 # it, so that a process has one copy of each. So the program exports its symbols, and has all objects of the rooms
 # and not only those that it uses itself.
-set(MACAW_SDK_ROOMS core plan data device aggregation models_spec training_api algorithms_api algorithms_around algorithms sdk)
+set(MACAW_SDK_ROOMS core plan data device aggregation models_spec training_api codecs algorithms_api algorithms_around algorithms sdk)
 function(macaw_loads_modules target)
   foreach(room IN LISTS MACAW_SDK_ROOMS)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:macaw_${room}>)

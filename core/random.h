@@ -33,6 +33,7 @@ enum class Purpose : uint32_t {
   kEvaluation = 19,  // whose rows are evaluated after a round
   kLabels = 20,      // label noise and concept shift; `phase` says which draw
   kAttack = 21,      // which clients are hostile
+  kCommonRule = 22,  // an algorithm's own, the same on all clients of a round
 };
 
 // Everything that a random number may depend on. Equal keys give equal streams on every machine.

@@ -82,6 +82,7 @@ Section<RunPlan> MakePlanSection() {
   f.AddSection("algorithm", &R::algorithm, algorithm);
   f.AddSection("attack", &R::attack, AttackSection());
   f.AddSection("privacy", &R::privacy, PrivacySection());
+  f.AddSection("update", &R::update, UpdateSection());
   f.AddSection("cohort", &R::cohort, CohortSection());
   f.AddSection("local", &R::local, LocalSection());
   f.AddSection("evaluation", &R::evaluation, EvaluationSection());

@@ -18,6 +18,7 @@
 #include "plan/privacy.h"
 #include "plan/task.h"
 #include "plan/transform.h"
+#include "plan/update.h"
 
 namespace macaw {
 
@@ -43,6 +44,7 @@ struct RunPlan {
   AlgorithmConfig algorithm;
   AttackConfig attack;
   PrivacyConfig privacy;
+  UpdateConfig update;
   CohortConfig cohort;
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).

@@ -13,7 +13,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -69,6 +69,25 @@ MUTANTS = {
         ("statistics are multiplied by a Poisson cohort's weight",
          "ScaleParameters(channel.weight", "Scale(channel.weight"),
         ("statistics are clipped with an update", "ScaleParameters(update_clip_", "Scale(update_clip_")],
+    ("algorithms/around/compressed_client.cc", "algorithms", "Compressed*"): [
+        ("a residual holds what was sent, too", "Subtract(p, sent, next);", "Copy(p, next);"),
+        ("old changes of statistics are sent again", "ZeroBuffers(next);", ""),
+        ("a codec does not tell the rule what it sends",
+         "return inner().Sent(context, result, workspace);", "return absl::OkStatus();")],
+    ("algorithms/around/compressed_server.cc", "algorithms", "Compressed*"): [
+        ("EF21 adds a cohort's mean as if all had come", "weight / WholeOf(spec, weight)", "1"),
+        ("EF21 is resumed without its sum",
+         "Copy(state.vectors.at(NameOfSum(c)).view(), sums_[c].view());", "{}")],
+    ("algorithms/around/compressed.cc", "algorithms", "Compressed*"): [
+        ("random-k is scaled though its error is fed back", "/*scaled=*/false", "true")],
+    ("codecs/sign.cc", "codecs", "Sign.*"): [
+        ("the sign of zero is one", "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),
+        ("signs are sent without their scale",
+         "static_cast<float>(norm / static_cast<double>(count))", "float{1}")],
+    ("codecs/randomk.cc", "codecs", "RandomK.*"): [
+        ("random-k does not scale", "values[i] *= factor;", "")],
+    ("codecs/tensors.h", "codecs", "*EveryCodec*"): [
+        ("codecs round statistics", "if (entry.group == Group::kParameter) f(", "f(")],
     ("algorithms/around/channels.cc", "algorithms", "FedNova.*"): [
         ("FedNova divides statistics by its steps", "ScaleParameters(described->factor", "Scale(described->factor")],
     ("algorithms/qfedavg.cc", "algorithms", "QFedAvg.*"): [

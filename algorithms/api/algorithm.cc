@@ -60,6 +60,14 @@ RandomStream ClientContext::Random(absl::string_view purpose) const {
                        .extra = NumberOf(purpose)});
 }
 
+RandomStream ClientContext::CommonRandom(absl::string_view purpose) const {
+  return RandomStream({.seed = seed,
+                       .purpose = Purpose::kCommonRule,
+                       .round = round,
+                       .phase = phase,
+                       .extra = NumberOf(purpose)});
+}
+
 RandomStream ServerContext::Random(absl::string_view purpose) const {
   return RandomStream({.seed = seed,
                        .purpose = Purpose::kServerRule,

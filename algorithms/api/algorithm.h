@@ -130,6 +130,8 @@ struct ClientContext {
   // any worker, in a repeated attempt and in a replay. `purpose` is any text; asked for the same
   // purpose twice, the stream begins again.
   RandomStream Random(absl::string_view purpose) const;
+  // The same for all clients of a (run's seed, round, phase, purpose).
+  RandomStream CommonRandom(absl::string_view purpose) const;
 };
 
 // A vector that a rule describes and does not compute: (end − from)·factor, where the factor is for
@@ -158,6 +160,8 @@ struct ClientResult {
   // phase's contribution counts, whatever becomes of the client in later phases.
   std::vector<NamedView> state = {};
   std::vector<std::pair<std::string, double>> metrics = {};
+  // What a decorator needs in its own Sent, by a name of its own. It goes nowhere.
+  std::vector<NamedView> aside = {};
 };
 
 // The client half. Stateless and const: one object serves every slot of a worker at once. Vectors
@@ -179,12 +183,12 @@ class ClientAlgorithm {
   virtual absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                                 std::span<const training::StageOutcome> outcomes,
                                                 Workspace& workspace) const = 0;
-  // Called after Conclude, at most once, if what stands around the rule has multiplied the vectors
-  // of `result.up` by `factor` (a clip): only that part is counted. A rule whose state mirrors what
-  // it has sent makes `result.state` mirror the part, and says so in
-  // Description::state_follows_sent.
-  virtual absl::Status Sent(const ClientContext&, double /*factor*/, ClientResult& /*result*/,
-                            Workspace&) const {
+  // Called after Conclude, at most once by each decorator, if what stands around the rule has
+  // changed the vectors of `result.up` (a clip, a codec): what is there now is what is counted. A
+  // rule whose state mirrors what it has sent makes `result.state` mirror that, and says so in
+  // Description::state_follows_sent. The last call decides, so a call computes the state from
+  // `context` and `result.up`. What was changed is a vector and no Displacement.
+  virtual absl::Status Sent(const ClientContext&, ClientResult& /*result*/, Workspace&) const {
     return absl::OkStatus();
   }
   // The point at which the client's own rows are evaluated: the broadcast model, unless the

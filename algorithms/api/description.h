@@ -74,12 +74,12 @@ struct Description {
   // Sentences about this particular run for its opening lines; empty function: none.
   std::function<std::vector<std::string>(const Setup&)> notes = {};
 
-  // [privacy] takes a rule with a client state only if one of these two is true.
+  // [privacy] and [update] take a rule with a client state only if one of these two is true.
   // What a client keeps (Schema::state) does not mirror what it sends, as a personal model does
   // not: the rule is right whatever part of an update the server counts.
   bool has_independent_state = false;
-  // What a client keeps mirrors what it sends, and ClientAlgorithm::Sent makes it mirror the part
-  // that is counted. SCAFFOLD's c_i is such a state, because the server's c has to be the mean of
+  // What a client keeps mirrors what it sends, and ClientAlgorithm::Sent makes it mirror what is
+  // counted. SCAFFOLD's c_i is such a state, because the server's c has to be the mean of
   // all c_i.
   bool state_follows_sent = false;
   // Which totals over the population its halves compute with, apart from what the sampling needs.

@@ -11,8 +11,8 @@ namespace macaw::algorithms {
 // A client half around another one. It forwards every call; a decorator overrides what it changes.
 // Threads: as ClientAlgorithm, all slots at once.
 //
-// Of several decorators the outermost sees the result last: Attacked(Private(rule)). One that takes
-// away a part of what the rule sends tells the half that it is around (ClientAlgorithm::Sent).
+// Of several decorators the outermost sees the result last: Attacked(Private(Compressed(rule))). One
+// that changes what an honest client sends tells the half that it is around (ClientAlgorithm::Sent).
 class DecoratedClient : public ClientAlgorithm {
  public:
   explicit DecoratedClient(std::unique_ptr<ClientAlgorithm> inner) : inner_(std::move(inner)) {}
@@ -31,9 +31,9 @@ class DecoratedClient : public ClientAlgorithm {
                                         Workspace& workspace) const override {
     return inner_->Conclude(context, outcomes, workspace);
   }
-  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+  absl::Status Sent(const ClientContext& context, ClientResult& result,
                     Workspace& workspace) const override {
-    return inner_->Sent(context, factor, result, workspace);
+    return inner_->Sent(context, result, workspace);
   }
   absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
                                                   Workspace& workspace) const override {

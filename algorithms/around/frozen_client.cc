@@ -77,10 +77,10 @@ class FrozenClient final : public DecoratedClient {
     return inner().Conclude(inside.context, seen, workspace);
   }
 
-  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+  absl::Status Sent(const ClientContext& context, ClientResult& result,
                     Workspace& workspace) const override {
     const InnerContext inside = Inside(context, workspace);
-    return inner().Sent(inside.context, factor, result, workspace);
+    return inner().Sent(inside.context, result, workspace);
   }
 
   absl::StatusOr<Point> EvaluationPoint(const ClientContext& context,

@@ -28,9 +28,9 @@ class GuardedClient final : public DecoratedClient {
                                         Workspace& workspace) const override {
     return Caught(whose_, [&] { return inner().Conclude(context, outcomes, workspace); });
   }
-  absl::Status Sent(const ClientContext& context, double factor, ClientResult& result,
+  absl::Status Sent(const ClientContext& context, ClientResult& result,
                     Workspace& workspace) const override {
-    return Caught(whose_, [&] { return inner().Sent(context, factor, result, workspace); });
+    return Caught(whose_, [&] { return inner().Sent(context, result, workspace); });
   }
   absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
                                                   Workspace& workspace) const override {

@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/accountant.h"
+#include "algorithms/around/counted_state.h"
 #include "algorithms/around/guard.h"
 #include "core/status.h"
 #include "training/api/straggler.h"
@@ -73,16 +73,7 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
     return absl::InvalidArgumentError(
         "the rule has several phases a round, and epsilon is of one sum a round");
   }
-  if (!schema.state.empty() && !rule.has_independent_state && !rule.state_follows_sent) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the clients of ", rule.name, " keep a state that may mirror what they send (",
-        absl::StrJoin(schema.state, ", ",
-                      [](std::string* out, const auto& item) { absl::StrAppend(out, item.name); }),
-        "). Clipping takes a part of that away, so the two no longer agree and the run converges "
-        "to a wrong model. A rule that makes its state follow what was sent says so "
-        "(state_follows_sent), and one whose state is independent of that, too "
-        "(has_independent_state)"));
-  }
+  MACAW_RETURN_IF_ERROR(CheckCountedState(rule, schema, "Clipping takes a part of that away"));
   for (const MetricSpec& metric : schema.metrics) {
     if (metric.name == "epsilon" || metric.name == "clip" || metric.name == "clipped") {
       return absl::InvalidArgumentError(

@@ -51,7 +51,7 @@ class PrivateClient final : public DecoratedClient {
       }
       result.up.push_back({rule_.up[c].name, value});
     }
-    if (clipped) MACAW_RETURN_IF_ERROR(inner().Sent(context, most / norm, result, workspace));
+    if (clipped) MACAW_RETURN_IF_ERROR(inner().Sent(context, result, workspace));
     if (config_.adaptive()) {
       const VectorView shorter = workspace.Vector(number_);
       shorter.As<double>()[0] = clipped ? -0.5 : 0.5;

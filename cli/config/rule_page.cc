@@ -88,9 +88,11 @@ std::string RemarksOf(const Registry& registry, const Description& rule) {
   if (!schema.ok() || schema->state.empty() || rule.has_independent_state ||
       rule.state_follows_sent)
     return rule.remarks;
-  return absl::StrCat(rule.remarks, rule.remarks.empty() ? "" : " ",
-                      "Not with [privacy]: what a client keeps mirrors what it sends, of which "
-                      "clipping takes a part away, and the run would end at a wrong model.");
+  return absl::StrCat(
+      rule.remarks, rule.remarks.empty() ? "" : " ",
+      "Not with [privacy] or [update]: what a client keeps mirrors what it sends, of "
+      "which clipping or a codec takes a part away, and the run would end at a wrong "
+      "model.");
 }
 
 // Wraps a text into lines of at most 100 bytes.

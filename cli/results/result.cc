@@ -188,7 +188,8 @@ std::string SettingOf(const RunResult& run, const std::string& key,
                     !absl::StartsWith(key, absl::StrCat("algorithm.", run.algorithm, "."));
   // A section that the run does not use.
   for (const auto& [prefix, kind] :
-       {std::pair("attack.", "attack.kind"), std::pair("privacy.", "privacy.mechanism")}) {
+       {std::pair("attack.", "attack.kind"), std::pair("privacy.", "privacy.mechanism"),
+        std::pair("update.", "update.codec")}) {
     of_another = of_another ||
                  (absl::StartsWith(key, prefix) && key != kind && !run.settings.contains(kind));
   }

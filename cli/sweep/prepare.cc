@@ -44,13 +44,15 @@ void Flatten(const std::string& key, const Value& value, Point& into) {
   }
 }
 
-// Sections that a baseline runs without: their keys, and the one that is then "none".
+// Sections that a baseline runs without: their keys, and the one that then has the value `off`.
 struct OffSwitch {
   const char* prefix;
   const char* key;
+  const char* off;  // as TOML
 };
-constexpr OffSwitch kOffSwitches[] = {{"attack.", "attack.kind"},
-                                      {"privacy.", "privacy.mechanism"}};
+constexpr OffSwitch kOffSwitches[] = {{"attack.", "attack.kind", "\"none\""},
+                                      {"privacy.", "privacy.mechanism", "\"none\""},
+                                      {"update.", "update.codec", "[]"}};
 
 // The word that the point gives a key; null: it gives none.
 const std::string* WordAt(const Point& point, absl::string_view key) {
@@ -171,15 +173,15 @@ class Preparation {
 
   bool BaseHas(const OffSwitch& section) const {
     const auto kind = Lookup(file_.base, {}, section.key);
-    return kind.ok() && kind->has_value() && **kind != Value{"none"};
+    return kind.ok() && kind->has_value() && ToToml(**kind) != section.off;
   }
 
   void LeaveOutOfBaselines(const OffSwitch& section, std::vector<Point>& points) {
     std::set<std::string> baselines;
     for (Point& point : points) {
       if (!IsBaseline(point)) continue;
-      const std::string* const kind = WordAt(point, section.key);
-      const bool on = kind != nullptr ? *kind != "none" : BaseHas(section);
+      const auto given = std::ranges::find(point, section.key, &settings::Setting::key);
+      const bool on = given != point.end() ? ToToml(given->value) != section.off : BaseHas(section);
       if (on) baselines.insert(*WordAt(point, "algorithm.name"));
       std::erase_if(point, [&](const settings::Setting& setting) {
         return absl::StartsWith(setting.key, section.prefix);
@@ -276,7 +278,7 @@ class Preparation {
     }
     for (const OffSwitch& section : kOffSwitches) {
       if (IsBaseline(point) && BaseHas(section))
-        overrides.push_back({section.key, "\"none\"", "baselines", folder});
+        overrides.push_back({section.key, section.off, "baselines", folder});
     }
     if (!sweep_.plan.rungs.empty()) {
       overrides.push_back(

@@ -22,7 +22,11 @@ from .errors import ArgumentError, Error
 ALGORITHM = "algorithm.name"
 # Sections whose keys mean something only beside the key that switches them on.
 _SEEDS = ("data.seed", "partition.seed", "model.seed")  # they follow run.seed by default
-_SWITCHES = {"attack.": "attack.kind", "privacy.": "privacy.mechanism"}
+_SWITCHES = {
+    "attack.": "attack.kind",
+    "privacy.": "privacy.mechanism",
+    "update.": "update.codec",
+}
 
 
 @dataclass

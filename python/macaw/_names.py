@@ -63,6 +63,9 @@ _ARGUMENTS = {
     "callbacks": "on_round=function",
     "dropna": 'missing="mean", or data=df.dropna()',
     "epsilon": "privacy=dict(epsilon=…)",
+    "compression": 'update=dict(codec=["topk 0.01"])',
+    "compressor": 'update=dict(codec=["topk 0.01"])',
+    "quantization": 'update=dict(codec=["bits 8"])',
 }
 # Keys that are so common that they are arguments, too.
 _SHORT = {"task": "run", "dtype": "run", "track": "run", "checkpoint_every": "run"}

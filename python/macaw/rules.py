@@ -433,8 +433,8 @@ class Rule(_Fields):
     #: The longest that one call of a method may take, in seconds.
     seconds: ClassVar[float] = 300.0
     #: Whether what a client keeps (Schema.state) does not mirror what it sends, as a model of its
-    #: own does not. [privacy] takes a rule with client state only if this is true: a clip takes a
-    #: part of what a client believes that it sent.
+    #: own does not. [privacy] and [update] take a rule with client state only if this is true: a
+    #: clip or a codec takes a part of what a client believes that it sent.
     has_independent_state: ClassVar[bool] = False
     #: Which of setup.clients and setup.total_weight the rule computes with. A fleet whose clients
     #: have other totals than its plan says is refused for these, and warned of for others.

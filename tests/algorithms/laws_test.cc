@@ -210,7 +210,7 @@ Description Deaf(Description rule) {
   class DeafClient final : public DecoratedClient {
    public:
     using DecoratedClient::DecoratedClient;
-    absl::Status Sent(const ClientContext&, double, ClientResult&, Workspace&) const override {
+    absl::Status Sent(const ClientContext&, ClientResult&, Workspace&) const override {
       return absl::OkStatus();
     }
   };

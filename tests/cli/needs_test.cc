@@ -217,6 +217,8 @@ TEST(ASwitchThatIsOff, LeavesTheRestOfItsTableOutWithANote) {
                 "without attack.kind"},
            Case{"[privacy]\nmechanism = \"none\"\nclip = 1.5\n", "privacy.clip",
                 "without privacy.mechanism"},
+           Case{"[update]\ncodec = []\nfeedback = \"none\"\n", "update.feedback",
+                "without update.codec"},
            Case{"[local]\nlr_schedule = {kind = \"constant\", gamma = 0.5}\n",
                 "local.lr_schedule.gamma", "without local.lr_schedule.kind"},
        }) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/config/key_error.h"
 #include "cli/sweep/folder.h"
 #include "cli/sweep/prepare.h"
@@ -417,6 +418,24 @@ TEST_F(SweepPlanTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {
                                  " ", config->run.privacy.noise));
   }
   EXPECT_THAT(found, ElementsAre("fedavg none 1", "fedavg gaussian 2", "local none 1"));
+}
+
+TEST_F(SweepPlanTest, BaselinesRunWithoutCompression) {
+  folder_.Write("coded.toml", absl::StrCat(kMinimal, "[update]\ncodec = [\"topk 0.1\"]\n"));
+  const auto sweep = Read(
+      "base = \"coded.toml\"\nbaselines = [\"local\"]\nmetric = \"train_loss\"\n[keys]\n"
+      "update.codec = [[\"bits 8\"], [\"topk 0.5\", \"sign\"], []]\n");
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  std::vector<std::string> found;
+  for (const Job& job : sweep->jobs) {
+    const auto config =
+        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
+    ASSERT_TRUE(config.ok()) << config.status();
+    found.push_back(absl::StrCat(config->run.algorithm.name, ": ",
+                                 absl::StrJoin(config->run.update.codec, ", ")));
+  }
+  EXPECT_THAT(found,
+              ElementsAre("fedavg: bits 8", "fedavg: topk 0.5, sign", "fedavg: ", "local: "));
 }
 
 TEST_F(SweepPlanTest, BaselinesRunWithoutTheAttack) {

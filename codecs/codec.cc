@@ -1,0 +1,75 @@
+#include "codecs/codec.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codecs/line.h"
+#include "codecs/makers.h"
+#include "core/spelling.h"
+#include "core/status.h"
+
+namespace macaw::codecs {
+namespace {
+
+// C_n(…C_1(v)).
+class Chain final : public Codec {
+ public:
+  explicit Chain(std::vector<std::unique_ptr<Codec>> parts) : parts_(std::move(parts)) {}
+
+  void Apply(VectorView v, Draws& draws) const override {
+    for (const auto& part : parts_) part->Apply(v, draws);
+  }
+  Bias bias() const override {
+    Bias most = Bias::kNone;
+    for (const auto& part : parts_) most = std::max(most, part->bias());
+    return most;
+  }
+  bool sparse() const override {
+    return std::ranges::any_of(parts_, [](const auto& part) { return part->sparse(); });
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Codec>> parts_;
+};
+
+struct Entry {
+  const char* name;
+  MadeCodec (*make)(Line&, bool);
+};
+constexpr Entry kCodecs[] = {
+    {"topk", MakeTopK}, {"randomk", MakeRandomK},   {"threshold", MakeThreshold},
+    {"qsgd", MakeQsgd}, {"terngrad", MakeTernGrad}, {"sign", MakeSign},
+    {"bits", MakeBits}, {"bf16", MakeHalf},         {"f16", MakeHalf},
+};
+
+MadeCodec Parse(const std::string& text, bool scaled) {
+  Line line(text);
+  std::vector<std::string> names;
+  for (const Entry& codec : kCodecs) {
+    if (line.name() == codec.name) return codec.make(line, scaled);
+    names.emplace_back(codec.name);
+  }
+  const std::string nearest = NearestWord(line.name(), names);
+  return line.Refuse(
+      absl::StrCat("there is no codec '", line.name(), "'; ",
+                   nearest.empty() ? "" : absl::StrCat("did you mean '", nearest, "'? "),
+                   "There are: ", absl::StrJoin(names, ", ")));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Codec>> ParseCodec(const std::vector<std::string>& lines,
+                                                  bool scaled) {
+  if (lines.empty()) return absl::InvalidArgumentError("the list of codecs is empty");
+  std::vector<std::unique_ptr<Codec>> parts;
+  for (const std::string& line : lines) {
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<Codec> part, Parse(line, scaled));
+    parts.push_back(std::move(part));
+  }
+  if (parts.size() == 1) return std::move(parts[0]);
+  return std::make_unique<Chain>(std::move(parts));
+}
+
+}  // namespace macaw::codecs

@@ -1,0 +1,22 @@
+#include "plan/update.h"
+
+namespace macaw {
+
+settings::Section<UpdateConfig> UpdateSection() {
+  using U = UpdateConfig;
+  settings::Section<U> f;
+  f.Add(
+      "codec", &U::codec,
+      "compression of what clients send, one step a line: [\"topk 0.01\", \"bits 8\"]; topk "
+      "F [all | chunks SIZE], randomk F, threshold T, qsgd S [bucket N], terngrad [clip C], sign, "
+      "bits N, bf16, f16; default: none");
+  f.AddChoice(
+       "feedback", &U::feedback, {"auto", "none", "residual", "ef21"},
+       "what becomes of that which update.codec drops. residual: the client adds it to its "
+       "next update; ef21: the client sends differences to what it sent before, of which the "
+       "server keeps the sum; none: it is lost; auto: by codec and cohort")
+      .Needs([](const U& update) { return update.on(); }, "update.codec");
+  return f;
+}
+
+}  // namespace macaw

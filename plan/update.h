@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/settings/section.h"
+
+namespace macaw {
+
+// How clients make what they send small (algorithms/around/compressed.h).
+struct UpdateConfig {
+  std::vector<std::string> codec;  // lines that act one after the other; empty: as it is
+  std::string feedback = "auto";   // what becomes of that which the codec drops
+
+  bool on() const { return !codec.empty(); }
+  friend bool operator==(const UpdateConfig&, const UpdateConfig&) = default;
+};
+
+// The keys of [update].
+settings::Section<UpdateConfig> UpdateSection();
+
+}  // namespace macaw
