@@ -39,13 +39,6 @@ bool HasStateThatFollows(const Description& rule, const Schema& schema) {
   return rule.state_follows_sent && !schema.state.empty();
 }
 
-bool AllTakePart(const Setup& setup) {
-  const CohortConfig& cohort = setup.cohort;
-  return setup.clients > 0 && cohort.size >= setup.clients &&
-         (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
-         cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
-}
-
 // Why the server cannot keep the sum of what all clients sent last; empty: it can.
 std::string WhyNoSum(const Description& rule, const Schema& schema, const Setup& setup,
                      const AroundCompression& around) {
@@ -181,6 +174,13 @@ std::string ResidualOf(absl::string_view channel) {
 }
 std::string SentOf(absl::string_view channel) { return absl::StrCat("update_sent_", channel); }
 std::string SumOf(absl::string_view channel) { return absl::StrCat("update_sum_", channel); }
+
+bool AllTakePart(const Setup& setup) {
+  const CohortConfig& cohort = setup.cohort;
+  return setup.clients > 0 && cohort.size >= setup.clients &&
+         (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
+         cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
+}
 
 LayoutPtr InDouble(const LayoutPtr& layout) {
   if (layout->dtype() == DType::kF64) return layout;
