@@ -101,13 +101,13 @@ absl::StatusOr<LowRank> LowRank::Make(LayoutPtr layout, uint32_t rank) {
   return made;
 }
 
-uint64_t LowRank::MostSent() const {
+uint64_t LowRank::MostSent(bool both) const {
   uint64_t p = 0, q = 0;
   for (const Matrix& matrix : matrices_) {
     p += matrix.rows * rank_;
     q += matrix.columns * rank_;
   }
-  return std::max(p, q) + (rest_ == nullptr ? 0 : rest_->count());
+  return (both ? p + q : std::max(p, q)) + (rest_ == nullptr ? 0 : rest_->count());
 }
 
 uint64_t LowRank::LongestSum() const {

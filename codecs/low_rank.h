@@ -31,8 +31,9 @@ class LowRank {
   const LayoutPtr& factor() const { return factor_; }
   // The tensors that are not taken, buffers too; null: all are.
   const LayoutPtr& rest() const { return rest_; }
-  // The most numbers that are sent of a vector: one factor of each matrix, and the rest.
-  uint64_t MostSent() const;
+  // The most numbers that are sent of a vector in a round: one factor of each matrix, or both, and
+  // the rest.
+  uint64_t MostSent(bool both) const;
   // The most products that a number of a factor is the sum of: the largest n or m.
   uint64_t LongestSum() const;
 

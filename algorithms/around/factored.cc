@@ -20,17 +20,18 @@ namespace {
 using aggregation::ChannelSpec;
 using aggregation::Reduction;
 
-constexpr char kAcpSgd[] = "acpsgd";
+constexpr char kAcpSgd[] = "acpsgd", kPowerSgd[] = "powersgd";
 constexpr uint64_t kMostRank = 256;
 
 absl::StatusOr<uint32_t> RankOf(const UpdateConfig& update) {
+  codecs::Line line(update.codec.front());
   if (update.codec.size() > 1) {
     return absl::InvalidArgumentError(
-        "update.codec: \"acpsgd RANK\" stands alone; take the other lines out");
+        "update.codec: \"acpsgd RANK\" and \"powersgd RANK\" stand alone; take the other lines "
+        "out");
   }
-  codecs::Line line(update.codec.front());
   MACAW_ASSIGN_OR_RETURN(const uint64_t rank, line.Whole("the rank", 1, kMostRank));
-  MACAW_RETURN_IF_ERROR(line.End("\"acpsgd RANK\""));
+  MACAW_RETURN_IF_ERROR(line.End(absl::StrCat("\"", line.name(), " RANK\"")));
   return static_cast<uint32_t>(rank);
 }
 
@@ -59,9 +60,15 @@ absl::Status CheckFactored(const Description& rule, const Schema& schema,
     if (!HasFactors(channel, setup))
       return refuse("the channel '", channel.name, "' of ", rule.name,
                     " is no sum, and factors of a sum say nothing of one client: take \"topk\"");
-    if (!channel.phases.empty())
-      return refuse(rule.name, " has several phases a round, and P and Q take turns by rounds");
   }
+  const auto in_some = [](const auto& item) { return !item.phases.empty(); };
+  if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some))
+    return refuse(rule.name, " has several phases a round, and factors are of rules with one");
+  if (codecs::Line(update.codec.front()).name() == kPowerSgd && rule.state_follows_sent &&
+      !schema.state.empty())
+    return refuse("the clients of ", rule.name,
+                  " keep a state that mirrors what is counted, which is known in the second phase "
+                  "only: take \"acpsgd\"");
   if (update.feedback == "ef21")
     return refuse(
         "update.feedback = \"ef21\" is for codecs of one client: use \"residual\" or "
@@ -76,8 +83,8 @@ std::vector<std::string> NotesOnFactors(const Factoring& factoring, const Update
   uint64_t whole = 0, sent = 0, kept = 0;
   for (const FactoredChannel& channel : factoring.channels) {
     whole += channel.spec.layout->count();
-    sent += channel.form.MostSent();
-    if (factoring.residual) kept += channel.spec.layout->bytes();
+    sent += channel.form.MostSent(factoring.two_phases);
+    if (factoring.keeps()) kept += channel.spec.layout->bytes();
   }
   std::string note = absl::StrCat("update.codec = [\"", update.codec.front(), "\"]: at most ", sent,
                                   " numbers of ", whole, " travel up, update.feedback ",
@@ -98,14 +105,20 @@ std::string FactorOf(absl::string_view channel) { return absl::StrCat(channel, "
 std::string RestOf(absl::string_view channel) { return absl::StrCat(channel, "_rest"); }
 std::string BasisOf(absl::string_view channel) { return absl::StrCat(channel, "_basis"); }
 
-codecs::Factor FactorIn(Round round) {
-  return round.value % 2 == 1 ? codecs::Factor::kP : codecs::Factor::kQ;
+codecs::Factor Factoring::Sent(Round round, Phase phase) const {
+  const bool p = two_phases ? phase == kFirst : round.value % 2 == 1;
+  return p ? codecs::Factor::kP : codecs::Factor::kQ;
+}
+
+std::string Factoring::KeptOf(absl::string_view channel) const {
+  return two_phases ? absl::StrCat("update_matrix_", channel) : ResidualOf(channel);
 }
 
 absl::StatusOr<Factoring> Factoring::Of(const Description&, const Schema& schema,
                                         const UpdateConfig& update, const Setup& setup) {
-  Factoring factoring{.seed = setup.seed};
   MACAW_ASSIGN_OR_RETURN(const uint32_t rank, RankOf(update));
+  Factoring factoring{.two_phases = codecs::Line(update.codec.front()).name() == kPowerSgd,
+                      .seed = setup.seed};
   for (const ChannelSpec& channel : schema.up) {
     if (!HasFactors(channel, setup)) continue;
     absl::StatusOr<codecs::LowRank> form = codecs::LowRank::Make(channel.layout, rank);
@@ -142,11 +155,22 @@ Schema WithFactors(Schema schema, const Factoring& factoring) {
       schema.up.push_back(std::move(rest));
     }
     schema.down.push_back({.name = BasisOf(channel.spec.name), .layout = channel.form.factor()});
-    if (factoring.residual)
-      schema.state.push_back({ResidualOf(channel.spec.name), channel.spec.layout});
+    if (factoring.keeps())
+      schema.state.push_back({factoring.KeptOf(channel.spec.name), channel.spec.layout});
   }
-  schema.metrics.push_back(
-      {.name = kUpdateErrorMetric, .reduction = Reduction::kMean, .bound = kMostError});
+  MetricSpec error{.name = kUpdateErrorMetric, .reduction = Reduction::kMean, .bound = kMostError};
+  if (factoring.two_phases) {
+    // All that is the rule's own is of the first phase; the model is sent in every one.
+    for (ChannelSpec& channel : schema.up) channel.phases = {kFirst};
+    for (size_t i = 1; i < schema.down.size(); ++i) schema.down[i].phases = {kFirst};
+    for (MetricSpec& metric : schema.metrics) metric.phases = {kFirst};
+    for (const FactoredChannel& channel : factoring.channels) {
+      std::ranges::find(schema.up, FactorOf(channel.spec.name), &ChannelSpec::name)->phases = {};
+      std::ranges::find(schema.down, BasisOf(channel.spec.name), &DownChannel::name)->phases = {};
+    }
+    error.phases = {kSecond};
+  }
+  schema.metrics.push_back(std::move(error));
   return schema;
 }
 

@@ -29,35 +29,34 @@ class FactoredServer final : public DecoratedServer {
 
   absl::StatusOr<Broadcast> Configure(const ServerContext& context) const override {
     MACAW_ASSIGN_OR_RETURN(Broadcast broadcast, inner().Configure(context));
-    const Factor basis = Other(FactorIn(context.round));
+    const Factor basis = Other(factoring_.Sent(context.round, context.phase));
     for (size_t c = 0; c < bases_.size(); ++c)
       broadcast.push_back({BasisOf(factoring_.channels[c].spec.name), bases_[c].Of(basis).view()});
     return broadcast;
   }
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
-    const Factor which = FactorIn(context.round);
+    std::vector<AggregatedChannel> factors;
+    for (const FactoredChannel& channel : factoring_.channels)
+      factors.push_back(Take(aggregate, FactorOf(channel.spec.name)));
+    const bool nobody = aggregate.clients == 0;
+    if (factoring_.two_phases && context.phase == kFirst && !nobody) {
+      for (size_t c = 0; c < bases_.size(); ++c) KeepBasis(context, c, factors[c].value);
+      held_ = std::move(aggregate);
+      return AfterApply::kNextPhase;
+    }
+    if (factoring_.two_phases && context.phase == kSecond)
+      aggregate = std::exchange(held_, Aggregate());
     for (size_t c = 0; c < bases_.size(); ++c) {
       const FactoredChannel& channel = factoring_.channels[c];
-      AggregatedChannel factor = Take(aggregate, FactorOf(channel.spec.name));
       AggregatedChannel rest;
       if (channel.form.rest() != nullptr) rest = Take(aggregate, RestOf(channel.spec.name));
-      AggregatedChannel whole{.name = channel.spec.name, .weight = factor.weight};
-      if (!factor.value.empty()) {
-        whole.value = FlatVector(channel.spec.layout);
-        channel.form.Expand(which, factor.value.view(), bases_[c].Of(Other(which)).view(),
-                            whole.value.view());
-        if (!rest.value.empty()) channel.form.PutRest(rest.value.view(), whole.value.view());
-        if (aggregate.clients > 0) {
-          FlatVector& next = bases_[c].Of(which);
-          Copy(factor.value.view(), next.view());
-          channel.form.Orthonormalise(
-              which, context.Random(absl::StrCat("update basis ", channel.spec.name)), next.view());
-        }
-      }
-      aggregate.channels.push_back(std::move(whole));
+      aggregate.channels.push_back(Whole(context, c, factors[c], rest));
+      if (!nobody) KeepBasis(context, c, factors[c].value);
     }
-    return inner().Apply(context, std::move(aggregate));
+    MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner().Apply(context, std::move(aggregate)));
+    if (after == AfterApply::kRoundDone) return after;
+    return absl::InternalError("the rule has several phases a round, and factors are of one");
   }
 
   ServerState Save() const override {
@@ -104,6 +103,30 @@ class FactoredServer final : public DecoratedServer {
         absl::StrCat("update start ", channel.spec.name, which == Factor::kP ? " p" : " q"));
   }
 
+  // The rule's channel, of a mean factor and the mean of the rest. Empty if nobody has sent it.
+  AggregatedChannel Whole(const ServerContext& context, size_t c, const AggregatedChannel& factor,
+                          const AggregatedChannel& rest) const {
+    const FactoredChannel& channel = factoring_.channels[c];
+    AggregatedChannel whole{.name = channel.spec.name, .weight = factor.weight};
+    if (factor.value.empty()) return whole;
+    const Factor which = factoring_.Sent(context.round, context.phase);
+    whole.value = FlatVector(channel.spec.layout);
+    channel.form.Expand(which, factor.value.view(), bases_[c].Of(Other(which)).view(),
+                        whole.value.view());
+    if (!rest.value.empty()) channel.form.PutRest(rest.value.view(), whole.value.view());
+    return whole;
+  }
+
+  // The factor that came is the next one's basis.
+  void KeepBasis(const ServerContext& context, size_t c, const FlatVector& factor) {
+    const FactoredChannel& channel = factoring_.channels[c];
+    const Factor which = factoring_.Sent(context.round, context.phase);
+    FlatVector& basis = bases_[c].Of(which);
+    Copy(factor.view(), basis.view());
+    channel.form.Orthonormalise(
+        which, context.Random(absl::StrCat("update basis ", channel.spec.name)), basis.view());
+  }
+
   static AggregatedChannel Take(Aggregate& aggregate, const std::string& name) {
     AggregatedChannel& found = ChannelOf(aggregate, name);
     AggregatedChannel taken = std::move(found);
@@ -122,6 +145,7 @@ class FactoredServer final : public DecoratedServer {
 
   const Factoring factoring_;
   std::vector<Bases> bases_;
+  Aggregate held_;  // of powersgd's first phase
 };
 
 }  // namespace

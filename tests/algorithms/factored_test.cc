@@ -192,6 +192,67 @@ TEST(Factored, StartsFromTheRunsSeed) {
   EXPECT_NE(start(1), start(2));
 }
 
+Description Power(const char* rule, const char* rank = "powersgd 1",
+                  std::string feedback = "auto") {
+  return Factored(Builtin(rule), {.codec = {rank}, .feedback = std::move(feedback)});
+}
+
+TEST(PowerSgd, HasASecondPhaseThatTrainsNobody) {
+  const Bowls bowls;
+  RoundLoop loop = Loop(Power("fedavg"), bowls, 8);
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  EXPECT_EQ(loop.phases(), 2);
+  EXPECT_EQ(loop.schema().up.size(), 2u);
+  EXPECT_LE(loop.metrics().at("update_error"), 1);
+}
+
+TEST(PowerSgd, EndsAtTheOptimumWithAllClients) {
+  const Bowls bowls;
+  for (const char* feedback : {"residual", "none"}) {
+    RoundLoop loop = Loop(Power("fedavg", "powersgd 1", feedback), bowls, 8);
+    ASSERT_TRUE(loop.Rounds(1500).ok());
+    EXPECT_LT(Distance(loop.Model(), bowls.optimum), 1e-6) << feedback;
+  }
+}
+
+// With a rank of the mean update, the first round's P̂ spans it: the model moves as FedAvg's.
+TEST(PowerSgd, AnUpdateOfItsRankIsExact) {
+  Bowls bowls(1);
+  Numbers b(kSize);
+  for (size_t i = 0; i < 6; ++i) {
+    for (size_t j = 0; j < 6; ++j)
+      b[i * 6 + j] =
+          static_cast<double>(i + 1) * static_cast<double>(j * j) - 3.0 * static_cast<double>(j);
+    b[36 + i] = static_cast<double>(i);
+  }
+  bowls.population = {{std::make_shared<MatrixBowl>(b), 1}};
+  RoundLoop factored = Loop(Power("fedavg", "powersgd 2"), bowls, 1);
+  RoundLoop dense = Loop(Builtin("fedavg"), bowls, 1);
+  ASSERT_TRUE(factored.Rounds(5).ok());
+  ASSERT_TRUE(dense.Rounds(5).ok());
+  EXPECT_LT(Distance(factored.Model(), dense.Model()), 1e-9);
+}
+
+TEST(PowerSgd, GoesOnAfterAResumeWithTheSameBytes) {
+  const Bowls bowls;
+  RoundLoop whole = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
+  RoundLoop half = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
+  RoundLoop other = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
+  ASSERT_TRUE(whole.Rounds(9).ok());
+  ASSERT_TRUE(half.Rounds(5).ok());
+  ASSERT_TRUE(other.ResumeFrom(half).ok());
+  ASSERT_TRUE(other.Rounds(4).ok());
+  EXPECT_EQ(other.ModelDigest(), whole.ModelDigest());
+}
+
+TEST(PowerSgd, RefusesRulesWhoseStateMirrorsWhatIsCounted) {
+  const Bowls bowls;
+  const algorithms::Setup setup = Loop(Builtin("scaffold"), bowls, 8).setup();
+  EXPECT_THAT(std::string(Power("scaffold").check(setup).message()), HasSubstr("acpsgd"));
+  EXPECT_THAT(std::string(Power("mime").check(Loop(Builtin("mime"), bowls, 8).setup()).message()),
+              HasSubstr("phases"));
+}
+
 std::string Refusal(const Description& rule, const Setup& setup) {
   return std::string(rule.check(setup).message());
 }

@@ -38,7 +38,8 @@ TEST(LowRank, TakesMatricesThatItMakesSmaller) {
   EXPECT_EQ(form.factor()->entries()[0].shape, (std::vector<int64_t>{8, 2}));
   ASSERT_EQ(form.rest()->entries().size(), 3u);
   EXPECT_EQ(form.rest()->entries()[2].group, Group::kBuffer);
-  EXPECT_EQ(form.MostSent(), 16u + 5 + 4 + 63);
+  EXPECT_EQ(form.MostSent(false), 16u + 5 + 4 + 63);
+  EXPECT_EQ(form.MostSent(true), 12u + 16 + 5 + 4 + 63);
   EXPECT_THAT(std::string(LowRank::Make(Layout(), 4).status().message()), HasSubstr("rank 4"));
 }
 
