@@ -20,6 +20,7 @@ class Bits final : public Codec {
     });
   }
   Bias bias() const override { return Bias::kNone; }
+  uint32_t levels() const override { return static_cast<uint32_t>(levels_) + 1; }
 
  private:
   const int levels_;  // on each side of zero

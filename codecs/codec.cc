@@ -26,6 +26,11 @@ class Chain final : public Codec {
     for (const auto& part : parts_) most = std::max(most, part->bias());
     return most;
   }
+  uint32_t levels() const override {
+    uint32_t last = 0;  // a step that rounds to levels is not undone by one that leaves some out
+    for (const auto& part : parts_) last = part->levels() > 0 ? part->levels() : last;
+    return last;
+  }
   bool sparse() const override {
     return std::ranges::any_of(parts_, [](const auto& part) { return part->sparse(); });
   }

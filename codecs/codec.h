@@ -45,6 +45,8 @@ class Codec {
   bool unbiased() const { return bias() == Bias::kNone; }
   // Most numbers of C(v) are zero.
   virtual bool sparse() const { return false; }
+  // The largest |k| of a quantiser, for whoever writes its values; 0: it is none.
+  virtual uint32_t levels() const { return 0; }
 };
 
 // The numbers that share a step at least.

@@ -29,6 +29,7 @@ class Qsgd final : public Codec {
     });
   }
   Bias bias() const override { return Bias::kNone; }
+  uint32_t levels() const override { return static_cast<uint32_t>(levels_) + 1; }
 
  private:
   const int levels_;     // s

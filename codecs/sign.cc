@@ -28,6 +28,7 @@ class Sign final : public Codec {
     });
   }
   Bias bias() const override { return Bias::kLarge; }
+  uint32_t levels() const override { return 1; }
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ class TernGrad final : public Codec {
       RoundToLevels(values, StepFor(LargestOf<T>(values), 1), draws.own);
     });
   }
+  uint32_t levels() const override { return 1; }
   Bias bias() const override { return clip_.has_value() ? Bias::kLarge : Bias::kNone; }
 
  private:

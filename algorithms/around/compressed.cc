@@ -39,13 +39,6 @@ bool HasStateThatFollows(const Description& rule, const Schema& schema) {
   return rule.state_follows_sent && !schema.state.empty();
 }
 
-bool AllTakePart(const Setup& setup) {
-  const CohortConfig& cohort = setup.cohort;
-  return setup.clients > 0 && cohort.size >= setup.clients &&
-         (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
-         cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
-}
-
 // Why the server cannot keep the sum of what all clients sent last; empty: it can.
 std::string WhyNoSum(const Description& rule, const Schema& schema, const Setup& setup,
                      const AroundCompression& around) {
@@ -189,6 +182,13 @@ std::string ResidualOf(absl::string_view channel) {
 std::string SentOf(absl::string_view channel) { return absl::StrCat("update_sent_", channel); }
 std::string SumOf(absl::string_view channel) { return absl::StrCat("update_sum_", channel); }
 
+bool AllTakePart(const Setup& setup) {
+  const CohortConfig& cohort = setup.cohort;
+  return setup.clients > 0 && cohort.size >= setup.clients &&
+         (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
+         cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
+}
+
 LayoutPtr InDouble(const LayoutPtr& layout) {
   if (layout->dtype() == DType::kF64) return layout;
   return ParameterLayout::Make(layout->entries(), DType::kF64).value_or(nullptr);
@@ -214,7 +214,9 @@ Schema WithCompression(Schema schema, const Compression& compression) {
   std::vector<Phase> phases;
   bool in_all = false;
   for (const ChannelSpec& coded : compression.channels) {
-    std::ranges::find(schema.up, coded.name, &ChannelSpec::name)->coded = true;
+    ChannelSpec& sent = *std::ranges::find(schema.up, coded.name, &ChannelSpec::name);
+    sent.coded = true;
+    sent.levels = compression.codec->levels();
     in_all |= coded.phases.empty();
     for (const Phase phase : coded.phases) {
       if (!std::ranges::count(phases, phase)) phases.push_back(phase);

@@ -86,6 +86,9 @@ std::unique_ptr<ClientAlgorithm> MakeCompressedClient(std::unique_ptr<ClientAlgo
 std::unique_ptr<ServerAlgorithm> MakeCompressedServer(std::unique_ptr<ServerAlgorithm> inner,
                                                       Compression compression);
 
+// Whether every client that can be drawn takes part in each round.
+bool AllTakePart(const Setup& setup);
+
 // The tensors of a layout in double precision.
 LayoutPtr InDouble(const LayoutPtr& layout);
 

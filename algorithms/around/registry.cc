@@ -9,6 +9,7 @@
 #include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/compressed.h"
+#include "algorithms/around/factored.h"
 #include "algorithms/around/frozen.h"
 #include "algorithms/around/guard.h"
 #include "algorithms/around/privacy.h"
@@ -210,7 +211,11 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
                      "\" makes what it sends of the honest updates before they are noised, and so "
                      "[privacy]'s epsilon would not hold: take one of the two out"));
   }
-  if (run.update.on()) rule = Compressed(rule, run.update, {.noised = run.privacy.on()});
+  if (IsFactored(run.update)) {
+    rule = Factored(rule, run.update, run.privacy.on());
+  } else if (run.update.on()) {
+    rule = Compressed(rule, run.update, {.noised = run.privacy.on()});
+  }
   if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
   if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "algorithms/api/description.h"
+#include "codecs/low_rank.h"
+#include "plan/update.h"
+
+namespace macaw::algorithms {
+
+// Low-rank compression of what clients send up, around a rule that does not know of it
+// (codecs/low_rank.h). Two ways, both with M_i the client's vector:
+//
+//   acpsgd    P and Q take turns, so a round has one phase and one factor:
+//     odd rounds   P_i = M_i Q, Q orthonormal;   server: P̄ = mean P_i,  M̄ = P̄ Qᵀ,  P ← orth(P̄)
+//     even rounds  Q_i = M_iᵀ P, P orthonormal;  server: Q̄ = mean Q_i,  M̄ = P Q̄ᵀ,  Q ← orth(Q̄)
+//   powersgd  a round has two phases, of which the second trains nobody:
+//     first        P_i = M_i Q;                  server: P ← orth(mean P_i)
+//     second       Q_i = M_iᵀ P;                 server: Q̄ = mean Q_i,  M̄ = P Q̄ᵀ,  Q ← orth(Q̄)
+//
+// A factor is linear in M_i, so sums of factors are exact in any tree, and whoever adds sees
+// nothing else. On each channel up that has the model's layout the clients send, in its place, the
+// factors of its matrices and the other tensors as they are; the basis goes down. The rule's server
+// half sees M̄ as the channel's result.
+//
+// With feedback "residual" M_i is the update plus the client's own e_i ← M_i − P Q_iᵀ (of acpsgd's
+// odd rounds M_i − P_i Qᵀ), and not M_i − M̄: that one would keep the client's whole difference from
+// the others, and grow. P and Q start from the run's seed. A round without contributions changes
+// neither. A client of powersgd keeps M_i between the phases; one that is lost in the second keeps
+// the e_i that it had.
+Description Factored(const Description& rule, const UpdateConfig& update, bool noised = false);
+
+// Whether update.codec asks for it.
+bool IsFactored(const UpdateConfig& update);
+
+// A channel that is factored.
+struct FactoredChannel {
+  aggregation::ChannelSpec spec;  // the rule's
+  codecs::LowRank form;
+};
+struct Factoring {
+  std::vector<FactoredChannel> channels;
+  bool residual = false;
+  bool two_phases = false;  // powersgd
+  uint64_t seed = 0;
+
+  codecs::Factor Sent(Round round, Phase phase) const;  // which factor clients send
+  // The client's state for a channel: e_i, or M_i between two phases and then e_i. Only if `keeps`.
+  std::string KeptOf(absl::string_view channel) const;
+  bool keeps() const { return residual || two_phases; }
+
+  static absl::StatusOr<Factoring> Of(const Description& rule, const Schema& schema,
+                                      const UpdateConfig& update, const Setup& setup);
+};
+
+Schema WithFactors(Schema schema, const Factoring& factoring);
+
+// Channels up, and down; and vectors that the server saves.
+std::string FactorOf(absl::string_view channel);  // "delta_factor"
+std::string RestOf(absl::string_view channel);    // "delta_rest"
+std::string BasisOf(absl::string_view channel);   // "delta_basis"
+
+inline constexpr Phase kFirst{0}, kSecond{1};  // of powersgd
+
+std::unique_ptr<ClientAlgorithm> MakeFactoredClient(std::unique_ptr<ClientAlgorithm> inner,
+                                                    Factoring factoring);
+std::unique_ptr<ServerAlgorithm> MakeFactoredServer(std::unique_ptr<ServerAlgorithm> inner,
+                                                    Factoring factoring);
+
+}  // namespace macaw::algorithms
