@@ -80,6 +80,18 @@ MUTANTS = {
          "Copy(state.vectors.at(NameOfSum(c)).view(), sums_[c].view());", "{}")],
     ("algorithms/around/compressed.cc", "algorithms", "Compressed*"): [
         ("random-k is scaled though its error is fed back", "/*scaled=*/false", "true")],
+    ("algorithms/around/factored_client.cc", "algorithms", "Factored.*"): [
+        ("a residual of factors holds what was sent, too",
+         "Subtract(matrices, sent, kept);", "Copy(matrices, kept);"),
+        ("factors do not tell the rule what is decoded of them",
+         "MACAW_RETURN_IF_ERROR(inner().Sent(context, result, workspace));", "")],
+    ("algorithms/around/factored_server.cc", "algorithms", "Factored.*:PowerSgd.*"): [
+        ("P and Q start from another seed than the run's", "{.seed = factoring_.seed}", "{.seed = 1}"),
+        ("P and Q are resumed at their start",
+         "Copy(state.vectors.at(name).view(), bases_[c].Of(which).view());", "{}")],
+    ("codecs/low_rank.cc", "codecs", "LowRank.*"): [
+        ("a column of zeros is divided by its norm",
+         "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
     ("codecs/sign.cc", "codecs", "Sign.*"): [
         ("the sign of zero is one", "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),
         ("signs are sent without their scale",
