@@ -25,13 +25,16 @@ struct AroundCompression {
 //             Cordonnier, Jaggi 2018, "Sparsified SGD with Memory"; Karimireddy et al. 2019)
 //   ef21      p = v_i − g_i,   sends c_i = C(p),    g_i ← g_i + c_i       (Richtárik, Sokolov,
 //             Fatkhullin 2021, "EF21"; with drawn clients Fatkhullin et al. 2021, EF21-PP)
-//             server: G ← G + Σ_S p_i c_i, and the rule sees G in place of its mean
+//             server: G ← G + Σ_S p_i c_i, and the rule sees G/s in place of its mean
 //
 // e_i and g_i are kept by the client, and a contribution that does not count changes neither. So
 // G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean and 1/N for a mean. The rule
 // then moves by the mean of what every client sent last, whoever came; buffers move by the mean of
 // those who came. For a fixed sum p_i is 1/divisor, and the rule sees G times the part of the N
-// clients that came. A residual keeps a client's difference from the others until the client is
+// clients that came. In the first rounds G lacks the clients that have not come yet: s ← s + (1 − s)·Σ_S
+// p_i is the share of them all that has come, as far as draws are independent, and tends to 1. So the
+// first round moves by its own mean (Schmidt, Le Roux, Bach 2017, "Minimizing Finite Sums with the
+// Stochastic Average Gradient", section 4.2). A residual keeps a client's difference from the others until the client is
 // drawn again, and gives it back as noise: with drawn cohorts it is worse than no feedback at large
 // steps, and ef21 is exact. `auto` is, in this order:
 //

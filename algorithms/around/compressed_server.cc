@@ -48,6 +48,7 @@ class Ef21Server final : public DecoratedServer {
       : DecoratedServer(std::move(inner)), compression_(std::move(compression)) {
     for (const ChannelSpec& channel : compression_.channels)
       sums_.emplace_back(InDouble(channel.layout));
+    seen_.resize(sums_.size());
   }
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
@@ -66,10 +67,15 @@ class Ef21Server final : public DecoratedServer {
                         sum[i] += static_cast<double>(value[i]) * share;
                     });
       }
+      // The share of all clients that came in this round, and in some round, if they are drawn
+      // independently of the rounds before.
+      const double came =
+          spec.reduction == Reduction::kFixedSum ? channel.weight / compression_.clients : share;
+      seen_[c] += (1 - seen_[c]) * came;
       // A fixed sum is of those who came, and so is what the rule gets in its place.
-      const double part =
-          spec.reduction == Reduction::kFixedSum ? channel.weight / compression_.clients : 1;
-      RoundInto(std::as_const(sums_[c]).view(), part, channel.value.view());
+      const double part = spec.reduction == Reduction::kFixedSum ? came : 1;
+      if (seen_[c] > 0)
+        RoundInto(std::as_const(sums_[c]).view(), part / seen_[c], channel.value.view());
       channel.weight = WholeOf(spec, channel.weight);
     }
     return inner().Apply(context, std::move(aggregate));
@@ -77,8 +83,10 @@ class Ef21Server final : public DecoratedServer {
 
   ServerState Save() const override {
     ServerState state = inner().Save();
-    for (size_t c = 0; c < sums_.size(); ++c)
+    for (size_t c = 0; c < sums_.size(); ++c) {
       state.vectors.insert_or_assign(NameOfSum(c), sums_[c].Clone());
+      state.numbers.insert_or_assign(NameOfSum(c), seen_[c]);
+    }
     return state;
   }
 
@@ -86,9 +94,9 @@ class Ef21Server final : public DecoratedServer {
     for (size_t c = 0; c < sums_.size(); ++c) {
       const std::string name = NameOfSum(c);
       const auto found = state.vectors.find(name);
-      if (found == state.vectors.end()) {
+      if (found == state.vectors.end() || !state.numbers.contains(name)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("the saved state has no vector '", name,
+            absl::StrCat("the saved state has no vector and number '", name,
                          "': it belongs to a run without update.feedback = \"ef21\""));
       }
       if (!SameLayout(found->second.layout().get(), sums_[c].layout().get())) {
@@ -98,8 +106,10 @@ class Ef21Server final : public DecoratedServer {
       }
     }
     MACAW_RETURN_IF_ERROR(inner().Load(state));
-    for (size_t c = 0; c < sums_.size(); ++c)
+    for (size_t c = 0; c < sums_.size(); ++c) {
       Copy(state.vectors.at(NameOfSum(c)).view(), sums_[c].view());
+      seen_[c] = state.numbers.at(NameOfSum(c));
+    }
     return absl::OkStatus();
   }
 
@@ -117,6 +127,7 @@ class Ef21Server final : public DecoratedServer {
 
   const Compression compression_;
   std::vector<FlatVector> sums_;  // G of each channel, in double precision; buffers are zero
+  std::vector<double> seen_;      // the share of all clients that has come so far, expected
 };
 
 }  // namespace
