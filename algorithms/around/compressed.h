@@ -31,12 +31,14 @@ struct AroundCompression {
 // G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean and 1/N for a mean. The rule
 // then moves by the mean of what every client sent last, whoever came; buffers move by the mean of
 // those who came. For a fixed sum p_i is 1/divisor, and the rule sees G times the part of the N
-// clients that came. In the first rounds G lacks the clients that have not come yet: s ← s + (1 − s)·Σ_S
-// p_i is the share of them all that has come, as far as draws are independent, and tends to 1. So the
-// first round moves by its own mean (Schmidt, Le Roux, Bach 2017, "Minimizing Finite Sums with the
-// Stochastic Average Gradient", section 4.2). A residual keeps a client's difference from the others until the client is
-// drawn again, and gives it back as noise: with drawn cohorts it is worse than no feedback at large
-// steps, and ef21 is exact. `auto` is, in this order:
+// clients that came. In the first rounds G lacks the clients that have not come yet: with
+// s ← s + (1 − s)·Σ_S p_i, the share that has come as far as draws are independent, the first round
+// moves by its own mean, and s tends to 1 (Schmidt, Le Roux, Bach 2017, "Minimizing Finite Sums with
+// the Stochastic Average Gradient", does the same).
+//
+// A residual keeps a client's difference from the others until the client is drawn again, and gives
+// it back as noise: with drawn cohorts it is worse than no feedback at large steps, and ef21 is
+// exact. `auto` is, in this order:
 //
 //   none      for codecs that are unbiased or only round, and for a rule whose client state mirrors
 //             what it sends (state_follows_sent): what was not sent is not in the state either, and
