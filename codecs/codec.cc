@@ -57,10 +57,10 @@ MadeCodec Parse(const std::string& text, bool scaled) {
     names.emplace_back(codec.name);
   }
   const std::string nearest = NearestWord(line.name(), names);
+  const std::string hint =
+      nearest.empty() ? "there are: " : absl::StrCat("did you mean '", nearest, "'? There are: ");
   return line.Refuse(
-      absl::StrCat("there is no codec '", line.name(), "'; ",
-                   nearest.empty() ? "" : absl::StrCat("did you mean '", nearest, "'? "),
-                   "There are: ", absl::StrJoin(names, ", ")));
+      absl::StrCat("there is no codec '", line.name(), "'; ", hint, absl::StrJoin(names, ", ")));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(ParseCodec, NamesTheLineAndWhatIsWrongWithIt) {
   EXPECT_THAT(Refused({"bits 1"}), HasSubstr("from 2 to 8"));
   EXPECT_THAT(Refused({"bits 4.5"}), HasSubstr("4.5"));
   EXPECT_THAT(Refused({"f16 nearest"}), HasSubstr("'nearest'"));
-  EXPECT_THAT(Refused({""}), HasSubstr("There are"));
+  EXPECT_THAT(Refused({""}), HasSubstr("there are"));
   EXPECT_THAT(Refused({}), HasSubstr("empty"));
 }
 
