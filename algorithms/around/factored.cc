@@ -97,8 +97,10 @@ std::vector<std::string> NotesOnFactors(const Factoring& factoring, const Update
 }  // namespace
 
 bool IsFactored(const UpdateConfig& update) {
-  return std::ranges::any_of(
-      update.codec, [](const std::string& text) { return codecs::Line(text).name() == kAcpSgd; });
+  return std::ranges::any_of(update.codec, [](const std::string& text) {
+    const std::string name = codecs::Line(text).name();
+    return name == kAcpSgd || name == kPowerSgd;
+  });
 }
 
 std::string FactorOf(absl::string_view channel) { return absl::StrCat(channel, "_factor"); }
