@@ -216,6 +216,7 @@ class EngineDriver {
     if (!report.dropped.empty()) sum_.clear();
     if (as_recorded_) expected_ = law.counted();
     ExpectWhole(report, now);
+    ExpectBytes(report);
     const bool last = report.phase.value + 1 == phases_;
     if (on_record) {  // the server records it here
       on_record(log::Closed{
@@ -280,6 +281,16 @@ class EngineDriver {
       EXPECT_TRUE(expected_.has_value() || IsLeftOut(report.round, client));
   }
 
+  // Over the phases of a round: what the counted clients sent, and a byte for each drawn client,
+  // since each phase has a broadcast of its own.
+  void ExpectBytes(const PhaseReport& report) {
+    if (report.phase == Phase(0)) bytes_up_ = bytes_down_ = 0;
+    for (const fleet::ClientRecord& record : report.records) bytes_up_ += record.bytes_up;
+    bytes_down_ += report.cohort;
+    EXPECT_EQ(report.bytes_up, bytes_up_);
+    EXPECT_EQ(report.bytes_down, bytes_down_);
+  }
+
   RoundEngine engine_;
   Durable& durable_;
   const uint32_t rounds_;
@@ -287,6 +298,7 @@ class EngineDriver {
   std::deque<Order> waiting_;
   std::map<Ticket, std::vector<ClientId>> parts_;  // decoded sums of commits
   std::set<ClientId> sum_;                         // of the open phase
+  uint64_t bytes_up_ = 0, bytes_down_ = 0;         // of the round so far
   std::optional<std::set<ClientId>> expected_;
   bool as_recorded_ = false;
   bool judge_later_ = false;

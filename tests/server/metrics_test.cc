@@ -31,7 +31,9 @@ PhaseReport FourClients() {
           .cohort = 5,
           .records = {Record(0, 50, 5, {100, 100, 100}), Record(2, 2, 1, {4, 8, 2}),
                       Record(3, 4, 1, {4, 12, 1}), Record(9, 4, 2, {4, 16, 0})},
-          .left_out = {{.attempt = {ClientId(5), {1, 99}}}}};
+          .left_out = {{.attempt = {ClientId(5), {1, 99}}}},
+          .bytes_up = 4000,
+          .bytes_down = 5000};
 }
 
 TEST(MetricsRow, SaysWhatTrainingGave) {
@@ -42,6 +44,8 @@ TEST(MetricsRow, SaysWhatTrainingGave) {
   EXPECT_EQ(json["left_out"], 1);
   EXPECT_EQ(json["examples"], 60);
   EXPECT_EQ(json["steps"], 9);
+  EXPECT_EQ(json["bytes_up"], 4000);
+  EXPECT_EQ(json["bytes_down"], 5000);
   EXPECT_DOUBLE_EQ(json["train_loss"], 136.0 / 112);  // weighted by the rows trained on
   EXPECT_DOUBLE_EQ(json["train_accuracy"], 103.0 / 112);
   EXPECT_EQ(json["used_bound_delta"], 0.125);

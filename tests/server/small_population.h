@@ -56,7 +56,8 @@ inline fleet::ClientRecord RecordOf(const fleet::Assignment& assignment) {
           .weight = assignment.weight,
           .examples = Examples()[assignment.client.value],
           .sums = std::vector<double>(training::SchemaFor(TaskKind::kClassification).sums.size()),
-          .has_state = true};
+          .has_state = true,
+          .bytes_up = 100 + assignment.client.value};
 }
 
 // Some clients cannot be trained in some rounds, on any worker.
