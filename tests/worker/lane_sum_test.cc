@@ -102,7 +102,8 @@ class LaneSumTest : public testing::Test {
     }
     for (size_t i = begin; i < end; ++i) {
       const absl::Status added =
-          sum.Add({ClientId(i), static_cast<double>(1 + i), 1}, values[i - begin], workspace_);
+          sum.Add({ClientId(i), static_cast<double>(1 + i), 1}, values[i - begin], workspace_)
+              .status();
       EXPECT_TRUE(added.ok()) << added;
     }
     const auto settled = sum.Settle();
