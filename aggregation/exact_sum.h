@@ -76,8 +76,9 @@ class ExactSum {
   uint64_t bytes() const;  // size of the aligned form, without collected vectors
   // Size of the compact form of a sum of this contribution alone, which Check has passed.
   uint64_t BytesAlone(const Contribution& contribution) const;
-  // The same of a contribution that is not at hand, as if none of its values were zero.
-  uint64_t MostBytesAlone() const;
+  // The same as if no value were zero, but on channels that a codec has made, where `values` count.
+  // No values: they are not at hand.
+  uint64_t MostBytesAlone(std::span<const ConstVectorView> values = {}) const;
 
   // The aligned form: a header with counts and weights, then the integers, little-endian, 64-byte
   // aligned. Decode takes both forms. It checks sizes, counts and magnitudes against the channels and the order before

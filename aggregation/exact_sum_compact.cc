@@ -200,20 +200,23 @@ uint64_t ExactSum::BytesAlone(const Contribution& contribution) const {
   return std::min(bytes + writer.bytes(), aligned);
 }
 
-uint64_t ExactSum::MostBytesAlone() const {
+uint64_t ExactSum::MostBytesAlone(std::span<const ConstVectorView> values) const {
   const State& s = *state_;
   uint64_t bytes = SumHeadBytes(s.channels.size());
   BlockWriter writer(nullptr);
   for (size_t c = 0; c < s.channels.size(); ++c) {
     const ChannelSpec& spec = s.spec(c);
-    if (spec.layout->dtype() == DType::kF32 && spec.reduction != Reduction::kMax) {
+    if (spec.reduction == Reduction::kCollect) bytes += kCollectedHead;
+    const bool floats = spec.layout->dtype() == DType::kF32 && spec.reduction != Reduction::kMax;
+    if (floats && spec.coded && !values.empty()) {
+      WriteVector(spec, values[c], nullptr, writer);
+    } else if (floats) {
       ForEachBlock(*spec.layout, [&](uint64_t, size_t count) { writer.CountFloats(count, count); });
     } else {
       bytes += spec.layout->count() * sizeof(int64_t) * s.plan->grids[c].limbs;
     }
-    if (spec.reduction == Reduction::kCollect) bytes += kCollectedHead;
   }
-  return std::min(bytes + writer.bytes(), s.AlignedBytes());
+  return bytes + writer.bytes();
 }
 
 absl::Status ExactSum::State::ReadCompact(std::span<const std::byte> bytes, double w) {

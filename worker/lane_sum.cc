@@ -103,7 +103,9 @@ absl::StatusOr<uint64_t> LaneSum::Add(const Addend& client, std::span<const UpVa
                                                .multiplicity = client.multiplicity,
                                                .values = views};
   answers_.push_back(host_->Add(contribution));
-  return answers_.back().ok() ? host_->BytesAlone(contribution) : 0;
+  if (!answers_.back().ok()) return 0;
+  // With a device the number must not depend on where the client was added.
+  return seat_.has_value() ? host_->MostBytesAlone(views) : host_->BytesAlone(contribution);
 }
 
 absl::StatusOr<std::vector<absl::Status>> LaneSum::Settle() {

@@ -49,7 +49,7 @@ class LaneSum {
 
   // `values`: one a channel. They and what they refer to must live until Settle. What vectors of
   // the broadcast they refer to must not change while the sum is open. Returns how many bytes the
-  // client would send in a part of its own; of one whose vectors are on a device, at most. Errors
+  // client would send in a part of its own; with a device, as if its update had no zeros. Errors
   // are a device's, and not the client's.
   absl::StatusOr<uint64_t> Add(const Addend& client, std::span<const algorithms::UpValue> values,
                                algorithms::Workspace& workspace);
