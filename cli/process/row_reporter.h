@@ -17,7 +17,7 @@ class RowReporter {
   void Warn(const std::string& text);  // a line that the other end tells the user
 
  private:
-  static constexpr size_t kMaxPending = 1 << 20;
+  static constexpr size_t kMaxPending = 4 << 20;  // bytes: some 7000 rows
   int fd_;
   std::string pending_;  // begins in the middle of a line when the pipe took a part of it
 };
