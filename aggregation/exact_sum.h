@@ -81,9 +81,10 @@ class ExactSum {
   uint64_t MostBytesAlone(std::span<const ConstVectorView> values = {}) const;
 
   // The aligned form: a header with counts and weights, then the integers, little-endian, 64-byte
-  // aligned. Decode takes both forms. It checks sizes, counts and magnitudes against the channels and the order before
-  // it uses anything, so any bytes give either a valid sum or an error. A decoded sum reads its
-  // integers from aligned `bytes`, which must not change any more, until something is added to it.
+  // aligned. Decode takes both forms. It checks sizes, counts and magnitudes against the channels
+  // and the order before it uses anything, so any bytes give either a valid sum or an error. A
+  // decoded sum reads its integers from aligned `bytes`, which must not change any more, until
+  // something is added to it.
   AlignedBuffer Encode() const;
   // All of `sums` together, which are not empty and stay as they are. Reads each of them once.
   // Errors as of Merge.

@@ -15,7 +15,7 @@
 //
 //   SumHeader · one SumChannelHeader per channel
 //   the blocks of each channel (blocks.h), limb by limb
-//   for each collected vector: client (8 bytes) · multiplicity (4) · its blocks, or its bytes if f64
+//   for each collected vector: client (8 bytes) · multiplicity (4) · its blocks; f64: its bytes
 //
 // A client alone is written as its own floats. The reader rounds them to the grid as Add did, so it
 // gets the same integers. The writer has the integers only, and takes the floats nearest to them;

@@ -79,8 +79,9 @@ class DeltaClient : public ClientAlgorithm {
   const double update_clip_;  // 0: no clipping
 };
 
-// For ClientAlgorithm::Sent of a rule whose state item moves by `factor` times what the client sends
-// on a channel: makes the item what it was before the turn and that step. Buffers become zero.
+// For ClientAlgorithm::Sent of a rule whose state item moves by `factor` times what the client
+// sends on a channel: makes the item what it was before the turn and that step. Buffers become
+// zero.
 absl::Status FollowSent(const ClientContext& context, absl::string_view item,
                         absl::string_view channel, double factor, ClientResult& result,
                         Workspace& workspace);

@@ -29,8 +29,8 @@ enum class Bias : uint8_t {
 // out by itself and loses nothing.
 //
 // A codec changes the tensors of Group::kParameter. Buffers and the gaps between tensors stay as
-// they are. Zeros stay zeros. Works on f32 and f64 layouts. A NaN or an infinity in the input leaves
-// at least one in the output, so that the sum refuses the client.
+// they are. Zeros stay zeros. Works on f32 and f64 layouts. A NaN or an infinity in the input
+// leaves at least one in the output, so that the sum refuses the client.
 //
 // A quantiser writes values static_cast<float>(double{step} * k), with one float `step` for each
 // aligned piece of kPiece numbers of a tensor, or for the whole tensor, and whole |k| ≤ 128.

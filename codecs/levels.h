@@ -6,8 +6,8 @@
 
 namespace macaw::codecs {
 
-// The least float with `levels` · step ≥ `largest`, near enough; 0 for 0. Not finite if `largest` is
-// not, or is beyond float's range.
+// The least float with `levels` · step ≥ `largest`, near enough; 0 for 0. Not finite if `largest`
+// is not, or is beyond float's range.
 float StepFor(double largest, int levels);
 
 // step · k, as the wire form looks for it.

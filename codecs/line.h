@@ -17,8 +17,8 @@ class Line {
   const std::string& name() const { return name_; }
   // Passes the next word if it is this one.
   bool Take(absl::string_view word);
-  // The next word as a number in (0, most], or as a whole number in [least, most]. `what` it is, for
-  // messages: "the fraction".
+  // The next word as a number in (0, most], or as a whole number in [least, most]. `what` it is,
+  // for messages: "the fraction".
   absl::StatusOr<double> Number(absl::string_view what, double most);
   absl::StatusOr<uint64_t> Whole(absl::string_view what, uint64_t least, uint64_t most);
   // Refuses words that are left over; `takes` says what the line may be.

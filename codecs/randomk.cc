@@ -1,6 +1,6 @@
-// Random-k with indices that all clients of a round share: the projection of the mean is the mean of
-// the projections. Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018; scaled by
-// d/k it is the unbiased sparsifier of Wangni et al., 2018.
+// Random-k with indices that all clients of a round share: the projection of the mean is the mean
+// of the projections. Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018; scaled
+// by d/k it is the unbiased sparsifier of Wangni et al., 2018.
 #include <algorithm>
 #include <cmath>
 #include <vector>

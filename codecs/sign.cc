@@ -1,6 +1,6 @@
-// Scaled signs: Karimireddy, Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient
-// Compression Schemes", ICML 2019, with the scale of the numbers that are not zero. Behind top-k it
-// is sparse ternary compression (Sattler et al., 2019).
+// Scaled signs: Karimireddy, Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other
+// Gradient Compression Schemes", ICML 2019, with the scale of the numbers that are not zero. Behind
+// top-k it is sparse ternary compression (Sattler et al., 2019).
 #include <cmath>
 
 #include "codecs/levels.h"

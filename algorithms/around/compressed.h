@@ -21,8 +21,8 @@ struct AroundCompression {
 // and C acts on parameters; buffers are sent as they are. With v_i the rule's vector:
 //
 //   none      sends C(v_i)
-//   residual  p = v_i + e_i,   sends C(p),          e_i ← p − C(p)        (Seide et al. 2014, Stich,
-//             Cordonnier, Jaggi 2018, "Sparsified SGD with Memory"; Karimireddy et al. 2019)
+//   residual  p = v_i + e_i,   sends C(p),          e_i ← p − C(p)        (Seide et al. 2014;
+//             Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory"; Karimireddy et al. 2019)
 //   ef21      p = v_i − g_i,   sends c_i = C(p),    g_i ← g_i + c_i       (Richtárik, Sokolov,
 //             Fatkhullin 2021, "EF21"; with drawn clients Fatkhullin et al. 2021, EF21-PP)
 //             server: G ← G + Σ_S p_i c_i, and the rule sees G/s in place of its mean
@@ -33,8 +33,8 @@ struct AroundCompression {
 // those who came. For a fixed sum p_i is 1/divisor, and the rule sees G times the part of the N
 // clients that came. In the first rounds G lacks the clients that have not come yet: with
 // s ← s + (1 − s)·Σ_S p_i, the share that has come as far as draws are independent, the first round
-// moves by its own mean, and s tends to 1 (Schmidt, Le Roux, Bach 2017, "Minimizing Finite Sums with
-// the Stochastic Average Gradient", does the same).
+// moves by its own mean, and s tends to 1 (Schmidt, Le Roux, Bach 2017, "Minimizing Finite Sums
+// with the Stochastic Average Gradient", does the same).
 //
 // A residual keeps a client's difference from the others until the client is drawn again, and gives
 // it back as noise: with drawn cohorts it is worse than no feedback at large steps, and ef21 is

@@ -11,8 +11,9 @@ namespace macaw::algorithms {
 // A client half around another one. It forwards every call; a decorator overrides what it changes.
 // Threads: as ClientAlgorithm, all slots at once.
 //
-// Of several decorators the outermost sees the result last: Attacked(Private(Compressed(rule))). One
-// that changes what an honest client sends tells the half that it is around (ClientAlgorithm::Sent).
+// Of several decorators the outermost sees the result last: Attacked(Private(Compressed(rule))).
+// One that changes what an honest client sends tells the half that it is around
+// (ClientAlgorithm::Sent).
 class DecoratedClient : public ClientAlgorithm {
  public:
   explicit DecoratedClient(std::unique_ptr<ClientAlgorithm> inner) : inner_(std::move(inner)) {}
