@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "proto/wire/remote.h"
+#include "tests/worker/synthetic_run.h"
+#include "worker/worker.h"
+
+// What the columns bytes_up and bytes_down say, beside what a device and a server really move.
+namespace macaw::worker {
+namespace {
+
+using nlohmann::json;
+using testing_support::OnlyFused;
+using testing_support::OptionsOf;
+using testing_support::Registry;
+using testing_support::StartServer;
+using testing_support::SyntheticClients;
+using testing_support::SyntheticRun;
+using testing_support::TemporaryFolder;
+
+constexpr uint32_t kRounds = 8;
+
+struct Moved {
+  std::string digest;
+  json rows = json::array();
+  double up = 0, down = 0;  // sums of the columns
+  fleet::Traffic traffic;
+  json reported;  // by the node
+};
+
+// One client a round, on a worker of one slot, as a device has it. 51,000 weights.
+class BytesTest : public testing::Test {
+ protected:
+  Moved Run(const UpdateConfig& update, const std::string& address, bool share) {
+    const TemporaryFolder folder;
+    RunPlan run = SyntheticRun(*dataset_, kRounds);
+    run.model = {.layers = {"linear 800", "relu", "linear 4"},
+                 .input_shape = dataset_->info().input_shape,
+                 .classes = dataset_->info().classes};
+    run.model.layers.back() = "linear " + std::to_string(dataset_->info().classes);
+    run.cohort.size = 1;
+    run.evaluation.every = 0;
+    run.update = update;
+    const auto server = StartServer(OptionsOf(run, folder.path()));
+    const auto serving = wire::FleetServer::Start(
+        {.listen = address.empty() ? "unix:" + (folder / "socket") : address,
+         .share_memory = share},
+        *server);
+    EXPECT_TRUE(serving.ok()) << serving.status();
+    const auto link = *wire::Dial({.server = (*serving)->address(), .share_memory = share});
+    const absl::Status status =
+        worker::Run({.slots = 1}, *dataset_, *link, Registry(), OnlyFused(), {});
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(server->Wait().ok());
+    Moved moved{.traffic = link->traffic()};
+    const json summary = json::parse(*ReadFile(folder / "summary.json"));
+    moved.digest = summary["model_digest"];
+    moved.reported = summary["traffic_bytes"];
+    for (const absl::string_view line :
+         absl::StrSplit(*ReadFile(folder / "metrics.jsonl"), '\n', absl::SkipEmpty())) {
+      moved.rows.push_back(json::parse(line));
+      moved.up += moved.rows.back()["bytes_up"].get<double>();
+      moved.down += moved.rows.back()["bytes_down"].get<double>();
+    }
+    EXPECT_EQ(summary["bytes"]["up"], moved.up);
+    return moved;
+  }
+
+  const std::unique_ptr<data::Dataset> dataset_ = SyntheticClients();
+};
+
+TEST_F(BytesTest, AreThoseOfTheSocketWithinTwoPercent) {
+  const Moved moved = Run({}, "127.0.0.1:0", false);
+  EXPECT_GT(moved.up, kRounds * 100'000.0);
+  EXPECT_NEAR(static_cast<double>(moved.traffic.up), moved.up, 0.02 * moved.up);
+  // The model is fetched once more at the end at most.
+  EXPECT_NEAR(static_cast<double>(moved.traffic.down), moved.down, 0.15 * moved.down);
+  EXPECT_LE(moved.reported["up"], moved.traffic.up);
+  EXPECT_GE(moved.reported["up"].get<double>(), 0.98 * moved.up);
+}
+
+TEST_F(BytesTest, AreTheSameOverEachKindOfConnection) {
+  const Moved network = Run({}, "127.0.0.1:0", false);
+  const Moved mapped = Run({}, "", true);
+  EXPECT_EQ(mapped.rows, network.rows);
+  EXPECT_EQ(mapped.digest, network.digest);
+  EXPECT_LT(mapped.traffic.up, network.traffic.up / 10) << "nothing large was sent";
+}
+
+// The same model, whichever form the sums took; and what a codec saves is saved on the wire.
+TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
+  const double dense = Run({}, "127.0.0.1:0", false).up;
+  const struct {
+    std::vector<std::string> codec;
+    double most;  // of dense
+  } kCodecs[] = {{{"bf16"}, 0.52},
+                 {{"bits 4"}, 0.15},
+                 {{"sign"}, 0.06},
+                 {{"topk 0.01"}, 0.03},
+                 {{"topk 0.01", "bits 8"}, 0.02},
+                 {{"acpsgd 2"}, 0.09}};
+  for (const auto& [codec, most] : kCodecs) {
+    const UpdateConfig update{.codec = codec, .feedback = "none"};
+    const Moved network = Run(update, "127.0.0.1:0", false);
+    const Moved mapped = Run(update, "", true);
+    EXPECT_EQ(mapped.rows, network.rows) << codec[0];
+    EXPECT_EQ(mapped.digest, network.digest) << codec[0];
+    EXPECT_LT(network.up, most * dense) << codec[0];
+    // Requests, records and heartbeats: a few hundred bytes a round.
+    EXPECT_GE(static_cast<double>(network.traffic.up), network.up);
+    EXPECT_LT(static_cast<double>(network.traffic.up), network.up + kRounds * 2000.0) << codec[0];
+  }
+}
+
+}  // namespace
+}  // namespace macaw::worker
