@@ -97,7 +97,7 @@ void ForEachBlock(const ParameterLayout& layout,
   }
 }
 
-// Collects values of some bits each.
+// Collects a block's values of some bits each, and appends them.
 class BlockWriter::Bits {
  public:
   explicit Bits(BlockWriter& to) : to_(to) {}
@@ -109,19 +109,30 @@ class BlockWriter::Bits {
     }
     held_ |= value << count_;
     count_ += width;
-    for (; count_ >= 8; count_ -= 8, held_ >>= 8) to_.Byte(static_cast<unsigned>(held_ & 0xff));
+    std::memcpy(&bytes_[at_], &held_, sizeof(held_));
+    at_ += count_ / 8;
+    held_ >>= count_ & ~7u;  // fewer than 40 bits were there
+    count_ %= 8;
   }
   void Close() {
-    if (count_ > 0) to_.Byte(static_cast<unsigned>(held_ & 0xff));
+    to_.Append(std::as_bytes(std::span(bytes_).first(at_ + (count_ > 0 ? 1 : 0))));
+    at_ = 0;
     held_ = 0;
     count_ = 0;
   }
 
  private:
   BlockWriter& to_;
+  std::array<uint8_t, kBlock * sizeof(int64_t) + sizeof(uint64_t)> bytes_;
+  size_t at_ = 0;
   uint64_t held_ = 0;  // fewer than 8 bits between two calls
   unsigned count_ = 0;
 };
+
+void BlockWriter::Append(std::span<const std::byte> bytes) {
+  bytes_ += bytes.size();
+  if (out_ != nullptr) out_->insert(out_->end(), bytes.begin(), bytes.end());
+}
 
 void BlockWriter::Byte(unsigned value) {
   ++bytes_;
@@ -265,6 +276,8 @@ void BlockWriter::Values(std::span<const float> block, ValueForms forms) {
     return;
   }
   Head(least, std::span(places).first(nonzeros), block.size());
+  if (least.kind == Kind::kFloats && least.places == Places::kAll)
+    return Append(std::as_bytes(block));
   Bits bits(*this);
   for (size_t i = 0; i < least.values; ++i) {
     const float value = block[least.places == Places::kAll ? i : places[i]];
@@ -422,6 +435,12 @@ absl::Status BlockReader::Values(std::span<float> block) {
     std::memcpy(&step, head.data(), sizeof(step));
     width = static_cast<unsigned>(head[sizeof(float)]);
     if (width > kMostLevelBits || !std::isfinite(step)) return Damaged("has impossible levels");
+  }
+  if (read.kind == Kind::kFloats && read.all) {
+    const std::span<const std::byte> values = Raw(block.size_bytes());
+    if (values.empty()) return Damaged("ends early");
+    std::memcpy(block.data(), values.data(), values.size());
+    return absl::OkStatus();
   }
   const bool whole = Bits(read.values, width, [&](size_t i, uint64_t code) {
     float value = 0;

@@ -79,6 +79,7 @@ class BlockWriter {
   void Head(const Shape& shape, std::span<const uint16_t> places, size_t count);
   void Byte(unsigned value);
   void Varint(uint64_t value);
+  void Append(std::span<const std::byte> bytes);
 
   std::vector<std::byte>* const out_;
   uint64_t bytes_ = 0;

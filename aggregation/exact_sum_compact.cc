@@ -85,6 +85,7 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
     header.multiplicity += part->multiplicity;
     header.weight += part->weight;
   }
+  out.reserve(aligned / 2);
   put(&header, sizeof(header));
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     SumChannelHeader head;
