@@ -38,7 +38,8 @@ class BytesTest : public testing::Test {
   Moved Run(const UpdateConfig& update, const std::string& address, bool share) {
     const TemporaryFolder folder;
     RunPlan run = SyntheticRun(*dataset_, kRounds);
-    run.model = {.layers = {"linear 800", "relu", "linear 4"},
+    run.model = {.name = "layers",
+                 .layers = {"linear 800", "relu", "linear 4"},
                  .input_shape = dataset_->info().input_shape,
                  .classes = dataset_->info().classes};
     run.model.layers.back() = "linear " + std::to_string(dataset_->info().classes);
