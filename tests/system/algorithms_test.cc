@@ -143,6 +143,20 @@ std::vector<Case> Cases() {
       return c.name == "fedbn" || c.name == "mime" || c.name == "mimelite";
     });
   }
+  // A rule under a codec, whose feedback is client state and a sum of the server's.
+  const auto coded = [&](const std::string& name, const std::string& algorithm,
+                         const std::string& codec, const std::string& feedback) {
+    cases.push_back({name, Of(algorithm).arguments +
+                               Arguments{"--set", absl::StrCat("update.codec=[", codec, "]"),
+                                         "--set", "update.feedback=" + feedback}});
+  };
+  coded("ef21", "fedavg", R"("topk 0.1", "bits 8")", "ef21");
+  coded("residual", "fedadam", R"("sign")", "residual");
+  coded("random", "fedprox", R"("randomk 0.3", "qsgd 7")", "none");
+  coded("scaffold_coded", "scaffold", R"("bits 6")", "none");
+  coded("median_coded", "median", R"("terngrad")", "none");
+  coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");
+  coded("powersgd", "fedavgm", R"("powersgd 2")", "residual");
   for (Case& c : cases) {
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};
   }
