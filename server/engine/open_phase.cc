@@ -53,6 +53,7 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
 void OpenPhase::OpenRound(Round round, std::vector<Seat> seats, TimePoint now) {
   seats_ = std::move(seats);
   left_out_before_.clear();
+  trained_.clear();
   fetched_.clear();
   bytes_up_ = bytes_down_ = 0;
   order_ = {.round = round};
@@ -126,7 +127,22 @@ void OpenPhase::Plan(HoldingId holding, scheduler::DispatchQueue queue) {
   QueueOf(holding) = std::move(queue);
 }
 
+void OpenPhase::AddTrainedBefore() {
+  const auto add = [](const std::vector<double>& before, std::vector<double>& sums) {
+    if (sums.size() < before.size()) sums.resize(before.size());
+    for (size_t i = 0; i < before.size(); ++i) sums[i] += before[i];
+  };
+  for (fleet::ClientRecord& record : report_.records) {
+    Trained& trained = trained_[record.attempt.client];
+    record.steps += trained.steps;
+    add(trained.sums, record.sums);
+    add(trained.personal_sums, record.personal_sums);
+    trained = {record.steps, record.sums, record.personal_sums};
+  }
+}
+
 PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
+  AddTrainedBefore();
   SortByClient(report_.records);
   SortByClient(report_.left_out);
   report_.times.gathered = now;

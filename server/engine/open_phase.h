@@ -121,6 +121,8 @@ class OpenPhase {
 
  private:
   void Open(Phase phase, TimePoint now);
+  // Adds to the records what their clients trained in the round's earlier phases.
+  void AddTrainedBefore();
   void NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up);
   void RemoveFromAside(HoldingId holding, ClientId client);
   Seat& SeatOf(ClientId client);  // the client must be in the cohort
@@ -148,8 +150,14 @@ class OpenPhase {
   fleet::Broadcast broadcast_;
   PhaseReport report_;
   std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
-  std::vector<Digest> fetched_;                  // in the round, by each client that is still in it
-  uint64_t bytes_up_ = 0, bytes_down_ = 0;       // as in PhaseReport, of the round so far
+  // What each client has trained in the round's closed phases.
+  struct Trained {
+    uint64_t steps = 0;
+    std::vector<double> sums, personal_sums;
+  };
+  absl::flat_hash_map<ClientId, Trained> trained_;
+  std::vector<Digest> fetched_;             // in the round, by each client that is still in it
+  uint64_t bytes_up_ = 0, bytes_down_ = 0;  // as in PhaseReport, of the round so far
   uint64_t adding_ = 0;
   uint64_t drawn_ = 0;  // clients in the round's first phase
 };

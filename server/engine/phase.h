@@ -52,8 +52,9 @@ struct Turn {
 struct PhaseReport {
   Round round{};
   Phase phase{};
-  uint64_t cohort = 0;                       // clients drawn
-  std::vector<fleet::ClientRecord> records;  // exactly the clients in the sum
+  uint64_t cohort = 0;  // clients drawn
+  // Exactly the clients in the sum. Steps and losses are of all phases of the round so far.
+  std::vector<fleet::ClientRecord> records;
   std::vector<fleet::LeftOut> left_out;
   std::vector<fleet::LeftOut> left_out_before;  // in the round's earlier phases, in phase order
   std::string dropped;    // why the server dropped the round; empty: it did not
