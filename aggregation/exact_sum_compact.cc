@@ -103,7 +103,7 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     const ChannelSpec& spec = shape.spec(c);
     if (spec.reduction == Reduction::kCollect) continue;
-    if (!shape.channels[c].alone.empty() && clients == 1) {
+    if (!shape.channels[c].alone.empty() && header.alone_weight > 0) {
       WriteVector(spec, shape.channels[c].alone.view(), &out, writer);
       continue;
     }
