@@ -143,6 +143,22 @@ TEST(ExactSumCompact, SignsTakeABitAWeight) {
   EXPECT_EQ(Bytes(*Decode(made, Compact(sum))), Bytes(sum));
 }
 
+TEST(ExactSumCompact, AClientThatWeighsNothingIsSentAsIntegers) {
+  TestCohort cohort = Cohort({{.name = "mean", .layout = Tensors(DType::kF32)},
+                              {.name = "plain",
+                               .layout = Tensors(DType::kF32),
+                               .reduction = Reduction::kMean,
+                               .coded = true,
+                               .levels = 3}},
+                             5);
+  cohort.clients[0].weight = 0;
+  ExactSum sum = cohort.Empty();
+  ASSERT_TRUE(cohort.clients[0].AddTo(sum).ok());
+  const absl::StatusOr<ExactSum> decoded = Decode(cohort, Compact(sum));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(Bytes(*decoded), Bytes(sum));
+}
+
 TEST(ExactSumCompact, SlotsAreAddedUpOnTheWay) {
   const TestCohort cohort = Cohort(AllKindsOfTensors(), 13);
   std::vector<ExactSum> slots;
