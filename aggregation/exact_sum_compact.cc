@@ -93,7 +93,7 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
       head.max_abs = std::max(head.max_abs, part->channels[c].max_abs);
       head.collected += part->channels[c].collected.size();
     }
-    aligned += head.collected * shape.spec(c).layout->bytes();
+    aligned += head.collected * CollectedBytes(shape.spec(c));
     put(&head, sizeof(head));
   }
 
@@ -122,7 +122,8 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
         for (size_t i = 0; i < count; ++i)
           floats[i] = static_cast<float>(static_cast<double>(sums[i]) / scale);
         kernels.set_f32(floats.data(), scale, again.data(), count);
-        if (std::ranges::equal(block, std::span(again).first(count)))
+        const float largest = std::bit_cast<float>(kernels.largest_f32(floats.data(), count));
+        if (largest <= spec.bound && std::ranges::equal(block, std::span(again).first(count)))
           return writer.Values(std::span(floats).first(count), {});
         writer.Integers(block);
       });
@@ -190,7 +191,7 @@ uint64_t ExactSum::BytesAlone(const Contribution& contribution) const {
     const ConstVectorView vector = contribution.values[c];
     if (spec.reduction == Reduction::kCollect) {
       bytes += kCollectedHead + (vector.dtype() == DType::kF64 ? spec.layout->bytes() : 0);
-      aligned += spec.layout->bytes();
+      aligned += CollectedBytes(spec);
     }
     if (spec.reduction == Reduction::kCollect || (HasFloats(spec) && spec.coded)) {
       WriteVector(spec, vector, nullptr, writer);

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "aggregation/channel.h"
 
 namespace macaw::aggregation {
 
@@ -34,6 +35,19 @@ static_assert(sizeof(SumChannelHeader) == 16);
 
 constexpr uint64_t SumHeadBytes(size_t channels) {
   return sizeof(SumHeader) + channels * sizeof(SumChannelHeader);
+}
+
+// A collected vector in the aligned form: this, then its bytes; each begins on 64 bytes.
+struct CollectedHeader {
+  uint64_t client = 0;
+  uint64_t multiplicity = 0;
+};
+static_assert(sizeof(CollectedHeader) == 16);
+
+constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+inline uint64_t CollectedBytes(const ChannelSpec& spec) {
+  return Padded(sizeof(CollectedHeader) + spec.layout->bytes());
 }
 
 template <typename T>

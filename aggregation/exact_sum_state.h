@@ -83,7 +83,9 @@ struct ExactSum::State {
   absl::Status ReadVectors(size_t channel, BlockReader& reader);
   // What a channel that is added up adds to BytesAlone, unless a codec has made it.
   void CountAlone(size_t channel, const Contribution& contribution, BlockWriter& writer) const;
-  // Refuses values that no valid sum of so many clients can have.
+  // Refuses counts and weights beyond the plan; and, too, values that no valid sum of so many
+  // clients can have.
+  absl::Status CheckCounts() const;
   absl::Status Check() const;
 };
 

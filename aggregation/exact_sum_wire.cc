@@ -22,19 +22,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "the wire form is written as it lies in memory");
 
-struct CollectedHeader {
-  uint64_t client = 0;
-  uint64_t multiplicity = 0;
-};
-static_assert(sizeof(CollectedHeader) == 16);
-
-constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 uint64_t HeadBytes(size_t channels) { return Padded(SumHeadBytes(channels)); }
-
-uint64_t CollectedBytes(const ChannelSpec& spec) {
-  return Padded(sizeof(CollectedHeader) + spec.layout->bytes());
-}
 
 // The smallest and the largest of `integers`; both 0 if there are none.
 FoldKernels::Span SpanOf(std::span<const int64_t> integers) {
@@ -188,6 +176,8 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> e
   s.clients = header.clients;
   s.multiplicity = header.multiplicity;
   s.weight = header.weight;
+  // Before memory is made for what it claims to hold.
+  MACAW_RETURN_IF_ERROR(Annotate(s.CheckCounts(), "encoded sum refused"));
   if (compact) {
     MACAW_RETURN_IF_ERROR(s.ReadCompact(bytes, header.alone_weight));
   } else {
@@ -253,7 +243,7 @@ absl::Status ExactSum::State::Collect(size_t c, uint64_t client, uint64_t times,
   return absl::OkStatus();
 }
 
-absl::Status ExactSum::State::Check() const {
+absl::Status ExactSum::State::CheckCounts() const {
   const GridOrder& order = plan->order;
   if (clients > multiplicity || multiplicity > order.total_multiplicity ||
       (clients == 0) != (multiplicity == 0)) {
@@ -265,6 +255,11 @@ absl::Status ExactSum::State::Check() const {
       weight > plan->weight_limit || (clients == 0 && weight != 0)) {
     return absl::InvalidArgumentError("its weight or multiplicity is more than the plan allows");
   }
+  return absl::OkStatus();
+}
+
+absl::Status ExactSum::State::Check() const {
+  MACAW_RETURN_IF_ERROR(CheckCounts());
   for (size_t c = 0; c < channels.size(); ++c) {
     const auto refuse = [&](absl::string_view why) {
       return absl::InvalidArgumentError(absl::StrCat("channel '", spec(c).name, "' ", why));

@@ -196,4 +196,11 @@ void LowRank::PutRest(ConstVectorView rest, VectorView into) const {
   });
 }
 
+void LowRank::ZeroRest(VectorView v) const {
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    for (const Piece& piece : pieces_)
+      std::ranges::fill(v.As<T>().subspan(piece.at, piece.size), T{0});
+  });
+}
+
 }  // namespace macaw::codecs

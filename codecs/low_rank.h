@@ -49,6 +49,7 @@ class LowRank {
 
   void TakeRest(ConstVectorView from, VectorView rest) const;
   void PutRest(ConstVectorView rest, VectorView into) const;
+  void ZeroRest(VectorView v) const;
 
  private:
   struct Matrix {

@@ -35,10 +35,6 @@ bool IsCoded(const ChannelSpec& channel, const Setup& setup) {
          channel.reduction != Reduction::kMax;
 }
 
-bool HasStateThatFollows(const Description& rule, const Schema& schema) {
-  return rule.state_follows_sent && !schema.state.empty();
-}
-
 // Why the server cannot keep the sum of what all clients sent last; empty: it can.
 std::string WhyNoSum(const Description& rule, const Schema& schema, const Setup& setup,
                      const AroundCompression& around) {

@@ -22,4 +22,8 @@ absl::Status CheckCountedState(const Description& rule, const Schema& schema,
       "of that, too (has_independent_state)"));
 }
 
+bool HasStateThatFollows(const Description& rule, const Schema& schema) {
+  return rule.state_follows_sent && !schema.state.empty();
+}
+
 }  // namespace macaw::algorithms

@@ -11,4 +11,8 @@ namespace macaw::algorithms {
 absl::Status CheckCountedState(const Description& rule, const Schema& schema,
                                absl::string_view change);
 
+// Whether clients keep a state that mirrors what was counted of what they sent
+// (Description::state_follows_sent).
+bool HasStateThatFollows(const Description& rule, const Schema& schema);
+
 }  // namespace macaw::algorithms

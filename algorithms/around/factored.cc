@@ -64,8 +64,7 @@ absl::Status CheckFactored(const Description& rule, const Schema& schema,
   const auto in_some = [](const auto& item) { return !item.phases.empty(); };
   if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some))
     return refuse(rule.name, " has several phases a round, and factors are of rules with one");
-  if (codecs::Line(update.codec.front()).name() == kPowerSgd && rule.state_follows_sent &&
-      !schema.state.empty())
+  if (codecs::Line(update.codec.front()).name() == kPowerSgd && HasStateThatFollows(rule, schema))
     return refuse("the clients of ", rule.name,
                   " keep a state that mirrors what is counted, which is known in the second phase "
                   "only: take \"acpsgd\"");
@@ -73,6 +72,14 @@ absl::Status CheckFactored(const Description& rule, const Schema& schema,
     return refuse(
         "update.feedback = \"ef21\" is for codecs of one client: use \"residual\" or "
         "\"none\"");
+  if (update.feedback == "residual" && HasStateThatFollows(rule, schema))
+    return refuse("the clients of ", rule.name,
+                  " keep a state that mirrors what was counted, so the rest comes up again by "
+                  "itself, and a residual would send it twice: use \"none\"");
+  for (const MetricSpec& metric : schema.metrics) {
+    if (metric.name == kUpdateErrorMetric)
+      return refuse("the rule reports a metric '", metric.name, "' of its own");
+  }
   if (update.feedback == "residual" && setup.with_replacement())
     return refuse("a client keeps what the factors leave out, and cohort.sampling = \"",
                   setup.cohort.sampling, "\" may draw it twice in a round: use \"none\"");
@@ -116,7 +123,7 @@ std::string Factoring::KeptOf(absl::string_view channel) const {
   return two_phases ? absl::StrCat("update_matrix_", channel) : ResidualOf(channel);
 }
 
-absl::StatusOr<Factoring> Factoring::Of(const Description&, const Schema& schema,
+absl::StatusOr<Factoring> Factoring::Of(const Description& rule, const Schema& schema,
                                         const UpdateConfig& update, const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const uint32_t rank, RankOf(update));
   Factoring factoring{.two_phases = codecs::Line(update.codec.front()).name() == kPowerSgd,
@@ -136,7 +143,8 @@ absl::StatusOr<Factoring> Factoring::Of(const Description&, const Schema& schema
   // The mean of the factors is the factor of the mean, so drawn clients lose nothing of each other,
   // and what they keep would come back as noise.
   factoring.residual =
-      update.feedback == "residual" || (update.feedback == "auto" && AllTakePart(setup));
+      update.feedback == "residual" ||
+      (update.feedback == "auto" && AllTakePart(setup) && !HasStateThatFollows(rule, schema));
   return factoring;
 }
 

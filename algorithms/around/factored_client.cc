@@ -103,7 +103,7 @@ class FactoredClient final : public DecoratedClient {
     const VectorView kept = workspace.Vector(channel.spec.layout);
     if (factoring_.two_phases && !IsSecond(context)) {
       Copy(matrices, kept);
-      ZeroBuffers(kept);
+      channel.form.ZeroRest(kept);  // it is sent in this phase
       result.state.push_back({factoring_.KeptOf(channel.spec.name), ConstVectorView(kept)});
       return matrices;
     }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,11 @@ class FactoredServer final : public DecoratedServer {
     std::vector<AggregatedChannel> factors;
     for (const FactoredChannel& channel : factoring_.channels)
       factors.push_back(Take(aggregate, FactorOf(channel.spec.name)));
-    const bool nobody = aggregate.clients == 0;
+    // A mean of clients that weigh nothing has no value either.
+    const bool nobody =
+        aggregate.clients == 0 || std::ranges::any_of(factors, [](const AggregatedChannel& factor) {
+          return factor.value.empty();
+        });
     if (factoring_.two_phases && context.phase == kFirst && !nobody) {
       for (size_t c = 0; c < bases_.size(); ++c) KeepBasis(context, c, factors[c].value);
       held_ = std::move(aggregate);

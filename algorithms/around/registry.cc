@@ -211,6 +211,11 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
                      "\" makes what it sends of the honest updates before they are noised, and so "
                      "[privacy]'s epsilon would not hold: take one of the two out"));
   }
+  if (IsFactored(run.update) && run.attack.on() && run.attack.noise > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "attack.noise is on updates of the model's layout, and with update.codec = [\"",
+        run.update.codec.front(), "\"] clients send factors: take one of the two out"));
+  }
   if (IsFactored(run.update)) {
     rule = Factored(rule, run.update, run.privacy.on());
   } else if (run.update.on()) {

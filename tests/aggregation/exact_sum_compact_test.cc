@@ -196,6 +196,28 @@ TEST(ExactSumCompact, RefusesAWeightThatIsNotTheClients) {
   }
 }
 
+// Before it makes memory for so many vectors.
+TEST(ExactSumCompact, RefusesMoreClientsThanArePlanned) {
+  const TestCohort cohort = Cohort(
+      {{.name = "each", .layout = Tensors(DType::kF32), .reduction = Reduction::kCollect}}, 5);
+  ExactSum sum = cohort.Empty();
+  ASSERT_TRUE(cohort.clients[0].AddTo(sum).ok());
+  std::vector<std::byte> bytes = Compact(sum);
+  bytes.resize(80 + 16);
+  constexpr uint64_t kMany = 300'000;
+  for (const size_t place : {size_t{48}, size_t{56}, size_t{80 + 8}})
+    std::memcpy(bytes.data() + place, &kMany, sizeof(kMany));
+  for (uint64_t id = 0; id < kMany; ++id) {  // a vector of zeros each
+    const uint32_t once = 1;
+    const size_t at = bytes.size();
+    bytes.resize(at + 14);
+    std::memcpy(bytes.data() + at, &id, sizeof(id));
+    std::memcpy(bytes.data() + at + 8, &once, sizeof(once));
+    bytes[at + 13] = static_cast<std::byte>(4);  // five blocks of zeros
+  }
+  EXPECT_THAT(std::string(Decode(cohort, bytes).status().message()), HasSubstr("it counts 300000"));
+}
+
 TEST(ExactSumCompact, RefusesValuesBeyondTheBound) {
   const TestCohort cohort = Cohort({{.name = "delta", .layout = Tensors(DType::kF32)}}, 5);
   ExactSum sum = cohort.Empty();

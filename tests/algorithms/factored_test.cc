@@ -233,6 +233,17 @@ TEST(PowerSgd, AnUpdateOfItsRankIsExact) {
   EXPECT_LT(Distance(factored.Model(), dense.Model()), 1e-9);
 }
 
+// The bias was sent in the first phase: it is no part of what is left.
+TEST(PowerSgd, AClientKeepsMatricesAloneBetweenThePhases) {
+  const Bowls bowls;
+  RoundLoop loop = Loop(Power("fedavg"), bowls, 8);
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  for (size_t client = 0; client < 8; ++client) {
+    const Numbers kept = loop.State(client, 0);
+    for (size_t i = 36; i < kSize; ++i) EXPECT_EQ(kept[i], 0) << i;
+  }
+}
+
 TEST(PowerSgd, GoesOnAfterAResumeWithTheSameBytes) {
   const Bowls bowls;
   RoundLoop whole = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
@@ -272,6 +283,9 @@ TEST(Factored, RefusesWhatItIsNotFor) {
   EXPECT_THAT(Refusal(Factored(Builtin("krum"), {.codec = {"acpsgd 1"}}), krum), HasSubstr("topk"));
   EXPECT_THAT(Refusal(Factored(Builtin("fedavg"), {.codec = {"acpsgd 1"}}, /*noised=*/true), setup),
               HasSubstr("[privacy]"));
+  const algorithms::Setup scaffold = Loop(Builtin("scaffold"), bowls, 8).setup();
+  EXPECT_THAT(Refusal(Acp("scaffold", "acpsgd 1", "residual"), scaffold), HasSubstr("twice"));
+  EXPECT_TRUE(Acp("scaffold").schema(scaffold)->state.size() == 1) << "auto takes none";
   EXPECT_EQ(Refusal(acp({"acpsgd 1"}), setup), "");
 }
 

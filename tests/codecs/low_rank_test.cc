@@ -84,6 +84,10 @@ TEST_P(LowRankOf, TheRestComesBackAsItIs) {
   const LowRank form = *LowRank::Make(layout, 2);
   const FlatVector m = Normals(layout, 3);
   FlatVector rest(form.rest()), back(layout);
+  FlatVector matrices = m.Clone();
+  form.ZeroRest(matrices.view());
+  form.TakeRest(matrices.view(), rest.view());
+  EXPECT_EQ(DigestOfValues(rest.view()), DigestOfValues(FlatVector(form.rest()).view()));
   form.TakeRest(m.view(), rest.view());
   form.PutRest(rest.view(), back.view());
   DispatchDType(GetParam(), [&]<typename T>(T) {
