@@ -28,9 +28,10 @@ namespace macaw::algorithms {
 //
 // With feedback "residual" M_i is the update plus the client's own e_i ← M_i − P Q_iᵀ (of acpsgd's
 // odd rounds M_i − P_i Qᵀ), and not M_i − M̄: that one would keep the client's whole difference
-// from the others, and grow. P and Q start from the run's seed. A phase without contributions changes
-// neither. A client of powersgd keeps M_i between the phases; one that is lost in the second keeps
-// M_i's matrices as its e_i. A round that loses all in its second phase leaves the model as it is.
+// from the others, and grow. P and Q start from the run's seed. A phase without contributions
+// changes neither. A client of powersgd keeps M_i between the phases; one that is lost in the
+// second keeps M_i's matrices as its e_i. A round that loses all in its second phase leaves the
+// model as it is.
 Description Factored(const Description& rule, const UpdateConfig& update, bool noised = false);
 
 // Whether update.codec asks for it.
