@@ -12,7 +12,8 @@
 namespace macaw::aggregation {
 
 // The compact form of numbers: blocks of at most kBlock neighbours of one tensor, each in the least
-// of several exact forms. Nothing is rounded, so whoever reads gets what was written.
+// of several exact forms. Nothing is rounded: BlockReader gives the
+// numbers that BlockWriter was given.
 //
 //   byte 0 · varint n              n + 1 blocks of zeros
 //   tag · [varint k · places] · kind's head · k values

@@ -132,12 +132,7 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
     if (out.size() >= aligned) return {};
   }
   for (size_t c = 0; c < shape.channels.size(); ++c) {
-    std::vector<const Collected*> all;
-    for (const State* part : parts) {
-      for (const Collected& entry : part->channels[c].collected) all.push_back(&entry);
-    }
-    std::ranges::sort(all, {}, [](const Collected* entry) { return entry->client; });
-    for (const Collected* entry : all) {
+    for (const Collected* entry : CollectedOf(parts, c)) {
       put(&entry->client.value, sizeof(uint64_t));
       put(&entry->multiplicity, sizeof(uint32_t));
       WriteVector(shape.spec(c), entry->vector.view(), &out, writer);

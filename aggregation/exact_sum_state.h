@@ -69,6 +69,9 @@ struct ExactSum::State {
   // The compact form (exact_sum_compact.cc); empty if it is not less.
   static AlignedBuffer EncodeCompact(std::span<const State* const> states);
   uint64_t AlignedBytes() const;
+  // What all parts have collected on a channel, by client.
+  static std::vector<const Collected*> CollectedOf(std::span<const State* const> parts,
+                                                   size_t channel);
   // Whether `other` may be added to this sum.
   absl::Status CheckMerge(const State& other) const;
 

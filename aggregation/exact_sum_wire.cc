@@ -72,6 +72,16 @@ absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum>
   return State::Encode(states);
 }
 
+std::vector<const ExactSum::State::Collected*> ExactSum::State::CollectedOf(
+    std::span<const State* const> parts, size_t channel) {
+  std::vector<const Collected*> all;
+  for (const State* part : parts) {
+    for (const Collected& entry : part->channels[channel].collected) all.push_back(&entry);
+  }
+  std::ranges::sort(all, {}, [](const Collected* entry) { return entry->client; });
+  return all;
+}
+
 AlignedBuffer ExactSum::State::Encode(std::span<const State* const> states) {
   const State& shape = *states.front();
   SumHeader header{.channels = static_cast<uint32_t>(shape.channels.size()),
@@ -124,12 +134,7 @@ AlignedBuffer ExactSum::State::Encode(std::span<const State* const> states) {
     pad();
   }
   for (size_t c = 0; c < shape.channels.size(); ++c) {
-    std::vector<const Collected*> all;
-    for (const State* part : parts) {
-      for (const Collected& entry : part->channels[c].collected) all.push_back(&entry);
-    }
-    std::ranges::sort(all, {}, [](const Collected* entry) { return entry->client; });
-    for (const Collected* entry : all) {
+    for (const Collected* entry : CollectedOf(parts, c)) {
       const CollectedHeader head{entry->client.value, entry->multiplicity};
       put(&head, sizeof(head));
       const auto bytes = entry->vector.view().bytes;

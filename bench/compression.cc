@@ -25,20 +25,6 @@ using algorithms::Numbers;
 constexpr size_t kSide = 6, kSize = kSide * kSide, kClients = 8;
 constexpr int kRounds = 2000, kMeasured = 1000, kSeeds = 3;
 
-class Bowl final : public algorithms::Objective {
- public:
-  explicit Bowl(Numbers b) : b_(std::move(b)) {}
-  double Loss(const Numbers&) const override { return 0; }
-  Numbers Gradient(const Numbers& w) const override {
-    Numbers gradient(w);
-    for (size_t i = 0; i < w.size(); ++i) gradient[i] -= b_[i];
-    return gradient;
-  }
-
- private:
-  const Numbers b_;
-};
-
 // The mean distance to the optimum over the last rounds; NaN: it diverges.
 double DistanceOf(const UpdateConfig& update, uint64_t cohort, double step, uint64_t seed) {
   RandomStream random({.seed = seed});
@@ -50,7 +36,7 @@ double DistanceOf(const UpdateConfig& update, uint64_t cohort, double step, uint
       b[j] = random.Normal();
       optimum[j] += b[j] / kClients;
     }
-    population.push_back({std::make_shared<Bowl>(std::move(b)), 1});
+    population.push_back({std::make_shared<algorithms::SquaredDistance>(std::move(b)), 1});
   }
   const Description dense = algorithms::Builtin("fedavg");
   const Description rule = algorithms::IsFactored(update) ? algorithms::Factored(dense, update)

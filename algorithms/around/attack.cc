@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "algorithms/around/channels.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -18,12 +19,6 @@ LayoutPtr ShareLayout() {
   static const LayoutPtr& layout =
       *new LayoutPtr(ParameterLayout::Scalars("value", 1, DType::kF64));
   return layout;
-}
-
-// The same tensors in double precision.
-LayoutPtr InF64(const LayoutPtr& layout) {
-  if (layout->dtype() == DType::kF64) return layout;
-  return ParameterLayout::Make(layout->entries(), DType::kF64).value_or(nullptr);
 }
 
 bool Collects(const ChannelSpec& channel) { return channel.reduction == Reduction::kCollect; }
@@ -148,7 +143,7 @@ Schema WithAttack(Schema schema, const AttackConfig& attack) {
     if (attack.kind != "alie") continue;
     const bool weighted = channel.reduction == Reduction::kWeightedMean;
     added.push_back({.name = SquaresOf(channel.name),
-                     .layout = InF64(channel.layout),
+                     .layout = InDouble(channel.layout),
                      .reduction = weighted ? Reduction::kWeightedMean : Reduction::kMean,
                      .bound = channel.bound * channel.bound,
                      .phases = channel.phases});

@@ -164,6 +164,11 @@ absl::Status CheckLayouts(absl::string_view what, const Items& items) {
 
 }  // namespace
 
+LayoutPtr InDouble(const LayoutPtr& layout) {
+  if (layout->dtype() == DType::kF64) return layout;
+  return ParameterLayout::Make(layout->entries(), DType::kF64).value_or(nullptr);
+}
+
 bool InPhase(const std::vector<Phase>& phases, Phase phase) {
   return phases.empty() || std::ranges::find(phases, phase) != phases.end();
 }

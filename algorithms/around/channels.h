@@ -18,6 +18,9 @@ namespace macaw::algorithms {
 // Whether `phases` of a channel or metric contain the phase; an empty list contains all.
 bool InPhase(const std::vector<Phase>& phases, Phase phase);
 
+// The tensors of a layout in double precision.
+LayoutPtr InDouble(const LayoutPtr& layout);
+
 // The layouts of what is sent down in a phase, in the order of the schema.
 std::vector<LayoutPtr> DownLayouts(const Schema& schema, Phase phase);
 // The vectors themselves.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "algorithms/api/vector_math.h"
+#include "algorithms/around/channels.h"
 #include "algorithms/around/counted_state.h"
 #include "algorithms/around/guard.h"
 #include "core/status.h"
@@ -183,11 +184,6 @@ bool AllTakePart(const Setup& setup) {
   return setup.clients > 0 && cohort.size >= setup.clients &&
          (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
          cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
-}
-
-LayoutPtr InDouble(const LayoutPtr& layout) {
-  if (layout->dtype() == DType::kF64) return layout;
-  return ParameterLayout::Make(layout->entries(), DType::kF64).value_or(nullptr);
 }
 
 absl::StatusOr<Compression> Compression::Of(const Description& rule, const Schema& schema,

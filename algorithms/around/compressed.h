@@ -29,12 +29,12 @@ struct AroundCompression {
 //
 // e_i and g_i are kept by the client, and a contribution that does not count changes neither. So
 // G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean and 1/N for a mean. The rule
-// then moves by the mean of what every client sent last, whoever came; buffers move by the mean of
-// those who came. For a fixed sum p_i is 1/divisor, and the rule sees G times the part of the N
-// clients that came. In the first rounds G lacks the clients that have not come yet: with
-// s ← s + (1 − s)·Σ_S p_i, the share that has come as far as draws are independent, the first round
-// moves by its own mean, and s tends to 1 (Schmidt, Le Roux, Bach 2017, "Minimizing Finite Sums
-// with the Stochastic Average Gradient", does the same).
+// then moves by the mean of what each client sent last, drawn in this round or not. Buffers move by
+// the mean of the counted clients. For a fixed sum p_i is 1/divisor, and the rule sees G times the
+// part of the N clients that came. In the first rounds G lacks the clients that have not come yet:
+// with s ← s + (1 − s)·Σ_S p_i, the share that has come as far as draws are independent, the first
+// round moves by its own mean, and s tends to 1 (Schmidt, Le Roux, Bach 2017, "Minimizing Finite
+// Sums with the Stochastic Average Gradient", does the same).
 //
 // A residual keeps a client's difference from the others until the client is drawn again, and gives
 // it back as noise: with drawn cohorts it is worse than no feedback at large steps, and ef21 is
@@ -93,8 +93,5 @@ std::unique_ptr<ServerAlgorithm> MakeCompressedServer(std::unique_ptr<ServerAlgo
 
 // Whether every client that can be drawn takes part in each round.
 bool AllTakePart(const Setup& setup);
-
-// The tensors of a layout in double precision.
-LayoutPtr InDouble(const LayoutPtr& layout);
 
 }  // namespace macaw::algorithms

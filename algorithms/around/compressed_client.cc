@@ -40,7 +40,7 @@ class CompressedClient final : public DecoratedClient {
       if (!InPhase(channel.phases, context.phase)) continue;
       coded = true;
       const auto up = std::ranges::find(result.up, channel.name, &UpVector::name);
-      if (up == result.up.end()) continue;  // whoever reads the result reports it
+      if (up == result.up.end()) continue;  // UpValues reports it
       MACAW_RETURN_IF_ERROR(Code(context, channel, *up, result, error, workspace));
     }
     if (!coded) return result;

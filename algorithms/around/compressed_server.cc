@@ -59,7 +59,7 @@ class Ef21Server final : public DecoratedServer {
       // Σ_S p_i c_i.
       const double share = ShareOf(spec, channel.weight);
       if (channel.value.empty()) {
-        channel.value = FlatVector(spec.layout);  // nobody came: buffers stay
+        channel.value = FlatVector(spec.layout);  // no client was counted: buffers stay
       } else {
         ForEachPair(channel.value.view(), sums_[c].view(),
                     [&](const auto& value, std::span<double> sum) {

@@ -17,14 +17,13 @@ namespace macaw::algorithms {
 //   acpsgd    P and Q take turns, so a round has one phase and one factor:
 //     odd rounds   P_i = M_i Q, Q orthonormal;   server: P̄ = mean P_i,  M̄ = P̄ Qᵀ,  P ← orth(P̄)
 //     even rounds  Q_i = M_iᵀ P, P orthonormal;  server: Q̄ = mean Q_i,  M̄ = P Q̄ᵀ,  Q ← orth(Q̄)
-//   powersgd  a round has two phases, of which the second trains nobody:
+//   powersgd  a round has two phases, and clients train in the first alone:
 //     first        P_i = M_i Q;                  server: P ← orth(mean P_i)
 //     second       Q_i = M_iᵀ P;                 server: Q̄ = mean Q_i,  M̄ = P Q̄ᵀ,  Q ← orth(Q̄)
 //
-// A factor is linear in M_i, so sums of factors are exact in any tree, and whoever adds sees
-// nothing else. On each channel up that has the model's layout the clients send, in its place, the
-// factors of its matrices and the other tensors as they are; the basis goes down. The rule's server
-// half sees M̄ as the channel's result.
+// A factor is linear in M_i, so sums of factors are exact in any tree. On each channel up that has
+// the model's layout the clients send, in its place, the factors of its matrices and the other
+// tensors as they are; the basis goes down. The rule's server half sees M̄ as the channel's result.
 //
 // With feedback "residual" M_i is the update plus the client's own e_i ← M_i − P Q_iᵀ (of acpsgd's
 // odd rounds M_i − P_i Qᵀ), and not M_i − M̄: that one would keep the client's whole difference

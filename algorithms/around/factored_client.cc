@@ -46,7 +46,7 @@ class FactoredClient final : public DecoratedClient {
     ClientResult factors;
     for (const FactoredChannel& channel : factoring_.channels) {
       const auto up = std::ranges::find(result.up, channel.spec.name, &UpVector::name);
-      if (up == result.up.end()) continue;  // whoever reads the result reports it
+      if (up == result.up.end()) continue;  // UpValues reports it
       MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> value,
                              OnHost({&channel.spec, 1}, {&up->value, 1}, workspace));
       const ConstVectorView matrices = WithResidual(context, channel, value[0], workspace);

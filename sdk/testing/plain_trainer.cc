@@ -69,6 +69,18 @@ void SetNumbers(const Numbers& numbers, VectorView vector) {
   });
 }
 
+double SquaredDistance::Loss(const Numbers& w) const {
+  double loss = 0;
+  for (size_t i = 0; i < w.size(); ++i) loss += 0.5 * (w[i] - b_[i]) * (w[i] - b_[i]);
+  return loss;
+}
+
+Numbers SquaredDistance::Gradient(const Numbers& w) const {
+  Numbers gradient(w);
+  for (size_t i = 0; i < w.size(); ++i) gradient[i] -= b_[i];
+  return gradient;
+}
+
 PlainTrainer::PlainTrainer(LayoutPtr layout)
     : layout_(std::move(layout)), gradient_(layout_), optimizer_(layout_) {}
 

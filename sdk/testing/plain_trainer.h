@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,17 @@ class Quadratic final : public Objective {
  private:
   std::array<std::array<double, 2>, 2> a_;
   std::array<double, 2> b_;
+};
+
+// f(x) = ½‖x−b‖² in any number of dimensions.
+class SquaredDistance final : public Objective {
+ public:
+  explicit SquaredDistance(Numbers b) : b_(std::move(b)) {}
+  double Loss(const Numbers& w) const override;
+  Numbers Gradient(const Numbers& w) const override;
+
+ private:
+  const Numbers b_;
 };
 
 // Carries out plans on one client's objective; every batch is the full one. It takes `local.steps`

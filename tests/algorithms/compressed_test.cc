@@ -29,21 +29,6 @@ class Incline final : public Objective {
   const Numbers slope_;
 };
 
-// ½‖x − b‖².
-class Bowl final : public Objective {
- public:
-  explicit Bowl(Numbers b) : b_(std::move(b)) {}
-  double Loss(const Numbers&) const override { return 0; }
-  Numbers Gradient(const Numbers& w) const override {
-    Numbers gradient(w);
-    for (size_t i = 0; i < w.size(); ++i) gradient[i] -= b_[i];
-    return gradient;
-  }
-
- private:
-  const Numbers b_;
-};
-
 // Clients with these slopes, and as many examples as their place, from 1.
 RoundLoop Inclines(const Description& rule, const std::vector<Numbers>& slopes,
                    const CohortConfig& cohort, DType dtype = DType::kF64) {
@@ -178,7 +163,7 @@ struct Bowls {
         b[i] = 2 * random.Normal();
         optimum[i] += b[i] / kClients;
       }
-      population.push_back({std::make_shared<Bowl>(b), 1});
+      population.push_back({std::make_shared<SquaredDistance>(b), 1});
     }
   }
 };

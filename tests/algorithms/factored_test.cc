@@ -19,21 +19,6 @@ using testing::HasSubstr;
 
 constexpr size_t kSize = 36 + 6;  // a matrix of 6 × 6 and a bias
 
-// ½‖x − b‖².
-class MatrixBowl final : public Objective {
- public:
-  explicit MatrixBowl(Numbers b) : b_(std::move(b)) {}
-  double Loss(const Numbers&) const override { return 0; }
-  Numbers Gradient(const Numbers& w) const override {
-    Numbers gradient(w);
-    for (size_t i = 0; i < w.size(); ++i) gradient[i] -= b_[i];
-    return gradient;
-  }
-
- private:
-  const Numbers b_;
-};
-
 LayoutPtr MatrixLayout(DType dtype = DType::kF64) {
   return *ParameterLayout::Make(
       {{.name = "weight", .shape = {6, 6}}, {.name = "bias", .shape = {6}}}, dtype);
@@ -46,7 +31,7 @@ struct Bowls {
       Numbers b(kSize);
       for (double& value : b) value = random.Normal();
       for (size_t j = 0; j < kSize; ++j) optimum[j] += b[j] / static_cast<double>(clients);
-      population.push_back({std::make_shared<MatrixBowl>(b), 1});
+      population.push_back({std::make_shared<SquaredDistance>(b), 1});
     }
   }
   std::vector<TestPopulationClient> population;
@@ -225,7 +210,7 @@ TEST(PowerSgd, AnUpdateOfItsRankIsExact) {
           static_cast<double>(i + 1) * static_cast<double>(j * j) - 3.0 * static_cast<double>(j);
     b[36 + i] = static_cast<double>(i);
   }
-  bowls.population = {{std::make_shared<MatrixBowl>(b), 1}};
+  bowls.population = {{std::make_shared<SquaredDistance>(b), 1}};
   RoundLoop factored = Loop(Power("fedavg", "powersgd 2"), bowls, 1);
   RoundLoop dense = Loop(Builtin("fedavg"), bowls, 1);
   ASSERT_TRUE(factored.Rounds(5).ok());
