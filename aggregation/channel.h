@@ -36,7 +36,7 @@ struct ChannelSpec {
   // chooses the channels of the phase.
   std::vector<Phase> phases = {};
   // The codec of [update] has made its values: the wire looks for short floats, and for levels, of
-  // up to so many steps (blocks.h). It changes no sum.
+  // up to so many steps (core/blocks.h). It changes no sum.
   bool coded = false;
   uint32_t levels = 0;
 };

@@ -33,7 +33,7 @@ struct Aggregate {
 enum class SumForm : uint8_t {
   kAligned = 1,  // the integers as they lie in memory, for a reader that maps them
   // Few bytes: integers with the bits that they use, and a client alone as its own values
-  // (blocks.h). Where that is not less, the aligned form.
+  // (core/blocks.h). Where that is not less, the aligned form.
   kCompact = 2,
 };
 

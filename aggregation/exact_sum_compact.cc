@@ -4,17 +4,17 @@
 #include <limits>
 #include <utility>
 
-#include "aggregation/blocks.h"
 #include "aggregation/exact_sum.h"
 #include "aggregation/exact_sum_header.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
+#include "core/blocks.h"
 #include "core/status.h"
 
 // The compact form, of a sum with clients:
 //
 //   SumHeader · one SumChannelHeader per channel
-//   the blocks of each channel (blocks.h), limb by limb
+//   the blocks of each channel (core/blocks.h), limb by limb
 //   for each collected vector: client (8 bytes) · multiplicity (4) · its blocks; f64: its bytes
 //
 // A client alone is written as its own floats. The reader rounds them to the grid as Add did, so it

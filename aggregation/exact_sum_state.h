@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "aggregation/blocks.h"
 #include "aggregation/exact_sum.h"
 #include "aggregation/plan.h"
+#include "core/blocks.h"
 #include "core/buffer.h"
 #include "core/vector.h"
 

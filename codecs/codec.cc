@@ -78,4 +78,11 @@ absl::StatusOr<std::unique_ptr<Codec>> ParseCodec(const std::vector<std::string>
   return std::make_unique<Chain>(std::move(parts));
 }
 
+std::string TextOf(const std::vector<std::string>& lines) {
+  const auto quoted = [](std::string* out, const std::string& line) {
+    absl::StrAppend(out, "\"", line, "\"");
+  };
+  return absl::StrCat("[", absl::StrJoin(lines, ", ", quoted), "]");
+}
+
 }  // namespace macaw::codecs

@@ -58,4 +58,7 @@ inline constexpr size_t kPiece = 512;
 absl::StatusOr<std::unique_ptr<Codec>> ParseCodec(const std::vector<std::string>& lines,
                                                   bool scaled);
 
+// ["topk 0.01", "bits 8"], as in a configuration, for messages.
+std::string TextOf(const std::vector<std::string>& lines);
+
 }  // namespace macaw::codecs

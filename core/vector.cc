@@ -102,6 +102,22 @@ FlatVector FlatVector::CopyOf(ConstVectorView view, LayoutPtr layout) {
 
 FlatVector FlatVector::Clone() const { return empty() ? FlatVector() : CopyOf(view(), layout_); }
 
+void AddChange(ConstVectorView change, VectorView v) {
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    const std::span<const T> changes = change.As<T>();
+    const std::span<T> values = v.As<T>();
+    for (const LayoutEntry& entry : v.layout->entries()) {
+      const uint64_t end = entry.offset + entry.size;
+      if (entry.group == Group::kBuffer) {
+        std::copy(changes.begin() + entry.offset, changes.begin() + end,
+                  values.begin() + entry.offset);
+        continue;
+      }
+      for (uint64_t i = entry.offset; i < end; ++i) values[i] += changes[i];
+    }
+  });
+}
+
 Digest DigestOfValues(ConstVectorView view) {
   Digester digester;
   const size_t width = SizeOf(view.dtype());

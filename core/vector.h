@@ -127,6 +127,10 @@ class FlatVector {
 // One vector a layout, all zero.
 std::vector<FlatVector> Zeros(std::span<const LayoutPtr> layouts);
 
+// v ← v + change for the parameters, v ← change for the buffers, each number rounded once. Equal
+// layouts.
+void AddChange(ConstVectorView change, VectorView v);
+
 // BLAKE2b-256 over the tensors' bytes in layout order, without gaps: the model_digest of
 // summary.json.
 Digest DigestOfValues(ConstVectorView view);

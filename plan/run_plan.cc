@@ -83,6 +83,7 @@ Section<RunPlan> MakePlanSection() {
   f.AddSection("attack", &R::attack, AttackSection());
   f.AddSection("privacy", &R::privacy, PrivacySection());
   f.AddSection("update", &R::update, UpdateSection());
+  f.AddSection("broadcast", &R::broadcast, BroadcastSection());
   f.AddSection("cohort", &R::cohort, CohortSection());
   f.AddSection("local", &R::local, LocalSection());
   f.AddSection("evaluation", &R::evaluation, EvaluationSection());

@@ -11,6 +11,7 @@
 #include "core/vector.h"
 #include "plan/algorithm.h"
 #include "plan/attack.h"
+#include "plan/broadcast.h"
 #include "plan/cohort.h"
 #include "plan/evaluation.h"
 #include "plan/local.h"
@@ -45,6 +46,7 @@ struct RunPlan {
   AttackConfig attack;
   PrivacyConfig privacy;
   UpdateConfig update;
+  BroadcastConfig broadcast;
   CohortConfig cohort;
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).

@@ -7,6 +7,7 @@
 
 #include "algorithms/around/channels.h"
 #include "core/status.h"
+#include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::server {
@@ -26,29 +27,47 @@ absl::StatusOr<fleet::Broadcast> ModelKeeper::Open(const PhaseOrder& order) {
   order_ = order;
   MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
                          algorithm_->Configure(ContextOf(order.round, order.phase)));
-  MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> down,
-                         algorithms::DownViews(schema_, order.phase, broadcast));
+  MACAW_RETURN_IF_ERROR(algorithms::DownViews(schema_, order.phase, broadcast).status());
   if (algorithms::UpChannels(schema_, order.phase).empty()) {
     return absl::InternalError(absl::StrCat(schema_.whose,
                                             ": its schema has no channel up in phase ",
                                             order.phase.value, ", which Apply asked for"));
   }
   std::vector<fleet::Blob> channels;
-  size_t next = 0;
   for (const algorithms::DownChannel& channel : schema_.down) {
-    if (algorithms::InPhase(channel.phases, order.phase))
-      channels.push_back(Encode(channel.name, down[next++]));
+    if (!algorithms::InPhase(channel.phases, order.phase)) continue;
+    channels.push_back(Encode(
+        channel, *std::ranges::find(broadcast, channel.name, &algorithms::DownVector::name)));
   }
   return fleet::Broadcast::Of(std::move(channels));
 }
 
-fleet::Blob ModelKeeper::Encode(const std::string& channel, const ConstVectorView& vector) {
+fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
+                                const algorithms::DownVector& down) {
+  const ConstVectorView& vector = down.vector;
   // The evaluation of the last round may have encoded the model already.
   if (vector.bytes.data() == Model().bytes.data()) return ModelBlob();
-  fleet::Blob& sent = sent_[channel];
-  if (sent.bytes == nullptr || !fleet::Holds(sent.bytes->bytes(), vector)) {
-    sent = fleet::Blob::Of(fleet::EncodeVectors({&vector, 1}));
+  fleet::Blob& sent = sent_[channel.name];
+  if (sent.bytes != nullptr && fleet::Holds(sent.bytes->bytes(), vector)) return sent;
+  const ValueForms forms = {.short_floats = true, .levels = channel.levels};
+  const auto form_of = [](std::optional<AlignedBuffer> bytes, const Digest& base) {
+    std::vector<fleet::CompactForm> compact;
+    if (!bytes.has_value()) return compact;
+    fleet::Blob form = fleet::Blob::Of(*std::move(bytes));
+    compact.push_back({base, form.digest, form.size, std::move(form.bytes)});
+    return compact;
+  };
+  std::vector<fleet::CompactForm> compact;
+  if (!down.before.empty()) {
+    const bool was_last = sent.bytes != nullptr && fleet::Holds(sent.bytes->bytes(), down.before);
+    const Digest base =
+        was_last ? sent.digest : fleet::Blob::Of(fleet::EncodeVectors({&down.before, 1})).digest;
+    compact = form_of(fleet::EncodeCompactChange(down.before, down.change, vector, forms), base);
+  } else if (channel.coded) {
+    compact = form_of(fleet::EncodeCompact(vector, forms), {});
   }
+  sent = fleet::Blob::Of(fleet::EncodeVectors({&vector, 1}));
+  sent.compact = std::move(compact);
   return sent;
 }
 

@@ -59,8 +59,8 @@ class ModelKeeper {
 
  private:
   ModelKeeper() = default;
-  // A channel down as a blob.
-  fleet::Blob Encode(const std::string& channel, const ConstVectorView& vector);
+  // A channel down as a blob, with its short forms.
+  fleet::Blob Encode(const algorithms::DownChannel& channel, const algorithms::DownVector& down);
   void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
   algorithms::ServerContext ContextOf(Round round, Phase phase) {
     return {

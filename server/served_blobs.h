@@ -46,6 +46,10 @@ class ServedBlobs {
     for (const std::vector<fleet::Blob>& blobs : recent_) {
       const auto blob = std::ranges::find(blobs, digest, &fleet::Blob::digest);
       if (blob != blobs.end()) return blob->bytes;
+      for (const fleet::Blob& whole : blobs) {
+        const auto form = std::ranges::find(whole.compact, digest, &fleet::CompactForm::digest);
+        if (form != whole.compact.end()) return form->bytes;
+      }
     }
     return nullptr;
   }

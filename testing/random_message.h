@@ -34,7 +34,12 @@ class RandomMessage {
   void Fill(google::protobuf::Message& message) {
     using google::protobuf::FieldDescriptor;
     if (message.GetDescriptor() == v1::Blob::descriptor()) {
-      const fleet::Blob blob = fleet::RandomBlob(1 + stream_.Below(200), stream_.NextU64());
+      fleet::Blob blob = fleet::RandomBlob(1 + stream_.Below(200), stream_.NextU64());
+      for (uint64_t n = stream_.Below(8) < 6 ? 0 : 1 + stream_.Below(2); n > 0; --n) {
+        fleet::Blob form = fleet::RandomBlob(1 + stream_.Below(50), stream_.NextU64());
+        blob.compact.push_back(
+            {n == 1 ? Digest() : blob.digest, form.digest, form.size, form.bytes});
+      }
       static_cast<v1::Blob&>(message) =
           ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
       return;

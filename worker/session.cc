@@ -18,6 +18,7 @@
 #include "core/memory.h"
 #include "core/pause.h"
 #include "core/status.h"
+#include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/schedule.h"
 #include "worker/lasting_fault.h"
@@ -331,7 +332,7 @@ class Session {
     std::vector<ConstVectorView> vectors;
     for (size_t i = 0; i < layouts.size(); ++i) {
       fleet::Blob& channel = broadcast.channels[i];
-      MACAW_ASSIGN_OR_RETURN(channel, Fetch(channel));
+      MACAW_ASSIGN_OR_RETURN(channel, FetchVector(channel, layouts[i]));
       MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> one,
                              fleet::DecodeVectors(channel.bytes->bytes(), {&layouts[i], 1}));
       vectors.push_back(one[0]);
@@ -339,17 +340,51 @@ class Session {
     return vectors;
   }
 
-  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
-    const auto cached = std::ranges::find(cache_, blob.digest, &fleet::Blob::digest);
-    if (cached != cache_.end()) {
-      std::rotate(cached, cached + 1, cache_.end());  // the newest use is last
-      return cache_.back();
-    }
-    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
-    cache_.push_back(fetched);
+  // Null: it is not here.
+  const fleet::Blob* Cached(const Digest& digest) {
+    const auto cached = std::ranges::find(cache_, digest, &fleet::Blob::digest);
+    if (cached == cache_.end()) return nullptr;
+    std::rotate(cached, cached + 1, cache_.end());  // the newest use is last
+    return &cache_.back();
+  }
+
+  fleet::Blob Keep(fleet::Blob blob) {
+    blob.compact.clear();
+    cache_.push_back(blob);
     // Room for a phase's channels, the model under evaluation, and the newest model before it.
     if (cache_.size() > context_.schema.down.size() + 2) cache_.pop_front();
-    return fetched;
+    return blob;
+  }
+
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
+    if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
+    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
+    return Keep(std::move(fetched));
+  }
+
+  // Fetch, of a vector of the broadcast: in its shortest form that can be read here, if it has any.
+  absl::StatusOr<fleet::Blob> FetchVector(const fleet::Blob& blob, const LayoutPtr& layout) {
+    const fleet::CompactForm* least = nullptr;
+    for (const fleet::CompactForm& form : blob.compact) {
+      const bool readable = form.base.IsZero() || Cached(form.base) != nullptr;
+      if (readable && (least == nullptr || form.size < least->size)) least = &form;
+    }
+    const bool here = blob.bytes != nullptr || blob.place.has_value();
+    if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
+    const fleet::Blob form{least->digest, least->size, least->bytes};
+    MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
+                           calls_.Repeat([&] { return link_.Fetch(form); }));
+    std::span<const std::byte> before;
+    if (!least->base.IsZero()) before = Cached(least->base)->bytes->bytes();
+    absl::StatusOr<AlignedBuffer> bytes =
+        fleet::ExpandCompact(fetched.bytes->bytes(), layout, before);
+    if (!bytes.ok()) return bytes.status();
+    fleet::Blob whole = fleet::Blob::Of(*std::move(bytes));
+    if (whole.digest != blob.digest) {
+      return absl::DataLossError(absl::StrCat("a short form of the server's vector ",
+                                              blob.digest.Hex(), " gives ", whole.digest.Hex()));
+    }
+    return Keep(std::move(whole));
   }
 
   // Leaves out results whose counts of classes would not fit a message; the server hands those

@@ -39,6 +39,9 @@ struct DownChannel {
   std::string name;
   LayoutPtr layout;
   std::vector<Phase> phases = {};  // in which it is sent; empty: in all
+  // A codec made it, of at most so many steps a piece (core/blocks.h). It changes no number.
+  bool coded = false;
+  uint32_t levels = 0;
 };
 
 struct NamedLayout {
@@ -225,7 +228,16 @@ struct ServerContext {
 aggregation::AggregatedChannel& ChannelOf(aggregation::Aggregate& aggregate,
                                           absl::string_view name);
 
-using Broadcast = std::vector<NamedView>;
+// A vector that goes down.
+struct DownVector {
+  std::string name;
+  ConstVectorView vector;
+  // If all clients have received `before` in the round before: AddChange(change, before) is
+  // `vector`, in its bits.
+  ConstVectorView before = {};
+  ConstVectorView change = {};
+};
+using Broadcast = std::vector<DownVector>;
 
 // The server half: owns the model and everything else that lives between rounds. Called on one
 // thread.

@@ -46,6 +46,7 @@ std::string NamesOf(const Items& items, Phase phase) {
 }
 
 const ConstVectorView& ValueOf(const NamedView& given) { return given.vector; }
+const ConstVectorView& ValueOf(const DownVector& given) { return given.vector; }
 const UpValue& ValueOf(const UpVector& given) { return given.value; }
 
 // Null: it is empty.
@@ -184,7 +185,7 @@ std::vector<LayoutPtr> DownLayouts(const Schema& schema, Phase phase) {
 absl::StatusOr<std::vector<ConstVectorView>> DownViews(const Schema& schema, Phase phase,
                                                        const Broadcast& broadcast) {
   const Kind kind{"Configure gives the channel down", schema};
-  for (const NamedView& view : broadcast) {  // those of other phases stay at home
+  for (const DownVector& view : broadcast) {  // those of other phases stay at home
     if (std::ranges::find(schema.down, view.name, &DownChannel::name) != schema.down.end())
       continue;
     return Wrong(kind, view.name, "which its schema does not have");

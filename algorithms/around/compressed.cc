@@ -18,12 +18,8 @@ namespace {
 using aggregation::ChannelSpec;
 using aggregation::Reduction;
 
-// "[\"topk 0.01\", \"bits 8\"]"
 std::string TextOf(const UpdateConfig& update) {
-  const auto quoted = [](std::string* out, const std::string& line) {
-    absl::StrAppend(out, "\"", line, "\"");
-  };
-  return absl::StrCat("update.codec = [", absl::StrJoin(update.codec, ", ", quoted), "]");
+  return absl::StrCat("update.codec = ", codecs::TextOf(update.codec));
 }
 
 const char* NameOf(Feedback feedback) {

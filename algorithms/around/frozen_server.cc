@@ -23,7 +23,7 @@ class FrozenServer final : public DecoratedServer {
 
   absl::StatusOr<Broadcast> Configure(const ServerContext& context) const override {
     MACAW_ASSIGN_OR_RETURN(Broadcast broadcast, inner().Configure(context));
-    for (NamedView& channel : broadcast) {
+    for (DownVector& channel : broadcast) {
       if (channel.name == channel_) channel.vector = WholeOf(channel.vector);
     }
     return broadcast;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
+#include "algorithms/around/coded_broadcast.h"
 #include "algorithms/around/compressed.h"
 #include "algorithms/around/factored.h"
 #include "algorithms/around/frozen.h"
@@ -224,6 +225,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
   if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
+  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast, run.model.frozen);
   return rule;
 }
 

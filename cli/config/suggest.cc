@@ -101,6 +101,8 @@ constexpr Synonym kSynonyms[] = {
     {"quantize_level", "update.codec"},
     {"num_bits", "update.codec"},
     {"codec", "update.codec"},
+    {"downlink", "broadcast.codec"},
+    {"download_codec", "broadcast.codec"},
     {"error_feedback", "update.feedback"},
     {"feedback", "update.feedback"},
     {"max_grad_norm", "local.clip_norm"},

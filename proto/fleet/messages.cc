@@ -1,6 +1,14 @@
 #include "proto/fleet/messages.h"
 
+#include <algorithm>
+
 namespace macaw::fleet {
+
+uint64_t Blob::least_bytes() const {
+  uint64_t least = size;
+  for (const CompactForm& form : compact) least = std::min(least, form.size);
+  return least;
+}
 
 Broadcast Broadcast::Of(std::vector<Blob> channels) {
   if (channels.size() == 1) {
@@ -17,9 +25,9 @@ Broadcast Broadcast::Of(std::vector<Blob> channels) {
 }
 
 uint64_t Broadcast::size() const {
-  uint64_t size = 0;
-  for (const Blob& channel : channels) size += channel.size;
-  return size;
+  uint64_t bytes = 0;
+  for (const Blob& channel : channels) bytes += channel.least_bytes();
+  return bytes;
 }
 
 }  // namespace macaw::fleet

@@ -29,6 +29,14 @@ struct SharedPlace {
   bool operator==(const SharedPlace&) const = default;
 };
 
+// A short form of a blob, by which it may travel (compact_vector.h).
+struct CompactForm {
+  Digest base;  // of the blob that it is a change of; zero: it stands alone
+  Digest digest;
+  uint64_t size = 0;
+  std::shared_ptr<const AlignedBuffer> bytes = {};  // as Blob::bytes
+};
+
 // A piece of bytes, named by its BlobDigest. `bytes` is null when only the digest has arrived;
 // FleetLink::Fetch then gets the bytes.
 struct Blob {
@@ -36,12 +44,15 @@ struct Blob {
   uint64_t size = 0;
   std::shared_ptr<const AlignedBuffer> bytes;
   std::optional<SharedPlace> place = {};  // of the sender's bytes, if the sender told it
+  std::vector<CompactForm> compact = {};
 
   static Blob Of(AlignedBuffer buffer) {
     const Digest digest = BlobDigest(std::as_const(buffer).bytes());
     return {digest, buffer.size(), std::make_shared<const AlignedBuffer>(std::move(buffer))};
   }
   bool named() const { return !digest.IsZero(); }
+  // The bytes that cross a network for a receiver that has the bases of all forms.
+  uint64_t least_bytes() const;
 };
 
 // What a phase sends to its clients: a blob a channel, each EncodeVectors of one vector
@@ -54,7 +65,7 @@ struct Broadcast {
 
   // Named by the digest of the only channel, or by the digest over the digests of all.
   static Broadcast Of(std::vector<Blob> channels);
-  uint64_t size() const;  // of all channels, in bytes
+  uint64_t size() const;  // least_bytes of all channels
 };
 
 // ---- Hello: the first call, which exchanges versions and limits

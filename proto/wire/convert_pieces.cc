@@ -9,6 +9,11 @@
 #include "proto/wire/shared_memory.h"
 
 namespace macaw::wire {
+namespace {
+
+constexpr int kMostCompactForms = 8;  // of a blob, in a message
+
+}  // namespace
 
 std::string ToWire(const Digest& digest) {
   if (digest.IsZero()) return {};
@@ -62,6 +67,12 @@ void Fill(v1::Blob& m, const fleet::Blob& blob, const InlineRule& rule) {
   if (std::ranges::find(rule.have, blob.digest) != rule.have.end()) return;
   if (const auto place = rule.share ? PublishShared(blob) : std::nullopt; place.has_value()) {
     Fill(*m.mutable_shared(), *place, rule);
+  } else if (!blob.compact.empty()) {  // whole only on request
+    for (const fleet::CompactForm& form : blob.compact) {
+      v1::CompactForm& compact = *m.add_compact();
+      compact.set_base(ToWire(form.base));
+      Fill(*compact.mutable_blob(), {form.digest, form.size, form.bytes}, rule);
+    }
   } else if (blob.bytes != nullptr && blob.size <= rule.max_inline) {
     m.set_inline_(blob.bytes->bytes().data(), blob.bytes->size());
   }
@@ -75,6 +86,17 @@ absl::Status Take(const v1::Blob& m, fleet::Blob& blob, InlineBytes inline_bytes
     f.Require(m.size() == 0 && !m.has_inline_() && !m.has_shared(), "digest",
               "bytes without a name");
     return f.status();
+  }
+  f.Require(m.compact_size() <= kMostCompactForms, "compact", "too many forms of a blob");
+  for (const v1::CompactForm& compact : m.compact()) {
+    if (!f.status().ok()) return f.status();
+    fleet::Blob form;
+    f.Require(compact.blob().compact().empty() && !compact.blob().digest().empty(), "compact",
+              "a form needs a name, and has no forms itself");
+    const Digest base = f.ReadDigest("compact.base", compact.base());
+    if (!f.status().ok()) return f.status();
+    f.Nested("compact", Take(compact.blob(), form, inline_bytes));
+    blob.compact.push_back({base, form.digest, form.size, std::move(form.bytes)});
   }
   if (m.has_shared()) f.Nested("shared", Take(m.shared(), blob.place.emplace(), inline_bytes));
   if (!m.has_inline_() || !f.status().ok()) return f.status();

@@ -95,7 +95,7 @@ log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, const Digest& elig
   for (const fleet::Blob& channel : broadcast_.channels) {
     if (std::ranges::find(fetched_, channel.digest) != fetched_.end()) continue;
     fetched_.push_back(channel.digest);
-    bytes_down_ += channel.size * seats_.size();
+    bytes_down_ += channel.least_bytes() * seats_.size();
   }
   log::RoundOpened opened{.round = order_.round,
                           .phase = order_.phase,

@@ -276,6 +276,10 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   const auto name_only = [&](fleet::Blob& blob) {
     const bool has = std::ranges::find(request.have, blob.digest) != request.have.end();
     if (has) blob = {.digest = blob.digest, .size = blob.size};
+    std::erase_if(blob.compact, [&](const fleet::CompactForm& form) {
+      return !form.base.IsZero() &&
+             std::ranges::find(request.have, form.base) == request.have.end();
+    });
   };
   // Lease evaluation first, in even shares: the metrics row waits for it, and the training that
   // follows evens out the slots.

@@ -137,6 +137,26 @@ TEST(Convert, TellsWhereABlobCanBeMappedWhenAllowed) {
   EXPECT_EQ(told->place, PublishShared(blob));
 }
 
+TEST(Convert, SendsShortFormsInPlaceOfTheWholeBlob) {
+  fleet::Blob blob = fleet::RandomBlob(100, 1);
+  const fleet::Blob form = fleet::RandomBlob(20, 2);
+  blob.compact.push_back({blob.digest, form.digest, form.size, form.bytes});
+  const v1::Blob message = ToWire(blob, InlineRule{.max_inline = 1000});
+  EXPECT_FALSE(message.has_inline_());
+  const auto back = FromWire(message);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->digest, blob.digest);
+  EXPECT_EQ(back->bytes, nullptr);
+  ASSERT_EQ(back->compact.size(), 1u);
+  EXPECT_EQ(back->compact[0].base, blob.digest);
+  EXPECT_EQ(back->compact[0].digest, form.digest);
+  ASSERT_NE(back->compact[0].bytes, nullptr);
+  EXPECT_EQ(back->least_bytes(), 20u);
+  // Whoever has the blob gets its name alone.
+  const v1::Blob named = ToWire(blob, InlineRule{.max_inline = 1000, .have = {&blob.digest, 1}});
+  EXPECT_EQ(named.compact_size(), 0);
+}
+
 TEST(Convert, AnEmptyBlobIsNotAMissingOne) {
   const auto back = FromWire(ToWire(fleet::RandomBlob(0, 1), InlineRule{}));
   ASSERT_TRUE(back.ok());
@@ -226,6 +246,30 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
                 "settings[0].value.values[0].value");
   ExpectRefused(But<v1::EvaluationTask>([](auto& m) { m.set_begin(m.end() + 1); }), "begin");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.set_size(0); }), "size");
+  const auto forms = [](auto f) {
+    v1::Blob blob = ToWire(fleet::RandomBlob(10, 1), InlineRule{});
+    f(blob);
+    return blob;
+  };
+  ExpectRefused(forms([](v1::Blob& m) { m.add_compact(); }), "compact");
+  ExpectRefused(forms([](v1::Blob& m) {
+                  v1::Blob& form = *m.add_compact()->mutable_blob();
+                  form = ToWire(fleet::RandomBlob(5, 2), InlineRule{});
+                  *form.add_compact()->mutable_blob() = form;
+                }),
+                "compact");
+  ExpectRefused(forms([](v1::Blob& m) {
+                  m.add_compact()->set_base("short");
+                  *m.mutable_compact(0)->mutable_blob() =
+                      ToWire(fleet::RandomBlob(5, 2), InlineRule{});
+                }),
+                "compact.base");
+  ExpectRefused(forms([](v1::Blob& m) {
+                  for (int i = 0; i < 9; ++i)
+                    *m.add_compact()->mutable_blob() =
+                        ToWire(fleet::RandomBlob(5, 2), InlineRule{});
+                }),
+                "compact");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_digest(); }), "digest");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_purpose(); }), "purpose");
 }

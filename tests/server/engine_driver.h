@@ -105,6 +105,7 @@ class EngineDriver {
   void Hold(Ticket ticket, std::vector<ClientId> part) { parts_[ticket] = std::move(part); }
 
   std::map<Ticket, fleet::LeaseReply> leases;
+  std::vector<fleet::CompactForm> compact;  // of every broadcast
   std::map<Ticket, fleet::CommitReply> commits;
   LogLaw law;  // checks every record
   std::function<void(const log::Record&)> on_record;
@@ -194,8 +195,10 @@ class EngineDriver {
   // Carries the order out, and gives the engine its result.
   void Do(const PrepareBroadcast& prepare, TimePoint now) {
     const PhaseOrder& order = prepare.order;
-    Carry(engine_.BroadcastReady(order.round, order.phase,
-                                 fleet::Broadcast::Of({BlobOf(order.round, order.phase)}), now),
+    fleet::Blob blob = BlobOf(order.round, order.phase);
+    blob.compact = compact;
+    Carry(engine_.BroadcastReady(order.round, order.phase, fleet::Broadcast::Of({std::move(blob)}),
+                                 now),
           now);
   }
   void Do(const AddPart& order, TimePoint now) {

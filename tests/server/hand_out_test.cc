@@ -26,6 +26,7 @@ class HandOut : public testing::Test {
     scheduler_ = *scheduler::MakeScheduler({.policy = policy});
     engine_ = std::make_unique<EngineDriver>(EngineOptions{.run = TestRun(1), .workers = 2},
                                              *scheduler_, durable_, /*rounds=*/1, /*phases=*/1);
+    engine_->compact = compact_;
     first_ = Join("first");
     second_ = Join("second");
     engine_->RunAll(random_, now_);
@@ -33,8 +34,9 @@ class HandOut : public testing::Test {
   SessionId Join(const std::string& name) {
     return engine_->Register(NodeWithEverybody(name, /*slots=*/1), Table(), now_)->session;
   }
-  Ticket Ask(SessionId session, uint32_t wanted, uint32_t running) {
-    engine_->Lease(++tickets_, {.session = session, .wanted = wanted, .running = running},
+  Ticket Ask(SessionId session, uint32_t wanted, uint32_t running, std::vector<Digest> have = {}) {
+    engine_->Lease(++tickets_,
+                   {.session = session, .wanted = wanted, .running = running, .have = have},
                    FromSeconds(30), now_);
     return tickets_;
   }
@@ -46,6 +48,7 @@ class HandOut : public testing::Test {
                : 0;
   }
 
+  std::vector<fleet::CompactForm> compact_;  // of the broadcast
   Durable durable_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   std::unique_ptr<EngineDriver> engine_;
@@ -68,6 +71,25 @@ TEST_F(HandOut, WhoAsksAheadInVainIsToldToAskWithASlotIdle) {
   EXPECT_TRUE(Answer(ahead).when_idle);
   now_ += FromSeconds(5);
   EXPECT_EQ(Leased(Ask(first_, 1, 1)), 1u);
+}
+
+// A change is of use to a worker that has what it is a change of.
+TEST_F(HandOut, OffersTheFormsOfTheBroadcastThatTheWorkerCanRead) {
+  const Digest held = DigestOf("held"), alone = DigestOf("alone"), change = DigestOf("change");
+  compact_ = {{Digest(), alone, 3}, {held, change, 2}};
+  Start("planned_stealing");
+  const auto forms = [&](Ticket ticket) {
+    std::vector<Digest> digests;
+    const fleet::Blob& blob = Answer(ticket).training->broadcast.channels.at(0);
+    EXPECT_NE(blob.bytes, nullptr) << "for a worker that knows no short forms";
+    for (const fleet::CompactForm& form : blob.compact) digests.push_back(form.digest);
+    return digests;
+  };
+  const Ticket first = Ask(first_, 1, 0), second = Ask(second_, 1, 0, {held});
+  ASSERT_EQ(Leased(first), 1u);
+  ASSERT_EQ(Leased(second), 1u);
+  EXPECT_EQ(forms(first), std::vector<Digest>{alone});
+  EXPECT_EQ(forms(second), (std::vector<Digest>{alone, change}));
 }
 
 TEST_F(HandOut, WhoeverIsIdleGetsWhatIsLeftUntilNothingIs) {

@@ -8,6 +8,7 @@
 
 #include "algorithms/around/channels.h"
 #include "algorithms/mean_delta.h"
+#include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
 #include "tests/server/tiny_run.h"
 
@@ -110,6 +111,29 @@ TEST_F(ModelKeeperTest, SendsAChannelThatDidNotChangeAsTheSameBlob) {
   const fleet::Broadcast third = *keeper_->Open(Order(3));
   EXPECT_NE(third.name, second.name);
   for (const size_t c : {0, 1}) EXPECT_NE(third.channels[c].digest, second.channels[c].digest) << c;
+}
+
+// A coded model travels in few bytes, and its whole bytes are there for whoever asks for them.
+TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
+  RunPlan run = testing_support::TinyRun(1);
+  run.algorithm = *Registry().Complete({"fedavg", {}});
+  run.broadcast = {.codec = {"bits 4"}, .of = "model"};
+  const algorithms::Description rule = *Registry().RuleOf(run);
+  setup_ = algorithms::SetupOf(run, TinyLayout());
+  FlatVector start(TinyLayout());
+  for (const LayoutEntry& entry : TinyLayout()->entries()) {
+    for (uint64_t i = 0; i < entry.size; ++i)
+      start.As<float>()[entry.offset + i] = 0.01f * static_cast<float>(1 + i % 13);
+  }
+  keeper_.emplace(*ModelKeeper::Make(rule, setup_, std::move(start)));
+  const fleet::Broadcast broadcast = *keeper_->Open(Order(1));
+  const fleet::Blob& blob = broadcast.channels.at(0);
+  ASSERT_EQ(blob.compact.size(), 1u);
+  EXPECT_TRUE(blob.compact[0].base.IsZero());
+  EXPECT_EQ(broadcast.size(), blob.compact[0].size);
+  const auto whole = fleet::ExpandCompact(blob.compact[0].bytes->bytes(), TinyLayout());
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(std::ranges::equal(whole->bytes(), blob.bytes->bytes()));
 }
 
 // FedAvg that also reports metrics: the number of clients, and what it spent.

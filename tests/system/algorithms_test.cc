@@ -157,6 +157,15 @@ std::vector<Case> Cases() {
   coded("median_coded", "median", R"("terngrad")", "none");
   coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");
   coded("powersgd", "fedavgm", R"("powersgd 2")", "residual");
+  const auto broadcast = [&](const std::string& name, const std::string& codec,
+                             const Arguments& more) {
+    cases.push_back({name, Of("fedavg").arguments +
+                               Arguments{"--set", absl::StrCat("broadcast.codec=[", codec, "]")} +
+                               more});
+  };
+  broadcast("broadcast_model", R"("bits 6")", {"--set", R"(update.codec=["bits 6"])"});
+  broadcast("broadcast_change", R"("topk 0.1", "bits 8")",
+            {"--set", "cohort.size=14", "--set", R"(update.codec=["topk 0.1"])"});
   for (Case& c : cases) {
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};
   }

@@ -59,7 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
     Of, Law,
     testing::Values(Variant{"Plain", {}}, Variant{"Momentum", {"local.momentum=0.9"}},
                     Variant{"FedProx", {"algorithm.name=fedprox", "algorithm.fedprox.mu=0.1"}},
-                    Variant{"Coded", {R"(update.codec=["topk 0.1", "bits 8"])"}}),
+                    Variant{"Coded",
+                            {R"(update.codec=["topk 0.1", "bits 8"])",
+                             R"(broadcast.codec=["bits 8"])"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {

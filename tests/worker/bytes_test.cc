@@ -35,7 +35,8 @@ struct Moved {
 // One client a round, on a worker of one slot, as a device has it. 51,000 weights.
 class BytesTest : public testing::Test {
  protected:
-  Moved Run(const UpdateConfig& update, const std::string& address, bool share) {
+  Moved Run(const UpdateConfig& update, const std::string& address, bool share,
+            const BroadcastConfig& broadcast = {}) {
     const TemporaryFolder folder;
     RunPlan run = SyntheticRun(*dataset_, kRounds);
     run.model = {.name = "layers",
@@ -44,8 +45,10 @@ class BytesTest : public testing::Test {
                  .classes = dataset_->info().classes};
     run.model.layers.back() = "linear " + std::to_string(dataset_->info().classes);
     run.cohort.size = 1;
+    if (broadcast.of == "change") run.cohort.size = dataset_->info().clients;
     run.evaluation.every = 0;
     run.update = update;
+    run.broadcast = broadcast;
     const auto server = StartServer(OptionsOf(run, folder.path()));
     const auto serving = wire::FleetServer::Start(
         {.listen = address.empty() ? "unix:" + (folder / "socket") : address,
@@ -113,6 +116,33 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
     // Requests, records and heartbeats: a few hundred bytes a round.
     EXPECT_GE(static_cast<double>(network.traffic.up), network.up);
     EXPECT_LT(static_cast<double>(network.traffic.up), network.up + kRounds * 2000.0) << codec[0];
+  }
+}
+
+// What goes down: a model that is coded anew, and changes for a worker that has what was sent before.
+TEST_F(BytesTest, OfTheBroadcastAreThoseOfTheSocket) {
+  const double clients = static_cast<double>(dataset_->info().clients);
+  const struct {
+    BroadcastConfig broadcast;
+    double most;  // of dense
+  } kCases[] = {{{{"bf16"}, "model"}, 0.55},
+                {{{"bits 8"}, "model"}, 0.27},
+                {{{"bits 4"}, "change"}, 0.27},  // the first round is dense
+                {{{"topk 0.01", "bits 8"}, "change"}, 0.15}};
+  for (const auto& [broadcast, most] : kCases) {
+    const Moved network = Run({}, "127.0.0.1:0", false, broadcast);
+    const Moved mapped = Run({}, "", true, broadcast);
+    EXPECT_EQ(mapped.rows, network.rows) << broadcast.codec[0];
+    EXPECT_EQ(mapped.digest, network.digest) << broadcast.codec[0];
+    const double turns = broadcast.of == "change" ? clients : 1;
+    const double dense = kRounds * turns * 4 * 51'000;
+    EXPECT_LT(network.down, most * dense) << broadcast.codec[0];
+    // The worker fetches once a round for all its clients, and once the model at the end.
+    const double fetched = network.down / turns + 4 * 52'000;
+    EXPECT_LT(static_cast<double>(network.traffic.down),
+              fetched + kRounds * 4000.0 + turns * 2000.0)
+        << broadcast.codec[0];
+    EXPECT_GT(static_cast<double>(network.traffic.down), network.down / turns);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "aggregation/blocks.h"
+#include "core/blocks.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/half.h"
 
-namespace macaw::aggregation {
+namespace macaw {
 namespace {
 
 constexpr unsigned kPlaceBits = 9;      // 2^9 = kBlock
@@ -462,4 +462,4 @@ absl::Status BlockReader::Values(std::span<float> block) {
   return whole ? absl::OkStatus() : Damaged("ends early");
 }
 
-}  // namespace macaw::aggregation
+}  // namespace macaw

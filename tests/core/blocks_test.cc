@@ -1,4 +1,4 @@
-#include "aggregation/blocks.h"
+#include "core/blocks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "core/half.h"
 #include "core/random.h"
 
-namespace macaw::aggregation {
+namespace macaw {
 namespace {
 
 using Floats = std::vector<float>;
@@ -250,4 +250,4 @@ TEST(Blocks, RefusesPlacesThatDoNotAscend) {
 }
 
 }  // namespace
-}  // namespace macaw::aggregation
+}  // namespace macaw

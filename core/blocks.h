@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "core/vector.h"
 
-namespace macaw::aggregation {
+namespace macaw {
 
 // The compact form of numbers: blocks of at most kBlock neighbours of one tensor, each in the least
 // of several exact forms. Nothing is rounded: BlockReader gives the
@@ -29,7 +29,7 @@ namespace macaw::aggregation {
 //   levels     step (float), width  a whole number k in `width` bits; the value is float(step · k)
 //
 // Values stand at all places, or at the places of a bitmap, or of a list of nine-bit numbers, and
-// are zero elsewhere. Private to this room.
+// are zero elsewhere. Zeros are read as +0.
 inline constexpr size_t kBlock = 512;
 
 // The blocks of a layout, in order: what lies between the tensors is no part of any.
@@ -116,4 +116,4 @@ class BlockReader {
   uint64_t zeros_ = 0;
 };
 
-}  // namespace macaw::aggregation
+}  // namespace macaw

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/api/description.h"
+#include "codecs/codec.h"
+#include "plan/broadcast.h"
+
+namespace macaw::algorithms {
+
+// Compression of the model that goes down, around all else. The server sends x̂, which clients train
+// from, and keeps its own x: what they return is the difference to x̂, and moves x. With C of the
+// codec (codecs/), acting on the tensors that are trained; buffers and frozen tensors are sent as
+// they are:
+//
+//   model    x̂ = C(x), anew in each round     (Markov, Vladu, Guo, Alistarh 2023, "Quantized
+//            Distributed Training of Large Models with Convergence Guarantees")
+//   change   x̂ ← x̂ + γC(x − x̂), the first x̂ = x (Gruntkowska, Tyurin, Richtárik 2023, "EF21-P and
+//            Friends"; Tang, Yu, Lian, Zhang, Liu 2019, "DoubleSqueeze")
+//
+// `change` feeds back what was dropped, since x − x̂ has it. γ is 1, or the power of two with which
+// x̂ comes nearer to x for certain (theirs is 1/(1 + ω), of the worst case), so every codec will do,
+// also one whose error may be larger than the vector. A client needs
+// the x̂ of the round before; one that lacks it gets the whole x̂ in four bytes a weight. So it is for
+// runs in which all clients take part in each round, where `auto` takes it. `model` is for codecs
+// that leave no number out: of a model a tenth of whose numbers are sent nobody can train.
+//
+// x̂ changes once a round; later phases of a round get the same x̂. Evaluations are of x, or of what
+// the rule reports. Other vectors that a rule sends down (SCAFFOLD's c) are sent as they are. The
+// codec's draws are of (seed, round), so a server that starts again sends the same x̂.
+//
+// Adds the rule metric `broadcast_error`: ‖x̂ − x‖/‖x‖ of the parameters.
+//
+// frozen: as of WithFrozen, which has checked it.
+Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& broadcast,
+                               std::vector<std::string> frozen);
+
+inline constexpr char kBroadcastErrorMetric[] = "broadcast_error";
+
+// In the server's saved state: the vector x̂, and 1 once it was sent (`change`).
+inline constexpr char kBroadcastSent[] = "broadcast_sent";
+
+std::unique_ptr<ServerAlgorithm> MakeCodedBroadcastServer(
+    std::unique_ptr<ServerAlgorithm> inner, std::shared_ptr<const codecs::Codec> codec,
+    bool of_change, std::string model_channel, LayoutPtr layout, std::vector<std::string> frozen);
+
+}  // namespace macaw::algorithms
