@@ -1,13 +1,18 @@
-"""Codecs of updates in real training: accuracy, bytes, and how long a client's upload takes.
+"""Codecs in real training: accuracy, bytes, and how long what a client sends and fetches takes.
 
-./dev bench codecs [--images FOLDER] [--test FOLDER] [--only TEXT] [--rounds N] [--repeat N] [--write]
+./dev bench codecs [--table NAME] [--images PATH] [--only TEXT] [--rounds N] [--repeat N] [--write]
 
-LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20 a round. The
-images are those of examples/mnist10k.toml, or of a folder with the four files of MNIST (--images).
-All runs have the same cohorts. A row: accuracy after the last round and the best, bytes of a client's
-update (the mean over the run), of all updates, and of those until the test accuracy was 90 %; the
-seconds that a client's update takes at 1, 10 and 100 Mbit/s. Means over seeds. --only: rows whose
-codec contains TEXT. --write puts the table into results/codecs.md.
+  population   LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20 a
+               round. The images are those of examples/mnist10k.toml, or of a folder with the four
+               files of MNIST (--images).
+  silos        the same, of 10 clients, all of them in each round
+  cifar        simple_cnn on CIFAR-10, an .npz of x_train, y_train, x_test, y_test (--images), 100
+               clients (Dirichlet 0.5 over clients), 10 a round
+
+All runs of a table have the same cohorts. A row: accuracy after the last round and the best; bytes
+that a client sends and fetches in a round (means over the run); all bytes, and those until the test
+accuracy was what the head says; the seconds that both take a client at 1 and at 10 Mbit/s. Means over
+seeds. --only: rows whose text contains TEXT. --write puts the table into results/codecs.md.
 """
 
 import pathlib
@@ -17,102 +22,160 @@ import tempfile
 
 import frame
 
-CODECS = [
-    ([], "auto"),
-    (["topk 0.01"], "none"),
-    (["topk 0.01"], "residual"),
-    (["topk 0.01"], "ef21"),
-    (["topk 0.1"], "none"),
-    (["topk 0.1"], "ef21"),
-    (["topk 0.05", "bits 8"], "none"),
-    (["randomk 0.1"], "none"),
-    (["qsgd 7"], "none"),
-    (["bits 4"], "none"),
-    (["bits 8"], "none"),
-    (["terngrad"], "none"),
-    (["sign"], "none"),
-    (["sign"], "ef21"),
-    (["bf16"], "none"),
-    (["powersgd 4"], "none"),
-    (["acpsgd 4"], "none"),
-    (["acpsgd 4"], "residual"),
+# Codec of updates, feedback, codec of the broadcast.
+POPULATION = [
+    ([], "auto", []),
+    (["topk 0.01"], "none", []),
+    (["topk 0.01"], "residual", []),
+    (["topk 0.01"], "ef21", []),
+    (["topk 0.1"], "none", []),
+    (["topk 0.1"], "ef21", []),
+    (["topk 0.05", "bits 8"], "none", []),
+    (["randomk 0.1"], "none", []),
+    (["qsgd 7"], "none", []),
+    (["bits 4"], "none", []),
+    (["bits 8"], "none", []),
+    (["terngrad"], "none", []),
+    (["sign"], "none", []),
+    (["sign"], "ef21", []),
+    (["bf16"], "none", []),
+    (["powersgd 4"], "none", []),
+    (["acpsgd 4"], "none", []),
+    (["acpsgd 4"], "residual", []),
+    ([], "auto", ["bf16"]),
+    ([], "auto", ["bits 8"]),
+    ([], "auto", ["bits 4"]),
+    (["bits 8"], "none", ["bits 8"]),
+    (["terngrad"], "none", ["bits 8"]),
+    (["terngrad"], "none", ["bits 6"]),
 ]
-RESULTS, MARK = frame.ROOT / "bench/results/codecs.md", "<!-- table -->"
-HEAD = ["codec", "feedback", "accuracy", "best", "kB a client", "of dense", "MB up", "MB to 90 %"]
-HEAD += ["s at 1 Mbit/s", "10", "100"]
+SILOS = [
+    ([], "auto", []),
+    (["bits 4"], "none", ["bits 4"]),
+    (["terngrad"], "none", ["bits 2"]),
+    (["topk 0.01"], "residual", []),
+    (["topk 0.01"], "residual", ["topk 0.01"]),
+    (["topk 0.01", "bits 8"], "residual", ["topk 0.05", "bits 8"]),
+    (["sign"], "residual", ["sign"]),
+    (["acpsgd 4"], "residual", ["bits 4"]),
+    (["powersgd 2"], "residual", ["bits 4"]),
+]
+CIFAR = [
+    ([], "auto", []),
+    (["bits 4"], "none", []),
+    (["terngrad"], "none", []),
+    (["topk 0.01"], "residual", []),
+    (["acpsgd 4"], "residual", []),
+    (["powersgd 4"], "none", []),
+    (["bits 4"], "none", ["bits 8"]),
+]
+TABLES = {"population": (POPULATION, 0.9), "silos": (SILOS, 0.9), "cifar": (CIFAR, 0.5)}
+RESULTS = frame.ROOT / "bench/results/codecs.md"
+HEAD = ["codec", "feedback", "broadcast", "accuracy", "best", "kB up", "of dense", "kB down", "MB in all"]
 
 
-def settings(codec: list[str], feedback: str, seed: int, options) -> list[str]:
-    lines = ", ".join(f'"{line}"' for line in codec)
-    found = [f"run.seed={seed}", f"run.rounds={options.rounds}", "cohort.size=20", "local.epochs=1"]
+def listed(codec: list[str]) -> str:
+    return "[" + ", ".join(f'"{line}"' for line in codec) + "]"
+
+
+def settings(update, feedback: str, broadcast, seed: int, options) -> list[str]:
+    found = [f"run.seed={seed}", f"run.rounds={options.rounds}", "local.epochs=1"]
     found += ["evaluation.every=5"]
-    if codec:
-        found += [f"update.codec=[{lines}]", f"update.feedback={feedback}"]
-    if options.images:
-        found += [f"data.path={options.images}/train-images-idx3-ubyte.gz", "data.test_fraction=0"]
-        found += [f"data.test_path={options.images}/t10k-images-idx3-ubyte.gz"]
+    images = options.images
+    if options.table == "population":
+        found += ["cohort.size=20"]
+    elif options.table == "silos":
+        found += ["cohort.size=10", "partition.clients=10", "local.steps=20", "local.lr=0.05"]
+    else:
+        found += ["data.source=npz", f"data.path={images}", "data.test_fraction=0"]
+        found += ["partition.clients=100", "partition.concentration=0.5", "model.name=simple_cnn"]
+        found += ["cohort.size=10", "local.batch_size=32", "local.lr=0.05"]
+    if images and options.table != "cifar":
+        found += [f"data.path={images}/train-images-idx3-ubyte.gz", "data.test_fraction=0"]
+        found += [f"data.test_path={images}/t10k-images-idx3-ubyte.gz"]
+    if update:
+        found += [f"update.codec={listed(update)}", f"update.feedback={feedback}"]
+    if broadcast:
+        found += [f"broadcast.codec={listed(broadcast)}"]
     return found
 
 
-def measure(codec: list[str], feedback: str, options, folder: pathlib.Path) -> dict[str, float]:
+def measure(codecs, options, folder: pathlib.Path, goal: float) -> dict[str, float]:
     seeds = []
     for seed in range(1, options.repeat + 1):
         run = frame.simulate(
             options.macaw,
             frame.ROOT / "examples/mnist10k.toml",
             folder / "run",
-            settings(codec, feedback, seed, options),
+            settings(*codecs, seed, options),
         )
-        up = run.summary["bytes"]["up"]
+        sums, clients = run.summary["bytes"], sum(row["clients"] for row in run.metrics())
+        to = run.summary["bytes_to"].get(str(goal))
         seeds.append({
             "last": run.summary["final"]["test_accuracy"],
             "best": run.summary["bests"]["test_accuracy"]["value"],
-            "client": up / sum(row["clients"] for row in run.metrics()),
-            "up": up,
-            "to": run.summary["bytes_to"].get("0.9", {}).get("up"),
+            "up": sums["up"] / clients,
+            "down": sums["down"] / clients,
+            "all": sums["up"] + sums["down"],
+            "to": None if to is None else to["up"] + to["down"],
         })  # fmt: skip
-    means = {k: statistics.mean(s[k] for s in seeds) for k in ("last", "best", "client", "up")}
+    means = {k: statistics.mean(s[k] for s in seeds) for k in ("last", "best", "up", "down", "all")}
     reached = [s["to"] for s in seeds if s["to"] is not None]
     means["to"] = statistics.mean(reached) if len(reached) == len(seeds) else float("nan")
     return means
 
 
-def row(codec: list[str], feedback: str, found: dict[str, float], dense: float) -> list[str]:
-    to = "–" if found["to"] != found["to"] else f"{found['to'] / 1e6:.1f}"
+def row(codecs, found: dict[str, float], dense: float) -> list[str]:
+    update, feedback, broadcast = codecs
+    both = found["up"] + found["down"]
     return [
-        ", ".join(codec) or "none",
-        feedback if codec else "",
+        ", ".join(update) or "none",
+        feedback if update else "",
+        ", ".join(broadcast) or "none",
         f"{100 * found['last']:.1f}",
         f"{100 * found['best']:.1f}",
-        f"{found['client'] / 1e3:.1f}",
-        f"1/{dense / found['client']:.1f}",
-        f"{found['up'] / 1e6:.1f}",
-        to,
-        *(f"{8 * found['client'] / rate:.3f}" for rate in (1e6, 1e7, 1e8)),
+        f"{found['up'] / 1e3:.1f}",
+        f"1/{dense / found['up']:.1f}",
+        f"{found['down'] / 1e3:.1f}",
+        f"{found['all'] / 1e6:.1f}",
+        "–" if found["to"] != found["to"] else f"{found['to'] / 1e6:.1f}",
+        *(f"{8 * both / rate:.2f}" for rate in (1e6, 1e7)),
     ]
+
+
+def write(name: str, table: str) -> None:
+    """Replaces the table of this name, which ends at the next heading or at the end."""
+    text, mark = RESULTS.read_text(), f"<!-- {name} -->\n"
+    before, after = text.split(mark)
+    rest = after[after.index("\n## ") :] if "\n## " in after else ""
+    RESULTS.write_text(before + mark + table.rstrip() + "\n" + rest)
 
 
 def main() -> None:
     parser = frame.parser(__doc__, rounds=100, repeat=1)
+    parser.add_argument("--table", choices=TABLES, default="population")
     parser.add_argument("--images", type=pathlib.Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    about = frame.heading()
+    if options.table == "cifar" and not options.images:
+        parser.error("--table cifar needs --images FILE.npz")
     rows, dense = [], 0.0
+    chosen, goal = TABLES[options.table]
+    about = frame.heading()
+    head = [*HEAD, f"to {100 * goal:.0f} %", "s at 1 Mbit/s", "10"]
     with tempfile.TemporaryDirectory() as folder:
-        for codec, feedback in CODECS:
-            if options.only not in ", ".join(codec):
+        for codecs in chosen:
+            if options.only not in ", ".join([*codecs[0], codecs[1], *codecs[2]]):
                 continue
-            found = measure(codec, feedback, options, pathlib.Path(folder))
-            dense = dense or found["client"]
-            rows.append(row(codec, feedback, found, dense))
+            found = measure(codecs, options, pathlib.Path(folder), goal)
+            dense = dense or found["up"]
+            rows.append(row(codecs, found, dense))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-    table = f"{about}\n\n{frame.table(HEAD, rows)}"
+    table = f"{about}\n\n{frame.table(head, rows)}"
     print(table)
     if options.write:
-        text = RESULTS.read_text()
-        RESULTS.write_text(text[: text.index(MARK) + len(MARK)] + "\n" + table)
+        write(options.table, table)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,14 @@ MUTANTS = {
          "Copy(state.vectors.at(NameOfSum(c)).view(), sums_[c].view());", "{}")],
     ("algorithms/around/compressed.cc", "algorithms", "Compressed*"): [
         ("random-k is scaled though its error is fed back", "/*scaled=*/false", "true")],
+    ("algorithms/around/coded_broadcast_server.cc", "algorithms", "CodedBroadcast.*"): [
+        ("a change may be larger than what it is of",
+         "ScaleParameters(Shorter(x), change_.view());", ""),
+        ("a resumed server has sent nothing", "was_sent_ = was_sent->second != 0;", ""),
+        ("a second request moves the model that clients have",
+         "if (made_ != context.round) Make", "Make"),
+        ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
+        ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
     ("algorithms/around/factored_client.cc", "algorithms", "Factored.*"): [
         ("a residual of factors holds what was sent, too",
          "Subtract(matrices, sent, kept);", "Copy(matrices, kept);"),
