@@ -45,7 +45,7 @@ RUNS = (
              *OF_CLIENTS[:2])),
     ("synthetic", ("local.weight_decay=0.01", 'evaluation.splits=["train"]')),
     ("csv", ("attack.kind=alie", "attack.fraction=0.4")),
-    ("csv", ('update.codec=["topk 0.1"]',)),
+    ("csv", ('update.codec=["topk 0.1"]', 'broadcast.codec=["bits 8"]')),
     ("csv", ("privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1",
              "privacy.delta=0.01", "cohort.sampling=poisson", "cohort.weight=uniform")),
 )  # fmt: skip
