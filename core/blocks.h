@@ -29,7 +29,7 @@ namespace macaw {
 //   levels     step (float), width  a whole number k in `width` bits; the value is float(step · k)
 //
 // Values stand at all places, or at the places of a bitmap, or of a list of nine-bit numbers, and
-// are zero elsewhere. Zeros are read as +0.
+// are zero elsewhere.
 inline constexpr size_t kBlock = 512;
 
 // The blocks of a layout, in order: what lies between the tensors is no part of any.

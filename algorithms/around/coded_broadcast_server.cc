@@ -133,7 +133,7 @@ class CodedBroadcastServer final : public DecoratedServer {
     });
   }
 
-  // v ← C(v) without −0, which short forms do not have; frozen tensors stay.
+  // v ← C(v); frozen tensors stay. A −0 would cost its block the form of levels.
   void Code(VectorView v, codecs::Draws& draws) const {
     if (!frozen_.empty()) frozen_.Extract(v, still_.view());
     codec_->Apply(v, draws);

@@ -44,11 +44,12 @@ bool Same(const absl::StatusOr<AlignedBuffer>& a, const AlignedBuffer& b) {
 
 TEST(CompactVector, GivesTheBytesOfTheVector) {
   const LayoutPtr layout = Layout();
-  const FlatVector vector = Levels(layout, 7, 1);
-  const auto form = EncodeCompact(vector.view(), kForms);
+  FlatVector vector = Levels(layout, 7, 1);
+  vector.As<float>()[600] = -0.0f;
+  const auto form = EncodeCompact(std::as_const(vector).view(), kForms);
   ASSERT_TRUE(form.has_value());
-  EXPECT_LT(form->size(), vector.view().bytes.size() / 6);
-  EXPECT_TRUE(Same(ExpandCompact(form->bytes(), layout), Whole(vector.view())));
+  EXPECT_LT(form->size(), vector.view().bytes.size() / 4);
+  EXPECT_TRUE(Same(ExpandCompact(form->bytes(), layout), Whole(std::as_const(vector).view())));
 }
 
 TEST(CompactVector, GivesTheBytesOfAChangedVector) {
@@ -74,8 +75,7 @@ TEST(CompactVector, GivesTheBytesOfAChangedVector) {
 
 TEST(CompactVector, HasNoFormThatWouldNotGiveTheBytes) {
   FlatVector vector = Levels(Layout(), 7, 1);
-  ASSERT_TRUE(EncodeCompact(std::as_const(vector).view(), kForms).has_value());
-  vector.As<float>()[1] = -0.0f;
+  vector.As<float>()[vector.layout()->entries()[0].size] = 1;  // between two tensors
   EXPECT_FALSE(EncodeCompact(std::as_const(vector).view(), kForms).has_value());
   const FlatVector doubles(Layout(DType::kF64));
   EXPECT_FALSE(EncodeCompact(doubles.view(), kForms).has_value());
