@@ -81,7 +81,7 @@ TEST_F(HandOut, OffersTheFormsOfTheBroadcastThatTheWorkerCanRead) {
   const auto forms = [&](Ticket ticket) {
     std::vector<Digest> digests;
     const fleet::Blob& blob = Answer(ticket).training->broadcast.channels.at(0);
-    EXPECT_NE(blob.bytes, nullptr) << "for a worker that knows no short forms";
+    EXPECT_TRUE(blob.named()) << "for a worker that knows no short forms";
     for (const fleet::CompactForm& form : blob.compact) digests.push_back(form.digest);
     return digests;
   };
