@@ -122,6 +122,7 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
 // What goes down: a model that is coded anew, and changes for a worker that has what was sent before.
 TEST_F(BytesTest, OfTheBroadcastAreThoseOfTheSocket) {
   const double clients = static_cast<double>(dataset_->info().clients);
+  const double model = Run({}, "127.0.0.1:0", false).down / kRounds;
   const struct {
     BroadcastConfig broadcast;
     double most;  // of dense
@@ -135,10 +136,10 @@ TEST_F(BytesTest, OfTheBroadcastAreThoseOfTheSocket) {
     EXPECT_EQ(mapped.rows, network.rows) << broadcast.codec[0];
     EXPECT_EQ(mapped.digest, network.digest) << broadcast.codec[0];
     const double turns = broadcast.of == "change" ? clients : 1;
-    const double dense = kRounds * turns * 4 * 51'000;
+    const double dense = kRounds * turns * model;
     EXPECT_LT(network.down, most * dense) << broadcast.codec[0];
     // The worker fetches once a round for all its clients, and once the model at the end.
-    const double fetched = network.down / turns + 4 * 52'000;
+    const double fetched = network.down / turns + model;
     EXPECT_LT(static_cast<double>(network.traffic.down),
               fetched + kRounds * 4000.0 + turns * 2000.0)
         << broadcast.codec[0];
