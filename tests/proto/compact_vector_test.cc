@@ -48,7 +48,7 @@ TEST(CompactVector, GivesTheBytesOfTheVector) {
   vector.As<float>()[600] = -0.0f;
   const auto form = EncodeCompact(std::as_const(vector).view(), kForms);
   ASSERT_TRUE(form.has_value());
-  EXPECT_LT(form->size(), vector.view().bytes.size() / 4);
+  EXPECT_LT(form->size(), vector.view().bytes.size() / 2);
   EXPECT_TRUE(Same(ExpandCompact(form->bytes(), layout), Whole(std::as_const(vector).view())));
 }
 
