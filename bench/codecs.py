@@ -79,17 +79,17 @@ def listed(codec: list[str]) -> str:
 
 
 def settings(update, feedback: str, broadcast, seed: int, options) -> list[str]:
-    found = [f"run.seed={seed}", f"run.rounds={options.rounds}", "local.epochs=1"]
-    found += ["evaluation.every=5"]
+    found = [f"run.seed={seed}", f"run.rounds={options.rounds}", "evaluation.every=5"]
     images = options.images
     if options.table == "population":
-        found += ["cohort.size=20"]
+        found += ["cohort.size=20", "local.epochs=1"]
     elif options.table == "silos":
-        found += ["cohort.size=10", "partition.clients=10", "local.steps=20", "local.lr=0.05"]
+        found += ["cohort.size=10", "partition.clients=10", "local.epochs=1", "local.lr=0.05"]
+        found += ["local.batch_size=100"]
     else:
         found += ["data.source=npz", f"data.path={images}", "data.test_fraction=0"]
         found += ["partition.clients=100", "partition.concentration=0.5", "model.name=simple_cnn"]
-        found += ["cohort.size=10", "local.batch_size=32", "local.lr=0.05"]
+        found += ["cohort.size=10", "local.epochs=1", "local.batch_size=32", "local.lr=0.05"]
     if images and options.table != "cifar":
         found += [f"data.path={images}/train-images-idx3-ubyte.gz", "data.test_fraction=0"]
         found += [f"data.test_path={images}/t10k-images-idx3-ubyte.gz"]
