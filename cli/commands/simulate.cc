@@ -65,13 +65,21 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                     "Also write which rows each batch had: trace/ in the run's folder");
   command->add_flag("--check", options->check,
                     "Check the configuration, the data and the back ends, and end without a run");
+  CLI::Option* estimate =
+      command
+          ->add_flag("--estimate", options->estimate,
+                     "Say what the run will cost (steps, bytes, memory, time, epsilon), from its "
+                     "plan and from a trial of some seconds, and end without a run")
+          ->excludes(resume)
+          ->excludes(repeat);
   command
       ->add_option("--model-step", options->model_step,
                    "Write what the first model makes of two small batches (losses, gradients, one "
                    "step each) to this safetensors file, and end without a run")
       ->type_name("FILE")
       ->excludes(resume)
-      ->excludes(repeat);
+      ->excludes(repeat)
+      ->excludes(estimate);
   CLI::Option* quiet =
       command->add_flag("-q,--quiet", options->quiet, "No progress; print the run's folder only");
   CLI::Option* json =
@@ -84,7 +92,8 @@ void AddSimulate(CLI::App& app, std::function<int()>& run) {
                  "For programs: wait after each round for a line on standard input, \"go ROUND\" "
                  "(how far to go on) or \"stop WHY\"; its end interrupts the run")
       ->needs(json)
-      ->excludes(repeat);
+      ->excludes(repeat)
+      ->excludes(estimate);
   command->add_flag("--help-config", *help_config, "List every key of a configuration, and end");
   command->footer(
       "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 5 a back end is missing, "

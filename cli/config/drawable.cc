@@ -31,6 +31,16 @@ bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, MatchedBy matc
 
 }  // namespace
 
+std::vector<uint32_t> DrawableRows(const RunPlan& run, const data::Dataset& dataset,
+                                   MatchedBy matched) {
+  std::vector<uint32_t> rows(dataset.info().clients, 0);
+  for (ClientId client; client.value < rows.size(); ++client.value) {
+    if (CanBeDrawn(run, dataset, matched, client))
+      rows[client.value] = dataset.Examples(client, data::Split::kTrain);
+  }
+  return rows;
+}
+
 absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset,
                                     MatchedBy matched) {
   const data::DatasetInfo& info = dataset.info();

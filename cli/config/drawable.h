@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
@@ -20,6 +21,10 @@ struct Drawable {
 // What cohort.eligible matches: the names of the data, or, where owners hold the clients of a
 // simulation, their numbers.
 enum class MatchedBy { kName, kNumber };
+
+// The training rows of each client, 0 for those that cannot be drawn.
+std::vector<uint32_t> DrawableRows(const RunPlan& run, const data::Dataset& dataset,
+                                   MatchedBy matched = MatchedBy::kName);
 
 // Looks at every client. Reads rows only to count tokens, where a key leaves clients out.
 absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dataset,

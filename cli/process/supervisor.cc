@@ -46,6 +46,7 @@ class Supervisor {
         signals_(signals),
         child_signals_(child_signals),
         workers_(options.workers) {
+    if (options.limit.has_value()) out_of_time_at_ = Now() + *options.limit;
     for (uint32_t i = 0; i < options.workers; ++i) workers_[i].index = i;
   }
 
@@ -131,6 +132,7 @@ class Supervisor {
       return absl::ErrnoToStatus(errno, "cannot wait for the children");
     }
     if (kill_at_.has_value() && *kill_at_ <= Now() && server_.has_value()) server_->Kill();
+    EndInTime();
     MACAW_RETURN_IF_ERROR(EndLongPauses());
     for (size_t i = 0; i < fds.size(); ++i) {
       if (fds[i].revents != 0) MACAW_RETURN_IF_ERROR(watched[i].handle());
@@ -140,6 +142,8 @@ class Supervisor {
 
   int MillisecondsToNextDeadline(bool rows_watched) const {
     std::optional<TimePoint> next = kill_at_;
+    if (out_of_time_at_.has_value() && end_ != SupervisedEnd::kOutOfTime)
+      next = std::min(next.value_or(*out_of_time_at_), *out_of_time_at_);
     if (server_start_at_.has_value())
       next = std::min(next.value_or(*server_start_at_), *server_start_at_);
     if (report_.open() && !rows_watched) next = std::min(next.value_or(report_at_), report_at_);
@@ -171,6 +175,14 @@ class Supervisor {
       }
     }
     return absl::OkStatus();
+  }
+
+  void EndInTime() {
+    if (!out_of_time_at_.has_value() || *out_of_time_at_ > Now() || stopping_) return;
+    stopping_ = true;
+    server_start_at_.reset();
+    if (server_.has_value()) server_->Kill();
+    end_ = SupervisedEnd::kOutOfTime;
   }
 
   void StopServer() {
@@ -325,7 +337,8 @@ class Supervisor {
     const Exit exit = server_->Reap();
     MACAW_RETURN_IF_ERROR(ReadRows());
     server_.reset();
-    if (!failure_.ok() || end_ == SupervisedEnd::kKilled) return absl::OkStatus();
+    if (!failure_.ok() || end_ == SupervisedEnd::kKilled || end_ == SupervisedEnd::kOutOfTime)
+      return absl::OkStatus();
     // SIGINT kills a server that does not listen for signals yet.
     const bool early = end_ == SupervisedEnd::kInterrupted && exit.signal == SIGINT;
     if (exit.ok() || exit.code == kExitInterrupted || early) {
@@ -413,7 +426,7 @@ class Supervisor {
   bool stopping_ = false;
   SupervisedEnd end_ = SupervisedEnd::kFinished;
   absl::Status failure_;
-  std::optional<TimePoint> kill_at_;
+  std::optional<TimePoint> kill_at_, out_of_time_at_;
   TimePoint report_at_{};  // when to read rows again
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct SupervisorOptions {
   Duration patience = std::chrono::seconds(60);
   // How long rows are collected before `on_row` gets them.
   Duration report_pause = std::chrono::milliseconds(10);
+  // After so long everything is killed, whatever has been finished (kOutOfTime). Unset: never.
+  std::optional<Duration> limit;
   // Gets each row. Returns whether the run made progress: false when a restarted server repeats a
   // row.
   std::function<bool(const std::string& row)> on_row;
@@ -51,6 +54,7 @@ enum class SupervisedEnd : uint8_t {
   kFinished,
   kInterrupted,  // the server has dropped the open round and kept the rest
   kKilled,       // a second Ctrl-C: everything was killed at once
+  kOutOfTime,    // everything was killed when `limit` was over
 };
 
 // Runs one server and its workers until the server ends. A worker that dies is restarted

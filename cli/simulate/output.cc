@@ -33,6 +33,7 @@ class PeopleOutput final : public Output {
     std::cout << (options_.quiet ? absl::StrCat(result.folder, "\n") : ResultText(result))
               << std::flush;
   }
+  void Estimate(const std::string& text) override { std::cout << text << std::flush; }
   void End(int, const std::string& folder, const std::string& command) override {
     if (!folder.empty()) std::cerr << "go on with  " << command << std::endl;
   }
@@ -94,6 +95,7 @@ void Output::Row(const std::string&) {}
 void Output::Message(const std::string&) {}
 void Output::Error(const absl::Status&, int) {}
 void Output::Result(const RunResult&) {}
+void Output::Estimate(const std::string&) {}
 void Output::Event(const Json&) {}
 void Output::End(int, const std::string&, const std::string&) {}
 

@@ -22,6 +22,7 @@ class Output {
   virtual void Message(const std::string& message);  // while rounds are being done
   virtual void Error(const absl::Status& status, int code);
   virtual void Result(const RunResult& result);             // a run is over
+  virtual void Estimate(const std::string& text);           // for people alone (estimate.h)
   virtual void Event(const nlohmann::ordered_json& event);  // for programs alone
   // The last thing. `folder`: what goes on with the command `command`; "": nothing does.
   virtual void End(int code, const std::string& folder, const std::string& command);
@@ -44,6 +45,7 @@ std::unique_ptr<Output> OutputForPeople(PeopleOptions options);
 //   {"event": "message", "text"}            such as: a worker was started again
 //   {"event": "error", "code", "message", "place", "key", "meant"}     (key_error.h)
 //   {"event": "result", "folder", "warnings": […]}     the run is over; summary.json has the rest
+//   {"event": "estimate", …}                of `--estimate`, instead of a run (EstimateJson)
 //   {"event": "end", "code", "go_on"}       always the last line; code is the exit code
 // Those of a sweep beside them are in cli/sweep/sweep.h.
 std::unique_ptr<Output> OutputAsJson(std::function<void(const std::string& line)> write);

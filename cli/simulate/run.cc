@@ -206,6 +206,7 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   Tracking tracking;
   SupervisorOptions supervisor;
   supervisor.workers = static_cast<uint32_t>(nodes.size());
+  supervisor.limit = options.limit;
   if (options.steps >= 0) supervisor.report_pause = {};  // the caller waits for each row
   // A run that repeats another one cannot be resumed.
   // The server of a stepwise run is not restarted: a new one would not know what the caller has

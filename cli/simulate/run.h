@@ -1,12 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
 #include "cli/process/supervisor.h"
+#include "core/clock.h"
 
 namespace macaw::cli {
 
@@ -23,10 +25,11 @@ struct RunOptions {
   bool stateful = false;              // clients keep a state between rounds
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
-  bool trace = false;   // workers write what each client's batches were to trace/ in the folder
-  int steps = -1;       // the server goes on after each round when told so there; -1: by itself
-  bool quiet = false;   // no progress; messages are shown
-  bool silent = false;  // no messages either
+  bool trace = false;  // workers write what each client's batches were to trace/ in the folder
+  int steps = -1;      // the server goes on after each round when told so there; -1: by itself
+  std::optional<Duration> limit;  // after so long everything is killed (SupervisorOptions::limit)
+  bool quiet = false;             // no progress; messages are shown
+  bool silent = false;            // no messages either
 };
 
 // Runs one resolved configuration in child processes (macaw-server, macaw-worker: beside this

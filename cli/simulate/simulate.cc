@@ -18,6 +18,7 @@
 #include "cli/config/writer.h"
 #include "cli/results/result.h"
 #include "cli/simulate/backend.h"
+#include "cli/simulate/estimate.h"
 #include "cli/simulate/model_step.h"
 #include "cli/simulate/opening_lines.h"
 #include "cli/simulate/output.h"
@@ -28,6 +29,7 @@
 #include "cli/simulate/run_states.h"
 #include "cli/simulate/script.h"
 #include "cli/track/tracking.h"
+#include "core/clock.h"
 #include "core/fd.h"
 #include "core/files.h"
 #include "core/safetensors.h"
@@ -148,6 +150,7 @@ class Run {
     MACAW_RETURN_IF_ERROR(
         server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
     if (!options_.model_step.empty()) return ModelStep(spec, *dataset, script_values);
+    if (options_.estimate) return Estimate(spec, *dataset, script_values);
     if (options_.check) return absl::OkStatus();
     const std::string out = options_.out.empty() ? config_.node.server.out : options_.out;
     MACAW_ASSIGN_OR_RETURN(folder_, MakeRunFolder(out, config_.run.name, options_.force));
@@ -237,6 +240,22 @@ class Run {
                      "begin"));
   }
 
+  absl::Status Estimate(const models::ModelSpec& spec, const data::Dataset& dataset,
+                        const std::string& script_values) const {
+    const auto elapsed = [this] { return ToSeconds(SteadyClock().Now() - began_); };
+    MACAW_ASSIGN_OR_RETURN(const CostEstimate estimate,
+                           EstimateCost({.config = config_,
+                                         .spec = spec,
+                                         .dataset = dataset,
+                                         .script_values = script_values,
+                                         .stateful = stateful_,
+                                         .opened_in = elapsed()},
+                                        catalogue_));
+    output_.Event(EstimateJson(estimate, elapsed()));
+    output_.Estimate(EstimateText(estimate, elapsed()));
+    return absl::OkStatus();
+  }
+
   // `script_values`: the scripted module's own tensors (DescribeScript), or empty.
   absl::Status ModelStep(const models::ModelSpec& spec, const data::Dataset& dataset,
                          const std::string& script_values) const {
@@ -304,6 +323,7 @@ class Run {
   const sdk::Catalogue& catalogue_;
   Output& output_;
   Config config_;
+  const TimePoint began_ = SteadyClock().Now();
   EvaluableRows evaluable_;  // of a new run
   bool stateful_ = false;
   std::optional<HeldFolder> folder_;
@@ -311,6 +331,7 @@ class Run {
 
 // The exit code for an error of a run.
 int CodeOf(const absl::Status& status) {
+  if (absl::IsCancelled(status)) return kExitInterrupted;
   return training::IsMissingBackend(status) ? kExitMissingBackend : ExitCodeOf(status);
 }
 
@@ -328,7 +349,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
     output.Error(status, CodeOf(status));
     return {.code = CodeOf(status)};
   }
-  if (options.check || !options.model_step.empty()) return {};
+  if (options.check || options.estimate || !options.model_step.empty()) return {};
   const absl::StatusOr<SupervisedEnd> end = run.Go();
   if (!end.ok()) {
     output.Error(end.status(), ExitCodeOf(end.status()));

@@ -30,6 +30,7 @@ struct SimulateOptions {
   bool tcp = false;        // TCP loopback instead of a Unix socket
   bool trace = false;      // the workers write down every batch (trace/ in the run's folder)
   bool check = false;      // find every error that can be found before a run, and end
+  bool estimate = false;   // say what the run will cost (estimate.h), and end
   std::string model_step;  // a file for what the first model does with two batches (model_step.h)
   bool quiet = false;
   // After each round, wait for a line on standard input: "go ROUND", up to which round to go on, or

@@ -113,6 +113,15 @@ TEST_F(SupervisorTest, WaitsForAProcessThatIsStoppedForAMoment) {
               ElementsAre(HasSubstr("worker-0 is stopped; waiting 60 s"), "worker-0 goes on"));
 }
 
+TEST_F(SupervisorTest, KillsEverythingWhenItsTimeIsOver) {
+  SupervisorOptions options = Options("echo a > READY; exec sleep 1000", "exec sleep 1000");
+  options.limit = std::chrono::milliseconds(1);
+  const auto end = Supervise(options);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(*end, SupervisedEnd::kOutOfTime);
+  EXPECT_THAT(said_, IsEmpty());
+}
+
 TEST_F(SupervisorTest, EndsTheRunWhenAWorkerIsNotAnsweredTwice) {
   const auto end = Supervise(Options(
       "echo a > READY; exec sleep 1000",

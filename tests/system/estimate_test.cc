@@ -1,0 +1,152 @@
+// `macaw simulate --estimate`: what it says is what the same run then reports, and it leaves
+// nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "testing/temporary_folder.h"
+#include "tests/system/simulation.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::Printed;
+using testing_support::RunMacaw;
+using testing_support::TemporaryFolder;
+using Json = nlohmann::json;
+
+// Softmax regression: no update has a zero, so every client sends the same.
+constexpr char kPlain[] = R"([run]
+name = "plain"
+rounds = 12
+seed = 3
+[data]
+source = "synthetic"
+test_fraction = 0.2
+[data.synthetic]
+clients = 40
+[model]
+name = "logistic"
+[cohort]
+size = 15
+[local]
+epochs = 2
+[workers]
+slots = 2
+)";
+
+class Estimates : public testing::Test {
+ protected:
+  std::string Command(const std::string& more, const std::string& config = kPlain) const {
+    return absl::StrCat("simulate ", folder_.Write("plain.toml", config), " ", more);
+  }
+  // The event with the estimate; null if there is none.
+  Json Estimate(const std::string& more, const std::string& config = kPlain) {
+    const Printed printed = RunMacaw(Command("--estimate --json " + more, config));
+    EXPECT_EQ(printed.exit, 0) << printed.text;
+    for (const absl::string_view line : absl::StrSplit(printed.text, '\n')) {
+      Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (event.is_object() && event.value("event", "") == "estimate") return event;
+    }
+    return nullptr;
+  }
+  // What the run reports: sums of columns of metrics.jsonl, and its summary.
+  struct Reported {
+    double steps = 0, clients = 0;
+    Json summary;
+  };
+  Reported Run(const std::string& more, const std::string& config = kPlain) {
+    const std::string out = folder_ / "run";
+    const Printed printed =
+        RunMacaw(Command(absl::StrCat("-q --force --out ", out, " ", more), config));
+    EXPECT_EQ(printed.exit, 0) << printed.text;
+    Reported reported;
+    for (const absl::string_view line :
+         absl::StrSplit(*ReadFile(out + "/metrics.jsonl"), '\n', absl::SkipEmpty())) {
+      const Json row = Json::parse(line);
+      reported.steps += row["steps"].get<double>();
+      reported.clients += row["clients"].get<double>();
+    }
+    reported.summary = Json::parse(*ReadFile(out + "/summary.json"));
+    return reported;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(Estimates, AreWhatAPlainRunReports) {
+  const Json estimate = Estimate("");
+  ASSERT_TRUE(estimate.is_object());
+  const Reported run = Run("");
+  EXPECT_EQ(estimate["rounds"], 12);
+  EXPECT_EQ(estimate["turns"], run.clients);
+  EXPECT_EQ(estimate["steps"]["run"], run.steps);
+  EXPECT_EQ(estimate["bytes_up"]["run"], run.summary["bytes"]["up"]);
+  EXPECT_EQ(estimate["bytes_down"]["run"], run.summary["bytes"]["down"]);
+  const uint64_t values = 4 * run.summary["parameters"].get<uint64_t>();
+  EXPECT_GE(estimate["memory"]["model"], values);  // each tensor begins at a multiple of 64 bytes
+  EXPECT_LT(estimate["memory"]["model"], values + 128);
+  EXPECT_GT(estimate["seconds"]["run"], 0.0);
+  EXPECT_TRUE(estimate["privacy"].is_null());
+  EXPECT_EQ(estimate["states"]["client"], 0);
+}
+
+TEST_F(Estimates, KnowStragglersStatesAndPrivacy) {
+  const std::string stragglers =
+      "--set algorithm.name=scaffold --set cohort.straggler_fraction=0.5 --set local.batch_size=3";
+  const Json scaffold = Estimate(stragglers);
+  ASSERT_TRUE(scaffold.is_object());
+  const Reported run = Run(stragglers);
+  EXPECT_EQ(scaffold["steps"]["run"], run.steps);
+  EXPECT_EQ(scaffold["states"]["client"], scaffold["memory"]["model"]);  // a control variate
+  EXPECT_EQ(
+      scaffold["states"]["all"].get<uint64_t>(),
+      scaffold["states"]["client"].get<uint64_t>() * scaffold["different_clients"].get<uint64_t>());
+  EXPECT_GE(scaffold["different_clients"], 15);
+
+  const std::string privacy =
+      "--set privacy.mechanism=gaussian --set privacy.clip=1 --set privacy.noise=2 "
+      "--set privacy.delta=0.001 "
+      "--set cohort.sampling=poisson --set cohort.weight=uniform";
+  const Json secret = Estimate(privacy);
+  ASSERT_TRUE(secret.is_object());
+  const Reported noisy = Run(privacy);
+  EXPECT_EQ(secret["privacy"]["epsilon"], noisy.summary["privacy"]["epsilon"]);
+  EXPECT_EQ(secret["privacy"]["delta"], 0.001);
+  EXPECT_EQ(secret["turns"], noisy.clients);  // the Poisson cohorts of the run itself
+}
+
+TEST_F(Estimates, MeasureWhatACodecLeavesOfAnUpdate) {
+  const std::string codec = "--set 'update.codec=[\"topk 0.1\",\"bits 8\"]'";
+  const Json estimate = Estimate(codec);
+  ASSERT_TRUE(estimate.is_object());
+  const double reported = Run(codec).summary["bytes"]["up"];
+  EXPECT_NEAR(estimate["bytes_up"]["run"].get<double>(), reported, 0.1 * reported);
+}
+
+TEST_F(Estimates, WriteNothingAndMakeTheRunsErrors) {
+  const std::string out = folder_ / "nothing";
+  const Printed printed = RunMacaw(Command(absl::StrCat("--estimate --out ", out)));
+  EXPECT_EQ(printed.exit, 0);
+  for (const char* line : {"rounds     12; 15 of 40 clients a round, 180 turns of clients in all",
+                           "bytes up   ", "time       about ", "basis      ", "took       "})
+    EXPECT_THAT(printed.text, HasSubstr(line));
+  EXPECT_FALSE(std::filesystem::exists(out));
+
+  const Printed wrong = RunMacaw(Command("--estimate --set cohort.size=41"));
+  const Printed run = RunMacaw(Command("--set cohort.size=41 --out " + out));
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_EQ(wrong.text, run.text);
+  EXPECT_EQ(RunMacaw(Command("--estimate --repeat 2")).exit, 2);
+}
+
+}  // namespace
+}  // namespace macaw
