@@ -12,6 +12,7 @@
 #include "algorithms/around/factored.h"
 #include "bench/frame.h"
 #include "codecs/codec.h"
+#include "codecs/rotation.h"
 #include "sdk/testing/round_loop.h"
 
 namespace macaw::bench {
@@ -84,6 +85,9 @@ void Participation() {
       {"sign", {"sign"}, "residual"},
       {"sign", {"sign"}, "ef21"},
       {"qsgd 4", {"qsgd 4"}, "none"},
+      {"TernGrad", {"terngrad"}, "none"},
+      {"rotated TernGrad", {"rotate", "terngrad"}, "none"},
+      {"rotated sign", {"rotate", "sign"}, "ef21"},
       {"PowerSGD rank 1", {"powersgd 1"}, "none"},
       {"PowerSGD rank 1", {"powersgd 1"}, "residual"},
       {"ACP-SGD rank 1", {"acpsgd 1"}, "none"},
@@ -135,18 +139,19 @@ void Speed() {
     std::printf("| codec | GB/s | of memcpy | bytes | of dense | write GB/s | read GB/s |\n");
     std::printf("|---|---|---|---|---|---|---|\n");
     for (const char* line : {"", "topk 0.01", "randomk 0.01", "threshold 0.0025", "qsgd 7",
-                             "terngrad", "sign", "bits 8", "bits 4", "bf16", "f16"}) {
+                             "terngrad", "sign", "bits 8", "bits 4", "bf16", "f16", "rotate"}) {
       const std::string name = line;
       codecs::Draws draws{RandomStream({.seed = 1}), RandomStream({.seed = 2})};
       double coding = 0;
       uint32_t levels = 0;
       std::memcpy(to.view().bytes.data(), from.view().bytes.data(), bytes);
       if (!name.empty()) {
-        const auto codec = *codecs::ParseCodec({name}, /*scaled=*/true);
-        levels = codec->levels();
+        const bool rotates = name == "rotate";
+        const auto codec = *codecs::ParseCodec({rotates ? "bf16" : name}, /*scaled=*/true);
+        levels = rotates ? 0 : codec->levels();
         coding = Shortest([&] {
           std::memcpy(to.view().bytes.data(), from.view().bytes.data(), bytes);
-          codec->Apply(to.view(), draws);
+          rotates ? codecs::Rotate(to.view(), draws.common) : codec->Apply(to.view(), draws);
         });
       }
       const std::vector<aggregation::ChannelSpec> channels = {

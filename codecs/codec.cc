@@ -56,7 +56,9 @@ MadeCodec Parse(const std::string& text, bool scaled) {
     if (line.name() == codec.name) return codec.make(line, scaled);
     names.emplace_back(codec.name);
   }
-  for (const char* factored : {"acpsgd", "powersgd"}) names.emplace_back(factored);
+  if (line.name() == "rotate")
+    return line.Refuse("a rotation stands first, and once, and is for update.codec alone");
+  for (const char* other : {"rotate", "acpsgd", "powersgd"}) names.emplace_back(other);
   const std::string nearest = NearestWord(line.name(), names);
   const std::string hint =
       nearest.empty() ? "there are: " : absl::StrCat("did you mean '", nearest, "'? There are: ");

@@ -73,7 +73,26 @@ MUTANTS = {
         ("a residual holds what was sent, too", "Subtract(p, sent, next);", "Copy(p, next);"),
         ("old changes of statistics are sent again", "ZeroBuffers(next);", ""),
         ("a codec does not tell the rule what it sends",
-         "return inner().Sent(context, result, workspace);", "return absl::OkStatus();")],
+         "const absl::Status status = inner().Sent(context, result, workspace);",
+         "const absl::Status status;")],
+    ("algorithms/around/compressed_client.cc", "algorithms", "Rotated.*"): [
+        ("each client draws a rotation of its own",
+         "codecs::Rotate(sent, context.CommonRandom(", "codecs::Rotate(sent, context.Random("),
+        ("a residual is kept in the rotated numbers of a round", "if (!compression_.rotated) return sent;",
+         "return sent;")],
+    ("algorithms/around/rotated_server.cc", "algorithms", "Rotated.*"): [
+        ("what was rotated is not rotated back",
+         "if (!channel.value.empty()) codecs::RotateBack(channel.value.view(), rotation);", ""),
+        ("a robust rule sees rotated vectors",
+         "for (auto& [client, vector] : channel.collected) codecs::RotateBack(vector.view(), rotation);", "")],
+    ("codecs/rotation.cc", "codecs", "Rotation.*"): [
+        ("a rotation is not divided by the root of its size",
+         "static_cast<T>(1 / std::sqrt(static_cast<double>(block.size())))", "T{1}"),
+        ("a rotation has no random signs", "std::bit_cast<Word>(values[w]) ^ sign", "std::bit_cast<Word>(values[w])"),
+        ("the rest of a tensor is not rotated",
+         "if (blocks.rest > 0) of_last.emplace(random, blocks.size);", "")],
+    ("codecs/tensors.h", "codecs", "Rotation.*"): [
+        ("statistics are rotated", "if (entry.group == Group::kParameter) f(", "f(")],
     ("algorithms/around/compressed_server.cc", "algorithms", "Compressed*"): [
         ("EF21 adds a cohort's mean as if all had come", "weight / WholeOf(spec, weight)", "1"),
         ("EF21 is resumed without its sum",

@@ -35,6 +35,14 @@ uint64_t NumberOf(absl::string_view purpose) {
   return number;
 }
 
+RandomStream CommonStream(uint64_t seed, Round round, Phase phase, absl::string_view purpose) {
+  return RandomStream({.seed = seed,
+                       .purpose = Purpose::kCommonRule,
+                       .round = round,
+                       .phase = phase,
+                       .extra = NumberOf(purpose)});
+}
+
 }  // namespace
 
 ConstVectorView ClientContext::Down(absl::string_view name) const {
@@ -61,11 +69,7 @@ RandomStream ClientContext::Random(absl::string_view purpose) const {
 }
 
 RandomStream ClientContext::CommonRandom(absl::string_view purpose) const {
-  return RandomStream({.seed = seed,
-                       .purpose = Purpose::kCommonRule,
-                       .round = round,
-                       .phase = phase,
-                       .extra = NumberOf(purpose)});
+  return CommonStream(seed, round, phase, purpose);
 }
 
 RandomStream ServerContext::Random(absl::string_view purpose) const {
@@ -74,6 +78,10 @@ RandomStream ServerContext::Random(absl::string_view purpose) const {
                        .round = round,
                        .phase = phase,
                        .extra = NumberOf(purpose)});
+}
+
+RandomStream ServerContext::CommonRandom(absl::string_view purpose) const {
+  return CommonStream(seed, round, phase, purpose);
 }
 
 void ServerContext::Report(absl::string_view metric, double value) const {

@@ -220,6 +220,8 @@ struct ServerContext {
 
   // A stream of its own for each (run's seed, round, phase, purpose), none of them a client's.
   RandomStream Random(absl::string_view purpose) const;
+  // That of ClientContext::CommonRandom: what all clients of the phase drew, too.
+  RandomStream CommonRandom(absl::string_view purpose) const;
   // The round's value of a metric that the schema leaves to the server half. In Apply.
   void Report(absl::string_view metric, double value) const;
 };

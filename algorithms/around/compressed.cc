@@ -1,6 +1,7 @@
 #include "algorithms/around/compressed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,8 @@
 #include "algorithms/around/channels.h"
 #include "algorithms/around/counted_state.h"
 #include "algorithms/around/guard.h"
+#include "codecs/line.h"
+#include "codecs/rotation.h"
 #include "core/status.h"
 #include "training/api/straggler.h"
 
@@ -174,6 +177,13 @@ std::string ResidualOf(absl::string_view channel) {
 }
 std::string SentOf(absl::string_view channel) { return absl::StrCat("update_sent_", channel); }
 std::string SumOf(absl::string_view channel) { return absl::StrCat("update_sum_", channel); }
+std::string RotationOf(absl::string_view channel) {
+  return absl::StrCat("update rotation ", channel);
+}
+
+bool IsRotated(const UpdateConfig& update) {
+  return update.on() && codecs::Line(update.codec.front()).name() == "rotate";
+}
 
 bool AllTakePart(const Setup& setup) {
   const CohortConfig& cohort = setup.cohort;
@@ -190,10 +200,12 @@ absl::StatusOr<Compression> Compression::Of(const Description& rule, const Schem
   for (const ChannelSpec& channel : schema.up) {
     if (IsCoded(channel, setup)) compression.channels.push_back(channel);
   }
-  MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(update.codec, /*scaled=*/true));
+  std::vector<std::string> lines = update.codec;
+  MACAW_ASSIGN_OR_RETURN(compression.rotated, codecs::TakeRotation(lines));
+  MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, /*scaled=*/true));
   compression.feedback = FeedbackOf(rule, schema, update, setup, around, compression.codec->bias());
   if (compression.feedback != Feedback::kNone) {
-    MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(update.codec, /*scaled=*/false));
+    MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, /*scaled=*/false));
   }
   return compression;
 }
@@ -205,6 +217,10 @@ Schema WithCompression(Schema schema, const Compression& compression) {
     ChannelSpec& sent = *std::ranges::find(schema.up, coded.name, &ChannelSpec::name);
     sent.coded = true;
     sent.levels = compression.codec->levels();
+    if (compression.rotated) {
+      const auto mixed = static_cast<double>(codecs::MostMixed(*coded.layout));
+      sent.bound = std::min(aggregation::kLargestBound, coded.bound * std::sqrt(mixed));
+    }
     in_all |= coded.phases.empty();
     for (const Phase phase : coded.phases) {
       if (!std::ranges::count(phases, phase)) phases.push_back(phase);
@@ -285,8 +301,11 @@ Description Compressed(const Description& rule, const UpdateConfig& update,
     MACAW_ASSIGN_OR_RETURN(Inside inside, look(setup));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
                            rule.server(setup, std::move(model)));
-    if (inside.compression.feedback != Feedback::kEf21) return inner;
-    return MakeCompressedServer(std::move(inner), std::move(inside.compression));
+    if (inside.compression.feedback == Feedback::kEf21)
+      inner = MakeCompressedServer(std::move(inner), inside.compression);
+    if (inside.compression.rotated)
+      inner = MakeRotatedServer(std::move(inner), std::move(inside.compression));
+    return inner;
   };
   return result;
 }

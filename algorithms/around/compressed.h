@@ -49,6 +49,12 @@ struct AroundCompression {
 //             noise of [privacy] or unknown totals of the population
 //   residual  otherwise
 //
+// With "rotate" as the codec's first line a client sends C(R v) instead, R a random rotation that
+// all clients of a round share (codecs/rotation.h), and C the other lines. What above is sent is
+// Rᵀ C(R v), in the model's tensors: error, states and the rule's own state are of that. R is
+// linear, so the server rotates back once, the mean or the sum, before EF21 and the rule see it.
+// Vectors that are collected it rotates back one by one, so a robust rule sees each client's own.
+//
 // What stands around this one may change what is sent, too (Sent): e_i⁺ = p − what was sent, and
 // g_i⁺ = g_i + what was sent. A hostile client ([attack]) changes it behind that, and its e_i and
 // g_i follow its honest work.
@@ -67,6 +73,7 @@ enum class Feedback : uint8_t { kNone, kResidual, kEf21 };
 struct Compression {
   Feedback feedback = Feedback::kNone;
   std::shared_ptr<const codecs::Codec> codec;
+  bool rotated = false;                            // the codec acts on R v
   std::vector<aggregation::ChannelSpec> channels;  // that are coded
   double clients = 0;                              // N
   double total_weight = 0;                         // W
@@ -87,9 +94,17 @@ std::string SumOf(absl::string_view channel);       // G: "update_sum_delta"
 
 std::unique_ptr<ClientAlgorithm> MakeCompressedClient(std::unique_ptr<ClientAlgorithm> inner,
                                                       Compression compression);
-// For Feedback::kEf21; the others need no server half.
+// For Feedback::kEf21, which needs a server half.
 std::unique_ptr<ServerAlgorithm> MakeCompressedServer(std::unique_ptr<ServerAlgorithm> inner,
                                                       Compression compression);
+// For Compression::rotated: rotates back what the other server halves see.
+std::unique_ptr<ServerAlgorithm> MakeRotatedServer(std::unique_ptr<ServerAlgorithm> inner,
+                                                   Compression compression);
+// The purpose of the stream of a channel's R.
+std::string RotationOf(absl::string_view channel);
+
+// Whether update.codec begins with a rotation.
+bool IsRotated(const UpdateConfig& update);
 
 // Whether every client that can be drawn takes part in each round.
 bool AllTakePart(const Setup& setup);

@@ -217,6 +217,11 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         "attack.noise is on updates of the model's layout, and with update.codec = [\"",
         run.update.codec.front(), "\"] clients send factors: take one of the two out"));
   }
+  if (IsRotated(run.update) && run.attack.on() && run.attack.kind == "alie") {
+    return absl::InvalidArgumentError(
+        "attack.kind = \"alie\" takes how far clients differ in each weight, and with \"rotate\" in "
+        "update.codec they send mixtures of thousands of weights: take one of the two out");
+  }
   if (IsFactored(run.update)) {
     rule = Factored(rule, run.update, run.privacy.on());
   } else if (run.update.on()) {

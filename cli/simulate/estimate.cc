@@ -77,11 +77,13 @@ absl::StatusOr<uint64_t> ServerStateOf(const algorithms::Description& rule,
 }
 
 // A few clients, and as many as the rule needs. Where all clients take part, [update] may keep
-// other residuals than where they are drawn, so all of them do in the trial, too.
+// other residuals, and [broadcast] send another vector, than where they are drawn, so all of them
+// do in the trial, too.
 uint64_t CohortOfTrial(const Config& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry, uint64_t wanted) {
   const uint64_t whole = config.run.cohort.size;
-  if (config.run.update.on() && whole >= TrainClients(config.run)) return whole;
+  const bool coded = config.run.update.on() || config.run.broadcast.on();
+  if (coded && whole >= TrainClients(config.run)) return whole;
   for (uint64_t cohort = std::min(std::max<uint64_t>(wanted, 1), whole); cohort < whole;
        cohort = std::min(2 * cohort, whole)) {
     const Config trial = TrialConfig(config, {.cohort = cohort});

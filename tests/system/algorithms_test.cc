@@ -155,6 +155,9 @@ std::vector<Case> Cases() {
   coded("random", "fedprox", R"("randomk 0.3", "qsgd 7")", "none");
   coded("scaffold_coded", "scaffold", R"("bits 6")", "none");
   coded("median_coded", "median", R"("terngrad")", "none");
+  coded("rotated", "fedadam", R"("rotate", "terngrad")", "none");
+  coded("rotated_ef21", "fedavg", R"("rotate", "sign")", "ef21");
+  coded("rotated_median", "median", R"("rotate", "bits 2")", "none");
   coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");
   coded("powersgd", "fedavgm", R"("powersgd 2")", "residual");
   const auto broadcast = [&](const std::string& name, const std::string& codec,

@@ -105,6 +105,8 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
                  {{"sign"}, 0.1},
                  {{"topk 0.01"}, 0.03},
                  {{"topk 0.01", "bits 8"}, 0.02},
+                 {{"rotate", "bits 2"}, 0.08},
+                 {{"rotate", "sign"}, 0.04},
                  {{"acpsgd 2"}, 0.09}};
   for (const auto& [codec, most] : kCodecs) {
     const UpdateConfig update{.codec = codec, .feedback = "none"};
