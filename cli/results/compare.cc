@@ -199,7 +199,7 @@ absl::Status CheckKnownMetric(const std::string& metric, const std::vector<std::
   const std::string meant = NearestWord(metric, known);
   return absl::InvalidArgumentError(
       absl::StrCat("no run has the metric \"", metric, "\"",
-                   meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?"), " There are ",
+                   meant.empty() ? "." : absl::StrCat("; did you mean ", meant, "?"), " There are ",
                    absl::StrJoin(known, ", ")));
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -109,13 +110,19 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
   static void Begin(const ClientContext& context, Turn& turn) {
     turn.scratch = turn.ends = 0;
     if (context.broadcast_id == 0 || context.broadcast_id != turn.broadcast_id) {
-      for (size_t i = 0; i < context.broadcast.size(); ++i) {
-        if (!context.broadcast[i].empty()) turn.arena->Put(context.broadcast[i], Kind::kDown, i);
+      for (size_t i = 0; i < turn.arena->count(Kind::kDown); ++i) {
+        if (Came(context, i)) turn.arena->Put(context.broadcast[i], Kind::kDown, i);
       }
       turn.broadcast_id = context.broadcast_id;
     }
-    for (size_t i = 0; i < context.state.size(); ++i)
-      turn.arena->Put(context.state[i], Kind::kState, i);
+    const size_t kept = std::min(turn.arena->count(Kind::kState), context.state.size());
+    for (size_t i = 0; i < kept; ++i) turn.arena->Put(context.state[i], Kind::kState, i);
+  }
+
+  // Whether the rule's channel of this number was sent in this phase. What stands around the rule
+  // ([update], [privacy]) adds its own channels and states behind the rule's, which sees none.
+  static bool Came(const ClientContext& context, size_t number) {
+    return number < context.broadcast.size() && !context.broadcast[number].empty();
   }
 
   static absl::Status PutEnds(std::span<const training::StageOutcome> outcomes, Turn& turn) {
@@ -134,8 +141,8 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
                            std::span<const training::StageOutcome> outcomes,
                            const Turn& turn) const {
     Json sent = Json::array(), came = Json::array();
-    for (size_t i = 0; i < context.broadcast.size(); ++i) {
-      if (!context.broadcast[i].empty()) sent.push_back(i);
+    for (size_t i = 0; i < turn.arena->count(Kind::kDown); ++i) {
+      if (Came(context, i)) sent.push_back(i);
     }
     for (const training::StageOutcome& outcome : outcomes) {
       came.push_back({outcome.steps, outcome.rate_sum, outcome.a_norm1, outcome.examples,

@@ -114,8 +114,10 @@ TEST(Durability, ARunThatHasLostTheRowOfAClosedRoundGoesBackToItsCheckpoint) {
 }
 
 // A run whose server dies twice in each round but the first.
-void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds) {
-  const std::vector<std::string> job = SlowerStateful(algorithm, std::to_string(rounds));
+void KillTheServerInEveryRound(const std::string& algorithm, uint32_t rounds,
+                               const std::vector<std::string>& more = {}) {
+  const std::vector<std::string> job =
+      Plus(SlowerStateful(algorithm, std::to_string(rounds)), more);
   Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
   ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
 
@@ -152,6 +154,57 @@ TEST(Durability, AServerKilledAtRandomMomentsOfEveryRoundChangesNothing) {
 
 TEST(Durability, AServerKilledAtRandomMomentsLosesNoClientState) {
   KillTheServerInEveryRound("scaffold", 11);
+}
+
+TEST(Durability, AServerKilledAtRandomMomentsLosesNoRestOfACodec) {
+  KillTheServerInEveryRound("fedavg", 6, {"--set", R"(update.codec=["topk 0.1"])"});
+}
+
+// Of the records of `macaw log --json`: how many servers or workers were lost between the start and
+// the end of a second phase.
+int LostInASecondPhase(const std::string& log) {
+  int lost = 0;
+  bool second = false;
+  for (const absl::string_view line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
+    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object()) continue;
+    const std::string kind = record["record"];
+    if (kind == "round_opened") second = record["phase"] == 1;
+    if (kind == "closed") second = false;
+    if (second && (kind == "run_opened" || kind == "node_lost")) ++lost;
+  }
+  return lost;
+}
+
+// Its server holds the first phase's sums, and its clients keep their matrices.
+TEST(Durability, AServerOrWorkerKilledInPowerSgdsSecondPhaseChangesNothing) {
+  const std::vector<std::string> job =
+      Plus(SlowerStateful("fedavg", "5"),
+           {"--set", R"(update.codec=["powersgd 2"])", "--set", "update.feedback=residual"});
+  Simulation undisturbed("undisturbed", Plus(job, {"--set", "emulation.pause_probability=0"}));
+  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+  for (const char* program : {"macaw-server", "macaw-worker"}) {
+    SCOPED_TRACE(program);
+    Simulation run(program, Plus(job, {"--processes", "2", "--slots", "1", "--set",
+                                       "server.durability=commit"}));
+    for (int round = 2; round <= 4; ++round) {
+      // All parts of the first phase have come.
+      const auto in_second_phase = [&](const nlohmann::json&) {
+        int clients = 0;
+        for (const nlohmann::json& event : run.events()) {
+          if (event["event"] == "part" && event["round"] == round)
+            clients += event["clients"].get<int>();
+        }
+        return clients >= 20;
+      };
+      if (!run.WaitForEvent(in_second_phase)) break;
+      const std::vector<pid_t> found = run.Children(program);
+      if (!found.empty()) ::kill(found[0], SIGKILL);
+    }
+    ASSERT_EQ(run.Wait(), 0) << run.output();
+    EXPECT_GE(LostInASecondPhase(RunMacaw("log " + run.folder() + " --json").text), 1);
+    EXPECT_EQ(StateBytesOf(run), StateBytesOf(undisturbed));
+  }
 }
 
 }  // namespace

@@ -85,6 +85,20 @@ TEST(Fleet, KeepsTheStatesOfScaffoldOnTheDevices) {
   EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
 }
 
+TEST(Fleet, KeepsTheRestsOfACodecOnTheDevices) {
+  const TemporaryFolder folder;
+  const std::string config = folder.Write(
+      "job.toml",
+      absl::StrCat(
+          absl::StrReplaceAll(*ReadFile(kQuickstart),
+                              {{"\"data/", absl::StrCat("\"", MACAW_SOURCE_DIR, "/examples/data/")},
+                               {"\"lenet5\"", "\"logistic\""}}),
+          "\n[update]\ncodec = [\"topk 0.1\", \"bits 8\"]\nfeedback = \"ef21\"\n"));
+  const Printed printed = Rehearse("--devices 4 --rounds 4 --config " + config);
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
+}
+
 TEST(Fleet, AServersFileNeedsNoData) {
   const TemporaryFolder folder;
   const std::string plan = folder / "server.toml";

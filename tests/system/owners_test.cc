@@ -76,6 +76,9 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"Rotation",
              {"partition.clients=12", "cohort.size=6", "model.name=mlp",
               "data.concept_shift=rotation"}},
+        Rule{"Ef21",
+             {"partition.clients=12", "cohort.size=6", "model.name=mlp",
+              R"(update.codec=["topk 0.1"])"}},
         Rule{
             "Scaffold",
             {"partition.clients=12", "cohort.size=6", "model.name=mlp", "algorithm.name=scaffold"}},
@@ -102,7 +105,7 @@ TEST(OwnersFolder, HoldsTheOwnersRowsAndNoOthers) {
   EXPECT_FALSE(std::filesystem::exists(run.folder() + "/owners/owner-3"));
 }
 
-TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {
+void KillOwnersInEveryRound(const std::string& setting) {
   const std::vector<std::string> base = {WriteConfig("killed"),
                                          "--rounds",
                                          "6",
@@ -113,7 +116,7 @@ TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {
                                          "--set",
                                          "model.name=mlp",
                                          "--set",
-                                         "algorithm.name=scaffold"};
+                                         setting};
   Simulation quiet("quiet", base);
   ASSERT_EQ(quiet.Wait(), 0) << quiet.output();
 
@@ -137,6 +140,14 @@ TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {
   for (const auto& event : disturbed.events()) lost += event["event"] == "worker_lost" ? 1 : 0;
   EXPECT_GT(lost, 0);
   EXPECT_EQ(BytesOf(disturbed), BytesOf(quiet));
+}
+
+TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {
+  KillOwnersInEveryRound("algorithm.name=scaffold");
+}
+
+TEST(OwnersFault, OwnersThatAreKilledKeepWhatTheySentUnderEf21) {
+  KillOwnersInEveryRound(R"(update.codec=["topk 0.1"])");
 }
 
 // The process of an owner's worker; -1: there is none.
@@ -190,7 +201,7 @@ TEST(OwnersFault, AnOwnerThatKeepsItsStatesInMemoryLosesItsOwnAndTheRunIsReplaye
       << replay.text;
 }
 
-TEST(OwnersDeadline, ARoundClosesWithoutAStoppedOwnerAndIsReplayedToTheSameModel) {
+void CloseARoundWithoutAStoppedOwner(const std::string& setting) {
   Simulation run("deadline", {WriteConfig("deadline"),
                               "--rounds",
                               "4",
@@ -203,7 +214,7 @@ TEST(OwnersDeadline, ARoundClosesWithoutAStoppedOwnerAndIsReplayedToTheSameModel
                               "--set",
                               "model.name=mlp",
                               "--set",
-                              "algorithm.name=scaffold",
+                              setting,
                               "--set",
                               "emulation.pause_probability=1",
                               "--set",
@@ -233,6 +244,16 @@ TEST(OwnersDeadline, ARoundClosesWithoutAStoppedOwnerAndIsReplayedToTheSameModel
   EXPECT_NE(replay.text.find("same       4 rounds, and the same model: " + run.digest()),
             std::string::npos)
       << replay.text;
+  const auto summary = nlohmann::json::parse(*ReadFile(again + "/summary.json"));
+  EXPECT_EQ(summary.value("state_digest", ""), run.summary().value("state_digest", "none"));
+}
+
+TEST(OwnersDeadline, ARoundClosesWithoutAStoppedOwnerAndIsReplayedToTheSameModel) {
+  CloseARoundWithoutAStoppedOwner("algorithm.name=scaffold");
+}
+
+TEST(OwnersDeadline, AStoppedOwnersUpdateIsNotInWhatItSentUnderEf21) {
+  CloseARoundWithoutAStoppedOwner(R"(update.codec=["topk 0.1"])");
 }
 
 TEST(OwnersInput, MoreOwnersThanClientsAreRefusedBeforeAnythingStarts) {

@@ -168,10 +168,17 @@ MACAW_PLUGIN("outside", "1", Contribute)
   ASSERT_EQ(built.exit, 0) << built.text;
 
   const std::string config = WriteConfig("outside");
-  for (const char* rule : {"scaffold", "mime", "fedrep"}) {
-    SCOPED_TRACE(rule);
+  struct Case {
+    std::string rule;
     std::vector<std::string> same;
-    if (std::string(rule) == "fedrep") same = {"--set", "evaluation.clients=true"};
+  };
+  for (const auto& [rule, same] :
+       std::vector<Case>{{"scaffold", {}},
+                         {"mime", {}},
+                         {"fedrep", {"--set", "evaluation.clients=true"}},
+                         {"scaffold", {"--set", R"(update.codec=["acpsgd 2"])"}},
+                         {"mime", {"--set", R"(update.codec=["topk 0.1", "bits 8"])"}}}) {
+    SCOPED_TRACE(absl::StrCat(rule, " ", same.empty() ? "" : same.back()));
     const auto run = [&](const std::string& name, std::vector<std::string> more) {
       more.insert(more.begin(), config);
       more.insert(more.end(), same.begin(), same.end());
@@ -248,6 +255,17 @@ TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
     const Printed replayed = RunShell(
         absl::StrCat(kMacaw, " replay ", one.folder(), " --out ", root_, "/replay-", rule.name));
     EXPECT_EQ(replayed.exit, 0) << replayed.text;
+
+    // The clients of two keep what they did not send, which a codec would change.
+    Simulation coded("coded", arguments({"--set", R"(update.codec=["bits 8"])"}));
+    if (rule.name == "gaussian" || rule.name == "ifca") {
+      EXPECT_EQ(coded.Wait(), 0) << coded.output();
+      EXPECT_NE(coded.digest(), one.digest());
+    } else {
+      EXPECT_EQ(coded.Wait(), 2) << coded.output();
+      EXPECT_THAT(coded.output(), HasSubstr("update.codec"));
+      EXPECT_THAT(coded.output(), HasSubstr("keep a state"));
+    }
   }
 }
 

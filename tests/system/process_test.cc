@@ -198,6 +198,62 @@ TEST_F(PlainPyTorch, WhoseRowsCannotBeReadSitsTheRoundOutWithItsOwnWords) {
                                  HasSubstr("ValueError: the rows of 1 are locked (train.py:")));
 }
 
+// Without PyTorch it starts in a moment. With "locked" as its argument it fails in round 2.
+constexpr char kDrift[] = R"(
+import sys
+import numpy as np
+sys.path.insert(0, ")" MACAW_SOURCE_DIR R"(/sdk/python")
+import macaw_client
+
+def train(weights, task):
+    if "locked" in sys.argv and task.round == 2:
+        raise ValueError("the rows are locked")
+    for name, weight in weights.items():
+        random = np.random.default_rng([int(task.name), task.round, len(name)])
+        weight += random.standard_normal(weight.shape, np.float32)
+    return None, task.rows, 1, 10.0
+
+macaw_client.serve(train)
+)";
+
+// What it trains is sent through a codec, by one worker and by three.
+class CodedDrift : public PlainPyTorch {
+ protected:
+  CodedDrift() { folder_.Write("train.py", kDrift); }
+
+  std::string RunBothWays(const std::vector<std::string>& settings,
+                          const std::string& argument = "") const {
+    std::string first;
+    for (const char* processes : {"1", "3"}) {
+      std::vector<std::string> arguments = {
+          ByProgram(absl::StrCat(R"(["python3", "train.py", ")", argument, "\"]")), "--processes",
+          processes, "--set", R"(model.layers=["linear 2"])"};
+      for (const std::string& setting : settings)
+        arguments.insert(arguments.end(), {"--set", setting});
+      Simulation run(processes, arguments);
+      EXPECT_EQ(run.Wait(), 0) << run.output();
+      EXPECT_THAT(run.output(), HasSubstr("each client keeps 128 bytes"));
+      const Json summary = run.summary();
+      const std::string all = absl::StrCat(summary.value("model_digest", ""), " ",
+                                           summary.value("state_digest", ""), "\n", run.metrics());
+      if (first.empty()) first = all;
+      EXPECT_EQ(all, first);
+    }
+    return first;
+  }
+};
+
+TEST_F(CodedDrift, HasTheSameBitsForAnyWorkers) {
+  RunBothWays({R"(update.codec=["topk 0.3"])", "update.feedback=ef21", "cohort.size=2"});
+  RunBothWays({R"(update.codec=["acpsgd 1"])", "update.feedback=residual"});
+  RunBothWays({R"(update.codec=["powersgd 1"])", "update.feedback=residual"});
+}
+
+TEST_F(CodedDrift, OfWhichNobodyCountsInARoundKeepsWhatWasSentUnderEf21) {
+  EXPECT_THAT(RunBothWays({R"(update.codec=["topk 0.3"])", "update.feedback=ef21"}, "locked"),
+              HasSubstr(R"({"round":2,"clients":0,"left_out":3)"));
+}
+
 constexpr char kWrong[] = R"(
 import math, sys
 import numpy as np

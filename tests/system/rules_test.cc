@@ -72,6 +72,42 @@ TEST_F(Rules, InPythonEndWithTheBitsOfTheBuiltins) {
   }
 }
 
+// [update] and [privacy] add channels and client states, which the rule does not see.
+TEST_F(Rules, InPythonEndWithTheBitsOfTheBuiltinUnderCodecsAndPrivacy) {
+  const std::vector<std::vector<std::string>> around = {
+      {R"(update.codec=["bits 8"])"},
+      {R"(update.codec=["topk 0.1"])"},
+      {R"(update.codec=["topk 0.1"])", "update.feedback=residual"},
+      {R"(update.codec=["acpsgd 2"])", "update.feedback=residual"},
+      {R"(update.codec=["powersgd 2"])"},
+      {"privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1", "privacy.delta=0.001",
+       "privacy.clip_quantile=0.5", "cohort.sampling=poisson", "cohort.weight=uniform"}};
+  for (const std::vector<std::string>& settings : around) {
+    SCOPED_TRACE(settings.back());
+    std::vector<std::string> more = {"--set", "model.name=mlp", "--set", "partition.clients=40",
+                                     "--set", "cohort.size=12"};
+    for (const std::string& setting : settings) more.insert(more.end(), {"--set", setting});
+    std::vector<std::string> arguments = more;
+    arguments.insert(arguments.begin(), Config("fedprox", "builtin"));
+    Simulation builtin("builtin", arguments);
+    ASSERT_EQ(builtin.Wait(), 0) << builtin.output();
+    more.insert(more.end(), {"--processes", "2", "--slots", "2"});
+    Simulation python(
+        "python", With(Config("py_fedprox", "python"), kRules + "py_fedprox.py", std::move(more)));
+    ASSERT_EQ(python.Wait(), 0) << python.output();
+    EXPECT_EQ(python.digest(), builtin.digest());
+  }
+}
+
+TEST_F(Rules, WithAStateThatMayMirrorWhatIsSentAreRefusedUnderACodec) {
+  Simulation run("mirrors", With(Config("py_scaffold", "mirrors"), kRules + "py_scaffold.py",
+                                 {"--set", R"(update.codec=["bits 8"])"}));
+  EXPECT_EQ(run.Wait(), 2) << run.output();
+  EXPECT_THAT(run.output(),
+              testing::AllOf(HasSubstr("update.codec"), HasSubstr("has_independent_state")));
+  EXPECT_FALSE(FileExists(run.folder()));
+}
+
 TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
   Simulation builtin("whole", {Config("scaffold", "whole"), "--rounds", "8"});
   ASSERT_EQ(builtin.Wait(), 0) << builtin.output();
