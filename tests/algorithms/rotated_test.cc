@@ -197,6 +197,25 @@ TEST(Rotated, IsRefusedWhereItMakesNoSense) {
   EXPECT_THAT(refusal({"rotate", "bits 2"}), HasSubstr("alie"));
   run.attack.kind = "sign-flip";
   EXPECT_EQ(refusal({"rotate", "bits 2"}), "");
+  run.attack = {};
+  run.broadcast = {.codec = {"rotate", "bits 8"}, .of = "model"};
+  EXPECT_THAT(refusal({"bits 2"}), HasSubstr("update.codec alone"));
+  run.broadcast = {};
+  run.cohort = CohortOf(4, "poisson");
+  run.privacy = {.mechanism = "gaussian", .clip = 1, .noise = 1};
+  EXPECT_EQ(refusal({"rotate", "bits 2"}), "");
+}
+
+TEST(Rotated, SaysThatNumbersAreBetterNotLeftOutBehindIt) {
+  const algorithms::Setup setup = Loop(Turned("bits 2"), kClients).setup();
+  const auto notes = [&](const char* line) {
+    std::string all;
+    for (const std::string& note : Turned(line, "auto").notes(setup)) all += note + "\n";
+    return all;
+  };
+  EXPECT_THAT(notes("topk 0.1"), HasSubstr("same size"));
+  for (const char* line : {"bits 2", "randomk 0.1", "topk 1"})
+    EXPECT_THAT(notes(line), testing::Not(HasSubstr("same size"))) << line;
 }
 
 }  // namespace
