@@ -87,6 +87,7 @@ void Participation() {
       {"qsgd 4", {"qsgd 4"}, "none"},
       {"TernGrad", {"terngrad"}, "none"},
       {"rotated TernGrad", {"rotate", "terngrad"}, "none"},
+      {"rotated sign", {"rotate", "sign"}, "none"},
       {"rotated sign", {"rotate", "sign"}, "ef21"},
       {"PowerSGD rank 1", {"powersgd 1"}, "none"},
       {"PowerSGD rank 1", {"powersgd 1"}, "residual"},

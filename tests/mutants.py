@@ -74,7 +74,7 @@ MUTANTS = {
         ("old changes of statistics are sent again", "ZeroBuffers(next);", ""),
         ("a codec does not tell the rule what it sends",
          "const absl::Status status = inner().Sent(context, result, workspace);",
-         "const absl::Status status;")],
+         "static_cast<void>(context), static_cast<void>(workspace);\n    const absl::Status status;")],
     ("algorithms/around/compressed_client.cc", "algorithms", "Rotated.*"): [
         ("each client draws a rotation of its own",
          "codecs::Rotate(sent, context.CommonRandom(", "codecs::Rotate(sent, context.Random("),
@@ -88,7 +88,7 @@ MUTANTS = {
     ("codecs/rotation.cc", "codecs", "Rotation.*"): [
         ("a rotation is not divided by the root of its size",
          "static_cast<T>(1 / std::sqrt(static_cast<double>(block.size())))", "T{1}"),
-        ("a rotation has no random signs", "std::bit_cast<Word>(values[w]) ^ sign", "std::bit_cast<Word>(values[w])"),
+        ("a rotation has no random signs", "std::bit_cast<Word>(values[w]) ^ sign", "std::bit_cast<Word>(values[w]) ^ 0 * sign"),
         ("the rest of a tensor is not rotated",
          "if (blocks.rest > 0) of_last.emplace(random, blocks.size);", "")],
     ("codecs/tensors.h", "codecs", "Rotation.*"): [

@@ -151,7 +151,13 @@ std::vector<std::string> NotesOnUpdates(const Compression& compression, const Up
                     ", and a round moves the model by the mean of what all clients sent last");
   std::vector<std::string> notes = {std::move(note)};
   const codecs::Bias bias = compression.codec->bias();
-  if (update.feedback == "none" && bias == codecs::Bias::kLarge) {
+  if (compression.rotated && compression.codec->sparse() && bias == codecs::Bias::kLarge) {
+    notes.push_back(
+        "update.codec: behind \"rotate\" all numbers are of about the same size, so what is left "
+        "out is as large as what stays: take a quantiser, or take \"rotate\" out");
+  }
+  // Behind a rotation the mean of C(v) over its draws is a part of v that is the same for all.
+  if (update.feedback == "none" && bias == codecs::Bias::kLarge && !compression.rotated) {
     notes.push_back(
         "update.feedback = \"none\": the codec is biased, so where clients differ the run ends "
         "beside the optimum");

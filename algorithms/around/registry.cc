@@ -219,8 +219,8 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   }
   if (IsRotated(run.update) && run.attack.on() && run.attack.kind == "alie") {
     return absl::InvalidArgumentError(
-        "attack.kind = \"alie\" takes how far clients differ in each weight, and with \"rotate\" in "
-        "update.codec they send mixtures of thousands of weights: take one of the two out");
+        "attack.kind = \"alie\" takes how far clients differ in each weight, and with \"rotate\" "
+        "in update.codec they send mixtures of thousands of weights: take one of the two out");
   }
   if (IsFactored(run.update)) {
     rule = Factored(rule, run.update, run.privacy.on());

@@ -197,6 +197,46 @@ TEST(Rotated, IsRefusedWhereItMakesNoSense) {
   EXPECT_THAT(refusal({"rotate", "bits 2"}), HasSubstr("alie"));
   run.attack.kind = "sign-flip";
   EXPECT_EQ(refusal({"rotate", "bits 2"}), "");
+  run.attack = {};
+  run.broadcast = {.codec = {"rotate", "bits 8"}, .of = "model"};
+  EXPECT_THAT(refusal({"bits 2"}), HasSubstr("update.codec alone"));
+  run.broadcast = {};
+  run.cohort = CohortOf(4, "poisson");
+  run.privacy = {.mechanism = "gaussian", .clip = 1, .noise = 1};
+  EXPECT_EQ(refusal({"rotate", "bits 2"}), "");
+}
+
+// A rotation turns the bias of signs into a factor that all clients share: the run ends around the
+// optimum, and plain signs beside it.
+TEST(Rotated, SignsNeedNoFeedbackToEndAroundTheOptimum) {
+  const Bowls bowls;
+  const auto mean_of_ends = [&](const Description& rule) {
+    RoundLoop loop = Loop(rule, kClients, DType::kF64, 0.05);
+    EXPECT_TRUE(loop.Rounds(500).ok());
+    Numbers mean(kNumbers);
+    for (int round = 0; round < 500; ++round) {
+      EXPECT_TRUE(loop.Rounds(1).ok());
+      const Numbers model = loop.Model();
+      for (size_t i = 0; i < kNumbers; ++i) mean[i] += model[i] / 500;
+    }
+    return Distance(mean, bowls.optimum);
+  };
+  EXPECT_LT(mean_of_ends(Turned("sign")), 0.1);
+  EXPECT_GT(mean_of_ends(Compressed(Builtin("fedavg"), Update({"sign"}, "none"))), 0.5);
+}
+
+TEST(Rotated, SaysThatNumbersAreBetterNotLeftOutBehindIt) {
+  const algorithms::Setup setup = Loop(Turned("bits 2"), kClients).setup();
+  const auto notes = [&](const char* line) {
+    std::string all;
+    for (const std::string& note : Turned(line, "auto").notes(setup)) all += note + "\n";
+    return all;
+  };
+  EXPECT_THAT(notes("topk 0.1"), HasSubstr("same size"));
+  for (const char* line : {"bits 2", "randomk 0.1", "topk 1"})
+    EXPECT_THAT(notes(line), testing::Not(HasSubstr("same size"))) << line;
+  for (const std::string& note : Turned("sign").notes(setup))
+    EXPECT_THAT(note, testing::Not(HasSubstr("biased")));
 }
 
 }  // namespace
