@@ -41,7 +41,7 @@ POPULATION = [
     (["rotate", "bits 2"], "none", []),
     (["sign"], "none", []),
     (["sign"], "ef21", []),
-    (["rotate", "sign"], "ef21", []),
+    (["rotate", "sign"], "none", []),
     (["bf16"], "none", []),
     (["powersgd 4"], "none", []),
     (["acpsgd 4"], "none", []),
