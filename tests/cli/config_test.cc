@@ -345,6 +345,7 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
                    "privacy.clip_rate=0.1"}),
               HasSubstr("without privacy.clip_quantile"));
   EXPECT_THAT(why({"update.feedback=residual"}), HasSubstr("without update.codec"));
+  EXPECT_THAT(why({"broadcast.of=model"}), HasSubstr("without broadcast.codec"));
   EXPECT_EQ(why({"update.codec=[\"topk 0.1\", \"bits 8\"]", "update.feedback=residual"}), "");
   EXPECT_THAT(why({"run.contribution_bound=1e100"}), HasSubstr("run.contribution_bound"));
   EXPECT_THAT(why({"evaluation.clients=true", "evaluation.fine_tune.lr=0.1"}),

@@ -177,7 +177,7 @@ TEST(EveryConditionalKey, OfAFileThatAnOverrideLeavesWithoutAnEffectIsLeftOut) {
     }
     // These need keys that nothing unsets.
     const bool can = field.key != "run.stop.metric" && field.key != "accept.run_when_every" &&
-                     field.key != "update.feedback";
+                     field.key != "update.feedback" && field.key != "broadcast.of";
     EXPECT_EQ(left_out > 0, can) << "overrides that take its effect: " << left_out;
   });
 }
@@ -220,6 +220,8 @@ TEST(ASwitchThatIsOff, LeavesTheRestOfItsTableOutWithANote) {
                 "without privacy.mechanism"},
            Case{"[update]\ncodec = []\nfeedback = \"none\"\n", "update.feedback",
                 "without update.codec"},
+           Case{"[broadcast]\ncodec = []\nof = \"model\"\n", "broadcast.of",
+                "without broadcast.codec"},
            Case{"[local]\nlr_schedule = {kind = \"constant\", gamma = 0.5}\n",
                 "local.lr_schedule.gamma", "without local.lr_schedule.kind"},
        }) {
