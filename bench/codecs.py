@@ -147,14 +147,6 @@ def row(codecs, found: dict[str, float], dense: float) -> list[str]:
     ]
 
 
-def write(name: str, table: str) -> None:
-    """Replaces the table of this name, which ends at the next heading or at the end."""
-    text, mark = RESULTS.read_text(), f"<!-- {name} -->\n"
-    before, after = text.split(mark)
-    rest = after[after.index("\n## ") :] if "\n## " in after else ""
-    RESULTS.write_text(before + mark + table.rstrip() + "\n" + rest)
-
-
 def main() -> None:
     parser = frame.parser(__doc__, rounds=100, repeat=1)
     parser.add_argument("--table", choices=TABLES, default="population")
@@ -179,7 +171,7 @@ def main() -> None:
     table = f"{about}\n\n{frame.table(head, rows)}"
     print(table)
     if options.write:
-        write(options.table, table)
+        frame.write(RESULTS, options.table, table)
 
 
 if __name__ == "__main__":

@@ -184,3 +184,11 @@ def beside(found: Mapping[str, Sequence[float]], what: str, digits: int = 2) -> 
             for way, values in found.items()
         ],
     )
+
+
+def write(results: pathlib.Path, name: str, table: str) -> None:
+    """Replaces the table of this name, which ends at the next heading or at the end."""
+    text, mark = results.read_text(), f"<!-- {name} -->\n"
+    before, after = text.split(mark)
+    rest = after[after.index("\n## ") :] if "\n## " in after else ""
+    results.write_text(before + mark + table.rstrip() + "\n" + rest)

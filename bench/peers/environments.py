@@ -44,6 +44,10 @@ ENVIRONMENTS = {
         Environment("pfl", ("pfl==0.5.1",), on_torch=True, held=(TORCH,)),
         Environment("flower", ("flwr==1.41.0", "ray==2.55.1"), on_torch=True, held=(TORCH,)),
         Environment("fedjax", ("fedjax==0.0.17", "jax==0.10.2", "jaxlib==0.10.2", NUMPY)),
+        # What bench/compressors looks at.
+        Environment(
+            "nvflare", ("nvflare==2.9.0", "bitsandbytes==0.50.2"), on_torch=True, held=(TORCH,)
+        ),
         # Unpinned, FedML's torchvision would bring a newer PyTorch. mpirun comes from a wheel.
         Environment(
             "fedml",
