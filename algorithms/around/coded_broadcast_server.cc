@@ -84,7 +84,7 @@ class CodedBroadcastServer final : public DecoratedServer {
   }
 
  private:
-  // x̂ of this round.
+  // z of this round.
   void Make(const ServerContext& context, ConstVectorView x) const {
     codecs::Draws draws{.own = context.Random("broadcast"),
                         .common = context.Random("broadcast common")};
@@ -148,7 +148,7 @@ class CodedBroadcastServer final : public DecoratedServer {
   bool was_sent_ = false;  // sent_ is of a round that is over (change)
   // Made with the round's first broadcast.
   mutable FlatVector still_;            // the frozen tensors, while a codec is at work
-  mutable FlatVector sent_;             // x̂
+  mutable FlatVector sent_;             // z
   mutable FlatVector before_, change_;  // of sent_ (change)
   mutable std::optional<Round> made_;   // the round that they are of
   mutable double error_ = 0;

@@ -121,7 +121,7 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
   }
 }
 
-// What goes down: a model that is coded anew, and changes for a worker that has what was sent before.
+// What goes down: a model that is coded anew, and changes of what a worker has got before.
 TEST_F(BytesTest, OfTheBroadcastAreThoseOfTheSocket) {
   const double clients = static_cast<double>(dataset_->info().clients);
   const double model = Run({}, "127.0.0.1:0", false).down / kRounds;
