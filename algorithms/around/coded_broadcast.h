@@ -23,9 +23,9 @@ namespace macaw::algorithms {
 // `change` feeds back what was dropped, since x − z has it. γ is 1, or the power of two with which
 // z certainly comes nearer to x (theirs is 1/(1 + ω), of the worst case), so every codec will do,
 // also one whose error may be larger than the vector. A client needs the z of the round before; one
-// that lacks it gets the whole z in four bytes a weight. So it is for runs in which all clients take
-// part in each round, where `auto` takes it. `model` is for codecs that leave no number out: nobody
-// can train a model of whose numbers a tenth was sent.
+// that lacks it gets the whole z in four bytes a weight. So it is for runs in which all clients
+// take part in each round, where `auto` takes it. `model` is for codecs that leave no number out:
+// nobody can train a model of whose numbers a tenth was sent.
 //
 // z changes once a round; later phases of a round get the same z. Evaluations are of x, or of what
 // the rule reports. Other vectors that a rule sends down (SCAFFOLD's c) are sent as they are. The
