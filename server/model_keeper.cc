@@ -48,7 +48,9 @@ fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
   // The evaluation of the last round may have encoded the model already.
   if (vector.bytes.data() == Model().bytes.data()) return ModelBlob();
   fleet::Blob& sent = sent_[channel.name];
-  if (sent.bytes != nullptr && fleet::Holds(sent.bytes->bytes(), vector)) return sent;
+  const bool same = sent.bytes != nullptr && fleet::Holds(sent.bytes->bytes(), vector);
+  // A change has a form of its own in each round, also where it changes nothing.
+  if (same && (down.before.empty() || order_->phase != Phase(0))) return sent;
   const ValueForms forms = {.short_floats = true, .levels = channel.levels};
   const auto form_of = [](std::optional<AlignedBuffer> bytes, const Digest& base) {
     std::vector<fleet::CompactForm> compact;

@@ -28,7 +28,10 @@ class ServedBlobs {
     constexpr auto kDigest = &fleet::Blob::digest;
     absl::MutexLock lock(&mutex_);
     // An evaluated model is often the next broadcast.
-    if (!recent_.empty() && std::ranges::equal(recent_.back(), blobs, {}, kDigest, kDigest)) return;
+    if (!recent_.empty() && std::ranges::equal(recent_.back(), blobs, {}, kDigest, kDigest)) {
+      recent_.back() = blobs;  // with their short forms
+      return;
+    }
     recent_.push_back(blobs);
     if (recent_.size() > kRecent) recent_.pop_front();
   }

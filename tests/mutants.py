@@ -104,7 +104,9 @@ MUTANTS = {
          "ScaleParameters(Shorter(x), change_.view());", ""),
         ("a resumed server has sent nothing", "was_sent_ = was_sent->second != 0;", ""),
         ("a second request moves the model that clients have",
-         "if (made_ != context.round) Make", "Make"),
+         "if (made_ != context.round || x != made_of_) Make", "Make"),
+        ("a stop inside a round keeps what the round has sent",
+         "again ? before_.Clone() : sent_.Clone()", "sent_.Clone()"),
         ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
         ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
     ("algorithms/around/factored_client.cc", "algorithms", "Factored.*"): [

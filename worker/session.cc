@@ -371,20 +371,28 @@ class Session {
     }
     const bool here = blob.bytes != nullptr || blob.place.has_value();
     if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
-    const fleet::Blob form{least->digest, least->size, least->bytes};
+    absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
+    if (whole.ok()) return Keep(*std::move(whole));
+    log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
+    return Fetch(blob);
+  }
+
+  // `blob`, made of one of its short forms.
+  absl::StatusOr<fleet::Blob> Expand(const fleet::CompactForm& form, const fleet::Blob& blob,
+                                     const LayoutPtr& layout) {
+    const fleet::Blob named{form.digest, form.size, form.bytes};
     MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
-                           calls_.Repeat([&] { return link_.Fetch(form); }));
+                           calls_.Repeat([&] { return link_.Fetch(named); }));
     std::span<const std::byte> before;
-    if (!least->base.IsZero()) before = Cached(least->base)->bytes->bytes();
-    absl::StatusOr<AlignedBuffer> bytes =
-        fleet::ExpandCompact(fetched.bytes->bytes(), layout, before);
-    if (!bytes.ok()) return bytes.status();
-    fleet::Blob whole = fleet::Blob::Of(*std::move(bytes));
+    if (!form.base.IsZero()) before = Cached(form.base)->bytes->bytes();
+    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
+                           fleet::ExpandCompact(fetched.bytes->bytes(), layout, before));
+    fleet::Blob whole = fleet::Blob::Of(std::move(bytes));
     if (whole.digest != blob.digest) {
       return absl::DataLossError(absl::StrCat("a short form of the server's vector ",
                                               blob.digest.Hex(), " gives ", whole.digest.Hex()));
     }
-    return Keep(std::move(whole));
+    return whole;
   }
 
   // Leaves out results whose counts of classes would not fit a message; the server hands those

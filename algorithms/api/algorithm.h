@@ -234,8 +234,8 @@ aggregation::AggregatedChannel& ChannelOf(aggregation::Aggregate& aggregate,
 struct DownVector {
   std::string name;
   ConstVectorView vector;
-  // If all clients have received `before` in the round before: AddChange(change, before) is
-  // `vector`, in its bits.
+  // `before`: what was sent in the round before; empty: nothing, or the rule does not say. Then
+  // AddChange(change, before) is `vector`, bit for bit.
   ConstVectorView before = {};
   ConstVectorView change = {};
 };

@@ -27,9 +27,10 @@ namespace macaw::algorithms {
 // take part in each round, where `auto` takes it. `model` is for codecs that leave no number out:
 // nobody can train a model of whose numbers a tenth was sent.
 //
-// z changes once a round; later phases of a round get the same z. Evaluations are of x, or of what
-// the rule reports. Other vectors that a rule sends down (SCAFFOLD's c) are sent as they are. The
-// codec's draws are of (seed, round), so a server that starts again sends the same z.
+// z changes once a round; later phases of a round get the same z. A rule that moves x between the
+// phases of a round gets another z with `model`, and an error with `change`. Evaluations are of x,
+// or of what the rule reports. Other vectors that a rule sends down (SCAFFOLD's c) are sent as they
+// are. The codec's draws are of (seed, round), so a server that starts again sends the same z.
 //
 // Adds the rule metric `broadcast_error`: ‖z − x‖/‖x‖ of the parameters.
 //

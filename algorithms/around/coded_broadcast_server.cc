@@ -8,6 +8,7 @@
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/coded_broadcast.h"
 #include "algorithms/around/decorated.h"
+#include "core/blob_digest.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -35,8 +36,15 @@ class CodedBroadcastServer final : public DecoratedServer {
     MACAW_ASSIGN_OR_RETURN(Broadcast broadcast, inner().Configure(context));
     const auto model = std::ranges::find(broadcast, channel_, &DownVector::name);
     if (model == broadcast.end() || !SameLayout(model->vector.layout, sent_.layout().get()))
-      return broadcast;  // DownViews reports it
-    if (made_ != context.round) Make(context, model->vector);
+      return broadcast;  // DownViews reports it: CheckSchema has it that this is the model
+    const Digest x = BlobDigest(model->vector.bytes);
+    if (made_ == context.round && x != made_of_ && of_change_) {
+      return absl::InvalidArgumentError(
+          "the rule moves its model between the phases of a round, and broadcast.of = \"change\" "
+          "sends one change a round: use broadcast.of = \"model\"");
+    }
+    if (made_ != context.round || x != made_of_) Make(context, model->vector);
+    made_of_ = x;
     model->vector = std::as_const(sent_).view();
     if (of_change_ && was_sent_) {
       model->before = std::as_const(before_).view();
@@ -51,14 +59,19 @@ class CodedBroadcastServer final : public DecoratedServer {
     MACAW_ASSIGN_OR_RETURN(const AfterApply next, inner().Apply(context, std::move(aggregate)));
     if (!made) return next;
     context.Report(kBroadcastErrorMetric, error_);
-    if (next == AfterApply::kRoundDone) was_sent_ = of_change_;
+    if (next == AfterApply::kRoundDone) {
+      was_sent_ = of_change_;
+      open_ = false;
+    }
     return next;
   }
 
   ServerState Save() const override {
     ServerState state = inner().Save();
     if (!of_change_) return state;
-    state.vectors.insert_or_assign(kBroadcastSent, sent_.Clone());
+    // A round that is open begins again.
+    const bool again = open_ && was_sent_;
+    state.vectors.insert_or_assign(kBroadcastSent, again ? before_.Clone() : sent_.Clone());
     state.numbers.insert_or_assign(kBroadcastSent, was_sent_ ? 1 : 0);
     return state;
   }
@@ -77,6 +90,7 @@ class CodedBroadcastServer final : public DecoratedServer {
     }
     MACAW_RETURN_IF_ERROR(inner().Load(state));
     made_.reset();
+    open_ = false;
     if (!of_change_) return absl::OkStatus();
     Copy(found->second.view(), sent_.view());
     was_sent_ = was_sent->second != 0;
@@ -98,8 +112,10 @@ class CodedBroadcastServer final : public DecoratedServer {
     } else {
       Copy(x, sent_.view());
       if (!of_change_) Code(sent_.view(), draws);
+      CopyBuffers(x, sent_.view());
     }
     made_ = context.round;
+    open_ = true;
     double apart = 0;
     ForEachParameter(x, [&]<typename T>(uint64_t i, T from) {
       const double d = double{from} - double{sent_.As<T>()[i]};
@@ -137,8 +153,8 @@ class CodedBroadcastServer final : public DecoratedServer {
   void Code(VectorView v, codecs::Draws& draws) const {
     if (!frozen_.empty()) frozen_.Extract(v, still_.view());
     codec_->Apply(v, draws);
-    if (!frozen_.empty()) frozen_.Insert(still_.view(), v);
     Map(v, [](auto value) { return value + 0; });
+    if (!frozen_.empty()) frozen_.Insert(still_.view(), v);
   }
 
   const std::shared_ptr<const codecs::Codec> codec_;
@@ -151,6 +167,8 @@ class CodedBroadcastServer final : public DecoratedServer {
   mutable FlatVector sent_;             // z
   mutable FlatVector before_, change_;  // of sent_ (change)
   mutable std::optional<Round> made_;   // the round that they are of
+  mutable Digest made_of_;              // of x
+  mutable bool open_ = false;           // that round is not over
   mutable double error_ = 0;
 };
 

@@ -142,7 +142,7 @@ class Supervisor {
 
   int MillisecondsToNextDeadline(bool rows_watched) const {
     std::optional<TimePoint> next = kill_at_;
-    if (out_of_time_at_.has_value() && end_ != SupervisedEnd::kOutOfTime)
+    if (out_of_time_at_.has_value())
       next = std::min(next.value_or(*out_of_time_at_), *out_of_time_at_);
     if (server_start_at_.has_value())
       next = std::min(next.value_or(*server_start_at_), *server_start_at_);
@@ -178,11 +178,12 @@ class Supervisor {
   }
 
   void EndInTime() {
-    if (!out_of_time_at_.has_value() || *out_of_time_at_ > Now() || stopping_) return;
-    stopping_ = true;
+    if (!out_of_time_at_.has_value() || *out_of_time_at_ > Now()) return;
+    out_of_time_at_.reset();
     server_start_at_.reset();
     if (server_.has_value()) server_->Kill();
-    end_ = SupervisedEnd::kOutOfTime;
+    if (!stopping_) end_ = SupervisedEnd::kOutOfTime;
+    stopping_ = true;
   }
 
   void StopServer() {

@@ -195,16 +195,29 @@ CostEstimate::Seconds SecondsOf(const Trial& trial, const TurnPlan& plan,
   return seconds;
 }
 
+// The first round is like no other where [broadcast] sends changes: it sends the model.
+CostEstimate::Bytes DownOf(const Trial& trial, const CostEstimate& estimate) {
+  const auto drawn_client = [&](size_t begin, size_t end) {
+    double bytes = 0;
+    uint64_t drawn = 0;
+    for (size_t i = begin; i < end; ++i) {
+      bytes += trial.rounds[i].bytes_down;
+      drawn += trial.rounds[i].drawn;
+    }
+    return bytes / static_cast<double>(std::max<uint64_t>(drawn, 1));
+  };
+  const size_t rounds = trial.rounds.size();
+  const double first = drawn_client(0, 1), later = drawn_client(rounds / 2, rounds);
+  const double a_round = estimate.work.turns / std::max<double>(estimate.rounds, 1);
+  const double run = later * estimate.work.turns + (first - later) * a_round;
+  return {.client = estimate.work.turns > 0 ? run / estimate.work.turns : 0, .run = run};
+}
+
 void AddTrial(const Trial& trial, const TurnPlan& plan, const Config& config,
               CostEstimate& estimate) {
   if (trial.clients() == 0) return;
-  double steps = 0, down = 0;
-  uint64_t drawn = 0;
-  for (const TriedRound& round : trial.rounds) {
-    steps += round.steps;
-    down += round.bytes_down;
-    drawn += round.drawn;
-  }
+  double steps = 0;
+  for (const TriedRound& round : trial.rounds) steps += round.steps;
   // A rule may take more steps than [local] says, as for a second model.
   if (estimate.own_steps) {
     estimate.steps = steps / static_cast<double>(trial.clients()) * estimate.work.turns;
@@ -212,9 +225,8 @@ void AddTrial(const Trial& trial, const TurnPlan& plan, const Config& config,
     estimate.steps *= steps / trial.planned_steps;
   }
   const double up = trial.PerClient(&TriedRound::bytes_up);
-  down /= static_cast<double>(std::max<uint64_t>(drawn, 1));
   estimate.up = {.client = up, .run = up * estimate.work.turns};
-  estimate.down = {.client = down, .run = down * estimate.work.turns};
+  estimate.down = DownOf(trial, estimate);
   estimate.memory.server_peak = trial.server_memory;
   estimate.memory.worker_peak = trial.worker_memory;
   estimate.seconds = SecondsOf(trial, plan, estimate, config);

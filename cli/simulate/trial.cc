@@ -213,6 +213,7 @@ Config TrialConfig(const Config& config, const TrialOptions& options) {
   server.stop = {};
   server.round.enough = std::min(server.round.enough, options.cohort);
   server.workers = 0;
+  if (server.listen != "127.0.0.1:0") server.listen.clear();  // --tcp is measured
   server.client_records = false;
   server.admin = "off";
   server.http.clear();

@@ -152,6 +152,36 @@ TEST(CodedBroadcast, GoesOnAfterAResume) {
   }
 }
 
+// A run that is stopped inside a round begins the round again, and sends the same.
+TEST(CodedBroadcast, SendsTheSameAgainAfterAStopInsideARound) {
+  const LayoutPtr layout = ParameterLayout::Scalars("w", 40, DType::kF32);
+  const algorithms::Setup setup{.config = {.name = "fedavg", .parameters = {{"server_lr", 1.0}}},
+                                .layout = layout,
+                                .cohort = CohortOf(1),
+                                .clients = 1,
+                                .total_weight = 1};
+  const Description rule = WithCodedBroadcast(Builtin("fedavg"), Coded({"bits 2"}), {});
+  const auto server = *rule.server(setup, FlatVector(layout));
+  const auto resumed = *rule.server(setup, FlatVector(layout));
+  const Schema schema = *rule.schema(setup);
+  RandomStream random({.seed = 1, .purpose = Purpose::kTest});
+  for (uint32_t round = 1; round <= 4; ++round) {
+    std::map<std::string, double> metrics;
+    const ServerContext context{.round = Round(round), .metrics = &metrics, .schema = &schema};
+    const Broadcast sent = *server->Configure(context);
+    ASSERT_TRUE(resumed->Load(server->Save()).ok());
+    const Broadcast again = *resumed->Configure(context);
+    EXPECT_TRUE(std::ranges::equal(sent[0].vector.bytes, again[0].vector.bytes)) << round;
+    EXPECT_EQ(sent[0].before.empty(), again[0].before.empty());
+    FlatVector moved(layout);
+    for (float& x : moved.As<float>()) x = static_cast<float>(random.Normal());
+    aggregation::Aggregate aggregate;
+    aggregate.clients = 1;
+    aggregate.channels.push_back({.name = "delta", .value = std::move(moved), .weight = 1});
+    ASSERT_TRUE(server->Apply(context, std::move(aggregate)).ok());
+  }
+}
+
 TEST(CodedBroadcast, LeavesFrozenTensorsAsTheyAre) {
   const LayoutPtr layout = *ParameterLayout::Make({{"base", {2}}, {"head", {2}}}, DType::kF32);
   for (const char* of : {"model", "change"}) {

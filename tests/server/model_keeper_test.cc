@@ -136,6 +136,25 @@ TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
   EXPECT_TRUE(std::ranges::equal(whole->bytes(), blob.bytes->bytes()));
 }
 
+// A round's bytes do not depend on when the server was started.
+TEST_F(ModelKeeperTest, AChangeThatChangesNothingHasAFormOfItsOwn) {
+  RunPlan run = testing_support::TinyRun(1);
+  run.algorithm = *Registry().Complete({"fedavg", {}});
+  run.cohort.size = run.clients;
+  run.broadcast = {.codec = {"threshold 1000"}, .of = "change"};
+  const algorithms::Description rule = *Registry().RuleOf(run);
+  setup_ = algorithms::SetupOf(run, TinyLayout());
+  keeper_.emplace(*ModelKeeper::Make(rule, setup_, TinyModel()));
+  ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+  ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
+  ModelKeeper resumed = *ModelKeeper::Make(rule, setup_, TinyModel());
+  ASSERT_TRUE(resumed.Load(keeper_->Save()).ok());
+  const fleet::Broadcast again = *keeper_->Open(Order(2)), first = *resumed.Open(Order(2));
+  EXPECT_EQ(again.name, first.name);
+  EXPECT_EQ(again.size(), first.size());
+  EXPECT_LT(again.size(), TinyLayout()->bytes());
+}
+
 // FedAvg that also reports metrics: the number of clients, and what it spent.
 class Spending final : public algorithms::MeanDeltaServer {
  public:

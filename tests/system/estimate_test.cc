@@ -99,6 +99,17 @@ TEST_F(Estimates, AreWhatAPlainRunReports) {
   EXPECT_EQ(estimate["states"]["client"], 0);
 }
 
+// The first round sends the model, and the others changes of few bits.
+TEST_F(Estimates, KnowThatTheFirstRoundOfChangesIsLarge) {
+  const std::string changes =
+      "--set 'broadcast.codec=[\"bits 2\"]' --set cohort.size=40 --set broadcast.of=change "
+      "--set 'model.layers=[\"linear 20\", \"relu\", \"linear 10\"]'";
+  const Json estimate = Estimate(changes);
+  ASSERT_TRUE(estimate.is_object());
+  const double down = Run(changes).summary["bytes"]["down"].get<double>();
+  EXPECT_NEAR(estimate["bytes_down"]["run"].get<double>(), down, 0.1 * down);
+}
+
 TEST_F(Estimates, KnowStragglersStatesAndPrivacy) {
   const std::string stragglers =
       "--set algorithm.name=scaffold --set cohort.straggler_fraction=0.5 --set local.batch_size=3";
