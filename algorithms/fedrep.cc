@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/builtin.h"
 #include "algorithms/local_group.h"
+#include "training/api/round_local.h"
 
 // FedRep: Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for
 // Personalized Federated Learning", ICML 2021, algorithm 1: a client first trains its own head with
@@ -22,14 +23,15 @@ class FedRepClient final : public LocalGroupClient {
   explicit FedRepClient(const Setup& setup)
       : LocalGroupClient(setup, Head(setup)),
         head_epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))),
-        whole_(setup.local) {}
+        run_(setup.local) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     training::Stage head = LocalWork(context, workspace);
     head.trainable = group_.inside();
-    head.local.epochs = HeadEpochs(context.local);
-    head.local.steps = HeadSteps(context.local);
+    const LocalConfig whole = training::RoundLocal(run_, context.round);
+    head.local.epochs = HeadEpochs(whole, context.local);
+    head.local.steps = HeadSteps(whole, context.local);
     training::Stage body = head;
     body.start = training::StageEnd{0};
     body.trainable = group_.outside();
@@ -38,23 +40,24 @@ class FedRepClient final : public LocalGroupClient {
   }
 
  private:
-  // A straggler does the same fraction of both, rounded up.
-  uint32_t HeadEpochs(const LocalConfig& local) const {
-    const bool counts_steps = whole_.steps > 0;
-    const uint64_t whole = counts_steps ? whole_.steps : whole_.epochs;
+  // A straggler does the same fraction of both, rounded up. `whole`: the work of a client that is
+  // not a straggler.
+  uint32_t HeadEpochs(const LocalConfig& whole, const LocalConfig& local) const {
+    const bool counts_steps = whole.steps > 0;
+    const uint64_t all = counts_steps ? whole.steps : whole.epochs;
     const uint64_t part = counts_steps ? local.steps : local.epochs;
-    if (whole == 0 || part >= whole) return head_epochs_;
-    return static_cast<uint32_t>((head_epochs_ * part + whole - 1) / whole);
+    if (all == 0 || part >= all) return head_epochs_;
+    return static_cast<uint32_t>((head_epochs_ * part + all - 1) / all);
   }
 
   // A straggler whose one epoch is cut to k of its S steps does k · head_epochs of the head's
   // S · head_epochs.
-  uint32_t HeadSteps(const LocalConfig& local) const {
-    return whole_.steps == 0 ? local.steps * head_epochs_ : 0;
+  uint32_t HeadSteps(const LocalConfig& whole, const LocalConfig& local) const {
+    return whole.steps == 0 ? local.steps * head_epochs_ : 0;
   }
 
   const uint32_t head_epochs_;
-  const LocalConfig whole_;  // the work of a client that is not a straggler
+  const LocalConfig run_;
 };
 
 absl::Status CheckFedRep(const Setup& setup) {

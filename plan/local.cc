@@ -45,13 +45,20 @@ settings::Section<LocalConfig> LocalSection() {
   f.Add("steps", &L::steps, "exact number of steps, instead of local.epochs", AtLeast(1))
       .InsteadOf({"epochs"})
       .Hidden([](const L& local) { return local.steps == 0; });
+  const auto sgd = [](const L& local) { return local.optimizer == "sgd"; };
+  const char* const needs_sgd = "local.optimizer = \"sgd\"";
+  f.Add("qsr", &L::qsr,
+        "quadratic synchronisation rule: a round has (qsr / learning rate)^2 local steps, rounded "
+        "down, where that is more than local.steps, but not in warm-up; 0: local.steps",
+        AtLeast(0))
+      .Needs([](const L& local) { return local.steps > 0; },
+             "local.steps, the fewest steps of a round (the rule counts steps and not passes)")
+      .Needs(sgd, "local.optimizer = \"sgd\" (the moments of adam start at zero each round)");
   f.Add("batch_size", &L::batch_size, "rows a step; 0: all of them", AtLeast(0));
   f.AddChoice("optimizer", &L::optimizer, {"sgd", "adam", "adamw"},
               "optimizer of the local steps; its state starts at zero each round");
   f.Add("lr", &L::lr, "learning rate in round 1; default with adam, adamw: 0.001", Above(0));
-  const auto sgd = [](const L& local) { return local.optimizer == "sgd"; };
   const auto adam = [sgd](const L& local) { return !sgd(local); };
-  const char* const needs_sgd = "local.optimizer = \"sgd\"";
   const char* const needs_adam = "local.optimizer = \"adam\" or \"adamw\"";
   f.Add("momentum", &L::momentum, "momentum of SGD; it starts at zero each round", Below(0, 1))
       .Needs(sgd, needs_sgd);

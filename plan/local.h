@@ -24,6 +24,7 @@ struct Schedule {
 struct LocalConfig {
   uint32_t epochs = 1;            // passes over the client's rows, if steps is 0
   uint32_t steps = 0;             // > 0: exactly this many steps; rows are repeated as needed
+  double qsr = 0;                 // > 0: α of the quadratic rule; steps is then its H_base
   uint32_t batch_size = 10;       // 0: all rows in one batch
   std::string optimizer = "sgd";  // "sgd", "adam", "adamw"
   double lr = 0.1;                // adam, adamw: 0.001, where the configuration does not give it

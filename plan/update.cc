@@ -2,6 +2,8 @@
 
 namespace macaw {
 
+using settings::AboveUpTo;
+
 settings::Section<UpdateConfig> UpdateSection() {
   using U = UpdateConfig;
   settings::Section<U> f;
@@ -17,6 +19,16 @@ settings::Section<UpdateConfig> UpdateSection() {
        "next update; ef21: the client sends differences to what it sent before, of which the "
        "server keeps the sum; none: it is lost; auto: by codec and cohort")
       .Needs([](const U& update) { return update.on(); }, "update.codec");
+  f.Add("residual_decay", &U::residual_decay,
+        "factor on a client's residual for each round since it was counted last, but for the "
+        "first; 1: it keeps all",
+        AboveUpTo(0, 1))
+      .Needs([](const U& update) { return update.on(); }, "update.codec")
+      .Needs(
+          [](const U& update) {
+            return update.feedback == "auto" || update.feedback == "residual";
+          },
+          "update.feedback = \"residual\" (or \"auto\", where that is it)");
   return f;
 }
 

@@ -11,6 +11,7 @@ namespace macaw {
 struct UpdateConfig {
   std::vector<std::string> codec;  // lines that act one after the other; empty: as it is
   std::string feedback = "auto";   // what becomes of that which the codec drops
+  double residual_decay = 1;       // ρ: the part of a residual that stays for each round away
 
   bool on() const { return !codec.empty(); }
   friend bool operator==(const UpdateConfig&, const UpdateConfig&) = default;

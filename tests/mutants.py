@@ -72,6 +72,8 @@ MUTANTS = {
     ("algorithms/around/compressed_client.cc", "algorithms", "Compressed*"): [
         ("a residual holds what was sent, too", "Subtract(p, sent, next);", "Copy(p, next);"),
         ("old changes of statistics are sent again", "ZeroBuffers(next);", ""),
+        ("a residual decays though its round is never kept",
+         "if (compression_.residual_decay < 1) KeepRound(context, channel.name, result, workspace);", ""),
         ("a codec does not tell the rule what it sends",
          "const absl::Status status = inner().Sent(context, result, workspace);",
          "static_cast<void>(context), static_cast<void>(workspace);\n    const absl::Status status;")],
@@ -109,9 +111,30 @@ MUTANTS = {
          "again ? before_.Clone() : sent_.Clone()", "sent_.Clone()"),
         ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
         ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
+    ("algorithms/around/residual_age.cc", "algorithms", "Compressed.*"): [
+        ("a residual decays at each turn, whether its client was away or not",
+         "since > 0 ? since - 1 : 0", "since"),
+        ("a residual decays once, however long its client was away",
+         "since > 0 ? since - 1 : 0", "since > 1 ? 1 : 0"),
+        ("a residual decays between the phases of a round", "since > 0 ? since - 1 : 0", "since - 1")],
+    ("training/api/round_local.cc", "training_api", "RoundLocal.*:QuadraticSteps.*"): [
+        ("QSR's rate lacks the schedule", "QuadraticSteps(local, work.lr, round)",
+         "QuadraticSteps(local, local.lr, round)"),
+        ("QSR has its longest rounds in warm-up",
+         "round.value <= local.lr_schedule.warmup_rounds", "false"),
+        ("QSR is linear", "ratio * ratio", "ratio"),
+        ("QSR goes below its base", "return std::max(local.steps, static_cast<uint32_t>(steps));",
+         "return static_cast<uint32_t>(steps);"),
+        ("QSR's steps overflow", "if (!(steps < kMostQuadraticSteps)) return std::max(local.steps, kMostQuadraticSteps);", ""),
+        ("QSR divides by a rate of zero", "|| rate <= 0 ", "")],
+    ("server/engine/draw.cc", "server_engine", "Seats.*"): [
+        ("the server plans with the steps of the run, and not of the round",
+         "training::RoundLocal(*run_, round)", "run_->local")],
     ("algorithms/around/factored_client.cc", "algorithms", "Factored.*"): [
         ("a residual of factors holds what was sent, too",
          "Subtract(matrices, sent, kept);", "Copy(matrices, kept);"),
+        ("a residual of factors does not decay",
+         "PartThatStays(factoring_.residual_decay, context, channel.spec.name)", "1"),
         ("factors do not tell the rule what is decoded of them",
          "MACAW_RETURN_IF_ERROR(inner().Sent(context, result, workspace));", "")],
     ("algorithms/around/factored_server.cc", "algorithms", "Factored.*:PowerSgd.*"): [

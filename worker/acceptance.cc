@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "training/api/round_local.h"
 #include "worker/hours.h"
 
 namespace macaw::worker {
@@ -100,7 +101,7 @@ absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, const
                                   "the model's parameters are ", demand.parameters));
   MACAW_RETURN_IF_ERROR(CheckMost("accept.max_steps", accept.max_steps,
                                   "a client's local steps in a round are ",
-                                  NominalSteps(run.local, demand.rows)));
+                                  NominalSteps(training::MostLocal(run), demand.rows)));
   MACAW_RETURN_IF_ERROR(CheckMost("accept.max_bytes_up_a_day", accept.max_bytes_up_a_day,
                                   "the bytes that a client sends in a round are ",
                                   demand.bytes_up));

@@ -9,6 +9,7 @@
 #include "algorithms/around/channels.h"
 #include "algorithms/around/local_work.h"
 #include "core/status.h"
+#include "training/api/round_local.h"
 #include "training/api/trainer.h"
 #include "worker/lane.h"
 #include "worker/load_client.h"
@@ -71,7 +72,7 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
   algorithms::ClientContext turn{.round = Round(1),
                                  .client = client,
                                  .examples = static_cast<uint32_t>(task.train.size()),
-                                 .local = context.run.local,
+                                 .local = training::RoundLocal(context.run, Round(1)),
                                  .broadcast = broadcast,
                                  .state = kept,
                                  .first_turn = true,

@@ -20,7 +20,7 @@
 #include "core/status.h"
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
-#include "training/api/schedule.h"
+#include "training/api/round_local.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/slot_pool.h"
@@ -293,9 +293,7 @@ class Session {
                     .total_weight = lease.total_weight,
                     .max_multiplicity = lease.max_multiplicity,
                     .total_multiplicity = lease.total_multiplicity};
-    phase->local = context_.run.local;
-    phase->local.lr *=
-        training::ScheduleFactor(training::LocalSchedule(context_.run), lease.round.value);
+    phase->local = training::RoundLocal(context_.run, lease.round);
     phase->broadcast = lease.broadcast;
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
                            FetchChannels(lease.phase, phase->broadcast));
@@ -308,9 +306,7 @@ class Session {
       const fleet::EvaluationLease& lease) {
     auto evaluation = std::make_shared<EvaluationContext>();
     evaluation->round = lease.round;
-    evaluation->local = context_.run.local;
-    evaluation->local.lr *=
-        training::ScheduleFactor(training::LocalSchedule(context_.run), lease.round.value);
+    evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
     MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
     const LayoutPtr layouts[] = {context_.spec.layout};

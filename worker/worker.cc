@@ -15,6 +15,7 @@
 #include "data/label_map.h"
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
+#include "training/api/round_local.h"
 #include "training/api/trainer.h"
 #include "training/backends.h"
 #include "worker/availability.h"
@@ -387,7 +388,7 @@ absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, 
   Trial trial{.profile = absl::StrCat(profile.trainer, ", ", profile.instruction_set),
               .parameters = context.spec.layout->count(),
               .largest = LargestClient(dataset)};
-  trial.steps = NominalSteps(run.local, trial.largest);
+  trial.steps = NominalSteps(training::MostLocal(run), trial.largest);
   MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
   trial.bytes_up = demand.bytes_up;
   trial.bytes_down = demand.bytes_down;

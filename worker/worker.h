@@ -58,7 +58,7 @@ struct Trial {
   std::string profile;                    // the back end and its numeric profile
   uint64_t parameters = 0;                // of the model
   uint64_t largest = 0;                   // training rows of its largest client
-  uint64_t steps = 0;                     // local steps of that client's turn
+  uint64_t steps = 0;                     // local steps of its longest turn
   uint64_t bytes_up = 0, bytes_down = 0;  // that it moves in a round, about
 };
 

@@ -75,7 +75,7 @@ struct Schema {
 struct Setup {
   AlgorithmConfig config;  // parameters complete and checked against the description
   LayoutPtr layout;        // the model's
-  LocalConfig local;
+  LocalConfig local;  // the run's (training/api/round_local.h: a round's)
   CohortConfig cohort;
   // Over the clients that can be drawn. 0: not known, which MakeSchema refuses of a rule that uses
   // it (Description::totals).
@@ -113,7 +113,7 @@ struct ClientContext {
   ClientId client{};
   uint32_t examples = 0;  // training rows
   double weight = 1;      // under the run's weight policy
-  LocalConfig local;      // lr includes the round's schedule factor
+  LocalConfig local;      // lr and steps are the round's, steps and epochs the client's part
   // Parallel to Schema::down, empty where a channel is not sent in this phase. An evaluation has
   // the model alone.
   std::span<const ConstVectorView> broadcast;

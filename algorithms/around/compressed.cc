@@ -10,6 +10,7 @@
 #include "algorithms/around/channels.h"
 #include "algorithms/around/counted_state.h"
 #include "algorithms/around/guard.h"
+#include "algorithms/around/residual_age.h"
 #include "codecs/line.h"
 #include "codecs/rotation.h"
 #include "core/status.h"
@@ -131,7 +132,10 @@ absl::Status CheckFeedback(const Description& rule, const Schema& schema, const 
 uint64_t StateBytes(const Compression& compression) {
   uint64_t bytes = 0;
   if (compression.feedback == Feedback::kNone) return bytes;
-  for (const ChannelSpec& channel : compression.channels) bytes += channel.layout->bytes();
+  for (const ChannelSpec& channel : compression.channels) {
+    bytes += channel.layout->bytes();
+    if (compression.residual_decay < 1) bytes += ResidualRoundOf(channel.name).layout->bytes();
+  }
   return bytes;
 }
 
@@ -146,6 +150,9 @@ std::vector<std::string> NotesOnUpdates(const Compression& compression, const Up
       update.feedback == "auto" ? "\"auto\" is " : "= ", "\"", NameOf(feedback), "\"");
   if (feedback != Feedback::kNone)
     absl::StrAppend(&note, ": each client keeps ", StateBytes(compression), " bytes");
+  if (compression.residual_decay < 1)
+    absl::StrAppend(&note, ", and ", compression.residual_decay,
+                    " of its residual stays for each round that it is away");
   if (feedback == Feedback::kEf21)
     absl::StrAppend(&note,
                     ", and a round moves the model by the mean of what all clients sent last");
@@ -169,9 +176,10 @@ std::vector<std::string> NotesOnUpdates(const Compression& compression, const Up
                      "than the update, feedback makes the run diverge"));
   }
   if (feedback == Feedback::kResidual && !AllTakePart(setup)) {
-    notes.push_back(
+    notes.push_back(absl::StrCat(
         "update.feedback \"residual\" with drawn cohorts gives back old updates as noise: compare it "
-        "with \"none\"");
+        "with \"none\"",
+        update.residual_decay < 1 ? "" : ", or let them decay (update.residual_decay)"));
   }
   return notes;
 }
@@ -213,6 +221,8 @@ absl::StatusOr<Compression> Compression::Of(const Description& rule, const Schem
   if (compression.feedback != Feedback::kNone) {
     MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, /*scaled=*/false));
   }
+  if (compression.feedback == Feedback::kResidual)
+    compression.residual_decay = update.residual_decay;
   return compression;
 }
 
@@ -233,6 +243,7 @@ Schema WithCompression(Schema schema, const Compression& compression) {
     }
     if (compression.feedback == Feedback::kResidual)
       schema.state.push_back({ResidualOf(coded.name), coded.layout});
+    if (compression.residual_decay < 1) schema.state.push_back(ResidualRoundOf(coded.name));
     if (compression.feedback != Feedback::kEf21) continue;
     schema.state.push_back({SentOf(coded.name), coded.layout});
     schema.saved.push_back(InDouble(coded.layout));
@@ -269,6 +280,8 @@ Description Compressed(const Description& rule, const UpdateConfig& update,
     if (status.ok()) status = CheckRuleForCodec(rule, inside->schema, setup);
     if (status.ok())
       status = CheckFeedback(rule, inside->schema, setup, around, inside->compression.feedback);
+    if (status.ok())
+      status = CheckDecay(update, inside->compression.feedback == Feedback::kResidual);
     if (status.ok()) return status;
     return absl::InvalidArgumentError(absl::StrCat(TextOf(update), ": ", status.message()));
   };

@@ -27,6 +27,10 @@ struct AroundCompression {
 //             Fatkhullin 2021, "EF21"; with drawn clients Fatkhullin et al. 2021, EF21-PP)
 //             server: G ← G + Σ_S p_i c_i, and the rule sees G/s in place of its mean
 //
+// An old residual is of an old model. With update.residual_decay = ρ a client takes ρ^a·e_i in place
+// of e_i, where a is the number of rounds between this one and the one in which e_i was counted: 0
+// for a client that comes in every round (algorithms/around/residual_age.h).
+//
 // e_i and g_i are kept by the client, and a contribution that does not count changes neither. So
 // G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean and 1/N for a mean. The rule
 // then moves by the mean of what each client sent last, drawn in this round or not. Buffers move by
@@ -75,6 +79,7 @@ struct Compression {
   std::shared_ptr<const codecs::Codec> codec;
   bool rotated = false;                            // the codec acts on R v
   std::vector<aggregation::ChannelSpec> channels;  // that are coded
+  double residual_decay = 1;                       // ρ; 1 without residuals
   double clients = 0;                              // N
   double total_weight = 0;                         // W
 

@@ -8,6 +8,7 @@
 #include "algorithms/around/channels.h"
 #include "algorithms/around/compressed.h"
 #include "algorithms/around/decorated.h"
+#include "algorithms/around/residual_age.h"
 #include "codecs/rotation.h"
 #include "core/status.h"
 
@@ -88,7 +89,8 @@ class CompressedClient final : public DecoratedClient {
       const VectorView target = workspace.Vector(channel.layout);
       if (compression_.feedback == Feedback::kResidual) {
         Copy(value, target);
-        Add(context.State(ResidualOf(channel.name)), target);
+        Axpy(PartThatStays(compression_.residual_decay, context, channel.name),
+             context.State(ResidualOf(channel.name)), target);
       } else {
         Subtract(value, context.State(SentOf(channel.name)), target);
       }
@@ -133,6 +135,7 @@ class CompressedClient final : public DecoratedClient {
     if (compression_.feedback == Feedback::kResidual) {
       name = ResidualOf(channel.name);
       Subtract(p, sent, next);
+      if (compression_.residual_decay < 1) KeepRound(context, channel.name, result, workspace);
     } else {
       name = SentOf(channel.name);
       Copy(context.State(name), next);

@@ -11,6 +11,7 @@
 #include "algorithms/around/compressed.h"
 #include "algorithms/around/counted_state.h"
 #include "algorithms/around/guard.h"
+#include "algorithms/around/residual_age.h"
 #include "codecs/line.h"
 #include "core/status.h"
 
@@ -92,6 +93,7 @@ std::vector<std::string> NotesOnFactors(const Factoring& factoring, const Update
     whole += channel.spec.layout->count();
     sent += channel.form.MostSent(factoring.two_phases);
     if (factoring.keeps()) kept += channel.spec.layout->bytes();
+    if (factoring.residual_decay < 1) kept += ResidualRoundOf(channel.spec.name).layout->bytes();
   }
   std::string note = absl::StrCat("update.codec = [\"", update.codec.front(), "\"]: at most ", sent,
                                   " numbers of ", whole, " travel up, update.feedback ",
@@ -145,6 +147,7 @@ absl::StatusOr<Factoring> Factoring::Of(const Description& rule, const Schema& s
   factoring.residual =
       update.feedback == "residual" ||
       (update.feedback == "auto" && AllTakePart(setup) && !HasStateThatFollows(rule, schema));
+  if (factoring.residual) factoring.residual_decay = update.residual_decay;
   return factoring;
 }
 
@@ -167,6 +170,7 @@ Schema WithFactors(Schema schema, const Factoring& factoring) {
     schema.down.push_back({.name = BasisOf(channel.spec.name), .layout = channel.form.factor()});
     if (factoring.keeps())
       schema.state.push_back({factoring.KeptOf(channel.spec.name), channel.spec.layout});
+    if (factoring.residual_decay < 1) schema.state.push_back(ResidualRoundOf(channel.spec.name));
   }
   MetricSpec error{.name = kUpdateErrorMetric, .reduction = Reduction::kMean, .bound = kMostError};
   if (factoring.two_phases) {
@@ -200,7 +204,9 @@ Description Factored(const Description& rule, const UpdateConfig& update, bool n
     if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
     MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
     MACAW_RETURN_IF_ERROR(CheckFactored(rule, schema, update, setup, noised));
-    return look(setup).status();
+    MACAW_ASSIGN_OR_RETURN(const Inside inside, look(setup));
+    return Annotate(CheckDecay(update, inside.factoring.residual),
+                    absl::StrCat("update.codec = [\"", update.codec.front(), "\"]"));
   };
   result.notes = [rule, update, look](const Setup& setup) {
     std::vector<std::string> notes;

@@ -27,10 +27,10 @@ namespace macaw::algorithms {
 //
 // With feedback "residual" M_i is the update plus the client's own e_i ← M_i − P Q_iᵀ (of acpsgd's
 // odd rounds M_i − P_i Qᵀ), and not M_i − M̄: that one would keep the client's whole difference
-// from the others, and grow. P and Q start from the run's seed. A phase without contributions
-// changes neither. A client of powersgd keeps M_i between the phases; one that is lost in the
-// second keeps M_i's matrices as its e_i. A round that loses all in its second phase leaves the
-// model as it is.
+// from the others, and grow. Old ones may decay (residual_age.h). P and Q start from the run's
+// seed. A phase without contributions changes neither. A client of powersgd keeps M_i between the
+// phases; one that is lost in the second keeps M_i's matrices as its e_i. A round that loses all in
+// its second phase leaves the model as it is.
 Description Factored(const Description& rule, const UpdateConfig& update, bool noised = false);
 
 // Whether update.codec asks for it.
@@ -44,7 +44,8 @@ struct FactoredChannel {
 struct Factoring {
   std::vector<FactoredChannel> channels;
   bool residual = false;
-  bool two_phases = false;  // powersgd
+  double residual_decay = 1;  // residual_age.h; 1 without residuals
+  bool two_phases = false;    // powersgd
   uint64_t seed = 0;
 
   codecs::Factor Sent(Round round, Phase phase) const;  // which factor clients send

@@ -8,6 +8,7 @@
 #include "algorithms/around/compressed.h"
 #include "algorithms/around/decorated.h"
 #include "algorithms/around/factored.h"
+#include "algorithms/around/residual_age.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -80,7 +81,8 @@ class FactoredClient final : public DecoratedClient {
     if (!factoring_.residual) return value;
     const VectorView sum = workspace.Vector(channel.spec.layout);
     Copy(value, sum);
-    Add(context.State(factoring_.KeptOf(channel.spec.name)), sum);
+    Axpy(PartThatStays(factoring_.residual_decay, context, channel.spec.name),
+         context.State(factoring_.KeptOf(channel.spec.name)), sum);
     CopyBuffers(value, sum);
     return sum;
   }
@@ -100,6 +102,7 @@ class FactoredClient final : public DecoratedClient {
       channel.form.TakeRest(matrices, rest);
       result.up.push_back({RestOf(channel.spec.name), ConstVectorView(rest)});
     }
+    if (factoring_.residual_decay < 1) KeepRound(context, channel.spec.name, result, workspace);
     const VectorView kept = workspace.Vector(channel.spec.layout);
     if (factoring_.two_phases && !IsSecond(context)) {
       Copy(matrices, kept);

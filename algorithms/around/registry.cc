@@ -17,6 +17,7 @@
 #include "core/logging.h"
 #include "core/spelling.h"
 #include "core/status.h"
+#include "training/api/schedule.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -102,9 +103,11 @@ absl::Status Registry::Add(Description description) {
 }
 
 Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
+  LocalConfig local = run.local;
+  local.lr_schedule = training::LocalSchedule(run);
   return {.config = run.algorithm,
           .layout = std::move(layout),
-          .local = run.local,
+          .local = std::move(local),
           .cohort = run.cohort,
           .clients = TrainClients(run),
           .total_weight = TotalWeight(run),

@@ -37,7 +37,7 @@
 #include "proto/fleet/client_table.h"
 #include "proto/fleet/vector_codec.h"
 #include "proto/wire/remote.h"
-#include "training/api/schedule.h"
+#include "training/api/round_local.h"
 #include "training/backends.h"
 #include "worker/lane.h"
 #include "worker/phase.h"
@@ -137,9 +137,7 @@ class Training {
                     .total_weight = lease.total_weight,
                     .max_multiplicity = lease.max_multiplicity,
                     .total_multiplicity = lease.total_multiplicity};
-    phase->local = context_.run.local;
-    phase->local.lr *=
-        training::ScheduleFactor(training::LocalSchedule(context_.run), lease.round.value);
+    phase->local = training::RoundLocal(context_.run, lease.round);
     phase->broadcast = lease.broadcast;
     return phase;
   }

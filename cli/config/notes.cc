@@ -11,8 +11,10 @@
 #include "cli/config/idle_keys.h"
 #include "cli/config/settings.h"
 #include "cli/config/toml.h"
+#include "core/spelling.h"
 #include "data/overlap.h"
 #include "plan/local_steps.h"
+#include "training/api/round_local.h"
 #include "training/api/schedule.h"
 
 namespace macaw::cli {
@@ -58,7 +60,7 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
 // Of clients that train without a step, or without fewer steps as stragglers.
 void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
                      std::vector<std::string>& notes) {
-  const LocalConfig& local = run.local;
+  const LocalConfig local = training::MostLocal(run);
   const uint32_t least = LeastRows(local);
   const bool shortens =
       run.cohort.straggler_fraction > 0 && run.cohort.straggler_policy == "partial";
@@ -180,6 +182,34 @@ std::string SmallCohortNote(const Config& config) {
       kFewClients, " the cores may be faster (workers.backend = \"auto\")");
 }
 
+// The first and the last H of local.qsr, and what stands out of them.
+void AddNotesOnQuadraticSteps(const RunPlan& run, std::vector<std::string>& notes) {
+  if (run.local.qsr == 0 || run.local.steps == 0 || run.rounds == 0) return;
+  const auto steps = [&](uint32_t round) { return training::RoundLocal(run, Round(round)).steps; };
+  const Schedule schedule = training::LocalSchedule(run);
+  const uint32_t most = training::MostLocal(run).steps, base = run.local.steps;
+  std::string note = absl::StrCat("local.qsr: ", Counted(steps(1), "local step"), " in round 1, ",
+                                  steps(run.rounds), " in round ", run.rounds);
+  if (most > std::max(steps(1), steps(run.rounds))) absl::StrAppend(&note, ", at most ", most);
+  if (schedule.warmup_rounds > 0) {
+    absl::StrAppend(&note, "; local.steps in the ", Counted(schedule.warmup_rounds, "round"),
+                    " of warm-up");
+  }
+  if (most == base) {
+    absl::StrAppend(&note, "; no round has more than local.steps = ", base,
+                    ", so it changes nothing: (local.qsr / learning rate)^2 is never more");
+  } else if (schedule.kind == "constant") {
+    absl::StrAppend(&note, "; the learning rate does not fall, so local.steps = ", most,
+                    " says the same");
+  }
+  if (most >= training::kMostQuadraticSteps && base < most) {
+    absl::StrAppend(&note, "; more than ", training::kMostQuadraticSteps,
+                    " are never taken: a smaller local.qsr, or a schedule that ends above 0 "
+                    "(local.lr_schedule.floor), keeps them fewer");
+  }
+  notes.push_back(std::move(note));
+}
+
 }  // namespace
 
 std::vector<std::string> ScheduleNotes(const RunPlan& run) {
@@ -195,6 +225,7 @@ std::vector<std::string> ScheduleNotes(const RunPlan& run) {
                                   : ""));
   };
   add("local.lr_schedule", training::LocalSchedule(run), "clients train nothing");
+  AddNotesOnQuadraticSteps(run, notes);
   const auto text = run.algorithm.parameters.find("server_lr_schedule");
   if (text == run.algorithm.parameters.end()) return notes;
   const auto* const line = std::get_if<std::string>(&text->second);

@@ -22,6 +22,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
                                  const algorithms::Registry& registry);
 
 // Of learning rates that are 0 in the last rounds of a run: from which round on nothing is learnt.
+// And how many steps local.qsr gives the first round and the last.
 std::vector<std::string> ScheduleNotes(const RunPlan& run);
 
 }  // namespace macaw::cli

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "training/api/round_local.h"
 #include "training/api/straggler.h"
 
 namespace macaw::cli {
@@ -30,11 +31,11 @@ absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t
 
 std::vector<PlannedTurn> TurnPlan::Of(Round round) const {
   const bool drop = run_.cohort.straggler_policy == "drop";
+  const LocalConfig local = training::RoundLocal(run_, round);
   std::vector<PlannedTurn> turns;
   for (const scheduler::CohortEntry& entry : sampler_->Sample(round).entries) {
     if (drop && training::IsStraggler(run_.cohort, round, entry.client)) continue;
-    const LocalConfig work =
-        training::WorkOf(run_.cohort, run_.local, round, entry.client, entry.load);
+    const LocalConfig work = training::WorkOf(run_.cohort, local, round, entry.client, entry.load);
     turns.push_back({.client = entry.client,
                      .examples = entry.load,
                      .steps = StepsOf(work, entry.load),

@@ -208,6 +208,7 @@ Config TrialConfig(const Config& config, const TrialOptions& options) {
   if (options.steps > 0) {
     run.local.steps = options.steps;
     run.local.epochs = LocalConfig().epochs;
+    run.local.qsr = 0;
   }
   server::ServerConfig& server = trial.node.server;
   server.stop = {};

@@ -51,7 +51,7 @@ class TrainContext:
     lr: float
     epochs: int
     batch_size: int  # all rows where the run says 0
-    #: All of ``[local]``: ``local["momentum"]``, ``local["weight_decay"]``, …
+    #: All of ``[local]``: ``local["momentum"]``, ``local["steps"]`` of the round, …
     local: dict[str, Any]
     #: Where module and rows are: "cpu", or "cuda" for a GPU, which the slots share out.
     device: str

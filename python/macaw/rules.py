@@ -140,10 +140,11 @@ class Schema:
 
 @dataclasses.dataclass(frozen=True)
 class Local:
-    """The keys of [local]; lr has the round's schedule in it."""
+    """The keys of [local]; lr and steps are the round's."""
 
     epochs: int
     steps: int
+    qsr: float
     batch_size: int
     optimizer: str
     lr: float

@@ -219,6 +219,11 @@ class ClientHalf final : public algorithms::ClientAlgorithm {
     for (const auto& [key, value] : keys.items()) {
       for (const settings::Field<LocalConfig>& field : section.fields()) {
         if (field.key != key) continue;
+        if (key == "qsr") {
+          return absl::InvalidArgumentError(
+              "a stage cannot change local.qsr: local.steps has the round's steps, and a stage may "
+              "change that");
+        }
         if (key == "steps" && value == 0) {  // the epochs decide
           local.steps = 0;
         } else if (!field.set(local, ValueOf(value))) {

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "core/status.h"
 #include "sdk/loader.h"
+#include "training/api/round_local.h"
 #include "training/api/straggler.h"
 
 namespace macaw::algorithms {
@@ -87,6 +88,8 @@ RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationC
   setup_.local.momentum = options.momentum;
   setup_.local.weight_decay = options.weight_decay;
   setup_.local.clip_norm = options.clip_norm;
+  setup_.local.lr_schedule = options.lr_schedule;
+  setup_.local.qsr = options.qsr;
   setup_.cohort = options.cohort;
   setup_.clients = population_.size();
   for (const TestPopulationClient& client : population_) setup_.total_weight += client.examples;
@@ -121,8 +124,8 @@ ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& k
   context.weight = population_[client].examples;
   // PlainTrainer takes a step an example.
   const uint64_t rows = uint64_t{setup_.local.batch_size} * context.examples;
-  context.local =
-      training::WorkOf(setup_.cohort, setup_.local, context.round, context.client, rows);
+  context.local = training::WorkOf(setup_.cohort, training::RoundLocal(setup_.local, context.round),
+                                   context.round, context.client, rows);
   if (population_[client].steps > 0) context.local.steps = population_[client].steps;
   context.broadcast = broadcast;
   context.state = state_views_;

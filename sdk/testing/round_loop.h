@@ -39,6 +39,8 @@ class RoundLoop {
     double momentum = 0;
     double weight_decay = 0;
     double clip_norm = 0;
+    Schedule lr_schedule = {};
+    double qsr = 0;
     LayoutPtr layout = nullptr;  // null: one tensor of the same size as start
     CohortConfig cohort = {};
     uint64_t seed = 1;

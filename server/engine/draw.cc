@@ -8,6 +8,7 @@
 #include "core/spelling.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "training/api/round_local.h"
 #include "training/api/straggler.h"
 
 namespace macaw::server {
@@ -113,6 +114,7 @@ uint64_t Draw::needed() const {
 absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& states) const {
   const scheduler::Cohort cohort = pool().sampler->Sample(round);
   const bool drop = run_->cohort.straggler_policy == "drop";
+  const LocalConfig local = training::RoundLocal(*run_, round);
   std::vector<Seat> seats;
   seats.reserve(cohort.entries.size());
   for (const scheduler::CohortEntry& entry : cohort.entries) {
@@ -129,7 +131,8 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& s
               .tokens = roster_->tokens().empty() ? 0 : roster_->tokens()[client.value],
               .holding = roster_->HoldingOf(client),
               .place = roster_->PlaceOf(client)};
-    seat.entry.steps = StepsOf(round, entry);
+    seat.entry.steps =
+        StepsOf(training::WorkOf(run_->cohort, local, round, client, entry.load), entry.load);
     if (states.keeps()) {
       seat.state = states.versions().Current(client);
       seat.entry.has_state = seat.state.counter != 0;
@@ -137,11 +140,6 @@ absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& s
     seats.push_back(seat);
   }
   return seats;
-}
-
-uint64_t Draw::StepsOf(Round round, const scheduler::CohortEntry& entry) const {
-  return macaw::StepsOf(
-      training::WorkOf(run_->cohort, run_->local, round, entry.client, entry.load), entry.load);
 }
 
 uint64_t Draw::OwnWeight(ClientId client) const {

@@ -65,7 +65,6 @@ class Draw {
   // The examples or tokens that give the client its weight.
   uint64_t OwnWeight(ClientId client) const;
   double WeightOf(ClientId client) const;
-  uint64_t StepsOf(Round round, const scheduler::CohortEntry& entry) const;
 
   const RunPlan* run_;
   const Roster* roster_;

@@ -64,6 +64,21 @@ TEST(Feedback, IsWhatTheRunAsksFor) {
                 AllOf(HasSubstr("residual"), HasSubstr(rule)));
 }
 
+TEST(Feedback, ThatDecaysIsAResidualAndItsRound) {
+  UpdateConfig decays = Update({"topk 0.1"}, "auto");
+  decays.residual_decay = 0.9;
+  EXPECT_EQ(StateOf(decays, SetupOf(CohortOf(10))), "update_residual_delta update_round_delta ");
+  for (const char* feedback : {"ef21", "none"}) {
+    decays.feedback = feedback;
+    EXPECT_THAT(StateOf(decays, SetupOf(CohortOf(3))),
+                AllOf(HasSubstr("update.residual_decay"), HasSubstr(feedback)));
+  }
+  decays.feedback = "auto";
+  EXPECT_THAT(StateOf(decays, SetupOf(CohortOf(3))), HasSubstr("update.residual_decay"));
+  decays.residual_decay = 1;
+  EXPECT_EQ(StateOf(decays, SetupOf(CohortOf(3))), "update_sent_delta ");
+}
+
 TEST(Feedback, OfEf21IsRefusedWhereThereIsNoSumOfAllClients) {
   const UpdateConfig ef21 = Update({"topk 0.1"}, "ef21");
   EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3, "poisson"))), HasSubstr("poisson"));
@@ -132,6 +147,9 @@ TEST(Compressed, SaysWhichFeedbackItTookAndWhatAClientKeeps) {
   EXPECT_THAT(notes(Update({"bits 8"}), CohortOf(3)), HasSubstr("\"none\""));
   EXPECT_THAT(notes(Update({"topk 0.1"}, "none"), CohortOf(3)), HasSubstr("biased"));
   EXPECT_THAT(notes(Update({"topk 0.1"}, "residual"), CohortOf(3)), HasSubstr("noise"));
+  UpdateConfig decays = Update({"topk 0.1"}, "residual");
+  decays.residual_decay = 0.25;
+  EXPECT_THAT(notes(decays, CohortOf(3)), AllOf(HasSubstr("0.25"), HasSubstr("128 bytes")));
 }
 
 // What the clip sees is what the server will decode.

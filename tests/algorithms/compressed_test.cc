@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/around/privacy.h"
+#include "algorithms/around/residual_age.h"
 #include "algorithms/builtin.h"
 #include "sdk/testing/round_loop.h"
 #include "tests/algorithms/compressed_util.h"
@@ -66,6 +67,67 @@ TEST(Compressed, AResidualComesUpInALaterRound) {
   ASSERT_TRUE(loop.Rounds(1).ok());  // p = (−.3, −.25)
   EXPECT_LT(Distance(loop.Model(), {-0.3, -0.5}), 1e-12);
   EXPECT_LT(Distance(loop.State(0, 0), {0, -0.25}), 1e-12);
+}
+
+// A client's residual loses a half for each round that it was away.
+TEST(Compressed, AResidualDecaysWithTheRoundsThatItsClientWasAway) {
+  UpdateConfig update = Update({"topk 0.5"}, "residual");
+  update.residual_decay = 0.5;
+  RoundLoop loop =
+      Inclines(Compressed(Builtin("fedavg"), update), {{2, 2.5}, {2, 2.5}}, CohortOf(1));
+  ASSERT_TRUE(loop.Round({0}).ok());  // p = (−.2, −.25)
+  EXPECT_LT(Distance(loop.State(0, 0), {-0.2, 0}), 1e-12);
+  EXPECT_EQ(loop.State(0, 1), Numbers({1}));
+  ASSERT_TRUE(loop.Round({0}).ok());  // at once: p = (−.4, −.25)
+  EXPECT_LT(Distance(loop.Model(), {-0.4, -0.25}), 1e-12);
+  EXPECT_LT(Distance(loop.State(0, 0), {0, -0.25}), 1e-12);
+  ASSERT_TRUE(loop.Round({1}).ok());
+  ASSERT_TRUE(loop.Round({0}, {0}).ok());  // was not counted: it is away
+  EXPECT_LT(Distance(loop.State(0, 0), {0, -0.25}), 1e-12);
+  EXPECT_EQ(loop.State(0, 1), Numbers({2}));
+  ASSERT_TRUE(loop.Round({0}).ok());  // two rounds away: p = (−.2, −.25 − .25/4)
+  EXPECT_LT(Distance(loop.Model(), {-0.4, -0.8125}), 1e-12);
+  EXPECT_LT(Distance(loop.State(0, 0), {-0.2, 0}), 1e-12);
+  EXPECT_EQ(loop.State(0, 1), Numbers({5}));
+}
+
+// Where all come in each round, and where nothing decays, the bits are those of a residual.
+TEST(Compressed, ADecayChangesNothingOfClientsThatAlwaysCome) {
+  UpdateConfig update = Update({"topk 0.5", "bits 6"}, "residual");
+  const auto loop = [&] {
+    return RoundLoop(Compressed(Builtin("fedavg"), update), Q4(),
+                     {.dtype = DType::kF32, .start = {1, -1}, .cohort = CohortOf(4)});
+  };
+  RoundLoop plain = loop();
+  update.residual_decay = 0.1;
+  RoundLoop decays = loop(), resumed = loop();
+  ASSERT_TRUE(plain.Rounds(5).ok() && decays.Rounds(5).ok());
+  EXPECT_EQ(plain.ModelDigest(), decays.ModelDigest());
+  ASSERT_TRUE(plain.Round({0}).ok() && decays.Round({0}).ok());
+  ASSERT_TRUE(resumed.ResumeFrom(decays).ok());
+  for (RoundLoop* const one : {&plain, &decays, &resumed}) ASSERT_TRUE(one->Rounds(4).ok());
+  EXPECT_NE(plain.ModelDigest(), decays.ModelDigest());
+  EXPECT_EQ(resumed.ModelDigest(), decays.ModelDigest());
+}
+
+// In the second phase of its round a residual is as old as in the first.
+TEST(Compressed, ADecayIsOfRoundsAndNotOfPhases) {
+  EXPECT_EQ(ResidualRoundOf("delta").name, "update_round_delta");
+  Schema schema{.state = {ResidualRoundOf("delta")}};
+  FlatVector round(schema.state[0].layout);
+  const ConstVectorView state[] = {round.view()};
+  ClientContext context{.state = state, .schema = &schema};
+  const auto part = [&](double counted, uint32_t now) {
+    round.view().As<double>()[0] = counted;
+    context.round = Round(now);
+    return PartThatStays(0.5, context, "delta");
+  };
+  EXPECT_EQ(part(7, 7), 1);
+  EXPECT_EQ(part(7, 8), 1);
+  EXPECT_EQ(part(7, 9), 0.5);
+  EXPECT_EQ(part(7, 12), 0.0625);
+  EXPECT_EQ(part(1, 4'000'000'000), 0);
+  EXPECT_EQ(PartThatStays(1, {}, "delta"), 1);
 }
 
 TEST(Compressed, RandomKIsScaledWhereNothingIsFedBack) {

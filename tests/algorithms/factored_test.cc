@@ -100,6 +100,44 @@ TEST(Factored, AResidualStaysBounded) {
   EXPECT_LT(residual(), 2 * early);
 }
 
+RoundLoop WithDecay(const char* codec, double decay, const Bowls& bowls) {
+  const UpdateConfig update{.codec = {codec}, .feedback = "residual", .residual_decay = decay};
+  return Loop(Factored(Builtin("fedavg"), update), bowls, 2);
+}
+
+// An odd round of acpsgd is linear in the update and the residual, of which a part stays.
+TEST(Factored, AResidualDecaysWithTheRoundsThatItsClientWasAway) {
+  const Bowls bowls(2);
+  std::vector<Numbers> left;
+  for (const double decay : {1.0, 0.5, 0.25}) {
+    RoundLoop loop = WithDecay("acpsgd 1", decay, bowls);
+    ASSERT_TRUE(loop.Rounds(1).ok() && loop.Round({1}).ok() && loop.Round({0}).ok());
+    left.push_back(loop.State(0, 0));
+    ASSERT_EQ(loop.schema().state.size(), decay < 1 ? 2u : 1u);
+    if (decay == 1) continue;
+    EXPECT_EQ(loop.State(0, 1), Numbers({3}));
+  }
+  double most = 0;
+  for (size_t i = 0; i < kSize; ++i) {
+    EXPECT_NEAR(left[0][i] - left[1][i], 2 * (left[1][i] - left[2][i]), 1e-12);
+    most = std::max(most, std::abs(left[0][i] - left[1][i]));
+  }
+  EXPECT_GT(most, 1e-3);
+}
+
+TEST(Factored, ADecayChangesNothingOfClientsThatAlwaysCome) {
+  const Bowls bowls(2);
+  for (const char* codec : {"acpsgd 1", "powersgd 1"}) {
+    RoundLoop plain = WithDecay(codec, 1, bowls), decays = WithDecay(codec, 0.1, bowls);
+    ASSERT_TRUE(plain.Rounds(4).ok() && decays.Rounds(4).ok());
+    EXPECT_EQ(plain.ModelDigest(), decays.ModelDigest()) << codec;
+    EXPECT_EQ(decays.State(0, 1), Numbers({4}));
+    for (RoundLoop* const one : {&plain, &decays})
+      ASSERT_TRUE(one->Round({0}).ok() && one->Round({1}).ok());
+    EXPECT_NE(plain.ModelDigest(), decays.ModelDigest()) << codec;
+  }
+}
+
 TEST(Factored, WithoutFeedbackDrawnClientsAreAsGoodAsDense) {
   const Bowls bowls;
   const auto distance = [&](const Description& rule) {
@@ -272,6 +310,9 @@ TEST(Factored, RefusesWhatItIsNotFor) {
   EXPECT_THAT(Refusal(Acp("scaffold", "acpsgd 1", "residual"), scaffold), HasSubstr("twice"));
   EXPECT_TRUE(Acp("scaffold").schema(scaffold)->state.size() == 1) << "auto takes none";
   EXPECT_EQ(Refusal(acp({"acpsgd 1"}), setup), "");
+  const UpdateConfig lost{.codec = {"acpsgd 1"}, .feedback = "none", .residual_decay = 0.5};
+  EXPECT_THAT(Refusal(Factored(Builtin("fedavg"), lost), setup),
+              HasSubstr("update.residual_decay"));
 }
 
 }  // namespace

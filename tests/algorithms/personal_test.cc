@@ -212,6 +212,31 @@ TEST(FedRep, AStragglerDoesItsPartOfTheHeadToo) {
   }
 }
 
+// A straggler's part is of the round's steps: 32 in the second round.
+TEST(FedRep, AStragglerDoesItsPartOfTheHeadInAQuadraticRound) {
+  using A = std::array<std::array<double, 2>, 2>;
+  const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
+  const CohortConfig slow = {.seed = 3, .straggler_fraction = 1};
+  RoundLoop loop(Builtin("fedrep"), {{f, 1}},
+                 {.steps = 2,
+                  .parameters = {{"head_epochs", int64_t{16}}},
+                  .lr_schedule = {.kind = "exponential", .gamma = 0.5},
+                  .qsr = 0.28285,
+                  .layout = HeadNet(),
+                  .cohort = slow});
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  Numbers w = loop.Personal(0);
+  LocalConfig whole;
+  whole.steps = 32;
+  const uint32_t body = training::WorkOf(slow, whole, Round(2), ClientId(0), 10).steps;
+  ASSERT_GE(body, 2u);
+  ASSERT_LT(body, 31u);
+  ASSERT_TRUE(loop.Rounds(1).ok());
+  for (uint32_t k = 0; k < (body + 1) / 2; ++k) w[1] -= .05 * f->Gradient(w)[1];
+  for (uint32_t k = 0; k < body; ++k) w[0] -= .05 * f->Gradient(w)[0];
+  EXPECT_LT(Distance(loop.Personal(0), w), 1e-14);
+}
+
 // A client of eight examples takes eight steps an epoch here.
 TEST(FedRep, AStragglerOfOneEpochDoesTheSamePartOfTheHeadsSteps) {
   using A = std::array<std::array<double, 2>, 2>;

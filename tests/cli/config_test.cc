@@ -347,6 +347,18 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_THAT(why({"update.feedback=residual"}), HasSubstr("without update.codec"));
   EXPECT_THAT(why({"broadcast.of=model"}), HasSubstr("without broadcast.codec"));
   EXPECT_EQ(why({"update.codec=[\"topk 0.1\", \"bits 8\"]", "update.feedback=residual"}), "");
+  EXPECT_THAT(why({"update.codec=[\"topk 0.1\"]", "update.residual_decay=0"}),
+              HasSubstr("update.residual_decay"));
+  EXPECT_THAT(why({"update.residual_decay=0.5"}), HasSubstr("without update.codec"));
+  EXPECT_THAT(
+      why({"update.codec=[\"topk 0.1\"]", "update.feedback=ef21", "update.residual_decay=0.5"}),
+      HasSubstr("without update.feedback = \"residual\""));
+  EXPECT_THAT(why({"local.qsr=0.1"}), HasSubstr("without local.steps"));
+  EXPECT_THAT(why({"local.qsr=0.1", "local.epochs=2"}), HasSubstr("without local.steps"));
+  EXPECT_THAT(why({"local.qsr=0.1", "local.steps=2", "local.optimizer=adam"}),
+              HasSubstr("without local.optimizer = \"sgd\""));
+  EXPECT_THAT(why({"local.qsr=-1", "local.steps=2"}), HasSubstr("local.qsr"));
+  EXPECT_EQ(why({"local.qsr=0.1", "local.steps=2"}), "");
   EXPECT_THAT(why({"run.contribution_bound=1e100"}), HasSubstr("run.contribution_bound"));
   EXPECT_THAT(why({"evaluation.clients=true", "evaluation.fine_tune.lr=0.1"}),
               HasSubstr("has no effect without evaluation.fine_tune.steps"));

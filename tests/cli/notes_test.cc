@@ -73,6 +73,30 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
 }
 
+TEST(Notes, SayHowManyStepsTheQuadraticRuleGives) {
+  const SomeRows rows({20, 20, 20}, {1, 1, 1});
+  const auto notes = [&](std::vector<std::string> set) {
+    set.insert(set.end(), {"local.steps=2", "local.lr=0.1", "local.qsr=0.2", "run.rounds=3"});
+    return Notes("fedavg", rows, set);
+  };
+  const std::vector<std::string> halves = {"local.lr_schedule=exponential",
+                                           "local.lr_schedule.gamma=0.5"};
+  const auto with = [&](const std::string& more) {
+    std::vector<std::string> set = halves;
+    set.push_back(more);
+    return notes(set);
+  };
+  EXPECT_EQ(notes(halves), "local.qsr: 4 local steps in round 1, 64 in round 3");
+  EXPECT_THAT(with("local.lr_schedule.warmup_rounds=1"),
+              AllOf(HasSubstr("2 local steps in round 1, 16 in round 3"), HasSubstr("warm-up")));
+  EXPECT_THAT(notes({}), AllOf(HasSubstr("4 local steps in round 1, 4 in round 3"),
+                               HasSubstr("local.steps = 4 says the same")));
+  EXPECT_THAT(Notes("fedavg", rows, {"local.steps=9", "local.lr=0.1", "local.qsr=0.2"}),
+              AllOf(HasSubstr("local.qsr"), HasSubstr("changes nothing")));
+  EXPECT_THAT(notes({"local.lr_schedule=exponential", "local.lr_schedule.gamma=0.001"}),
+              AllOf(HasSubstr("1000000 in round 3"), HasSubstr("local.lr_schedule.floor")));
+}
+
 TEST(Notes, SayWhichClientsTakeNoStepOrOne) {
   const SomeRows rows({3, 12, 25, 0}, {1, 1, 1, 1});
   EXPECT_EQ(Notes("fedavg", rows), "");

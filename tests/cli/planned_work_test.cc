@@ -50,6 +50,15 @@ TEST(TurnPlan, CountsStepsAndRowsAsTheKeysOfLocalSay) {
   EXPECT_EQ(Made(run).Of(Round(1))[2].passed, 75);
 }
 
+TEST(TurnPlan, HasTheStepsOfTheRound) {
+  RunPlan run = Everybody();
+  run.local = {.steps = 3, .qsr = 0.2, .lr = 0.1};
+  run.local.lr_schedule = {.kind = "exponential", .gamma = 0.5};
+  EXPECT_EQ(Made(run).Of(Round(1))[2].steps, 4u);
+  EXPECT_EQ(Made(run).Of(Round(3))[2].steps, 64u);
+  EXPECT_EQ(Made(run).Of(Round(3))[2].passed, 640);
+}
+
 TEST(TurnPlan, LeavesOutWhoCannotBeDrawnAndStragglersThatAreDropped) {
   RunPlan run = Everybody();
   run.cohort.size = 2;

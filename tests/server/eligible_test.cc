@@ -12,6 +12,8 @@
 #include "server/engine/draw.h"
 #include "server/engine/round_engine.h"
 #include "tests/server/engine_driver.h"
+#include "training/api/round_local.h"
+#include "training/api/straggler.h"
 
 // From whom the cohort of a round is drawn.
 namespace macaw::server {
@@ -81,6 +83,33 @@ TEST(MaxWeight, BoundsWhatAClientCountsAndSaysWhose) {
   EXPECT_EQ(equal->at(0).weight, 1);
   run = TestRun(1);
   EXPECT_EQ(Draw::Make(run, roster)->BoundedWeights(), "");
+}
+
+// A seat's steps are the load of its worker and bound what it may report.
+TEST(Seats, HaveTheStepsThatTheirWorkerTakesInTheRound) {
+  RunPlan run = TestRun(3);
+  run.cohort.straggler_fraction = 0.5;
+  run.local.steps = 3;
+  run.local.qsr = 0.2;
+  run.local.lr_schedule = {.kind = "exponential", .gamma = 0.5};  // 4, 16 and 64 steps
+  const Named named(run);
+  const auto draw = Draw::Make(run, named.roster);
+  ASSERT_TRUE(draw.ok()) << draw.status();
+  for (uint32_t number = 1; number <= 3; ++number) {
+    const Round round(number);
+    const uint64_t whole = uint64_t{1} << 2 * number;
+    bool someone = false;
+    const auto seats = draw->Seats(round, ClientStates(false, {}, kPopulation));
+    ASSERT_TRUE(seats.ok()) << seats.status();
+    for (const Seat& seat : *seats) {
+      const LocalConfig work = training::WorkOf(run.cohort, training::RoundLocal(run, round), round,
+                                                seat.entry.client, seat.entry.load);
+      EXPECT_EQ(seat.entry.steps, work.steps);
+      EXPECT_LE(seat.entry.steps, whole);
+      someone |= seat.entry.steps == whole;
+    }
+    EXPECT_TRUE(someone) << "does all of the round's work";
+  }
 }
 
 TEST(NamePattern, StarIsAnyTextAndQuestionMarkOneCharacter) {

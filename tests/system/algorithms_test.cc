@@ -169,6 +169,18 @@ std::vector<Case> Cases() {
   broadcast("broadcast_model", R"("bits 6")", {"--set", R"(update.codec=["bits 6"])"});
   broadcast("broadcast_change", R"("topk 0.1", "bits 8")",
             {"--set", "cohort.size=14", "--set", R"(update.codec=["topk 0.1"])"});
+  cases.push_back(
+      {"residual_decay", Of("fedavg").arguments + Arguments{"--set", R"(update.codec=["topk 0.1"])",
+                                                            "--set", "update.feedback=residual",
+                                                            "--set", "update.residual_decay=0.5"}});
+  // Rounds of 2, 2, 4, 8 and 16 steps, and stragglers with fewer.
+  cases.push_back(
+      {"quadratic",
+       Of("fednova").arguments + Arguments{"--set", "local.steps=2", "--set", "local.qsr=0.1",
+                                           "--set", "local.lr_schedule.kind=exponential", "--set",
+                                           "local.lr_schedule.gamma=0.70710678118654746", "--set",
+                                           "local.lr_schedule.warmup_rounds=2", "--set",
+                                           "cohort.straggler_fraction=0.3"}});
   for (Case& c : cases) {
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};
   }

@@ -99,5 +99,21 @@ TEST(CosineOfARun, ThatEndsBeforeTheRunSaysFromWhichRoundOnNothingIsLearnt) {
   EXPECT_THAT(run.output(), HasSubstr("local.lr_schedule: the rate is 0 from round 3 on"));
 }
 
+// The column `steps` is of all counted clients.
+TEST(QuadraticStepsOfARun, AreTakenByEveryClient) {
+  Simulation run("run", {WriteConfig("quadratic"), "--rounds", "4", "--clients", "40", "--set",
+                         "model.name=logistic", "--set", "cohort.size=5", "--set", "local.lr=0.1",
+                         "--set", "local.steps=3", "--set", "local.qsr=0.2", "--set",
+                         "local.lr_schedule={kind=\"exponential\", gamma=0.5, warmup_rounds=1}"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  EXPECT_THAT(run.output(), HasSubstr("local.qsr: 3 local steps in round 1, 64 in round 4"));
+  std::vector<int> steps;
+  for (const nlohmann::json& row : RowsOf(run)) steps.push_back(row["steps"]);
+  EXPECT_THAT(steps, testing::ElementsAre(5 * 3, 5 * 4, 5 * 16, 5 * 64));
+  Simulation replay("again", {"--resume", run.folder(), "--rounds", "5"});
+  ASSERT_EQ(replay.Wait(), 0) << replay.output();
+  EXPECT_EQ(RowsOf(replay).back()["steps"], 5 * 256);
+}
+
 }  // namespace
 }  // namespace macaw

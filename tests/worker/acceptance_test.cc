@@ -76,6 +76,18 @@ TEST(Acceptance, CountsTheStepsThatATurnTakes) {
   EXPECT_EQ(NominalSteps(local, 95), 7u);
 }
 
+// The most that some round asks for, and not what the run says of the fewest.
+TEST(Acceptance, CountsTheStepsOfTheLongestRound) {
+  RunPlan run = ARun();
+  run.rounds = 3;
+  run.local.steps = 2;
+  run.local.qsr = 0.2;
+  run.local.lr_schedule = {.kind = "exponential", .gamma = 0.5};  // 4, 16 and 64 steps
+  EXPECT_TRUE(CheckAccepted({.max_steps = 64}, run, {.rows = 95}).ok());
+  EXPECT_THAT(std::string(CheckAccepted({.max_steps = 63}, run, {.rows = 95}).message()),
+              testing::AllOf(HasSubstr("are 64"), HasSubstr("accept.max_steps")));
+}
+
 // What the file of a node says under [accept].
 absl::StatusOr<AcceptConfig> Read(const std::string& key, const settings::Value& value) {
   AcceptConfig accept;
