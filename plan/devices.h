@@ -20,6 +20,12 @@ struct DevicesConfig {
   double round_spread = 0.2;                // σ of ln(seconds of work) between a device's turns
   uint64_t seed = 0;                        // whose device is which, and what its turns take
   std::string table;                        // digest of the file's table; empty: no file
+  // When a round closes in virtual time: [round] of the configuration, which is resolved into this,
+  // because it decides results here.
+  double deadline = 0;       // seconds after the round began; 0: none
+  double quorum = 1;         // share of the drawn clients that must have arrived by then
+  uint64_t enough = 0;       // the first so many count; 0: all
+  bool drops_below = false;  // below the quorum the round is dropped; else it waits on
 
   bool on() const { return family != "none"; }
   friend bool operator==(const DevicesConfig&, const DevicesConfig&) = default;

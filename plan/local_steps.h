@@ -19,6 +19,13 @@ inline uint64_t StepsOf(const LocalConfig& local, uint64_t rows) {
   return local.steps > 0 ? local.steps : local.epochs * StepsOfAnEpoch(local, rows);
 }
 
+// The rows that pass through the model in a client's whole work, each as often as it does.
+inline uint64_t RowsPassed(const LocalConfig& local, uint64_t rows) {
+  const uint64_t batch = local.batch_size > 0 ? std::min<uint64_t>(local.batch_size, rows) : rows;
+  if (local.steps > 0) return local.steps * batch;
+  return local.epochs * (local.drop_last && batch > 0 ? rows / batch * batch : rows);
+}
+
 // The fewest rows with which a client can take a step: a batch, where drop_last leaves out one that
 // is not full. A client with fewer counts as one without training rows: no round draws it, and the
 // N and W of the rules are without it.

@@ -152,6 +152,11 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
       .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
       .log_bytes = about.value("log_bytes", uint64_t{0}),
       .seconds = about.at("seconds").get<double>()};
+  if (const auto time = about.find("virtual_time"); time != about.end()) {
+    checkpoint.clock = {
+        .now = time->at("now").get<double>(),
+        .traffic = {.down = time->at("down").get<double>(), .up = time->at("up").get<double>()}};
+  }
   checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
   auto profiles = about.value("more_profiles", std::vector<std::vector<std::string>>());
   profiles.insert(profiles.begin(), about.at("profile").get<std::vector<std::string>>());
@@ -206,6 +211,9 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
                 {"seconds", checkpoint.seconds},
                 {"run_id", checkpoint.run_id.Hex()},
                 {"clients_with_state", checkpoint.versions.size()}};
+  if (const virtual_time::ClockState& clock = checkpoint.clock; clock != virtual_time::ClockState())
+    about["virtual_time"] = {
+        {"now", clock.now}, {"down", clock.traffic.down}, {"up", clock.traffic.up}};
   for (size_t i = 1; i < profiles.size(); ++i)
     about["more_profiles"].push_back(ToJson(profiles[i]));
   // Of a run with frozen tensors the rule's own model lacks these.

@@ -12,6 +12,7 @@
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "server/engine/version_index.h"
+#include "virtual_time/clock.h"
 
 namespace macaw::server {
 
@@ -28,8 +29,9 @@ struct Checkpoint {
   uint64_t clients_bytes = 0;  // size of clients.jsonl
   uint64_t log_bytes = 0;      // of rounds.log, synced; 0: a version that did not note it
   double seconds = 0;          // spent on the run so far
-  Digest run_id;               // the same in every session of a run
-  VersionIndex versions;       // of the clients' states after the round
+  virtual_time::ClockState clock;
+  Digest run_id;          // the same in every session of a run
+  VersionIndex versions;  // of the clients' states after the round
 };
 
 // Writes checkpoints/round-NNNNNN.safetensors in the run folder and removes all but the newest two.

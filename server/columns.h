@@ -20,6 +20,7 @@ struct RoundColumn {
   const char* name;
   const char* help;
   double (*of)(const PhaseReport& report);
+  bool (*has)(const PhaseReport& report) = [](const PhaseReport&) { return true; };
 };
 inline constexpr RoundColumn kRoundColumns[] = {
     {"round", "the round", [](const PhaseReport& r) { return static_cast<double>(r.round.value); }},
@@ -46,6 +47,12 @@ inline constexpr RoundColumn kRoundColumns[] = {
      [](const PhaseReport& r) { return static_cast<double>(r.bytes_up); }},
     {"bytes_down", "bytes that the drawn clients fetch to train, each vector once",
      [](const PhaseReport& r) { return static_cast<double>(r.bytes_down); }},
+    {"virtual_seconds", "seconds that the round takes on the devices of `[devices]`",
+     [](const PhaseReport& r) { return r.virtual_time->seconds; },
+     [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
+    {"late", "drawn clients that were not there at `round.deadline`, of a run with `[devices]`",
+     [](const PhaseReport& r) { return static_cast<double>(r.virtual_time->late); },
+     [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
 };
 
 // How the columns of what is evaluated begin: "clients_test_".

@@ -17,6 +17,7 @@
 #include "proto/fleet/link.h"
 #include "server/config.h"
 #include "server/log/history.h"
+#include "virtual_time/devices.h"
 
 namespace macaw::server {
 
@@ -42,6 +43,8 @@ struct Options {
   // Filled in by Open, for a private run whose budget ends before its rounds (budget.h).
   uint32_t stop_after = 0;
   std::string stop_reason;
+  // The clients' devices, of a run with [devices].
+  std::shared_ptr<const virtual_time::Devices> devices;
   // Called on the writer's thread before a checkpoint is written. Makes durable what the checkpoint
   // refers to but other processes have written (client states on this host). An error ends the run.
   std::function<absl::Status()> before_checkpoint;

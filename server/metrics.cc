@@ -89,8 +89,9 @@ MetricsRow::MetricsRow(TaskKind task, const PhaseReport& report,
                        const std::vector<std::pair<std::string, double>>& headroom,
                        const std::vector<std::pair<std::string, double>>& rule)
     : task_(task) {
-  for (const RoundColumn& column : kRoundColumns)
-    columns_.emplace_back(column.name, column.of(report));
+  for (const RoundColumn& column : kRoundColumns) {
+    if (column.has(report)) columns_.emplace_back(column.name, column.of(report));
+  }
   std::vector<std::vector<double>> per_client, personal;
   for (const fleet::ClientRecord& record :
        report.records) {  // by client id, which fixes the order of every sum below

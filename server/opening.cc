@@ -211,9 +211,10 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .stop_reason = options.stop_reason,
           .mixed_profiles = options.config.mixed_profiles,
           .instruction_set = options.config.instruction_set,
-          .round = repeats ? RoundRules() : options.config.round,
+          .round = repeats || options.run.devices.on() ? RoundRules() : options.config.round,
           .decisions = options.decisions,
           .stateful = keeper.stateful(),
+          .devices = options.devices,
           .session_numbers = NewSessionNumber};
 }
 
@@ -351,11 +352,13 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     options.stop_after = budget->rounds;
     options.stop_reason = std::move(budget->reason);
   }
+  const auto model_bytes = static_cast<double>(initial.layout()->bytes());
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
   engine.totals = totals;
+  if (engine.devices != nullptr) engine.clock.traffic = {.down = model_bytes, .up = model_bytes};
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
   EarlyStopping early_stopping(options.config.stop);
@@ -368,6 +371,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     engine.completed = checkpoint->round.value;
     engine.data_digest = checkpoint->data_digest;
     engine.profiles = checkpoint->profiles;
+    engine.clock = checkpoint->clock;
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);

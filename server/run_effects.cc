@@ -209,6 +209,7 @@ void RunThreads::OnClosed(Closed closed) {
     if (closed.state.has_value()) {
       checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);
       checkpoint.state = *std::move(closed.state);
+      checkpoint.clock = report.clock;
       if (closed.row.has_value()) checkpoint.owed_row = closed.row->Text();
     }
     if (closed.row.has_value()) {
@@ -242,6 +243,7 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
           .data_digest = DataDigest(),
           .profiles = engine_.profiles(),
           .seconds = Elapsed(),
+          .clock = engine_.clock(),
           .run_id = run_id_,
           .versions = engine_.SnapshotVersions(staged)};
 }

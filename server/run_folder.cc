@@ -88,9 +88,11 @@ struct Extremes {
   OrderedJson bests = OrderedJson::object();
   OrderedJson rounds_to = OrderedJson::object();
   OrderedJson last = OrderedJson::object();
-  uint64_t left_out = 0, left_out_rounds = 0;    // clients' turns, and rounds with any
-  uint64_t bytes_up = 0, bytes_down = 0;         // of all rounds
-  OrderedJson bytes_to = OrderedJson::object();  // of the rounds up to those of rounds_to
+  uint64_t left_out = 0, left_out_rounds = 0;      // clients' turns, and rounds with any
+  uint64_t bytes_up = 0, bytes_down = 0;           // of all rounds
+  OrderedJson bytes_to = OrderedJson::object();    // of the rounds up to those of rounds_to
+  std::optional<double> virtual_seconds;           // of all rounds, of a run with [devices]
+  OrderedJson virtual_to = OrderedJson::object();  // of the rounds up to those of rounds_to
 };
 
 // The metrics of test rows in the row. They are reported beside what chose the row's round.
@@ -142,6 +144,8 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     extremes.left_out_rounds += left_out > 0 ? 1 : 0;
     extremes.bytes_up += row.value("bytes_up", uint64_t{0});
     extremes.bytes_down += row.value("bytes_down", uint64_t{0});
+    if (const auto seconds = row.find("virtual_seconds"); seconds != row.end())
+      extremes.virtual_seconds = extremes.virtual_seconds.value_or(0) + seconds->get<double>();
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
       if (OfUntrainedRows(name)) KeepBest(name, value, row, extremes.bests);
@@ -162,6 +166,8 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
       if (!reached || extremes.rounds_to.contains(mark)) continue;
       extremes.rounds_to[mark] = row["round"];
       extremes.bytes_to[mark] = {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}};
+      if (extremes.virtual_seconds.has_value())
+        extremes.virtual_to[mark] = *extremes.virtual_seconds;
     }
   }
   return extremes;
@@ -355,6 +361,10 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
       {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};
+  if (extremes.virtual_seconds.has_value()) {
+    summary["virtual_seconds"] = *extremes.virtual_seconds;
+    summary["virtual_seconds_to"] = extremes.virtual_to;
+  }
   OrderedJson profiles = OrderedJson::array();
   for (const NumericProfile& profile : facts.profiles) {
     profiles.push_back({{"trainer", profile.trainer},

@@ -18,9 +18,17 @@ struct ClockState {
   friend bool operator==(const ClockState&, const ClockState&) = default;
 };
 
+// How long a round takes, which is known before it begins (closing.h).
+struct RoundTime {
+  ClockState before;
+  double seconds = 0;
+  uint64_t late = 0;        // drawn clients that were not there at the deadline
+  uint64_t not_needed = 0;  // that came after enough others
+};
+
 // What a closed round tells the clock.
 struct RoundFacts {
-  double seconds = 0;  // that the round took (closing.h)
+  double seconds = 0;  // that the round took
   uint64_t counted = 0, drawn = 0;
   uint64_t bytes_up = 0;    // of the counted clients together, in all phases
   uint64_t bytes_down = 0;  // of the drawn clients together, in all phases

@@ -100,11 +100,16 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   result.final = NumbersAt(summary, "final");
   result.rounds_to = NumbersAt(summary, "rounds_to");
   for (const auto& [way, bytes] : NumbersAt(summary, "bytes"))
-    result.bytes["total_bytes_" + way] = bytes;
+    result.costs["total_bytes_" + way] = bytes;
   const Json& bytes_to = ObjectAt(summary, "bytes_to");
   for (const auto& [accuracy, ignored] : bytes_to.items()) {
     for (const auto& [way, bytes] : NumbersAt(bytes_to, accuracy.c_str()))
-      result.bytes[absl::StrCat("bytes_", way, "_to_", accuracy)] = bytes;
+      result.costs[absl::StrCat("bytes_", way, "_to_", accuracy)] = bytes;
+  }
+  if (summary.contains("virtual_seconds")) {
+    result.costs["total_virtual_seconds"] = ValueOr<double>(summary, "virtual_seconds", 0);
+    for (const auto& [accuracy, seconds] : NumbersAt(summary, "virtual_seconds_to"))
+      result.costs["virtual_seconds_to_" + accuracy] = seconds;
   }
   result.left_out = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "clients", 0);
   result.left_out_rounds = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "rounds", 0);
@@ -126,7 +131,7 @@ std::map<std::string, double> ValuesOf(const RunResult& run) {
     for (const auto& [reported, value] : best.report) values[AtBest(reported, metric)] = value;
   }
   for (const auto& [accuracy, round] : run.rounds_to) values["rounds_to_" + accuracy] = round;
-  values.insert(run.bytes.begin(), run.bytes.end());
+  values.insert(run.costs.begin(), run.costs.end());
   values["seconds"] = run.seconds;
   values["rounds_per_second"] = run.rounds_per_second;
   return values;
@@ -139,7 +144,8 @@ std::string AtBest(const std::string& reported, const std::string& chosen_by) {
 bool IsColumn(const std::string& metric) {
   const bool other =
       metric == "seconds" || metric == "rounds_per_second" ||
-      absl::StartsWith(metric, "total_bytes_") || absl::StartsWith(metric, "rounds_to_") ||
+      absl::StartsWith(metric, "total_bytes_") || metric == "total_virtual_seconds" ||
+      absl::StartsWith(metric, "rounds_to_") || absl::StartsWith(metric, "virtual_seconds_to_") ||
       absl::StartsWith(metric, "bytes_up_to_") || absl::StartsWith(metric, "bytes_down_to_") ||
       absl::StartsWith(metric, "best_");
   return !other && !absl::StrContains(metric, "_at_best_");

@@ -32,9 +32,10 @@ struct RunResult {
   std::string best_metric;                  // what the run's own best round was chosen by
   std::map<std::string, Best> bests;        // of the metrics of test and validation rows
   std::map<std::string, double> rounds_to;  // first round of an accuracy, by accuracy ("0.9")
-  // Bytes of all rounds, "total_bytes_up" and "total_bytes_down", and of those up to an accuracy's
-  // first round: "bytes_up_to_0.9".
-  std::map<std::string, double> bytes;
+  // What all rounds cost ("total_bytes_up", "total_bytes_down", "total_virtual_seconds" of a run
+  // with virtual time), and those up to an accuracy's first round: "bytes_up_to_0.9",
+  // "virtual_seconds_to_0.9".
+  std::map<std::string, double> costs;
   uint64_t left_out = 0;         // clients' turns that did not count, in all rounds
   uint64_t left_out_rounds = 0;  // rounds with such turns
 
@@ -44,7 +45,7 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 
 // Every value by which runs can be compared: the final metrics, "best_" and a metric of test or
 // validation rows, a metric of test rows at that round ("test_accuracy_at_best_val_accuracy"),
-// "rounds_to_" and an accuracy, "seconds", "rounds_per_second", those of RunResult::bytes.
+// "rounds_to_" and an accuracy, "seconds", "rounds_per_second", those of RunResult::costs.
 std::map<std::string, double> ValuesOf(const RunResult& run);
 std::string AtBest(const std::string& reported, const std::string& chosen_by);  // its name
 

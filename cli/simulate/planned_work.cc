@@ -11,17 +11,6 @@
 #include "training/api/straggler.h"
 
 namespace macaw::cli {
-namespace {
-
-// Rows that pass through the model in a client's work.
-double RowsPassed(const LocalConfig& local, uint64_t rows) {
-  const uint64_t batch = local.batch_size > 0 ? std::min<uint64_t>(local.batch_size, rows) : rows;
-  if (local.steps > 0) return static_cast<double>(local.steps * batch);
-  const uint64_t whole = local.drop_last && batch > 0 ? rows / batch * batch : rows;
-  return static_cast<double>(local.epochs * whole);
-}
-
-}  // namespace
 
 absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t> rows) {
   TurnPlan plan(run, std::move(rows));
@@ -39,7 +28,7 @@ std::vector<PlannedTurn> TurnPlan::Of(Round round) const {
     turns.push_back({.client = entry.client,
                      .examples = entry.load,
                      .steps = StepsOf(work, entry.load),
-                     .passed = RowsPassed(work, entry.load)});
+                     .passed = static_cast<double>(RowsPassed(work, entry.load))});
   }
   return turns;
 }

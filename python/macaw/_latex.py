@@ -166,6 +166,10 @@ def _values_of(run: Run) -> dict[str, float]:
     for accuracy, ways in (summary.get("bytes_to") or {}).items():
         for way, bytes_ in ways.items():
             values[f"bytes_{way}_to_{accuracy}"] = bytes_
+    if "virtual_seconds" in summary:
+        values["total_virtual_seconds"] = summary["virtual_seconds"]
+        for accuracy, seconds in (summary.get("virtual_seconds_to") or {}).items():
+            values[f"virtual_seconds_to_{accuracy}"] = seconds
     values["seconds"] = summary["seconds"]
     return {name: value for name, value in values.items() if value is not None}
 

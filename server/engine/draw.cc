@@ -111,8 +111,10 @@ uint64_t Draw::needed() const {
   return run_->cohort.sampling == "proportional" ? 1 : scheduler::AskedClients(run_->cohort);
 }
 
-absl::StatusOr<std::vector<Seat>> Draw::Seats(Round round, const ClientStates& states) const {
-  const scheduler::Cohort cohort = pool().sampler->Sample(round);
+absl::StatusOr<std::vector<Seat>> Draw::Seats(scheduler::Moment moment,
+                                              const ClientStates& states) const {
+  const Round round = moment.round;
+  const scheduler::Cohort cohort = pool().sampler->Sample(moment);
   const bool drop = run_->cohort.straggler_policy == "drop";
   const LocalConfig local = training::RoundLocal(*run_, round);
   std::vector<Seat> seats;

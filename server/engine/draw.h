@@ -42,7 +42,9 @@ class Draw {
   }
 
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
-  absl::StatusOr<std::vector<Seat>> Seats(Round round, const ClientStates& states) const;
+  // With virtual time they are the candidates of InTime.
+  absl::StatusOr<std::vector<Seat>> Seats(scheduler::Moment moment,
+                                          const ClientStates& states) const;
   // A sentence about the clients whose weights cohort.max_weight bounds; empty if there are none.
   std::string BoundedWeights() const;
   // Digest of the clients that can be drawn and of their rows.

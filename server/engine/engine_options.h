@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "server/engine/round_policy.h"
 #include "server/engine/version_index.h"
 #include "server/log/history.h"
+#include "virtual_time/clock.h"
+#include "virtual_time/devices.h"
 
 namespace macaw::server {
 
@@ -58,7 +61,10 @@ struct EngineOptions {
   bool stateful = false;         // clients keep a state between rounds
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
-  bool paused = false;           // by an operator, who had not let it go on: of a resumed run, too,
+  // Of a run with [devices]; null: it has no virtual time.
+  std::shared_ptr<const virtual_time::Devices> devices;
+  virtual_time::ClockState clock;  // after `completed`
+  bool paused = false;  // by an operator, who had not let it go on: of a resumed run, too,
   std::map<std::string, admin::Quarantined> quarantine;  // by name of the node
   std::map<std::string, std::string> given_up;  // owners for which nothing waits, and by whom
   // Returns session numbers: never 0, and no number twice. Default: 1, 2, 3, … (for tests). A

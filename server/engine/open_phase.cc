@@ -50,7 +50,9 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
 
 }  // namespace
 
-void OpenPhase::OpenRound(Round round, std::vector<Seat> seats, TimePoint now) {
+void OpenPhase::OpenRound(Round round, std::vector<Seat> seats,
+                          std::optional<virtual_time::RoundTime> virtual_time, TimePoint now) {
+  virtual_time_ = virtual_time;
   seats_ = std::move(seats);
   left_out_before_.clear();
   trained_.clear();
@@ -152,6 +154,15 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
   for (const fleet::ClientRecord& record : report_.records) bytes_up_ += record.bytes_up;
   report_.bytes_up = bytes_up_;
   report_.bytes_down = bytes_down_;
+  if (virtual_time_.has_value()) {
+    report_.virtual_time = virtual_time_;
+    clock_ = virtual_time::After(virtual_time_->before, {.seconds = virtual_time_->seconds,
+                                                         .counted = report_.records.size(),
+                                                         .drawn = drawn_,
+                                                         .bytes_up = bytes_up_,
+                                                         .bytes_down = bytes_down_});
+    report_.clock = clock_;
+  }
   return std::exchange(report_, {});
 }
 

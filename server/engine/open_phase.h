@@ -32,7 +32,9 @@ class OpenPhase {
 
   // ---- opening and closing
   // Opens the first phase of a round. `seats` are ordered by client id.
-  void OpenRound(Round round, std::vector<Seat> seats, TimePoint now);
+  // `virtual_time`: of a run that has it.
+  void OpenRound(Round round, std::vector<Seat> seats,
+                 std::optional<virtual_time::RoundTime> virtual_time, TimePoint now);
   // Opens the next phase, with the same clients except those that were given up. `versions`: the
   // state versions that clients have written in this round. The newest of a client comes last.
   void OpenNext(std::span<const Attempt> versions, TimePoint now);
@@ -111,6 +113,8 @@ class OpenPhase {
   const PhaseReport& report() const { return report_; }
   Standing standing() const;
   bool adding() const { return adding_ > 0; }
+  // The virtual clock after the phase that was closed last, if that was its round's last one.
+  const virtual_time::ClockState& clock() const { return clock_; }
   uint64_t leased_to(WorkerId node) const { return table_.leased_to(node); }
   std::vector<WorkerId> Holders() const { return table_.Holders(); }  // of leases, in order
   bool waiting(HoldingId holding) const {
@@ -158,6 +162,8 @@ class OpenPhase {
   absl::flat_hash_map<ClientId, Trained> trained_;
   std::vector<Digest> fetched_;             // in the round, by each client that is still in it
   uint64_t bytes_up_ = 0, bytes_down_ = 0;  // as in PhaseReport, of the round so far
+  std::optional<virtual_time::RoundTime> virtual_time_;  // of the round
+  virtual_time::ClockState clock_;
   uint64_t adding_ = 0;
   uint64_t drawn_ = 0;  // clients in the round's first phase
 };

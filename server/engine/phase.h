@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "proto/fleet/messages.h"
 #include "scheduler/cohort.h"
 #include "server/engine/roster.h"
+#include "virtual_time/clock.h"
 
 namespace macaw::server {
 
@@ -63,6 +65,9 @@ struct PhaseReport {
   // ones: what the counted clients send; and each vector of a phase once a round, for each client
   // of the phase's cohort.
   uint64_t bytes_up = 0, bytes_down = 0;
+  // Of a run with virtual time: of the round, and the clock after it, if this is its last phase.
+  std::optional<virtual_time::RoundTime> virtual_time;
+  virtual_time::ClockState clock;
   PhaseTimes times;
   uint32_t slots = 0;       // of the workers registered when the phase closed
   std::vector<Turn> turns;  // one per record, in the order of arrival

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "server/engine/in_time.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/totals.h"
 #include "training/api/class_counts.h"
@@ -21,6 +22,7 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
       scheduler_(scheduler),
       policy_(options_.limits, options_.round),
       completed_(options_.completed),
+      clock_(options_.clock),
       profiles_(options_.profiles),
       nodes_(options_.lease_timeout),
       absence_(options_.lease_timeout),
@@ -102,10 +104,16 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
   }
   if (const absl::Status status = draw_->Among(*std::move(present)); !status.ok())
     return Fail(status);
-  absl::StatusOr<std::vector<Seat>> seats = draw_->Seats(round, states_);
+  absl::StatusOr<std::vector<Seat>> seats = draw_->Seats({round, clock_.now}, states_);
   if (!seats.ok()) return Fail(seats.status());
+  std::optional<virtual_time::RoundTime> time;
+  if (options_.devices != nullptr) {
+    SeatsInTime in_time = InTime(options_.run, *options_.devices, clock_, round, *std::move(seats));
+    seats = std::move(in_time.seats);
+    time = in_time.time;
+  }
   troubles_.Clear();
-  phase_.OpenRound(round, *std::move(seats), now);
+  phase_.OpenRound(round, *std::move(seats), time, now);
   Prepare();
 }
 
@@ -262,6 +270,7 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
     const Lost lost = std::exchange(round_lost_, Lost::kNo);
     if (lost != Lost::kByOneNode) lost_rounds_ = lost == Lost::kYes ? lost_rounds_ + 1 : 0;
     states_.versions().Close(round);
+    clock_ = phase_.clock();
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;

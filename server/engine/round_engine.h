@@ -97,6 +97,7 @@ class RoundEngine {
   // EngineOptions::mixed_profiles; then the run cannot be reproduced.
   const std::vector<NumericProfile>& profiles() const { return profiles_; }
   uint32_t completed() const { return completed_; }
+  const virtual_time::ClockState& clock() const { return clock_; }  // after those rounds
   // Whether a phase of the open round has already changed the algorithm's state. Such a state is
   // between two rounds' states and must not be written to a checkpoint.
   bool mid_round() const { return phase_.phase().value > 0 && completed_ < phase_.round().value; }
@@ -354,7 +355,8 @@ class RoundEngine {
   Effects effects_;  // of the event that is being handled
 
   State state_ = State::kGathering;
-  uint32_t completed_ = 0;    // rounds
+  uint32_t completed_ = 0;  // rounds
+  virtual_time::ClockState clock_;
   uint32_t lost_rounds_ = 0;  // number of rounds in a row before the open one that were lost
   // Whether a phase of the open round lost every client, by the word of one node alone or not.
   enum class Lost : uint8_t { kNo, kByOneNode, kYes };

@@ -81,6 +81,9 @@ class CompleteRounds : public RoundPolicy {
   Limits limits_;
 };
 
+// How many of the drawn clients must be counted: this share of them, but at least one.
+uint64_t NeededOf(double quorum, uint64_t drawn);
+
 // When a round may end without all its clients ([round]).
 struct RoundRules {
   enum class BelowQuorum : uint8_t { kExtend, kDrop };
@@ -91,8 +94,8 @@ struct RoundRules {
   // Only clients are drawn whose nodes have been heard within so many seconds; 0: all clients.
   double present_within = 0;
 
-  // The number of clients that must be counted: the quorum, but at least one client.
-  uint64_t Needed(uint64_t drawn) const;
+  // The number of clients that must be counted.
+  uint64_t Needed(uint64_t drawn) const { return NeededOf(quorum, drawn); }
 };
 
 // Refuses rules that a round of this cohort cannot have. Errors name the keys.

@@ -1,0 +1,37 @@
+#include "virtual_time/closing.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace macaw::virtual_time {
+
+Closing CloseRound(std::span<const double> seconds, const ClosingRules& rules) {
+  Closing closing;
+  if (seconds.empty()) return closing;
+  std::vector<uint32_t> order(seconds.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](uint32_t place) { return seconds[place]; });
+  const uint64_t all = order.size();
+  const uint64_t wanted = rules.keep > 0 ? std::min(rules.keep, all) : all;
+  const uint64_t needed = std::min(std::max<uint64_t>(rules.needed, 1), wanted);
+  uint64_t count = wanted;
+  if (rules.deadline > 0) {
+    const auto late = std::ranges::upper_bound(order, rules.deadline, {},
+                                               [&](uint32_t place) { return seconds[place]; });
+    const auto in_time = std::min(static_cast<uint64_t>(late - order.begin()), wanted);
+    closing.dropped = in_time < needed && rules.drops_below;
+    count = std::max(in_time, needed);
+    if (closing.dropped) count = 0;
+    closing.late = wanted - (closing.dropped ? in_time : count);
+  }
+  closing.not_needed = all - wanted;
+  order.resize(count);
+  // With its last turn, or at the deadline if it waited in vain until then.
+  closing.seconds = count == 0 ? rules.deadline : seconds[order.back()];
+  if (closing.late > 0) closing.seconds = std::max(closing.seconds, rules.deadline);
+  std::ranges::sort(order);
+  closing.kept = std::move(order);
+  return closing;
+}
+
+}  // namespace macaw::virtual_time
