@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "core/ids.h"
 #include "virtual_time/devices.h"
 
 namespace macaw::virtual_time {
@@ -15,20 +17,30 @@ namespace macaw::virtual_time {
 struct ClockState {
   double now = 0;  // seconds since the run began
   Traffic traffic;
+  // Of a run whose rounds do not wait for each other (server/engine/arrivals.h).
+  struct Training {
+    double arrives = 0;  // on this clock
+    ClientId client;
+    uint64_t rows = 0;    // its training rows
+    Round base;           // from whose model it trains
+    uint64_t number = 0;  // in the order of beginning, from 0
+    friend bool operator==(const Training&, const Training&) = default;
+  };
+  std::vector<Training> training;  // the clients that train now, in the order of their arrival
+  uint64_t groups = 0, begun = 0;  // groups that were drawn, clients that have begun
   friend bool operator==(const ClockState&, const ClockState&) = default;
 };
 
-// How long a round takes, which is known before it begins (closing.h).
+// A round in virtual time, which is known before anybody trains.
 struct RoundTime {
-  ClockState before;
-  double seconds = 0;
+  ClockState end;           // when it ends, with the traffic from which its turns were timed
+  double seconds = 0;       // that it takes
   uint64_t late = 0;        // drawn clients that were not there at the deadline
   uint64_t not_needed = 0;  // that came after enough others
 };
 
 // What a closed round tells the clock.
 struct RoundFacts {
-  double seconds = 0;  // that the round took
   uint64_t counted = 0, drawn = 0;
   uint64_t bytes_up = 0;    // of the counted clients together, in all phases
   uint64_t bytes_down = 0;  // of the drawn clients together, in all phases
@@ -36,6 +48,6 @@ struct RoundFacts {
 
 // The clock after the round. A round in which nobody counted leaves `traffic.up` as it was, one
 // that drew nobody `traffic.down`.
-ClockState After(const ClockState& before, const RoundFacts& round);
+ClockState After(ClockState end, const RoundFacts& round);
 
 }  // namespace macaw::virtual_time

@@ -29,10 +29,11 @@ SeatsInTime InTime(const RunPlan& run, const virtual_time::Devices& devices,
   if (config.enough > 0)
     rules.keep = rules.keep > 0 ? std::min(rules.keep, config.enough) : config.enough;
   const virtual_time::Closing closing = virtual_time::CloseRound(seconds, rules);
-  SeatsInTime result{.time = {.before = clock,
+  SeatsInTime result{.time = {.end = clock,
                               .seconds = closing.seconds,
                               .late = closing.late,
                               .not_needed = closing.not_needed}};
+  result.time.end.now += closing.seconds;
   result.seats.reserve(closing.kept.size());
   for (const uint32_t place : closing.kept) result.seats.push_back(std::move(seats[place]));
   return result;

@@ -156,11 +156,10 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
   report_.bytes_down = bytes_down_;
   if (virtual_time_.has_value()) {
     report_.virtual_time = virtual_time_;
-    clock_ = virtual_time::After(virtual_time_->before, {.seconds = virtual_time_->seconds,
-                                                         .counted = report_.records.size(),
-                                                         .drawn = drawn_,
-                                                         .bytes_up = bytes_up_,
-                                                         .bytes_down = bytes_down_});
+    clock_ = virtual_time::After(virtual_time_->end, {.counted = report_.records.size(),
+                                                      .drawn = drawn_,
+                                                      .bytes_up = bytes_up_,
+                                                      .bytes_down = bytes_down_});
     report_.clock = clock_;
   }
   return std::exchange(report_, {});

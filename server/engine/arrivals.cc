@@ -1,0 +1,110 @@
+#include "server/engine/arrivals.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace macaw::server {
+namespace {
+
+using virtual_time::ClockState;
+
+// Where nobody can begin, it is tried again after so many seconds of the clock, so many times.
+constexpr double kNobodyPause = 60;
+constexpr int kNobodyTries = 10'000;
+
+class Fleet {
+ public:
+  Fleet(const RunPlan& run, const virtual_time::Devices& devices,
+        const scheduler::CohortSampler& groups, const PassedRows& passed, Round round,
+        const ClockState& before)
+      : run_(run), devices_(devices), groups_(groups), passed_(passed), newest_(round.value - 1) {
+    result_.clock = before;
+    for (const ClockState::Training& one : before.training) busy_.push_back(one.client);
+    std::ranges::sort(busy_);
+  }
+
+  Arrived Run() {
+    const uint64_t wanted = run_.cohort.size;
+    int tries = 0;
+    while (result_.arrivals.size() < wanted) {
+      Refill();
+      std::vector<ClockState::Training>& training = result_.clock.training;
+      if (training.empty()) {
+        if (++tries > kNobodyTries) break;
+        result_.clock.now += kNobodyPause;
+        continue;
+      }
+      const ClockState::Training next = training.front();
+      training.erase(training.begin());
+      result_.clock.now = std::max(result_.clock.now, next.arrives);
+      Take(next);
+    }
+    std::ranges::sort(result_.arrivals, {},
+                      [](const Arrival& arrival) { return arrival.entry.client; });
+    return std::move(result_);
+  }
+
+ private:
+  void Take(const ClockState::Training& next) {
+    const uint32_t staleness = newest_.value - next.base.value;
+    const uint32_t most = run_.asynchronous.max_staleness;
+    if (most > 0 && staleness > most) {
+      ++result_.too_stale;
+      busy_.erase(std::ranges::lower_bound(busy_, next.client));
+      return;
+    }
+    result_.arrivals.push_back(
+        {.entry = {.client = next.client, .load = next.rows}, .base = next.base});
+  }
+
+  // Begins groups while places are free for a whole one.
+  void Refill() {
+    const uint64_t places = std::max(run_.asynchronous.concurrency, run_.cohort.size);
+    const uint64_t group = run_.asynchronous.refill;
+    ClockState& clock = result_.clock;
+    while (clock.training.size() + group <= places) {
+      const Round number(static_cast<uint32_t>(++clock.groups));
+      const scheduler::Cohort drawn = groups_.Sample({number, clock.now}, busy_);
+      for (const scheduler::CohortEntry& entry : drawn.entries) Begin(entry, number);
+      if (drawn.entries.empty()) return;
+    }
+  }
+
+  void Begin(const scheduler::CohortEntry& entry, Round group) {
+    ClockState& clock = result_.clock;
+    const double seconds =
+        devices_.TurnOf(group, entry.client, passed_(entry, newest_), clock.traffic).whole();
+    const ClockState::Training begun = {.arrives = clock.now + seconds,
+                                        .client = entry.client,
+                                        .rows = entry.load,
+                                        .base = newest_,
+                                        .number = clock.begun++};
+    const auto place = std::ranges::upper_bound(
+        clock.training, std::tuple(begun.arrives, begun.number), {},
+        [](const ClockState::Training& one) { return std::tuple(one.arrives, one.number); });
+    clock.training.insert(place, begun);
+    busy_.insert(std::ranges::lower_bound(busy_, entry.client), entry.client);
+  }
+
+  const RunPlan& run_;
+  const virtual_time::Devices& devices_;
+  const scheduler::CohortSampler& groups_;
+  const PassedRows& passed_;
+  const Round newest_;  // the round whose model is the newest
+  // The clients that cannot begin, since they train or wait in the buffer; ascending.
+  std::vector<ClientId> busy_;
+  Arrived result_;
+};
+
+}  // namespace
+
+Arrived ArrivalsOf(const RunPlan& run, const virtual_time::Devices& devices,
+                   const scheduler::CohortSampler& groups, const PassedRows& passed, Round round,
+                   const ClockState& before) {
+  Arrived arrived = Fleet(run, devices, groups, passed, round, before).Run();
+  arrived.seconds = arrived.clock.now - before.now;
+  return arrived;
+}
+
+}  // namespace macaw::server

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/ids.h"
+#include "plan/run_plan.h"
+#include "scheduler/cohort.h"
+#include "virtual_time/clock.h"
+#include "virtual_time/devices.h"
+
+namespace macaw::server {
+
+// Who arrives when, in a run whose rounds do not wait for each other (plan/asynchronous.h).
+//
+// round.concurrency clients train at a time. Each began at some moment of the virtual clock, from
+// the model of that moment, which is its base; its device says when it arrives. Round r is the
+// server's r-th step: the next cohort.size arrivals. So a round's clients, their bases and their
+// weights are known before anybody trains, and any worker gives the same bits.
+//
+//   τ = (r − 1) − base        the steps by which the client's base is behind the model that is moved
+//
+// Clients begin in groups of round.refill, as soon as so many places are free. Group g is drawn as a
+// synchronous run draws round g, among the clients that neither train nor wait in the buffer. A
+// group that could begin at the moment of a step begins after it, with the new model. So with
+// cohort.size = round.refill = round.concurrency each group is a synchronous round.
+//
+// The state of all this is in ClockState, and the calls are pure functions of it. One thread.
+struct Arrival {
+  scheduler::CohortEntry entry;
+  Round base;  // the round after which the client began; 0: with the initial model
+};
+
+struct Arrived {
+  std::vector<Arrival> arrivals;   // those that count, by client
+  virtual_time::ClockState clock;  // at the last arrival
+  double seconds = 0;              // since the step before
+  uint64_t too_stale = 0;          // that did not count (round.max_staleness)
+};
+
+// The rows that pass through the model in the turn of a client that begins from this base.
+using PassedRows = std::function<double(const scheduler::CohortEntry&, Round base)>;
+
+// The arrivals of round `round`, whose step moves the model of round − 1. `groups`: draws
+// round.refill clients. A round has fewer arrivals only where nobody can be drawn any more.
+Arrived ArrivalsOf(const RunPlan& run, const virtual_time::Devices& devices,
+                   const scheduler::CohortSampler& groups, const PassedRows& passed, Round round,
+                   const virtual_time::ClockState& before);
+
+}  // namespace macaw::server
