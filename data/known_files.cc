@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "data/csv_text.h"
+#include "core/csv_text.h"
 #include "data/text.h"
 
 namespace macaw::data {

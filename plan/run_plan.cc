@@ -85,6 +85,7 @@ Section<RunPlan> MakePlanSection() {
   f.AddSection("update", &R::update, UpdateSection());
   f.AddSection("broadcast", &R::broadcast, BroadcastSection());
   f.AddSection("cohort", &R::cohort, CohortSection());
+  f.AddSection("devices", &R::devices, DevicesSection());
   f.AddSection("local", &R::local, LocalSection());
   f.AddSection("evaluation", &R::evaluation, EvaluationSection());
   return f;
@@ -174,6 +175,12 @@ absl::Status CheckForFleet(const RunPlan& plan) {
         absl::StrCat("privacy.mechanism is \"", plan.privacy.mechanism,
                      "\": its noise is drawn from run.seed, which every node of a fleet knows and "
                      "could take away again; take [privacy] out"));
+  }
+  if (plan.devices.on()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "devices.family is \"", plan.devices.family,
+        "\": these devices are simulated, and those of a fleet take the time that they "
+        "take; take [devices] out"));
   }
   return absl::OkStatus();
 }

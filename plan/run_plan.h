@@ -13,6 +13,7 @@
 #include "plan/attack.h"
 #include "plan/broadcast.h"
 #include "plan/cohort.h"
+#include "plan/devices.h"
 #include "plan/evaluation.h"
 #include "plan/local.h"
 #include "plan/model.h"
@@ -48,6 +49,7 @@ struct RunPlan {
   UpdateConfig update;
   BroadcastConfig broadcast;
   CohortConfig cohort;
+  DevicesConfig devices;
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).
   double contribution_bound = 65536;

@@ -14,20 +14,22 @@ namespace {
 
 constexpr uint64_t kPresence = 1, kPhase = 2;  // StreamKey::extra
 
+// `IsThere`: bool(const Moment&, ClientId).
+template <typename IsThere>
 class AvailableSampler final : public CohortSampler {
  public:
-  AvailableSampler(const AvailabilityOptions& options, uint64_t size, Trainable clients)
-      : options_(options), size_(size), clients_(std::move(clients)) {}
+  AvailableSampler(uint64_t seed, uint64_t size, Trainable clients, IsThere is_there)
+      : seed_(seed), size_(size), clients_(std::move(clients)), is_there_(std::move(is_there)) {}
 
   // Goes through the clients in a random order until enough available ones are found. The order is
   // drawn while it is needed; a number that was drawn before is drawn again.
-  Cohort Sample(Round round) const override {
-    RandomStream stream({.seed = options_.seed, .purpose = Purpose::kCohort, .round = round});
+  Cohort Sample(const Moment& moment) const override {
+    RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = moment.round});
     absl::flat_hash_set<uint64_t> seen;
     std::vector<uint64_t> chosen;
     while (chosen.size() < size_ && 2 * seen.size() < clients_.size()) {
       const uint64_t position = stream.Below(clients_.size());
-      if (seen.insert(position).second && IsAvailable(options_, round, clients_[position]))
+      if (seen.insert(position).second && is_there_(moment, clients_[position]))
         chosen.push_back(position);
     }
     if (chosen.size() < size_) {
@@ -37,16 +39,17 @@ class AvailableSampler final : public CohortSampler {
       }
       stream.Shuffle(std::span(rest));
       for (size_t i = 0; i < rest.size() && chosen.size() < size_; ++i) {
-        if (IsAvailable(options_, round, clients_[rest[i]])) chosen.push_back(rest[i]);
+        if (is_there_(moment, clients_[rest[i]])) chosen.push_back(rest[i]);
       }
     }
-    return {round, clients_.Entries(std::move(chosen))};
+    return {moment.round, clients_.Entries(std::move(chosen))};
   }
 
  private:
-  const AvailabilityOptions options_;
+  const uint64_t seed_;
   const uint64_t size_;
   const Trainable clients_;
+  const IsThere is_there_;
 };
 
 }  // namespace
@@ -85,7 +88,20 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
         options.probability * (1 + options.swing), ", more than certain: choose at most 1"));
   }
   if (options.day == 0) return absl::InvalidArgumentError("cohort.availability_day is 0 rounds");
-  return std::make_unique<AvailableSampler>(options, size, std::move(clients));
+  const auto is_there = [options](const Moment& moment, ClientId client) {
+    return IsAvailable(options, moment.round, client);
+  };
+  return std::make_unique<AvailableSampler<decltype(is_there)>>(options.seed, size,
+                                                                std::move(clients), is_there);
+}
+
+std::unique_ptr<CohortSampler> MakePresentSampler(uint64_t seed, uint64_t size, Trainable clients,
+                                                  const virtual_time::Presence& presence) {
+  const auto is_there = [&presence](const Moment& moment, ClientId client) {
+    return presence.On(client, moment.seconds);
+  };
+  return std::make_unique<AvailableSampler<decltype(is_there)>>(seed, size, std::move(clients),
+                                                                is_there);
 }
 
 }  // namespace macaw::scheduler

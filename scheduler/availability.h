@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "scheduler/cohort.h"
 #include "scheduler/trainable.h"
+#include "virtual_time/presence.h"
 
 namespace macaw::scheduler {
 
@@ -26,5 +27,10 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
 // half of it. Errors name the key of [cohort].
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
     const AvailabilityOptions& options, uint64_t size, Trainable clients);
+
+// The same for the clients that are there at the moment of the draw. `presence` must outlive the
+// sampler.
+std::unique_ptr<CohortSampler> MakePresentSampler(uint64_t seed, uint64_t size, Trainable clients,
+                                                  const virtual_time::Presence& presence);
 
 }  // namespace macaw::scheduler

@@ -19,7 +19,8 @@ class UniformSampler final : public CohortSampler {
   UniformSampler(uint64_t seed, uint64_t size, Trainable clients)
       : seed_(seed), size_(size), clients_(std::move(clients)) {}
 
-  Cohort Sample(Round round) const override {
+  Cohort Sample(const Moment& moment) const override {
+    const Round round = moment.round;
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
     return {round, clients_.Entries(SampleWithoutReplacement(stream, clients_.size(), size_))};
   }
@@ -41,7 +42,8 @@ class ProportionalSampler final : public CohortSampler {
     for (const uint32_t rows : examples) ends_.push_back(end += rows);
   }
 
-  Cohort Sample(Round round) const override {
+  Cohort Sample(const Moment& moment) const override {
+    const Round round = moment.round;
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
     std::vector<uint64_t> ids(size_);
     for (uint64_t& id : ids) {
@@ -78,7 +80,8 @@ class PoissonSampler final : public CohortSampler {
         clients_(std::move(clients)),
         log_miss_(std::log1p(-static_cast<double>(size) / static_cast<double>(clients_.size()))) {}
 
-  Cohort Sample(Round round) const override {
+  Cohort Sample(const Moment& moment) const override {
+    const Round round = moment.round;
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
     std::vector<uint64_t> chosen;
     const auto population = static_cast<double>(clients_.size());
@@ -111,7 +114,8 @@ absl::Status CheckSize(const char* what, uint64_t size, const Trainable& clients
 
 // The sampler of `config.sampling`: `size` clients, on average or at most.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& config, uint64_t size,
-                                                        std::span<const uint32_t> examples) {
+                                                        std::span<const uint32_t> examples,
+                                                        const virtual_time::Presence* presence) {
   Trainable clients(examples);
   if (clients.size() == 0) {
     return absl::InvalidArgumentError(
@@ -134,6 +138,8 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& conf
   if (config.sampling == "poisson")
     return std::make_unique<PoissonSampler>(config.seed, size, std::move(clients));
   if (config.sampling == "sweep") return MakeSweepSampler(config.seed, size, std::move(clients));
+  if (config.sampling == "available" && presence != nullptr)
+    return MakePresentSampler(config.seed, size, std::move(clients), *presence);
   if (config.sampling == "available") {
     return MakeAvailableSampler({.probability = config.availability,
                                  .swing = config.availability_swing,
@@ -154,21 +160,27 @@ uint64_t AskedClients(const CohortConfig& config) {
   return static_cast<uint64_t>(std::min(asked, 9e18));
 }
 
-absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
-                                                           std::span<const uint32_t> examples) {
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeCandidates(
+    const CohortConfig& config, std::span<const uint32_t> examples,
+    const virtual_time::Presence* presence) {
   if (!(config.over_selection >= 1) || !std::isfinite(config.over_selection)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cohort.over_selection is ", config.over_selection, "; choose 1 or more"));
   }
-  if (config.over_selection == 1) return MakeDraw(config, config.size, examples);
-  if (config.sampling != "uniform" && config.sampling != "available") {
+  if (config.over_selection > 1 && config.sampling != "uniform" && config.sampling != "available") {
     return absl::InvalidArgumentError(
         absl::StrCat("cohort.over_selection drops clients by their speed, which breaks what "
                      "cohort.sampling = \"",
                      config.sampling, "\" is for: use \"uniform\" or \"available\""));
   }
+  return MakeDraw(config, AskedClients(config), examples, presence);
+}
+
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
+                                                           std::span<const uint32_t> examples) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<CohortSampler> candidates,
-                         MakeDraw(config, AskedClients(config), examples));
+                         MakeCandidates(config, examples, nullptr));
+  if (config.over_selection == 1) return candidates;
   return MakeOverSelection({.keep = config.size,
                             .device_spread = config.device_spread,
                             .round_spread = config.round_spread,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/ids.h"
 #include "plan/cohort.h"
+#include "virtual_time/presence.h"
 
 namespace macaw::scheduler {
 
@@ -28,12 +29,21 @@ struct Cohort {
   std::vector<CohortEntry> entries;
 };
 
-// Draws cohorts. A cohort depends only on seed, round and population, never on time or on the
-// workers.
+// When a cohort is drawn.
+struct Moment {
+  Round round;
+  double seconds = 0;  // of virtual time since the run began
+
+  // A round alone is enough where nobody's presence is asked for.
+  Moment(Round r, double s = 0) : round(r), seconds(s) {}  // NOLINT(google-explicit-constructor)
+};
+
+// Draws cohorts. A cohort depends only on seed, moment, population and presence, never on measured
+// time or on the workers.
 class CohortSampler {
  public:
   virtual ~CohortSampler() = default;
-  virtual Cohort Sample(Round round) const = 0;
+  virtual Cohort Sample(const Moment& moment) const = 0;
 };
 
 // How many clients a round asks: cohort.size, or more with over-selection.
@@ -43,4 +53,12 @@ uint64_t AskedClients(const CohortConfig& config);
 // the key of [cohort] to change.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
                                                            std::span<const uint32_t> examples);
+
+// The same without the choice of over-selection: AskedClients(config) clients, of which the caller
+// keeps the first. `presence`: who is there under sampling = "available", in virtual time; null: as
+// `config` says. It must outlive the sampler.
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeCandidates(
+    const CohortConfig& config, std::span<const uint32_t> examples,
+    const virtual_time::Presence* presence);
+
 }  // namespace macaw::scheduler

@@ -18,13 +18,13 @@ class OverSelection final : public CohortSampler {
   OverSelection(const OverSelectionOptions& options, std::unique_ptr<CohortSampler> candidates)
       : options_(options), candidates_(std::move(candidates)) {}
 
-  Cohort Sample(Round round) const override {
-    Cohort cohort = candidates_->Sample(round);
+  Cohort Sample(const Moment& moment) const override {
+    Cohort cohort = candidates_->Sample(moment);
     if (cohort.entries.size() <= options_.keep) return cohort;
     std::vector<std::pair<double, CohortEntry>> order;
     order.reserve(cohort.entries.size());
     for (const CohortEntry& entry : cohort.entries)
-      order.emplace_back(EmulatedDuration(options_, round, entry), entry);
+      order.emplace_back(EmulatedDuration(options_, moment.round, entry), entry);
     std::ranges::sort(order, [](const auto& a, const auto& b) {
       return a.first != b.first ? a.first < b.first : a.second.client < b.second.client;
     });

@@ -21,7 +21,8 @@ class SweepSampler final : public CohortSampler {
   SweepSampler(uint64_t seed, uint64_t size, Trainable clients)
       : seed_(seed), rounds_((clients.size() + size - 1) / size), clients_(std::move(clients)) {}
 
-  Cohort Sample(Round round) const override {
+  Cohort Sample(const Moment& moment) const override {
+    const Round round = moment.round;
     const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds are numbered from 1
     const uint64_t turn = turns % rounds_;
     const KeyedPermutation order(

@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
 #include "plan/devices.h"
+#include "virtual_time/presence.h"
 
 namespace macaw::virtual_time {
+
+struct Tables;  // table.h
 
 // A rate of a network in bytes a second. A turn's rate is log-normal with this mean and this
 // standard deviation; 0: each turn has the mean.
@@ -46,5 +49,24 @@ class Devices {
   virtual TurnTime TurnOf(Round round, ClientId client, double passed,
                           const Traffic& traffic) const = 0;
 };
+
+// The clients that devices belong to. `name` is called only for devices.assign = "name", and only
+// until a function below returns.
+struct Population {
+  uint64_t clients = 0;
+  std::function<std::string(ClientId)> name;
+};
+
+// The family `config.family`, which must not be "none". Its table lives as long as the result, and
+// by name there are four more bytes a client. Errors name the keys of [devices], and clients
+// without a row.
+absl::StatusOr<std::unique_ptr<Devices>> MakeDevices(const DevicesConfig& config,
+                                                     const Tables& tables,
+                                                     const Population& population);
+
+// The presence of tables.presence; null where there is none. Errors and memory are as above.
+absl::StatusOr<std::unique_ptr<Presence>> MakePresence(const DevicesConfig& config,
+                                                       const Tables& tables,
+                                                       const Population& population);
 
 }  // namespace macaw::virtual_time

@@ -16,9 +16,9 @@ namespace {
 
 // The order of the tables in a file. Keys without a table come first, as TOML wants it.
 constexpr absl::string_view kTables[] = {
-    "",          "run",       "data",      "partition", "model", "algorithm",  "attack",
-    "privacy",   "update",    "broadcast", "cohort",    "local", "evaluation", "workers",
-    "emulation", "scheduler", "server",    "node",      "state"};
+    "",        "run",       "data",      "partition", "model",   "algorithm", "attack",
+    "privacy", "update",    "broadcast", "cohort",    "devices", "local",     "evaluation",
+    "workers", "emulation", "scheduler", "server",    "node",    "state"};
 
 size_t TableOf(absl::string_view key) {
   const size_t dot = key.find('.');
@@ -52,6 +52,34 @@ void AddNeedsOfANode(std::vector<settings::Field<NodeConfig>>& fields) {
   }
 }
 
+void AddNeedsOfDevices(std::vector<Field>& fields) {
+  FieldOf(fields, "devices.file")
+      .Needs([](const Config& config) { return config.run.devices.family == "file"; },
+             "devices.family = \"file\"");
+  FieldOf(fields, "devices.presence")
+      .Needs([](const Config& config) { return config.run.devices.on(); },
+             "devices.family other than \"none\"")
+      .Needs([](const Config& config) { return config.run.cohort.sampling == "available"; },
+             "cohort.sampling = \"available\"");
+  FieldOf(fields, "devices.assign")
+      .Needs(
+          [](const Config& config) {
+            return config.run.devices.family == "file" || !config.node.devices_presence.empty();
+          },
+          "a table: devices.family = \"file\" or devices.presence");
+  for (const char* key :
+       {"cohort.availability", "cohort.availability_swing", "cohort.availability_day"}) {
+    FieldOf(fields, key)
+        .Needs([](const Config& config) { return config.node.devices_presence.empty(); },
+               "a draw of who is available: devices.presence says it");
+  }
+  for (const char* key : {"cohort.device_spread", "cohort.round_spread"}) {
+    FieldOf(fields, key)
+        .Needs([](const Config& config) { return !config.run.devices.on(); },
+               "devices.family = \"none\": with devices, their turns say who reports first");
+  }
+}
+
 void AddNeedsOfARun(std::vector<Field>& fields) {
   FieldOf(fields, "data.heldout_tuning")
       .Needs(
@@ -66,6 +94,7 @@ void AddNeedsOfARun(std::vector<Field>& fields) {
             return config.node.model_init.empty() && config.node.model_script.empty();
           },
           "initial weights that are drawn: model.init and model.torchscript give their own");
+  AddNeedsOfDevices(fields);
 }
 
 }  // namespace
@@ -91,6 +120,14 @@ Section<NodeConfig> NodeSection(const std::vector<std::string>& data_sources) {
        "default: from the seed")
       .OrWord("zero")
       .Expecting("a path (a string) | \"zero\"")
+      .As(Role::kResult);
+  f.AddPath("devices.file", &N::devices_file,
+            "table of devices, CSV with the columns samples_per_s, down_kB_s, up_kB_s; optional: "
+            "device (a name), down_sd_kB_s, up_sd_kB_s")
+      .As(Role::kResult);
+  f.AddPath("devices.presence", &N::devices_presence,
+            "table of when devices are there, CSV with the columns device, on_s, off_s, period_s, "
+            "an interval a row; default: cohort.availability says how many are there")
       .As(Role::kResult);
   f.AddSection("", &N::workers, worker::WorkersSection());
   f.AddSection("", &N::server, server::ServerSection());

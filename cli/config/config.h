@@ -21,6 +21,8 @@ struct NodeConfig {
   std::string model_script;  // a TorchScript file; its module is the model. "": a model of layers
   // A safetensors file with the initial weights, or "zero"; "": from the seed.
   std::string model_init;
+  // Tables of devices and of their presence (virtual_time/table.h); "": none.
+  std::string devices_file, devices_presence;
   data::DataOptions data;
   data::PartitionOptions partition;
   server::ServerConfig server;

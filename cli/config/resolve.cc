@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "cli/config/devices.h"
 #include "cli/config/key_error.h"
 #include "core/cores.h"
 #include "core/safetensors.h"
@@ -255,7 +256,12 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
   MACAW_ASSIGN_OR_RETURN(
       const Drawable drawable,
       DrawableOf(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName));
-  return Resolve(config, dataset.info(), drawable, catalogue);
+  MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const virtual_time::Tables tables, ReadDevices(config));
+  return CheckDevices(config, tables,
+                      {.clients = dataset.info().clients, .name = [&](ClientId client) {
+                         return owners ? absl::StrCat(client.value) : dataset.ClientName(client);
+                       }});
 }
 
 absl::Status Resolve(Config& config, const data::DatasetInfo& info,
@@ -289,6 +295,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
   MACAW_RETURN_IF_ERROR(ResolveTransform(config, info));
   MACAW_RETURN_IF_ERROR(ResolveClassNames(config, info));
   MACAW_RETURN_IF_ERROR(ResolveCohort(config, info, drawable));
+  MACAW_RETURN_IF_ERROR(ReadDevices(config).status());
   Schedule& schedule = config.run.local.lr_schedule;
   if (schedule.kind == "cosine" && schedule.rounds == 0) schedule.rounds = config.run.rounds;
   return absl::OkStatus();

@@ -1,12 +1,12 @@
-#include "data/csv_text.h"
+#include "core/csv_text.h"
 
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "data/text.h"
+#include "core/text.h"
 
-namespace macaw::data {
+namespace macaw {
 namespace {
 
 constexpr char kSeparators[] = {',', ';', '\t'};
@@ -118,4 +118,4 @@ char FindSeparator(absl::string_view text) {
   return kSeparators[0];
 }
 
-}  // namespace macaw::data
+}  // namespace macaw

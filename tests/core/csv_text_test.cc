@@ -1,4 +1,4 @@
-#include "data/csv_text.h"
+#include "core/csv_text.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace macaw::data {
+namespace macaw {
 namespace {
 
 using testing::ElementsAre;
@@ -72,4 +72,4 @@ TEST(CsvText, ManyMarksThatAreNeverClosedCostNoMoreThanTheirLines) {
 }
 
 }  // namespace
-}  // namespace macaw::data
+}  // namespace macaw

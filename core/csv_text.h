@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace macaw::data {
+namespace macaw {
 
 // The records of a table as text, one after another (RFC 4180 and what spreadsheets make of it).
 // Cells stand between separators. A cell in quotation marks may hold separators, line breaks, and
@@ -54,4 +54,4 @@ char FindSeparator(absl::string_view text);
 // many. `cut`: the text may end inside a record.
 bool LooksLikeTable(absl::string_view text, char separator, bool cut);
 
-}  // namespace macaw::data
+}  // namespace macaw

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "cli/config/config.h"
+#include "virtual_time/devices.h"
+#include "virtual_time/table.h"
+
+namespace macaw::cli {
+
+// Reads the tables that devices.file and devices.presence name, and puts their digests into
+// config.run.devices. Without [devices] there are none. Errors name the key, the file, the line and
+// the column.
+absl::StatusOr<virtual_time::Tables> ReadDevices(Config& config);
+
+// Whether every client has a row, if devices.assign says that clients go by their names.
+absl::Status CheckDevices(const Config& config, const virtual_time::Tables& tables,
+                          const virtual_time::Population& population);
+
+}  // namespace macaw::cli
