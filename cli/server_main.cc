@@ -174,6 +174,24 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   return Prepared{std::move(catalogue), std::move(config), std::move(initial), std::move(lock)};
 }
 
+// The clients' devices, of a run with virtual time.
+absl::Status OpenDevices(Config& config, const sdk::Catalogue& catalogue,
+                         server::Options& options) {
+  if (!config.run.devices.on()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const virtual_time::Tables tables, ReadDevices(config));
+  options.run.devices = config.run.devices;
+  std::unique_ptr<data::Dataset> dataset;  // for the names alone
+  virtual_time::Population population{.clients = config.run.clients};
+  if (config.run.devices.assign == "name") {
+    MACAW_ASSIGN_OR_RETURN(dataset, catalogue.OpenDataset(config.node.data, config.node.partition));
+    population.name = [&dataset](ClientId client) { return dataset->ClientName(client); };
+  }
+  const DevicesConfig& devices = config.run.devices;
+  MACAW_ASSIGN_OR_RETURN(options.devices, virtual_time::MakeDevices(devices, tables, population));
+  MACAW_ASSIGN_OR_RETURN(options.presence, virtual_time::MakePresence(devices, tables, population));
+  return absl::OkStatus();
+}
+
 // Decides in each round what was decided in the logged run: which clients are given up, and whether
 // the round is dropped.
 absl::Status FollowLog(const std::string& file, server::Options& options) {
@@ -216,6 +234,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   if (door.authority != nullptr)
     options.owners = [authority = door.authority.get()] { return authority->Owners(); };
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles(options.config.workers));
+  MACAW_RETURN_IF_ERROR(OpenDevices(prepared.config, prepared.catalogue, options));
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);
   if (arguments.report_fd < 0 && !prepared.config.node.track.to.empty()) {

@@ -54,6 +54,14 @@ settings::Section<DevicesConfig> DevicesSection() {
   f.Add("presence_table", &D::presence, "digest of the table devices.presence")
       .As(Role::kDerived)
       .in_file = false;
+  // Those of [round], which in virtual time decide results.
+  f.Add("deadline", &D::deadline, "round.deadline in virtual time").As(Role::kDerived).in_file =
+      false;
+  f.Add("quorum", &D::quorum, "round.quorum in virtual time").As(Role::kDerived).in_file = false;
+  f.Add("enough", &D::enough, "round.enough in virtual time").As(Role::kDerived).in_file = false;
+  f.Add("drops_below", &D::drops_below, "round.below_quorum = \"drop\" in virtual time")
+      .As(Role::kDerived)
+      .in_file = false;
   return f;
 }
 

@@ -85,6 +85,7 @@ Section<RunPlan> MakePlanSection() {
   f.AddSection("update", &R::update, UpdateSection());
   f.AddSection("broadcast", &R::broadcast, BroadcastSection());
   f.AddSection("cohort", &R::cohort, CohortSection());
+  f.AddSection("round", &R::asynchronous, AsynchronousSection());
   f.AddSection("devices", &R::devices, DevicesSection());
   f.AddSection("local", &R::local, LocalSection());
   f.AddSection("evaluation", &R::evaluation, EvaluationSection());

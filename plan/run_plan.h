@@ -10,6 +10,7 @@
 #include "core/settings/section.h"
 #include "core/vector.h"
 #include "plan/algorithm.h"
+#include "plan/asynchronous.h"
 #include "plan/attack.h"
 #include "plan/broadcast.h"
 #include "plan/cohort.h"
@@ -49,6 +50,7 @@ struct RunPlan {
   UpdateConfig update;
   BroadcastConfig broadcast;
   CohortConfig cohort;
+  AsynchronousConfig asynchronous;  // [round]
   DevicesConfig devices;
   EvaluationConfig evaluation;
   // M: a contribution with a larger |value| is refused (aggregation/channel.h).

@@ -26,11 +26,13 @@ class AvailableSampler final : public CohortSampler {
   Cohort Sample(const Moment& moment) const override {
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = moment.round});
     absl::flat_hash_set<uint64_t> seen;
+    const auto can_begin = [&](ClientId client) {
+      return is_there_(moment, client) && !std::ranges::binary_search(moment.busy, client);
+    };
     std::vector<uint64_t> chosen;
     while (chosen.size() < size_ && 2 * seen.size() < clients_.size()) {
       const uint64_t position = stream.Below(clients_.size());
-      if (seen.insert(position).second && is_there_(moment, clients_[position]))
-        chosen.push_back(position);
+      if (seen.insert(position).second && can_begin(clients_[position])) chosen.push_back(position);
     }
     if (chosen.size() < size_) {
       std::vector<uint64_t> rest;
@@ -39,7 +41,7 @@ class AvailableSampler final : public CohortSampler {
       }
       stream.Shuffle(std::span(rest));
       for (size_t i = 0; i < rest.size() && chosen.size() < size_; ++i) {
-        if (is_there_(moment, clients_[rest[i]])) chosen.push_back(rest[i]);
+        if (can_begin(clients_[rest[i]])) chosen.push_back(rest[i]);
       }
     }
     return {moment.round, clients_.Entries(std::move(chosen))};

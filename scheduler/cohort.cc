@@ -22,7 +22,9 @@ class UniformSampler final : public CohortSampler {
   Cohort Sample(const Moment& moment) const override {
     const Round round = moment.round;
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
-    return {round, clients_.Entries(SampleWithoutReplacement(stream, clients_.size(), size_))};
+    const uint64_t free = clients_.size() - moment.busy.size();
+    std::vector<uint64_t> drawn = SampleWithoutReplacement(stream, free, std::min(size_, free));
+    return {round, clients_.Entries(clients_.WithoutBusy(std::move(drawn), moment.busy))};
   }
 
  private:

@@ -15,6 +15,20 @@ Trainable::Trainable(std::span<const uint32_t> examples)
   }
 }
 
+std::vector<uint64_t> Trainable::WithoutBusy(std::vector<uint64_t> free,
+                                             std::span<const ClientId> busy) const {
+  std::ranges::sort(free);
+  uint64_t skipped = 0;
+  for (uint64_t& position : free) {
+    position += skipped;
+    while (skipped < busy.size() && busy[skipped] <= (*this)[position]) {
+      ++skipped;
+      ++position;
+    }
+  }
+  return free;
+}
+
 std::vector<CohortEntry> Trainable::Entries(std::vector<uint64_t> positions) const {
   std::ranges::sort(positions);
   std::vector<CohortEntry> entries;

@@ -20,6 +20,10 @@ class Trainable {
   ClientId operator[](uint64_t position) const {
     return ClientId(clients_.empty() ? position : clients_[position]);
   }
+  // `free`: numbers among the positions whose clients are not in `busy` (ascending clients, all of
+  // this list). Returns these positions, ascending.
+  std::vector<uint64_t> WithoutBusy(std::vector<uint64_t> free,
+                                    std::span<const ClientId> busy) const;
   uint32_t rows(uint64_t position) const { return examples_[(*this)[position].value]; }
   // Sorts `positions` and makes the entries of those clients.
   std::vector<CohortEntry> Entries(std::vector<uint64_t> positions) const;

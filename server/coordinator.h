@@ -43,8 +43,9 @@ struct Options {
   // Filled in by Open, for a private run whose budget ends before its rounds (budget.h).
   uint32_t stop_after = 0;
   std::string stop_reason;
-  // The clients' devices, of a run with [devices].
+  // Of a run with [devices]: the clients' devices, and when they are there; null: none.
   std::shared_ptr<const virtual_time::Devices> devices;
+  std::shared_ptr<const virtual_time::Presence> presence;
   // Called on the writer's thread before a checkpoint is written. Makes durable what the checkpoint
   // refers to but other processes have written (client states on this host). An error ends the run.
   std::function<absl::Status()> before_checkpoint;

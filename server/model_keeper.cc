@@ -5,24 +5,35 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "algorithms/around/channels.h"
 #include "core/status.h"
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::server {
+namespace {
+
+// A model that is kept for clients that began from it, in a saved state: "model_after_12". No rule
+// has a vector of this name.
+constexpr absl::string_view kOlder = "model_after_";
+
+}  // namespace
 
 absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& algorithm,
                                               algorithms::Setup setup, FlatVector initial) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
   keeper.seed_ = setup.seed;
+  keeper.keeps_older_ = setup.asynchronous;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
 }
 
-absl::StatusOr<fleet::Broadcast> ModelKeeper::Open(const PhaseOrder& order) {
+absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   sum_.reset();
   order_ = order;
   MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
@@ -39,7 +50,20 @@ absl::StatusOr<fleet::Broadcast> ModelKeeper::Open(const PhaseOrder& order) {
     channels.push_back(Encode(
         channel, *std::ranges::find(broadcast, channel.name, &algorithms::DownVector::name)));
   }
-  return fleet::Broadcast::Of(std::move(channels));
+  PhaseModels models = fleet::Broadcast::Of(std::move(channels));
+  if (!keeps_older_) return models;
+  const Round newest(order.round.value - 1);
+  models_.insert_or_assign(newest, models.newest);
+  models_.erase(models_.begin(), models_.lower_bound(Round(newest.value - order.oldest)));
+  for (const uint32_t staleness : order.staleness) {
+    const auto kept = models_.find(Round(newest.value - staleness));
+    if (kept == models_.end()) {
+      return absl::InternalError(absl::StrCat("round ", order.round.value, " needs the model of ",
+                                              staleness, " rounds before, which was not kept"));
+    }
+    models.older.push_back({staleness, kept->second});
+  }
+  return models;
 }
 
 fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
@@ -175,9 +199,34 @@ fleet::Blob ModelKeeper::ModelBlob() {
   return *model_blob_;
 }
 
+algorithms::ServerState ModelKeeper::Save() const {
+  algorithms::ServerState state = algorithm_->Save();
+  for (const auto& [round, broadcast] : models_) {
+    FlatVector model(layout_);
+    // The blob is our own: it holds one vector of this layout.
+    const auto views = fleet::DecodeVectors(broadcast.channels[0].bytes->bytes(), {&layout_, 1});
+    if (!views.ok()) continue;
+    std::ranges::copy((*views)[0].bytes, model.view().bytes.begin());
+    state.vectors.emplace(absl::StrCat(kOlder, round.value), std::move(model));
+  }
+  return state;
+}
+
 absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
   model_blob_.reset();
-  return algorithm_->Load(state);
+  models_.clear();
+  if (!keeps_older_) return algorithm_->Load(state);
+  algorithms::ServerState own = state;
+  for (const auto& [name, model] : state.vectors) {
+    absl::string_view number = name;
+    uint32_t round = 0;
+    if (!absl::ConsumePrefix(&number, kOlder) || !absl::SimpleAtoi(number, &round)) continue;
+    const ConstVectorView view = model.view();
+    models_.emplace(Round(round),
+                    fleet::Broadcast::Of({fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))}));
+    own.vectors.erase(name);
+  }
+  return algorithm_->Load(own);
 }
 
 std::vector<LayoutPtr> ModelKeeper::Layouts() const {

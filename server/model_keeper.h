@@ -25,8 +25,9 @@ class ModelKeeper {
                                           algorithms::Setup setup, FlatVector initial);
 
   // Starts a phase with an empty sum and the grids of `order`. Returns what the clients get. A
-  // channel that holds the same bytes as when it was sent last is the same blob.
-  absl::StatusOr<fleet::Broadcast> Open(const PhaseOrder& order);
+  // channel that holds the same bytes as when it was sent last is the same blob. Keeps the models
+  // from which clients will still train (PhaseOrder::oldest).
+  absl::StatusOr<PhaseModels> Open(const PhaseOrder& order);
 
   // The largest size of a part's sums in the open phase, in bytes.
   absl::StatusOr<uint64_t> MostSumsBytes() const;
@@ -50,7 +51,8 @@ class ModelKeeper {
   ConstVectorView Model() const { return algorithm_->Result(); }
   // Model() as an encoded blob with its digest. It is encoded once and cached until Model changes.
   fleet::Blob ModelBlob();
-  algorithms::ServerState Save() const { return algorithm_->Save(); }
+  // With the older models that are kept.
+  algorithms::ServerState Save() const;
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
@@ -72,6 +74,9 @@ class ModelKeeper {
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
   std::optional<fleet::Blob> model_blob_;    // until the model changes
   std::map<std::string, fleet::Blob> sent_;  // by channel: its newest blob
+  bool keeps_older_ = false;                 // where rounds do not wait for each other
+  // The models that were sent, by the round after which they were the newest.
+  std::map<Round, fleet::Broadcast> models_;
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
   // Metrics of the round.

@@ -215,6 +215,7 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .decisions = options.decisions,
           .stateful = keeper.stateful(),
           .devices = options.devices,
+          .presence = options.presence,
           .session_numbers = NewSessionNumber};
 }
 

@@ -82,13 +82,16 @@ void RunThreads::Begin(PrepareBroadcast prepare) {
   const PhaseOrder& order = prepare.order;
   if (!first_lease_at_.has_value()) first_lease_at_ = round_started_ = SteadyClock().Now();
   PostSums([this, order] {
-    absl::StatusOr<fleet::Broadcast> broadcast = keeper_.Open(order);
-    if (broadcast.ok()) blobs_.Serve(broadcast->channels);
+    absl::StatusOr<PhaseModels> models = keeper_.Open(order);
+    if (models.ok()) {
+      blobs_.Serve(models->newest.channels);
+      blobs_.ServeOlder(models->older);
+    }
     const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
-    loop_.Post([this, order, most_sums_bytes, broadcast = std::move(broadcast)]() mutable {
+    loop_.Post([this, order, most_sums_bytes, models = std::move(models)]() mutable {
       most_sums_bytes_ = most_sums_bytes;
-      Carry(engine_.BroadcastReady(order.round, order.phase, std::move(broadcast),
-                                   SteadyClock().Now()));
+      Carry(
+          engine_.BroadcastReady(order.round, order.phase, std::move(models), SteadyClock().Now()));
     });
   });
 }

@@ -36,6 +36,15 @@ class ServedBlobs {
     if (recent_.size() > kRecent) recent_.pop_front();
   }
 
+  // Models from which clients of the open round train, instead of those of the round before.
+  void ServeOlder(const std::vector<fleet::OlderModel>& older) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    older_.clear();
+    for (const fleet::OlderModel& model : older) {
+      for (const fleet::Blob& blob : model.broadcast.channels) older_.emplace(blob.digest, blob);
+    }
+  }
+
   void Pin(fleet::Blob blob) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     pinned_.insert_or_assign(blob.digest, std::move(blob));
@@ -46,6 +55,7 @@ class ServedBlobs {
       ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
+    if (const auto it = older_.find(digest); it != older_.end()) return it->second.bytes;
     for (const std::vector<fleet::Blob>& blobs : recent_) {
       const auto blob = std::ranges::find(blobs, digest, &fleet::Blob::digest);
       if (blob != blobs.end()) return blob->bytes;
@@ -62,6 +72,7 @@ class ServedBlobs {
 
   mutable absl::Mutex mutex_;
   std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Digest, fleet::Blob> older_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
 };
 

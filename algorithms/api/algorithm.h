@@ -75,7 +75,7 @@ struct Schema {
 struct Setup {
   AlgorithmConfig config;  // parameters complete and checked against the description
   LayoutPtr layout;        // the model's
-  LocalConfig local;  // the run's (training/api/round_local.h: a round's)
+  LocalConfig local;       // the run's (training/api/round_local.h: a round's)
   CohortConfig cohort;
   // Over the clients that can be drawn. 0: not known, which MakeSchema refuses of a rule that uses
   // it (Description::totals).
@@ -84,6 +84,7 @@ struct Setup {
   double contribution_bound = 65536;
   uint64_t seed = 0;  // the run's
   TaskKind task = TaskKind::kClassification;
+  bool asynchronous = false;  // clients may have begun from older models (ClientContext::staleness)
 
   // A client may be drawn several times in a round.
   bool with_replacement() const { return cohort.sampling == "proportional"; }
@@ -120,7 +121,10 @@ struct ClientContext {
   // Parallel to Schema::state: as the client kept it last, in an earlier phase of this round or in
   // an earlier round. Zero on a first turn.
   std::span<const ConstVectorView> state;
-  bool first_turn = false;         // the client has kept no state yet
+  bool first_turn = false;  // the client has kept no state yet
+  // τ: by how many rounds `broadcast` is older than what the server moves. 0 unless rounds do not
+  // wait for each other.
+  uint32_t staleness = 0;
   uint64_t seed = 0;               // the run's
   const Schema* schema = nullptr;  // of the names below
   // The same for all turns of a client half with the same bytes in `broadcast`; 0: not known.
@@ -217,6 +221,10 @@ struct ServerContext {
   uint64_t seed = 0;                                 // the run's
   std::map<std::string, double>* metrics = nullptr;  // where Report writes; null: nowhere
   const Schema* schema = nullptr;
+  // Of a round of one client that does not wait for others: the client's staleness, and the model
+  // from which it began.
+  uint32_t staleness = 0;
+  ConstVectorView base = {};
 
   // A stream of its own for each (run's seed, round, phase, purpose), none of them a client's.
   RandomStream Random(absl::string_view purpose) const;

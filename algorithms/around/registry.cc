@@ -113,7 +113,8 @@ Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
           .total_weight = TotalWeight(run),
           .contribution_bound = run.contribution_bound,
           .seed = run.seed,
-          .task = run.task};
+          .task = run.task,
+          .asynchronous = run.asynchronous.on()};
 }
 
 TotalsUsed TotalsOf(const Description& description, const Setup& setup) {

@@ -21,6 +21,11 @@ absl::StatusOr<virtual_time::Tables> ReadDevices(Config& config) {
   devices.table.clear();
   devices.presence.clear();
   if (!devices.on()) return tables;
+  const server::RoundRules& round = config.node.server.round;
+  devices.deadline = round.deadline;
+  devices.quorum = round.quorum;
+  devices.enough = round.enough;
+  devices.drops_below = round.below_quorum == server::RoundRules::BelowQuorum::kDrop;
   if (devices.family == "file" && config.node.devices_file.empty()) {
     return WithKeyError(
         absl::InvalidArgumentError(

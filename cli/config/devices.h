@@ -8,7 +8,7 @@
 namespace macaw::cli {
 
 // Reads the tables that devices.file and devices.presence name, and puts their digests into
-// config.run.devices. Without [devices] there are none. Errors name the key, the file, the line and
+// config.run.devices, together with the rules of [round], which decide results there. Without [devices] there are none. Errors name the key, the file, the line and
 // the column.
 absl::StatusOr<virtual_time::Tables> ReadDevices(Config& config);
 

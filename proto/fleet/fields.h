@@ -86,17 +86,23 @@ constexpr auto ColumnsOf(Of<Assignment>) {
   constexpr auto kOnce = [](const auto&) { return 1u; };
   constexpr auto kOwnNumber = [](const auto& row) { return row.client.value; };
   constexpr auto kNoState = [](const auto&) { return Fence(); };
+  constexpr auto kNewest = [](const auto&) { return 0u; };
   return std::tuple(MACAW_COLUMN(client, client), MACAW_FENCE(epoch, counter, fence),
                     MACAW_COLUMN(multiplicity, multiplicity, Usually(kOnce, Between(1u, ~0u))),
                     MACAW_COLUMN(weight, weight, NotNegative()),
                     MACAW_FENCE(state_epoch, state_counter, state_version, Usually(kNoState)),
-                    MACAW_COLUMN(place, place, Usually(kOwnNumber)));
+                    MACAW_COLUMN(place, place, Usually(kOwnNumber)),
+                    MACAW_COLUMN(staleness, staleness, Usually(kNewest)));
+}
+constexpr auto FieldsOf(Of<OlderModel> of) {
+  return std::tuple(MACAW_FIELD(staleness, Between(1u, ~0u)), MACAW_FIELD(broadcast));
 }
 constexpr auto FieldsOf(Of<TrainingLease> of) {
   return std::tuple(MACAW_FIELD(round), MACAW_FIELD(phase), MACAW_FIELD(broadcast),
                     MACAW_FIELD(max_weight, NotNegative()),
                     MACAW_FIELD(total_weight, NotNegative()), MACAW_FIELD(max_multiplicity),
-                    MACAW_FIELD(total_multiplicity), MACAW_FIELD(assignments), MACAW_FIELD(last));
+                    MACAW_FIELD(total_multiplicity), MACAW_FIELD(assignments), MACAW_FIELD(last),
+                    MACAW_FIELD(older));
 }
 constexpr auto FieldsOf(Of<EvaluationTask> of) {
   return std::tuple(MACAW_FIELD(fence), MACAW_FIELD(kind), MACAW_FIELD(client), MACAW_FIELD(place),

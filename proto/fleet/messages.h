@@ -157,6 +157,13 @@ struct Assignment {
   uint32_t multiplicity = 1;
   double weight = 1;    // under the run's weight policy, without multiplicity
   Fence state_version;  // the state to read; counter 0: the client has none yet
+  // By how many rounds the model from which it trains is older than the newest one.
+  uint32_t staleness = 0;
+};
+// The model that was sent `staleness` rounds before the newest one.
+struct OlderModel {
+  uint32_t staleness = 1;
+  Broadcast broadcast;
 };
 struct TrainingLease {
   Round round{};
@@ -166,6 +173,7 @@ struct TrainingLease {
   uint32_t max_multiplicity = 1;
   uint64_t total_multiplicity = 1;
   std::vector<Assignment> assignments;  // in the order to train them
+  std::vector<OlderModel> older = {};   // from which some of these train, once each
   bool last =
       false;  // no more work in this round: commit after these clients, without another Lease
 };

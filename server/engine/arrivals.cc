@@ -65,7 +65,7 @@ class Fleet {
     ClockState& clock = result_.clock;
     while (clock.training.size() + group <= places) {
       const Round number(static_cast<uint32_t>(++clock.groups));
-      const scheduler::Cohort drawn = groups_.Sample({number, clock.now}, busy_);
+      const scheduler::Cohort drawn = groups_.Sample({number, clock.now, busy_});
       for (const scheduler::CohortEntry& entry : drawn.entries) Begin(entry, number);
       if (drawn.entries.empty()) return;
     }

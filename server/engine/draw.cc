@@ -58,21 +58,27 @@ absl::Status CheckSampling(const CohortConfig& cohort, absl::string_view keys) {
 }  // namespace
 
 absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster,
+                                        const virtual_time::Presence* presence,
                                         std::vector<uint32_t> rows) {
   Pool pool{.rows = std::move(rows)};
   const std::span<const uint32_t> all = pool.rows.empty() ? roster.rows() : pool.rows;
-  MACAW_ASSIGN_OR_RETURN(pool.sampler, scheduler::MakeSampler(run.cohort, all));
+  CohortConfig cohort = run.cohort;
+  if (run.asynchronous.on()) cohort.size = run.asynchronous.refill;
+  MACAW_ASSIGN_OR_RETURN(pool.sampler, run.devices.on()
+                                           ? scheduler::MakeCandidates(cohort, all, presence)
+                                           : scheduler::MakeSampler(cohort, all));
   pool.digest = DigestOf(BytesOf(all));
   return pool;
 }
 
-absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster) {
+absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster,
+                                const virtual_time::Presence* presence) {
   std::vector<uint32_t> rows = EligibleRows(run, roster);
   if (Filters(run.cohort))
     MACAW_RETURN_IF_ERROR(CheckSampling(run.cohort, "cohort.eligible or cohort.min_rows"));
   if (!rows.empty()) MACAW_RETURN_IF_ERROR(CheckLeft(run, rows));
-  MACAW_ASSIGN_OR_RETURN(Pool everybody, PoolOf(run, roster, std::move(rows)));
-  return Draw(run, roster, std::move(everybody));
+  MACAW_ASSIGN_OR_RETURN(Pool everybody, PoolOf(run, roster, presence, std::move(rows)));
+  return Draw(run, roster, presence, std::move(everybody));
 }
 
 absl::Status Draw::CheckCanChange() const {
@@ -93,7 +99,7 @@ absl::Status Draw::Among(std::vector<ClientId> present) {
     const uint64_t end = std::min<uint64_t>(present_[i + 1].value, rows.size());
     for (uint64_t client = present_[i].value; client < end; ++client) rows[client] = all[client];
   }
-  MACAW_ASSIGN_OR_RETURN(some_, PoolOf(*run_, *roster_, std::move(rows)));
+  MACAW_ASSIGN_OR_RETURN(some_, PoolOf(*run_, *roster_, presence_, std::move(rows)));
   return absl::OkStatus();
 }
 
@@ -114,34 +120,42 @@ uint64_t Draw::needed() const {
 absl::StatusOr<std::vector<Seat>> Draw::Seats(scheduler::Moment moment,
                                               const ClientStates& states) const {
   const Round round = moment.round;
-  const scheduler::Cohort cohort = pool().sampler->Sample(moment);
+  const scheduler::Cohort cohort = sampler().Sample(moment);
   const bool drop = run_->cohort.straggler_policy == "drop";
   const LocalConfig local = training::RoundLocal(*run_, round);
   std::vector<Seat> seats;
   seats.reserve(cohort.entries.size());
   for (const scheduler::CohortEntry& entry : cohort.entries) {
-    const ClientId client = entry.client;
-    if (states.keeps() && entry.multiplicity > 1) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("client ", client.value, " was drawn ", entry.multiplicity,
-                       " times, but an algorithm that keeps client states needs a cohort.sampling "
-                       "without replacement"));
-    }
-    if (drop && training::IsStraggler(run_->cohort, round, client)) continue;
-    Seat seat{.entry = entry,
-              .weight = WeightOf(client),
-              .tokens = roster_->tokens().empty() ? 0 : roster_->tokens()[client.value],
-              .holding = roster_->HoldingOf(client),
-              .place = roster_->PlaceOf(client)};
-    seat.entry.steps =
-        StepsOf(training::WorkOf(run_->cohort, local, round, client, entry.load), entry.load);
-    if (states.keeps()) {
-      seat.state = states.versions().Current(client);
-      seat.entry.has_state = seat.state.counter != 0;
-    }
-    seats.push_back(seat);
+    if (drop && training::IsStraggler(run_->cohort, round, entry.client)) continue;
+    MACAW_ASSIGN_OR_RETURN(
+        Seat seat,
+        SeatOf(entry, training::WorkOf(run_->cohort, local, round, entry.client, entry.load),
+               states));
+    seats.push_back(std::move(seat));
   }
   return seats;
+}
+
+absl::StatusOr<Seat> Draw::SeatOf(const scheduler::CohortEntry& entry, const LocalConfig& work,
+                                  const ClientStates& states) const {
+  const ClientId client = entry.client;
+  if (states.keeps() && entry.multiplicity > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("client ", client.value, " was drawn ", entry.multiplicity,
+                     " times, but an algorithm that keeps client states needs a cohort.sampling "
+                     "without replacement"));
+  }
+  Seat seat{.entry = entry,
+            .weight = WeightOf(client),
+            .tokens = roster_->tokens().empty() ? 0 : roster_->tokens()[client.value],
+            .holding = roster_->HoldingOf(client),
+            .place = roster_->PlaceOf(client)};
+  seat.entry.steps = StepsOf(work, entry.load);
+  if (states.keeps()) {
+    seat.state = states.versions().Current(client);
+    seat.entry.has_state = seat.state.counter != 0;
+  }
+  return seat;
 }
 
 uint64_t Draw::OwnWeight(ClientId client) const {

@@ -14,6 +14,7 @@
 #include "server/engine/client_states.h"
 #include "server/engine/phase.h"
 #include "server/engine/roster.h"
+#include "virtual_time/presence.h"
 
 namespace macaw::server {
 
@@ -24,7 +25,9 @@ class Draw {
  public:
   // Call it after Roster::Begin. `run` and `roster` must outlive the result. An error names the key
   // of [cohort] to change.
-  static absl::StatusOr<Draw> Make(const RunPlan& run, const Roster& roster);
+  // `presence`: of a run with [devices], or null; it must outlive the result, too.
+  static absl::StatusOr<Draw> Make(const RunPlan& run, const Roster& roster,
+                                   const virtual_time::Presence* presence = nullptr);
 
   // Whether Among may be called: whether the sampler's promise holds for changing populations.
   absl::Status CheckCanChange() const;
@@ -42,9 +45,15 @@ class Draw {
   }
 
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
-  // With virtual time they are the candidates of InTime.
+  // With virtual time these are the asked clients, of whom the first may be enough.
   absl::StatusOr<std::vector<Seat>> Seats(scheduler::Moment moment,
                                           const ClientStates& states) const;
+  // The seat of a client that does this work, its part of [local].
+  absl::StatusOr<Seat> SeatOf(const scheduler::CohortEntry& entry, const LocalConfig& work,
+                              const ClientStates& states) const;
+  // The clients of a round, or those that begin together where rounds do not wait for each other.
+  const scheduler::CohortSampler& sampler() const { return *pool().sampler; }
+
   // A sentence about the clients whose weights cohort.max_weight bounds; empty if there are none.
   std::string BoundedWeights() const;
   // Digest of the clients that can be drawn and of their rows.
@@ -59,9 +68,11 @@ class Draw {
     std::unique_ptr<scheduler::CohortSampler> sampler;  // refers to the rows
     Digest digest;
   };
-  Draw(const RunPlan& run, const Roster& roster, Pool everybody)
-      : run_(&run), roster_(&roster), everybody_(std::move(everybody)) {}
+  Draw(const RunPlan& run, const Roster& roster, const virtual_time::Presence* presence,
+       Pool everybody)
+      : run_(&run), roster_(&roster), presence_(presence), everybody_(std::move(everybody)) {}
   static absl::StatusOr<Pool> PoolOf(const RunPlan& run, const Roster& roster,
+                                     const virtual_time::Presence* presence,
                                      std::vector<uint32_t> rows);
   const Pool& pool() const { return some_.has_value() ? *some_ : everybody_; }
   // The examples or tokens that give the client its weight.
@@ -70,6 +81,7 @@ class Draw {
 
   const RunPlan* run_;
   const Roster* roster_;
+  const virtual_time::Presence* presence_;
   Pool everybody_;
   std::optional<Pool> some_;  // while only some are present
   std::vector<ClientId> present_;

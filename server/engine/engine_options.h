@@ -61,8 +61,9 @@ struct EngineOptions {
   bool stateful = false;         // clients keep a state between rounds
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
-  // Of a run with [devices]; null: it has no virtual time.
+  // Of a run with [devices]; null: it has no virtual time, and nobody says when clients are there.
   std::shared_ptr<const virtual_time::Devices> devices;
+  std::shared_ptr<const virtual_time::Presence> presence;
   virtual_time::ClockState clock;  // after `completed`
   bool paused = false;  // by an operator, who had not let it go on: of a resumed run, too,
   std::map<std::string, admin::Quarantined> quarantine;  // by name of the node

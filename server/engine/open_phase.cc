@@ -48,11 +48,30 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
   return grid;
 }
 
+// PhaseOrder::staleness
+std::vector<uint32_t> StalenessOf(const std::vector<Seat>& seats) {
+  std::set<uint32_t> staleness;
+  for (const Seat& seat : seats) {
+    if (seat.staleness > 0) staleness.insert(seat.staleness);
+  }
+  return {staleness.begin(), staleness.end()};
+}
+
+// PhaseOrder::oldest, of those that train when the round ends.
+uint32_t OldestOf(Round round, const std::vector<uint32_t>& staleness,
+                  const std::optional<virtual_time::RoundTime>& time) {
+  uint32_t oldest = staleness.empty() ? 0 : staleness.back();
+  if (!time.has_value()) return oldest;
+  for (const virtual_time::ClockState::Training& one : time->end.training)
+    oldest = std::max(oldest, round.value - 1 - one.base.value);
+  return oldest;
+}
+
 }  // namespace
 
 void OpenPhase::OpenRound(Round round, std::vector<Seat> seats,
                           std::optional<virtual_time::RoundTime> virtual_time, TimePoint now) {
-  virtual_time_ = virtual_time;
+  virtual_time_ = std::move(virtual_time);
   seats_ = std::move(seats);
   left_out_before_.clear();
   trained_.clear();
@@ -77,6 +96,8 @@ void OpenPhase::OpenNext(std::span<const Attempt> versions, TimePoint now) {
 void OpenPhase::Open(Phase phase, TimePoint now) {
   order_.phase = phase;
   order_.grid = GridOf(seats_);
+  order_.staleness = StalenessOf(seats_);
+  order_.oldest = OldestOf(order_.round, order_.staleness, virtual_time_);
   std::vector<ClientId> clients;
   clients.reserve(seats_.size());
   for (const Seat& seat : seats_) clients.push_back(seat.entry.client);
@@ -90,9 +111,10 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
              .times = {.opened = now, .ready = now}};
 }
 
-log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, const Digest& eligible,
-                                  TimePoint now) {
+log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, std::vector<fleet::OlderModel> older,
+                                  const Digest& eligible, TimePoint now) {
   broadcast_ = std::move(broadcast);
+  older_ = std::move(older);
   report_.times.ready = now;
   for (const fleet::Blob& channel : broadcast_.channels) {
     if (std::ranges::find(fetched_, channel.digest) != fetched_.end()) continue;
@@ -165,6 +187,14 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
   return std::exchange(report_, {});
 }
 
+void OpenPhase::AddOlder(uint32_t staleness, std::vector<fleet::OlderModel>& older) const {
+  if (staleness == 0) return;
+  constexpr auto kStaleness = &fleet::OlderModel::staleness;
+  if (std::ranges::find(older, staleness, kStaleness) != older.end()) return;
+  const auto model = std::ranges::find(older_, staleness, kStaleness);
+  if (model != older_.end()) older.push_back(*model);
+}
+
 scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
   return QueueOf(node.holding)
       .Take({.worker = node.id,
@@ -201,7 +231,9 @@ OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece&
                                  .fence = attempt.fence,
                                  .multiplicity = entry.multiplicity,
                                  .weight = seat.weight,
-                                 .state_version = seat.state});
+                                 .state_version = seat.state,
+                                 .staleness = seat.staleness});
+    AddOlder(seat.staleness, lease.older);
   }
   lease.last = !waiting(node.holding);
   handout.record = std::move(leased);

@@ -41,7 +41,9 @@ class OpenPhase {
   // Forgets everything that has happened in the phase: all its clients wait again.
   void Reopen(TimePoint now) { Open(order_.phase, now); }
   // The phase's broadcast is ready. Leases may begin once the queues are planned.
-  log::RoundOpened Ready(fleet::Broadcast broadcast, const Digest& eligible, TimePoint now);
+  // `older`: the models from which stale seats train.
+  log::RoundOpened Ready(fleet::Broadcast broadcast, std::vector<fleet::OlderModel> older,
+                         const Digest& eligible, TimePoint now);
   // Waiting: the waiting clients of each holding. Plan: sets the queue from which the holding's
   // clients are handed out.
   std::vector<scheduler::Cohort> Waiting() const;
@@ -137,6 +139,8 @@ class OpenPhase {
   uint32_t IdleSlots(const Node& node, uint32_t wanted) const {
     return leased_to(node.id) > 0 ? std::min(wanted, node.slots) : node.slots;
   }
+  // Adds the model of this age, unless it is there.
+  void AddOlder(uint32_t staleness, std::vector<fleet::OlderModel>& older) const;
   scheduler::Piece TakePiece(const Node& node, uint32_t wanted, TimePoint now);
   Handout LeaseOut(const Node& node, const scheduler::Piece& piece, TimePoint expires,
                    TimePoint now);
@@ -152,6 +156,7 @@ class OpenPhase {
   // Clients that a node has passed over; no entry: none.
   absl::flat_hash_map<HoldingId, std::vector<scheduler::CohortEntry>> aside_;
   fleet::Broadcast broadcast_;
+  std::vector<fleet::OlderModel> older_;  // from which some of the seats train
   PhaseReport report_;
   std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
   // What each client has trained in the round's closed phases.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aggregation/channel.h"
@@ -20,6 +21,19 @@ struct PhaseOrder {
   Round round{};
   Phase phase{};
   aggregation::GridOrder grid;
+  // Where rounds do not wait for each other: how old the models are from which its clients train,
+  // without the newest, ascending; and how old the oldest is from which anybody will ever train.
+  std::vector<uint32_t> staleness = {};
+  uint32_t oldest = 0;
+};
+
+// What the clients of a phase train from.
+struct PhaseModels {
+  fleet::Broadcast newest;
+  std::vector<fleet::OlderModel> older = {};  // those of PhaseOrder::staleness, in its order
+
+  // NOLINTNEXTLINE(google-explicit-constructor): rounds that wait for each other have no older ones
+  PhaseModels(fleet::Broadcast broadcast) : newest(std::move(broadcast)) {}
 };
 
 // A client of a round's cohort.
@@ -28,7 +42,9 @@ struct Seat {
   double weight = 1;    // under the run's weight policy, without the multiplicity
   uint32_t tokens = 0;  // in its training rows; 0 unless the rows are sequences
   HoldingId holding;
-  uint64_t place = 0;     // index of the client in its holding
+  uint64_t place = 0;  // index of the client in its holding
+  // By how many rounds its model is older than the newest one (arrivals.h).
+  uint32_t staleness = 0;
   Fence state;            // the version of its state to read; counter 0: none yet
   TimePoint leased_at{};  // time of its last lease in the open phase
 };

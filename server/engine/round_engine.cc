@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
 #include "core/status.h"
-#include "server/engine/in_time.h"
+#include "server/engine/drawn_round.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/totals.h"
 #include "training/api/class_counts.h"
@@ -51,7 +51,7 @@ void RoundEngine::Begin(TimePoint now) {
         "on"));
   }
   roster_.Begin(options_.run.cohort.eligible);
-  absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_);
+  absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_, options_.presence.get());
   if (!draw.ok()) return Fail(draw.status());
   const absl::StatusOr<std::string> warning =
       CompareTotals(options_.run, options_.totals, *draw, roster_);
@@ -104,16 +104,10 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
   }
   if (const absl::Status status = draw_->Among(*std::move(present)); !status.ok())
     return Fail(status);
-  absl::StatusOr<std::vector<Seat>> seats = draw_->Seats({round, clock_.now}, states_);
-  if (!seats.ok()) return Fail(seats.status());
-  std::optional<virtual_time::RoundTime> time;
-  if (options_.devices != nullptr) {
-    SeatsInTime in_time = InTime(options_.run, *options_.devices, clock_, round, *std::move(seats));
-    seats = std::move(in_time.seats);
-    time = in_time.time;
-  }
+  absl::StatusOr<DrawnRound> drawn = DrawRound(options_, *draw_, states_, round, clock_);
+  if (!drawn.ok()) return Fail(drawn.status());
   troubles_.Clear();
-  phase_.OpenRound(round, *std::move(seats), time, now);
+  phase_.OpenRound(round, std::move(drawn->seats), std::move(drawn->time), now);
   Prepare();
 }
 
@@ -178,18 +172,19 @@ void RoundEngine::Prepare() {
   effects_.orders.emplace_back(PrepareBroadcast{.order = phase_.order()});
 }
 
-Effects RoundEngine::BroadcastReady(Round round, Phase phase,
-                                    absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now) {
+Effects RoundEngine::BroadcastReady(Round round, Phase phase, absl::StatusOr<PhaseModels> models,
+                                    TimePoint now) {
   if (state_ == State::kPreparing && round == phase_.round() && phase == phase_.phase())
-    StartPhase(std::move(broadcast), now);
+    StartPhase(std::move(models), now);
   return Take();
 }
 
-void RoundEngine::StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now) {
-  if (!broadcast.ok()) return Fail(broadcast.status());
+void RoundEngine::StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now) {
+  if (!models.ok()) return Fail(models.status());
   const Round round = phase_.round();
   const Phase phase = phase_.phase();
-  log::RoundOpened opened = phase_.Ready(*std::move(broadcast), draw_->eligible(), now);
+  log::RoundOpened opened =
+      phase_.Ready(std::move(models->newest), std::move(models->older), draw_->eligible(), now);
   if (phase == Phase(0)) opened.present = draw_->present();
   if (const auto* before = restored_.Find(round, phase); before != nullptr) {
     RestorePhase(*before, now);

@@ -65,7 +65,7 @@ class RoundEngine {
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
 
   // ---- results of orders
-  Effects BroadcastReady(Round round, Phase phase, absl::StatusOr<fleet::Broadcast> broadcast,
+  Effects BroadcastReady(Round round, Phase phase, absl::StatusOr<PhaseModels> models,
                          TimePoint now);
   Effects PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.
@@ -172,7 +172,7 @@ class RoundEngine {
   void Prepare();
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
-  void StartPhase(absl::StatusOr<fleet::Broadcast> broadcast, TimePoint now);
+  void StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now);
   void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
   void PassTime(TimePoint now);
   // Leases of the node have expired; of these clients.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/ids.h"
+#include "server/engine/client_states.h"
+#include "server/engine/draw.h"
+#include "server/engine/engine_options.h"
+#include "server/engine/phase.h"
+#include "virtual_time/clock.h"
+
+namespace macaw::server {
+
+// Who trains in a round.
+struct DrawnRound {
+  std::vector<Seat> seats;                           // by client
+  std::optional<virtual_time::RoundTime> time = {};  // of a run with virtual time
+};
+
+// Draws round `round`, which begins at `clock`:
+//   without devices    the cohort of the round
+//   with devices       of the asked clients those that count by their turns' ends: over-selection
+//                      keeps the first cohort.size, and [round] closes as it does on a fleet
+//   asynchronous       the next arrivals (arrivals.h)
+// A client that does not count is not trained.
+absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& draw,
+                                     const ClientStates& states, Round round,
+                                     const virtual_time::ClockState& clock);
+
+}  // namespace macaw::server
