@@ -50,6 +50,7 @@ class DittoClient final : public DeltaClient {
 
 Description Ditto() {
   Description ditto = FedAvg();
+  ditto.asynchronous = false;
   ditto.name = "ditto";
   ditto.summary = "FedAvg, and beside it a personal model of each client that is held near it";
   ditto.paper =

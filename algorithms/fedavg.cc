@@ -19,6 +19,7 @@ Description FedAvg() {
           "up      Δ = y − x\n"
           "server  x ← x + η_g·mean(Δ)",
       .parameters = ServerRateParameters(),
+      .asynchronous = true,
       .schema = MeanDeltaSchema,
       .server = MakeServer<MeanDeltaServer>,
       .client = MakeClient<DeltaClient>,

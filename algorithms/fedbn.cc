@@ -41,6 +41,7 @@ absl::Status CheckFedBn(const Setup& setup) {
 
 Description FedBn() {
   Description fedbn = FedAvg();
+  fedbn.asynchronous = false;
   fedbn.name = "fedbn";
   fedbn.summary = "FedAvg, but batch-norm layers stay with each client";
   fedbn.paper =

@@ -78,6 +78,7 @@ absl::Status CheckFedRep(const Setup& setup) {
 
 Description FedRep() {
   Description fedrep = FedAvg();
+  fedrep.asynchronous = false;
   fedrep.name = "fedrep";
   fedrep.summary = "clients share the body of a network and keep their heads";
   fedrep.paper =

@@ -29,6 +29,7 @@ class GradientDescentClient final : public DeltaClient {
 
 Description GradientDescent() {
   Description gd = FedAvg();
+  gd.asynchronous = false;
   gd.name = "gd";
   gd.summary = "one step a round along the mean gradient: gradient descent over all clients' rows";
   gd.formula =

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/config/client_state.h"
+#include "cli/config/devices.h"
 #include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"

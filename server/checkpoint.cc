@@ -142,6 +142,31 @@ Json ToJson(const NumericProfile& profile) {
   return {profile.trainer, profile.instruction_set, profile.libraries};
 }
 
+Json ToJson(const virtual_time::ClockState& clock) {
+  Json training = Json::array();
+  for (const virtual_time::ClockState::Training& one : clock.training)
+    training.push_back({one.arrives, one.client.value, one.rows, one.base.value, one.number});
+  return {{"now", clock.now},     {"down", clock.traffic.down}, {"up", clock.traffic.up},
+          {"training", training}, {"groups", clock.groups},     {"begun", clock.begun}};
+}
+
+// Throws if something is missing.
+virtual_time::ClockState ClockIn(const Json& about) {
+  virtual_time::ClockState clock{
+      .now = about.at("now").get<double>(),
+      .traffic = {.down = about.at("down").get<double>(), .up = about.at("up").get<double>()},
+      .groups = about.at("groups").get<uint64_t>(),
+      .begun = about.at("begun").get<uint64_t>()};
+  for (const Json& one : about.at("training")) {
+    clock.training.push_back({.arrives = one.at(0).get<double>(),
+                              .client = ClientId(one.at(1).get<uint64_t>()),
+                              .rows = one.at(2).get<uint64_t>(),
+                              .base = Round(one.at(3).get<uint32_t>()),
+                              .number = one.at(4).get<uint64_t>()});
+  }
+  return clock;
+}
+
 // Everything except the vectors and the versions. Throws if a key is missing.
 absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
   Checkpoint checkpoint{
@@ -152,11 +177,8 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
       .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
       .log_bytes = about.value("log_bytes", uint64_t{0}),
       .seconds = about.at("seconds").get<double>()};
-  if (const auto time = about.find("virtual_time"); time != about.end()) {
-    checkpoint.clock = {
-        .now = time->at("now").get<double>(),
-        .traffic = {.down = time->at("down").get<double>(), .up = time->at("up").get<double>()}};
-  }
+  if (const auto clock = about.find("virtual_time"); clock != about.end())
+    checkpoint.clock = ClockIn(*clock);
   checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
   auto profiles = about.value("more_profiles", std::vector<std::vector<std::string>>());
   profiles.insert(profiles.begin(), about.at("profile").get<std::vector<std::string>>());
@@ -211,9 +233,8 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
                 {"seconds", checkpoint.seconds},
                 {"run_id", checkpoint.run_id.Hex()},
                 {"clients_with_state", checkpoint.versions.size()}};
-  if (const virtual_time::ClockState& clock = checkpoint.clock; clock != virtual_time::ClockState())
-    about["virtual_time"] = {
-        {"now", clock.now}, {"down", clock.traffic.down}, {"up", clock.traffic.up}};
+  if (checkpoint.clock != virtual_time::ClockState())
+    about["virtual_time"] = ToJson(checkpoint.clock);
   for (size_t i = 1; i < profiles.size(); ++i)
     about["more_profiles"].push_back(ToJson(profiles[i]));
   // Of a run with frozen tensors the rule's own model lacks these.

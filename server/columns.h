@@ -50,9 +50,16 @@ inline constexpr RoundColumn kRoundColumns[] = {
     {"virtual_seconds", "seconds that the round takes on the devices of `[devices]`",
      [](const PhaseReport& r) { return r.virtual_time->seconds; },
      [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
-    {"late", "drawn clients that were not there at `round.deadline`, of a run with `[devices]`",
+    {"late",
+     "of a run with `[devices]`: drawn clients that were not there at `round.deadline`, or arrivals "
+     "beyond `round.max_staleness`",
      [](const PhaseReport& r) { return static_cast<double>(r.virtual_time->late); },
      [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
+    {"staleness",
+     "rounds by which the models of the round's clients were older than the newest, on average "
+     "(`round.mode`)",
+     [](const PhaseReport& r) { return r.mean_staleness.value_or(0); },
+     [](const PhaseReport& r) { return r.mean_staleness.has_value(); }},
 };
 
 // How the columns of what is evaluated begin: "clients_test_".

@@ -16,8 +16,8 @@
 namespace macaw::server {
 namespace {
 
-// A model that is kept for clients that began from it, in a saved state: "model_after_12". No rule
-// has a vector of this name.
+// A model that is kept for clients that began from it, in a saved state: "model_after_12". A rule
+// leaves vectors alone that are not its own.
 constexpr absl::string_view kOlder = "model_after_";
 
 }  // namespace
@@ -168,8 +168,16 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
       before->second = std::max(before->second, used);
     }
   }
+  algorithms::ServerContext context = ContextOf(round, phase);
+  if (keeps_older_ && order_->staleness.size() == 1) {
+    context.staleness = order_->staleness.front();
+    const fleet::Broadcast& base = models_.at(Round(round.value - 1 - context.staleness));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+                           fleet::DecodeVectors(base.channels[0].bytes->bytes(), {&layout_, 1}));
+    context.base = views[0];
+  }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
-                         algorithm_->Apply(ContextOf(round, phase), std::move(aggregate)));
+                         algorithm_->Apply(context, std::move(aggregate)));
   return next == algorithms::AfterApply::kNextPhase;
 }
 
@@ -215,8 +223,6 @@ algorithms::ServerState ModelKeeper::Save() const {
 absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
   model_blob_.reset();
   models_.clear();
-  if (!keeps_older_) return algorithm_->Load(state);
-  algorithms::ServerState own = state;
   for (const auto& [name, model] : state.vectors) {
     absl::string_view number = name;
     uint32_t round = 0;
@@ -224,9 +230,8 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
     const ConstVectorView view = model.view();
     models_.emplace(Round(round),
                     fleet::Broadcast::Of({fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))}));
-    own.vectors.erase(name);
   }
-  return algorithm_->Load(own);
+  return algorithm_->Load(state);
 }
 
 std::vector<LayoutPtr> ModelKeeper::Layouts() const {

@@ -33,10 +33,11 @@ struct ClockState {
 
 // A round in virtual time, which is known before anybody trains.
 struct RoundTime {
-  ClockState end;           // when it ends, with the traffic from which its turns were timed
-  double seconds = 0;       // that it takes
-  uint64_t late = 0;        // drawn clients that were not there at the deadline
-  uint64_t not_needed = 0;  // that came after enough others
+  ClockState end;             // when it ends, with the traffic from which its turns were timed
+  double seconds = 0;         // that it takes
+  uint64_t late = 0;          // drawn clients that were not there at the deadline
+  uint64_t not_needed = 0;    // that came after enough others
+  bool asynchronous = false;  // it did not wait for the round before
 };
 
 // What a closed round tells the clock.

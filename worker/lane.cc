@@ -253,11 +253,12 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
                   .client = client,
                   .examples = static_cast<uint32_t>(turn.task.train.size()),
                   .weight = assignment.weight,
-                  .local = training::WorkOf(context_->run.cohort, phase.local, phase.round, client,
+                  .local = training::WorkOf(context_->run.cohort, phase.local, phase.work(), client,
                                             turn.task.train.size()),
                   .broadcast = phase.vectors,
                   .state = turn.state.items,
                   .first_turn = assignment.state_version.counter == 0,
+                  .staleness = phase.staleness,
                   .seed = context_->run.seed,
                   .schema = &context_->schema,
                   .broadcast_id = phase.id};

@@ -43,6 +43,12 @@ struct PhaseContext {
   std::vector<ConstVectorView> vectors;  // parallel to Schema::down; empty: not sent in this phase
   aggregation::GridOrder order;
   LocalConfig local;  // with the round's learning rate
+  // Of clients that train from an older model: by how many rounds it is older than the newest one.
+  // They do the work of the round in which it was the newest (`local`).
+  uint32_t staleness = 0;
+  Digest named;  // the broadcast of the phase, whose newest model it is
+
+  Round work() const { return Round(round.value - staleness); }
 };
 
 // A model to evaluate.

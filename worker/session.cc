@@ -223,14 +223,16 @@ class Session {
       }
     }
     if (reply.training.has_value()) {
-      absl::StatusOr<std::shared_ptr<const PhaseContext>> opened = Open(*reply.training);
+      const absl::StatusOr<std::vector<std::shared_ptr<const PhaseContext>>> opened =
+          Open(*reply.training);
       if (absl::IsNotFound(opened.status())) {  // the lease belongs to a round that ended long ago
         GiveBack({.attempts = WorkOf(reply).attempts});
         return pool_->held() == 0;
       }
-      MACAW_ASSIGN_OR_RETURN(auto phase, std::move(opened));
+      MACAW_RETURN_IF_ERROR(opened.status());
       Expect(reply.training->assignments);
-      pool_->Enqueue(std::move(phase), reply.training->assignments, leased_);
+      for (const std::shared_ptr<const PhaseContext>& phase : *opened)
+        pool_->Enqueue(phase, reply.training->assignments, leased_);
       return reply.training->last;
     }
     // Only evaluations: their results should not wait for the next round.
@@ -282,24 +284,47 @@ class Session {
     return work;
   }
 
-  absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease) {
-    if (phase_ != nullptr && phase_->round == lease.round && phase_->phase == lease.phase)
-      return phase_;
+  // The phase of the lease, for each age of the models from which its clients train.
+  absl::StatusOr<std::vector<std::shared_ptr<const PhaseContext>>> Open(
+      const fleet::TrainingLease& lease) {
+    if (!phases_.empty() && (phases_[0]->round != lease.round || phases_[0]->phase != lease.phase))
+      phases_.clear();
+    std::vector<std::shared_ptr<const PhaseContext>> open;
+    const auto add = [&](uint32_t staleness, const fleet::Broadcast& broadcast) -> absl::Status {
+      MACAW_ASSIGN_OR_RETURN(open.emplace_back(), Open(lease, staleness, broadcast));
+      return absl::OkStatus();
+    };
+    const auto newest = [](const fleet::Assignment& one) { return one.staleness == 0; };
+    if (std::ranges::any_of(lease.assignments, newest))
+      MACAW_RETURN_IF_ERROR(add(0, lease.broadcast));
+    most_models_ = std::max(most_models_, lease.older.size());
+    for (const fleet::OlderModel& older : lease.older)
+      MACAW_RETURN_IF_ERROR(add(older.staleness, older.broadcast));
+    return open;
+  }
+
+  absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease,
+                                                           uint32_t staleness,
+                                                           const fleet::Broadcast& broadcast) {
+    const auto known = std::ranges::find(phases_, staleness, &PhaseContext::staleness);
+    if (known != phases_.end()) return *known;
     auto phase = std::make_shared<PhaseContext>();
-    phase->id = ++phases_;
+    phase->id = ++phase_ids_;
     phase->round = lease.round;
     phase->phase = lease.phase;
+    phase->staleness = staleness;
+    phase->named = lease.broadcast.name;
     phase->order = {.max_weight = lease.max_weight,
                     .total_weight = lease.total_weight,
                     .max_multiplicity = lease.max_multiplicity,
                     .total_multiplicity = lease.total_multiplicity};
-    phase->local = training::RoundLocal(context_.run, lease.round);
-    phase->broadcast = lease.broadcast;
+    phase->local = training::RoundLocal(context_.run, phase->work());
+    phase->broadcast = broadcast;
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
                            FetchChannels(lease.phase, phase->broadcast));
     phase->vectors = algorithms::ParallelToDown(context_.schema, lease.phase, sent);
-    phase_ = std::move(phase);
-    return phase_;
+    phases_.push_back(std::move(phase));
+    return phases_.back();
   }
 
   absl::StatusOr<std::shared_ptr<const EvaluationContext>> Open(
@@ -347,8 +372,9 @@ class Session {
   fleet::Blob Keep(fleet::Blob blob) {
     blob.compact.clear();
     cache_.push_back(blob);
-    // Room for a phase's channels, the model under evaluation, and the newest model before it.
-    if (cache_.size() > context_.schema.down.size() + 2) cache_.pop_front();
+    // Room for a phase's channels, the model under evaluation, the newest model before it, and older
+    // ones from which clients train.
+    if (cache_.size() > context_.schema.down.size() + 2 + most_models_) cache_.pop_front();
     return blob;
   }
 
@@ -417,7 +443,7 @@ class Session {
     if (harvest.phase != nullptr) {
       fleet::Part part{.round = harvest.phase->round,
                        .phase = harvest.phase->phase,
-                       .broadcast = harvest.phase->broadcast.name,
+                       .broadcast = harvest.phase->named,
                        .included = std::move(harvest.included),
                        .left_out = std::move(harvest.left_out)};
       if (!harvest.sums.empty()) {
@@ -503,10 +529,11 @@ class Session {
   bool when_idle_ = false;          // whether the server asked for requests with an idle slot only
   // Moving means of the time of a request for work, and of how far a request is from that mean.
   double lease_seconds_ = 0, lease_deviation_ = 0;
-  TimePoint leased_{};   // when the newest lease arrived
-  uint64_t phases_ = 0;  // opened
-  std::shared_ptr<const PhaseContext> phase_;
-  std::deque<fleet::Blob> cache_;  // the one used last is last
+  TimePoint leased_{};                                       // when the newest lease arrived
+  uint64_t phase_ids_ = 0;                                   // given
+  std::vector<std::shared_ptr<const PhaseContext>> phases_;  // of the open phase
+  size_t most_models_ = 0;                                   // older ones of a lease
+  std::deque<fleet::Blob> cache_;                            // the one used last is last
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };

@@ -84,6 +84,7 @@ void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
   absl::MutexLock lock(&mutex_);
   phase_ = phase;
   for (const fleet::Assignment& assignment : assignments) {
+    if (assignment.staleness != phase->staleness) continue;
     held_.push_back({assignment.client, assignment.fence});
     queue_.emplace_back(TrainItem{phase, {assignment, leased}});
   }
@@ -266,7 +267,11 @@ std::vector<SlotPool::Item> SlotPool::NextTurn(uint32_t index) {
   const size_t idle_lanes = lanes_.size() - busy_lanes_;  // this one among them
   const size_t share = (queued + idle_lanes - 1) / idle_lanes;
   const size_t most = std::min<size_t>(slots_of_lane_, lanes_[index]->width());
-  const size_t count = std::max<size_t>(1, std::min(share, most));  // 1: an evaluation
+  size_t count = std::max<size_t>(1, std::min(share, most));  // 1: an evaluation
+  // Clients of one turn train from one model.
+  for (size_t i = 1; i < count; ++i) {
+    if (std::get<TrainItem>(queue_[i]).phase != std::get<TrainItem>(queue_[0]).phase) count = i;
+  }
   const auto end = queue_.begin() + static_cast<ptrdiff_t>(count);
   std::vector<Item> turn(std::make_move_iterator(queue_.begin()), std::make_move_iterator(end));
   queue_.erase(queue_.begin(), end);

@@ -62,7 +62,8 @@ class SlotPool {
                                                          RunningMarker& marker);
   ~SlotPool();  // as Clear; joins the threads
 
-  // All training that is queued, or not yet taken by TakeHarvest, must belong to one phase.
+  // Those of the assignments that train from the phase's model. All training that is queued, or not
+  // yet taken by TakeHarvest, must belong to one phase; its models may be of several ages.
   // `leased`: when the lease arrived.
   void Enqueue(std::shared_ptr<const PhaseContext> phase,
                const std::vector<fleet::Assignment>& assignments, TimePoint leased);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
@@ -15,17 +16,11 @@ namespace macaw::algorithms {
 namespace {
 
 using aggregation::ChannelSpec;
-using aggregation::Reduction;
-
-// Whether the channel's mean is one of updates, which older models discount.
-bool IsMeanOfUpdates(const ChannelSpec& channel) {
-  return channel.reduction == Reduction::kWeightedMean || channel.reduction == Reduction::kMean;
-}
-
 class DiscountedClient final : public DecoratedClient {
  public:
-  DiscountedClient(std::unique_ptr<ClientAlgorithm> inner, const AsynchronousConfig& config)
-      : DecoratedClient(std::move(inner)), config_(config) {}
+  DiscountedClient(std::unique_ptr<ClientAlgorithm> inner, const AsynchronousConfig& config,
+                   const Schema& rule)
+      : DecoratedClient(std::move(inner)), config_(config), channels_(rule.up) {}
 
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
@@ -40,7 +35,8 @@ class DiscountedClient final : public DecoratedClient {
         continue;
       }
       const ConstVectorView value = std::get<ConstVectorView>(up.value);
-      const VectorView discounted = workspace.Vector(value.layout);
+      const auto channel = std::ranges::find(channels_, up.name, &ChannelSpec::name);
+      const VectorView discounted = workspace.Vector(channel->layout);
       Copy(value, discounted);
       ScaleParameters(discount, discounted);
       up.value = ConstVectorView(discounted);
@@ -50,6 +46,7 @@ class DiscountedClient final : public DecoratedClient {
 
  private:
   const AsynchronousConfig config_;
+  const std::vector<ChannelSpec> channels_;
 };
 
 class MixedServer final : public DecoratedServer {
@@ -78,35 +75,93 @@ class MixedServer final : public DecoratedServer {
 
 absl::Status CheckRule(const Description& rule, const Schema& schema) {
   if (rule.asynchronous) return absl::OkStatus();
-  const char* why = "it is not made for updates of older models";
-  if (!schema.state.empty())
-    why = "what its clients keep goes with the server's vectors of the same round";
-  return absl::InvalidArgumentError(absl::StrCat(
-      "round.mode: ", why, "; rules that can: fedavg, fedprox, fedavgm, fedadam, fedyogi, "
-      "fedadagrad"));
+  const char* why =
+      schema.state.empty()
+          ? "the rule is not made for updates of older models"
+          : "what the rule's clients keep goes with the server's vectors of one round";
+  return absl::InvalidArgumentError(
+      absl::StrCat("round.mode: ", why,
+                   "; rules that can: fedavg, fedprox, fedavgm, fedadam, fedyogi, "
+                   "fedadagrad"));
+}
+
+absl::Status Refused(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("round.mode: ", what));
 }
 
 }  // namespace
 
-Description Asynchronous(const Description& rule, const AsynchronousConfig& asynchronous) {
+absl::Status CheckAsynchronous(const RunPlan& run) {
+  const AsynchronousConfig& asynchronous = run.asynchronous;
+  const CohortConfig& cohort = run.cohort;
+  if (!asynchronous.on()) return absl::OkStatus();
+  if (!run.devices.on())
+    return Refused("clients arrive by their devices: add [devices], as with family = \"phones\"");
+  if (cohort.sampling != "uniform" && cohort.sampling != "available") {
+    return Refused(absl::StrCat("cohort.sampling = \"", cohort.sampling,
+                                "\" is of rounds; use \"uniform\" or \"available\""));
+  }
+  if (cohort.over_selection > 1)
+    return Refused("the first cohort.size arrivals count anyway: take cohort.over_selection out");
+  if (cohort.straggler_fraction > 0 && cohort.straggler_policy == "drop")
+    return Refused("nobody is waited for: take cohort.straggler_policy = \"drop\" out");
+  if (run.devices.deadline > 0 || run.devices.enough > 0 || run.devices.quorum < 1 ||
+      run.devices.drops_below) {
+    return Refused(
+        "a step has cohort.size arrivals, and round.deadline, quorum, enough and below_quorum close "
+        "rounds that wait: take them out");
+  }
+  if (asynchronous.mixed() && cohort.size != 1)
+    return Refused("\"mixed\" moves the model at each arrival: set cohort.size = 1");
+  if (asynchronous.concurrency > 0 && asynchronous.concurrency < cohort.size) {
+    return Refused(absl::StrCat("round.concurrency = ", asynchronous.concurrency,
+                                " clients at a time, fewer than cohort.size = ", cohort.size));
+  }
+  const uint64_t places = std::max(asynchronous.concurrency, cohort.size);
+  if (asynchronous.refill > places) {
+    return Refused(absl::StrCat("round.refill = ", asynchronous.refill, ", but only ", places,
+                                " clients train at a time"));
+  }
+  if (TrainClients(run) > 0 && places > TrainClients(run)) {
+    return Refused(absl::StrCat(places, " clients at a time, but ", TrainClients(run),
+                                " can be drawn: lower round.concurrency"));
+  }
+  if (run.privacy.on())
+    return Refused("[privacy] counts rounds of drawn cohorts, and arrivals are none: take it out");
+  if (IsFactored(run.update)) {
+    return Refused(absl::StrCat("update.codec = [\"", run.update.codec.front(),
+                                "\"] projects on factors of the same round; use another codec"));
+  }
+  if (run.update.on() && run.update.feedback == "ef21")
+    return Refused(
+        "\"ef21\" keeps what was counted, and a discounted update is not: set "
+        "update.feedback = \"residual\" or \"none\"");
+  return absl::OkStatus();
+}
+
+Description Asynchronous(const Description& rule, const RunPlan& run) {
+  const AsynchronousConfig asynchronous = run.asynchronous;
   Description result = rule;
-  result.check = [rule](const Setup& setup) -> absl::Status {
+  result.check = [rule, refused = CheckAsynchronous(run)](const Setup& setup) -> absl::Status {
+    MACAW_RETURN_IF_ERROR(refused);
     if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
     MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
     return CheckRule(rule, schema);
   };
   if (asynchronous.mixed()) {
-    result.server = [rule, asynchronous](const Setup& setup, FlatVector model)
-        -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+    result.server = [rule, asynchronous](
+                        const Setup& setup,
+                        FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
       MACAW_ASSIGN_OR_RETURN(auto inner, rule.server(setup, std::move(model)));
       return std::make_unique<MixedServer>(std::move(inner), asynchronous);
     };
     return result;
   }
-  result.client = [rule, asynchronous](
-                      const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+  result.client =
+      [rule, asynchronous](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(auto inner, rule.client(setup));
-    return std::make_unique<DiscountedClient>(std::move(inner), asynchronous);
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    return std::make_unique<DiscountedClient>(std::move(inner), asynchronous, schema);
   };
   return result;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "algorithms/api/description.h"
-#include "plan/asynchronous.h"
+#include "plan/run_plan.h"
 
 namespace macaw::algorithms {
 
@@ -23,10 +23,12 @@ namespace macaw::algorithms {
 //
 // The discount is made by the client, before a codec or a clip sees the update, so what the server
 // adds is what the client sent, and the codec's feedback is right.
-Description Asynchronous(const Description& rule, const AsynchronousConfig& asynchronous);
+//
+// Its check refuses, naming the keys, what such rounds cannot have: see CheckAsynchronous.
+Description Asynchronous(const Description& rule, const RunPlan& run);
 
-// Refuses what such rounds cannot have beside the rule itself: [update] and [broadcast] that need
-// all clients or the server's newest vectors, [privacy], weights by draws.
+// Refuses what arrivals cannot be: cohorts that promise something of a round, rules of [round] that
+// close rounds, [privacy], factors that go with one round.
 absl::Status CheckAsynchronous(const RunPlan& run);
 
 }  // namespace macaw::algorithms

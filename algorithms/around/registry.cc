@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "algorithms/around/asynchronous.h"
 #include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/coded_broadcast.h"
@@ -226,6 +227,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         "attack.kind = \"alie\" takes how far clients differ in each weight, and with \"rotate\" "
         "in update.codec they send mixtures of thousands of weights: take one of the two out");
   }
+  if (run.asynchronous.on()) rule = Asynchronous(rule, run);
   if (IsFactored(run.update)) {
     rule = Factored(rule, run.update, run.privacy.on());
   } else if (run.update.on()) {

@@ -25,6 +25,7 @@ absl::StatusOr<AfterApply> RobustServer::Apply(const ServerContext& context,
 
 Description Robust(std::string name, std::string summary, std::string paper) {
   Description rule = FedAvg();
+  rule.asynchronous = false;
   rule.name = std::move(name);
   rule.summary = std::move(summary);
   rule.paper = std::move(paper);

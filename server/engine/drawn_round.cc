@@ -66,7 +66,8 @@ absl::StatusOr<DrawnRound> NextArrivals(const EngineOptions& options, const Draw
   Arrived arrived = ArrivalsOf(run, *options.devices, draw.sampler(), passed, round, clock);
   DrawnRound drawn{.time = virtual_time::RoundTime{.end = std::move(arrived.clock),
                                                    .seconds = arrived.seconds,
-                                                   .late = arrived.too_stale}};
+                                                   .late = arrived.too_stale,
+                                                   .asynchronous = true}};
   drawn.seats.reserve(arrived.arrivals.size());
   for (const Arrival& arrival : arrived.arrivals) {
     MACAW_ASSIGN_OR_RETURN(

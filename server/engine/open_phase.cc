@@ -183,6 +183,11 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
                                                       .bytes_up = bytes_up_,
                                                       .bytes_down = bytes_down_});
     report_.clock = clock_;
+    if (virtual_time_->asynchronous && !seats_.empty()) {
+      double sum = 0;
+      for (const Seat& seat : seats_) sum += seat.staleness;
+      report_.mean_staleness = sum / static_cast<double>(seats_.size());
+    }
   }
   return std::exchange(report_, {});
 }

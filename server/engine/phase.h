@@ -84,6 +84,7 @@ struct PhaseReport {
   // Of a run with virtual time: of the round, and the clock after it, if this is its last phase.
   std::optional<virtual_time::RoundTime> virtual_time;
   virtual_time::ClockState clock;
+  std::optional<double> mean_staleness;  // of the cohort, where rounds do not wait for each other
   PhaseTimes times;
   uint32_t slots = 0;       // of the workers registered when the phase closed
   std::vector<Turn> turns;  // one per record, in the order of arrival
