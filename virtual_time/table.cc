@@ -91,7 +91,7 @@ class Rows {
     return std::string(cell);
   }
 
-  // `above`: 0 is not in the range. `otherwise`: of an empty cell and of a column that is not there.
+  // `above`: 0 is out of range. `otherwise`: of an empty cell and of a column that is not there.
   absl::StatusOr<double> Number(const char* column, bool above,
                                 std::optional<double> otherwise = std::nullopt) const {
     const auto place = places_.find(column);

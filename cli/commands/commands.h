@@ -12,6 +12,7 @@ namespace macaw::cli {
 void AddSimulate(CLI::App& app, std::function<int()>& run);
 void AddData(CLI::App& app, std::function<int()>& run);
 void AddLists(CLI::App& app, std::function<int()>& run);  // models, partitions, keys, algorithms
+void AddDevices(CLI::App& app, std::function<int()>& run);
 void AddDoctor(CLI::App& app, std::function<int()>& run);
 void AddPrivacy(CLI::App& app, std::function<int()>& run);
 void AddNew(CLI::App& app, std::function<int()>& run);  // project.cc

@@ -11,7 +11,7 @@ The work is done by Macaw's own programs, which are part of the package.
 
 from typing import TYPE_CHECKING
 
-from . import _names, algorithms, errors, partitions, rules
+from . import _names, algorithms, devices, errors, partitions, rules
 from ._callback import OpenRun
 from ._context import Rows, TrainContext
 from ._data import prepare
@@ -73,6 +73,7 @@ __all__ = [
     "__version__",
     "algorithms",
     "choice",
+    "devices",
     "dirichlet",
     "errors",
     "from_file",

@@ -380,6 +380,9 @@ TEST(CheckForFleet, RefusesWhatOnlyASimulationCanHave) {
   plan.privacy = {};
   plan.attack = {.kind = "sign-flip", .fraction = 0.1};
   EXPECT_THAT(CheckForFleet(plan).message(), HasSubstr("attack.kind"));
+  plan = {};
+  plan.devices.family = "phones";
+  EXPECT_THAT(CheckForFleet(plan).message(), HasSubstr("devices.family"));
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "tests/data/npz_files.h"
 #include "tests/fuzz/scratch_file.h"
 #include "tests/fuzz/targets.h"
+#include "virtual_time/table.h"
 
 namespace macaw::fuzz {
 namespace {
@@ -144,6 +145,48 @@ bool FeedPartition(absl::string_view bytes) {
 std::vector<std::string> Partitions() {
   return {R"({"a":[0,1,2],"b":[3,4],"test":[5,6]})",
           R"({"a":[0,1,2],"b":[3,4],"test":[5,6],"validation":{"a":[7]},"client_test":{"b":[8]}})"};
+}
+
+// ---- devices of simulated clients
+
+bool FeedDeviceTable(absl::string_view bytes) {
+  const auto table = virtual_time::ParseDevices(bytes, "devices.csv");
+  if (!table.ok()) {
+    MACAW_FUZZ_EXPECT(table.status().message().find('\n') == absl::string_view::npos);
+    return false;
+  }
+  MACAW_FUZZ_EXPECT(!table->devices.empty());
+  MACAW_FUZZ_EXPECT(table->names.empty() || table->names.size() == table->devices.size());
+  for (const virtual_time::Device& device : table->devices) {
+    MACAW_FUZZ_EXPECT(device.samples_per_s > 0 && device.down.mean > 0 && device.up.mean > 0);
+    MACAW_FUZZ_EXPECT(device.down.deviation >= 0 && device.up.deviation >= 0);
+  }
+  return true;
+}
+
+bool FeedPresenceTable(absl::string_view bytes) {
+  const auto table = virtual_time::ParsePresence(bytes, "presence.csv");
+  if (!table.ok()) {
+    MACAW_FUZZ_EXPECT(table.status().message().find('\n') == absl::string_view::npos);
+    return false;
+  }
+  for (size_t device = 0; device < table->names.size(); ++device) {
+    double end = -1;
+    for (const virtual_time::Interval& interval : table->Of(device)) {
+      MACAW_FUZZ_EXPECT(end < interval.on && interval.on < interval.off);
+      end = interval.off;
+    }
+    MACAW_FUZZ_EXPECT(end > 0 && end <= table->records[device].period);
+  }
+  return true;
+}
+
+std::vector<std::string> DeviceTables() {
+  return {"device,samples_per_s,down_kB_s,up_kB_s,down_sd_kB_s,up_sd_kB_s\n\"a, b\",1,2,3,,4\n",
+          "up_kB_s;samples_per_s;down_kB_s\r\n1e3;0.5;+7\r\n"};
+}
+std::vector<std::string> PresenceTables() {
+  return {"device,on_s,off_s,period_s\na,0,10,20\nb,5,8,9\na,10,20,20\n"};
 }
 
 // ---- states of clients, in a store that others may write
@@ -269,6 +312,8 @@ std::vector<Target> FileTargets() {
           {"libsvm", FeedLibsvm, LibsvmFiles},
           {"npz", FeedNpz, NpzFiles},
           {"partition", FeedPartition, Partitions},
+          {"device_table", FeedDeviceTable, DeviceTables},
+          {"presence_table", FeedPresenceTable, PresenceTables},
           {"state", FeedState, States},
           {"log_record", FeedLogRecord, LogRecords},
           {"node_file", FeedNodeFile, NodeFiles}};

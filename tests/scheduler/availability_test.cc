@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "scheduler/cohort.h"
 #include "scheduler/over_selection.h"
 
 namespace macaw::scheduler {
@@ -155,6 +156,77 @@ TEST(OverSelection, KeepsAllCandidatesIfThereAreTooFew) {
   const auto sampler = *MakeOverSelection({.keep = 8}, *MakeSampler({.size = 5}, examples));
   EXPECT_EQ(sampler->Sample(Round(1)).entries.size(), 5u);
   EXPECT_FALSE(MakeOverSelection({.keep = 0}, *MakeSampler({.size = 5}, examples)).ok());
+}
+
+// Even clients are there in the first half of each hundred seconds, odd ones in the second half.
+class HalfAndHalf final : public virtual_time::Presence {
+ public:
+  bool On(ClientId client, double seconds) const override {
+    return (client.value % 2 == 0) == (std::fmod(seconds, 100) < 50);
+  }
+  double NextOn(ClientId client, double seconds) const override {
+    return On(client, seconds) ? seconds : seconds + 50 - std::fmod(seconds, 50);
+  }
+  double ShareOn(ClientId) const override { return 0.5; }
+};
+
+TEST(PresentSampler, DrawsThoseWhoAreThereAtTheVirtualTime) {
+  const std::vector<uint32_t> examples(40, 3);
+  const HalfAndHalf presence;
+  const auto sampler = MakePresentSampler(5, 6, Trainable(examples), presence);
+  std::vector<double> counts(40);
+  for (uint32_t round = 1; round <= 4000; ++round) {
+    const double seconds = 37.0 * round;
+    const Cohort cohort = sampler->Sample({Round(round), seconds});
+    ASSERT_EQ(cohort.entries.size(), 6u);
+    for (const CohortEntry& entry : cohort.entries) {
+      EXPECT_TRUE(presence.On(entry.client, seconds));
+      ++counts[entry.client.value];
+    }
+  }
+  EXPECT_LT(std::abs(Surprise(counts, std::vector<double>(40, 4000.0 * 6 / 40))), 4);
+}
+
+TEST(PresentSampler, DrawsEverybodyWhoIsThereIfTheyAreFew) {
+  const std::vector<uint32_t> examples(10, 3);
+  const HalfAndHalf presence;
+  const auto sampler = MakePresentSampler(5, 8, Trainable(examples), presence);
+  const Cohort cohort = sampler->Sample({Round(1), 10});
+  ASSERT_EQ(cohort.entries.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(cohort.entries[i].client.value, 2 * i);
+}
+
+TEST(MakeCandidates, AsksForMoreThanTheCohortAndKeepsThemAll) {
+  const std::vector<uint32_t> examples(100, 3);
+  const CohortConfig config{.size = 10, .over_selection = 1.5};
+  const auto candidates = *MakeCandidates(config, examples, nullptr);
+  const auto chosen = *MakeSampler(config, examples);
+  const Cohort asked = candidates->Sample(Round(4));
+  EXPECT_EQ(asked.entries.size(), 15u);
+  const Cohort kept = chosen->Sample(Round(4));
+  ASSERT_EQ(kept.entries.size(), 10u);
+  for (const CohortEntry& entry : kept.entries)
+    EXPECT_TRUE(std::ranges::count(asked.entries, entry.client, &CohortEntry::client) == 1);
+}
+
+TEST(MakeCandidates, TakesPresenceOnlyWhereClientsAreDrawnByAvailability) {
+  const std::vector<uint32_t> examples(100, 3);
+  const HalfAndHalf presence;
+  const auto available = *MakeCandidates({.size = 10, .sampling = "available", .over_selection = 2},
+                                         examples, &presence);
+  const Cohort cohort = available->Sample({Round(1), 75});
+  ASSERT_EQ(cohort.entries.size(), 20u);
+  for (const CohortEntry& entry : cohort.entries) EXPECT_EQ(entry.client.value % 2, 1u);
+  const auto uniform = *MakeCandidates({.size = 60}, examples, &presence);
+  EXPECT_EQ(uniform->Sample({Round(1), 75}).entries.size(), 60u);
+}
+
+TEST(MakeCandidates, RefusesWhatOverSelectionWouldBreak) {
+  const std::vector<uint32_t> examples(100, 3);
+  EXPECT_FALSE(
+      MakeCandidates({.size = 10, .sampling = "sweep", .over_selection = 2}, examples, nullptr)
+          .ok());
+  EXPECT_FALSE(MakeCandidates({.size = 60, .over_selection = 2}, examples, nullptr).ok());
 }
 
 }  // namespace

@@ -221,5 +221,32 @@ TEST_F(Commands, TheDoctorNamesTheFolderOfRunsOnce) {
   EXPECT_THAT(doctor.text, Not(HasSubstr("/runs/runs")));
 }
 
+TEST_F(Commands, DevicesShowsSpeedsRatesAndTurns) {
+  const Printed phones = RunMacaw("devices " + config_ + " --set devices.family=phones");
+  EXPECT_EQ(phones.exit, 0) << phones.text;
+  EXPECT_THAT(phones.text, HasSubstr("phones: 307 phones, 19 networks"));
+  EXPECT_THAT(phones.text, HasSubstr("clients  30\n"));
+  for (const char* row : {"examples a second", "kB a second down", "seconds of a turn", "  work"})
+    EXPECT_THAT(phones.text, HasSubstr(row));
+  EXPECT_THAT(phones.text, Not(HasSubstr("% of time there")));
+
+  const std::string table =
+      folder_.Write("devices.csv", "samples_per_s,down_kB_s,up_kB_s\n50,200,100\n");
+  const std::string presence =
+      folder_.Write("presence.csv", "device,on_s,off_s,period_s\na,0,3,4\n");
+  const Printed mine = RunMacaw(absl::StrCat(
+      "devices ", config_, " --bytes 1e6 --set devices.family=file --set devices.file=", table,
+      " --set devices.round_spread=0 --set cohort.sampling=available --set devices.presence=",
+      presence));
+  EXPECT_EQ(mine.exit, 0) << mine.text;
+  EXPECT_THAT(mine.text, testing::ContainsRegex("% of time there +75 +75 +75 +75 +75\n"));
+  EXPECT_THAT(mine.text, testing::ContainsRegex("  download +5 +5 +5 +5 +5\n"));
+  EXPECT_THAT(mine.text, testing::ContainsRegex("  upload +10 +10 +10 +10 +10\n"));
+
+  const Printed none = RunMacaw("devices " + config_);
+  EXPECT_NE(none.exit, 0);
+  EXPECT_THAT(none.text, HasSubstr("devices.family"));
+}
+
 }  // namespace
 }  // namespace macaw
