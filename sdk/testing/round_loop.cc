@@ -95,6 +95,7 @@ RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationC
   for (const TestPopulationClient& client : population_) setup_.total_weight += client.examples;
   trainer_ = std::make_unique<PlainTrainer>(setup_.layout);
   setup_.seed = options.seed;
+  setup_.asynchronous = options.asynchronous;
   schema_ = Must(SchemaOf(rule, setup_));
   FlatVector model(setup_.layout);
   SetNumbers(options.start, model.view());
@@ -113,7 +114,7 @@ ServerContext RoundLoop::About(Phase phase) {
 }
 
 ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& kept,
-                                 std::span<const ConstVectorView> broadcast) {
+                                 std::span<const ConstVectorView> broadcast, uint32_t staleness) {
   state_views_.clear();
   for (const FlatVector& vector : kept.empty() ? zero_state_ : kept)
     state_views_.push_back(vector.view());
@@ -124,8 +125,10 @@ ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& k
   context.weight = population_[client].examples;
   // PlainTrainer takes a step an example.
   const uint64_t rows = uint64_t{setup_.local.batch_size} * context.examples;
-  context.local = training::WorkOf(setup_.cohort, training::RoundLocal(setup_.local, context.round),
-                                   context.round, context.client, rows);
+  const macaw::Round work(round_ - staleness);
+  context.local = training::WorkOf(setup_.cohort, training::RoundLocal(setup_.local, work), work,
+                                   context.client, rows);
+  context.staleness = staleness;
   if (population_[client].steps > 0) context.local.steps = population_[client].steps;
   context.broadcast = broadcast;
   context.state = state_views_;
@@ -148,8 +151,15 @@ std::vector<RoundLoop::Turn> RoundLoop::TurnsOf(const std::vector<size_t>& cohor
   return turns;
 }
 
-absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost) {
+absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost,
+                              const std::map<size_t, uint32_t>& staleness) {
   ++round_;
+  if (setup_.asynchronous) models_.push_back(FlatVector::CopyOf(server_->Model(), setup_.layout));
+  const auto staleness_of = [&](size_t client) {
+    const auto found = staleness.find(client);
+    return found == staleness.end() ? 0 : found->second;
+  };
+  const auto began_from = [&](uint32_t age) { return models_[round_ - 1 - age].view(); };
   const std::vector<Turn> turns = TurnsOf(cohort);
   aggregation::GridOrder order{.total_multiplicity = std::max<size_t>(1, cohort.size())};
   for (const auto& [client, multiplicity] : turns) {
@@ -163,7 +173,11 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
   for (uint8_t number = 0;; ++number) {
     const Phase phase(number);
     phases_ = number + 1;
-    const ServerContext asked = About(phase);
+    ServerContext asked = About(phase);
+    if (cohort.size() == 1 && staleness_of(cohort[0]) > 0) {
+      asked.staleness = staleness_of(cohort[0]);
+      asked.base = began_from(asked.staleness);
+    }
     MACAW_ASSIGN_OR_RETURN(const Broadcast configured, server_->Configure(asked));
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
                            DownViews(schema_, phase, configured));
@@ -174,8 +188,11 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
       const size_t client = turn.client;
       workspace_.Reset();
       const auto kept = staged.find(client);
+      const uint32_t age = staleness_of(client);
+      std::vector<ConstVectorView> received = broadcast;
+      if (age > 0) received[0] = began_from(age);
       ClientContext context =
-          Context(client, kept == staged.end() ? states_[client] : kept->second, broadcast);
+          Context(client, kept == staged.end() ? states_[client] : kept->second, received, age);
       context.phase = phase;
       const auto run = [&](const training::LocalPlan& plan) {
         return trainer_->Run(plan, *population_[client].objective, context.examples);

@@ -44,13 +44,16 @@ class RoundLoop {
     LayoutPtr layout = nullptr;  // null: one tensor of the same size as start
     CohortConfig cohort = {};
     uint64_t seed = 1;
+    bool asynchronous = false;
   };
   RoundLoop(const Description& description, std::vector<TestPopulationClient> population,
             const Options& options);
 
   // One round with these clients, in this order. For clients in `lost`, neither the contribution
-  // nor the state counts, as if their worker had died.
-  absl::Status Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost = {});
+  // nor the state counts, as if their worker had died. With Options::asynchronous a client may have
+  // begun `staleness` rounds before, by client.
+  absl::Status Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost = {},
+                     const std::map<size_t, uint32_t>& staleness = {});
   // Rounds with all clients.
   absl::Status Rounds(int count);
   // Rounds with `size` clients each, drawn for every round.
@@ -86,7 +89,7 @@ class RoundLoop {
   static std::vector<Turn> TurnsOf(const std::vector<size_t>& cohort);
   ServerContext About(Phase phase);
   ClientContext Context(size_t client, const std::vector<FlatVector>& kept,
-                        std::span<const ConstVectorView> broadcast);
+                        std::span<const ConstVectorView> broadcast, uint32_t staleness = 0);
 
   std::vector<TestPopulationClient> population_;
   Setup setup_;
@@ -99,6 +102,7 @@ class RoundLoop {
   std::vector<FlatVector> zero_state_;
   std::vector<ConstVectorView> state_views_;
   std::map<std::string, double> metrics_;
+  std::vector<FlatVector> models_;  // before each round; of asynchronous ones
   uint32_t round_ = 0;
   int phases_ = 0;
 };

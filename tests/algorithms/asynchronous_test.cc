@@ -1,0 +1,174 @@
+#include "algorithms/around/asynchronous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/around/registry.h"
+#include "algorithms/builtin.h"
+#include "sdk/testing/round_loop.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using testing::HasSubstr;
+
+// Half the squared distance to a point: a step moves a client by lr times the rest of its way.
+class Pull final : public Objective {
+ public:
+  explicit Pull(double target) : target_(target) {}
+  double Loss(const Numbers& x) const override { return (x[0] - target_) * (x[0] - target_) / 2; }
+  Numbers Gradient(const Numbers& x) const override { return {x[0] - target_}; }
+
+ private:
+  const double target_;
+};
+
+RunPlan Buffered(uint64_t size = 2) {
+  RunPlan run;
+  run.clients = 10;
+  run.cohort.size = size;
+  run.devices.family = "phones";
+  run.asynchronous.mode = "buffered";
+  return run;
+}
+
+RunPlan Mixed(double mixing) {
+  RunPlan run = Buffered(1);
+  run.asynchronous.mode = "mixed";
+  run.asynchronous.mixing = mixing;
+  return run;
+}
+
+// Clients that are pulled to these points, with 1, 2, … examples, from 0.
+RoundLoop Pulled(const Description& rule, const std::vector<double>& targets, uint64_t size) {
+  std::vector<TestPopulationClient> population;
+  for (const double target : targets) {
+    population.push_back(
+        {std::make_shared<Pull>(target), static_cast<uint32_t>(population.size() + 1)});
+  }
+  return {rule,
+          population,
+          {.steps = 1, .start = {0}, .lr = 0.5, .cohort = {.size = size}, .asynchronous = true}};
+}
+
+// s(τ) = 1/√(1 + τ), as algorithm 1 of the paper, and not 1/(1 + √τ).
+TEST(Discount, IsThatOfThePaper) {
+  const AsynchronousConfig paper;
+  EXPECT_EQ(DiscountOf(paper, 0), 1);
+  EXPECT_EQ(DiscountOf(paper, 3), 0.5);
+  EXPECT_DOUBLE_EQ(DiscountOf(paper, 1), 1 / std::sqrt(2));
+  EXPECT_DOUBLE_EQ(DiscountOf({.discount = 1}, 3), 0.25);
+  EXPECT_DOUBLE_EQ(DiscountOf({.discount = 2}, 3), 1.0 / 16);
+  EXPECT_EQ(DiscountOf({.discount = 0}, 7), 1);
+}
+
+// By hand. Clients 0 and 1 are pulled to 2 and 8, with weights 1 and 2; a step is half the way.
+//   round 1, both from x₀ = 0:          (1·1 + 2·4)/3             x₁ = 3
+//   round 2, both from x₁ = 3:          (1·(−½) + 2·2.5)/3        x₂ = 4.5
+//   round 3, client 1 from x₀: Δ = 4, s(2) = 1/√3; client 0 from x₂: Δ = −1.25
+//                                       (−1.25 + 2·4/√3)/3
+// The mean is by the weights, which the discount does not change.
+TEST(Buffered, CountsOlderUpdatesLessAsOnPaper) {
+  RoundLoop loop = Pulled(Asynchronous(Builtin("fedavg"), Buffered()), {2, 8}, 2);
+  ASSERT_TRUE(loop.Round({0, 1}).ok());
+  EXPECT_NEAR(loop.Model()[0], 3, 1e-12);
+  ASSERT_TRUE(loop.Round({0, 1}).ok());
+  EXPECT_NEAR(loop.Model()[0], 4.5, 1e-12);
+  ASSERT_TRUE(loop.Round({0, 1}, {}, {{1, 2}}).ok());
+  EXPECT_NEAR(loop.Model()[0], 4.5 + (-1.25 + 2 * 4 / std::sqrt(3)) / 3, 1e-12);
+}
+
+TEST(Buffered, WithoutDelayIsTheRuleItself) {
+  for (const char* name : {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}) {
+    RoundLoop plain = Pulled(Builtin(name), {2, 8, -3}, 3);
+    RoundLoop buffered = Pulled(Asynchronous(Builtin(name), Buffered(3)), {2, 8, -3}, 3);
+    ASSERT_TRUE(plain.Rounds(5).ok());
+    ASSERT_TRUE(buffered.Rounds(5).ok());
+    EXPECT_EQ(buffered.ModelDigest(), plain.ModelDigest()) << name;
+  }
+}
+
+// x ← x + α·s(τ)·(x_b + Δ − x), by hand with α = 0.8, clients pulled to 2 and 8:
+//   client 0 from x₀ = 0, τ = 0: its model is 1                   x₁ = 0.8
+//   client 1 from x₀ = 0, τ = 1: its model is 4                   x₂ = 0.8 + 0.8/√2·(4 − 0.8)
+TEST(Mixed, MovesTowardsTheClientsModel) {
+  RoundLoop loop = Pulled(Asynchronous(Builtin("fedavg"), Mixed(0.8)), {2, 8}, 1);
+  ASSERT_TRUE(loop.Round({0}).ok());
+  EXPECT_NEAR(loop.Model()[0], 0.8, 1e-12);
+  ASSERT_TRUE(loop.Round({1}, {}, {{1, 1}}).ok());
+  EXPECT_NEAR(loop.Model()[0], 0.8 + 0.8 / std::sqrt(2) * (4 - 0.8), 1e-12);
+}
+
+TEST(Mixed, ALostClientMovesNothing) {
+  RoundLoop loop = Pulled(Asynchronous(Builtin("fedavg"), Mixed(0.8)), {2, 8}, 1);
+  ASSERT_TRUE(loop.Round({0}).ok());
+  ASSERT_TRUE(loop.Round({1}, {1}, {{1, 1}}).ok());
+  EXPECT_NEAR(loop.Model()[0], 0.8, 1e-12);
+}
+
+std::string Refusal(const RunPlan& run) { return std::string(CheckAsynchronous(run).message()); }
+
+TEST(CheckAsynchronous, RefusesWhatArrivalsCannotBe) {
+  EXPECT_TRUE(CheckAsynchronous(RunPlan()).ok());
+  EXPECT_TRUE(CheckAsynchronous(Buffered()).ok());
+  EXPECT_TRUE(CheckAsynchronous(Mixed(0.5)).ok());
+  const auto with = [](auto change) {
+    RunPlan run = Buffered();
+    change(run);
+    return Refusal(run);
+  };
+  EXPECT_THAT(with([](RunPlan& r) { r.devices.family = "none"; }), HasSubstr("[devices]"));
+  EXPECT_THAT(with([](RunPlan& r) { r.cohort.sampling = "poisson"; }), HasSubstr("poisson"));
+  EXPECT_THAT(with([](RunPlan& r) { r.cohort.over_selection = 1.5; }),
+              HasSubstr("cohort.over_selection"));
+  EXPECT_THAT(with([](RunPlan& r) {
+                r.cohort.straggler_fraction = 0.5;
+                r.cohort.straggler_policy = "drop";
+              }),
+              HasSubstr("straggler_policy"));
+  EXPECT_THAT(with([](RunPlan& r) { r.devices.deadline = 3; }), HasSubstr("round.deadline"));
+  EXPECT_THAT(with([](RunPlan& r) { r.asynchronous.mode = "mixed"; }),
+              HasSubstr("cohort.size = 1"));
+  EXPECT_THAT(with([](RunPlan& r) { r.asynchronous.concurrency = 1; }),
+              HasSubstr("round.concurrency = 1"));
+  EXPECT_THAT(with([](RunPlan& r) { r.asynchronous.refill = 3; }), HasSubstr("round.refill = 3"));
+  EXPECT_THAT(with([](RunPlan& r) { r.asynchronous.concurrency = 11; }),
+              HasSubstr("10 can be drawn"));
+  EXPECT_THAT(with([](RunPlan& r) { r.privacy.clip = r.privacy.noise = 1; }),
+              HasSubstr("[privacy]"));
+  EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"acpsgd 2"}; }), HasSubstr("acpsgd"));
+  EXPECT_THAT(with([](RunPlan& r) {
+                r.update.codec = {"topk 0.1"};
+                r.update.feedback = "ef21";
+              }),
+              HasSubstr("update.feedback"));
+}
+
+TEST(Asynchronous, RefusesRulesWithTheReason) {
+  Registry registry;
+  registry.AddBuiltin(BuiltinAlgorithms());
+  const auto refused = [&](const std::string& name) {
+    RunPlan run = Buffered();
+    run.algorithm = *registry.Complete({.name = name});
+    const Description rule = *registry.RuleOf(run);
+    Setup setup = SetupOf(run, Plain(1, DType::kF64));
+    setup.total_weight = 10;
+    return std::string(MakeSchema(rule, setup).status().message());
+  };
+  EXPECT_EQ(refused("fedavg"), "");
+  EXPECT_EQ(refused("fedprox"), "");
+  for (const char* stateful : {"scaffold", "feddyn", "fedbn", "ditto", "fedrep"})
+    EXPECT_THAT(refused(stateful), HasSubstr("round.mode: what the rule's clients keep"))
+        << stateful;
+  for (const char* other : {"fednova", "qfedavg", "mime", "krum", "median"})
+    EXPECT_THAT(refused(other), HasSubstr("round.mode: the rule is not made for")) << other;
+}
+
+}  // namespace
+}  // namespace macaw::algorithms

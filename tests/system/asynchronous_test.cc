@@ -1,0 +1,247 @@
+// Virtual time and rounds that do not wait for each other, in whole runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "testing/program.h"
+#include "testing/temporary_folder.h"
+#include "tests/system/rows.h"
+#include "tests/system/simulation.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::Plus;
+using testing_support::RowsOf;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::StateBytesOf;
+using testing_support::TemporaryFolder;
+using testing_support::WithSettings;
+using testing_support::WriteConfig;
+
+using Settings = std::vector<std::string>;
+
+const Settings kDevices = {"partition.clients=40", "cohort.size=6", "model.name=mlp",
+                           "devices.family=lognormal", "devices.samples_per_s=50"};
+const Settings kBuffered =
+    Plus(kDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
+
+struct Timed {
+  const char* name;
+  Settings settings;
+};
+void PrintTo(const Timed& timed, std::ostream* out) { *out << timed.name; }
+
+class VirtualTime : public testing::TestWithParam<Timed> {};
+
+TEST_P(VirtualTime, GivesTheSameBytesForAnyWorkersAndInAReplay) {
+  const std::string config = WriteConfig("time");
+  Simulation one("one",
+                 WithSettings(config, GetParam().settings, {"--processes", "1", "--slots", "1"}));
+  ASSERT_EQ(one.Wait(), 0) << one.output();
+  Simulation three("three",
+                   WithSettings(config, GetParam().settings, {"--processes", "3", "--slots", "2"}));
+  ASSERT_EQ(three.Wait(), 0) << three.output();
+  EXPECT_EQ(StateBytesOf(three), StateBytesOf(one));
+  Simulation tcp("tcp", WithSettings(config, GetParam().settings,
+                                     {"--processes", "2", "--slots", "1", "--tcp"}));
+  ASSERT_EQ(tcp.Wait(), 0) << tcp.output();
+  EXPECT_EQ(StateBytesOf(tcp), StateBytesOf(one));
+  const auto replay =
+      RunMacaw(absl::StrCat("replay ", three.folder(), " --out ", three.folder(), "-again"));
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_THAT(replay.text, HasSubstr("and the same model: "));
+}
+
+TEST_P(VirtualTime, GoesOnAfterAKill) {
+  const Settings settings =
+      Plus(GetParam().settings, {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const std::string config = WriteConfig("kill");
+  Simulation whole("whole", WithSettings(config, settings));
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  Simulation killed("killed", WithSettings(config, settings));
+  ASSERT_TRUE(killed.WaitForEvent([](const nlohmann::json& event) {
+    return event["event"] == "round" && event["round"].get<uint32_t>() >= 2;
+  }));
+  killed.Signal(SIGKILL);
+  killed.Wait();
+  Simulation resumed("resumed", {"--resume", killed.folder()});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, VirtualTime,
+    testing::Values(
+        Timed{"Rounds", kDevices},
+        Timed{"OverSelectionUnderADeadline",
+              Plus(kDevices, {"cohort.over_selection=2", "round.deadline=20", "round.quorum=0.5"})},
+        Timed{"Buffered", kBuffered},
+        Timed{"BufferedGroups", Plus(kBuffered, {"round.refill=4", "round.max_staleness=2",
+                                                 "cohort.sampling=available"})},
+        Timed{"BufferedAdamWithACodec",
+              Plus(kBuffered, {"algorithm.name=fedadam", R"(update.codec=["topk 0.1", "bits 8"])",
+                               "update.feedback=residual", R"(broadcast.codec=["bits 8"])",
+                               "broadcast.of=model"})},
+        Timed{"Mixed", Plus(kBuffered, {"round.mode=mixed", "cohort.size=1"})},
+        Timed{"BufferedOfOwners", Plus(kBuffered, {"workers.owners=3"})}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// With as many places as a step has arrivals, each group is a synchronous round.
+TEST(Buffered, WithASynchronousRoundsPlacesIsTheSynchronousRunToTheByte) {
+  const std::string config = WriteConfig("same");
+  for (const std::string rule : {"fedavg", "fedprox", "fedadam"}) {
+    const Settings settings =
+        Plus(kDevices, {absl::StrCat("algorithm.name=", rule), "run.rounds=5"});
+    Simulation rounds("rounds", WithSettings(config, settings));
+    ASSERT_EQ(rounds.Wait(), 0) << rounds.output();
+    Simulation buffered("buffered", WithSettings(config, Plus(settings, {"round.mode=buffered",
+                                                                         "round.concurrency=6",
+                                                                         "round.refill=6"})));
+    ASSERT_EQ(buffered.Wait(), 0) << buffered.output();
+    EXPECT_EQ(buffered.digest(), rounds.digest()) << rule;
+    std::vector<nlohmann::json> rows = RowsOf(buffered);
+    for (nlohmann::json& row : rows) {
+      EXPECT_EQ(row["staleness"], 0);
+      row.erase("staleness");
+    }
+    const std::vector<nlohmann::json> synchronous = RowsOf(rounds);
+    ASSERT_EQ(rows.size(), synchronous.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      // The same sums of seconds, in another order.
+      EXPECT_NEAR(rows[i]["virtual_seconds"], synchronous[i]["virtual_seconds"], 1e-9);
+      rows[i]["virtual_seconds"] = synchronous[i]["virtual_seconds"];
+      EXPECT_EQ(rows[i], synchronous[i]);
+    }
+  }
+}
+
+// Three clients with one row each and a model of one weight, on devices whose turns take 2, 3 and
+// 7 seconds; two arrivals a step. See Arrivals.OfThreeDevicesAsOnPaper for who arrives when.
+//   y = w·x with x = 1, so a step of lr ½ on ½(w − y)²·2 moves w by (y − w)
+TEST(Buffered, IsThatOnPaper) {
+  const TemporaryFolder folder;
+  const std::string data = folder.Write("data.csv", "client,x,y\na,1,1\nb,1,2\nc,1,4\n");
+  const std::string devices = folder.Write(
+      "devices.csv",
+      "device,samples_per_s,down_kB_s,up_kB_s\na,0.5,1e9,1e9\nb,0.33333333333,1e9,1e9\n"
+      "c,0.14285714286,1e9,1e9\n");
+  const std::string config = folder.Write("paper.toml", absl::StrCat(R"(
+[run]
+rounds = 3
+dtype = "f64"
+task = "regression"
+[data]
+source = "csv"
+path = ")",
+                                                                     data, R"("
+label = "y"
+client = "client"
+normalise = false
+[model]
+layers = ["linear 1 nobias"]
+init = "zero"
+[cohort]
+size = 2
+weight = "uniform"
+[round]
+mode = "buffered"
+concurrency = 3
+[devices]
+family = "file"
+file = ")",
+                                                                     devices, R"("
+assign = "name"
+round_spread = 0.0
+[local]
+epochs = 1
+batch_size = 1
+lr = 0.25
+)"));
+  Simulation run("paper", {config});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::vector<nlohmann::json> rows = RowsOf(run);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_NEAR(rows[0]["virtual_seconds"], 3, 1e-6);
+  EXPECT_NEAR(rows[1]["virtual_seconds"], 3, 1e-6);
+  EXPECT_NEAR(rows[2]["virtual_seconds"], 2, 1e-6);
+  EXPECT_EQ(rows[0]["staleness"], 0);
+  EXPECT_EQ(rows[1]["staleness"], 0);
+  EXPECT_EQ(rows[2]["staleness"], 1) << "client a 0, client c 2";
+}
+
+TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
+  const std::string config = WriteConfig("summary");
+  Simulation run("run", WithSettings(config, kDevices));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  double sum = 0;
+  for (const nlohmann::json& row : RowsOf(run)) sum += row["virtual_seconds"].get<double>();
+  EXPECT_GT(sum, 0);
+  EXPECT_DOUBLE_EQ(run.summary()["virtual_seconds"], sum);
+  const auto compared =
+      RunMacaw(absl::StrCat("compare ", run.folder(), " --metrics total_virtual_seconds"));
+  EXPECT_EQ(compared.exit, 0) << compared.text;
+  EXPECT_THAT(compared.text, HasSubstr("total_virtual_seconds"));
+  Simulation without("without", {config});
+  ASSERT_EQ(without.Wait(), 0) << without.output();
+  EXPECT_FALSE(without.summary().contains("virtual_seconds"));
+  EXPECT_FALSE(RowsOf(without)[0].contains("virtual_seconds"));
+}
+
+// A deadline in virtual time decides who counts, and is no time of this machine.
+TEST(VirtualTime, ADeadlineLeavesOutSlowDevices) {
+  const std::string config = WriteConfig("deadline");
+  Simulation all("all", WithSettings(config, kDevices));
+  ASSERT_EQ(all.Wait(), 0) << all.output();
+  Simulation timed("timed",
+                   WithSettings(config, Plus(kDevices, {"round.deadline=10", "round.quorum=0.1"})));
+  ASSERT_EQ(timed.Wait(), 0) << timed.output();
+  double late = 0;
+  for (const nlohmann::json& row : RowsOf(timed)) {
+    late += row["late"].get<double>();
+    EXPECT_EQ(row["clients"].get<double>() + row["late"].get<double>(), 6);
+    EXPECT_TRUE(row["virtual_seconds"].get<double>() <= 10 || row["clients"] == 1) << row;
+  }
+  EXPECT_GT(late, 0);
+  EXPECT_LT(timed.summary()["virtual_seconds"], all.summary()["virtual_seconds"]);
+}
+
+TEST(VirtualTime, AnotherDeadlineIsAnotherRun) {
+  const std::string config = WriteConfig("resume");
+  Simulation run("run", WithSettings(config, Plus(kDevices, {"round.deadline=10"})));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  Simulation resumed("resumed",
+                     {"--resume", run.folder(), "--rounds", "5", "--set", "round.deadline=20"});
+  EXPECT_NE(resumed.Wait(), 0);
+  EXPECT_THAT(resumed.output(), HasSubstr("devices.deadline"));
+}
+
+TEST(Asynchronous, IsRefusedWhereItCannotBe) {
+  const std::string config = WriteConfig("refused");
+  const auto refused = [&](const Settings& settings) {
+    Simulation run("refused", WithSettings(config, settings));
+    EXPECT_NE(run.Wait(), 0);
+    return run.output();
+  };
+  EXPECT_THAT(refused({"round.mode=buffered"}), HasSubstr("[devices]"));
+  EXPECT_THAT(refused(Plus(kBuffered, {"algorithm.name=scaffold"})),
+              HasSubstr("what the rule's clients keep"));
+  EXPECT_THAT(refused(Plus(kBuffered, {"round.concurrency=2"})), HasSubstr("fewer than"));
+  EXPECT_THAT(refused({"round.concurrency=20"}),
+              AllOf(HasSubstr("round.concurrency"), HasSubstr("round.mode")));
+}
+
+}  // namespace
+}  // namespace macaw
