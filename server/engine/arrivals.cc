@@ -9,9 +9,7 @@ namespace {
 
 using virtual_time::ClockState;
 
-// Where nobody can begin, it is tried again after so many seconds of the clock, so many times.
-constexpr double kNobodyPause = 60;
-constexpr int kNobodyTries = 10'000;
+constexpr int kNobodyTries = 10'000;  // pauses of a round
 
 class Fleet {
  public:

@@ -39,6 +39,9 @@ struct Arrived {
   uint64_t too_stale = 0;          // that did not count (round.max_staleness)
 };
 
+// Where nobody can begin, it is tried again after so many seconds of the clock.
+inline constexpr double kNobodyPause = 60;
+
 // The rows that pass through the model in the turn of a client that begins from this base.
 using PassedRows = std::function<double(const scheduler::CohortEntry&, Round base)>;
 

@@ -45,7 +45,9 @@ DrawnRound InTime(const EngineOptions& options, Round round, std::vector<Seat> s
                                                    .seconds = closing.seconds,
                                                    .late = closing.late,
                                                    .not_needed = closing.not_needed}};
-  drawn.time->end.now += closing.seconds;
+  // Where nobody was there to be drawn, time must go on until somebody is.
+  if (seats.empty()) drawn.time->seconds = kNobodyPause;
+  drawn.time->end.now += drawn.time->seconds;
   drawn.seats.reserve(closing.kept.size());
   for (const uint32_t place : closing.kept) drawn.seats.push_back(std::move(seats[place]));
   return drawn;
