@@ -82,6 +82,8 @@ struct Description {
   // counted. SCAFFOLD's c_i is such a state, because the server's c has to be the mean of
   // all c_i.
   bool state_follows_sent = false;
+  // A class in Python (macaw.rules), which can say the first of the two alone.
+  bool in_python = false;
   // Which totals over the population its halves compute with, apart from what the sampling needs.
   // A fleet whose clients have other totals than its plan says is refused for such a rule, and
   // warned of for others. Empty function: both if the rule is of a plug-in, none if it is a
