@@ -49,6 +49,9 @@ absl::Status CheckRuleForVotes(const Description& rule, const Schema& schema, co
   if (channel.reduction != Reduction::kWeightedMean && channel.reduction != Reduction::kMean)
     return refuse("a vote takes the place of a mean over clients, and the channel '", channel.name,
                   "' of ", rule.name, " is none");
+  if (setup.GetOr<double>("update_clip", 0) > 0)
+    return refuse("algorithm.", rule.name,
+                  ".update_clip shortens updates, and of these only signs are sent: take it out");
   for (const MetricSpec& metric : schema.metrics) {
     if (metric.name == kVoteMarginMetric)
       return refuse("the rule reports a metric '", metric.name, "' of its own");

@@ -223,6 +223,7 @@ class MajorityRun : public testing::Test {
     registry_.AddBuiltin(BuiltinAlgorithms());
     run_.cohort = CohortOf(4);
     run_.clients = 8;
+    run_.task = TaskKind::kClassification;
     run_.update = Update({"majority 0.001"});
   }
   // "" if the run is accepted.
@@ -269,6 +270,13 @@ TEST_F(MajorityRun, SaysWhyARuleIsNotForIt) {
   EXPECT_THAT(Refusal("fednova"), HasSubstr("several sums together (direction, tau)"));
   EXPECT_THAT(Refusal("qfedavg"), HasSubstr("several sums together (delta, h)"));
   EXPECT_THAT(Refusal("local"), HasSubstr("whose server uses"));
+}
+
+TEST_F(MajorityRun, RefusesAClipThatWouldChangeNothing) {
+  run_.algorithm = *registry_.Complete({"fedavg", {{"update_clip", 1.0}}});
+  EXPECT_THAT(
+      std::string(MakeSchema(*registry_.RuleOf(run_), SetupOf(run_, layout_)).status().message()),
+      HasSubstr("algorithm.fedavg.update_clip"));
 }
 
 TEST_F(MajorityRun, HasNoFeedback) {
