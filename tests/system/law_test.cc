@@ -61,8 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"FedProx", {"algorithm.name=fedprox", "algorithm.fedprox.mu=0.1"}},
                     Variant{"Coded",
                             {R"(update.codec=["topk 0.1", "bits 8"])",
-                             R"(broadcast.codec=["bits 8"])"}},
-                    Variant{"Majority", {R"(update.codec=["majority 0.001"])"}}),
+                             R"(broadcast.codec=["bits 8"])"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
