@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -123,6 +124,24 @@ TEST(Majority, StatisticsMoveByTheirMean) {
   };
   EXPECT_NE(statistic(Majority()), 0);
   EXPECT_EQ(statistic(Majority()), statistic(Builtin("fedavg")));
+}
+
+TEST(Majority, NoRuleWithoutAnOptimizerMovesAWeightFurtherThanTheStep) {
+  const LayoutPtr net =
+      *ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
+                              {.name = "fc.weight", .shape = {1}},
+                              {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF32);
+  for (const char* rule : {"fedavg", "fedprox", "gd", "ditto", "fedbn", "fedrep", "mimelite"}) {
+    RoundLoop::Options options = {.steps = 3, .start = {9, -9}, .layout = net};
+    if (std::string(rule) == "mimelite") options.parameters = {{"base", std::string("sgd")}};
+    RoundLoop loop(Majority("majority 0.25", rule), Q4(), options);
+    ASSERT_EQ(loop.schema().up.size(), 1u) << rule;
+    ASSERT_TRUE(loop.Rounds(2).ok()) << rule;
+    const Numbers model = loop.Model();  // of FedBN one weight, of FedRep the other stays at home
+    const double first = std::fabs(model[0] - 9), second = std::fabs(model[1] + 9);
+    EXPECT_EQ(std::max(first, second), 0.5) << rule;
+  }
 }
 
 // A part of LeNet-5's size: one bit a weight, and 6 bytes for each 512.
