@@ -58,7 +58,10 @@ MadeCodec Parse(const std::string& text, bool scaled) {
   }
   if (line.name() == "rotate")
     return line.Refuse("a rotation stands first, and once, and is for update.codec alone");
-  for (const char* other : {"rotate", "acpsgd", "powersgd"}) names.emplace_back(other);
+  if (line.name() == "majority")
+    return line.Refuse(
+        "a majority is of many clients, stands alone, and is for update.codec alone");
+  for (const char* other : {"majority", "rotate", "acpsgd", "powersgd"}) names.emplace_back(other);
   const std::string nearest = NearestWord(line.name(), names);
   const std::string hint =
       nearest.empty() ? "there are: " : absl::StrCat("did you mean '", nearest, "'? There are: ");

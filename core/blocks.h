@@ -78,6 +78,7 @@ class BlockWriter {
   static uint64_t SizeOf(const Shape& shape, size_t count);
   void Zeros();
   void Head(const Shape& shape, std::span<const uint16_t> places, size_t count);
+  void PutLevels(const Shape& shape, float inverse, std::span<const float> values);
   void Byte(unsigned value);
   void Varint(uint64_t value);
   void Append(std::span<const std::byte> bytes);

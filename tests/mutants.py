@@ -148,6 +148,16 @@ MUTANTS = {
         ("the sign of zero is one", "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),
         ("signs are sent without their scale",
          "static_cast<float>(norm / static_cast<double>(count))", "float{1}")],
+    ("codecs/majority.cc", "codecs", "Majority.*"): [
+        ("a tie is a vote for +1, and so is a number that did not change",
+         "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),
+        ("a client that diverged votes", "std::isfinite(value) ? SignOf(value) : value", "SignOf(value)")],
+    ("algorithms/around/majority.cc", "algorithms", "Majority*"): [
+        ("a vote is divided by a Poisson cohort's planned weight",
+         "rule.server(WithoutPlannedWeight(setup), std::move(model))", "rule.server(setup, std::move(model))"),
+        ("a hostile client votes as often as it likes", "channel.bound = 1;", "{}")],
+    ("algorithms/around/majority_server.cc", "algorithms", "Majority.*"): [
+        ("the server takes the mean of the signs", "codecs::Decide(step_, mean.view());", "{}")],
     ("codecs/randomk.cc", "codecs", "RandomK.*"): [
         ("random-k does not scale", "values[i] *= factor;", "")],
     ("codecs/tensors.h", "codecs", "*EveryCodec*"): [

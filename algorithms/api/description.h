@@ -85,6 +85,8 @@ struct Description {
   // The mean of updates of several ages still moves the model (round.mode): the server half needs
   // nothing of the round from whose model a client began.
   bool asynchronous = false;
+  // A class in Python (macaw.rules), which can say the first of the two alone.
+  bool in_python = false;
   // Which totals over the population its halves compute with, apart from what the sampling needs.
   // A fleet whose clients have other totals than its plan says is refused for such a rule, and
   // warned of for others. Empty function: both if the rule is of a plug-in, none if it is a

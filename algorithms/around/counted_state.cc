@@ -17,9 +17,13 @@ absl::Status CheckCountedState(const Description& rule, const Schema& schema,
   return absl::InvalidArgumentError(absl::StrCat(
       "the clients of ", rule.name, " keep a state that may mirror what they send (",
       absl::StrJoin(schema.state, ", ", name), "). ", change,
-      ", so the two no longer agree and the run converges to a wrong model. A rule that makes its "
-      "state follow what was sent says so (state_follows_sent), and one whose state is independent "
-      "of that, too (has_independent_state)"));
+      ", so the two no longer agree and the run converges to a wrong model. ",
+      rule.in_python
+          ? "A rule in Python whose state is independent of what it sends says so "
+            "(has_independent_state = True); one whose state has to follow what was counted is "
+            "written in C++ (ClientAlgorithm::Sent)"
+          : "A rule that makes its state follow what was sent says so (state_follows_sent), and one "
+            "whose state is independent of that, too (has_independent_state)"));
 }
 
 bool HasStateThatFollows(const Description& rule, const Schema& schema) {

@@ -14,6 +14,7 @@
 #include "algorithms/around/factored.h"
 #include "algorithms/around/frozen.h"
 #include "algorithms/around/guard.h"
+#include "algorithms/around/majority.h"
 #include "algorithms/around/privacy.h"
 #include "core/logging.h"
 #include "core/spelling.h"
@@ -228,8 +229,11 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         "in update.codec they send mixtures of thousands of weights: take one of the two out");
   }
   if (run.asynchronous.on()) rule = Asynchronous(rule, run);
+  if (IsMajority(run.update)) MACAW_RETURN_IF_ERROR(CheckAttackOnVotes(run.attack));
   if (IsFactored(run.update)) {
     rule = Factored(rule, run.update, run.privacy.on());
+  } else if (IsMajority(run.update)) {
+    rule = ByMajority(rule, run.update, run.privacy.on());
   } else if (run.update.on()) {
     rule = Compressed(rule, run.update, {.noised = run.privacy.on()});
   }

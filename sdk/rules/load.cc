@@ -32,6 +32,7 @@ absl::StatusOr<algorithms::Description> DescriptionOf(const Json& said,
     description.parameters.push_back(std::move(spec));
   }
   description.has_personal_models = rule.personal;
+  description.in_python = true;
   description.has_independent_state = said.at("independent_state").get<bool>();
   const TotalsUsed totals{.clients = said.at("uses_clients").get<bool>(),
                           .weight = said.at("uses_total_weight").get<bool>()};

@@ -131,6 +131,13 @@ TEST(Compressed, IsRefusedWhereItMakesNoSense) {
                 s.state = {{"memory", s.down[0].layout}};
               })),
               AllOf(HasSubstr("memory"), HasSubstr("state_follows_sent")));
+  rule.in_python = true;
+  EXPECT_THAT(refusal(changed([](Schema& s) {
+                s.state = {{"memory", s.down[0].layout}};
+              })),
+              AllOf(HasSubstr("memory"), HasSubstr("has_independent_state = True"),
+                    testing::Not(HasSubstr("state_follows_sent"))))
+      << "it has no such flag";
 }
 
 TEST(Compressed, SaysWhichFeedbackItTookAndWhatAClientKeeps) {

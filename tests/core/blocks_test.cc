@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/digest.h"
 #include "core/half.h"
 #include "core/random.h"
 
@@ -202,6 +203,35 @@ TEST(Blocks, ACountOfFloatsIsThatOfTheirBlocks) {
   }
   counter.End();
   EXPECT_EQ(counter.bytes(), Write(blocks).bytes.size());
+}
+
+// Of all forms, with the values that search for a step finds hard: the least and the largest floats,
+// few multiples, values beside a level. A reader of any release reads these bytes.
+TEST(Blocks, TheirBytesStay) {
+  RandomStream random({.seed = 21});
+  std::vector<std::byte> bytes;
+  BlockWriter writer(&bytes);
+  for (int i = 0; i < 3000; ++i) {
+    Floats block(i % 3 == 0 ? 1 + random.Below(512) : 512);
+    const int most = 1 + static_cast<int>(random.Below(255));
+    const auto step =
+        std::bit_cast<float>(static_cast<uint32_t>(1 + random.Below(0x7b000000u - 1)));
+    const uint64_t kept = 1 + random.Below(i % 2 == 0 ? 1 : 30);
+    for (float& value : block) {
+      if (random.Below(kept) != 0) continue;
+      const int k = static_cast<int>(random.Below(static_cast<uint64_t>(2 * most + 1))) - most;
+      const auto any = static_cast<uint32_t>(random.NextU64());
+      value = i % 10 == 0   ? FromHalf(static_cast<uint16_t>(any))
+              : i % 10 == 1 ? std::bit_cast<float>(any & 0xffff0000u)
+              : i % 10 == 2 ? std::bit_cast<float>(any)
+                            : static_cast<float>(double{step} * k);
+    }
+    if (i % 10 == 3) block[0] = std::bit_cast<float>(std::bit_cast<uint32_t>(block[0]) ^ 1u);
+    writer.Values(block, {.short_floats = i % 4 != 3, .levels = i % 5 == 0 ? 7u : 255u});
+  }
+  writer.End();
+  EXPECT_EQ(DigestOf(bytes).Hex(),
+            "4adc16bbaa09dd27070d99c6a319298bb7b458946854a971269ae759aae04985");
 }
 
 // Random bytes, and a bit changed in good ones, give numbers or an error.

@@ -160,6 +160,7 @@ std::vector<Case> Cases() {
   coded("rotated_median", "median", R"("rotate", "bits 2")", "none");
   coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");
   coded("powersgd", "fedavgm", R"("powersgd 2")", "residual");
+  coded("majority", "fedavgm", R"("majority 0.01")", "none");
   const auto broadcast = [&](const std::string& name, const std::string& codec,
                              const Arguments& more) {
     cases.push_back({name, Of("fedavg").arguments +

@@ -104,7 +104,8 @@ TEST_F(Rules, WithAStateThatMayMirrorWhatIsSentAreRefusedUnderACodec) {
                                  {"--set", R"(update.codec=["bits 8"])"}));
   EXPECT_EQ(run.Wait(), 2) << run.output();
   EXPECT_THAT(run.output(),
-              testing::AllOf(HasSubstr("update.codec"), HasSubstr("has_independent_state")));
+              testing::AllOf(HasSubstr("update.codec"), HasSubstr("has_independent_state = True"),
+                             testing::Not(HasSubstr("state_follows_sent"))));
   EXPECT_FALSE(FileExists(run.folder()));
 }
 

@@ -74,6 +74,12 @@ INSTANTIATE_TEST_SUITE_P(
                {R"(update.codec=["powersgd 2"])", R"(model.frozen=["1.*"])", "cohort.size=40"}},
         Beside{"TopkOfSeveralPhases", {R"(update.codec=["topk 0.1"])", "algorithm.name=mime"}},
         Beside{"TopkOfFedDyn", {R"(update.codec=["topk 0.1"])", "algorithm.name=feddyn"}},
+        Beside{"MajorityWithHostileClients",
+               {R"(update.codec=["majority 0.001"])", "attack.kind=sign-flip",
+                "attack.fraction=0.3"}},
+        Beside{"MajorityOfTensorsThatAreNotFrozen",
+               {R"(update.codec=["majority 0.001"])", R"(model.frozen=["1.*"])",
+                "cohort.sampling=poisson"}},
         Beside{"Ef21OfOneClientARound", {R"(update.codec=["topk 0.1"])", "cohort.size=1"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -109,7 +115,8 @@ TEST(UpdateInput, WhatDoesNotGoTogetherIsRefusedBeforeTheRunHasAFolder) {
     const char* why;
   };
   const std::string topk = R"(update.codec=["topk 0.1"])",
-                    low_rank = R"(update.codec=["acpsgd 2"])";
+                    low_rank = R"(update.codec=["acpsgd 2"])",
+                    majority = R"(update.codec=["majority 0.001"])";
   for (const Refused& refused : std::vector<Refused>{
            {Plus(kPrivate, {topk, "update.feedback=ef21"}), "[privacy] adds noise"},
            {Plus(kPrivate, {low_rank}), "[privacy] clips"},
@@ -119,7 +126,11 @@ TEST(UpdateInput, WhatDoesNotGoTogetherIsRefusedBeforeTheRunHasAFolder) {
            {{low_rank, "attack.kind=free-rider", "attack.fraction=0.2", "attack.noise=0.1"},
             "attack.noise"},
            {{low_rank, R"(model.frozen=["*.weight"])"}, "no tensor of which factors"},
-           {{topk, "algorithm.name=local"}, "whose server uses what clients send"}}) {
+           {{topk, "algorithm.name=local"}, "whose server uses what clients send"},
+           {{majority, "update.feedback=residual"}, "a vote is of no size"},
+           {{majority, "algorithm.name=median"}, "median looks at each"},
+           {{majority, "algorithm.name=scaffold"}, "mirrors what is counted"},
+           {{majority, "attack.kind=alie", "attack.fraction=0.2"}, "sign-flip"}}) {
     Simulation run("refused", WithSettings(config, Plus(kSmall, refused.settings)));
     EXPECT_EQ(run.Wait(), 2) << run.output();
     EXPECT_THAT(run.output(), AllOf(HasSubstr("update.codec"), HasSubstr(refused.why)));

@@ -103,6 +103,7 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
   } kCodecs[] = {{{"bf16"}, 0.55},
                  {{"bits 4"}, 0.15},
                  {{"sign"}, 0.1},
+                 {{"majority 0.001"}, 0.1},
                  {{"topk 0.01"}, 0.03},
                  {{"topk 0.01", "bits 8"}, 0.02},
                  {{"rotate", "bits 2"}, 0.08},

@@ -1,0 +1,129 @@
+#include "core/block_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/block_kernels.cc"
+#include "core/isa_targets.h"
+// isa_targets.h must come before foreach_target.h, which reads its macros.
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace macaw {
+namespace HWY_NAMESPACE {
+
+// Of floats' bits.
+constexpr int32_t kLeastNormalHalf = 0x38800000;  // 2^-14
+constexpr int32_t kLargestHalf = 0x477fe000;      // 65504
+constexpr int32_t kInfinityBits = 0x7f800000;
+
+// Adding it rounds a small number to a whole one, half to even.
+constexpr float kHalfWhole = 0x1p23f;   // of numbers from 0 on
+constexpr float kLevelWhole = 0x3p22f;  // of both signs
+constexpr int32_t kLevelZero = std::bit_cast<int32_t>(kLevelWhole);
+
+HWY_INLINE int32_t SizeBits(float value) { return std::bit_cast<int32_t>(value) & INT32_MAX; }
+
+BlockScan Scan(const float* values, size_t count) {
+  uint32_t nonzeros = 0, minus_zeros = 0, all_bits = 0;
+  int32_t smallest = INT32_MAX, largest = 0;  // smallest: less one
+  for (size_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(values[i]);
+    const int32_t size = SizeBits(values[i]);
+    nonzeros += bits != 0 ? 1 : 0;
+    minus_zeros |= bits == 0x80000000u ? 1 : 0;
+    all_bits |= bits;
+    largest = std::max(largest, size);
+    smallest = std::min(smallest, (size - 1) & INT32_MAX);  // of zeros the largest number
+  }
+  return {.nonzeros = nonzeros,
+          .has_minus_zero = minus_zeros != 0,
+          .are_brains = (all_bits & 0xffff) == 0,
+          .smallest = largest == 0 ? 0 : static_cast<uint32_t>(smallest) + 1,
+          .largest = static_cast<uint32_t>(largest)};
+}
+
+// A half is a multiple of 2^-24, and from 2^-14 on has ten bits behind the first.
+bool AreHalves(const float* values, size_t count) {
+  constexpr size_t kStride = 64;  // most vectors end here
+  for (size_t begin = 0; begin < count; begin += kStride) {
+    const size_t end = std::min(begin + kStride, count);
+    uint32_t others = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(values[i]);
+      const int32_t size = SizeBits(values[i]);
+      const float times = std::fabs(values[i]) * 0x1p24f;
+      const uint32_t whole = (times + kHalfWhole) - kHalfWhole == times ? 1 : 0;
+      const uint32_t is_small = size < kLeastNormalHalf ? 1 : 0;
+      const uint32_t is_short = (bits & 0x1fff) == 0 ? 1 : 0;
+      const uint32_t fits = size <= kLargestHalf ? 1 : 0;
+      const uint32_t is_infinite = size == kInfinityBits ? 1 : 0;
+      others |= 1 ^ ((is_small & whole) | ((1 ^ is_small) & ((is_short & fits) | is_infinite)));
+    }
+    if (others != 0) return false;
+  }
+  return true;
+}
+
+bool AreLevels(const float* values, size_t count, float step, float inverse) {
+  uint32_t others = 0;
+  for (size_t i = 0; i < count; ++i) {
+    // A level is nearer to its k than a thousandth, after both roundings. step · k has 32 bits, and
+    // so is rounded once.
+    const float k = (values[i] * inverse + kLevelWhole) - kLevelWhole;
+    others |= step * k != values[i] ? 1 : 0;
+  }
+  return others == 0;
+}
+
+void LevelCodes(const float* __restrict values, size_t count, float inverse, bool no_zero,
+                uint8_t* __restrict codes) {
+  const int32_t less = no_zero ? 1 : 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t k = std::bit_cast<int32_t>(values[i] * inverse + kLevelWhole) - kLevelZero;
+    const int32_t above = k > 0 ? 1 : 0;
+    codes[i] = static_cast<uint8_t>(2 * std::abs(k) - above - less);
+  }
+}
+
+void HalfCodes(const float* __restrict values, size_t count, uint16_t* __restrict codes) {
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t size = SizeBits(values[i]);
+    const int32_t sign = std::bit_cast<int32_t>(values[i]) >> 16 & 0x8000;
+    const float times = std::fabs(values[i]) * 0x1p24f + kHalfWhole;
+    const int32_t small = std::bit_cast<int32_t>(times) & 0x7fffff;
+    const int32_t normal = std::min((size >> 13) - (112 << 10), 0x7c00);
+    codes[i] = static_cast<uint16_t>(sign | (size < kLeastNormalHalf ? small : normal));
+  }
+}
+
+const BlockKernels& TheBlockKernels() {
+  static constexpr BlockKernels kKernels = {.scan = Scan,
+                                            .are_halves = AreHalves,
+                                            .are_levels = AreLevels,
+                                            .level_codes = LevelCodes,
+                                            .half_codes = HalfCodes};
+  return kKernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace macaw
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace macaw {
+
+const BlockKernels& BlockKernelsOf(Isa isa) { MACAW_FOR_ISA(isa, TheBlockKernels); }
+
+const BlockKernels& BestBlockKernels() {
+  static const BlockKernels& best = BlockKernelsOf(BestIsa());
+  return best;
+}
+
+}  // namespace macaw
+#endif  // HWY_ONCE

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/isa.h"
+
+namespace macaw {
+
+// What a block of floats holds (blocks.h).
+struct BlockScan {
+  size_t nonzeros = 0;  // −0 counts
+  bool has_minus_zero = false;
+  bool are_brains = false;  // the lower half of each is zero
+  // Bits of the least and the largest |v| that is not zero; a NaN is above infinity.
+  uint32_t smallest = 0, largest = 0;
+};
+
+// The largest |k| that the loops over levels take.
+inline constexpr int kMostKernelLevel = 255;
+
+// The loops over the values of a block, compiled for each instruction set, with the same results on
+// all. Blocks of any size. All threads.
+struct BlockKernels {
+  BlockScan (*scan)(const float* values, size_t count);
+
+  // Whether each is an IEEE 754 binary16. False with a NaN.
+  bool (*are_halves)(const float* values, size_t count);
+
+  // With `inverse` = 1/step rounded and finite, and |v| ≤ step · kMostKernelLevel, but for rounding:
+  // whether each value is float(step · k) for a whole k; and these k as numbers from 0 on, 2|k| less
+  // one where k > 0, and less one more where `no_zero`; they must be below 256.
+  bool (*are_levels)(const float* values, size_t count, float step, float inverse);
+  void (*level_codes)(const float* values, size_t count, float inverse, bool no_zero,
+                      uint8_t* codes);
+
+  // Of values that are halves.
+  void (*half_codes)(const float* values, size_t count, uint16_t* codes);
+};
+
+// Those of one of SupportedIsas(), and of the best.
+const BlockKernels& BlockKernelsOf(Isa isa);
+const BlockKernels& BestBlockKernels();
+
+}  // namespace macaw
