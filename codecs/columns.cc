@@ -44,7 +44,7 @@ void Orthonormalise(RandomStream& random, Columns& block) {
     double before = ColumnNorm(column);
     MakeOrthogonal(block, k, column);
     double norm = ColumnNorm(column);
-    while (!(norm > kDependent * before) || !(norm > 0)) {  // few columns: a draw is soon left
+    while (!(norm > kDependent * before) || !(norm > 0)) {  // a draw is soon left
       for (double& value : column) value = random.Normal();
       before = ColumnNorm(column);
       MakeOrthogonal(block, k, column);

@@ -21,8 +21,8 @@ struct Columns {
   std::vector<double> values;
 };
 
-// Of at most `most` columns of so many rows each, one after the other, those before the last that is
-// not zero, and this one.
+// How many of `most` columns of so many rows each, one after the other, are used: all up to the last
+// one that is not zero.
 template <typename T>
 uint32_t UsedColumns(const T* columns, uint64_t rows, uint32_t most) {
   uint64_t used = most * rows;
@@ -32,7 +32,7 @@ uint32_t UsedColumns(const T* columns, uint64_t rows, uint32_t most) {
 
 // Makes the columns orthonormal, in their order (Gram-Schmidt, twice). A column that is zero or not
 // finite, or depends on those before it, is drawn from `random`, so it is never NaN and never stays
-// zero. Fewer columns than rows.
+// zero. At most as many columns as rows.
 void Orthonormalise(RandomStream& random, Columns& block);
 
 // A·B of `a`, rows × b.rows, row after row; and Aᵀ·B of `a`, b.rows × columns.

@@ -1,6 +1,7 @@
 // Ranks of matrices: how they are known, what each leaves out, and which are taken.
 #include <algorithm>
-#include <utility>
+#include <span>
+#include <vector>
 
 #include "codecs/columns.h"
 #include "codecs/low_rank.h"

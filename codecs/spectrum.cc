@@ -4,13 +4,16 @@
 #include <cmath>
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "codecs/columns.h"
 
 namespace macaw::codecs {
 namespace {
 
-constexpr int kSpectrumSteps = 5;
+// More columns than are asked for: what is just beyond them mixes with the last ones.
+constexpr uint64_t kMoreColumns = 4;
+constexpr int kSpectrumSteps = 4;
 constexpr int kJacobiSweeps = 30;  // some ten are enough for any matrix
 
 // Σ of the squares beside the diagonal, and of all.
@@ -71,7 +74,8 @@ std::vector<double> SquaredErrors(const T* m, uint64_t rows, uint64_t columns, u
   for (const T value : std::span(m, rows * columns)) left += double{value} * double{value};
   std::vector<double> errors(ranks + 1, left);
   if (!(left > 0) || !std::isfinite(left)) return errors;
-  Columns v(columns, ranks);
+  const auto block = static_cast<uint32_t>(std::min({ranks + kMoreColumns, rows, columns}));
+  Columns v(columns, block);
   for (double& value : v.values) value = random.Normal();
   for (int i = 0; i < kSpectrumSteps; ++i) {
     Orthonormalise(random, v);
@@ -80,15 +84,15 @@ std::vector<double> SquaredErrors(const T* m, uint64_t rows, uint64_t columns, u
     v = TransposedProduct(m, columns, u);
   }
   // Uᵀ M Mᵀ U / ‖M‖², so that no square of it is too small.
-  std::vector<double> gram(size_t{ranks} * ranks);
-  for (uint32_t p = 0; p < ranks; ++p) {
-    for (uint32_t q = 0; q < ranks; ++q) {
+  std::vector<double> gram(size_t{block} * block);
+  for (uint32_t p = 0; p < block; ++p) {
+    for (uint32_t q = 0; q < block; ++q) {
       double product = 0;
       for (uint64_t i = 0; i < columns; ++i) product += v.Column(p)[i] * v.Column(q)[i];
-      gram[p * ranks + q] = product / left;
+      gram[p * block + q] = product / left;
     }
   }
-  const std::vector<double> values = Eigenvalues(std::move(gram), ranks);
+  const std::vector<double> values = Eigenvalues(std::move(gram), block);
   for (uint32_t r = 0; r < ranks; ++r)
     errors[r + 1] = std::fmax(errors[r] - left * std::fmax(values[r], 0), 0);
   return errors;
