@@ -103,9 +103,10 @@ class FactoredClient final : public DecoratedClient {
       channel.form.TakeRest(matrices, rest);
       result.up.push_back({RestOf(channel.spec.name), ConstVectorView(rest)});
     }
-    if (factoring_.adapt > 0 && !IsSecond(context))
+    if (factoring_.adapt > 0 && !IsSecond(context)) {
       result.up.push_back(
           {ErrorsOf(channel.spec.name), Errors(context, channel, matrices, workspace)});
+    }
     if (factoring_.residual_decay < 1) KeepRound(context, channel.spec.name, result, workspace);
     const VectorView kept = workspace.Vector(channel.spec.layout);
     if (factoring_.two_phases && !IsSecond(context)) {
