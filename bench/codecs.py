@@ -22,7 +22,7 @@ import tempfile
 
 import frame
 
-# Codec of updates, feedback, codec of the broadcast.
+# Codec of updates, feedback (and update.adapt), codec of the broadcast.
 POPULATION = [
     ([], "auto", []),
     (["topk 0.01"], "none", []),
@@ -46,6 +46,9 @@ POPULATION = [
     (["powersgd 4"], "none", []),
     (["acpsgd 4"], "none", []),
     (["acpsgd 4"], "residual", []),
+    (["powersgd 4"], "none, adapt 20", []),
+    (["acpsgd 4"], "none, adapt 20", []),
+    (["acpsgd 4"], "residual, adapt 20", []),
     ([], "auto", ["bf16"]),
     ([], "auto", ["bits 8"]),
     ([], "auto", ["bits 4"]),
@@ -98,7 +101,9 @@ def settings(update, feedback: str, broadcast, seed: int, options) -> list[str]:
         found += [f"data.path={images}/train-images-idx3-ubyte.gz", "data.test_fraction=0"]
         found += [f"data.test_path={images}/t10k-images-idx3-ubyte.gz"]
     if update:
+        feedback, _, adapt = feedback.partition(", adapt ")
         found += [f"update.codec={listed(update)}", f"update.feedback={feedback}"]
+        found += [f"update.adapt={adapt}"] if adapt else []
     if broadcast:
         found += [f"broadcast.codec={listed(broadcast)}"]
     return found

@@ -1,62 +1,26 @@
 #include "codecs/low_rank.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codecs/columns.h"
 #include "core/status.h"
 
 namespace macaw::codecs {
 namespace {
 
-// What is left of a column, beside what it was, for it to count as a direction of its own.
-constexpr double kDependent = 1e-6;
-
-// out (rows × r) ← A·B with A rows × inner, B inner × r.
 template <typename T>
-void Multiply(const T* a, const T* b, uint64_t rows, uint64_t inner, uint32_t rank, T* out) {
-  std::vector<double> sum(rank);
-  for (uint64_t i = 0; i < rows; ++i) {
-    std::ranges::fill(sum, 0.0);
-    for (uint64_t j = 0; j < inner; ++j) {
-      const double value = a[i * inner + j];
-      for (uint32_t k = 0; k < rank; ++k) sum[k] += value * double{b[j * rank + k]};
-    }
-    for (uint32_t k = 0; k < rank; ++k) out[i * rank + k] = static_cast<T>(sum[k]);
-  }
+Columns Load(const T* factor, uint64_t rows, uint32_t columns) {
+  Columns block(rows, columns);
+  std::ranges::copy(std::span(factor, rows * columns), block.values.begin());
+  return block;
 }
 
-// out (columns × r) ← Aᵀ·B with A rows × columns, B rows × r.
 template <typename T>
-void MultiplyTransposed(const T* a, const T* b, uint64_t rows, uint64_t columns, uint32_t rank,
-                        T* out) {
-  std::vector<double> sum(columns * rank, 0.0);
-  for (uint64_t i = 0; i < rows; ++i) {
-    for (uint64_t j = 0; j < columns; ++j) {
-      const double value = a[i * columns + j];
-      for (uint32_t k = 0; k < rank; ++k) sum[j * rank + k] += value * double{b[i * rank + k]};
-    }
-  }
-  for (uint64_t i = 0; i < columns * rank; ++i) out[i] = static_cast<T>(sum[i]);
-}
-
-double NormOf(std::span<const double> column) {
-  double squares = 0;
-  for (const double value : column) squares += value * value;
-  return std::sqrt(squares);
-}
-
-// Takes the components along `done` out of the column, twice.
-void MakeOrthogonal(const std::vector<std::vector<double>>& done, std::span<double> column) {
-  for (int pass = 0; pass < 2; ++pass) {
-    for (const std::vector<double>& other : done) {
-      double product = 0;
-      for (size_t i = 0; i < column.size(); ++i) product += other[i] * column[i];
-      for (size_t i = 0; i < column.size(); ++i) column[i] -= product * other[i];
-    }
-  }
+void Store(const Columns& block, T* factor) {
+  for (size_t i = 0; i < block.values.size(); ++i) factor[i] = static_cast<T>(block.values[i]);
 }
 
 template <typename T>
@@ -67,10 +31,10 @@ void CopyPiece(ConstVectorView from, uint64_t at, VectorView to, uint64_t to_at,
 
 }  // namespace
 
-absl::StatusOr<LowRank> LowRank::Make(LayoutPtr layout, uint32_t rank) {
+absl::StatusOr<LowRank> LowRank::Make(LayoutPtr layout, uint32_t rank, Ranks ranks) {
   LowRank made;
   made.rank_ = rank;
-  std::vector<LayoutEntry> factors, rest;
+  std::vector<LayoutEntry> factors, rest, errors;
   for (const LayoutEntry& entry : layout->entries()) {
     const uint64_t rows = entry.shape.empty() ? 1 : static_cast<uint64_t>(entry.shape[0]);
     const uint64_t columns = entry.size / rows;
@@ -81,9 +45,18 @@ absl::StatusOr<LowRank> LowRank::Make(LayoutPtr layout, uint32_t rank) {
       rest.push_back({.name = entry.name, .shape = entry.shape, .group = entry.group});
       continue;
     }
-    made.matrices_.push_back({.rows = rows, .columns = columns, .at = entry.offset});
-    factors.push_back(
-        {.name = entry.name, .shape = {static_cast<int64_t>(std::max(rows, columns)), rank}});
+    Matrix matrix{
+        .rows = rows, .columns = columns, .at = entry.offset, .least = rank, .most = rank};
+    if (ranks == Ranks::kChosen) {
+      matrix.least = (rank + 1) / 2;
+      // Factors of this rank are fewer numbers than the matrix, as those of R.
+      const uint64_t largest = (entry.size - 1) / (rows + columns);
+      matrix.most = static_cast<uint32_t>(std::min(uint64_t{2} * rank, largest));
+      errors.push_back({.name = entry.name, .shape = {matrix.most - matrix.least + 1}});
+    }
+    made.matrices_.push_back(matrix);
+    factors.push_back({.name = entry.name,
+                       .shape = {matrix.most, static_cast<int64_t>(std::max(rows, columns))}});
   }
   if (factors.empty()) {
     return absl::InvalidArgumentError(
@@ -93,6 +66,9 @@ absl::StatusOr<LowRank> LowRank::Make(LayoutPtr layout, uint32_t rank) {
   MACAW_ASSIGN_OR_RETURN(made.factor_, ParameterLayout::Make(factors, layout->dtype()));
   for (size_t i = 0; i < made.matrices_.size(); ++i)
     made.matrices_[i].factor_at = made.factor_->entries()[i].offset;
+  if (!errors.empty()) {
+    MACAW_ASSIGN_OR_RETURN(made.errors_, ParameterLayout::Make(errors, DType::kF64));
+  }
   if (rest.empty()) return made;
   // The layout has parameters before buffers already, so the order stays.
   MACAW_ASSIGN_OR_RETURN(made.rest_, ParameterLayout::Make(rest, layout->dtype()));
@@ -118,35 +94,39 @@ uint64_t LowRank::LongestSum() const {
 
 void LowRank::Project(ConstVectorView matrices, Factor which, ConstVectorView basis,
                       VectorView out) const {
+  const Factor other = which == Factor::kP ? Factor::kQ : Factor::kP;
   DispatchDType(out.dtype(), [&]<typename T>(T) {
     std::ranges::fill(out.As<T>(), T{0});
     for (const Matrix& matrix : matrices_) {
       const T* const from = matrices.As<T>().data() + matrix.at;
-      const T* const other = basis.As<T>().data() + matrix.factor_at;
-      T* const to = out.As<T>().data() + matrix.factor_at;
-      if (which == Factor::kP) {
-        Multiply(from, other, matrix.rows, matrix.columns, rank_, to);
-      } else {
-        MultiplyTransposed(from, other, matrix.rows, matrix.columns, rank_, to);
-      }
+      const T* const given = basis.As<T>().data() + matrix.factor_at;
+      const uint64_t rows = matrix.RowsOf(other);
+      const Columns b = Load(given, rows, UsedColumns(given, rows, matrix.most));
+      Store(which == Factor::kP ? Product(from, matrix.rows, b)
+                                : TransposedProduct(from, matrix.columns, b),
+            out.As<T>().data() + matrix.factor_at);
     }
   });
 }
 
 void LowRank::Expand(Factor which, ConstVectorView factor, ConstVectorView basis,
                      VectorView out) const {
+  const Factor other = which == Factor::kP ? Factor::kQ : Factor::kP;
   const ConstVectorView p = which == Factor::kP ? factor : basis;
   const ConstVectorView q = which == Factor::kP ? basis : factor;
   DispatchDType(out.dtype(), [&]<typename T>(T) {
     for (const Matrix& matrix : matrices_) {
-      const T* const left = p.As<T>().data() + matrix.factor_at;
-      const T* const right = q.As<T>().data() + matrix.factor_at;
+      const uint32_t used =
+          UsedColumns(basis.As<T>().data() + matrix.factor_at, matrix.RowsOf(other), matrix.most);
+      const auto rows_of = [&](ConstVectorView vector, uint64_t rows) {
+        return Load(vector.As<T>().data() + matrix.factor_at, rows, used).RowMajor();
+      };
+      const std::vector<double> left = rows_of(p, matrix.rows), right = rows_of(q, matrix.columns);
       T* const to = out.As<T>().data() + matrix.at;
       for (uint64_t i = 0; i < matrix.rows; ++i) {
         for (uint64_t j = 0; j < matrix.columns; ++j) {
           double sum = 0;
-          for (uint32_t k = 0; k < rank_; ++k)
-            sum += double{left[i * rank_ + k]} * double{right[j * rank_ + k]};
+          for (uint32_t k = 0; k < used; ++k) sum += left[i * used + k] * right[j * used + k];
           to[i * matrix.columns + j] = static_cast<T>(sum);
         }
       }
@@ -154,30 +134,17 @@ void LowRank::Expand(Factor which, ConstVectorView factor, ConstVectorView basis
   });
 }
 
-void LowRank::Orthonormalise(Factor which, RandomStream random, VectorView factor) const {
+void LowRank::Orthonormalise(Factor which, const std::vector<uint32_t>& ranks, RandomStream random,
+                             VectorView factor) const {
   DispatchDType(factor.dtype(), [&]<typename T>(T) {
-    for (const Matrix& matrix : matrices_) {
-      const uint64_t rows = matrix.RowsOf(which);
-      T* const values = factor.As<T>().data() + matrix.factor_at;
-      std::vector<std::vector<double>> done;
-      for (uint32_t k = 0; k < rank_; ++k) {
-        std::vector<double> column(rows);
-        for (uint64_t i = 0; i < rows; ++i) column[i] = values[i * rank_ + k];
-        double before = NormOf(column);
-        MakeOrthogonal(done, column);
-        double norm = NormOf(column);
-        while (!(norm > kDependent * before) || !(norm > 0)) {  // r < rows, so a draw is soon left
-          for (double& value : column) value = random.Normal();
-          before = NormOf(column);
-          MakeOrthogonal(done, column);
-          norm = NormOf(column);
-        }
-        for (uint64_t i = 0; i < rows; ++i) {
-          column[i] /= norm;
-          values[i * rank_ + k] = static_cast<T>(column[i]);
-        }
-        done.push_back(std::move(column));
-      }
+    for (size_t i = 0; i < matrices_.size(); ++i) {
+      const uint64_t rows = matrices_[i].RowsOf(which);
+      T* const values = factor.As<T>().data() + matrices_[i].factor_at;
+      Columns block = Load(values, rows, ranks[i]);
+      macaw::codecs::Orthonormalise(random, block);
+      Store(block, values);
+      std::ranges::fill(
+          std::span(values + block.values.size(), (matrices_[i].most - ranks[i]) * rows), T{0});
     }
   });
 }

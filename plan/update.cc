@@ -3,6 +3,17 @@
 namespace macaw {
 
 using settings::AboveUpTo;
+using settings::AtLeast;
+
+namespace {
+
+// The line is read by algorithms/around/factored.cc.
+bool HasRank(const UpdateConfig& update) {
+  return update.codec.size() == 1 &&
+         (update.codec[0].starts_with("acpsgd") || update.codec[0].starts_with("powersgd"));
+}
+
+}  // namespace
 
 settings::Section<UpdateConfig> UpdateSection() {
   using U = UpdateConfig;
@@ -29,6 +40,12 @@ settings::Section<UpdateConfig> UpdateSection() {
             return update.feedback == "auto" || update.feedback == "residual";
           },
           "update.feedback = \"residual\" (or \"auto\", where that is it)");
+  f.Add(
+       "adapt", &U::adapt,
+       "rounds from one choice of the matrices' ranks to the next, each within half and twice "
+       "RANK, so that the bytes are least at the error of RANK everywhere (L-GreCo); 0: RANK stays",
+       AtLeast(0))
+      .Needs(HasRank, "update.codec = [\"acpsgd RANK\"] or [\"powersgd RANK\"]");
   return f;
 }
 

@@ -141,7 +141,22 @@ MUTANTS = {
         ("P and Q start from another seed than the run's", "{.seed = factoring_.seed}", "{.seed = 1}"),
         ("P and Q are resumed at their start",
          "Copy(state.vectors.at(name).view(), bases_[c].Of(which).view());", "{}")],
-    ("codecs/low_rank.cc", "codecs", "LowRank.*"): [
+    ("algorithms/around/factored_client.cc", "algorithms", "ChosenRanks.*"): [
+        ("ranks are chosen by the errors of one client",
+         "if (factoring_.Chooses(context.round)) {",
+         "if (factoring_.Chooses(context.round) && context.client == ClientId(0)) {")],
+    ("algorithms/around/factored_server.cc", "algorithms", "ChosenRanks.*"): [
+        ("a new rank is of one of the two bases",
+         "for (const Factor which : {Factor::kP, Factor::kQ}) {\n      channel.form.Orthonormalise(which, ranks,",
+         "for (const Factor which : {Factor::kP}) {\n      channel.form.Orthonormalise(which, ranks,")],
+    ("codecs/rank_choice.cc", "codecs", "RankChoice.*"): [
+        ("no single matrix may leave out all of the limit",
+         "cells <= kErrorCells ?", "cells < kErrorCells ?"),
+        ("errors are rounded down to cells", "std::ceil(error * kErrorCells / limit)",
+         "std::floor(error * kErrorCells / limit)"),
+        ("the limit lacks the errors of all matrices but one",
+         "limit += std::fmax", "limit = std::fmax")],
+    ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
     ("codecs/sign.cc", "codecs", "Sign.*"): [

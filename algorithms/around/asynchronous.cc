@@ -10,6 +10,7 @@
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/decorated.h"
 #include "algorithms/around/factored.h"
+#include "algorithms/around/majority.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -132,6 +133,8 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
     return Refused(absl::StrCat("update.codec = [\"", run.update.codec.front(),
                                 "\"] projects on factors of the same round; use another codec"));
   }
+  if (IsMajority(run.update))
+    return Refused("a vote has no size that could be discounted: take \"majority\" out");
   if (run.update.on() && run.update.feedback == "ef21")
     return Refused(
         "\"ef21\" keeps what was counted, and a discounted update is not: set "

@@ -78,13 +78,43 @@ absl::Status CheckFactored(const Description& rule, const Schema& schema,
                   " keep a state that mirrors what was counted, so the rest comes up again by "
                   "itself, and a residual would send it twice: use \"none\"");
   for (const MetricSpec& metric : schema.metrics) {
-    if (metric.name == kUpdateErrorMetric)
+    if (metric.name == kUpdateErrorMetric || (update.adapt > 0 && metric.name == kUpdateRankMetric))
       return refuse("the rule reports a metric '", metric.name, "' of its own");
   }
   if (update.feedback == "residual" && setup.with_replacement())
     return refuse("a client keeps what the factors leave out, and cohort.sampling = \"",
                   setup.cohort.sampling, "\" may draw it twice in a round: use \"none\"");
   return absl::OkStatus();
+}
+
+// Their mean is of the weights that the mean of the M_i has. A sum's divisor changes no choice.
+ChannelSpec ErrorsChannelOf(const FactoredChannel& channel) {
+  // ‖M‖² ≤ n·m·bound².
+  const double most = channel.spec.bound * static_cast<double>(channel.form.LongestSum());
+  return {.name = ErrorsOf(channel.spec.name),
+          .layout = channel.form.errors(),
+          .reduction = channel.spec.reduction == Reduction::kWeightedMean ? Reduction::kWeightedMean
+                                                                          : Reduction::kMean,
+          .bound = std::min(aggregation::kLargestBound, most * most)};
+}
+
+std::string NoteOnRanks(const Factoring& factoring) {
+  const codecs::LowRank& form = factoring.channels.front().form;
+  const uint32_t most = form.MostRank(), a = factoring.adapt;
+  std::string note =
+      absl::StrCat("update.adapt = ", a, ": after the rounds 1, ", uint64_t{a} + 1, ", ",
+                   2 * uint64_t{a} + 1, ", ... the server chooses the ranks of ", form.matrices(),
+                   form.matrices() == 1 ? " matrix" : " matrices", ", from ", form.LeastRank(),
+                   " to ", most, ", for as many numbers as rank ", form.rank(), " takes or fewer");
+  if (most == form.rank()) {
+    absl::StrAppend(&note, "; none has room for more than rank ", most,
+                    ", so ranks fall only where nothing is lost: a smaller RANK leaves room");
+  } else if (form.matrices() == 1) {
+    absl::StrAppend(&note,
+                    "; ranks are moved between matrices, and a single one's falls only where "
+                    "nothing is lost");
+  }
+  return note;
 }
 
 std::vector<std::string> NotesOnFactors(const Factoring& factoring, const UpdateConfig& update) {
@@ -100,7 +130,9 @@ std::vector<std::string> NotesOnFactors(const Factoring& factoring, const Update
                                   update.feedback == "auto" ? "\"auto\" is " : "= ",
                                   factoring.residual ? "\"residual\"" : "\"none\"");
   if (kept > 0) absl::StrAppend(&note, ": each client keeps ", kept, " bytes");
-  return {std::move(note)};
+  std::vector<std::string> notes = {std::move(note)};
+  if (factoring.adapt > 0) notes.push_back(NoteOnRanks(factoring));
+  return notes;
 }
 
 }  // namespace
@@ -115,6 +147,7 @@ bool IsFactored(const UpdateConfig& update) {
 std::string FactorOf(absl::string_view channel) { return absl::StrCat(channel, "_factor"); }
 std::string RestOf(absl::string_view channel) { return absl::StrCat(channel, "_rest"); }
 std::string BasisOf(absl::string_view channel) { return absl::StrCat(channel, "_basis"); }
+std::string ErrorsOf(absl::string_view channel) { return absl::StrCat(channel, "_errors"); }
 
 codecs::Factor Factoring::Sent(Round round, Phase phase) const {
   const bool p = two_phases ? phase == kFirst : round.value % 2 == 1;
@@ -129,10 +162,12 @@ absl::StatusOr<Factoring> Factoring::Of(const Description& rule, const Schema& s
                                         const UpdateConfig& update, const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const uint32_t rank, RankOf(update));
   Factoring factoring{.two_phases = codecs::Line(update.codec.front()).name() == kPowerSgd,
+                      .adapt = update.adapt,
                       .seed = setup.seed};
+  const codecs::Ranks ranks = update.adapt > 0 ? codecs::Ranks::kChosen : codecs::Ranks::kFixed;
   for (const ChannelSpec& channel : schema.up) {
     if (!HasFactors(channel, setup)) continue;
-    absl::StatusOr<codecs::LowRank> form = codecs::LowRank::Make(channel.layout, rank);
+    absl::StatusOr<codecs::LowRank> form = codecs::LowRank::Make(channel.layout, rank, ranks);
     if (!form.ok())
       return Annotate(form.status(),
                       absl::StrCat("update.codec = [\"", update.codec.front(), "\"]"));
@@ -157,6 +192,8 @@ Schema WithFactors(Schema schema, const Factoring& factoring) {
     ChannelSpec factor = channel.spec, rest = channel.spec;
     factor.name = FactorOf(channel.spec.name);
     factor.layout = channel.form.factor();
+    factor.coded =
+        factoring.adapt > 0;  // columns beyond a rank are zeros: bytes are counted without
     // |Σ_j M_ij Q_jk| ≤ ‖row of M‖ ≤ √m · bound.
     factor.bound =
         std::min(aggregation::kLargestBound,
@@ -167,6 +204,7 @@ Schema WithFactors(Schema schema, const Factoring& factoring) {
       rest.layout = channel.form.rest();
       schema.up.push_back(std::move(rest));
     }
+    if (factoring.adapt > 0) schema.up.push_back(ErrorsChannelOf(channel));
     schema.down.push_back({.name = BasisOf(channel.spec.name), .layout = channel.form.factor()});
     if (factoring.keeps())
       schema.state.push_back({factoring.KeptOf(channel.spec.name), channel.spec.layout});
@@ -185,6 +223,7 @@ Schema WithFactors(Schema schema, const Factoring& factoring) {
     error.phases = {kSecond};
   }
   schema.metrics.push_back(std::move(error));
+  if (factoring.adapt > 0) schema.metrics.push_back({kUpdateRankMetric, std::nullopt});
   return schema;
 }
 

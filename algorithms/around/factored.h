@@ -31,6 +31,15 @@ namespace macaw::algorithms {
 // seed. A phase without contributions changes neither. A client of powersgd keeps M_i between the
 // phases; one that is lost in the second keeps M_i's matrices as its e_i. A round that loses all in
 // its second phase leaves the model as it is.
+//
+// With update.adapt = A the ranks of the matrices change (L-GreCo, codecs/rank_choice.h). In rounds
+// 1, 1 + A, 1 + 2A, … each client sends beside the factor the squared errors of the best
+// approximations of its M_i, of each rank; in other rounds zeros. At the round's end the server
+// chooses by their mean, which is what the clients would leave out on their own. (The common basis
+// leaves out more of each.) The new ranks are in force from the next round on: the bases lose their
+// last columns or get drawn ones, so a client knows the ranks by the basis, and a checkpoint has
+// them in P and Q. A round that counts nobody leaves them. e_i stays as it is: it has the model's
+// layout, and is what was not sent, of whichever rank.
 Description Factored(const Description& rule, const UpdateConfig& update, bool noised = false);
 
 // Whether update.codec asks for it.
@@ -46,8 +55,10 @@ struct Factoring {
   bool residual = false;
   double residual_decay = 1;  // residual_age.h; 1 without residuals
   bool two_phases = false;    // powersgd
+  uint32_t adapt = 0;         // rounds between choices of ranks; 0: none
   uint64_t seed = 0;
 
+  bool Chooses(Round round) const { return adapt > 0 && (round.value - 1) % adapt == 0; }
   codecs::Factor Sent(Round round, Phase phase) const;  // which factor clients send
   // The client's state for a channel: e_i, or M_i between two phases and then e_i. Only if `keeps`.
   std::string KeptOf(absl::string_view channel) const;
@@ -63,6 +74,10 @@ Schema WithFactors(Schema schema, const Factoring& factoring);
 std::string FactorOf(absl::string_view channel);  // "delta_factor"
 std::string RestOf(absl::string_view channel);    // "delta_rest"
 std::string BasisOf(absl::string_view channel);   // "delta_basis"
+std::string ErrorsOf(absl::string_view channel);  // "delta_errors", with update.adapt
+// A metric of the server half, with update.adapt: the one rank with which the round's factors would
+// have as many numbers.
+inline constexpr char kUpdateRankMetric[] = "update_rank";
 
 inline constexpr Phase kFirst{0}, kSecond{1};  // of powersgd
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/compressed.h"
@@ -102,6 +103,10 @@ class FactoredClient final : public DecoratedClient {
       channel.form.TakeRest(matrices, rest);
       result.up.push_back({RestOf(channel.spec.name), ConstVectorView(rest)});
     }
+    if (factoring_.adapt > 0 && !IsSecond(context)) {
+      result.up.push_back(
+          {ErrorsOf(channel.spec.name), Errors(context, channel, matrices, workspace)});
+    }
     if (factoring_.residual_decay < 1) KeepRound(context, channel.spec.name, result, workspace);
     const VectorView kept = workspace.Vector(channel.spec.layout);
     if (factoring_.two_phases && !IsSecond(context)) {
@@ -120,6 +125,19 @@ class FactoredClient final : public DecoratedClient {
     if (factoring_.residual)
       result.state.push_back({factoring_.KeptOf(channel.spec.name), ConstVectorView(kept)});
     return sent;
+  }
+
+  // What each rank would leave out. Zeros in rounds that choose none.
+  ConstVectorView Errors(const ClientContext& context, const FactoredChannel& channel,
+                         ConstVectorView matrices, Workspace& workspace) const {
+    const VectorView errors = workspace.Vector(channel.form.errors());
+    Zero(errors);
+    if (factoring_.Chooses(context.round)) {
+      channel.form.Errors(matrices,
+                          context.CommonRandom(absl::StrCat("update errors ", channel.spec.name)),
+                          errors);
+    }
+    return errors;
   }
 
   const Factoring factoring_;

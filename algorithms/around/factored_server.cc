@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,8 @@ class FactoredServer final : public DecoratedServer {
       Bases& bases = bases_.emplace_back(channel.form);
       for (const Factor which : {Factor::kP, Factor::kQ}) {
         // Of a zero vector every column is drawn.
-        channel.form.Orthonormalise(which, Start(channel, which), bases.Of(which).view());
+        channel.form.Orthonormalise(which, channel.form.StartRanks(), Start(channel, which),
+                                    bases.Of(which).view());
       }
     }
   }
@@ -37,6 +39,7 @@ class FactoredServer final : public DecoratedServer {
   }
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
+    if (factoring_.adapt > 0) context.Report(kUpdateRankMetric, MeanRank());
     std::vector<AggregatedChannel> factors;
     for (const FactoredChannel& channel : factoring_.channels)
       factors.push_back(Take(aggregate, FactorOf(channel.spec.name)));
@@ -54,10 +57,13 @@ class FactoredServer final : public DecoratedServer {
       aggregate = std::exchange(held_, Aggregate());
     for (size_t c = 0; c < bases_.size(); ++c) {
       const FactoredChannel& channel = factoring_.channels[c];
-      AggregatedChannel rest;
+      AggregatedChannel rest, errors;
       if (channel.form.rest() != nullptr) rest = Take(aggregate, RestOf(channel.spec.name));
+      if (factoring_.adapt > 0) errors = Take(aggregate, ErrorsOf(channel.spec.name));
       aggregate.channels.push_back(Whole(context, c, factors[c], rest));
-      if (!nobody) KeepBasis(context, c, factors[c].value);
+      if (nobody) continue;
+      KeepBasis(context, c, factors[c].value);
+      if (factoring_.Chooses(context.round)) ChooseRanks(context, c, errors.value);
     }
     MACAW_ASSIGN_OR_RETURN(const AfterApply after, inner().Apply(context, std::move(aggregate)));
     if (after == AfterApply::kRoundDone) return after;
@@ -126,10 +132,36 @@ class FactoredServer final : public DecoratedServer {
   void KeepBasis(const ServerContext& context, size_t c, const FlatVector& factor) {
     const FactoredChannel& channel = factoring_.channels[c];
     const Factor which = factoring_.Sent(context.round, context.phase);
+    const std::vector<uint32_t> ranks = RanksOf(c, Other(which));  // of what it was a product with
     FlatVector& basis = bases_[c].Of(which);
     Copy(factor.view(), basis.view());
-    channel.form.Orthonormalise(
-        which, context.Random(absl::StrCat("update basis ", channel.spec.name)), basis.view());
+    channel.form.Orthonormalise(which, ranks,
+                                context.Random(absl::StrCat("update basis ", channel.spec.name)),
+                                basis.view());
+  }
+
+  std::vector<uint32_t> RanksOf(size_t c, Factor which) const {
+    return factoring_.channels[c].form.RanksOf(which, bases_[c].Of(which).view());
+  }
+
+  double MeanRank() const {
+    double sum = 0;
+    for (size_t c = 0; c < bases_.size(); ++c)
+      sum += factoring_.channels[c].form.MeanRank(RanksOf(c, Factor::kP));
+    return sum / static_cast<double>(bases_.size());  // all have the model's matrices
+  }
+
+  // By the clients' mean errors. What both bases have of the new ranks stays.
+  void ChooseRanks(const ServerContext& context, size_t c, const FlatVector& errors) {
+    const FactoredChannel& channel = factoring_.channels[c];
+    const std::vector<uint32_t> ranks = channel.form.Choose(errors.view());
+    if (ranks == RanksOf(c, Factor::kP)) return;
+    for (const Factor which : {Factor::kP, Factor::kQ}) {
+      channel.form.Orthonormalise(which, ranks,
+                                  context.Random(absl::StrCat("update ranks ", channel.spec.name,
+                                                              which == Factor::kP ? " p" : " q")),
+                                  bases_[c].Of(which).view());
+    }
   }
 
   static AggregatedChannel Take(Aggregate& aggregate, const std::string& name) {

@@ -143,6 +143,7 @@ TEST(CheckAsynchronous, RefusesWhatArrivalsCannotBe) {
   EXPECT_THAT(with([](RunPlan& r) { r.privacy.clip = r.privacy.noise = 1; }),
               HasSubstr("[privacy]"));
   EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"acpsgd 2"}; }), HasSubstr("acpsgd"));
+  EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"majority 0.01"}; }), HasSubstr("majority"));
   EXPECT_THAT(with([](RunPlan& r) {
                 r.update.codec = {"topk 0.1"};
                 r.update.feedback = "ef21";

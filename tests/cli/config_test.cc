@@ -353,6 +353,14 @@ TEST(Config, RefusesAKeyThatWouldBeIgnored) {
   EXPECT_THAT(
       why({"update.codec=[\"topk 0.1\"]", "update.feedback=ef21", "update.residual_decay=0.5"}),
       HasSubstr("without update.feedback = \"residual\""));
+  for (const char* codec : {"[\"topk 0.1\"]", "[]", "[\"rotate\", \"sign\"]"}) {
+    EXPECT_THAT(
+        why({absl::StrCat("update.codec=", codec), "update.adapt=10"}),
+        AllOf(HasSubstr("update.adapt"), HasSubstr("without update.codec = [\"acpsgd RANK")))
+        << codec;
+  }
+  EXPECT_EQ(why({"update.codec=[\"acpsgd 4\"]", "update.adapt=10"}), "");
+  EXPECT_EQ(why({"update.codec=[\"powersgd 4\"]", "update.adapt=10"}), "");
   EXPECT_THAT(why({"local.qsr=0.1"}), HasSubstr("without local.steps"));
   EXPECT_THAT(why({"local.qsr=0.1", "local.epochs=2"}), HasSubstr("without local.steps"));
   EXPECT_THAT(why({"local.qsr=0.1", "local.steps=2", "local.optimizer=adam"}),

@@ -47,6 +47,7 @@ inline const std::vector<Assignment>& AllAssignments() {
     for (const Field& field : AllFields()) {
       for (const std::string& choice : field.choices) add(field, Value{choice});
       if (field.key == "evaluation.splits") add(field, Value{Array{Value{std::string("train")}}});
+      if (field.key == "update.codec") add(field, Value{Array{Value{std::string("acpsgd 4")}}});
       if (!field.choices.empty()) continue;
       if (const auto other = settings::OtherValue(field, minimal)) add(field, *other);
       for (const Value& little :

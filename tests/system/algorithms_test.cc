@@ -161,6 +161,10 @@ std::vector<Case> Cases() {
   coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");
   coded("powersgd", "fedavgm", R"("powersgd 2")", "residual");
   coded("majority", "fedavgm", R"("majority 0.01")", "none");
+  for (const char* codec : {"acpsgd", "powersgd"}) {
+    coded(absl::StrCat(codec, "_adapt"), "fedavg", absl::StrCat("\"", codec, " 2\""), "residual");
+    cases.back().arguments = cases.back().arguments + Arguments{"--set", "update.adapt=2"};
+  }
   const auto broadcast = [&](const std::string& name, const std::string& codec,
                              const Arguments& more) {
     cases.push_back({name, Of("fedavg").arguments +
