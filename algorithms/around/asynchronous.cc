@@ -135,10 +135,6 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   }
   if (IsMajority(run.update))
     return Refused("a vote has no size that could be discounted: take \"majority\" out");
-  if (run.update.on() && run.update.feedback == "ef21")
-    return Refused(
-        "\"ef21\" keeps what was counted, and a discounted update is not: set "
-        "update.feedback = \"residual\" or \"none\"");
   return absl::OkStatus();
 }
 

@@ -144,11 +144,6 @@ TEST(CheckAsynchronous, RefusesWhatArrivalsCannotBe) {
               HasSubstr("[privacy]"));
   EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"acpsgd 2"}; }), HasSubstr("acpsgd"));
   EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"majority 0.01"}; }), HasSubstr("majority"));
-  EXPECT_THAT(with([](RunPlan& r) {
-                r.update.codec = {"topk 0.1"};
-                r.update.feedback = "ef21";
-              }),
-              HasSubstr("update.feedback"));
 }
 
 TEST(Asynchronous, RefusesRulesWithTheReason) {

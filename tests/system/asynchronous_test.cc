@@ -238,6 +238,8 @@ TEST(Asynchronous, IsRefusedWhereItCannotBe) {
   EXPECT_THAT(refused({"round.mode=buffered"}), HasSubstr("[devices]"));
   EXPECT_THAT(refused(Plus(kBuffered, {"algorithm.name=scaffold"})),
               HasSubstr("what the rule's clients keep"));
+  EXPECT_THAT(refused(Plus(kBuffered, {R"(update.codec=["topk 0.1"])", "update.feedback=ef21"})),
+              HasSubstr("round.mode discounts"));
   EXPECT_THAT(refused(Plus(kBuffered, {"round.concurrency=2"})), HasSubstr("fewer than"));
   EXPECT_THAT(refused({"round.concurrency=20"}),
               AllOf(HasSubstr("round.concurrency"), HasSubstr("round.mode")));
