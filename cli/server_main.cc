@@ -183,7 +183,9 @@ absl::Status OpenDevices(Config& config, const sdk::Catalogue& catalogue,
   options.run.devices = config.run.devices;
   std::unique_ptr<data::Dataset> dataset;  // for the names alone
   virtual_time::Population population{.clients = config.run.clients};
-  if (config.run.devices.assign == "name") {
+  if (config.run.devices.assign == "name" && config.node.workers.owners > 0) {
+    population.name = [](ClientId client) { return absl::StrCat(client.value); };
+  } else if (config.run.devices.assign == "name") {
     MACAW_ASSIGN_OR_RETURN(dataset, catalogue.OpenDataset(config.node.data, config.node.partition));
     population.name = [&dataset](ClientId client) { return dataset->ClientName(client); };
   }

@@ -22,6 +22,12 @@ absl::StatusOr<virtual_time::Tables> ReadDevices(Config& config) {
   devices.presence.clear();
   if (!devices.on()) return tables;
   const server::RoundRules& round = config.node.server.round;
+  if (round.present_within > 0) {
+    return WithKeyError(absl::InvalidArgumentError(
+                            "round.present_within is of nodes that are heard, and with [devices] "
+                            "cohort.sampling = \"available\" says who is there: take it out"),
+                        {.key = "round.present_within"});
+  }
   devices.deadline = round.deadline;
   devices.quorum = round.quorum;
   devices.enough = round.enough;

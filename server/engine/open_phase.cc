@@ -48,6 +48,9 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
   return grid;
 }
 
+// Older models that may travel inside a lease, whose message has a limit. Others are fetched.
+constexpr size_t kMostInALease = 8;
+
 // PhaseOrder::staleness
 std::vector<uint32_t> StalenessOf(const std::vector<Seat>& seats) {
   std::set<uint32_t> staleness;
@@ -197,7 +200,10 @@ void OpenPhase::AddOlder(uint32_t staleness, std::vector<fleet::OlderModel>& old
   constexpr auto kStaleness = &fleet::OlderModel::staleness;
   if (std::ranges::find(older, staleness, kStaleness) != older.end()) return;
   const auto model = std::ranges::find(older_, staleness, kStaleness);
-  if (model != older_.end()) older.push_back(*model);
+  if (model == older_.end()) return;
+  older.push_back(*model);
+  if (older.size() <= kMostInALease) return;
+  for (fleet::Blob& channel : older.back().broadcast.channels) channel.bytes.reset();
 }
 
 scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {

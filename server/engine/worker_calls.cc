@@ -293,8 +293,11 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
     }
   }
   if (more_to_lease(node.holding)) reply.training = ServeTraining(node, request, reply, now);
-  if (reply.training.has_value())
+  if (reply.training.has_value()) {
     std::ranges::for_each(reply.training->broadcast.channels, name_only);
+    for (fleet::OlderModel& older : reply.training->older)
+      std::ranges::for_each(older.broadcast.channels, name_only);
+  }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);
   Answer(ticket, std::move(reply));
