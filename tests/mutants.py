@@ -77,6 +77,24 @@ MUTANTS = {
         ("a codec does not tell the rule what it sends",
          "const absl::Status status = inner().Sent(context, result, workspace);",
          "static_cast<void>(context), static_cast<void>(workspace);\n    const absl::Status status;")],
+    ("plan/asynchronous.cc", "algorithms", "Discount.*:Buffered.*:Mixed.*"): [
+        ("the discount of a copy, and not of the paper", "return 1 / std::sqrt(age);",
+         "return 1 / (1 + std::sqrt(age - 1));")],
+    ("algorithms/around/asynchronous.cc", "algorithms", "Buffered.*:Mixed.*"): [
+        ("updates of older models count like others", "displacement->factor *= discount;", ""),
+        ("a mixed model lacks the base of the client", "Add(context.base, delta);", "")],
+    ("server/engine/drawn_round.cc", "system", "Buffered.*:VirtualTime.*"): [
+        ("staleness is taken after the step", "seat.staleness = round.value - 1 - arrival.base.value;",
+         "seat.staleness = round.value - arrival.base.value;")],
+    ("server/engine/arrivals.cc", "server_engine", "Arrivals.*"): [
+        ("a client begins from the model of the next step", ".base = newest_,",
+         ".base = Round(newest_.value + 1),"),
+        ("a client that waits in the buffer begins again",
+         "busy_.insert(std::ranges::lower_bound(busy_, entry.client), entry.client);", "")],
+    ("virtual_time/closing.cc", "virtual_time", "CloseRound.*"): [
+        ("a turn that ends at the deadline is late", "std::ranges::upper_bound(", "std::ranges::lower_bound("),
+        ("a round ends before its deadline though it waits for somebody",
+         "if (closing.late > 0) closing.seconds = std::max(closing.seconds, rules.deadline);", "")],
     ("algorithms/around/compressed_client.cc", "algorithms", "Rotated.*"): [
         ("each client draws a rotation of its own",
          "codecs::Rotate(sent, context.CommonRandom(", "codecs::Rotate(sent, context.Random("),

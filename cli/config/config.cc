@@ -16,9 +16,9 @@ namespace {
 
 // The order of the tables in a file. Keys without a table come first, as TOML wants it.
 constexpr absl::string_view kTables[] = {
-    "",        "run",       "data",      "partition", "model",   "algorithm", "attack",
-    "privacy", "update",    "broadcast", "cohort",    "devices", "local",     "evaluation",
-    "workers", "emulation", "scheduler", "server",    "node",    "state"};
+    "",           "run",     "data",      "partition", "model",  "algorithm", "attack",
+    "privacy",    "update",  "broadcast", "cohort",    "round",  "devices",   "local",
+    "evaluation", "workers", "emulation", "scheduler", "server", "node",      "state"};
 
 size_t TableOf(absl::string_view key) {
   const size_t dot = key.find('.');
