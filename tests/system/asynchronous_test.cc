@@ -159,7 +159,7 @@ TEST(Buffered, IsThatOnPaper) {
       "c,0.14285714285714285,1e9,1e9\n");
   const std::string config = folder.Write("paper.toml", absl::StrCat(R"([run]
 rounds = 3
-dtype = "f64"
+dtype = "float64"
 [data]
 source = "csv"
 path = ")",
