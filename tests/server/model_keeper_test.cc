@@ -286,10 +286,10 @@ TEST_F(RuleMetrics, NoBytesOfAPartMakeOneLargerThanItsClientsMayClaim) {
 TEST_F(ModelKeeperTest, SendsTheModelUnderItsDigest) {
   const auto broadcast = keeper_->Open(Order(1));
   ASSERT_TRUE(broadcast.ok()) << broadcast.status();
-  ASSERT_EQ(broadcast->channels.size(), 1u) << "FedAvg sends the model and no more";
-  EXPECT_EQ(broadcast->name, keeper_->ModelBlob().digest);
+  ASSERT_EQ(broadcast->newest.channels.size(), 1u) << "FedAvg sends the model and no more";
+  EXPECT_EQ(broadcast->newest.name, keeper_->ModelBlob().digest);
   const LayoutPtr layouts[] = {TinyLayout()};
-  const auto views = fleet::DecodeVectors(broadcast->channels[0].bytes->bytes(), layouts);
+  const auto views = fleet::DecodeVectors(broadcast->newest.channels[0].bytes->bytes(), layouts);
   ASSERT_TRUE(views.ok()) << views.status();
   EXPECT_TRUE(std::ranges::equal(views->front().bytes, keeper_->Model().bytes));
 }
