@@ -237,6 +237,11 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
   if (door.authority != nullptr)
     options.owners = [authority = door.authority.get()] { return authority->Owners(); };
   MACAW_RETURN_IF_ERROR(EnsureOpenFiles(options.config.workers));
+  if (arguments.by_hand() && options.run.devices.on()) {
+    return absl::InvalidArgumentError(
+        "[devices] is for `macaw simulate`: the devices of a server's clients take the time that "
+        "they take; take [devices] out");
+  }
   MACAW_RETURN_IF_ERROR(OpenDevices(prepared.config, prepared.catalogue, options));
   if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
   RowReporter reporter(arguments.report_fd);

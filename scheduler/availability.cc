@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
   }
   if (options.day == 0) return absl::InvalidArgumentError("cohort.availability_day is 0 rounds");
   const auto is_there = [options](const Moment& moment, ClientId client) {
-    return IsAvailable(options, moment.round, client);
+    return IsAvailable(options, moment.step, client);
   };
   return std::make_unique<AvailableSampler<decltype(is_there)>>(options.seed, size,
                                                                 std::move(clients), is_there);

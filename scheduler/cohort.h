@@ -33,13 +33,14 @@ struct Cohort {
 struct Moment {
   Round round;
   double seconds = 0;  // of virtual time since the run began
+  // The round whose availability is asked for; `round` says which draw this is.
+  Round step;
   // Clients that cannot be drawn, ascending. Only "uniform" and "available" know them.
   std::span<const ClientId> busy;
 
   // A round alone is enough where nobody's presence is asked for.
-  Moment(Round r, double s = 0,
-         std::span<const ClientId> b = {})  // NOLINT(google-explicit-constructor)
-      : round(r), seconds(s), busy(b) {}
+  Moment(Round r, double s = 0)
+      : round(r), seconds(s), step(r) {}  // NOLINT(google-explicit-constructor)
 };
 
 // Draws cohorts. A cohort depends only on seed, moment, population and presence, never on measured

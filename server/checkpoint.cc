@@ -66,6 +66,19 @@ bool IsDefault(const std::string& key, const std::string& value) {
   return standard.has_value() && ToToml(*standard) == value;
 }
 
+// What a user sets, of a key that a plan derives from it.
+std::string KeyOfUsers(const std::string& key) {
+  static const auto* const derived = new std::map<std::string, std::string>{
+      {"devices.deadline", "round.deadline"},
+      {"devices.quorum", "round.quorum"},
+      {"devices.enough", "round.enough"},
+      {"devices.drops_below", "round.below_quorum"},
+      {"devices.table", "the rows of devices.file"},
+      {"devices.presence_table", "the rows of devices.presence"}};
+  const auto found = derived->find(key);
+  return found == derived->end() ? key : found->second;
+}
+
 absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
                                  const std::map<std::string, std::string>& there,
                                  const std::string& path) {
@@ -73,15 +86,16 @@ absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
     const auto it = here.find(key);
     const std::string now = it == here.end() ? "(not set)" : it->second;
     if (now != value && !(it == here.end() && IsDefault(key, value))) {
-      return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path,
-                                                        ": it was written with ", key, " = ", value,
-                                                        ", the configuration now says ", now));
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot resume from ", path, ": it was written with ", KeyOfUsers(key),
+                       " = ", value, ", the configuration now says ", now));
     }
   }
   for (const auto& [key, value] : here) {
     if (!there.contains(key) && !IsDefault(key, value)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "cannot resume from ", path, ": it was written without ", key, ", which is now ", value));
+      return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path,
+                                                        ": it was written without ",
+                                                        KeyOfUsers(key), ", which is now ", value));
     }
   }
   return absl::OkStatus();

@@ -75,7 +75,9 @@ bool HigherIsBetter(const std::string& metric) {
   if (absl::EndsWith(metric, "_std") || absl::EndsWith(metric, "_gini")) return false;
   if (absl::EndsWith(metric, "_missing") || metric == "left_out") return false;
   if (metric.find("bytes_") != std::string::npos) return false;
-  if (metric.find("virtual_seconds") != std::string::npos || metric == "late") return false;
+  if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||
+      metric == "staleness")
+    return false;
   return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
          metric.find("objective") == std::string::npos;
 }

@@ -52,9 +52,16 @@ absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   }
   PhaseModels models = fleet::Broadcast::Of(std::move(channels));
   if (!keeps_older_) return models;
+  MACAW_RETURN_IF_ERROR(ModelOf(models.newest).status());
   const Round newest(order.round.value - 1);
   models_.insert_or_assign(newest, models.newest);
-  models_.erase(models_.begin(), models_.lower_bound(Round(newest.value - order.oldest)));
+  std::erase_if(models_, [&](const auto& model) {
+    const uint32_t age = newest.value - model.first.value;
+    const auto of_age = [age](const std::vector<uint32_t>& ages) {
+      return std::ranges::find(ages, age) != ages.end();
+    };
+    return age > 0 && !of_age(order.staleness) && !of_age(order.kept);
+  });
   for (const uint32_t staleness : order.staleness) {
     const auto kept = models_.find(Round(newest.value - staleness));
     if (kept == models_.end()) {
@@ -64,6 +71,13 @@ absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
     models.older.push_back({staleness, kept->second});
   }
   return models;
+}
+
+absl::StatusOr<ConstVectorView> ModelKeeper::ModelOf(const fleet::Broadcast& broadcast) const {
+  MACAW_ASSIGN_OR_RETURN(
+      const std::vector<ConstVectorView> views,
+      fleet::DecodeVectors(broadcast.channels.at(0).bytes->bytes(), {&layout_, 1}));
+  return views[0];
 }
 
 fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
@@ -210,12 +224,8 @@ fleet::Blob ModelKeeper::ModelBlob() {
 algorithms::ServerState ModelKeeper::Save() const {
   algorithms::ServerState state = algorithm_->Save();
   for (const auto& [round, broadcast] : models_) {
-    FlatVector model(layout_);
-    // The blob is our own: it holds one vector of this layout.
-    const auto views = fleet::DecodeVectors(broadcast.channels[0].bytes->bytes(), {&layout_, 1});
-    if (!views.ok()) continue;
-    std::ranges::copy((*views)[0].bytes, model.view().bytes.begin());
-    state.vectors.emplace(absl::StrCat(kOlder, round.value), std::move(model));
+    state.vectors.emplace(absl::StrCat(kOlder, round.value),
+                          FlatVector::CopyOf(*ModelOf(broadcast), layout_));  // Open has read it
   }
   return state;
 }

@@ -26,7 +26,7 @@ class ModelKeeper {
 
   // Starts a phase with an empty sum and the grids of `order`. Returns what the clients get. A
   // channel that holds the same bytes as when it was sent last is the same blob. Keeps the models
-  // from which clients will still train (PhaseOrder::oldest).
+  // from which later clients will have trained (PhaseOrder::kept).
   absl::StatusOr<PhaseModels> Open(const PhaseOrder& order);
 
   // The largest size of a part's sums in the open phase, in bytes.
@@ -63,6 +63,8 @@ class ModelKeeper {
   ModelKeeper() = default;
   // A channel down as a blob, with its short forms.
   fleet::Blob Encode(const algorithms::DownChannel& channel, const algorithms::DownVector& down);
+  // The model in a broadcast that was kept.
+  absl::StatusOr<ConstVectorView> ModelOf(const fleet::Broadcast& broadcast) const;
   void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
   algorithms::ServerContext ContextOf(Round round, Phase phase) {
     return {

@@ -223,9 +223,14 @@ void RunThreads::OnClosed(Closed closed) {
       WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,
                 rule = closed.rule] { return MetricsRow(task, *report, headroom, rule).Text(); });
     }
-    if (checkpoint.round.value > 0) {
+    // A disk that is slower than the rounds gets fewer of them, each of which holds whole models.
+    if (checkpoint.round.value > 0 && checkpoints_waiting_ < kMostCheckpointsWaiting) {
+      ++checkpoints_waiting_;
       writer_.Keep(std::move(checkpoint), [this](Round oldest) {
-        loop_.Post([this, oldest] { engine_.CheckpointsFrom(oldest); });
+        loop_.Post([this, oldest] {
+          --checkpoints_waiting_;
+          engine_.CheckpointsFrom(oldest);
+        });
       });
     }
   }

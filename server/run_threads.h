@@ -225,6 +225,9 @@ class RunThreads final : public admin::AdminHandler {
   std::optional<MetricsRow> owed_row_;
   EarlyStopping early_stopping_;
   Ticket last_ticket_ = 0;
+  // Checkpoints that the writer has not written yet.
+  static constexpr int kMostCheckpointsWaiting = 8;
+  int checkpoints_waiting_ = 0;
   std::optional<Judged> judged_;  // the engine has not been told yet
   absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;

@@ -41,7 +41,10 @@ class ServedBlobs {
     absl::MutexLock lock(&mutex_);
     older_.clear();
     for (const fleet::OlderModel& model : older) {
-      for (const fleet::Blob& blob : model.broadcast.channels) older_.emplace(blob.digest, blob);
+      for (const fleet::Blob& blob : model.broadcast.channels) {
+        older_.emplace(blob.digest, blob.bytes);
+        for (const fleet::CompactForm& form : blob.compact) older_.emplace(form.digest, form.bytes);
+      }
     }
   }
 
@@ -55,7 +58,7 @@ class ServedBlobs {
       ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
-    if (const auto it = older_.find(digest); it != older_.end()) return it->second.bytes;
+    if (const auto it = older_.find(digest); it != older_.end()) return it->second;
     for (const std::vector<fleet::Blob>& blobs : recent_) {
       const auto blob = std::ranges::find(blobs, digest, &fleet::Blob::digest);
       if (blob != blobs.end()) return blob->bytes;
@@ -72,7 +75,8 @@ class ServedBlobs {
 
   mutable absl::Mutex mutex_;
   std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<Digest, fleet::Blob> older_ ABSL_GUARDED_BY(mutex_);
+  // Those of ServeOlder, and their short forms.
+  absl::flat_hash_map<Digest, std::shared_ptr<const AlignedBuffer>> older_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -38,6 +38,9 @@ struct RoundTime {
   uint64_t late = 0;          // drawn clients that were not there at the deadline
   uint64_t not_needed = 0;    // that came after enough others
   bool asynchronous = false;  // it did not wait for the round before
+  // The rounds after whose models clients began that train when it ends and can still count,
+  // ascending.
+  std::vector<Round> bases = {};
 };
 
 // What a closed round tells the clock.

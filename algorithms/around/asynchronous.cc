@@ -52,8 +52,9 @@ class DiscountedClient final : public DecoratedClient {
 
 class MixedServer final : public DecoratedServer {
  public:
-  MixedServer(std::unique_ptr<ServerAlgorithm> inner, const AsynchronousConfig& config)
-      : DecoratedServer(std::move(inner)), config_(config) {}
+  // `coded`: clients begin from a coded model.
+  MixedServer(std::unique_ptr<ServerAlgorithm> inner, const AsynchronousConfig& config, bool coded)
+      : DecoratedServer(std::move(inner)), config_(config), coded_(coded) {}
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
@@ -61,7 +62,9 @@ class MixedServer final : public DecoratedServer {
       if (channel.value.empty()) continue;  // nobody counted
       const VectorView delta = channel.value.view();
       const double share = config_.mixing * DiscountOf(config_, context.staleness);
-      if (context.staleness > 0) {
+      if (context.staleness > 0 || coded_) {  // else the base is the model
+        if (!SameLayout(context.base.layout, delta.layout))
+          return absl::InternalError("round.mode: the base has another layout than the update");
         Add(context.base, delta);
         Axpy(-1, Model(), delta);
       }
@@ -72,14 +75,21 @@ class MixedServer final : public DecoratedServer {
 
  private:
   const AsynchronousConfig config_;
+  const bool coded_;
 };
 
-absl::Status CheckRule(const Description& rule, const Schema& schema) {
-  if (rule.asynchronous) return absl::OkStatus();
-  const char* why =
-      schema.state.empty()
-          ? "the rule is not made for updates of older models"
-          : "what the rule's clients keep goes with the server's vectors of one round";
+absl::Status CheckRule(const Description& rule, const Setup& setup) {
+  const absl::StatusOr<Schema> schema = rule.schema(setup);
+  if (rule.asynchronous) {
+    MACAW_RETURN_IF_ERROR(schema.status());
+    if (schema->state.empty() && schema->down.size() == 1 &&
+        SameLayout(schema->down[0].layout.get(), setup.layout.get()))
+      return absl::OkStatus();
+  }
+  const bool stateful = schema.ok() && !schema->state.empty();
+  const char* const why =
+      stateful ? "what the rule's clients keep goes with the server's vectors of one round"
+               : "the rule is not made for updates of older models";
   return absl::InvalidArgumentError(
       absl::StrCat("round.mode: ", why,
                    "; rules that can: fedavg, fedprox, fedavgm, fedadam, fedyogi, "
@@ -143,16 +153,15 @@ Description Asynchronous(const Description& rule, const RunPlan& run) {
   Description result = rule;
   result.check = [rule, refused = CheckAsynchronous(run)](const Setup& setup) -> absl::Status {
     MACAW_RETURN_IF_ERROR(refused);
-    if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
-    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
-    return CheckRule(rule, schema);
+    MACAW_RETURN_IF_ERROR(CheckRule(rule, setup));
+    return rule.check ? rule.check(setup) : absl::OkStatus();
   };
   if (asynchronous.mixed()) {
-    result.server = [rule, asynchronous](
+    result.server = [rule, asynchronous, coded = run.broadcast.on()](
                         const Setup& setup,
                         FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
       MACAW_ASSIGN_OR_RETURN(auto inner, rule.server(setup, std::move(model)));
-      return std::make_unique<MixedServer>(std::move(inner), asynchronous);
+      return std::make_unique<MixedServer>(std::move(inner), asynchronous, coded);
     };
     return result;
   }

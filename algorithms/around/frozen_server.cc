@@ -31,7 +31,14 @@ class FrozenServer final : public DecoratedServer {
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    MACAW_ASSIGN_OR_RETURN(const AfterApply next, inner().Apply(context, std::move(aggregate)));
+    ServerContext inside = context;
+    FlatVector base;
+    if (!context.base.bytes.empty()) {
+      base = FlatVector(trained_.layout());
+      trained_.Extract(context.base, base.view());
+      inside.base = std::as_const(base).view();
+    }
+    MACAW_ASSIGN_OR_RETURN(const AfterApply next, inner().Apply(inside, std::move(aggregate)));
     Follow();
     return next;
   }

@@ -9,8 +9,6 @@ namespace {
 
 using virtual_time::ClockState;
 
-constexpr int kNobodyTries = 10'000;  // pauses of a round
-
 class Fleet {
  public:
   Fleet(const RunPlan& run, const virtual_time::Devices& devices,
@@ -24,12 +22,12 @@ class Fleet {
 
   Arrived Run() {
     const uint64_t wanted = run_.cohort.size;
-    int tries = 0;
+    int pauses = 0;
     while (result_.arrivals.size() < wanted) {
       Refill();
       std::vector<ClockState::Training>& training = result_.clock.training;
       if (training.empty()) {
-        if (++tries > kNobodyTries) break;
+        if (++pauses > kMostPauses) break;
         result_.clock.now += kNobodyPause;
         continue;
       }
@@ -63,7 +61,10 @@ class Fleet {
     ClockState& clock = result_.clock;
     while (clock.training.size() + group <= places) {
       const Round number(static_cast<uint32_t>(++clock.groups));
-      const scheduler::Cohort drawn = groups_.Sample({number, clock.now, busy_});
+      scheduler::Moment moment(number, clock.now);
+      moment.step = Round(newest_.value + 1);
+      moment.busy = busy_;
+      const scheduler::Cohort drawn = groups_.Sample(moment);
       for (const scheduler::CohortEntry& entry : drawn.entries) Begin(entry, number);
       if (drawn.entries.empty()) return;
     }

@@ -39,8 +39,10 @@ struct Arrived {
   uint64_t too_stale = 0;          // that did not count (round.max_staleness)
 };
 
-// Where nobody can begin, it is tried again after so many seconds of the clock.
+// Where nobody can begin, it is tried again after so many seconds of the clock, for a day. Then the
+// round goes on with those who have arrived.
 inline constexpr double kNobodyPause = 60;
+inline constexpr int kMostPauses = 24 * 60;
 
 // The rows that pass through the model in the turn of a client that begins from this base.
 using PassedRows = std::function<double(const scheduler::CohortEntry&, Round base)>;

@@ -1,6 +1,7 @@
 #include "server/engine/drawn_round.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/status.h"
@@ -45,9 +46,7 @@ DrawnRound InTime(const EngineOptions& options, Round round, std::vector<Seat> s
                                                    .seconds = closing.seconds,
                                                    .late = closing.late,
                                                    .not_needed = closing.not_needed}};
-  // Where nobody was there to be drawn, time must go on until somebody is.
-  if (seats.empty()) drawn.time->seconds = kNobodyPause;
-  drawn.time->end.now += drawn.time->seconds;
+  drawn.time->end.now += closing.seconds;
   drawn.seats.reserve(closing.kept.size());
   for (const uint32_t place : closing.kept) drawn.seats.push_back(std::move(seats[place]));
   return drawn;
@@ -66,10 +65,16 @@ absl::StatusOr<DrawnRound> NextArrivals(const EngineOptions& options, const Draw
     return static_cast<double>(RowsPassed(work_of(entry, base), entry.load));
   };
   Arrived arrived = ArrivalsOf(run, *options.devices, draw.sampler(), passed, round, clock);
+  std::set<Round> bases;
+  for (const ClockState::Training& one : arrived.clock.training) {
+    const uint32_t most = run.asynchronous.max_staleness;
+    if (most == 0 || round.value - one.base.value <= most) bases.insert(one.base);
+  }
   DrawnRound drawn{.time = virtual_time::RoundTime{.end = std::move(arrived.clock),
                                                    .seconds = arrived.seconds,
                                                    .late = arrived.too_stale,
-                                                   .asynchronous = true}};
+                                                   .asynchronous = true,
+                                                   .bases = {bases.begin(), bases.end()}}};
   drawn.seats.reserve(arrived.arrivals.size());
   for (const Arrival& arrival : arrived.arrivals) {
     MACAW_ASSIGN_OR_RETURN(
@@ -88,7 +93,16 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
   if (options.run.asynchronous.on()) return NextArrivals(options, draw, states, round, clock);
   MACAW_ASSIGN_OR_RETURN(std::vector<Seat> seats, draw.Seats({round, clock.now}, states));
   if (options.devices == nullptr) return DrawnRound{.seats = std::move(seats)};
-  return InTime(options, round, std::move(seats), clock);
+  ClockState begins = clock;
+  // Of a table of presence: the round begins when somebody is there.
+  for (int pauses = 0; seats.empty() && options.presence != nullptr && pauses < kMostPauses;
+       ++pauses) {
+    begins.now += kNobodyPause;
+    MACAW_ASSIGN_OR_RETURN(seats, draw.Seats({round, begins.now}, states));
+  }
+  DrawnRound drawn = InTime(options, round, std::move(seats), begins);
+  drawn.time->seconds += begins.now - clock.now;
+  return drawn;
 }
 
 }  // namespace macaw::server

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "server/engine/older_models.h"
+
 namespace macaw::server {
 namespace {
 
@@ -48,9 +50,6 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
   return grid;
 }
 
-// Older models that may travel inside a lease, whose message has a limit. Others are fetched.
-constexpr size_t kMostInALease = 8;
-
 // PhaseOrder::staleness
 std::vector<uint32_t> StalenessOf(const std::vector<Seat>& seats) {
   std::set<uint32_t> staleness;
@@ -58,16 +57,6 @@ std::vector<uint32_t> StalenessOf(const std::vector<Seat>& seats) {
     if (seat.staleness > 0) staleness.insert(seat.staleness);
   }
   return {staleness.begin(), staleness.end()};
-}
-
-// PhaseOrder::oldest, of those that train when the round ends.
-uint32_t OldestOf(Round round, const std::vector<uint32_t>& staleness,
-                  const std::optional<virtual_time::RoundTime>& time) {
-  uint32_t oldest = staleness.empty() ? 0 : staleness.back();
-  if (!time.has_value()) return oldest;
-  for (const virtual_time::ClockState::Training& one : time->end.training)
-    oldest = std::max(oldest, round.value - 1 - one.base.value);
-  return oldest;
 }
 
 }  // namespace
@@ -100,7 +89,10 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
   order_.phase = phase;
   order_.grid = GridOf(seats_);
   order_.staleness = StalenessOf(seats_);
-  order_.oldest = OldestOf(order_.round, order_.staleness, virtual_time_);
+  order_.kept.clear();
+  if (!virtual_time_.has_value()) return;
+  for (const Round base : virtual_time_->bases)
+    order_.kept.push_back(order_.round.value - 1 - base.value);
   std::vector<ClientId> clients;
   clients.reserve(seats_.size());
   for (const Seat& seat : seats_) clients.push_back(seat.entry.client);
@@ -195,17 +187,6 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
   return std::exchange(report_, {});
 }
 
-void OpenPhase::AddOlder(uint32_t staleness, std::vector<fleet::OlderModel>& older) const {
-  if (staleness == 0) return;
-  constexpr auto kStaleness = &fleet::OlderModel::staleness;
-  if (std::ranges::find(older, staleness, kStaleness) != older.end()) return;
-  const auto model = std::ranges::find(older_, staleness, kStaleness);
-  if (model == older_.end()) return;
-  older.push_back(*model);
-  if (older.size() <= kMostInALease) return;
-  for (fleet::Blob& channel : older.back().broadcast.channels) channel.bytes.reset();
-}
-
 scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
   return QueueOf(node.holding)
       .Take({.worker = node.id,
@@ -244,7 +225,7 @@ OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece&
                                  .weight = seat.weight,
                                  .state_version = seat.state,
                                  .staleness = seat.staleness});
-    AddOlder(seat.staleness, lease.older);
+    AddOlder(older_, seat.staleness, lease.older);
   }
   lease.last = !waiting(node.holding);
   handout.record = std::move(leased);

@@ -139,8 +139,6 @@ class OpenPhase {
   uint32_t IdleSlots(const Node& node, uint32_t wanted) const {
     return leased_to(node.id) > 0 ? std::min(wanted, node.slots) : node.slots;
   }
-  // Adds the model of this age, unless it is there.
-  void AddOlder(uint32_t staleness, std::vector<fleet::OlderModel>& older) const;
   scheduler::Piece TakePiece(const Node& node, uint32_t wanted, TimePoint now);
   Handout LeaseOut(const Node& node, const scheduler::Piece& piece, TimePoint expires,
                    TimePoint now);

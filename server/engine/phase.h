@@ -22,9 +22,10 @@ struct PhaseOrder {
   Phase phase{};
   aggregation::GridOrder grid;
   // Where rounds do not wait for each other: how old the models are from which its clients train,
-  // without the newest, ascending; and how old the oldest is from which anybody will ever train.
+  // without the newest, ascending; and how old those are from which later clients will have
+  // trained.
   std::vector<uint32_t> staleness = {};
-  uint32_t oldest = 0;
+  std::vector<uint32_t> kept = {};
 };
 
 // What the clients of a phase train from.

@@ -82,7 +82,7 @@ void ExpectEqualColumns(const Refused& refused) {
     shorter.GetReflection()->ClearField(&shorter, column);
     const bool may_be_absent = column->name() == "multiplicity" ||
                                column->name() == "state_seconds" || column->name() == "place" ||
-                               column->name() == "bytes_up";
+                               column->name() == "bytes_up" || column->name() == "staleness";
     EXPECT_EQ(refused(shorter).empty(),
               may_be_absent || column->name() == "sums" || column->name() == "personal_sums")
         << column->name();

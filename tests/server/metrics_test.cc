@@ -316,6 +316,8 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
     const std::vector<double> sums(training::SchemaFor(task).sums.size(), 1);
     PhaseReport report{.round = Round(1), .records = {Record(0, 1, 1, sums)}};
     report.records[0].personal_sums = sums;
+    report.virtual_time.emplace();  // with all columns of virtual time
+    report.mean_staleness = 0;
     MetricsRow row(task, report, {{"delta", 0.5}}, {{"epsilon", 1}});
     row.AddPenalty(0.5, model.view());
     const training::ClassCounts counts =

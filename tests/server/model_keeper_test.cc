@@ -144,16 +144,19 @@ TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
   run.asynchronous.mode = "buffered";
   const algorithms::Description rule = *Registry().RuleOf(run);
   setup_ = algorithms::SetupOf(run, TinyLayout());
-  keeper_.emplace(*ModelKeeper::Make(rule, setup_, TinyModel()));
-  const auto order = [this](uint32_t round, std::vector<uint32_t> staleness, uint32_t oldest) {
+  absl::StatusOr<ModelKeeper> keeper = ModelKeeper::Make(rule, setup_, TinyModel());
+  ASSERT_TRUE(keeper.ok()) << keeper.status();
+  keeper_.emplace(*std::move(keeper));
+  const auto order = [this](uint32_t round, std::vector<uint32_t> staleness,
+                            std::vector<uint32_t> kept) {
     PhaseOrder made = Order(round);
     made.staleness = std::move(staleness);
-    made.oldest = oldest;
+    made.kept = std::move(kept);
     return made;
   };
   std::vector<Digest> models;  // by round after which they were the newest
   for (uint32_t round = 1; round <= 3; ++round) {
-    const absl::StatusOr<PhaseModels> opened = keeper_->Open(order(round, {}, round - 1));
+    const absl::StatusOr<PhaseModels> opened = keeper_->Open(order(round, {}, {1, 2}));
     ASSERT_TRUE(opened.ok()) << opened.status();
     models.push_back(opened->newest.name);
     ASSERT_TRUE(keeper_->Add(*keeper_->Decode(Part(round, {1, 5}))).ok());
@@ -162,7 +165,7 @@ TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
   ModelKeeper resumed = *ModelKeeper::Make(rule, setup_, TinyModel());
   ASSERT_TRUE(resumed.Load(keeper_->Save()).ok());
   for (ModelKeeper* keeper : {&*keeper_, &resumed}) {
-    const absl::StatusOr<PhaseModels> fourth = keeper->Open(order(4, {1, 3}, 3));
+    const absl::StatusOr<PhaseModels> fourth = keeper->Open(order(4, {1, 3}, {2}));
     ASSERT_TRUE(fourth.ok()) << fourth.status();
     ASSERT_EQ(fourth->older.size(), 2u);
     EXPECT_EQ(fourth->older[0].staleness, 1u);
@@ -170,10 +173,11 @@ TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
     EXPECT_EQ(fourth->older[1].staleness, 3u);
     EXPECT_EQ(fourth->older[1].broadcast.name, models[0]);
   }
-  // Nobody trains from the oldest any more.
-  ASSERT_TRUE(keeper_->Open(order(4, {1}, 2)).ok());
-  EXPECT_FALSE(keeper_->Open(order(4, {3}, 3)).ok());
-  EXPECT_TRUE(keeper_->Open(order(4, {2}, 2)).ok());
+  // Of the models that nobody needs none is kept, newer or older than those that are.
+  ASSERT_TRUE(keeper_->Open(order(4, {1}, {3})).ok());
+  EXPECT_EQ(keeper_->Save().vectors.size(), 1u + 3) << "the model, and those of 0, 2 and 3";
+  EXPECT_FALSE(keeper_->Open(order(4, {2}, {3})).ok());
+  EXPECT_TRUE(keeper_->Open(order(4, {3}, {})).ok());
 }
 
 // A round's bytes do not depend on when the server was started.

@@ -100,6 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
                                "update.feedback=residual", R"(broadcast.codec=["bits 8"])",
                                "broadcast.of=model"})},
         Timed{"Mixed", Plus(kBuffered, {"round.mode=mixed", "cohort.size=1"})},
+        Timed{"MixedWithFrozenTensors",
+              Plus(kBuffered, {"round.mode=mixed", "cohort.size=1", R"(model.frozen=["0.*"])"})},
         Timed{"BufferedOfOwners", Plus(kBuffered, {"workers.owners=3"})}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -242,7 +244,7 @@ TEST(VirtualTime, AnotherDeadlineIsAnotherRun) {
   Simulation resumed("resumed",
                      {"--resume", run.folder(), "--rounds", "5", "--set", "round.deadline=20"});
   EXPECT_NE(resumed.Wait(), 0);
-  EXPECT_THAT(resumed.output(), HasSubstr("devices.deadline"));
+  EXPECT_THAT(resumed.output(), HasSubstr("round.deadline = 10"));
 }
 
 TEST(Asynchronous, IsRefusedWhereItCannotBe) {
