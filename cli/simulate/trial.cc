@@ -15,6 +15,7 @@
 #include "cli/simulate/owners.h"
 #include "cli/simulate/run.h"
 #include "cli/simulate/run_folder.h"
+#include "cli/simulate/virtual_rounds.h"
 #include "cli/timeline/timeline.h"
 #include "core/child.h"
 #include "core/files.h"
@@ -123,15 +124,6 @@ std::map<uint32_t, RoundTimes> TimesOf(const Timeline& timeline) {
     times.busiest += busiest;
   }
   return rounds;
-}
-
-// What a row of metrics.jsonl tells the virtual clock.
-virtual_time::RoundFacts FactsOf(const Json& row) {
-  const auto counted = row.value("clients", uint64_t{0});
-  return {.counted = counted,
-          .drawn = counted + row.value("left_out", uint64_t{0}),
-          .bytes_up = row.value("bytes_up", uint64_t{0}),
-          .bytes_down = row.value("bytes_down", uint64_t{0})};
 }
 
 void AddRound(const ToldRow& told, const RoundTimes& times, const std::vector<PlannedTurn>& turns,
