@@ -47,9 +47,10 @@ PlannedTurn TurnPlan::TurnOf(const scheduler::CohortEntry& entry, const LocalCon
 PlannedRound TurnPlan::At(Round round, const virtual_time::ClockState& clock) const {
   PlannedRound planned;
   if (timed()) {
+    server::ClientWork work(run_);
     server::TimedRound timed = server::TimeRound(run_, *devices_.devices, *sampler_, round, clock);
     for (const server::Arrival& one : timed.counted)
-      planned.turns.push_back(TurnOf(one.entry, server::WorkFrom(run_, one.base, one.entry)));
+      planned.turns.push_back(TurnOf(one.entry, work.From(one.base, one.entry)));
     planned.time = std::move(timed.time);
     planned.begun = std::move(timed.begun);
     return planned;

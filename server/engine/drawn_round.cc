@@ -16,11 +16,12 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
     return DrawnRound{.seats = std::move(seats)};
   }
   TimedRound timed = TimeRound(run, *options.devices, draw.sampler(), round, clock);
+  ClientWork work(run);
   DrawnRound drawn{.time = std::move(timed.time)};
   drawn.seats.reserve(timed.counted.size());
   for (const Arrival& one : timed.counted) {
     MACAW_ASSIGN_OR_RETURN(Seat seat,
-                           draw.SeatOf(one.entry, WorkFrom(run, one.base, one.entry), states));
+                           draw.SeatOf(one.entry, work.From(one.base, one.entry), states));
     seat.staleness = round.value - 1 - one.base.value;
     drawn.seats.push_back(std::move(seat));
   }

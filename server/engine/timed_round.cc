@@ -29,12 +29,11 @@ TimedRound InTime(const RunPlan& run, const virtual_time::Devices& devices,
                   const virtual_time::ClockState& clock) {
   const std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, {round, clock.now});
   const Round base(round.value - 1);
-  const LocalConfig local = training::RoundLocal(run, round);
+  ClientWork work(run);
   TimedRound timed;
   std::vector<double> seconds;
   for (const scheduler::CohortEntry& entry : asked) {
-    const LocalConfig work = training::WorkOf(run.cohort, local, round, entry.client, entry.load);
-    const auto passed = static_cast<double>(RowsPassed(work, entry.load));
+    const auto passed = static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
     const virtual_time::TurnTime turn = devices.TurnOf(round, entry.client, passed, clock.traffic);
     timed.begun.push_back({.client = entry.client, .base = base, .began = clock.now, .time = turn});
     seconds.push_back(turn.whole());
@@ -56,8 +55,9 @@ TimedRound InTime(const RunPlan& run, const virtual_time::Devices& devices,
 TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices,
                         const scheduler::CohortSampler& sampler, Round round,
                         const virtual_time::ClockState& clock) {
-  const auto passed = [&run](const scheduler::CohortEntry& entry, Round base) {
-    return static_cast<double>(RowsPassed(WorkFrom(run, base, entry), entry.load));
+  ClientWork work(run);
+  const auto passed = [&work](const scheduler::CohortEntry& entry, Round base) {
+    return static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
   };
   Arrived arrived = ArrivalsOf(run, devices, sampler, passed, round, clock);
   return {.counted = std::move(arrived.arrivals),
@@ -90,10 +90,13 @@ std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
   return asked;
 }
 
-LocalConfig WorkFrom(const RunPlan& run, Round base, const scheduler::CohortEntry& entry) {
+LocalConfig ClientWork::From(Round base, const scheduler::CohortEntry& entry) {
   const Round work(base.value + 1);
-  return training::WorkOf(run.cohort, training::RoundLocal(run, work), work, entry.client,
-                          entry.load);
+  if (base_ != base) {
+    base_ = base;
+    local_ = training::RoundLocal(run_, work);
+  }
+  return training::WorkOf(run_.cohort, local_, work, entry.client, entry.load);
 }
 
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,

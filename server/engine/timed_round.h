@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,9 +31,18 @@ std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
                                             const scheduler::CohortSampler& sampler,
                                             const scheduler::Moment& moment);
 
-// What a client does that begins from the model after round `base`: its part of [local], of the
-// round after.
-LocalConfig WorkFrom(const RunPlan& run, Round base, const scheduler::CohortEntry& entry);
+// What clients of a run do: each its part of [local] as the round says that it begins. One thread.
+class ClientWork {
+ public:
+  explicit ClientWork(const RunPlan& run) : run_(run) {}  // `run` must outlive it
+  // Of a client that begins from the model after round `base`.
+  LocalConfig From(Round base, const scheduler::CohortEntry& entry);
+
+ private:
+  const RunPlan& run_;
+  std::optional<Round> base_;  // the last one that was asked for, and the [local] that follows it
+  LocalConfig local_;
+};
 
 // A round in virtual time.
 struct TimedRound {

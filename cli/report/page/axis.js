@@ -5,8 +5,8 @@ const ACROSS = {
   seconds: {name: "virtual time", by: "virtual time", unit: (most) => most < 120 ? {size: 1, name: "seconds"} : most < 7200 ? {size: 60, name: "minutes"} : {size: 3600, name: "hours"}},
   bytes: {name: "MB up and down", by: "MB up and down", unit: () => ({size: 1e6, name: "MB"})}};
 
-// Runs whose curves are drawn, and that have a round.
-const drawnRuns = () => runs.filter((run, i) => !hidden.has(i) && run.rounds > 0);
+// Runs whose curves are drawn.
+const drawnRuns = () => runs.filter((run, i) => !hidden.has(i) && Object.keys(run.curves).length > 0);
 // Rounds, and what else all of these runs have.
 const axes = () => Object.keys(ACROSS).filter((axis) => axis === "rounds" || (drawnRuns().length > 0 && drawnRuns().every((run) => run.across && run.across[axis])));
 
