@@ -107,13 +107,15 @@ std::string TimeText(const CostEstimate& estimate) {
                       DurationText(*seconds.evaluation));
 }
 
+// Hours, but for a run of some minutes.
 std::string VirtualText(const CostEstimate& estimate) {
   const PlannedWork& work = estimate.work;
   const double seconds = *estimate.virtual_seconds;
-  return absl::StrCat(absl::StrFormat("about %.3g h on the clients' devices, ", seconds / 3600),
-                      DurationText(seconds / std::max(estimate.rounds, 1U)), " a round (from ",
-                      work.exact() ? "all" : CountText(work.drawn),
-                      work.exact() ? " rounds)" : " of the rounds)");
+  return absl::StrCat(
+      "about ", seconds < 360 ? DurationText(seconds) : absl::StrFormat("%.3g h", seconds / 3600),
+      " on the clients' devices, ", DurationText(seconds / std::max(estimate.rounds, 1U)),
+      " a round (from ", work.exact() ? "all" : CountText(work.drawn),
+      work.exact() ? " rounds)" : " of the rounds)");
 }
 
 std::string BasisText(const CostEstimate::Basis& basis) {
