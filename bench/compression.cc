@@ -46,14 +46,14 @@ double DistanceOf(const UpdateConfig& update, uint64_t cohort, double step, uint
   CohortConfig drawn;
   drawn.size = cohort;
   drawn.weight = WeightPolicy::kUniform;
-  algorithms::RoundLoop loop(
-      rule, population,
-      {.steps = 1,
-       .start = Numbers(kSize),
-       .lr = step,
-       .layout = *ParameterLayout::Make({{.name = "w", .shape = {kSide, kSide}}}, DType::kF64),
-       .cohort = drawn,
-       .seed = seed});
+  algorithms::RoundLoop::Options options;
+  options.steps = 1;
+  options.start = Numbers(kSize);
+  options.lr = step;
+  options.layout = *ParameterLayout::Make({{.name = "w", .shape = {kSide, kSide}}}, DType::kF64);
+  options.cohort = drawn;
+  options.seed = seed;
+  algorithms::RoundLoop loop(rule, population, options);
   double sum = 0;
   for (int round = 0; round < kRounds; ++round) {
     if (!loop.SampledRounds(1, cohort).ok()) return std::nan("");

@@ -17,6 +17,7 @@
 #include "cli/config/resolve.h"
 #include "cli/process/exit.h"
 #include "cli/simulate/planned_work.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "virtual_time/devices.h"
@@ -54,12 +55,12 @@ std::string KindText(const Config& config, const virtual_time::Tables& tables) {
                     virtual_time::kNetworkCount, " networks");
   }
   if (tables.devices != nullptr) {
-    absl::StrAppend(&text, ": ", tables.devices->devices.size(), " devices of ",
+    absl::StrAppend(&text, ": ", Counted(tables.devices->devices.size(), "device"), " of ",
                     tables.devices->file);
   }
   if (tables.presence != nullptr) {
-    absl::StrAppend(&text, "; presence of ", tables.presence->names.size(), " devices of ",
-                    tables.presence->file);
+    absl::StrAppend(&text, "; presence of ", Counted(tables.presence->names.size(), "device"),
+                    " of ", tables.presence->file);
   }
   return text;
 }

@@ -153,7 +153,7 @@ TEST(Asynchronous, RefusesRulesWithTheReason) {
     RunPlan run = Buffered();
     run.algorithm = *registry.Complete({.name = name});
     const Description rule = *registry.RuleOf(run);
-    Setup setup = SetupOf(run, Plain(1, DType::kF64));
+    algorithms::Setup setup = SetupOf(run, Plain(1, DType::kF64));
     setup.total_weight = 10;
     return std::string(MakeSchema(rule, setup).status().message());
   };

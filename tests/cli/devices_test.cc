@@ -103,7 +103,7 @@ TEST_F(DevicesConfiguration, NamesTheFileTheLineAndTheColumnOfAnError) {
   devices_ = "device,samples_per_s,down_kB_s,up_kB_s\n0,10,100,50\n1,20,many,100\n";
   const absl::Status status = ReadStatus(FromFile());
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(absl::StrCat("devices.file: ", folder_ / "devices.csv", ":3: ")));
+              testing::AllOf(HasSubstr("devices.file: /"), HasSubstr("/devices.csv:3: ")));
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"down_kB_s\""));
   EXPECT_EQ(KeyErrorOf(status).key, "devices.file");
   presence_ = "device,on_s,off_s\n";

@@ -87,9 +87,9 @@ TEST_F(ModelKeeperTest, SendsOnlyTheChannelsOfThePhase) {
   Use("mime");  // with momentum: x, c and m
   const uint64_t vector = TinyLayout()->bytes();
   PhaseOrder order = Order(1);
-  const fleet::Broadcast first = *keeper_->Open(order);  // x
+  const fleet::Broadcast first = keeper_->Open(order)->newest;  // x
   order.phase = Phase(1);
-  const fleet::Broadcast second = *keeper_->Open(order);  // x, c, m
+  const fleet::Broadcast second = keeper_->Open(order)->newest;  // x, c, m
   EXPECT_LT(first.size(), 2 * vector);
   EXPECT_EQ(second.channels.size(), 3u);
   EXPECT_GE(second.size(), 3 * vector);
@@ -99,16 +99,16 @@ TEST_F(ModelKeeperTest, SendsOnlyTheChannelsOfThePhase) {
 
 TEST_F(ModelKeeperTest, SendsAChannelThatDidNotChangeAsTheSameBlob) {
   Use("scaffold");  // x and c
-  const fleet::Broadcast first = *keeper_->Open(Order(1));
+  const fleet::Broadcast first = keeper_->Open(Order(1))->newest;
   ASSERT_EQ(first.channels.size(), 2u);
   // Nobody takes part in round 1, and clients 1 and 5 change both in round 2.
   ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
-  const fleet::Broadcast second = *keeper_->Open(Order(2));
+  const fleet::Broadcast second = keeper_->Open(Order(2))->newest;
   EXPECT_EQ(second.name, first.name);
   EXPECT_EQ(second.channels[1].bytes, first.channels[1].bytes) << "the same memory";
   ASSERT_TRUE(keeper_->Add(*keeper_->Decode(Part(2, {1, 5}))).ok());
   ASSERT_TRUE(keeper_->Apply(Round(2), Phase(0)).ok());
-  const fleet::Broadcast third = *keeper_->Open(Order(3));
+  const fleet::Broadcast third = keeper_->Open(Order(3))->newest;
   EXPECT_NE(third.name, second.name);
   for (const size_t c : {0, 1}) EXPECT_NE(third.channels[c].digest, second.channels[c].digest) << c;
 }
@@ -126,7 +126,7 @@ TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
       start.As<float>()[entry.offset + i] = 0.01f * static_cast<float>(1 + i % 13);
   }
   keeper_.emplace(*ModelKeeper::Make(rule, setup_, std::move(start)));
-  const fleet::Broadcast broadcast = *keeper_->Open(Order(1));
+  const fleet::Broadcast broadcast = keeper_->Open(Order(1))->newest;
   const fleet::Blob& blob = broadcast.channels.at(0);
   ASSERT_EQ(blob.compact.size(), 1u);
   EXPECT_TRUE(blob.compact[0].base.IsZero());
@@ -134,6 +134,46 @@ TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
   const auto whole = fleet::ExpandCompact(blob.compact[0].bytes->bytes(), TinyLayout());
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_TRUE(std::ranges::equal(whole->bytes(), blob.bytes->bytes()));
+}
+
+// Rounds that do not wait for each other: clients may have begun from models of earlier rounds.
+TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
+  RunPlan run = testing_support::TinyRun(1);
+  run.algorithm = *Registry().Complete({"fedavg", {}});
+  run.devices.family = "phones";
+  run.asynchronous.mode = "buffered";
+  const algorithms::Description rule = *Registry().RuleOf(run);
+  setup_ = algorithms::SetupOf(run, TinyLayout());
+  keeper_.emplace(*ModelKeeper::Make(rule, setup_, TinyModel()));
+  const auto order = [this](uint32_t round, std::vector<uint32_t> staleness, uint32_t oldest) {
+    PhaseOrder made = Order(round);
+    made.staleness = std::move(staleness);
+    made.oldest = oldest;
+    return made;
+  };
+  std::vector<Digest> models;  // by round after which they were the newest
+  for (uint32_t round = 1; round <= 3; ++round) {
+    const absl::StatusOr<PhaseModels> opened = keeper_->Open(order(round, {}, round - 1));
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    models.push_back(opened->newest.name);
+    ASSERT_TRUE(keeper_->Add(*keeper_->Decode(Part(round, {1, 5}))).ok());
+    ASSERT_TRUE(keeper_->Apply(Round(round), Phase(0)).ok());
+  }
+  ModelKeeper resumed = *ModelKeeper::Make(rule, setup_, TinyModel());
+  ASSERT_TRUE(resumed.Load(keeper_->Save()).ok());
+  for (ModelKeeper* keeper : {&*keeper_, &resumed}) {
+    const absl::StatusOr<PhaseModels> fourth = keeper->Open(order(4, {1, 3}, 3));
+    ASSERT_TRUE(fourth.ok()) << fourth.status();
+    ASSERT_EQ(fourth->older.size(), 2u);
+    EXPECT_EQ(fourth->older[0].staleness, 1u);
+    EXPECT_EQ(fourth->older[0].broadcast.name, models[2]);
+    EXPECT_EQ(fourth->older[1].staleness, 3u);
+    EXPECT_EQ(fourth->older[1].broadcast.name, models[0]);
+  }
+  // Nobody trains from the oldest any more.
+  ASSERT_TRUE(keeper_->Open(order(4, {1}, 2)).ok());
+  EXPECT_FALSE(keeper_->Open(order(4, {3}, 3)).ok());
+  EXPECT_TRUE(keeper_->Open(order(4, {2}, 2)).ok());
 }
 
 // A round's bytes do not depend on when the server was started.
@@ -149,7 +189,8 @@ TEST_F(ModelKeeperTest, AChangeThatChangesNothingHasAFormOfItsOwn) {
   ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
   ModelKeeper resumed = *ModelKeeper::Make(rule, setup_, TinyModel());
   ASSERT_TRUE(resumed.Load(keeper_->Save()).ok());
-  const fleet::Broadcast again = *keeper_->Open(Order(2)), first = *resumed.Open(Order(2));
+  const fleet::Broadcast again = keeper_->Open(Order(2))->newest,
+                         first = resumed.Open(Order(2))->newest;
   EXPECT_EQ(again.name, first.name);
   EXPECT_EQ(again.size(), first.size());
   EXPECT_LT(again.size(), TinyLayout()->bytes());
@@ -246,10 +287,10 @@ TEST_F(RuleMetrics, NoBytesOfAPartMakeOneLargerThanItsClientsMayClaim) {
 TEST_F(ModelKeeperTest, SendsTheModelUnderItsDigest) {
   const auto broadcast = keeper_->Open(Order(1));
   ASSERT_TRUE(broadcast.ok()) << broadcast.status();
-  ASSERT_EQ(broadcast->channels.size(), 1u) << "FedAvg sends the model and no more";
-  EXPECT_EQ(broadcast->name, keeper_->ModelBlob().digest);
+  ASSERT_EQ(broadcast->newest.channels.size(), 1u) << "FedAvg sends the model and no more";
+  EXPECT_EQ(broadcast->newest.name, keeper_->ModelBlob().digest);
   const LayoutPtr layouts[] = {TinyLayout()};
-  const auto views = fleet::DecodeVectors(broadcast->channels[0].bytes->bytes(), layouts);
+  const auto views = fleet::DecodeVectors(broadcast->newest.channels[0].bytes->bytes(), layouts);
   ASSERT_TRUE(views.ok()) << views.status();
   EXPECT_TRUE(std::ranges::equal(views->front().bytes, keeper_->Model().bytes));
 }

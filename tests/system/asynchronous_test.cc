@@ -4,14 +4,18 @@
 #include <signal.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
+#include "core/safetensors.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/rows.h"
@@ -150,28 +154,40 @@ TEST(Buffered, WithASynchronousRoundsPlacesIsTheSynchronousRunToTheByte) {
   }
 }
 
-// Three clients with one row each and a model of one weight, on devices whose turns take 2, 3 and
-// 7 seconds; two arrivals a step. See Arrivals.OfThreeDevicesAsOnPaper for who arrives when.
-//   y = w·x with x = 1, so a step of lr ½ on ½(w − y)²·2 moves w by (y − w)
+// The only weight of a run's model.
+double WeightOf(const Simulation& run) {
+  const absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Open(run.folder() + "/model.safetensors");
+  EXPECT_TRUE(file.ok()) << file.status();
+  double weight = 0;
+  const std::span<const std::byte> bytes = file->tensors().begin()->second.bytes;
+  EXPECT_EQ(bytes.size(), sizeof(weight));
+  std::memcpy(&weight, bytes.data(), sizeof(weight));
+  return weight;
+}
+
+// Three clients with a row of x = 1 each and a model of one weight, on devices whose turns take 2, 3
+// and 7 seconds; two arrivals a step. A turn takes half of the way to the client's y.
+//   step 1 at 3: a and b from x₀ = 0:     ((0.5 − 0) + (1.5 − 0))/4            x₁ = 0.5
+//   step 2 at 6: a and b from x₁:         ((0.5 − 0.5) + (1.5 − 0.5))/4        x₂ = 0.75
+//   step 3 at 8: c, who began from x₀, at 7, and a from x₂ at 8:
+//                                         ((4.5 − 0)/√3 + (0.5 − 0.75))/4
 TEST(Buffered, IsThatOnPaper) {
   const TemporaryFolder folder;
-  const std::string data = folder.Write("data.csv", "client,x,y\na,1,1\nb,1,2\nc,1,4\n");
+  const std::string data = folder.Write("data.csv", "who,x,y\na,1,0.5\nb,1,1.5\nc,1,4.5\n");
   const std::string devices = folder.Write(
       "devices.csv",
-      "device,samples_per_s,down_kB_s,up_kB_s\na,0.5,1e9,1e9\nb,0.33333333333,1e9,1e9\n"
-      "c,0.14285714286,1e9,1e9\n");
-  const std::string config = folder.Write("paper.toml", absl::StrCat(R"(
-[run]
+      "device,samples_per_s,down_kB_s,up_kB_s\na,0.5,1e9,1e9\nb,0.3333333333333333,1e9,1e9\n"
+      "c,0.14285714285714285,1e9,1e9\n");
+  const std::string config = folder.Write("paper.toml", absl::StrCat(R"([run]
 rounds = 3
-dtype = "f64"
-task = "regression"
+dtype = "float64"
 [data]
 source = "csv"
 path = ")",
                                                                      data, R"("
-label = "y"
-client = "client"
-normalise = false
+client_column = "who"
+label_column = "y"
 [model]
 layers = ["linear 1 nobias"]
 init = "zero"
@@ -201,7 +217,8 @@ lr = 0.25
   EXPECT_NEAR(rows[2]["virtual_seconds"], 2, 1e-6);
   EXPECT_EQ(rows[0]["staleness"], 0);
   EXPECT_EQ(rows[1]["staleness"], 0);
-  EXPECT_EQ(rows[2]["staleness"], 1) << "client a 0, client c 2";
+  EXPECT_EQ(rows[2]["staleness"], 1) << "a 0, c 2";
+  EXPECT_NEAR(WeightOf(run), 0.75 + (4.5 / std::sqrt(3) - 0.25) / 4, 1e-12);
 }
 
 TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
@@ -213,7 +230,7 @@ TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
   EXPECT_GT(sum, 0);
   EXPECT_DOUBLE_EQ(run.summary()["virtual_seconds"], sum);
   const auto compared =
-      RunMacaw(absl::StrCat("compare ", run.folder(), " --metrics total_virtual_seconds"));
+      RunMacaw(absl::StrCat("compare ", run.folder(), " --metric total_virtual_seconds"));
   EXPECT_EQ(compared.exit, 0) << compared.text;
   EXPECT_THAT(compared.text, HasSubstr("total_virtual_seconds"));
   Simulation without("without", {config});
