@@ -84,8 +84,11 @@ MUTANTS = {
         ("updates of older models count like others", "displacement->factor *= discount;", ""),
         ("a mixed model lacks the base of the client", "Add(context.base, delta);", "")],
     ("server/engine/drawn_round.cc", "system", "Buffered.*:VirtualTime.*"): [
-        ("staleness is taken after the step", "seat.staleness = round.value - 1 - arrival.base.value;",
-         "seat.staleness = round.value - arrival.base.value;")],
+        ("staleness is taken after the step", "seat.staleness = round.value - 1 - one.base.value;",
+         "seat.staleness = round.value - one.base.value;")],
+    ("server/engine/timed_round.cc", "server_engine", "TimedRoundOf.*"): [
+        ("all that are asked count", "if (run.cohort.over_selection > 1) rules.keep = run.cohort.size;", ""),
+        ("no time passes while nobody is there", "if (asked.empty()) timed.time.seconds = kNobodyPause;", "")],
     ("server/engine/arrivals.cc", "server_engine", "Arrivals.*"): [
         ("a client begins from the model of the next step", ".base = newest_,",
          ".base = Round(newest_.value + 1),"),

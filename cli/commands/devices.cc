@@ -67,10 +67,13 @@ std::string KindText(const Config& config, const virtual_time::Tables& tables) {
 
 absl::StatusOr<double> MedianPassed(const Config& config, const data::Dataset& dataset) {
   const bool owners = config.node.workers.owners > 0;
+  RunPlan run = config.run;  // a whole cohort of it, whoever is in time
+  run.devices = {};
+  run.asynchronous = {};
   MACAW_ASSIGN_OR_RETURN(
       const TurnPlan plan,
-      TurnPlan::Make(config.run, DrawableRows(config.run, dataset,
-                                              owners ? MatchedBy::kNumber : MatchedBy::kName)));
+      TurnPlan::Make(
+          run, DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName)));
   std::vector<double> passed;
   for (const PlannedTurn& turn : plan.Of(Round(1))) passed.push_back(turn.passed);
   if (passed.empty()) return 0.0;

@@ -11,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
+#include "cli/simulate/virtual_rounds.h"
+#include "cli/timeline/virtual_trace.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -20,14 +22,27 @@ namespace {
 // `macaw timeline RUN`: prints where the time of a run's rounds went, and draws some of them.
 struct TimelineCommand {
   std::string run;
-  std::string rounds;  // "12" or "12:14"; empty: the last three
+  std::string rounds;  // "12" or "12:14"; empty: the last three, of --virtual the first five
   std::string svg;     // the picture's file; empty: none
+  std::string trace;   // --virtual: the trace's file; empty: none
 };
 
 constexpr size_t kLastRounds = 3;
+constexpr uint32_t kFirstRounds = 5;  // of --virtual
 
 void Part(absl::string_view name, double micros, absl::string_view what) {
   std::cout << absl::StrFormat("  %-10s %10.3f ms   %s\n", name, micros / 1e3, what);
+}
+
+// "12" or "12:14"
+absl::StatusOr<std::pair<uint32_t, uint32_t>> RangeOf(const std::string& rounds) {
+  const std::vector<std::string> ends = absl::StrSplit(rounds, absl::MaxSplits(':', 1));
+  uint32_t from = 0, to = 0;
+  if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rounds is \"", rounds, "\"; give a round (12) or a range (12:14)"));
+  }
+  return std::pair(from, to);
 }
 
 // The first and last phase of the requested rounds.
@@ -35,13 +50,9 @@ absl::StatusOr<std::pair<size_t, size_t>> PhasesOf(const Timeline& timeline,
                                                    const std::string& rounds) {
   const size_t count = timeline.phases.size();
   if (rounds.empty()) return std::pair(count - std::min(count, kLastRounds), count - 1);
-  const std::vector<std::string> ends = absl::StrSplit(rounds, absl::MaxSplits(':', 1));
-  uint32_t from = 0, to = 0;
-  if (!absl::SimpleAtoi(ends.front(), &from) || !absl::SimpleAtoi(ends.back(), &to) || from > to) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--rounds is \"", rounds, "\"; give a round (12) or a range (12:14)"));
-  }
-  const auto in = [&](const Timeline::Phase& phase) {
+  MACAW_ASSIGN_OR_RETURN(const auto range, RangeOf(rounds));
+  const auto [from, to] = range;
+  const auto in = [from = from, to = to](const Timeline::Phase& phase) {
     return phase.round >= from && phase.round <= to;
   };
   const auto first = std::ranges::find_if(timeline.phases, in);
@@ -111,7 +122,28 @@ absl::Status Show(const TimelineCommand& command) {
   return absl::OkStatus();
 }
 
-int ShowTimeline(const TimelineCommand& command) { return Report(Show(command)); }
+// Writes the trace of --virtual.
+absl::Status WriteVirtual(const TimelineCommand& command) {
+  std::pair<uint32_t, uint32_t> rounds = {1, kFirstRounds};
+  if (!command.rounds.empty()) {
+    MACAW_ASSIGN_OR_RETURN(rounds, RangeOf(command.rounds));
+  }
+  MACAW_ASSIGN_OR_RETURN(const VirtualTrace trace,
+                         TraceOfRun(command.run, Round(rounds.first), Round(rounds.second)));
+  MACAW_RETURN_IF_ERROR(AtomicWriteFile(command.trace, TraceText(trace)));
+  const std::vector<uint32_t> places = PlacesOf(trace.turns);
+  const VirtualTrace::Step &first = trace.steps.front(), &last = trace.steps.back();
+  std::cout << absl::StrFormat(
+      "rounds %d to %d took %.6g virtual seconds; %d turns in %d places are in %s, which opens in "
+      "Perfetto (ui.perfetto.dev)\n",
+      first.round, last.round, last.ended - first.began, trace.turns.size(),
+      places.empty() ? 0 : 1 + *std::ranges::max_element(places), command.trace);
+  return absl::OkStatus();
+}
+
+int ShowTimeline(const TimelineCommand& command) {
+  return Report(command.trace.empty() ? Show(command) : WriteVirtual(command));
+}
 
 }  // namespace
 
@@ -119,9 +151,18 @@ void AddTimeline(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("timeline", "Where the time of a run's rounds went");
   auto options = std::make_shared<TimelineCommand>();
   command->add_option("RUN", options->run, "The run's folder")->required();
-  command->add_option("--svg", options->svg, "Also draw some rounds into this file");
-  command->add_option("--rounds", options->rounds, "Rounds to draw (default: the last three)")
+  CLI::Option* svg =
+      command->add_option("--svg", options->svg, "Also draw some rounds into this file");
+  command
+      ->add_option("--rounds", options->rounds,
+                   "Rounds to draw (default: the last three; with --virtual the first five)")
       ->type_name("A[:B]");
+  command
+      ->add_option("--virtual", options->trace,
+                   "Write the clients' turns in virtual time into this file, a trace as "
+                   "timeline.json is (a run with [devices])")
+      ->type_name("FILE")
+      ->excludes(svg);
   command->footer(
       "timeline.json itself opens in Perfetto (ui.perfetto.dev) and in chrome://tracing.");
   command->final_callback([=, &run] { run = [options] { return ShowTimeline(*options); }; });

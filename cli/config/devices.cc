@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cli/config/key_error.h"
 #include "core/status.h"
 
@@ -53,6 +54,23 @@ absl::StatusOr<virtual_time::Tables> ReadDevices(Config& config) {
     tables.presence = std::make_shared<const virtual_time::PresenceTable>(*std::move(table));
   }
   return tables;
+}
+
+absl::StatusOr<ClientDevices> OpenClientDevices(const Config& config,
+                                                const data::Dataset& dataset) {
+  ClientDevices opened;
+  if (!config.run.devices.on()) return opened;
+  Config read = config;
+  MACAW_ASSIGN_OR_RETURN(const virtual_time::Tables tables, ReadDevices(read));
+  const bool owners = config.node.workers.owners > 0;
+  const virtual_time::Population population{
+      .clients = dataset.info().clients, .name = [&dataset, owners](ClientId client) {
+        return owners ? absl::StrCat(client.value) : dataset.ClientName(client);
+      }};
+  const DevicesConfig& devices = read.run.devices;
+  MACAW_ASSIGN_OR_RETURN(opened.devices, virtual_time::MakeDevices(devices, tables, population));
+  MACAW_ASSIGN_OR_RETURN(opened.presence, virtual_time::MakePresence(devices, tables, population));
+  return opened;
 }
 
 absl::Status CheckDevices(const Config& config, const virtual_time::Tables& tables,

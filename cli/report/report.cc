@@ -51,6 +51,12 @@ absl::StatusOr<std::vector<Json>> RowsOf(const std::string& file) {
   return rows;
 }
 
+// NaN: the row does not have it.
+double Number(const Json& row, const char* column) {
+  const auto found = row.find(column);
+  return found != row.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
 // Which rows are shown: every n-th, and the last.
 std::vector<size_t> Shown(size_t rows) {
   const size_t every = std::max<size_t>(1, (rows + kMostPoints - 1) / kMostPoints);
@@ -81,6 +87,30 @@ Json CurvesOf(const std::vector<Json>& rows) {
     curves[metric] = {{"x", std::move(x)}, {"y", std::move(y)}};
   }
   return curves;
+}
+
+// Where the run was when it had closed a round: {"rounds": […], "seconds": […], "bytes": […]}, sums
+// of virtual seconds and of bytes up and down. What some row does not have is left out.
+Json AcrossOf(const std::vector<Json>& rows) {
+  const std::vector<size_t> shown = Shown(rows.size());
+  Json across = Json::object(), rounds = Json::array();
+  for (const size_t i : shown) rounds.push_back(rows[i].value("round", uint64_t{0}));
+  across["rounds"] = std::move(rounds);
+  const std::map<std::string, std::vector<const char*>> axes = {
+      {"seconds", {"virtual_seconds"}}, {"bytes", {"bytes_up", "bytes_down"}}};
+  for (const auto& [axis, columns] : axes) {
+    double sum = 0;
+    std::vector<double> sums;
+    for (const Json& row : rows) {
+      for (const char* column : columns) sum += Number(row, column);
+      sums.push_back(sum);
+    }
+    if (!std::isfinite(sum)) continue;
+    Json places = Json::array();
+    for (const size_t i : shown) places.push_back(Short(sums[i]));
+    across[axis] = std::move(places);
+  }
+  return across;
 }
 
 // How many clients have which accuracy: {"clients": 3, "counts": [0, 0, 2, …]}; null: none has one.
@@ -188,6 +218,7 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
   }
   if (std::string number = ConfigurationInSweep(folder); !number.empty()) run["sweep"] = number;
   run["curves"] = CurvesOf(rows);
+  run["across"] = AcrossOf(rows);
   run["accuracy"] = AccuracyByClient(folder);
   run["time"] = TimeOf(folder);
   return run;

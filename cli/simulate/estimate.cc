@@ -101,8 +101,8 @@ uint64_t EvaluationsOf(uint32_t every, uint32_t rounds) {
 class Trials {
  public:
   Trials(const CheckedForEstimate& run, const sdk::Catalogue& catalogue,
-         const std::vector<uint32_t>& rows)
-      : run_(run), catalogue_(catalogue), rows_(rows) {}
+         const std::vector<uint32_t>& rows, const ClientDevices& devices)
+      : run_(run), catalogue_(catalogue), rows_(rows), devices_(devices) {}
 
   // Whole turns of a few clients; where a round of those takes longer than a trial may, turns of
   // fewer steps. Then as many clients as the first trial says there is time for.
@@ -133,6 +133,8 @@ class Trials {
     options.cohort =
         CohortOfTrial(run_.config, run_.spec.layout, catalogue_.algorithms(), options.cohort);
     options.stateful = run_.stateful;
+    options.devices = devices_;
+    options.model_bytes = run_.spec.layout->bytes();
     options.enough = FromSeconds(seconds + run_.opened_in);
     options.limit = FromSeconds(kLimitSeconds + 3 * run_.opened_in);
     MACAW_ASSIGN_OR_RETURN(Trial trial,
@@ -160,6 +162,7 @@ class Trials {
   const CheckedForEstimate& run_;
   const sdk::Catalogue& catalogue_;
   const std::vector<uint32_t>& rows_;
+  const ClientDevices& devices_;
 };
 
 // The owners of a simulation train their own client; the workers' slots take the others.
@@ -182,8 +185,10 @@ CostEstimate::Seconds SecondsOf(const Trial& trial, const TurnPlan& plan,
                                 const CostEstimate& estimate, const Config& config) {
   const TurnCost cost = FitTurns(trial.turns);
   double rounds = 0;
-  for (const Round round : estimate.work.examples)
-    rounds += RoundOf(plan.Of(round), cost, config.node.workers, estimate.basis.slots);
+  for (const PlannedWork::Example& one : estimate.work.examples) {
+    rounds += RoundOf(plan.At(one.round, one.clock).turns, cost, config.node.workers,
+                      estimate.basis.slots);
+  }
   CostEstimate::Seconds seconds{
       .start = trial.start,
       .round = trial.Overhead() +
@@ -195,19 +200,21 @@ CostEstimate::Seconds SecondsOf(const Trial& trial, const TurnPlan& plan,
   return seconds;
 }
 
+// Bytes down in some of the trial's rounds.
+double PerDrawnClient(const Trial& trial, size_t begin, size_t count = SIZE_MAX) {
+  double bytes = 0;
+  uint64_t drawn = 0;
+  for (size_t i = begin; i < trial.rounds.size() && i - begin < count; ++i) {
+    bytes += trial.rounds[i].bytes_down;
+    drawn += trial.rounds[i].drawn;
+  }
+  return bytes / static_cast<double>(std::max<uint64_t>(drawn, 1));
+}
+
 // The first round is like no other where [broadcast] sends changes: it sends the model.
 CostEstimate::Bytes DownOf(const Trial& trial, const CostEstimate& estimate) {
-  const auto drawn_client = [&](size_t begin, size_t end) {
-    double bytes = 0;
-    uint64_t drawn = 0;
-    for (size_t i = begin; i < end; ++i) {
-      bytes += trial.rounds[i].bytes_down;
-      drawn += trial.rounds[i].drawn;
-    }
-    return bytes / static_cast<double>(std::max<uint64_t>(drawn, 1));
-  };
-  const size_t rounds = trial.rounds.size();
-  const double first = drawn_client(0, 1), later = drawn_client(rounds / 2, rounds);
+  const double first = PerDrawnClient(trial, 0, 1);
+  const double later = PerDrawnClient(trial, trial.rounds.size() / 2);
   const double a_round = estimate.work.turns / std::max<double>(estimate.rounds, 1);
   const double run = later * estimate.work.turns + (first - later) * a_round;
   return {.client = estimate.work.turns > 0 ? run / estimate.work.turns : 0, .run = run};
@@ -216,6 +223,15 @@ CostEstimate::Bytes DownOf(const Trial& trial, const CostEstimate& estimate) {
 void AddTrial(const Trial& trial, const TurnPlan& plan, const Config& config,
               CostEstimate& estimate) {
   if (trial.clients() == 0) return;
+  const double up = trial.PerClient(&TriedRound::bytes_up);
+  if (plan.timed()) {
+    // Who is in time, and when, follows from the bytes of a turn.
+    const virtual_time::Traffic traffic = {.down = PerDrawnClient(trial, trial.rounds.size() / 2),
+                                           .up = up};
+    estimate.work = WorkOfRun(plan, estimate.rounds, traffic);
+    estimate.steps = estimate.work.steps;
+    estimate.virtual_seconds = estimate.work.virtual_seconds;
+  }
   double steps = 0;
   for (const TriedRound& round : trial.rounds) steps += round.steps;
   // A rule may take more steps than [local] says, as for a second model.
@@ -224,7 +240,6 @@ void AddTrial(const Trial& trial, const TurnPlan& plan, const Config& config,
   } else if (trial.planned_steps > 0) {
     estimate.steps *= steps / trial.planned_steps;
   }
-  const double up = trial.PerClient(&TriedRound::bytes_up);
   estimate.up = {.client = up, .run = up * estimate.work.turns};
   estimate.down = DownOf(trial, estimate);
   estimate.memory.server_peak = trial.server_memory;
@@ -248,7 +263,9 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
 
   const MatchedBy matched = workers.owners > 0 ? MatchedBy::kNumber : MatchedBy::kName;
   const std::vector<uint32_t> rows = DrawableRows(config.run, run.dataset, matched);
-  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan, TurnPlan::Make(config.run, rows));
+  MACAW_ASSIGN_OR_RETURN(const ClientDevices devices, OpenClientDevices(config, run.dataset));
+  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan,
+                         TurnPlan::Make(config.run, rows, devices, run.spec.layout->bytes()));
   estimate.work = WorkOfRun(plan, estimate.rounds);
   estimate.steps = estimate.work.steps;
 
@@ -268,7 +285,7 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
     estimate.states.all = estimate.states.client * *estimate.work.clients;
 
   estimate.basis.slots = workers.processes * SlotsHere(config) + workers.owners;
-  MACAW_ASSIGN_OR_RETURN(const Trial trial, Trials(run, catalogue, rows).Make(estimate));
+  MACAW_ASSIGN_OR_RETURN(const Trial trial, Trials(run, catalogue, rows, devices).Make(estimate));
   AddTrial(trial, plan, config, estimate);
 
   if (config.run.privacy.on()) {

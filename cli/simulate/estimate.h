@@ -64,6 +64,8 @@ struct CostEstimate {
   };
   Basis basis;
 
+  std::optional<double> virtual_seconds;  // of the run's rounds, of a run with [devices]
+
   std::optional<double> epsilon;  // at the end of the run
   double delta = 0;
 };

@@ -107,6 +107,17 @@ std::string TimeText(const CostEstimate& estimate) {
                       DurationText(*seconds.evaluation));
 }
 
+// Hours, but for a run of some minutes.
+std::string VirtualText(const CostEstimate& estimate) {
+  const PlannedWork& work = estimate.work;
+  const double seconds = *estimate.virtual_seconds;
+  return absl::StrCat(
+      "about ", seconds < 360 ? DurationText(seconds) : absl::StrFormat("%.3g h", seconds / 3600),
+      " on the clients' devices, ", DurationText(seconds / std::max(estimate.rounds, 1U)),
+      " a round (from ", work.exact() ? "all" : CountText(work.drawn),
+      work.exact() ? " rounds)" : " of the rounds)");
+}
+
 std::string BasisText(const CostEstimate::Basis& basis) {
   if (basis.rounds == 0) return "no round of the trial ended: bytes and time are not known";
   return absl::StrCat("bytes and time are of a trial: ", Counted(basis.rounds, "round"), " of ",
@@ -144,6 +155,7 @@ std::string EstimateText(const CostEstimate& estimate, double took) {
   line("memory", MemoryText(estimate.memory));
   if (estimate.states.client > 0) line("states", StatesText(estimate));
   if (estimate.seconds.has_value()) line("time", TimeText(estimate));
+  if (estimate.virtual_seconds.has_value()) line("devices", VirtualText(estimate));
   if (estimate.epsilon.has_value()) {
     line("privacy", absl::StrFormat("epsilon %.6g at delta %.3g after %s", *estimate.epsilon,
                                     estimate.delta, Counted(estimate.rounds, "round")));
@@ -184,6 +196,12 @@ Json EstimateJson(const CostEstimate& estimate, double took) {
                        {"round", estimate.seconds->round},
                        {"evaluation", OrNull(estimate.seconds->evaluation)},
                        {"evaluations", estimate.seconds->evaluations}};
+  }
+  json["virtual_seconds"] = nullptr;
+  if (estimate.virtual_seconds.has_value()) {
+    json["virtual_seconds"] = {{"run", *estimate.virtual_seconds},
+                               {"round", *estimate.virtual_seconds / std::max(estimate.rounds, 1U)},
+                               {"from_rounds", estimate.work.drawn}};
   }
   json["privacy"] = nullptr;
   if (estimate.epsilon.has_value())

@@ -2,51 +2,91 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <utility>
 
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "server/engine/timed_round.h"
 #include "training/api/round_local.h"
 #include "training/api/straggler.h"
 
 namespace macaw::cli {
 
-absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t> rows) {
-  TurnPlan plan(run, std::move(rows));
-  MACAW_ASSIGN_OR_RETURN(plan.sampler_, scheduler::MakeSampler(plan.run_.cohort, plan.rows_));
+namespace {
+
+// Of the rounds after those that were drawn.
+double UndrawnSeconds(const std::vector<double>& seconds, uint32_t rounds) {
+  double later = 0;  // the first rounds, in which everybody begins, are like no others
+  const size_t half = seconds.size() / 2;
+  for (size_t i = half; i < seconds.size(); ++i) later += seconds[i];
+  return (rounds - static_cast<double>(seconds.size())) * later /
+         static_cast<double>(seconds.size() - half);
+}
+
+}  // namespace
+
+absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t> rows,
+                                        ClientDevices devices, uint64_t model_bytes) {
+  TurnPlan plan(run, std::move(rows), std::move(devices));
+  MACAW_ASSIGN_OR_RETURN(plan.sampler_,
+                         server::SamplerOf(plan.run_, plan.rows_, plan.devices_.presence.get()));
+  const auto bytes = static_cast<double>(model_bytes);
+  plan.first_.traffic = {.down = bytes, .up = bytes};
   return plan;
 }
 
-std::vector<PlannedTurn> TurnPlan::Of(Round round) const {
-  const bool drop = run_.cohort.straggler_policy == "drop";
-  const LocalConfig local = training::RoundLocal(run_, round);
-  std::vector<PlannedTurn> turns;
-  for (const scheduler::CohortEntry& entry : sampler_->Sample(round).entries) {
-    if (drop && training::IsStraggler(run_.cohort, round, entry.client)) continue;
-    const LocalConfig work = training::WorkOf(run_.cohort, local, round, entry.client, entry.load);
-    turns.push_back({.client = entry.client,
-                     .examples = entry.load,
-                     .steps = StepsOf(work, entry.load),
-                     .passed = static_cast<double>(RowsPassed(work, entry.load))});
-  }
-  return turns;
+PlannedTurn TurnPlan::TurnOf(const scheduler::CohortEntry& entry, const LocalConfig& work) const {
+  return {.client = entry.client,
+          .examples = entry.load,
+          .steps = StepsOf(work, entry.load),
+          .passed = static_cast<double>(RowsPassed(work, entry.load))};
 }
 
-PlannedWork WorkOfRun(const TurnPlan& plan, uint32_t rounds, uint64_t most_turns) {
+PlannedRound TurnPlan::At(Round round, const virtual_time::ClockState& clock) const {
+  PlannedRound planned;
+  if (timed()) {
+    server::ClientWork work(run_);
+    server::TimedRound timed = server::TimeRound(run_, *devices_.devices, *sampler_, round, clock);
+    for (const server::Arrival& one : timed.counted)
+      planned.turns.push_back(TurnOf(one.entry, work.From(one.base, one.entry)));
+    planned.time = std::move(timed.time);
+    planned.begun = std::move(timed.begun);
+    return planned;
+  }
+  const LocalConfig local = training::RoundLocal(run_, round);
+  for (const scheduler::CohortEntry& entry : server::AskedIn(run_, *sampler_, round)) {
+    planned.turns.push_back(
+        TurnOf(entry, training::WorkOf(run_.cohort, local, round, entry.client, entry.load)));
+  }
+  return planned;
+}
+
+PlannedWork WorkOfRun(const TurnPlan& plan, uint32_t rounds,
+                      const std::optional<virtual_time::Traffic>& traffic,
+                      const WorkLimits& limits) {
   constexpr uint32_t kExamples = 40;
   PlannedWork work{.rounds = rounds};
+  if (plan.timed()) work.virtual_seconds = 0;
   if (rounds == 0) {
     work.clients = 0;
     return work;
   }
-  const uint64_t first = std::max<size_t>(plan.Of(Round(1)).size(), 1);
-  const uint64_t drawn = std::clamp<uint64_t>(most_turns / first, 1, rounds);
+  const uint64_t most = plan.timed() ? limits.timed_turns : limits.turns;
+  const uint64_t drawn =
+      std::clamp<uint64_t>(most / std::max<size_t>(plan.Of(Round(1)).size(), 1), 1, rounds);
+  const auto round_of = [&](uint64_t i) {
+    return Round(1 + static_cast<uint32_t>(plan.asynchronous() ? i : i * rounds / drawn));
+  };
   std::vector<uint8_t> seen;  // by client
+  std::vector<double> seconds;
   bool any = false;
+  virtual_time::ClockState clock = plan.first();
   for (uint64_t i = 0; i < drawn; ++i) {
-    const Round round(1 + static_cast<uint32_t>(i * rounds / drawn));
-    for (const PlannedTurn& turn : plan.Of(round)) {
+    const Round round = round_of(i);
+    PlannedRound planned = plan.At(round, clock);
+    for (const PlannedTurn& turn : planned.turns) {
       work.turns += 1;
       work.steps += static_cast<double>(turn.steps);
       work.least_steps = any ? std::min(work.least_steps, turn.steps) : turn.steps;
@@ -56,13 +96,26 @@ PlannedWork WorkOfRun(const TurnPlan& plan, uint32_t rounds, uint64_t most_turns
       if (turn.client.value >= seen.size()) seen.resize(turn.client.value + 1);
       seen[turn.client.value] = 1;
     }
-    if (i * kExamples / drawn != (i + 1) * kExamples / drawn) work.examples.push_back(round);
+    if (i * kExamples / drawn != (i + 1) * kExamples / drawn)
+      work.examples.push_back({.round = round, .clock = clock});
+    if (!planned.time.has_value()) continue;
+    seconds.push_back(planned.time->seconds);
+    clock = std::move(planned.time->end);
+    if (traffic.has_value()) clock.traffic = *traffic;
+    // Until the next one that is drawn.
+    if (!plan.asynchronous() && i + 1 < drawn)
+      clock.now += seconds.back() * (round_of(i + 1).value - round.value - 1);
   }
   work.drawn = static_cast<uint32_t>(drawn);
   const double scale = static_cast<double>(rounds) / static_cast<double>(drawn);
   work.turns *= scale;
   work.steps *= scale;
   if (work.exact()) work.clients = static_cast<uint64_t>(std::ranges::count(seen, 1));
+  if (plan.timed()) {
+    const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    work.virtual_seconds =
+        plan.asynchronous() ? sum + UndrawnSeconds(seconds, rounds) : sum * scale;
+  }
   return work;
 }
 

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/config/devices.h"
 #include "plan/run_plan.h"
 #include "scheduler/cohort.h"
+#include "server/engine/arrivals.h"
+#include "virtual_time/clock.h"
 
 namespace macaw::cli {
 
@@ -20,35 +23,67 @@ struct PlannedTurn {
   double passed = 0;  // rows that go through the model, each as often as it does
 };
 
+struct PlannedRound {
+  std::vector<PlannedTurn> turns;  // of the clients that count
+  // Of a run with [devices]: when the round ends, and the turns that begin in it.
+  std::optional<virtual_time::RoundTime> time = {};
+  std::vector<server::BegunTurn> begun = {};
+};
+
 // Who trains in which round and how much, by the run's own draws: the server's cohorts without a
-// server. Stragglers and over-selection are in it; that clients fail or are away is not
-// (round.present_within). Immutable after Make.
+// server. Stragglers, over-selection and, with [devices], [round] are in it; that clients fail or
+// are away is not (round.present_within). Immutable after Make.
 class TurnPlan {
  public:
   // `rows`: the training rows of each client, 0 for those that cannot be drawn (DrawableRows).
-  static absl::StatusOr<TurnPlan> Make(const RunPlan& run, std::vector<uint32_t> rows);
-  std::vector<PlannedTurn> Of(Round round) const;
+  // `devices`: of a run with [devices] (OpenClientDevices), whose model has so many bytes.
+  static absl::StatusOr<TurnPlan> Make(const RunPlan& run, std::vector<uint32_t> rows,
+                                       ClientDevices devices = {}, uint64_t model_bytes = 0);
+  // A round that begins at this moment of the virtual clock. Without [devices] it has no clock.
+  PlannedRound At(Round round, const virtual_time::ClockState& clock) const;
+  // The turns of a round; of a run with [devices] that of round 1 only.
+  std::vector<PlannedTurn> Of(Round round) const { return At(round, first_).turns; }
+
+  bool timed() const { return devices_.devices != nullptr; }
+  bool asynchronous() const { return run_.asynchronous.on(); }
+  // The clock before round 1: a turn moves the model down and up.
+  const virtual_time::ClockState& first() const { return first_; }
 
  private:
-  TurnPlan(const RunPlan& run, std::vector<uint32_t> rows) : run_(run), rows_(std::move(rows)) {}
+  TurnPlan(const RunPlan& run, std::vector<uint32_t> rows, ClientDevices devices)
+      : run_(run), rows_(std::move(rows)), devices_(std::move(devices)) {}
+  PlannedTurn TurnOf(const scheduler::CohortEntry& entry, const LocalConfig& work) const;
 
   RunPlan run_;
   std::vector<uint32_t> rows_;  // the sampler reads them
+  ClientDevices devices_;
+  virtual_time::ClockState first_;
   std::unique_ptr<scheduler::CohortSampler> sampler_;
 };
 
 // All turns of a run together. Where a run has more than some million turns, `drawn` rounds that
-// are spread over the run stand for all, and the sums are scaled.
+// are spread over the run stand for all, and the sums are scaled. Where rounds do not wait for each
+// other, they are the first ones.
 struct PlannedWork {
   uint32_t rounds = 0, drawn = 0;
   double turns = 0, steps = 0;
   uint64_t least_steps = 0, most_steps = 0;  // of a client in a round
   std::optional<uint64_t> clients;           // that train at least once; unset: not all are drawn
-  std::vector<Round> examples;               // some of the rounds that were drawn
+  struct Example {
+    Round round;
+    virtual_time::ClockState clock;  // when it begins
+  };
+  std::vector<Example> examples;          // some of the rounds that were drawn
+  std::optional<double> virtual_seconds;  // of all rounds, of a run with [devices]
   bool exact() const { return drawn == rounds; }
 };
-// Of `rounds` rounds. `most_turns` are drawn.
-PlannedWork WorkOfRun(const TurnPlan& plan, uint32_t rounds, uint64_t most_turns = 5'000'000);
+struct WorkLimits {
+  uint64_t turns = 5'000'000, timed_turns = 1'000'000;  // are drawn; of a run with [devices]
+};
+// Of `rounds` rounds. `traffic`: what a turn moves after round 1; none: the model down and up.
+PlannedWork WorkOfRun(const TurnPlan& plan, uint32_t rounds,
+                      const std::optional<virtual_time::Traffic>& traffic = std::nullopt,
+                      const WorkLimits& limits = {});
 
 // The time of a client's turn on a slot: fixed + passed · row.
 struct TurnCost {

@@ -15,6 +15,7 @@
 #include "cli/simulate/owners.h"
 #include "cli/simulate/run.h"
 #include "cli/simulate/run_folder.h"
+#include "cli/simulate/virtual_rounds.h"
 #include "cli/timeline/timeline.h"
 #include "core/child.h"
 #include "core/files.h"
@@ -213,6 +214,7 @@ Config TrialConfig(const Config& config, const TrialOptions& options) {
   server::ServerConfig& server = trial.node.server;
   server.stop = {};
   server.round.enough = std::min(server.round.enough, options.cohort);
+  run.devices.enough = std::min(run.devices.enough, options.cohort);
   server.workers = 0;
   if (server.listen != "127.0.0.1:0") server.listen.clear();  // --tcp is measured
   server.client_records = false;
@@ -241,21 +243,25 @@ absl::StatusOr<Trial> Try(const Config& config, const sdk::Catalogue& catalogue,
   }
   MACAW_RETURN_IF_ERROR(WriteTrialFiles(tried, folder.path));
   MACAW_RETURN_IF_ERROR(MakeOwners(tried, catalogue, folder.path));
-  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan, TurnPlan::Make(tried.run, rows));
+  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan,
+                         TurnPlan::Make(tried.run, rows, options.devices, options.model_bytes));
 
   MACAW_ASSIGN_OR_RETURN(const std::vector<ToldRow> told, RunRounds(tried, options, folder));
   Trial trial;
   const absl::StatusOr<Timeline> timeline = ReadTimeline(folder.path + "/timeline.json");
   if (told.empty() || !timeline.ok()) return trial;
   const std::map<uint32_t, RoundTimes> times = TimesOf(*timeline);
+  virtual_time::ClockState clock = plan.first();
   for (const ToldRow& row : told) {
+    const PlannedRound planned = plan.At(Round(row.row.value("round", 0U)), clock);
+    if (planned.time.has_value()) clock = After(planned.time->end, FactsOf(row.row));
     const auto of = times.find(row.row.value("round", 0U));
     if (of == times.end()) continue;
     if (trial.rounds.empty())
       trial.start = std::max(row.seconds - (of->second.closed - of->second.opened), 0.0);
     // The turns of the first round wait for what is not in memory yet.
     if (trial.rounds.size() == 1 && told.size() >= kFewRounds) trial.turns.clear();
-    AddRound(row, of->second, plan.Of(Round(of->first)), trial);
+    AddRound(row, of->second, planned.turns, trial);
   }
   AddMemory(folder.path, trial);
   return trial;

@@ -18,6 +18,9 @@ struct TrialOptions {
   uint64_t cohort = 1;  // clients of a round
   uint32_t steps = 0;   // local steps of each; 0: those of the run
   bool stateful = false;
+  // Of a run with [devices]: these, and the bytes of its model.
+  ClientDevices devices = {};
+  uint64_t model_bytes = 0;
   Duration enough = {};  // no round begins after this; of the first ones, none half way to `limit`
   Duration limit = {};   // then the trial is killed
 };

@@ -20,6 +20,8 @@ _POINTS = 400  # of a curve whose runs have their values at different places
 _BINS = 20
 _IN_THE_AXES = 5  # lines of a legend; with more it stands beside them
 _IN_A_COLUMN = 16  # lines of a legend that fit beside the axes
+# What a run had used up when it had closed a round: sums of columns.
+_SUMS = {"virtual_seconds": ("virtual_seconds",), "bytes": ("bytes_up", "bytes_down")}
 _LETTER = 0.075  # inches of a letter of a legend, about
 
 
@@ -87,7 +89,8 @@ def plot(
         differs between the configurations, such as "fedprox, mu 0.1"; a dict from names to runs
         gives names of one's own.
     y: a column of ``run.metrics``, or several, each in axes of its own.
-    x: the column across.
+    x: the column across; "virtual_seconds" is the virtual time since the run began, and "bytes"
+        what clients have sent and fetched since then, both in a unit that fits.
 
     Runs that differ in their seeds alone are one curve, their mean; the band is one standard
     deviation (n - 1) to each side. It covers the rounds in which all of them have a value, so
@@ -96,13 +99,15 @@ def plot(
     """
     metrics = [y] if isinstance(y, str) else list(y)
     groups = _groups.groups_of(runs)
-    for name, key in ((x, "x"), *((metric, "y") for metric in metrics)):
+    across = [(name, "x") for name in _SUMS.get(x, (x,))]
+    for name, key in (*across, *((metric, "y") for metric in metrics)):
         _groups.check_column(name, groups, key)
+    unit, label = _unit(groups, x)
     made, axes = figure(len(metrics), "macaw.plot()")
     for place, metric in zip(axes, metrics):
         for number, group in enumerate(groups):
-            _curve(place, group, metric, x, _style(number))
-        place.set_xlabel(_words(x))
+            _curve(place, group, metric, x, unit, _style(number))
+        place.set_xlabel(label)
         place.set_ylabel(_words(metric))
         place.grid(alpha=0.3)
         if x == "round":
@@ -192,8 +197,33 @@ def whole_ticks(axes: Any) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _curve(axes: Any, group: Group, metric: str, x: str, style: dict[str, str]) -> None:
+def _across(columns: dict[str, Array], x: str) -> Array:
+    """The places of a run's rounds across a figure."""
+    if x not in _SUMS:
+        return columns[x].astype(float)
+    of_rounds = np.array([columns[name].astype(float) for name in _SUMS[x]])
+    sums: Array = np.cumsum(of_rounds.sum(0))
+    return sums
+
+
+def _unit(groups: Sequence[Group], x: str) -> tuple[float, str]:
+    """How much of x a unit of the axis is, and the axis' name."""
+    if x not in _SUMS:
+        return 1, _words(x)
+    if x == "bytes":
+        return 1e6, "MB up and down"
+    ends = [_across(columns, x)[-1:] for group in groups for columns in group.columns]
+    most = max((float(end[0]) for end in ends if len(end)), default=0)
+    if most < 120:
+        return 1, "virtual time (seconds)"
+    return (60, "virtual time (minutes)") if most < 7200 else (3600, "virtual time (hours)")
+
+
+def _curve(
+    axes: Any, group: Group, metric: str, x: str, unit: float, style: dict[str, str]
+) -> None:
     at, values = _together(group, metric, x)
+    at = at / unit if unit != 1 else at
     mean = values.mean(0)
     (line,) = axes.plot(at, mean, label=group.name, linewidth=1.5, **style)
     if len(values) > 1:
@@ -207,7 +237,7 @@ def _together(group: Group, metric: str, x: str) -> tuple[Array, Array]:
     """Places, and the values of each run there: [runs, places]."""
     curves = []
     for columns in group.columns:
-        across, value = columns[x].astype(float), columns[metric].astype(float)
+        across, value = _across(columns, x), columns[metric].astype(float)
         there = np.isfinite(across) & np.isfinite(value)
         curves.append((across[there], value[there]))
     if x == "round" or len(curves) == 1:

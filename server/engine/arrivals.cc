@@ -72,9 +72,11 @@ class Fleet {
 
   void Begin(const scheduler::CohortEntry& entry, Round group) {
     ClockState& clock = result_.clock;
-    const double seconds =
-        devices_.TurnOf(group, entry.client, passed_(entry, newest_), clock.traffic).whole();
-    const ClockState::Training begun = {.arrives = clock.now + seconds,
+    const virtual_time::TurnTime turn =
+        devices_.TurnOf(group, entry.client, passed_(entry, newest_), clock.traffic);
+    result_.begun.push_back(
+        {.client = entry.client, .base = newest_, .began = clock.now, .time = turn});
+    const ClockState::Training begun = {.arrives = clock.now + turn.whole(),
                                         .client = entry.client,
                                         .rows = entry.load,
                                         .base = newest_,

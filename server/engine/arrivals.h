@@ -32,8 +32,17 @@ struct Arrival {
   Round base;  // the round after which the client began; 0: with the initial model
 };
 
+// A client's turn on its device.
+struct BegunTurn {
+  ClientId client;
+  Round base;        // from whose model it trains
+  double began = 0;  // on the virtual clock
+  virtual_time::TurnTime time;
+};
+
 struct Arrived {
   std::vector<Arrival> arrivals;   // those that count, by client
+  std::vector<BegunTurn> begun;    // since the step before, in their order
   virtual_time::ClockState clock;  // at the last arrival
   double seconds = 0;              // since the step before
   uint64_t too_stale = 0;          // that did not count (round.max_staleness)

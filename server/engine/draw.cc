@@ -8,6 +8,7 @@
 #include "core/spelling.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "server/engine/timed_round.h"
 #include "training/api/round_local.h"
 #include "training/api/straggler.h"
 
@@ -62,11 +63,7 @@ absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster
                                         std::vector<uint32_t> rows) {
   Pool pool{.rows = std::move(rows)};
   const std::span<const uint32_t> all = pool.rows.empty() ? roster.rows() : pool.rows;
-  CohortConfig cohort = run.cohort;
-  if (run.asynchronous.on()) cohort.size = run.asynchronous.refill;
-  MACAW_ASSIGN_OR_RETURN(pool.sampler, run.devices.on()
-                                           ? scheduler::MakeCandidates(cohort, all, presence)
-                                           : scheduler::MakeSampler(cohort, all));
+  MACAW_ASSIGN_OR_RETURN(pool.sampler, SamplerOf(run, all, presence));
   pool.digest = DigestOf(BytesOf(all));
   return pool;
 }
@@ -120,13 +117,11 @@ uint64_t Draw::needed() const {
 absl::StatusOr<std::vector<Seat>> Draw::Seats(scheduler::Moment moment,
                                               const ClientStates& states) const {
   const Round round = moment.round;
-  const scheduler::Cohort cohort = sampler().Sample(moment);
-  const bool drop = run_->cohort.straggler_policy == "drop";
+  const std::vector<scheduler::CohortEntry> asked = AskedIn(*run_, sampler(), moment);
   const LocalConfig local = training::RoundLocal(*run_, round);
   std::vector<Seat> seats;
-  seats.reserve(cohort.entries.size());
-  for (const scheduler::CohortEntry& entry : cohort.entries) {
-    if (drop && training::IsStraggler(run_->cohort, round, entry.client)) continue;
+  seats.reserve(asked.size());
+  for (const scheduler::CohortEntry& entry : asked) {
     MACAW_ASSIGN_OR_RETURN(
         Seat seat,
         SeatOf(entry, training::WorkOf(run_->cohort, local, round, entry.client, entry.load),

@@ -45,7 +45,6 @@ class Draw {
   }
 
   // The seats, by client id. Clients that the run's straggler policy drops are not among them.
-  // With virtual time these are the asked clients, of whom the first may be enough.
   absl::StatusOr<std::vector<Seat>> Seats(scheduler::Moment moment,
                                           const ClientStates& states) const;
   // The seat of a client that does this work, its part of [local].

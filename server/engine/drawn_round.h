@@ -20,10 +20,7 @@ struct DrawnRound {
 };
 
 // Draws round `round`, which begins at `clock`:
-//   without devices    the cohort of the round
-//   with devices       of the asked clients those that count by their turns' ends: over-selection
-//                      keeps the first cohort.size, and [round] closes as it does on a fleet
-//   asynchronous       the next arrivals (arrivals.h)
+// without devices the cohort of the round, with devices who counts in virtual time (timed_round.h).
 // A client that does not count is not trained.
 absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& draw,
                                      const ClientStates& states, Round round,

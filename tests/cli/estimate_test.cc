@@ -32,12 +32,13 @@ TEST(EstimateText, LeavesOutWhatIsNotKnown) {
   EXPECT_THAT(text, HasSubstr("5 of 1,234 clients a round, 50 turns of clients in all, of 48 "));
   EXPECT_THAT(text, HasSubstr("400 in all, 8 a turn (by the plan 2 to 20)"));
   EXPECT_THAT(text, HasSubstr("bytes and time are not known"));
-  for (const char* absent : {"bytes up", "states", "privacy", "peaks", "time  "})
+  for (const char* absent : {"bytes up", "states", "privacy", "peaks", "time  ", "devices"})
     EXPECT_THAT(text, Not(HasSubstr(absent)));
   const nlohmann::ordered_json json = EstimateJson(Sample(), 1.5);
   EXPECT_EQ(json["event"], "estimate");
   EXPECT_TRUE(json["bytes_up"].is_null());
   EXPECT_TRUE(json["seconds"].is_null());
+  EXPECT_TRUE(json["virtual_seconds"].is_null());
   EXPECT_TRUE(json["privacy"].is_null());
   EXPECT_EQ(json["steps"]["client"], 8);
 }
@@ -62,6 +63,19 @@ TEST(EstimateText, SaysWhatTheRunMovesAndTakes) {
   EXPECT_THAT(text, HasSubstr("epsilon 1.25 at delta 1e-05 after 10 rounds"));
   EXPECT_THAT(text, HasSubstr("3 rounds of 2 clients with 1 step each"));
   EXPECT_EQ(EstimateJson(estimate, 1.5)["bytes_up"]["round"], 157000);
+}
+
+TEST(EstimateText, SaysHoursOnTheDevices) {
+  CostEstimate estimate = Sample();
+  estimate.virtual_seconds = 9000;
+  EXPECT_THAT(EstimateText(estimate, 1.5),
+              HasSubstr("about 2.5 h on the clients' devices, 15 min a round (from all rounds)"));
+  estimate.work.drawn = 4;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("(from 4 of the rounds)"));
+  const nlohmann::ordered_json json = EstimateJson(estimate, 1.5)["virtual_seconds"];
+  EXPECT_EQ(json["run"], 9000);
+  EXPECT_EQ(json["round"], 900);
+  EXPECT_EQ(json["from_rounds"], 4);
 }
 
 TEST(TrialConfig, ReachesNothingBeyondItsFolder) {

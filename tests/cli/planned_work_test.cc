@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 namespace macaw::cli {
 namespace {
@@ -83,20 +86,85 @@ TEST(WorkOfRun, AddsAllTurnsUp) {
 }
 
 TEST(WorkOfRun, LetsSomeRoundsStandForMany) {
-  const PlannedWork work = WorkOfRun(Made(Everybody()), 1000, /*most_turns=*/300);
+  const PlannedWork work = WorkOfRun(Made(Everybody()), 1000, std::nullopt, {.turns = 300});
   EXPECT_EQ(work.drawn, 100u);
   EXPECT_FALSE(work.exact());
   EXPECT_EQ(work.turns, 3000);
   EXPECT_EQ(work.steps, 10000);
   EXPECT_FALSE(work.clients.has_value());
   EXPECT_EQ(work.examples.size(), 40u);
-  EXPECT_LE(work.examples.back().value, 1000u);
+  EXPECT_LE(work.examples.back().round.value, 1000u);
 }
 
 TEST(WorkOfRun, IsNothingWithoutRounds) {
   const PlannedWork work = WorkOfRun(Made(Everybody()), 0);
   EXPECT_EQ(work.turns, 0);
   EXPECT_EQ(work.clients, 0u);
+}
+
+// A turn takes a second for each row that passes and for each byte; client k takes k seconds more.
+class CountingDevices final : public virtual_time::Devices {
+ public:
+  virtual_time::Device Of(ClientId) const override { return {}; }
+  virtual_time::TurnTime TurnOf(Round, ClientId client, double passed,
+                                const virtual_time::Traffic& traffic) const override {
+    return {.download = traffic.down,
+            .work = passed + static_cast<double>(client.value),
+            .upload = traffic.up};
+  }
+};
+
+// Turns of 8, 21 and 52 seconds, and twice the model's bytes.
+TurnPlan Timed(RunPlan run, uint64_t model_bytes = 0) {
+  run.devices.family = "lognormal";
+  absl::StatusOr<TurnPlan> plan = TurnPlan::Make(
+      run, {4, 10, 25}, {.devices = std::make_shared<CountingDevices>(), .presence = nullptr},
+      model_bytes);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+TEST(WorkOfRun, SumsTheSlowestTurnsOfItsRounds) {
+  const PlannedWork work = WorkOfRun(Timed(Everybody(), 100), 6);
+  EXPECT_EQ(work.virtual_seconds, 6 * (200 + 52));
+  EXPECT_EQ(work.turns, 18);
+  EXPECT_FALSE(WorkOfRun(Made(Everybody()), 6).virtual_seconds.has_value());
+}
+
+TEST(WorkOfRun, TakesTheTrafficAfterTheFirstRound) {
+  const virtual_time::Traffic traffic = {.down = 1, .up = 2};
+  EXPECT_EQ(WorkOfRun(Timed(Everybody(), 100), 6, traffic).virtual_seconds, 6 * 52 + 200 + 5 * 3);
+}
+
+TEST(WorkOfRun, CountsWhoIsThereAtTheDeadline) {
+  RunPlan run = Everybody();
+  run.devices.deadline = 30;
+  run.devices.quorum = 0.5;
+  const PlannedWork work = WorkOfRun(Timed(run), 6);
+  EXPECT_EQ(work.virtual_seconds, 6 * 30);
+  EXPECT_EQ(work.turns, 12);
+  EXPECT_EQ(work.most_steps, 2u) << "of those in time";
+}
+
+TEST(WorkOfRun, LetsSomeTimedRoundsStandForMany) {
+  const PlannedWork work = WorkOfRun(Timed(Everybody()), 1000, std::nullopt, {.timed_turns = 300});
+  EXPECT_EQ(work.drawn, 100u);
+  EXPECT_EQ(work.virtual_seconds, 1000 * 52);
+  EXPECT_NEAR(work.examples.back().clock.now, (work.examples.back().round.value - 1) * 52, 1e-6);
+}
+
+// With one client a step and three at a time, the clients arrive whenever their turns end:
+//   at 8, 16, 21, 24, 32, 40, 42, 48, 52 s and so on, 1/8 + 1/21 + 1/52 of them a second
+TEST(WorkOfRun, OfRoundsThatDoNotWaitIsOfTheFirstOnes) {
+  RunPlan run = Everybody();
+  run.cohort.size = 1;
+  run.asynchronous = {.mode = "buffered", .concurrency = 3};
+  EXPECT_EQ(WorkOfRun(Timed(run), 9).virtual_seconds, 52);
+  const PlannedWork some = WorkOfRun(Timed(run), 100'000, std::nullopt, {.timed_turns = 5000});
+  EXPECT_EQ(some.drawn, 5000u);
+  EXPECT_EQ(some.turns, 100'000);
+  const double rate = 1.0 / 8 + 1.0 / 21 + 1.0 / 52;
+  EXPECT_NEAR(*some.virtual_seconds, 100'000 / rate, 1500);
 }
 
 TEST(FitTurns, FindsAFixedPartAndAPartOfRows) {

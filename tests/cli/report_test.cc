@@ -102,6 +102,27 @@ TEST(Report, ThinsLongCurvesAndKeepsTheLastRound) {
   EXPECT_EQ(curve["x"], curve["y"]);
 }
 
+TEST(Report, SumsVirtualTimeAndBytesUpToEachRound) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "run", "timed",
+           "{\"round\":1,\"bytes_up\":10,\"bytes_down\":5,\"virtual_seconds\":2.5}\n"
+           "{\"round\":2,\"bytes_up\":20,\"bytes_down\":5,\"virtual_seconds\":1.5}\n");
+  const Json across = DataOf({folder / "run"})["runs"][0]["across"];
+  EXPECT_THAT(across["rounds"], ElementsAre(1, 2));
+  EXPECT_THAT(across["seconds"], ElementsAre(2.5, 4));
+  EXPECT_THAT(across["bytes"], ElementsAre(15, 40));
+}
+
+TEST(Report, HasNoSumsOfColumnsThatSomeRowLacks) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "run", "older",
+           "{\"round\":1,\"bytes_up\":10}\n"
+           "{\"round\":2,\"bytes_up\":20,\"bytes_down\":5,\"virtual_seconds\":1.5}\n");
+  const Json across = DataOf({folder / "run"})["runs"][0]["across"];
+  EXPECT_FALSE(across.contains("seconds"));
+  EXPECT_FALSE(across.contains("bytes"));
+}
+
 TEST(Report, RunsOfOneNameAreToldApart) {
   const TemporaryFolder folder;
   WriteRun(folder / "a", "mnist", kTwoRounds, 1);
@@ -158,8 +179,9 @@ TEST(Report, ThePageHasAllItsParts) {
   const std::string page = ReportPage("{}");
   for (const char* place : {"@STYLE@", "@SCRIPT@", "@DATA@"})
     EXPECT_FALSE(absl::StrContains(page, place)) << place;
-  for (const char* part : {"function update(", "function makeGroups(", "function plot(",
-                           "function listRuns(", "function fairness(", "function times("})
+  for (const char* part :
+       {"function update(", "function makeGroups(", "function usualAxis(", "function plot(",
+        "function listRuns(", "function fairness(", "function times("})
     EXPECT_EQ(Count(page, part), 1u) << part;
 }
 

@@ -46,6 +46,13 @@ RUNS_HINT = "document.querySelector('#runs .hint').innerText"
 TABLE = """[...document.querySelectorAll("%s tr")].map((row) =>
   [...row.children].map((cell) => cell.innerText.trim()))"""
 # What each plot says of its curves.
+# What each plot can have across, and has.
+ACROSS = """[...document.querySelectorAll("select[aria-label=Across]")].map((one) =>
+  [[...one.options].map((option) => option.text), one.value])"""
+CHOOSE = """document.querySelectorAll("select[aria-label=Across]").forEach((one) => {
+  one.value = "%s"; one.onchange(); })"""
+LABELS = """[...document.querySelectorAll("#plots svg")].map((svg) =>
+  [...svg.querySelectorAll("text")].pop().textContent)"""
 LEGEND = """[...document.querySelectorAll(".values")].map((one) =>
   [...one.children].slice(1).map((part) => part.innerText.trim()))"""
 
@@ -120,6 +127,53 @@ class Report(PageTest):
             self.assertLessEqual(high, 1)
             self.assertLess(low, high)
         self.assertGreater(self.browser.run("rangeOf([0.2, 1], (v) => v, false).high"), 1)
+
+    def test_runs_without_devices_have_rounds_and_bytes_across(self) -> None:
+        self.browser.open(self.report(self.simulate("bytes")), 1280)
+        self.assertEqual([[["rounds", "MB up and down"], "rounds"]] * 2, self.browser.run(ACROSS))
+        self.assertEqual(["round", "round"], self.browser.run(LABELS))
+
+    def test_runs_with_devices_have_virtual_time_across(self) -> None:
+        timed = ["devices.family=phones"]
+        page = self.report(self.simulate("timed", *timed), self.simulate("plain"))
+        self.browser.open(page, 1280)
+        self.assertEqual("rounds", self.browser.run(ACROSS)[0][1])
+        self.assertNotIn("virtual time", self.browser.run(ACROSS)[0][0])
+        self.browser.run("document.querySelectorAll('#runs tbody input')[1].click()")  # hides one
+        self.assertIn("virtual time", self.browser.run(ACROSS)[0][0])
+        summary = json.loads((self.folder / "timed/summary.json").read_text())
+        for width in self.in_each_width(page):
+            self.browser.run("document.querySelectorAll('#runs tbody input')[1].click()")
+            moved = summary["bytes"]["up"] + summary["bytes"]["down"]
+            for axis, label, whole in (
+                ("seconds", "virtual time, ", summary["virtual_seconds"]),
+                ("bytes", "MB", moved),
+            ):
+                self.browser.run(CHOOSE % axis)
+                self.check(f"over {axis} at {width} px")
+                across = f"curvesOf('train_loss', '{axis}')[0].x"
+                places = self.browser.run(across)
+                self.assertEqual(6, len(places))
+                self.assertEqual(sorted(places), places)
+                self.assertAlmostEqual(whole, places[-1], delta=1e-4 * whole)
+                self.assertIn(label, self.browser.run(LABELS)[0])
+
+    def test_rounds_that_do_not_wait_are_drawn_over_virtual_time(self) -> None:
+        timed = ["devices.family=phones"]
+        buffered = [*timed, "round.mode=buffered", "cohort.size=2", "round.concurrency=4"]
+        runs = [self.simulate("waits", *timed), self.simulate("buffered", *buffered)]
+        seeds = [self.simulate("waits2", *timed, "run.seed=2")]
+        self.browser.open(self.report(*runs, *seeds), 1280)
+        self.assertEqual(["seconds", "seconds"], [one[1] for one in self.browser.run(ACROSS)])
+        # The mean of two seeds is over the time that both of them have.
+        mean = self.browser.run("curvesOf('train_loss', 'seconds')[0]")
+        ends = [self.browser.run(f"runs[{i}].across.seconds.at(-1)") for i in (0, 2)]
+        begins = [self.browser.run(f"runs[{i}].across.seconds[0]") for i in (0, 2)]
+        self.assertEqual(max(begins), mean["x"][0])
+        self.assertAlmostEqual(min(ends), mean["x"][-1])
+        self.assertIn("2 seeds", mean["name"])
+        self.browser.run(CHOOSE % "rounds")
+        self.assertEqual(["round", "round"], self.browser.run(LABELS))
 
     def test_three_runs_are_named_by_what_differs(self) -> None:
         prox = ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.5"]

@@ -23,7 +23,9 @@ def made(folder: Path, name: str, values: list[float | None], **about: Any) -> m
     run = folder / name
     run.mkdir(parents=True)
     (run / "config.toml").write_text("")
-    lines = [{"round": i + 1, "test_accuracy": v, "bytes": 100 * (i + 1) * about.get("speed", 1)}
+    speed = about.get("speed", 1)
+    lines = [{"round": i + 1, "test_accuracy": v, "sent": 100 * (i + 1) * speed,
+              "bytes_up": 1e6 * speed, "bytes_down": 2e6, "virtual_seconds": 60 * (i + 1) * speed}
              for i, v in enumerate(values)]  # fmt: skip
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     summary = {
@@ -130,7 +132,7 @@ class Figures(Runs):
         def legend_of(count: int) -> tuple[Any, Any]:
             runs = [self.made(f"{count}-{i}", [0.1, 0.2], settings={"local.lr": 1.0 + i})
                     for i in range(count)]  # fmt: skip
-            plot = macaw.plot(runs, ["test_accuracy", "bytes"])
+            plot = macaw.plot(runs, ["test_accuracy", "sent"])
             plot.save(self.folder / "drawn.png")
             (place,) = [axes for axes in plot.axes if axes.get_legend() is not None]
             return plot, place
@@ -167,11 +169,30 @@ class Figures(Runs):
             self.made("fast", [0.0, 1.0], seed=1),
             self.made("slow", [0.0, 1.0], seed=2, speed=1.5),
         ]
-        (line,) = macaw.plot(runs, x="bytes").axes[0].get_lines()
+        (line,) = macaw.plot(runs, x="sent").axes[0].get_lines()
         at, mean = line.get_xdata(), line.get_ydata()
         self.assertEqual((at[0], at[-1]), (150, 200))
         self.assertAlmostEqual(mean[0], (0.5 + 0) / 2)
         self.assertAlmostEqual(mean[-1], (1 + 1 / 3) / 2)
+
+    def test_have_sums_across_of_virtual_time_and_bytes(self) -> None:
+        run = self.made("run", [0.1, 0.2, 0.3])
+        axes = macaw.plot(run, x="virtual_seconds").axes[0]
+        (line,) = axes.get_lines()
+        np.testing.assert_allclose(line.get_xdata(), [1, 3, 6])  # 60, 120 and 180 s
+        self.assertEqual(axes.get_xlabel(), "virtual time (minutes)")
+        axes = macaw.plot(run, x="bytes").axes[0]
+        (line,) = axes.get_lines()
+        np.testing.assert_allclose(line.get_xdata(), [3, 6, 9])
+        self.assertEqual(axes.get_xlabel(), "MB up and down")
+        long = self.made("long", [0.1, 0.2, 0.3], speed=30, settings={"local.lr": 0.3})
+        axes = macaw.plot([run, long], x="virtual_seconds").axes[0]
+        self.assertEqual(axes.get_xlabel(), "virtual time (hours)")
+        self.assertAlmostEqual(float(axes.get_lines()[1].get_xdata()[-1]), 3)
+        plain = self.made("plain", [0.1])
+        (plain.folder / "metrics.jsonl").write_text('{"round": 1, "test_accuracy": 0.5}\n')
+        with self.assertRaisesRegex(macaw.ArgumentError, "^x: plain has no column virtual_seconds"):
+            macaw.plot(plain, x="virtual_seconds")
 
     def test_are_written_in_the_format_of_the_name(self) -> None:
         runs = self.two_rules()
@@ -193,7 +214,7 @@ class Figures(Runs):
             with self.assertRaises(macaw.ArgumentError) as caught:
                 draw()
             self.assertEqual(caught.exception.nearest, "test_accuracy")
-            self.assertIn("bytes", str(caught.exception))  # what there is
+            self.assertIn("sent", str(caught.exception))  # what there is
         with self.assertRaisesRegex(macaw.ArgumentError, "^x: run has no column rond"):
             macaw.plot(run, x="rond")
 

@@ -8,11 +8,13 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/files.h"
 #include "core/safetensors.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
@@ -67,6 +69,26 @@ TEST_P(VirtualTime, GivesTheSameBytesForAnyWorkersAndInAReplay) {
       RunMacaw(absl::StrCat("replay ", three.folder(), " --out ", three.folder(), "-again"));
   EXPECT_EQ(replay.exit, 0) << replay.text;
   EXPECT_THAT(replay.text, HasSubstr("and the same model: "));
+}
+
+// It is computed again from the configuration, and each round takes the seconds that its row says.
+TEST_P(VirtualTime, IsDrawnFromTheFolderOfTheRun) {
+  Simulation run("run", WithSettings(WriteConfig("drawn"), GetParam().settings));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::string file = run.folder() + "-virtual.json";
+  const auto printed =
+      RunMacaw(absl::StrCat("timeline ", run.folder(), " --virtual ", file, " --rounds 1:1000"));
+  ASSERT_EQ(printed.exit, 0) << printed.text;
+  double steps = 0, end = 0;
+  std::set<std::string> parts;
+  for (const nlohmann::json& event : nlohmann::json::parse(*ReadFile(file))) {
+    if (event["ph"] == "i") ++steps;
+    if (event["ph"] == "i") end = event["ts"].get<double>() * 1e-6;
+    if (event["ph"] == "X" && event["pid"] == 1) parts.insert(event["name"]);
+  }
+  EXPECT_EQ(steps, run.summary()["rounds"]);
+  EXPECT_NEAR(end, run.summary()["virtual_seconds"], 1e-3);
+  for (const char* part : {"download", "work", "upload"}) EXPECT_TRUE(parts.contains(part)) << part;
 }
 
 TEST_P(VirtualTime, GoesOnAfterAKill) {

@@ -99,6 +99,22 @@ TEST_F(Estimates, AreWhatAPlainRunReports) {
   EXPECT_EQ(estimate["states"]["client"], 0);
 }
 
+// Every turn moves the same bytes, so the times are those of the run.
+TEST_F(Estimates, KnowTheTimeOnDevices) {
+  const std::string devices = "--set devices.family=lognormal --set devices.samples_per_s=20 ";
+  for (const std::string more :
+       {"", "--set round.deadline=20 --set round.quorum=0.4", "--set cohort.over_selection=2",
+        "--set round.mode=buffered --set round.concurrency=30 --set round.max_staleness=1"}) {
+    const Json estimate = Estimate(devices + more);
+    ASSERT_TRUE(estimate.is_object()) << more;
+    const Reported run = Run(devices + more);
+    const double seconds = run.summary["virtual_seconds"].get<double>();
+    EXPECT_NEAR(estimate["virtual_seconds"]["run"].get<double>(), seconds, 0.002 * seconds) << more;
+    EXPECT_EQ(estimate["turns"], run.clients) << more;
+    EXPECT_EQ(estimate["steps"]["run"], run.steps) << more;
+  }
+}
+
 // The first round sends the model, and the others changes of few bits.
 TEST_F(Estimates, KnowThatTheFirstRoundOfChangesIsLarge) {
   const std::string changes =

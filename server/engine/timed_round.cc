@@ -1,0 +1,122 @@
+#include "server/engine/timed_round.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "plan/local_steps.h"
+#include "server/engine/round_policy.h"
+#include "training/api/round_local.h"
+#include "training/api/straggler.h"
+#include "virtual_time/closing.h"
+
+namespace macaw::server {
+namespace {
+
+// `asked`: of the turns that a round begins.
+virtual_time::ClosingRules ClosingRulesOf(const RunPlan& run, size_t asked) {
+  const DevicesConfig& config = run.devices;
+  virtual_time::ClosingRules rules{.deadline = config.deadline,
+                                   .needed = NeededOf(config.quorum, asked),
+                                   .drops_below = config.drops_below};
+  if (run.cohort.over_selection > 1) rules.keep = run.cohort.size;
+  if (config.enough > 0)
+    rules.keep = rules.keep > 0 ? std::min(rules.keep, config.enough) : config.enough;
+  return rules;
+}
+
+TimedRound InTime(const RunPlan& run, const virtual_time::Devices& devices,
+                  const scheduler::CohortSampler& sampler, Round round,
+                  const virtual_time::ClockState& clock) {
+  virtual_time::ClockState begins = clock;
+  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, {round, begins.now});
+  // Of a table of presence: the round begins when somebody is there.
+  const int most_pauses = run.devices.presence.empty() ? 0 : kMostPauses;
+  for (int pauses = 0; asked.empty() && pauses < most_pauses; ++pauses) {
+    begins.now += kNobodyPause;
+    asked = AskedIn(run, sampler, {round, begins.now});
+  }
+  const Round base(round.value - 1);
+  ClientWork work(run);
+  TimedRound timed;
+  std::vector<double> seconds;
+  for (const scheduler::CohortEntry& entry : asked) {
+    const auto passed = static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
+    const virtual_time::TurnTime turn = devices.TurnOf(round, entry.client, passed, clock.traffic);
+    timed.begun.push_back(
+        {.client = entry.client, .base = base, .began = begins.now, .time = turn});
+    seconds.push_back(turn.whole());
+  }
+  const virtual_time::Closing closing =
+      virtual_time::CloseRound(seconds, ClosingRulesOf(run, asked.size()));
+  timed.time = {.end = begins,
+                .seconds = begins.now - clock.now + closing.seconds,
+                .late = closing.late,
+                .not_needed = closing.not_needed};
+  timed.time.end.now += closing.seconds;
+  for (const uint32_t place : closing.kept)
+    timed.counted.push_back({.entry = asked[place], .base = base});
+  return timed;
+}
+
+TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices,
+                        const scheduler::CohortSampler& sampler, Round round,
+                        const virtual_time::ClockState& clock) {
+  ClientWork work(run);
+  const auto passed = [&work](const scheduler::CohortEntry& entry, Round base) {
+    return static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
+  };
+  Arrived arrived = ArrivalsOf(run, devices, sampler, passed, round, clock);
+  const uint32_t most = run.asynchronous.max_staleness;
+  std::set<Round> bases;
+  for (const virtual_time::ClockState::Training& one : arrived.clock.training) {
+    if (most == 0 || round.value - one.base.value <= most) bases.insert(one.base);
+  }
+  return {.counted = std::move(arrived.arrivals),
+          .begun = std::move(arrived.begun),
+          .time = {.end = std::move(arrived.clock),
+                   .seconds = arrived.seconds,
+                   .late = arrived.too_stale,
+                   .asynchronous = true,
+                   .bases = {bases.begin(), bases.end()}}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence) {
+  CohortConfig cohort = run.cohort;
+  if (run.asynchronous.on()) cohort.size = run.asynchronous.refill;
+  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence)
+                          : scheduler::MakeSampler(cohort, rows);
+}
+
+std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
+                                            const scheduler::CohortSampler& sampler,
+                                            const scheduler::Moment& moment) {
+  std::vector<scheduler::CohortEntry> asked = sampler.Sample(moment).entries;
+  if (run.cohort.straggler_policy == "drop") {
+    std::erase_if(asked, [&](const scheduler::CohortEntry& entry) {
+      return training::IsStraggler(run.cohort, moment.round, entry.client);
+    });
+  }
+  return asked;
+}
+
+LocalConfig ClientWork::From(Round base, const scheduler::CohortEntry& entry) {
+  const Round work(base.value + 1);
+  if (base_ != base) {
+    base_ = base;
+    local_ = training::RoundLocal(run_, work);
+  }
+  return training::WorkOf(run_.cohort, local_, work, entry.client, entry.load);
+}
+
+TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
+                     const scheduler::CohortSampler& sampler, Round round,
+                     const virtual_time::ClockState& clock) {
+  return run.asynchronous.on() ? NextArrivals(run, devices, sampler, round, clock)
+                               : InTime(run, devices, sampler, round, clock);
+}
+
+}  // namespace macaw::server

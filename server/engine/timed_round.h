@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/ids.h"
+#include "plan/local.h"
+#include "plan/run_plan.h"
+#include "scheduler/cohort.h"
+#include "server/engine/arrivals.h"
+#include "virtual_time/clock.h"
+#include "virtual_time/devices.h"
+#include "virtual_time/presence.h"
+
+// Who trains in a round, as pure functions of the run, its clients' rows and the clock: the rules
+// of a server without its engine, which estimates and pictures ask, too.
+namespace macaw::server {
+
+// Draws the clients that a round of this run asks, or those that begin together where rounds do not
+// wait for each other. `rows`: of each client, 0: it cannot be drawn. Both must outlive the result.
+// `presence`: of a run with [devices], or null. Errors name the key of [cohort] to change.
+absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence);
+
+// The clients that a round asks, without those that the run's straggler policy drops.
+std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
+                                            const scheduler::CohortSampler& sampler,
+                                            const scheduler::Moment& moment);
+
+// What clients of a run do: each its part of [local] as the round says that it begins. One thread.
+class ClientWork {
+ public:
+  explicit ClientWork(const RunPlan& run) : run_(run) {}  // `run` must outlive it
+  // Of a client that begins from the model after round `base`.
+  LocalConfig From(Round base, const scheduler::CohortEntry& entry);
+
+ private:
+  const RunPlan& run_;
+  std::optional<Round> base_;  // the last one that was asked for, and the [local] that follows it
+  LocalConfig local_;
+};
+
+// A round in virtual time.
+struct TimedRound {
+  std::vector<Arrival> counted;  // by client; in a round that waits, from the model before it
+  std::vector<BegunTurn> begun;  // the turns that began in it, whether they count or not
+  virtual_time::RoundTime time;
+};
+
+// Round `round` of a run with [devices], which begins at `clock`. Over-selection keeps the first
+// cohort.size, and [round] closes as it does on a fleet; or, of a run with round.mode, the next
+// arrivals (arrivals.h). `sampler`: of SamplerOf.
+TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
+                     const scheduler::CohortSampler& sampler, Round round,
+                     const virtual_time::ClockState& clock);
+
+}  // namespace macaw::server
