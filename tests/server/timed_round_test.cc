@@ -27,12 +27,16 @@ class SlowerDevices final : public virtual_time::Devices {
   }
 };
 
-// Nobody before 100 s.
+// Nobody before these seconds.
 class LatePresence final : public virtual_time::Presence {
  public:
-  bool On(ClientId, double seconds) const override { return seconds >= 100; }
-  double NextOn(ClientId, double seconds) const override { return std::max(seconds, 100.0); }
+  explicit LatePresence(double first = 100) : first_(first) {}
+  bool On(ClientId, double seconds) const override { return seconds >= first_; }
+  double NextOn(ClientId, double seconds) const override { return std::max(seconds, first_); }
   double ShareOn(ClientId) const override { return 1; }
+
+ private:
+  const double first_;
 };
 
 class TimedRoundOf : public testing::Test {
@@ -92,14 +96,25 @@ TEST_F(TimedRoundOf, ADeadlineClosesAsOnAFleet) {
   EXPECT_THAT(Clients(Timed()), IsEmpty());
 }
 
-TEST_F(TimedRoundOf, NobodyIsAPause) {
+TEST_F(TimedRoundOf, BeginsWhenSomebodyIsThere) {
   run_.cohort.sampling = "available";
+  run_.devices.presence = "of a table";
   presence_ = std::make_unique<LatePresence>();
-  const TimedRound first = Timed();
-  EXPECT_THAT(Clients(first), IsEmpty());
-  EXPECT_EQ(first.time.seconds, kNobodyPause);
-  EXPECT_THAT(Clients(Timed(first.time.end, 2)), IsEmpty());
-  EXPECT_EQ(Clients(Timed(Timed(first.time.end, 2).time.end, 3)).size(), 4u);
+  const TimedRound timed = Timed();  // after two pauses of a minute
+  EXPECT_EQ(Clients(timed).size(), 4u);
+  EXPECT_EQ(timed.begun[0].began, 120);
+  EXPECT_EQ(timed.time.seconds, 124);
+  EXPECT_EQ(timed.time.end.now, 124);
+}
+
+TEST_F(TimedRoundOf, IsEmptyAfterADayWithoutAnybody) {
+  run_.cohort.sampling = "available";
+  run_.devices.presence = "of a table";
+  presence_ = std::make_unique<LatePresence>(1e9);
+  const TimedRound timed = Timed();
+  EXPECT_THAT(Clients(timed), IsEmpty());
+  EXPECT_EQ(timed.time.seconds, 86400);
+  EXPECT_EQ(timed.time.end.now, 86400);
 }
 
 TEST_F(TimedRoundOf, StepsThatDoNotWaitHasTheNextArrivals) {
