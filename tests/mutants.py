@@ -88,10 +88,10 @@ MUTANTS = {
          "seat.staleness = round.value - one.base.value;")],
     ("server/engine/timed_round.cc", "server_engine", "TimedRoundOf.*"): [
         ("all that are asked count", "if (run.cohort.over_selection > 1) rules.keep = run.cohort.size;", ""),
-        ("no time passes while nobody is there", "if (asked.empty()) timed.time.seconds = kNobodyPause;", "")],
+        ("no time passes while nobody is there", "begins.now += kNobodyPause;", "")],
     ("server/engine/arrivals.cc", "server_engine", "Arrivals.*"): [
-        ("a client begins from the model of the next step", ".base = newest_,",
-         ".base = Round(newest_.value + 1),"),
+        ("a client begins from the model of the next step", ".base = newest_,\n                                        .number",
+         ".base = Round(newest_.value + 1),\n                                        .number"),
         ("a client that waits in the buffer begins again",
          "busy_.insert(std::ranges::lower_bound(busy_, entry.client), entry.client);", "")],
     ("virtual_time/closing.cc", "virtual_time", "CloseRound.*"): [

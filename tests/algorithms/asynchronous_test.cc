@@ -140,8 +140,7 @@ TEST(CheckAsynchronous, RefusesWhatArrivalsCannotBe) {
   EXPECT_THAT(with([](RunPlan& r) { r.asynchronous.refill = 3; }), HasSubstr("round.refill = 3"));
   EXPECT_THAT(with([](RunPlan& r) { r.asynchronous.concurrency = 11; }),
               HasSubstr("10 can be drawn"));
-  EXPECT_THAT(with([](RunPlan& r) { r.privacy.mechanism = "gaussian"; }),
-              HasSubstr("[privacy]"));
+  EXPECT_THAT(with([](RunPlan& r) { r.privacy.mechanism = "gaussian"; }), HasSubstr("[privacy]"));
   EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"acpsgd 2"}; }), HasSubstr("acpsgd"));
   EXPECT_THAT(with([](RunPlan& r) { r.update.codec = {"majority 0.01"}; }), HasSubstr("majority"));
 }

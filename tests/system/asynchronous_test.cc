@@ -18,6 +18,7 @@
 #include "core/safetensors.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 #include "tests/system/state_runs.h"
@@ -175,6 +176,7 @@ double WeightOf(const Simulation& run) {
 //   step 3 at 8: c, who began from x₀, at 7, and a from x₂ at 8:
 //                                         ((4.5 − 0)/√3 + (0.5 − 0.75))/4
 TEST(Buffered, IsThatOnPaper) {
+  MACAW_NEEDS_LIBTORCH();  // float64
   const TemporaryFolder folder;
   const std::string data = folder.Write("data.csv", "who,x,y\na,1,0.5\nb,1,1.5\nc,1,4.5\n");
   const std::string devices = folder.Write(
