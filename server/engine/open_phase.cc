@@ -90,9 +90,10 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
   order_.grid = GridOf(seats_);
   order_.staleness = StalenessOf(seats_);
   order_.kept.clear();
-  if (!virtual_time_.has_value()) return;
-  for (const Round base : virtual_time_->bases)
-    order_.kept.push_back(order_.round.value - 1 - base.value);
+  if (virtual_time_.has_value()) {
+    for (const Round base : virtual_time_->bases)
+      order_.kept.push_back(order_.round.value - 1 - base.value);
+  }
   std::vector<ClientId> clients;
   clients.reserve(seats_.size());
   for (const Seat& seat : seats_) clients.push_back(seat.entry.client);
