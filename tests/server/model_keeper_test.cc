@@ -140,6 +140,7 @@ TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
 TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
   RunPlan run = testing_support::TinyRun(1);
   run.algorithm = *Registry().Complete({"fedavg", {}});
+  run.contribution_bound = kBound;
   run.devices.family = "phones";
   run.asynchronous.mode = "buffered";
   const algorithms::Description rule = *Registry().RuleOf(run);
