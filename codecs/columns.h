@@ -21,8 +21,8 @@ struct Columns {
   std::vector<double> values;
 };
 
-// How many of `most` columns of so many rows each, one after the other, are used: all up to the last
-// one that is not zero.
+// How many of `most` columns of so many rows each, one after the other, are used: all up to the
+// last one that is not zero.
 template <typename T>
 uint32_t UsedColumns(const T* columns, uint64_t rows, uint32_t most) {
   uint64_t used = most * rows;

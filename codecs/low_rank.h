@@ -23,8 +23,8 @@ enum class Ranks : uint8_t { kFixed, kChosen };
 // Vogels, Karimireddy, Jaggi, "PowerSGD", NeurIPS 2019; Zhang, Shi, Chu, Li, "Evaluation and
 // Optimization of Gradient Compression for Distributed Deep Learning" (ACP-SGD), ICDCS 2023.
 //
-// The columns of an orthonormal basis that are not zero are the rank in force: products with it have
-// zeros in the others, and nobody needs to be told the ranks.
+// The columns of an orthonormal basis that are not zero are the rank in force: products with it
+// have zeros in the others, and nobody needs to be told the ranks.
 //
 // Immutable; all threads at once.
 class LowRank {

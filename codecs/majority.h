@@ -14,8 +14,8 @@ namespace macaw::codecs {
 //   server   m ← STEP · sign(Σ w_i v_i)
 //
 // Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for Non-Convex
-// Problems", ICML 2018; Bernstein, Zhao, Azizzadenesheli, Anandkumar, "signSGD with Majority Vote is
-// Communication Efficient and Fault Tolerant", ICLR 2019.
+// Problems", ICML 2018; Bernstein, Zhao, Azizzadenesheli, Anandkumar, "signSGD with Majority Vote
+// is Communication Efficient and Fault Tolerant", ICLR 2019.
 //
 // sign(0) = 0 on both sides: a client whose number did not change abstains, and a tie decides
 // nothing. With +1 in its place a weight that no client trains would drift.

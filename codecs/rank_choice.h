@@ -16,9 +16,9 @@ struct RankTable {
 // The ranks with which Σ rank·size is least, while Σ error is at most what it is with rank R in
 // every matrix. An R is in every table. Of equal sizes the one with the least error.
 //
-// A dynamic programme over matrices and errors in 10,000 cells of that sum. Cells are rounded up, so
-// the errors' true sum keeps the limit, and a choice is missed that keeps it by less than a cell a
-// matrix. Where that leaves none, it is R everywhere: the size is never more.
+// A dynamic programme over matrices and errors in 10,000 cells of that sum. Cells are rounded up,
+// so the errors' true sum keeps the limit, and a choice is missed that keeps it by less than a cell
+// a matrix. Where that leaves none, it is R everywhere: the size is never more.
 //
 // Markov, Alimohammadi, Frantar, Alistarh, "L-GreCo: Layerwise-Adaptive Gradient Compression for
 // Efficient and Accurate Deep Learning", MLSys 2024. Takes matrices · ranks · 10,000 steps.

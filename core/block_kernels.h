@@ -27,9 +27,9 @@ struct BlockKernels {
   // Whether each is an IEEE 754 binary16. False with a NaN.
   bool (*are_halves)(const float* values, size_t count);
 
-  // With `inverse` = 1/step rounded and finite, and |v| ≤ step · kMostKernelLevel, but for rounding:
-  // whether each value is float(step · k) for a whole k; and these k as numbers from 0 on, 2|k| less
-  // one where k > 0, and less one more where `no_zero`; they must be below 256.
+  // With `inverse` = 1/step rounded and finite, and |v| ≤ step · kMostKernelLevel, but for
+  // rounding: whether each value is float(step · k) for a whole k; and these k as numbers from 0
+  // on, 2|k| less one where k > 0, and less one more where `no_zero`; they must be below 256.
   bool (*are_levels)(const float* values, size_t count, float step, float inverse);
   void (*level_codes)(const float* values, size_t count, float inverse, bool no_zero,
                       uint8_t* codes);

@@ -7,9 +7,9 @@
 
 namespace macaw {
 
-// Rounds that do not wait for each other (server/engine/arrivals.h). A round is then one step of the
-// server, for which cohort.size clients have arrived; each has trained from the model that was the
-// newest when it began.
+// Rounds that do not wait for each other (server/engine/arrivals.h). A round is then one step of
+// the server, for which cohort.size clients have arrived; each has trained from the model that was
+// the newest when it began.
 struct AsynchronousConfig {
   // "synchronous"; "buffered" (Nguyen et al. 2022, FedBuff); "mixed" (Xie et al. 2019, FedAsync):
   // each arrival is a step, which moves the model towards the client's.

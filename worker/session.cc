@@ -372,8 +372,8 @@ class Session {
   fleet::Blob Keep(fleet::Blob blob) {
     blob.compact.clear();
     cache_.push_back(blob);
-    // Room for a phase's channels, the model under evaluation, the newest model before it, and older
-    // ones from which clients train.
+    // Room for a phase's channels, the model under evaluation, the newest model before it, and
+    // older ones from which clients train.
     if (cache_.size() > context_.schema.down.size() + 2 + most_models_) cache_.pop_front();
     return blob;
   }

@@ -27,9 +27,9 @@ struct AroundCompression {
 //             Fatkhullin 2021, "EF21"; with drawn clients Fatkhullin et al. 2021, EF21-PP)
 //             server: G ← G + Σ_S p_i c_i, and the rule sees G/s in place of its mean
 //
-// An old residual is of an old model. With update.residual_decay = ρ a client takes ρ^a·e_i in place
-// of e_i, where a is the number of rounds between this one and the one in which e_i was counted: 0
-// for a client that comes in every round (algorithms/around/residual_age.h).
+// An old residual is of an old model. With update.residual_decay = ρ a client takes ρ^a·e_i in
+// place of e_i, where a is the number of rounds between this one and the one in which e_i was
+// counted: 0 for a client that comes in every round (algorithms/around/residual_age.h).
 //
 // e_i and g_i are kept by the client, and a contribution that does not count changes neither. So
 // G = Σ p_i g_i over all clients, with p_i = w_i/W for a weighted mean and 1/N for a mean. The rule

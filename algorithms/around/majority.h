@@ -9,8 +9,9 @@
 namespace macaw::algorithms {
 
 // Majority votes on signs, around a rule that does not know of them: signSGD with majority vote
-// (codecs/majority.h), the line "majority STEP" of update.codec. The rule has one channel up, a mean
-// over clients in the model's layout. With v_i a client's vector on it and w_i its weight there:
+// (codecs/majority.h), the line "majority STEP" of update.codec. The rule has one channel up, a
+// mean over clients in the model's layout. With v_i a client's vector on it and w_i its weight
+// there:
 //
 //   client   sends sign(v_i), −1, 0 or 1 for each parameter
 //   server   the rule sees STEP · sign(Σ w_i sign(v_i)) in place of its mean; 0 in a tie

@@ -19,10 +19,10 @@ namespace macaw::server {
 // server's r-th step: the next cohort.size arrivals. So a round's clients, their bases and their
 // weights are known before anybody trains, and any worker gives the same bits.
 //
-//   τ = (r − 1) − base        the steps by which the client's base is behind the model that is moved
+//   τ = (r − 1) − base        how many steps the client's base is behind the model that is moved
 //
-// Clients begin in groups of round.refill, as soon as so many places are free. Group g is drawn as a
-// synchronous run draws round g, among the clients that neither train nor wait in the buffer. A
+// Clients begin in groups of round.refill, as soon as so many places are free. Group g is drawn as
+// a synchronous run draws round g, among the clients that neither train nor wait in the buffer. A
 // group that could begin at the moment of a step begins after it, with the new model. So with
 // cohort.size = round.refill = round.concurrency each group is a synchronous round.
 //

@@ -205,8 +205,8 @@ TEST(Blocks, ACountOfFloatsIsThatOfTheirBlocks) {
   EXPECT_EQ(counter.bytes(), Write(blocks).bytes.size());
 }
 
-// Of all forms, with the values that search for a step finds hard: the least and the largest floats,
-// few multiples, values beside a level. A reader of any release reads these bytes.
+// Of all forms, with the values that search for a step finds hard: the least and the largest
+// floats, few multiples, values beside a level. A reader of any release reads these bytes.
 TEST(Blocks, TheirBytesStay) {
   RandomStream random({.seed = 21});
   std::vector<std::byte> bytes;

@@ -169,8 +169,8 @@ double WeightOf(const Simulation& run) {
   return weight;
 }
 
-// Three clients with a row of x = 1 each and a model of one weight, on devices whose turns take 2, 3
-// and 7 seconds; two arrivals a step. A turn takes half of the way to the client's y.
+// Three clients with a row of x = 1 each and a model of one weight, on devices whose turns take 2,
+// 3 and 7 seconds; two arrivals a step. A turn takes half of the way to the client's y.
 //   step 1 at 3: a and b from x₀ = 0:     ((0.5 − 0) + (1.5 − 0))/4            x₁ = 0.5
 //   step 2 at 6: a and b from x₁:         ((0.5 − 0.5) + (1.5 − 0.5))/4        x₂ = 0.75
 //   step 3 at 8: c, who began from x₀, at 7, and a from x₂ at 8:

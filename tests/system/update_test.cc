@@ -78,9 +78,9 @@ INSTANTIATE_TEST_SUITE_P(
                {R"(update.codec=["powersgd 2"])", R"(model.frozen=["1.*"])", "cohort.size=40"}},
         Beside{"TopkOfSeveralPhases", {R"(update.codec=["topk 0.1"])", "algorithm.name=mime"}},
         Beside{"TopkOfFedDyn", {R"(update.codec=["topk 0.1"])", "algorithm.name=feddyn"}},
-        Beside{"MajorityWithHostileClients",
-               {R"(update.codec=["majority 0.001"])", "attack.kind=sign-flip",
-                "attack.fraction=0.3"}},
+        Beside{
+            "MajorityWithHostileClients",
+            {R"(update.codec=["majority 0.001"])", "attack.kind=sign-flip", "attack.fraction=0.3"}},
         Beside{"MajorityOfTensorsThatAreNotFrozen",
                {R"(update.codec=["majority 0.001"])", R"(model.frozen=["1.*"])",
                 "cohort.sampling=poisson"}},
