@@ -1,6 +1,7 @@
 """Accuracy against the clock of the fleet: rounds that wait, over-selection, FedBuff, FedAsync.
 
-./dev bench clock [--images FOLDER] [--histogram FILE] [--updates N] [--repeat N] [--only TEXT] [--write]
+./dev bench clock [--images FOLDER] [--histogram FILE] [--updates N] [--repeat N] [--only TEXT]
+                  [--write]
 
 LeNet-5 on MNIST, clients with phones and networks of the built-in sample (`devices.family =
 "phones"`). All ways train the same number of clients' turns (--updates), so a synchronous run of 20
@@ -10,7 +11,8 @@ examples/mnist10k.toml over 1000 clients, or of a folder with the four files of 
 
 A row: steps of the server; accuracy at the end and the best; virtual minutes of the run, and until
 the test accuracy was 0.8, 0.9 and 0.95; those until 0.9 as a share of the first row's; mean
-staleness; seconds here. Means over seeds, with the range. --write puts the table into results/clock.md.
+staleness; seconds here. Means over seeds, with the range. --write puts the table into
+results/clock.md.
 """
 
 import pathlib
@@ -77,7 +79,7 @@ def measure(size: int, way: list[str], options, folder: pathlib.Path) -> list[di
 
 
 def spread(values: list[float], digits: int) -> str:
-    """"12.3" or, of several, "12.3 (11.9–12.8)"; a dash where one is missing."""
+    """ "12.3" or, of several, "12.3 (11.9–12.8)"; a dash where one is missing."""
     if any(value != value for value in values):
         return "–"
     text = f"{statistics.mean(values):.{digits}f}"
