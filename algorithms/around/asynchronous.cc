@@ -59,7 +59,7 @@ class MixedServer final : public DecoratedServer {
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
     for (aggregation::AggregatedChannel& channel : aggregate.channels) {
-      if (channel.value.empty()) continue;  // nobody counted
+      if (channel.value.empty()) continue;  // no client counted
       const VectorView delta = channel.value.view();
       const double share = config_.mixing * DiscountOf(config_, context.staleness);
       if (context.staleness > 0 || coded_) {  // else the base is the model
@@ -107,7 +107,8 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   const CohortConfig& cohort = run.cohort;
   if (!asynchronous.on()) return absl::OkStatus();
   if (!run.devices.on())
-    return Refused("clients arrive by their devices: add [devices], as with family = \"phones\"");
+    return Refused(
+        "the devices say when clients arrive: add [devices], for example family = \"phones\"");
   if (cohort.sampling != "uniform" && cohort.sampling != "available") {
     return Refused(absl::StrCat("cohort.sampling = \"", cohort.sampling,
                                 "\" is of rounds; use \"uniform\" or \"available\""));
@@ -115,7 +116,7 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   if (cohort.over_selection > 1)
     return Refused("the first cohort.size arrivals count anyway: take cohort.over_selection out");
   if (cohort.straggler_fraction > 0 && cohort.straggler_policy == "drop")
-    return Refused("nobody is waited for: take cohort.straggler_policy = \"drop\" out");
+    return Refused("a step waits for no straggler: take cohort.straggler_policy = \"drop\" out");
   if (run.devices.deadline > 0 || run.devices.enough > 0 || run.devices.quorum < 1 ||
       run.devices.drops_below) {
     return Refused(
@@ -138,7 +139,8 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
                                 " can be drawn: lower round.concurrency"));
   }
   if (run.privacy.on())
-    return Refused("[privacy] counts rounds of drawn cohorts, and arrivals are none: take it out");
+    return Refused(
+        "the epsilon of [privacy] is of drawn cohorts, and arrivals are not drawn: take it out");
   if (IsFactored(run.update)) {
     return Refused(absl::StrCat("update.codec = [\"", run.update.codec.front(),
                                 "\"] projects on factors of the same round; use another codec"));
