@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -25,21 +24,6 @@ class TablePresence final : public Presence {
     const std::span<const Interval> intervals = table_->Of(device);
     const auto next = std::ranges::upper_bound(intervals, time, {}, &Interval::on);
     return next != intervals.begin() && time < std::prev(next)->off;
-  }
-
-  double NextOn(ClientId client, double seconds) const override {
-    if (On(client, seconds)) return seconds;
-    const size_t device = rows_.Of(client);
-    const double period = table_->records[device].period;
-    const double time = std::fmod(seconds, period);
-    const std::span<const Interval> intervals = table_->Of(device);
-    const auto next = std::ranges::upper_bound(intervals, time, {}, &Interval::on);
-    const double on = next == intervals.end() ? intervals.front().on + period : next->on;
-    // The sum may be rounded to just before the interval.
-    double then = seconds + (on - time);
-    for (int step = 0; step < 64 && !On(client, then); ++step)
-      then = std::nextafter(then, std::numeric_limits<double>::infinity());
-    return then;
   }
 
   double ShareOn(ClientId client) const override {

@@ -10,9 +10,6 @@ class Presence {
  public:
   virtual ~Presence() = default;
   virtual bool On(ClientId client, double seconds) const = 0;
-  // The first moment from `seconds` on at which the client is there. Every client is there at some
-  // time.
-  virtual double NextOn(ClientId client, double seconds) const = 0;
   // The share of all time.
   virtual double ShareOn(ClientId client) const = 0;
 };

@@ -164,9 +164,6 @@ class HalfAndHalf final : public virtual_time::Presence {
   bool On(ClientId client, double seconds) const override {
     return (client.value % 2 == 0) == (std::fmod(seconds, 100) < 50);
   }
-  double NextOn(ClientId client, double seconds) const override {
-    return On(client, seconds) ? seconds : seconds + 50 - std::fmod(seconds, 50);
-  }
   double ShareOn(ClientId) const override { return 0.5; }
 };
 

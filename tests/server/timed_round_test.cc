@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -32,7 +31,6 @@ class LatePresence final : public virtual_time::Presence {
  public:
   explicit LatePresence(double first = 100) : first_(first) {}
   bool On(ClientId, double seconds) const override { return seconds >= first_; }
-  double NextOn(ClientId, double seconds) const override { return std::max(seconds, first_); }
   double ShareOn(ClientId) const override { return 1; }
 
  private:

@@ -50,20 +50,6 @@ TEST(Presence, BeginsWithAnIntervalAndEndsBeforeItsEnd) {
   EXPECT_TRUE(presence->On(noon, 8e6 + 400)) << "10,000 periods later";
 }
 
-TEST(Presence, SaysWhenAClientIsThereNext) {
-  const auto presence = ByName();
-  const ClientId night(0), noon(1);
-  EXPECT_EQ(presence->NextOn(night, 50), 50);
-  EXPECT_EQ(presence->NextOn(night, 100), 900);
-  EXPECT_EQ(presence->NextOn(noon, 0), 400);
-  EXPECT_EQ(presence->NextOn(noon, 600), 1200);
-  for (double second = 0.1; second < 1e9; second *= 1.37) {
-    const double next = presence->NextOn(noon, second);
-    EXPECT_GE(next, second);
-    EXPECT_TRUE(presence->On(noon, next)) << second;
-  }
-}
-
 TEST(Presence, SaysTheShareOfTime) {
   const auto presence = ByName();
   EXPECT_DOUBLE_EQ(presence->ShareOn(ClientId(0)), 0.2);
