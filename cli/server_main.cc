@@ -52,6 +52,8 @@ namespace {
 
 // Longer than the fleet's server takes for its last answers (proto/wire/server.cc).
 constexpr Duration kCloseGrace = std::chrono::seconds(13);
+// How long the last rows wait for a reader that takes none.
+constexpr Duration kReaderGrace = std::chrono::seconds(2);
 
 // A configuration that `macaw simulate` wrote is complete. Any other may leave out what follows
 // from its data.
@@ -281,6 +283,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
     return listeners.status();
   }
   const int code = Conclude(AwaitEnd(*coordinator), reporter);
+  reporter.Finish(kReaderGrace);
   CloseWithin(kCloseGrace, *std::move(listeners), code);
   return code;
 }

@@ -1,6 +1,7 @@
 #include "cli/process/row_reporter.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +33,20 @@ void RowReporter::Warn(const std::string& text) {
 void RowReporter::Report(const std::string& row) {
   if (fd_ < 0) return;
   if (pending_.size() + row.size() < kMaxPending) absl::StrAppend(&pending_, row, "\n");
+  Write();
+}
+
+void RowReporter::Finish(Duration patience) {
+  const int wait = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(patience).count());
+  while (fd_ >= 0 && !pending_.empty()) {
+    pollfd one{fd_, POLLOUT, 0};
+    const int ready = ::poll(&one, 1, wait);
+    if (ready == 0 || (ready < 0 && errno != EINTR)) return;
+    Write();
+  }
+}
+
+void RowReporter::Write() {
   while (!pending_.empty()) {
     const ssize_t written = ::write(fd_, pending_.data(), pending_.size());
     if (written > 0) {

@@ -26,8 +26,6 @@ namespace {
 // cannot be restarted any more.
 constexpr Duration kLeaveGrace = std::chrono::seconds(3);
 constexpr Duration kStopGrace = std::chrono::seconds(20);
-// How often rows are read. A run may finish a thousand rounds a second; waking this process for
-// each of them would take time from the cores.
 
 struct Worker {
   uint32_t index = 0;

@@ -39,7 +39,8 @@ struct SupervisorOptions {
   // How long to wait for a child that is stopped (SIGSTOP), with a message to the user. After that
   // a worker is killed and restarted; for the server or a service, the run ends.
   Duration patience = std::chrono::seconds(60);
-  // How long rows are collected before `on_row` gets them.
+  // How long rows are collected before `on_row` gets them. A run may finish a thousand rounds a
+  // second; waking this process for each of them would take time from the cores.
   Duration report_pause = std::chrono::milliseconds(10);
   // After so long everything is killed, whatever has been finished (kOutOfTime). Unset: never.
   std::optional<Duration> limit;

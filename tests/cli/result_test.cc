@@ -365,6 +365,33 @@ TEST(RowReporter, NeverBlocksAndDeliversWholeLines) {
   EXPECT_EQ(lines, 100u);
 }
 
+TEST(RowReporter, GivesTheLastRowsToAReaderThatIsBehind) {
+  auto pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  RowReporter reporter(pipe->write.get());
+  for (int i = 0; i < 100; ++i) reporter.Report(std::string(5000, 'x'));
+  size_t lines = 0;
+  std::thread behind([&] {
+    LineReader reader;
+    while (!reader.ended()) lines += reader.Read(pipe->read.get()).size();
+  });
+  reporter.Finish(std::chrono::minutes(1));
+  pipe->write.Close();
+  behind.join();
+  EXPECT_EQ(lines, 100u);
+}
+
+TEST(RowReporter, DoesNotWaitForAReaderThatTakesNothing) {
+  ::signal(SIGPIPE, SIG_IGN);
+  auto pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  RowReporter reporter(pipe->write.get());
+  for (int i = 0; i < 100; ++i) reporter.Report(std::string(5000, 'x'));
+  reporter.Finish(std::chrono::milliseconds(1));
+  pipe->read.Close();
+  reporter.Finish(std::chrono::hours(1));  // it is gone
+}
+
 TEST(ResultText, SaysHowManyTurnsDidNotCountAndWhereToLook) {
   RunResult result;
   result.folder = "runs/exp";
