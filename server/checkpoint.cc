@@ -160,8 +160,9 @@ Json ToJson(const virtual_time::ClockState& clock) {
   Json training = Json::array();
   for (const virtual_time::ClockState::Training& one : clock.training)
     training.push_back({one.arrives, one.client.value, one.rows, one.base.value, one.number});
-  return {{"now", clock.now},     {"down", clock.traffic.down}, {"up", clock.traffic.up},
-          {"training", training}, {"groups", clock.groups},     {"begun", clock.begun}};
+  return {{"now", clock.now},       {"down", clock.traffic.down}, {"up", clock.traffic.up},
+          {"training", training},   {"groups", clock.groups},     {"begun", clock.begun},
+          {"before", clock.before}, {"worked", clock.worked}};
 }
 
 // Throws if something is missing.
@@ -170,7 +171,9 @@ virtual_time::ClockState ClockIn(const Json& about) {
       .now = about.at("now").get<double>(),
       .traffic = {.down = about.at("down").get<double>(), .up = about.at("up").get<double>()},
       .groups = about.at("groups").get<uint64_t>(),
-      .begun = about.at("begun").get<uint64_t>()};
+      .begun = about.at("begun").get<uint64_t>(),
+      .before = about.value("before", 0.0),  // older checkpoints have no rounds that overlap
+      .worked = about.value("worked", 0.0)};
   for (const Json& one : about.at("training")) {
     clock.training.push_back({.arrives = one.at(0).get<double>(),
                               .client = ClientId(one.at(1).get<uint64_t>()),

@@ -52,8 +52,11 @@ struct TimedRound {
 };
 
 // Round `round` of a run with [devices], which begins at `clock`. Over-selection keeps the first
-// cohort.size, and [round] closes as it does on a fleet; or, of a run with round.mode, the next
-// arrivals (arrivals.h). `sampler`: of SamplerOf.
+// cohort.size, and [round] closes as it does on a fleet. `sampler`: of SamplerOf.
+//   buffered, mixed  the next arrivals (arrivals.h)
+//   overlapped       the clients of round r begin when those of round r − 1 have done their work,
+//                    while those send. The newest model is then that of round r − 2, which they
+//                    have fetched before, so far as it was there. The deadline counts from then.
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
                      const scheduler::CohortSampler& sampler, Round round,
                      const virtual_time::ClockState& clock);
