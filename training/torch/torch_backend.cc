@@ -12,8 +12,10 @@
 #include "absl/strings/str_format.h"
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/status.h"
 #include "models/describe_script.h"
 #include "models/one_thread.h"
+#include "training/torch/device.h"
 #include "training/torch/eager_trainer.h"
 
 namespace macaw::training {
@@ -48,13 +50,18 @@ class Torch final : public Backend {
  public:
   std::string name() const override { return "torch"; }
 
-  absl::Status Supports(const TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::Status Supports(const TrainerSetup& setup) const override {
+    return NamedDevices(setup.backend).status();
+  }
 
-  absl::StatusOr<NumericProfile> Profile(const TrainerSetup&) const override {
+  absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
+    MACAW_ASSIGN_OR_RETURN(const c10::Device device, OpenDevice(setup));
     return NumericProfile{
         .trainer = name(),
         .instruction_set =
-            absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker()),
+            device.is_cpu()
+                ? absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker())
+                : KernelsOf(device),
         .libraries = absl::StrCat("libtorch ", TORCH_VERSION, ", glibc ", gnu_get_libc_version())};
   }
 
