@@ -228,9 +228,9 @@ std::vector<Tensor> ViewsOf(const Tensor& flat, const ParameterLayout& layout) {
   std::vector<Tensor> views;
   views.reserve(layout.entries().size());
   for (const LayoutEntry& entry : layout.entries()) {
-    views.push_back(flat.narrow(0, static_cast<int64_t>(entry.offset),
-                                static_cast<int64_t>(entry.size))
-                        .view(entry.shape));
+    views.push_back(
+        flat.narrow(0, static_cast<int64_t>(entry.offset), static_cast<int64_t>(entry.size))
+            .view(entry.shape));
   }
   return views;
 }

@@ -58,8 +58,7 @@ TEST(DevicesOfLibTorch, ThatAreNotThereAreNamed) {
 }
 
 TEST(DevicesOfLibTorch, AreInTheProfile) {
-  EXPECT_EQ(TorchBackend().Profile(SetupOn({"privateuseone:0"}))->instruction_set,
-            "privateuseone");
+  EXPECT_EQ(TorchBackend().Profile(SetupOn({"privateuseone:0"}))->instruction_set, "privateuseone");
 }
 
 }  // namespace

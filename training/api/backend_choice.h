@@ -25,7 +25,7 @@ struct BackendChoice {
   std::string instruction_set = "auto";
   // "cuda:0"; empty: of "cuda" all that the process can see, of "torch" the processor.
   std::vector<std::string> devices;
-  ProgramOptions program;            // of "process"
+  ProgramOptions program;  // of "process"
   friend bool operator==(const BackendChoice&, const BackendChoice&) = default;
 };
 

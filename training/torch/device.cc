@@ -41,8 +41,8 @@ absl::Status LoadCuda() {
       return absl::OkStatus();
     const char* const why = ::dlerror();
     return absl::FailedPreconditionError(absl::StrCat(
-        "the LibTorch in ", folder, " has no kernels for GPUs (", why,
-        "): install PyTorch ", TORCH_VERSION, " for CUDA, or take workers.devices out"));
+        "the LibTorch in ", folder, " has no kernels for GPUs (", why, "): install PyTorch ",
+        TORCH_VERSION, " for CUDA, or take workers.devices out"));
   }();
   return loaded;
 }
@@ -59,18 +59,18 @@ absl::Status Open(c10::Device device) {
   if (device.is_cpu()) return absl::OkStatus();
   if (device.is_cuda()) MACAW_RETURN_IF_ERROR(LoadCuda());
   if (!c10::impl::hasDeviceGuardImpl(device.type())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "workers.devices: this LibTorch knows no device of the kind \"",
-        c10::DeviceTypeName(device.type(), /*lower_case=*/true), "\""));
+    return absl::FailedPreconditionError(
+        absl::StrCat("workers.devices: this LibTorch knows no device of the kind \"",
+                     c10::DeviceTypeName(device.type(), /*lower_case=*/true), "\""));
   }
   try {
     at::globalContext().lazyInitDevice(device.type());
     const int count = c10::impl::getDeviceGuardImpl(device.type())->deviceCount();
     const int index = device.has_index() ? device.index() : 0;
     if (index >= count) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("workers.devices: there is no ", device.str(), ": LibTorch sees ", count,
-                       " devices of the kind"));
+      return absl::FailedPreconditionError(absl::StrCat("workers.devices: there is no ",
+                                                        device.str(), ": LibTorch sees ", count,
+                                                        " devices of the kind"));
     }
   } catch (const c10::Error& error) {
     return absl::FailedPreconditionError(

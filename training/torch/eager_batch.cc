@@ -10,6 +10,7 @@
 
 #include "core/status.h"
 #include "training/sequences.h"
+#include "training/torch/precision.h"
 
 namespace macaw::training {
 namespace {
@@ -33,12 +34,14 @@ bool MayDrop(const models::ModelSpec& spec) {
 }  // namespace
 
 EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& gather,
-                       TaskKind task, DType dtype, WorkCounter* work, at::Device device)
+                       TaskKind task, DType dtype, WorkCounter* work, at::Device device,
+                       bool autocast)
     : network_(network),
       gather_(gather),
       task_(task),
       dtype_(dtype),
       device_(device),
+      autocast_(autocast),
       work_(work),
       has_dropout_(MayDrop(network.spec())) {}
 
@@ -125,7 +128,7 @@ Mean EagerBatch::MeanOf(const Objective& objective) const {
 
 void EagerBatch::RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                              std::span<std::byte> gradient, std::span<double> sums) {
-  const at::Tensor values = logits.to(at::kCPU, TypeOf(dtype_)).contiguous();
+  const at::Tensor values = logits.to(at::kCPU).contiguous();
   DispatchDType(dtype_, [&]<typename T>(T) {
     Labels<T> labels{.classes = classes_};
     if (task_ == TaskKind::kRegression) labels.targets = targets_.As<T>().first(rows_);
@@ -139,13 +142,12 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   const at::AutoGradMode with_graph(true);
   std::optional<RandomStream> masks;
   if (has_dropout_ && dropout != nullptr) masks.emplace(*dropout);
-  const models::Outputs outputs = network_.Forward(
-      input_, replica.parameters(), masks ? &*masks : nullptr, statistics, Lengths());
+  const models::Outputs outputs =
+      Forward(replica.parameters(), masks ? &*masks : nullptr, statistics);
 
   const bool own_loss = loss.hooks != nullptr && loss.hooks->loss;
   if (!own_loss && !device_.is_cpu()) {
-    const at::Tensor mean_loss = on_device_.Rate(
-        *loss.objective, outputs.logits.to(TypeOf(dtype_)), labels_, mean);
+    const at::Tensor mean_loss = on_device_.Rate(*loss.objective, outputs.logits, labels_, mean);
     if (mean_loss.requires_grad()) torch::autograd::backward({mean_loss});
     return;
   }
@@ -177,8 +179,7 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
 void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& loss,
                       const Mean& mean, MetricSums& sums) {
   const at::NoGradGuard without_graph;
-  const models::Outputs outputs =
-      network_.Forward(input_, parameters, nullptr, models::Statistics::kRunning, Lengths());
+  const models::Outputs outputs = Forward(parameters, nullptr, models::Statistics::kRunning);
   std::vector<double> metrics(sums.size());
   RateOutputs(outputs.logits, *loss.objective, mean, {}, metrics);
   if (loss.hooks != nullptr && loss.hooks->loss) {
@@ -195,6 +196,17 @@ void EagerBatch::Correct(Replica& replica, const StageLoss& loss, const StreamKe
   loss.hooks->correct(replica.values(), replica.gradient(), *this);
   replica.PutGradient();
   step_.reset();
+}
+
+models::Outputs EagerBatch::Forward(std::span<const at::Tensor> parameters, RandomStream* dropout,
+                                    models::Statistics statistics) const {
+  models::Outputs outputs;
+  {
+    const Autocast autocast(autocast_, device_);
+    outputs = network_.Forward(input_, parameters, dropout, statistics, Lengths());
+  }
+  if (autocast_) outputs.logits = outputs.logits.to(TypeOf(dtype_));
+  return outputs;
 }
 
 at::Tensor EagerBatch::Lengths() const {
@@ -237,8 +249,7 @@ ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
 models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
   const at::NoGradGuard without_graph;
   const at::Tensor flat = FlatTensor(point).to(device_);
-  return network_.Forward(input_, models::ViewsOf(flat, *point.layout), nullptr,
-                          models::Statistics::kRunning, Lengths());
+  return Forward(models::ViewsOf(flat, *point.layout), nullptr, models::Statistics::kRunning);
 }
 
 }  // namespace macaw::training

@@ -33,8 +33,9 @@ struct StageLoss {
 class EagerBatch final : public StepBatch {
  public:
   // Counts each batch in `work`, which outlives it and may be null. `device`: of the network.
+  // `autocast`: passes are LibTorch's autocast in bfloat16 (precision.h).
   EagerBatch(const models::Network& network, const data::BatchGather& gather, TaskKind task,
-             DType dtype, WorkCounter* work, at::Device device = at::kCPU);
+             DType dtype, WorkCounter* work, at::Device device, bool autocast);
 
   // Errors name a label or token that is out of the model's range.
   absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
@@ -65,9 +66,11 @@ class EagerBatch final : public StepBatch {
     const StreamKey* dropout = nullptr;
   };
 
+  models::Outputs Forward(std::span<const at::Tensor> parameters, RandomStream* dropout,
+                          models::Statistics statistics) const;
   void Reserve(size_t rows);
   void TakeLengths(const data::Rows& rows, std::span<const uint32_t> positions);
-  at::Tensor Lengths() const;                               // for Network::Forward
+  at::Tensor Lengths() const;  // for Network::Forward
   at::Tensor HostLabels() const;
   void Send();                                              // to the device
   void LabelAllPositions(std::span<const int32_t> tokens);  // of the batch
@@ -79,6 +82,7 @@ class EagerBatch final : public StepBatch {
   const TaskKind task_;
   const DType dtype_;
   const at::Device device_;
+  const bool autocast_;
   WorkCounter* const work_;
   bool has_dropout_ = false;
 

@@ -15,6 +15,7 @@
 #include "training/sequences.h"
 #include "training/stage_inputs.h"
 #include "training/torch/device.h"
+#include "training/torch/precision.h"
 
 namespace macaw::training {
 namespace {
@@ -63,16 +64,17 @@ struct EagerTrainer::StageRun {
   Objective objective;
   ConstVectorView start;
   ConstVectorView anchor;
-  ConstVectorView v;  // empty: no correction
+  ConstVectorView v;                   // empty: no correction
   at::Tensor device_anchor, device_v;  // on a device
   Pieces pieces;
   StreamKey key;  // seed, round, phase, client
 
   StageLoss loss() const { return {&objective, stage.hooks.get(), stage.trainable.get()}; }
-  StreamKey Dropout(uint64_t step) const {
+  // `part`: of the step's batch (local.micro_batch).
+  StreamKey Dropout(uint64_t step, uint64_t part = 0) const {
     StreamKey dropout = key;
     dropout.purpose = Purpose::kDropout;
-    dropout.extra = (static_cast<uint64_t>(index) << 32) | step;
+    dropout.extra = (part << 48) | (static_cast<uint64_t>(index) << 32) | step;
     return dropout;
   }
 };
@@ -85,7 +87,9 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
   MACAW_ASSIGN_OR_RETURN(Objective objective,
                          Objective::Make(setup.task, setup.spec.outputs, setup.local));
   models::UseOneThread();
+  MACAW_RETURN_IF_ERROR(CheckPrecision(setup));
   MACAW_ASSIGN_OR_RETURN(const at::Device device, OpenDevice(setup));
+  SetPrecision(setup.local.precision, device);
   using Made = absl::StatusOr<std::unique_ptr<EagerTrainer>>;
   return Caught([&]() -> Made {
     return std::unique_ptr<EagerTrainer>(new EagerTrainer(setup, std::move(objective), device));
@@ -99,7 +103,8 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::D
       network_(SpecFor(setup), device),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
       plain_(objective.Plain(setup.CountedClasses())),
-      batch_(network_, gather_, setup.task, setup.dtype, setup.work, device),
+      batch_(network_, gather_, setup.task, setup.dtype, setup.work, device,
+             setup.local.precision == "bf16"),
       replica_(setup.spec.layout, device),
       optimizer_(setup.spec.layout),
       kept_{.layout = setup.spec.layout, .ends = {}} {}
@@ -186,10 +191,8 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
       .seed = run.task.seed, .round = run.task.round, .client = run.task.client};
   for (auto positions = order_.Next(); !positions.empty(); positions = order_.Next()) {
     augment.epoch = order_.epoch();
-    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, positions, &augment, run.objective));
+    MACAW_RETURN_IF_ERROR(Differentiate(run, positions, augment, outcome));
     const StreamKey dropout = run.Dropout(outcome.steps);
-    batch_.Differentiate(replica_, run.loss(), batch_.MeanOf(run.objective), &dropout,
-                         models::Statistics::kBatchAndMove, outcome.sums);
     if (device_.is_cpu()) {
       DispatchDType(network_.spec().layout->dtype(), [&]<typename T>(T) { Step<T>(run, dropout); });
     } else {
@@ -204,6 +207,27 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   outcome.a_norm1 = device_.is_cpu() ? optimizer_.a_norm1() : device_optimizer_.a_norm1();
   outcome.end = replica_.values();
   return outcome;
+}
+
+absl::Status EagerTrainer::Differentiate(const StageRun& run, std::span<const uint32_t> positions,
+                                         const data::AugmentKey& augment, StageOutcome& outcome) {
+  const size_t most = run.stage.local.micro_batch;
+  const bool whole = most == 0 || positions.size() <= most;
+  Mean mean;
+  if (!whole) {
+    MACAW_ASSIGN_OR_RETURN(mean, MeanOver(run.objective, run.rows, positions));
+  }
+  uint32_t part = 0;
+  for (size_t first = 0; first < positions.size(); first += whole ? positions.size() : most) {
+    const auto rows =
+        whole ? positions
+              : positions.subspan(first).first(std::min(most, positions.size() - first));
+    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, rows, &augment, run.objective));
+    const StreamKey dropout = run.Dropout(outcome.steps, part++);
+    batch_.Differentiate(replica_, run.loss(), whole ? batch_.MeanOf(run.objective) : mean,
+                         &dropout, models::Statistics::kBatchAndMove, outcome.sums);
+  }
+  return absl::OkStatus();
 }
 
 void EagerTrainer::KeepFrozenBuffers(const StageRun& run) {
@@ -319,6 +343,27 @@ absl::StatusOr<Mean> EagerTrainer::MeanOverAll(const Objective& objective,
     const int64_t label = rows.block.classes[rows.at(i)];
     MACAW_RETURN_IF_ERROR(objective.CheckClasses(std::span(&label, 1)));
     mean.divisor += objective.WeightOf(label);
+  }
+  return mean;
+}
+
+absl::StatusOr<Mean> EagerTrainer::MeanOver(const Objective& objective, const data::Rows& rows,
+                                            std::span<const uint32_t> positions) const {
+  Mean mean{.divisor = 0, .rows = 0};
+  for (const uint32_t position : positions) {
+    double weight = 1;
+    if (task_ == TaskKind::kNextToken) {
+      const int32_t* const lengths = rows.block.lengths;
+      weight = lengths != nullptr ? lengths[rows.at(position)]
+                                  : static_cast<double>(network_.spec().positions);
+    }
+    mean.rows += weight;
+    if (objective.weighted()) {
+      const int64_t label = rows.block.classes[rows.at(position)];
+      MACAW_RETURN_IF_ERROR(objective.CheckClasses(std::span(&label, 1)));
+      weight = objective.WeightOf(label);
+    }
+    mean.divisor += weight;
   }
   return mean;
 }

@@ -45,6 +45,9 @@ class EagerTrainer final : public LocalTrainer {
                                         const std::vector<StageOutcome>& before,
                                         const ClientTask& task);
   absl::StatusOr<StageOutcome> Train(const StageRun& run);
+  // Adds the gradient of a batch's mean loss to the replica's.
+  absl::Status Differentiate(const StageRun& run, std::span<const uint32_t> positions,
+                             const data::AugmentKey& augment, StageOutcome& outcome);
   absl::StatusOr<StageOutcome> Gradient(const StageRun& run);
   absl::StatusOr<StageOutcome> Loss(const StageRun& run);
   template <typename T>
@@ -56,6 +59,9 @@ class EagerTrainer final : public LocalTrainer {
 
   // The mean over all rows of a client. Reads the labels if classes have different weights.
   absl::StatusOr<Mean> MeanOverAll(const Objective& objective, const data::Rows& rows) const;
+  // The same over some of them, by their positions.
+  absl::StatusOr<Mean> MeanOver(const Objective& objective, const data::Rows& rows,
+                                std::span<const uint32_t> positions) const;
   std::span<const uint32_t> Positions(uint64_t begin, uint64_t end);
   // Tensors over `point`, for reading only.
   std::vector<at::Tensor> Reading(ConstVectorView point);

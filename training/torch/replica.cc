@@ -17,8 +17,8 @@ at::Tensor FlatTensor(VectorView vector) {
 }
 
 at::Tensor FlatTensor(ConstVectorView vector) {
-  return FlatTensor(VectorView{
-      vector.layout, {const_cast<std::byte*>(vector.bytes.data()), vector.bytes.size()}});
+  return FlatTensor(VectorView{vector.layout,
+                               {const_cast<std::byte*>(vector.bytes.data()), vector.bytes.size()}});
 }
 
 Replica::Replica(LayoutPtr layout, at::Device device)

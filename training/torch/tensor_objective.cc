@@ -25,12 +25,13 @@ Tensor WeightsLike(const Objective& objective, const Tensor& outputs) {
 Rated RateClasses(const Objective& objective, const Tensor& outputs, const Tensor& labels) {
   const Tensor logits = outputs.reshape({-1, outputs.size(-1)});
   const Tensor classes = labels.reshape({-1});
-  const Tensor losses = at::cross_entropy_loss(
-      logits, classes, WeightsLike(objective, logits), at::Reduction::None,
-      /*ignore_index=*/kNoLabel, objective.smoothing());
+  const Tensor losses =
+      at::cross_entropy_loss(logits, classes, WeightsLike(objective, logits), at::Reduction::None,
+                             /*ignore_index=*/kNoLabel, objective.smoothing());
   const Tensor counted = classes != kNoLabel;
   // As on the host: a row whose loss is not a number is not correct.
-  const Tensor correct = logits.detach().argmax(1).eq(classes) & losses.detach().isnan().logical_not();
+  const Tensor correct =
+      logits.detach().argmax(1).eq(classes) & losses.detach().isnan().logical_not();
   return {.losses = losses, .count = counted.sum(), .sums = {(correct & counted).sum()}};
 }
 

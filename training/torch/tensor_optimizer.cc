@@ -54,8 +54,7 @@ void TensorOptimizer::Clip(double clip_norm, const Pieces& pieces, const at::Ten
   const at::Tensor norm = squares.sqrt();
   // A norm that is not a number clips nothing, as on the host.
   const at::Tensor factor = at::where(norm > clip_norm, clip_norm / norm, at::ones_like(norm));
-  for (const auto& piece : pieces)
-    Part(gradient, piece).mul_(factor.to(gradient.scalar_type()));
+  for (const auto& piece : pieces) Part(gradient, piece).mul_(factor.to(gradient.scalar_type()));
 }
 
 void TensorOptimizer::Step(const Pieces& pieces, const StepTensors& vectors, bool clipped) {

@@ -17,6 +17,7 @@
 #include "models/one_thread.h"
 #include "training/torch/device.h"
 #include "training/torch/eager_trainer.h"
+#include "training/torch/precision.h"
 
 namespace macaw::training {
 namespace {
@@ -51,7 +52,13 @@ class Torch final : public Backend {
   std::string name() const override { return "torch"; }
 
   absl::Status Supports(const TrainerSetup& setup) const override {
-    return NamedDevices(setup.backend).status();
+    MACAW_RETURN_IF_ERROR(NamedDevices(setup.backend).status());
+    if (setup.hooks && setup.local.micro_batch > 0) {
+      return absl::UnimplementedError(
+          "the algorithm's local steps have hooks (a loss or a correction of its own), which look "
+          "at whole batches: take local.micro_batch out");
+    }
+    return CheckPrecision(setup);
   }
 
   absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
