@@ -18,6 +18,7 @@
 #include "data/foreign_token.h"
 #include "data/label_map.h"
 #include "scheduler/cohort.h"
+#include "training/backends.h"
 
 namespace macaw::cli {
 namespace {
@@ -369,6 +370,9 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
 
 uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {
   if (workers.slots > 0) return workers.slots;
+  const training::BackendChoice& backend = workers.backend;
+  if (backend.name == training::kTorchBackend && !backend.devices.empty())
+    return static_cast<uint32_t>(std::min<size_t>(worker::kMostSlots, backend.devices.size()));
   if (devices > 0) {
     return static_cast<uint32_t>(
         std::min<uint64_t>(worker::kMostSlots, uint64_t{worker::kDeviceSlots} * devices));
