@@ -25,19 +25,34 @@ virtual_time::ClosingRules ClosingRulesOf(const RunPlan& run, size_t asked) {
   return rules;
 }
 
+// The seconds of a turn without the turn's own factors, which nobody knows before it.
+double PromisedSeconds(const virtual_time::Device& device, double passed,
+                       const virtual_time::Traffic& traffic) {
+  return passed / device.samples_per_s + traffic.down / device.down.mean +
+         traffic.up / device.up.mean;
+}
+
 TimedRound InTime(const RunPlan& run, const virtual_time::Devices& devices,
                   const scheduler::CohortSampler& sampler, Round round,
                   const virtual_time::ClockState& clock) {
   virtual_time::ClockState begins = clock;
-  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, {round, begins.now});
+  const Round base(round.value - 1);
+  ClientWork work(run);
+  scheduler::Moment moment(round, begins.now);
+  if (LearnsFromRounds(run.cohort)) {
+    moment.seconds_of = [&](const scheduler::CohortEntry& entry) {
+      const auto passed = static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
+      return PromisedSeconds(devices.Of(entry.client), passed, clock.traffic);
+    };
+  }
+  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, moment);
   // Of a table of presence: the round begins when somebody is there.
   const int most_pauses = run.devices.presence.empty() ? 0 : kMostPauses;
   for (int pauses = 0; asked.empty() && pauses < most_pauses; ++pauses) {
     begins.now += kNobodyPause;
-    asked = AskedIn(run, sampler, {round, begins.now});
+    moment.seconds = begins.now;
+    asked = AskedIn(run, sampler, moment);
   }
-  const Round base(round.value - 1);
-  ClientWork work(run);
   TimedRound timed;
   std::vector<double> seconds;
   for (const scheduler::CohortEntry& entry : asked) {
@@ -84,11 +99,12 @@ TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
-    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence) {
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
+    const scheduler::Feedback* feedback) {
   CohortConfig cohort = run.cohort;
   if (run.asynchronous.on()) cohort.size = run.asynchronous.refill;
-  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence)
-                          : scheduler::MakeSampler(cohort, rows);
+  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence, feedback)
+                          : scheduler::MakeSampler(cohort, rows, feedback);
 }
 
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
