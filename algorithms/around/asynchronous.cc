@@ -109,6 +109,11 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   if (!run.devices.on())
     return Refused(
         "the devices say when clients arrive: add [devices], for example family = \"phones\"");
+  if (LearnsFromRounds(cohort)) {
+    return Refused(absl::StrCat("cohort.sampling = \"", cohort.sampling,
+                                "\" compares the clients of closed rounds, and here clients begin "
+                                "while others train; use \"uniform\" or \"available\""));
+  }
   if (cohort.sampling != "uniform" && cohort.sampling != "available") {
     return Refused(absl::StrCat("cohort.sampling = \"", cohort.sampling,
                                 "\" is of rounds; use \"uniform\" or \"available\""));
