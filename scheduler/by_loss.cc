@@ -80,8 +80,8 @@ class UpperBound final : public CohortSampler {
                       DrawUntried(stream, feedback_, clients_, known.size(), untried))};
     std::vector<Valued> valued;
     if (untried < size_) {
-      const double spread =
-          2 * feedback_.deviation() * feedback_.deviation() * std::log(feedback_.total());
+      const double spread = 2 * feedback_.deviation() * feedback_.deviation() *
+                            std::log(std::max(feedback_.total(), 1.0));
       for (const KnownClient* client : known)
         valued.push_back({.value = BoundOf(*client, spread), .client = ClientId(client->client)});
     }

@@ -48,9 +48,10 @@ uint32_t Low(uint64_t word) { return static_cast<uint32_t>(word); }
 uint32_t High(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 
 // The loss that counts.
+constexpr double kMostLoss = 1e30;      // sums over clients and rows stay finite
+constexpr double kMostOfLosses = 1e40;  // over the rounds of a run
 std::optional<double> LossOf(const ClientFact& fact) {
-  constexpr double kMost = 1e30;  // sums over clients and rows stay finite
-  if (!fact.loss.has_value() || !(std::abs(*fact.loss) <= kMost)) return std::nullopt;
+  if (!fact.loss.has_value() || !(std::abs(*fact.loss) <= kMostLoss)) return std::nullopt;
   return fact.loss;
 }
 
@@ -192,8 +193,8 @@ absl::Status Feedback::Load(absl::string_view bytes, uint64_t clients) {
   const double exploration = in.Real(), threshold = in.Real();
   const double total = in.Real(), deviation = in.Real();
   const uint64_t utilities = in.Number(), known = in.Number();
-  if (round > std::numeric_limits<uint32_t>::max() || !IsShare(exploration) ||
-      !IsShare(threshold) || !IsAmount(total) || !IsAmount(deviation)) {
+  if (round >= std::numeric_limits<uint32_t>::max() || deviation > kMostOfLosses ||
+      !IsShare(exploration) || !IsShare(threshold) || !IsAmount(total) || !IsAmount(deviation)) {
     return NotWritten("a number is out of its range");
   }
   if (utilities > std::min<uint64_t>(round, 2 * uint64_t{oort_.pacer_step}) || known > clients ||
@@ -216,7 +217,7 @@ absl::Status Feedback::Load(absl::string_view bytes, uint64_t clients) {
               .loss = in.Real()};
     client.weight = in.Real();
     const bool ordered = i == 0 || found[i - 1].client < client.client;
-    const bool loss = std::isfinite(client.loss) || (!discounted_ && !client.told());
+    const bool loss = std::abs(client.loss) <= kMostOfLosses || (!discounted_ && !client.told());
     if (!ordered || client.client >= clients || client.asked == 0 || client.asked > round ||
         client.turns > client.asked || !IsAmount(client.seconds) || !IsAmount(client.weight) ||
         !loss) {
