@@ -13,8 +13,8 @@ examples/mnist10k.toml over 1000 clients, or of a folder with the four files of 
 A row: steps of the server; accuracy at the end and the best; virtual minutes of the run, and until
 the test accuracy was 0.8, 0.9 and 0.95; those until 0.9 as a share of the first row's; mean
 staleness; seconds here. With several seeds, means ± half of the 95 % interval by Student's t; the
-share of the first row's minutes is of runs with the same seed. --only: ways whose name has one of
-these texts, with commas between them. --write puts the table into results/clock.md.
+share of the first row's minutes is of runs with the same seed. --only, which may be given several
+times: the ways whose names have this text. --write puts the table into results/clock.md.
 """
 
 import math
@@ -69,7 +69,7 @@ def settings(size: int, way: list[str], seed: int, options) -> list[str]:
 
 def measure(size: int, way: list[str], options, folder: pathlib.Path) -> list[dict[str, float]]:
     seeds = []
-    for seed in range(1, options.seeds + 1):
+    for seed in range(1, options.repeat + 1):
         began = time.monotonic()
         run = frame.simulate(
             options.macaw,
@@ -121,8 +121,8 @@ def main() -> None:
     parser.add_argument("--images", type=pathlib.Path)
     parser.add_argument("--histogram", type=pathlib.Path)
     parser.add_argument("--updates", type=int, default=4000, help="clients' turns of each run")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each way, run.seed = 1, 2, …")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", dest="repeat", type=int, help="runs of each way; also --repeat")
+    parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     options.config = frame.ROOT / "examples/mnist10k.toml"
@@ -140,14 +140,14 @@ def main() -> None:
             data = frame.ROOT / "examples/data"
             options.config.write_text("\n".join(kept).replace('"data/', f'"{data}/'))
         for name, size, way in WAYS:
-            if not any(text.strip() in name for text in options.only.split(",")):
+            if options.only and not any(text in name for text in options.only):
                 continue
             found = measure(size, way, options, pathlib.Path(folder))
             first = first or found
             rows.append(row(name, found, first))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-    if options.seeds > 1:
-        about += f"; seeds 1 to {options.seeds}, mean ± half of the 95 % interval (Student)"
+    if options.repeat > 1:
+        about += f"; seeds 1 to {options.repeat}, mean ± half of the 95 % interval (Student)"
     table = f"{about}\n\n{frame.table(HEAD, rows)}"
     print(table)
     if options.write:
