@@ -150,6 +150,11 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   if (!run.devices.on())
     return Refused(
         "the devices say how long clients take: add [devices], for example family = \"phones\"");
+  if (LearnsFromRounds(run.cohort)) {
+    return Refused(absl::StrCat("cohort.sampling = \"", run.cohort.sampling,
+                                "\" compares the clients of closed rounds, and here clients begin "
+                                "while others train; use \"uniform\" or \"available\""));
+  }
   if (IsFactored(run.update)) {
     return Refused(absl::StrCat("update.codec = [\"", run.update.codec.front(),
                                 "\"] projects on factors of the same round; use another codec"));

@@ -204,7 +204,8 @@ bool IsRotated(const UpdateConfig& update) {
 bool AllTakePart(const Setup& setup) {
   const CohortConfig& cohort = setup.cohort;
   return setup.clients > 0 && cohort.size >= setup.clients &&
-         (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
+         (cohort.sampling == "uniform" || cohort.sampling == "sweep" ||
+          cohort.sampling == "cyclic") &&
          cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
 }
 

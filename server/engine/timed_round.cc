@@ -25,6 +25,13 @@ virtual_time::ClosingRules ClosingRulesOf(const RunPlan& run, size_t asked) {
   return rules;
 }
 
+// The seconds of a turn without the turn's own factors, which nobody knows before it.
+double PromisedSeconds(const virtual_time::Device& device, double passed,
+                       const virtual_time::Traffic& traffic) {
+  return passed / device.samples_per_s + traffic.down / device.down.mean +
+         traffic.up / device.up.mean;
+}
+
 // When the clients of a round may begin.
 struct Beginning {
   Round base;        // from whose model they train
@@ -45,39 +52,46 @@ TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& device
                          const scheduler::CohortSampler& sampler, Round round,
                          const virtual_time::ClockState& clock) {
   Beginning beginning = BeginningOf(run, round, clock);
-  double moment = std::max(beginning.model, beginning.free);
-  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, {round, moment});
+  ClientWork work(run);
+  scheduler::Moment moment(round, std::max(beginning.model, beginning.free));
+  if (LearnsFromRounds(run.cohort)) {
+    moment.seconds_of = [&](const scheduler::CohortEntry& entry) {
+      const auto passed =
+          static_cast<double>(RowsPassed(work.From(beginning.base, entry), entry.load));
+      return PromisedSeconds(devices.Of(entry.client), passed, clock.traffic);
+    };
+  }
+  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, moment);
   // Of a table of presence: the round begins when somebody is there.
   const int most_pauses = run.devices.presence.empty() ? 0 : kMostPauses;
   for (int pauses = 0; asked.empty() && pauses < most_pauses; ++pauses) {
-    moment += kNobodyPause;
-    beginning.model = moment;
-    asked = AskedIn(run, sampler, {round, moment});
+    moment.seconds += kNobodyPause;
+    beginning.model = moment.seconds;
+    asked = AskedIn(run, sampler, moment);
   }
-  ClientWork work(run);
   TimedRound timed;
-  std::vector<double> seconds;  // since `moment`
+  std::vector<double> seconds;  // since the moment
   for (const scheduler::CohortEntry& entry : asked) {
     const auto passed =
         static_cast<double>(RowsPassed(work.From(beginning.base, entry), entry.load));
     const virtual_time::TurnTime turn = devices.TurnOf(round, entry.client, passed, clock.traffic);
-    const double began = std::max(beginning.model, moment - turn.download);
+    const double began = std::max(beginning.model, moment.seconds - turn.download);
     timed.begun.push_back(
         {.client = entry.client, .base = beginning.base, .began = began, .time = turn});
-    seconds.push_back((began - moment) + turn.whole());
+    seconds.push_back((began - moment.seconds) + turn.whole());
   }
   const virtual_time::Closing closing =
       virtual_time::CloseRound(seconds, ClosingRulesOf(run, asked.size()));
   // A round that overlaps with the one before does not end before it.
   timed.time = {.end = clock,
-                .seconds = std::max(moment - clock.now + closing.seconds, 0.0),
+                .seconds = std::max(moment.seconds - clock.now + closing.seconds, 0.0),
                 .late = closing.late,
                 .not_needed = closing.not_needed};
-  timed.time.end.now = std::max(moment + closing.seconds, clock.now);
+  timed.time.end.now = std::max(moment.seconds + closing.seconds, clock.now);
   for (const uint32_t place : closing.kept)
     timed.counted.push_back({.entry = asked[place], .base = beginning.base});
   if (!run.asynchronous.overlapped()) return timed;
-  double worked = moment;
+  double worked = moment.seconds;
   for (const uint32_t place : closing.kept) {
     const BegunTurn& turn = timed.begun[place];
     worked = std::max(worked, turn.began + turn.time.download + turn.time.work);
@@ -114,11 +128,12 @@ TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
-    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence) {
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
+    const scheduler::Feedback* feedback) {
   CohortConfig cohort = run.cohort;
   if (run.asynchronous.by_arrival()) cohort.size = run.asynchronous.refill;
-  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence)
-                          : scheduler::MakeSampler(cohort, rows);
+  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence, feedback)
+                          : scheduler::MakeSampler(cohort, rows, feedback);
 }
 
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,

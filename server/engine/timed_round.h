@@ -22,9 +22,11 @@ namespace macaw::server {
 
 // Draws the clients that a round of this run asks, or those that begin together where rounds do not
 // wait for each other. `rows`: of each client, 0: it cannot be drawn. Both must outlive the result.
-// `presence`: of a run with [devices], or null. Errors name the key of [cohort] to change.
+// `presence`: of a run with [devices], or null. `feedback`: of one whose sampling learns from
+// rounds, else null. They must outlive the result. Errors name the key of [cohort] to change.
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
-    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence);
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
+    const scheduler::Feedback* feedback = nullptr);
 
 // The clients that a round asks, without those that the run's straggler policy drops.
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
