@@ -17,6 +17,7 @@
 #include "core/status.h"
 #include "data/foreign_token.h"
 #include "data/label_map.h"
+#include "data/trigger.h"
 #include "scheduler/cohort.h"
 #include "training/backends.h"
 
@@ -142,6 +143,8 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("data.client_noise adds to numbers, and the rows of ", info.name,
                      " are tokens: remove it"));
   }
+  MACAW_RETURN_IF_ERROR(data::CheckTrigger(config.run.attack, config.run.task,
+                                           LabelClasses(config.run), info.input_shape));
   return data::CheckChanges(transform, config.run.task, LabelClasses(config.run), info.input_shape);
 }
 
