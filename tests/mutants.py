@@ -13,8 +13,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;scheduler;training;server"]
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;scheduler;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
