@@ -36,13 +36,16 @@ absl::Status LoadCuda() {
   static const absl::Status loaded = [] {
     if (at::hasCUDA()) return absl::OkStatus();
     const std::string folder = LibTorchFolder();
-    if (::dlopen(absl::StrCat(folder, "/libtorch_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL) !=
-        nullptr)
-      return absl::OkStatus();
+    // Beside the library that is loaded, or in LD_LIBRARY_PATH.
+    for (const std::string& file :
+         {absl::StrCat(folder, "/libtorch_cuda.so"), std::string("libtorch_cuda.so")}) {
+      if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
+    }
     const char* const why = ::dlerror();
     return absl::FailedPreconditionError(absl::StrCat(
-        "the LibTorch in ", folder, " has no kernels for GPUs (", why, "): install PyTorch ",
-        TORCH_VERSION, " for CUDA, or take workers.devices out"));
+        "workers.devices: the LibTorch in ", folder, " has no kernels for GPUs (", why,
+        "): install PyTorch ", TORCH_VERSION,
+        " for CUDA, and name its folder torch/lib in LD_LIBRARY_PATH"));
   }();
   return loaded;
 }
