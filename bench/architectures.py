@@ -101,7 +101,7 @@ def tried(make, data, folder: pathlib.Path, **more) -> list[str]:
     try:
         run = macaw.simulate(
             module, data, cohort=2, rounds=2, out=folder / "run", cache=folder / "cache",
-            partition=dict(clients=4), batch_size=4, progress=False, **more,
+            partition=dict(clients=4), local=dict(batch_size=4), progress=False, **more,
         )  # fmt: skip
     except macaw.Error as error:
         return [f"{count:,}", f"refused: {' '.join(str(error).split())}", "–"]
