@@ -375,6 +375,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     engine.data_digest = checkpoint->data_digest;
     engine.profiles = checkpoint->profiles;
     engine.clock = checkpoint->clock;
+    engine.feedback = checkpoint->feedback;
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);

@@ -13,7 +13,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;scheduler;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -124,6 +124,29 @@ MUTANTS = {
          ".base = Round(newest_.value + 1),\n                                        .number"),
         ("a client that waits in the buffer begins again",
          "busy_.insert(std::ranges::lower_bound(busy_, entry.client), entry.client);", "")],
+    ("scheduler/oort.cc", "scheduler", "Oort.*"): [
+        ("Oort rewards clients that are faster than preferred",
+         "return seconds > preferred ? std::pow(preferred / seconds, config_.penalty) : 1;",
+         "return seconds > 0 && preferred < 1e300 ? std::pow(preferred / seconds, config_.penalty) : 1;"),
+        ("Oort's utility is the mean loss", "return clients_.RowsOf(ClientId(client.client)) * client.loss;",
+         "return client.loss;"),
+        ("Oort forgets who was not asked for long",
+         "const double score = utility + std::sqrt(uncertainty / client->asked);",
+         "const double score = utility + 0 * uncertainty;"),
+        ("Oort's utilities are not clipped", "std::min(UtilityOf(*client), clip)", "UtilityOf(*client)")],
+    ("scheduler/feedback.cc", "scheduler", "Feedback.*"): [
+        ("Oort's exploration never decays",
+         "exploration_ = std::max(exploration_ * oort_.exploration_decay, oort_.exploration_min);", ""),
+        ("UCB's losses do not age", "client.loss *= discount_;", "")],
+    ("scheduler/by_loss.cc", "scheduler", "UpperBound.*:PowerOfChoice.*"): [
+        ("UCB forgets the client's share of the rows", "const double share = clients_.RowsOf(ClientId(client.client)) / rows_;",
+         "const double share = 1;"),
+        ("power of choice takes clients without a loss last", "known == nullptr ? KnownClient::kNoLoss",
+         "known == nullptr ? -KnownClient::kNoLoss")],
+    ("server/engine/draw.cc", "server_engine", "Draw.*"): [
+        ("whoever is present is unknown",
+         "PoolOf(*run_, *roster_, presence_, feedback_.get(), std::move(rows))",
+         "(feedback_ = std::make_unique<scheduler::Feedback>(run_->cohort), PoolOf(*run_, *roster_, presence_, feedback_.get(), std::move(rows)))")],
     ("virtual_time/closing.cc", "virtual_time", "CloseRound.*"): [
         ("a turn that ends at the deadline is late", "std::ranges::upper_bound(", "std::ranges::lower_bound("),
         ("a round ends before its deadline though it waits for somebody",

@@ -19,6 +19,7 @@
 #include "data/label_map.h"
 #include "data/trigger.h"
 #include "scheduler/cohort.h"
+#include "training/backends.h"
 
 namespace macaw::cli {
 namespace {
@@ -372,6 +373,9 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
 
 uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {
   if (workers.slots > 0) return workers.slots;
+  const training::BackendChoice& backend = workers.backend;
+  if (backend.name == training::kTorchBackend && !backend.devices.empty())
+    return static_cast<uint32_t>(std::min<size_t>(worker::kMostSlots, backend.devices.size()));
   if (devices > 0) {
     return static_cast<uint32_t>(
         std::min<uint64_t>(worker::kMostSlots, uint64_t{worker::kDeviceSlots} * devices));
