@@ -126,6 +126,11 @@ TEST(Trigger, OnRowsThatAreNoSuchImagesIsRefused) {
   Rows rows = images.Of();
   const AttackConfig attack = Backdoor(1, 0, 1);
   EXPECT_THAT(Poisoned(rows, attack, {1, 2, 3}).status().message(), HasSubstr("12 values"));
+  // A server may ask for anything, whatever the run's images are.
+  EXPECT_FALSE(Stamped(rows, attack, {12}).ok());
+  EXPECT_FALSE(Stamped(rows, attack, {3, 4}).ok());
+  EXPECT_FALSE(Stamped(rows, Backdoor(3, 0, 1), images.kShape).ok());
+  EXPECT_TRUE(Stamped(rows, Backdoor(2, 0, 1), images.kShape).ok());
   rows.block.type = FeatureType::kI32;
   EXPECT_FALSE(Poisoned(rows, attack, images.kShape).ok());
   rows = images.Of();
