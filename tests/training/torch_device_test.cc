@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/training/sequences.h"
 #include "tests/training/testing.h"
 #include "training/torch/device.h"
 
@@ -16,7 +17,7 @@ using testing::HasSubstr;
 
 TEST(TestDevice, RefusesATensorOfTheHostBesideItsOwn) {
   const at::Tensor here = at::ones({3});
-  const at::Tensor there = here.to(at::Device("privateuseone:0"));
+  const at::Tensor there = here.to(at::Device("test:0"));
   EXPECT_EQ((there + there).sum().item<float>(), 6);
   EXPECT_EQ((there * at::scalar_tensor(2.0)).sum().item<float>(), 6) << "a number may be anywhere";
   EXPECT_THROW(there + here, c10::Error);
@@ -24,7 +25,7 @@ TEST(TestDevice, RefusesATensorOfTheHostBesideItsOwn) {
 }
 
 TEST(TestDeviceDeathTest, CrashesWhoeverReadsItsMemoryInPlace) {
-  const at::Tensor there = at::ones({3}, at::Device("privateuseone:0"));
+  const at::Tensor there = at::ones({3}, at::Device("test:0"));
   EXPECT_DEATH(std::fprintf(stderr, "%f", there.const_data_ptr<float>()[0]), "");
 }
 
@@ -37,7 +38,7 @@ TrainerSetup SetupOn(const std::vector<std::string>& devices) {
 }
 
 TEST(DevicesOfLibTorch, AreTakenInTurn) {
-  TrainerSetup setup = SetupOn({"cpu", "privateuseone:0"});
+  TrainerSetup setup = SetupOn({"cpu", "test:0"});
   for (uint32_t lane = 0; lane < 4; ++lane) {
     setup.lane = lane;
     EXPECT_EQ(OpenDevice(setup)->is_cpu(), lane % 2 == 0);
@@ -51,14 +52,86 @@ TEST(DevicesOfLibTorch, ThatAreNotThereAreNamed) {
     return std::string(TorchBackend().MakeTrainer(SetupOn({name})).status().message());
   };
   EXPECT_THAT(error("gpu0"), HasSubstr("\"gpu0\" is no device of LibTorch"));
-  EXPECT_THAT(error("privateuseone:1"), HasSubstr("there is no privateuseone:1"));
+  EXPECT_THAT(error("test:1"), HasSubstr("there is no test:1"));
   EXPECT_THAT(error("xpu:0"), HasSubstr("no device of the kind \"xpu\""));
   EXPECT_FALSE(TorchBackend().Supports(SetupOn({"gpu0"})).ok());
   EXPECT_TRUE(TorchBackend().Supports(SetupOn({"cuda:0"})).ok()) << "whether it is here or not";
 }
 
 TEST(DevicesOfLibTorch, AreInTheProfile) {
-  EXPECT_EQ(TorchBackend().Profile(SetupOn({"privateuseone:0"}))->instruction_set, "privateuseone");
+  EXPECT_EQ(TorchBackend().Profile(SetupOn({"test:0"}))->instruction_set, "test");
+}
+
+// A turn of two stages with all that a step may have, on the host and on the device.
+std::vector<double> EndOn(const BackendChoice& choice, const models::ModelSpec& spec, TaskKind task,
+                          data::FeatureType type, const data::Rows& rows) {
+  TrainerSetup setup;
+  setup.spec = spec;
+  setup.task = task;
+  setup.feature_type = type;
+  setup.dtype = DType::kF64;
+  setup.backend = choice;
+  const auto trainer = *TorchBackend().MakeTrainer(setup);
+  const FlatVector x = models::InitialModel(spec, 4);
+  Stage gradient = StageFrom(View(x), 0);
+  gradient.kind = StageKind::kGradient;
+  Stage train = StageFrom(View(x), 0.05);
+  train.local.epochs = 2;
+  train.local.batch_size = 3;
+  train.local.optimizer = "adamw";
+  train.local.epsilon = 1e-3;  // a gradient that is zero but for rounding moves nothing
+  train.local.weight_decay = 0.1;
+  train.local.clip_norm = 0.7;
+  train.correction.mu = 0.2;
+  train.correction.v = {{.point = StageEnd{0}, .factor = -0.5}};
+  LocalPlan plan;
+  plan.stages = {gradient, train};
+  const std::vector<StageOutcome> outcomes = MustRun(*trainer, plan, TaskOf(rows));
+  std::vector<double> end(outcomes[1].end.As<double>().begin(), outcomes[1].end.As<double>().end());
+  for (const double sum : outcomes[1].sums) end.push_back(sum);
+  const auto sums = trainer->Evaluate(outcomes[1].end, rows, 0, rows.size(), 4);
+  EXPECT_TRUE(sums.ok()) << sums.status();
+  end.insert(end.end(), sums->begin(), sums->end());
+  return end;
+}
+
+void ExpectAgreement(const models::ModelSpec& spec, TaskKind task, data::FeatureType type,
+                     const data::Rows& rows) {
+  const std::vector<double> host = EndOn({.name = "torch"}, spec, task, type, rows);
+  const std::vector<double> device = EndOn(TorchChoice(), spec, task, type, rows);
+  ASSERT_EQ(host.size(), device.size());
+  for (size_t i = 0; i < host.size(); ++i) ASSERT_NEAR(device[i], host[i], 1e-9) << i;
+}
+
+TEST(DevicesOfLibTorch, AgreeWithTheHostOnImages) {
+  const Examples examples = RandomExamples(10, 2 * 8 * 8, 3, 9);
+  for (const std::vector<std::string>& layers : std::vector<std::vector<std::string>>{
+           {"conv 4 3 pad 1", "relu", "maxpool 2", "flatten", "dropout 0.3", "linear 3"},
+           {"conv 4 3", "batchnorm", "relu", "avgpool 2", "flatten", "linear 3"},
+           {"conv 4 3", "groupnorm 2", "tanh", "globalavgpool", "flatten", "linear 3"}}) {
+    ExpectAgreement(SpecOf(layers, {2, 8, 8}, 3, DType::kF64), TaskKind::kClassification,
+                    data::FeatureType::kF32, examples.Classes());
+  }
+}
+
+TEST(DevicesOfLibTorch, AgreeWithTheHostOnTextsOfSeveralLengths) {
+  Sequences text{{{0, 1, 2, 3}, {1, 2, 0, 0}, {2, 0, 0, 0}, {3, 4, 1, 0}, {4, 4, 4, 4}},
+                 {4, 0, 1, 2, 3},
+                 {4, 2, 1, 3, 4}};
+  const data::Rows rows = text.Rows();
+  const std::string block = "transformer heads 2 ff 8 dropout 0.2";
+  for (const std::vector<std::string>& layers : std::vector<std::vector<std::string>>{
+           {"embedding 5 4", "lstm 6 layers 2", "linear 5"},
+           {"embedding 5 4", "gru 6", "linear 5"},
+           {"embedding 5 4", "positions", block + " causal", "layernorm", "linear 5"}}) {
+    ExpectAgreement(SpecOf(layers, {4}, 5, DType::kF64), TaskKind::kNextToken,
+                    data::FeatureType::kI32, rows);
+  }
+  for (const char* end : {"last", "mean"}) {
+    ExpectAgreement(
+        SpecOf({"embedding 5 4", "positions", block, end, "linear 5"}, {4}, 5, DType::kF64),
+        TaskKind::kClassification, data::FeatureType::kI32, rows);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A device of LibTorch's for tests, "privateuseone:0". Its memory is the host's under addresses that
+// A device of LibTorch's for tests, "test:0". Its memory is the host's under addresses that
 // no processor can read, so whoever reads or writes a tensor of the device in place crashes. Its
 // operations are the host's (LibTorch's fallback), but for those that make tensors and views, and
 // refuse tensors of the host beside its own. So it finds what an NVIDIA GPU would, but not speed.
@@ -11,19 +11,23 @@
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <tuple>
+#include <vector>
 
 #include "tests/training/torch_on.h"
 
 namespace macaw::training {
 
-BackendChoice TorchChoice() { return {.name = "torch", .devices = {"privateuseone:0"}}; }
+BackendChoice TorchChoice() { return {.name = "torch", .devices = {"test:0"}}; }
 
 namespace {
 
@@ -96,6 +100,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 
 [[maybe_unused]] const bool kRegistered = [] {
+  c10::register_privateuse1_backend("test");
   static Hooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(kType, &TheMemory());
@@ -143,6 +148,71 @@ at::Tensor CopyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
   return CopyFrom(from, to, false);
 }
 
+at::Tensor There(const at::Tensor& here) { return here.defined() ? here.to(kDevice) : here; }
+
+std::optional<at::Tensor> HostOf(const std::optional<at::Tensor>& tensor) {
+  if (!tensor.has_value() || !tensor->defined()) return std::nullopt;
+  return Host(*tensor);
+}
+
+// The fallback copies what an operation's schema does not call changed, and this one changes the
+// running statistics.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> BatchNorm(
+    const at::Tensor& x, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& mean,
+    const std::optional<at::Tensor>& variance, bool training, double momentum, double epsilon) {
+  const auto [y, saved_mean, saved_deviation] =
+      at::native_batch_norm(Host(x), HostOf(weight), HostOf(bias), HostOf(mean), HostOf(variance),
+                            training, momentum, epsilon);
+  return {There(y), There(saved_mean), There(saved_deviation)};
+}
+
+// Those of a device that LibTorch does not know have no fallback.
+at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                       at::IntArrayRef output_padding, int64_t groups) {
+  return There(at::convolution(Host(x), Host(weight), HostOf(bias), stride, padding, dilation,
+                               transposed, output_padding, groups));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackward(
+    const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+    at::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> wanted) {
+  const int64_t outputs = gradient.size(1);
+  const auto [gx, gw, gb] = at::convolution_backward(
+      Host(gradient), Host(x), Host(weight), at::IntArrayRef(outputs), stride, padding, dilation,
+      transposed, output_padding, groups, wanted);
+  return {There(gx), There(gw), There(gb)};
+}
+
+// Cells of recurrent layers, which a device has in one piece, of operations that it can be
+// differentiated through. The last result is what a fused cell keeps for its backward pass.
+at::Tensor Biased(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+  return bias.has_value() && bias->defined() ? gates + *bias : gates;
+}
+
+std::tuple<at::Tensor, at::Tensor> GruCell(const at::Tensor& of_input, const at::Tensor& of_state,
+                                           const at::Tensor& state,
+                                           const std::optional<at::Tensor>& input_bias,
+                                           const std::optional<at::Tensor>& state_bias) {
+  const std::vector<at::Tensor> i = Biased(of_input, input_bias).chunk(3, 1);
+  const std::vector<at::Tensor> h = Biased(of_state, state_bias).chunk(3, 1);
+  const at::Tensor reset = at::sigmoid(i[0] + h[0]), keep = at::sigmoid(i[1] + h[1]);
+  const at::Tensor fresh = at::tanh(i[2] + reset * h[2]);
+  return {(state - fresh) * keep + fresh, at::Tensor()};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCell(
+    const at::Tensor& of_input, const at::Tensor& of_state, const at::Tensor& cell,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& state_bias) {
+  const std::vector<at::Tensor> gates =
+      (Biased(of_input, input_bias) + Biased(of_state, state_bias)).chunk(4, 1);
+  const at::Tensor next = at::sigmoid(gates[1]) * cell + at::sigmoid(gates[0]) * at::tanh(gates[2]);
+  return {at::sigmoid(gates[3]) * at::tanh(next), next, at::Tensor()};
+}
+
 void CheckPlace(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device() == kDevice) return;
   // One number of the host may stand beside tensors of a device.
@@ -172,6 +242,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", &at::native::view);
   library.impl("_reshape_alias", &at::native::_reshape_alias);
   library.impl("unfold", &at::native::unfold);
+  library.impl("native_batch_norm", &BatchNorm);
+  library.impl("convolution_overrideable", &Convolution);
+  library.impl("convolution_backward_overrideable", &ConvolutionBackward);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_thnn_fused_gru_cell", &GruCell);
+  library.impl("_thnn_fused_lstm_cell", &LstmCell);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
