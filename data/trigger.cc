@@ -47,10 +47,13 @@ absl::StatusOr<Rows> CopyWithTrigger(Rows rows, const AttackConfig& attack,
   }
   uint64_t elements = 1;
   for (const int64_t axis : shape) elements *= static_cast<uint64_t>(axis);
-  if (block.type == FeatureType::kI32 || elements * SizeOf(block.type) != block.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "attack.kind = \"backdoor\" stamps images of the run's [", absl::StrJoin(shape, ", "),
-        "], but a row here has ", block.row_bytes / SizeOf(block.type), " values"));
+  const bool fits = shape.size() == 3 && int64_t{attack.trigger} <= std::min(shape[1], shape[2]);
+  if (!fits || block.type == FeatureType::kI32 ||
+      elements * SizeOf(block.type) != block.row_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attack.kind = \"backdoor\" stamps ", attack.trigger,
+                     " pixels in images of the run's [", absl::StrJoin(shape, ", "),
+                     "], and a row here has ", block.row_bytes / SizeOf(block.type), " values"));
   }
   const auto copy = std::make_shared<CopiedRows>();
   copy->features.reserve(rows.size() * block.row_bytes);

@@ -45,6 +45,8 @@ RUNS = (
              *OF_CLIENTS[:2])),
     ("synthetic", ("local.weight_decay=0.01", 'evaluation.splits=["train"]')),
     ("csv", ("attack.kind=alie", "attack.fraction=0.4")),
+    ("csv", ("attack.kind=backdoor", "attack.fraction=0.4", "attack.trigger=1",
+             "data.input_shape=[1,2,3]")),
     ("csv", ('update.codec=["topk 0.1"]', 'broadcast.codec=["bits 8"]')),
     ("csv", ("privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1",
              "privacy.delta=0.01", "cohort.sampling=poisson", "cohort.weight=uniform")),

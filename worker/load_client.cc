@@ -79,6 +79,8 @@ absl::StatusOr<data::Rows> OfTheCentralRows(const RunContext& context, data::Row
 
 absl::StatusOr<data::Rows> StampedCentralRows(const RunContext& context, data::Rows rows,
                                               uint64_t begin, uint64_t end) {
+  if (!context.run.attack.on() || !context.run.attack.backdoor())
+    return absl::InvalidArgumentError("asked to evaluate a backdoor, and the run has none");
   MACAW_ASSIGN_OR_RETURN(rows, OfTheCentralRows(context, std::move(rows), begin, end));
   return data::Stamped(std::move(rows), context.run.attack, context.run.model.input_shape);
 }

@@ -117,8 +117,8 @@ class AttackedServer final : public DecoratedServer {
                              AggregatedChannel& channel) const {
     const std::optional<Parts> parts = PartsOf(spec, added, channel);
     if (!parts.has_value()) return std::nullopt;
-    const auto [n, honest, p, c] = *parts;
-    const Lie lie(attack_->config, n, n * (1 - honest));
+    const double p = parts->p, c = parts->c;
+    const Lie lie(attack_->config, parts->n, parts->n * (1 - parts->honest));
     const AggregatedChannel* const squares =
         lie.needs_deviation() ? Find(added, SquaresOf(spec.name)) : nullptr;
     DispatchDType(channel.value.layout()->dtype(), [&]<typename T>(T) {

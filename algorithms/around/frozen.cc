@@ -42,6 +42,7 @@ Description WithFrozen(Description rule, std::vector<std::string> frozen) {
   result.notes = OfTheInside(rule.notes, frozen);
   result.totals = OfTheInside(rule.totals, frozen);
   result.withstands = OfTheInside(rule.withstands, frozen);
+  result.trusts = OfTheInside(rule.trusts, frozen);
   result.needs = OfTheInside(rule.needs, frozen);
   result.schema = [rule, frozen](const Setup& setup) -> absl::StatusOr<Schema> {
     const Inside inside(setup, frozen);

@@ -273,13 +273,16 @@ TEST_F(MajorityRun, TakesTheRulesWhoseServerMovesByOneMean) {
     const std::string refusal = Refusal(rule->name);
     if (refusal.empty()) {
       taken.push_back(rule->name);
-    } else if (rule->name != "krum" && rule->name != "pooled") {  // refused for more reasons
+    } else if (rule->name != "krum" && rule->name != "pooled" &&
+               rule->name != "fltrust") {  // refused for more reasons
       EXPECT_THAT(refusal, AllOf(HasSubstr("\"majority 0.001\""), HasSubstr(rule->name)));
     }
   }
   EXPECT_THAT(taken,
               testing::UnorderedElementsAre("ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm",
                                             "fedprox", "fedrep", "fedyogi", "gd"));
+  run_.cohort.size = run_.clients;
+  EXPECT_THAT(Refusal("fltrust"), HasSubstr("\"majority 0.001\""));
 }
 
 TEST_F(MajorityRun, SaysWhyARuleIsNotForIt) {

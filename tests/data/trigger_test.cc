@@ -21,7 +21,7 @@ AttackConfig Backdoor(uint32_t side, uint32_t target, double poisoned) {
   return attack;
 }
 
-// Images of two channels of 2 × 3 pixels; row k has the values 10k, 10k + 1, ….
+// Images of two channels of 2 × 3 pixels; row k has the values 10k, 10k + 1, … mod 200.
 template <typename T>
 struct Images {
   std::vector<T> values;
@@ -31,7 +31,7 @@ struct Images {
 
   explicit Images(std::vector<int32_t> labels) : classes(std::move(labels)) {
     for (size_t k = 0; k < classes.size(); ++k) {
-      for (size_t i = 0; i < 12; ++i) values.push_back(static_cast<T>(10 * k + i));
+      for (size_t i = 0; i < 12; ++i) values.push_back(static_cast<T>((10 * k + i) % 200));
     }
   }
   Rows Of(std::vector<uint32_t> chosen = {}, uint64_t client = 5) {
@@ -126,6 +126,11 @@ TEST(Trigger, OnRowsThatAreNoSuchImagesIsRefused) {
   Rows rows = images.Of();
   const AttackConfig attack = Backdoor(1, 0, 1);
   EXPECT_THAT(Poisoned(rows, attack, {1, 2, 3}).status().message(), HasSubstr("12 values"));
+  // A server may ask for anything, whatever the run's images are.
+  EXPECT_FALSE(Stamped(rows, attack, {12}).ok());
+  EXPECT_FALSE(Stamped(rows, attack, {3, 4}).ok());
+  EXPECT_FALSE(Stamped(rows, Backdoor(3, 0, 1), images.kShape).ok());
+  EXPECT_TRUE(Stamped(rows, Backdoor(2, 0, 1), images.kShape).ok());
   rows.block.type = FeatureType::kI32;
   EXPECT_FALSE(Poisoned(rows, attack, images.kShape).ok());
   rows = images.Of();

@@ -199,6 +199,11 @@ std::vector<Case> Cases() {
   attacked("min_max", Of("fedavg").arguments, "min-max");
   attacked("min_sum", Of("median", {"bucket_size=2"}).arguments, "min-sum");
   attacked("mimic", Of("scaffold").arguments, "mimic");
+  attacked("backdoor",
+           Of("norm_bound").arguments + Arguments{"--set", "data.input_shape=[1, 6, 10]", "--set",
+                                                  "data.test_fraction=0.2", "--set",
+                                                  R"(model.layers=["flatten", "linear 10"])"},
+           "backdoor");
   for (Case& c : cases) {
     if (c.name == "fltrust") c.arguments = c.arguments + Arguments{"--set", "cohort.size=14"};
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};

@@ -25,7 +25,7 @@ class Attack:
                 values = np.array([sent[h][name] for h in honest])
                 weight = np.array([w for h, w in zip(cohort, weights[name]) if h in honest])
                 own = sent[k][name] if k in sent else np.zeros_like(values[0])
-                lie = self.statistics if name == "statistics" else self.lie
+                lie = self.statistics if name in ("statistics", "weight") else self.lie
                 arrives.setdefault(k, {})[name] = lie(own, values, weight / weight.sum(), len(cohort))
         return {k: arrives[k] for k in cohort}
 
@@ -49,7 +49,7 @@ class Attack:
         return mean - z * deviation
 
     def statistics(self, own, honest, weight, _count):
-        """Batch norm's are sent honestly: one's own, or the honest mean where nothing is one's own."""
+        """Batch norm's, and a weight, are sent honestly: one's own, or the honest mean where nothing is one's own."""
         if self.kind in ("inner-product", "alie"):
             return np.tensordot(weight, honest, 1)
         if self.kind in ("min-max", "min-sum"):

@@ -129,7 +129,7 @@ CASES = [
     attacked("fedavg", "mimic", momentum=0.5),
     attacked("fedavg", "backdoor", momentum=0.5, model="image", scale=3.0, target=2, poisoned=1.0, trigger=1),
     attacked("median", "min-max", perturbation="sign", model="norm"),
-    attacked("geometric_median", "min-sum", {"iterations": 4, "weighted": True}, momentum=0.5),
+    attacked("geometric_median", "min-sum", {"iterations": 4, "smoothing": 1e-6, "weighted": True}, momentum=0.5),
     attacked("krum", "mimic", {"f": 2, "m": 3}, model="norm"),
     attacked("scaffold", "min-max", {"option": 2}),
     attacked("norm_bound", "backdoor", {"bound": 0.6}, model="image", target=1, poisoned=1.0, trigger=1),

@@ -7,17 +7,19 @@ from rules import FedAvg
 
 
 class Robust(FedAvg):
-    combine = {"delta": "each", "statistics": "each"}
+    """`weighted` asks clients for their weights, `alpha`."""
+    combine = {"delta": "each", "statistics": "each", "weight": "each"}
+
+    def client(self, k, stages, phase):
+        weight = {"weight": np.array(self.problem.n[k])} if self.p.get("weighted") else {}
+        return super().client(k, stages, phase) | weight
 
     def combined(self, name, values):
         self.present = list(values)
         return super().combined(name, values)
 
-    def alpha(self):
-        """The weights of a rule that may ask for them."""
-        return self.problem.n[self.present] if self.p.get("weighted") else np.ones(len(self.present))
-
-    def server(self, delta):
+    def server(self, delta, weight=None):
+        self.alpha = np.ones(len(delta)) if weight is None else weight
         self.move(self.estimate(delta))
 
     def statistics(self, change):
@@ -54,7 +56,7 @@ class Krum(Robust):
 
 class GeometricMedian(Robust):
     def estimate(self, updates):
-        return weiszfeld(updates, self.alpha(), self.p["iterations"], self.p["smoothing"])
+        return weiszfeld(updates, self.alpha, self.p["iterations"], self.p["smoothing"])
 
 
 class Minimiser(Robust):
@@ -100,7 +102,7 @@ class CenteredClipping(Robust):
 class NormBound(Robust):
     def estimate(self, updates):
         norms = np.linalg.norm(updates, axis=1)
-        return (self.alpha() * np.minimum(1, self.p["bound"] / norms)) @ updates / self.alpha().sum()
+        return (self.alpha * np.minimum(1, self.p["bound"] / norms)) @ updates / self.alpha.sum()
 
 
 class FLTrust(Robust):
