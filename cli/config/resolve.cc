@@ -173,8 +173,12 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
                                                    info.name, " are not sequences of tokens"));
   }
   // The same check that the server makes once it knows the clients' sizes.
-  return scheduler::MakeSampler(cohort, std::vector<uint32_t>(TrainClients(config.run), 1))
-      .status();
+  const std::vector<uint32_t> rows(TrainClients(config.run), 1);
+  const scheduler::Feedback nothing(cohort);
+  const scheduler::Feedback* const feedback = LearnsFromRounds(cohort) ? &nothing : nullptr;
+  if (config.run.devices.on())
+    return scheduler::MakeCandidates(cohort, rows, nullptr, feedback).status();
+  return scheduler::MakeSampler(cohort, rows, feedback).status();
 }
 
 // "row 7 of client alice": the first row is 0.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 namespace macaw::cli {
 namespace {
@@ -37,6 +38,19 @@ TEST(TurnPlan, HasTheStepsAndRowsOfEachClient) {
   EXPECT_EQ(turns[0].passed, 8);
   EXPECT_EQ(turns[2].passed, 50);
   EXPECT_EQ(turns[2].client, ClientId(2));
+}
+
+TEST(TurnPlan, DrawsUniformlyWhereCohortsFollowLosses) {
+  RunPlan run = Everybody();
+  run.cohort.size = 2;
+  const auto clients = [&](const char* sampling) {
+    run.cohort.sampling = sampling;
+    std::vector<ClientId> drawn;
+    for (const PlannedTurn& turn : Made(run).Of(Round(4))) drawn.push_back(turn.client);
+    return drawn;
+  };
+  for (const char* sampling : {"oort", "power-of-choice", "ucb"})
+    EXPECT_EQ(clients(sampling), clients("uniform"));
 }
 
 TEST(TurnPlan, CountsStepsAndRowsAsTheKeysOfLocalSay) {

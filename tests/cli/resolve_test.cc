@@ -55,6 +55,21 @@ TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
   EXPECT_EQ(config.run.local.lr_schedule.rounds, 9u);
 }
 
+TEST(Resolve, ChecksASamplingThatLearnsAsARunMakesIt) {
+  for (const std::string sampling : {"oort", "power-of-choice", "ucb", "cyclic"}) {
+    const std::string learning = "cohort.sampling=" + sampling;
+    EXPECT_EQ(ResolveError({learning, "cohort.size=4"}), "") << sampling;
+    EXPECT_THAT(ResolveError({learning, "cohort.size=4", "cohort.over_selection=2"}),
+                HasSubstr("cohort.over_selection"));
+    const std::string timed = ResolveError(
+        {learning, "cohort.size=4", "cohort.over_selection=2", "devices.family=phones"});
+    EXPECT_EQ(timed.empty(), sampling != "cyclic") << timed;
+  }
+  EXPECT_THAT(
+      ResolveError({"cohort.sampling=power-of-choice", "cohort.size=4", "cohort.candidates=3"}),
+      HasSubstr("cohort.candidates is 3"));
+}
+
 TEST(Resolve, SaysWhatRunsAFileWithoutData) {
   Config config = Get();
   EXPECT_TRUE(CheckNamesData(config).ok());

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 #include "tests/system/state_runs.h"
@@ -22,7 +23,6 @@ namespace {
 using testing::HasSubstr;
 using testing_support::Plus;
 using testing_support::RoundDone;
-using testing_support::RowsOf;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
 using testing_support::StateBytesOf;
@@ -127,24 +127,37 @@ INSTANTIATE_TEST_SUITE_P(
             Plus(kDevices, {"cohort.sampling=oort", "cohort.oort.exploration_decay=0.5",
                             "cohort.oort.pacer_step=2", "cohort.oort.blacklist_rounds=2",
                             "cohort.over_selection=1.5", "round.deadline=60", "round.quorum=0.5"})},
-        Learner{"OortWithStatesAndPhases",
+        Learner{"OortWithStates",
                 Plus(kClients, {"cohort.sampling=oort", "algorithm.name=scaffold",
                                 "cohort.straggler_fraction=0.3", "cohort.straggler_policy=drop"})},
         Learner{"PowerOfChoice",
                 Plus(kClients, {"cohort.sampling=power-of-choice", "cohort.candidates=15"})},
         Learner{"PowerOfChoiceOfOwners",
-                Plus(kClients, {"cohort.sampling=power-of-choice", "workers.owners=3",
-                                "algorithm.name=mime"})},
+                Plus(kClients, {"cohort.sampling=power-of-choice", "workers.owners=3"})},
         Learner{"UpperBound",
                 Plus(kDevices, {"cohort.sampling=ucb", "algorithm.name=fedadam",
                                 R"(update.codec=["topk 0.1"])", "update.feedback=residual"})},
         Learner{"Cyclic", Plus(kClients, {"cohort.sampling=cyclic"})}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A client of twenty of forty that reports the largest loss is drawn again at once.
+// A loss is then of all phases of the round.
+TEST(Learning, OfARuleWithPhasesGivesTheSameBytesForAnyWorkers) {
+  MACAW_NEEDS_LIBTORCH();
+  const std::string config = WriteConfig("phases");
+  const Settings settings = Plus(kClients, {"cohort.sampling=ucb", "algorithm.name=mime",
+                                            "model.name=logistic", "run.rounds=10"});
+  Simulation one("one", WithSettings(config, settings, {"--processes", "1", "--slots", "1"}));
+  ASSERT_EQ(one.Wait(), 0) << one.output();
+  Simulation three("three", WithSettings(config, settings, {"--processes", "3", "--slots", "2"}));
+  ASSERT_EQ(three.Wait(), 0) << three.output();
+  EXPECT_EQ(StateBytesOf(three), StateBytesOf(one));
+  EXPECT_EQ(CohortsOf(three), CohortsOf(one));
+}
+
+// Twenty of forty clients a round.
 TEST(Learning, CohortsFollowTheLosses) {
   const std::string config = WriteConfig("follow");
-  const auto repeats = [&](const std::string& sampling, const Settings& more) {
+  const auto different = [&](const std::string& sampling, const Settings& more) {
     Simulation run("run", WithSettings(config, Plus(Plus(kClients, {"cohort.size=20"}),
                                                     Plus(more, {"cohort.sampling=" + sampling}))));
     EXPECT_EQ(run.Wait(), 0) << run.output();
@@ -156,10 +169,10 @@ TEST(Learning, CohortsFollowTheLosses) {
     }
     return all.size();
   };
-  EXPECT_EQ(repeats("oort", {"cohort.oort.exploration=0", "cohort.oort.exploration_min=0"}), 20u)
+  EXPECT_EQ(different("oort", {"cohort.oort.exploration=0", "cohort.oort.exploration_min=0"}), 20u)
       << "it never explores beyond round 1";
-  EXPECT_EQ(repeats("ucb", {}), 40u) << "everybody is asked once first";
-  EXPECT_EQ(repeats("cyclic", {}), 40u);
+  EXPECT_EQ(different("ucb", {}), 40u) << "everybody is asked once first";
+  EXPECT_EQ(different("cyclic", {}), 40u);
 }
 
 TEST(Learning, IsRefusedWhereItCannotBe) {
