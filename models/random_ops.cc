@@ -99,6 +99,22 @@ void RunSlopes(Stack& stack) {
   }
 }
 
+// ---- random layers
+
+// Ones with probability p, as stochastic depth draws the rows that a block keeps. Without a stream
+// each number is its mean, p: what is kept is divided by p, so a block is then as it is in evaluation.
+void RunBernoulliInPlace(Stack& stack) {
+  torch::jit::pop(stack);  // the generator
+  const double p = torch::jit::pop(stack).toDouble();
+  Tensor x = torch::jit::pop(stack).toTensor();
+  if (masks_from == nullptr) {
+    x.fill_(p);
+  } else {
+    x.copy_(DropoutMask(x, 1 - p, *masks_from).ne(0));
+  }
+  torch::jit::push(stack, std::move(x));
+}
+
 // ---- attention
 
 // LibTorch's attention, written out where weights are dropped.
@@ -260,6 +276,8 @@ constexpr RandomOp kOps[] = {
     {"aten::rrelu_",
      "macaw::rrelu_(Tensor x, Scalar lower, Scalar upper, bool train, Generator? g) -> Tensor",
      RunSlopes<true>},
+    {"aten::bernoulli_.float", "macaw::bernoulli_(Tensor x, float p, Generator? g) -> Tensor",
+     RunBernoulliInPlace},
     {"aten::scaled_dot_product_attention",
      "macaw::attention(Tensor q, Tensor k, Tensor v, Tensor? seen, float p, bool causal, *, "
      "float? scale, bool grouped) -> Tensor",

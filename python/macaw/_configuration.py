@@ -115,6 +115,8 @@ def keys_of(
                 key="model.frozen",
             )
         add(settings, "model", made.keys)
+        if given.get("config") is None:
+            _add_outputs(settings, made, own)
         look_at_outputs(made, settings, own, columns)
     elif own["init"] is not None:
         raise ConfigError(
@@ -234,6 +236,29 @@ def dtype_of(
     given = given or "that of the file"
     text = f"run.dtype is {given}, and the module's parameters are {made.dtype}"
     return [("dtype", text)]
+
+
+def _add_outputs(settings: dict[str, Any], made: _model.Model, own: Mapping[str, Any]) -> None:
+    """What a module's outputs say of the run: how many classes there are, and of texts the task.
+
+    A language model knows more tokens than the data has, and one with an output for each text
+    classifies them.
+    """
+    if made.module is None or "layers" in made.keys or _outputs.is_regression(settings):
+        return
+    x = example(settings, made.module)
+    shape = None if x is None else _outputs.shape_of(made.module, x)
+    if shape is None or len(shape) not in (2, 3) or shape[-1] < 2:
+        return
+    import torch
+
+    tokens = x.dtype == torch.int64
+    if not tokens and len(shape) == 3:
+        return
+    if tokens:
+        settings.setdefault("run.task", "next-token" if len(shape) == 3 else "classification")
+    if "classes" not in (own["model_options"] or {}):
+        settings.setdefault("model.classes", shape[-1])
 
 
 def look_at_outputs(

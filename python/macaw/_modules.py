@@ -80,8 +80,7 @@ def refuse_odd(module: Any) -> None:
 def dropping(module: Any) -> str | None:
     """The first layer that drops at random in training."""
     for name, layer in module.named_modules():
-        kind = type(layer).__name__
-        if ("Dropout" in kind and _rate(layer, "p") > 0) or kind == "RReLU":
+        if any(_rate(layer, rate) > 0 for rate in _rates(layer)) or type(layer).__name__ == "RReLU":
             return f"{name}: {layer}"
         # Recurrent layers drop between layers, so that one layer drops nothing.
         if _rate(layer, "dropout") > 0 and getattr(layer, "num_layers", 2) != 1:
@@ -95,10 +94,9 @@ def dropping_nothing(module: Any) -> Iterator[None]:
     kept: list[tuple[Any, str, float]] = []
     for layer in module.modules():
         still: dict[str, float] = {}
-        if _rate(layer, "dropout") > 0:
-            still["dropout"] = 0.0
-        if "Dropout" in type(layer).__name__ and _rate(layer, "p") > 0:
-            still["p"] = 0.0
+        for rate in ("dropout", *_rates(layer)):
+            if _rate(layer, rate) > 0:
+                still[rate] = 0.0
         if type(layer).__name__ == "RReLU":
             still["lower"] = still["upper"] = (layer.lower + layer.upper) / 2
         for name, value in still.items():
@@ -109,6 +107,14 @@ def dropping_nothing(module: Any) -> Iterator[None]:
     finally:
         for layer, name, value in kept:
             setattr(layer, name, value)
+
+
+def _rates(layer: Any) -> tuple[str, ...]:
+    """The names of the probabilities with which a layer drops numbers, or itself."""
+    kind = type(layer).__name__
+    if "Dropout" in kind or kind == "StochasticDepth":  # torchvision
+        return ("p",)
+    return ("drop_prob",) if "DropPath" in kind else ()  # Hugging Face, timm
 
 
 def _rate(layer: Any, name: str) -> float:

@@ -41,8 +41,25 @@ def note(module: Any, x: Any, settings: Mapping[str, Any], own_loss: bool) -> st
     )
 
 
+def shape_of(module: Any, x: Any) -> tuple[int, ...] | None:
+    """The shape of the module's logits for these rows; None where it makes none."""
+    import torch
+
+    with _modules.untouched(module), torch.no_grad():
+        module.eval()
+        try:
+            logits = _trace.logits_of(module(x.to(next(module.parameters()).device)))
+        except Exception:  # said where the module is read
+            return None
+    return tuple(logits.shape) if torch.is_tensor(logits) else None
+
+
+def is_regression(settings: Mapping[str, Any]) -> bool:
+    return bool(_task(settings) == "regression")
+
+
 def _task(settings: Mapping[str, Any]) -> Any:
-    """"regression", another task, or None where nothing says it before the run."""
+    """ "regression", another task, or None where nothing says it before the run."""
     if "run.task" in settings:
         return settings["run.task"]
     if settings.get("data.source") != "prepared" or "data.path" not in settings:

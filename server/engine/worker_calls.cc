@@ -45,7 +45,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse("its examples have another shape than the run's model.input_shape");
   }
   const bool by_class = run.task == TaskKind::kClassification || run.task == TaskKind::kNextToken;
-  if (by_class && request.classes != run.model.classes) {
+  // A model may have more outputs than the data has classes: a vocabulary, a class that a node lacks.
+  if (by_class && (request.classes < 0 || request.classes > run.model.classes)) {
     return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
                                run.model.classes));
   }

@@ -135,6 +135,22 @@ TEST_F(RandomScript, DropsWholeChannels) {
   EXPECT_TRUE(Logits(script, nullptr).equal(at::linear(batch, weight)));
 }
 
+// As torchvision's stochastic depth: whole rows, and what is kept is divided by the share.
+TEST_F(RandomScript, DropsLayersAtRandom) {
+  const WrittenScript script = NetOf(
+      "    noise = torch.empty([8, 1], dtype=x.dtype)\n"
+      "    noise = noise.bernoulli_(0.6)\n"
+      "    noise.div_(0.6)\n"
+      "    return torch.linear(x * noise, self.weight)\n");
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor kept = DropoutMask(at::empty({8, 1}, at::kDouble), 0.4, theirs).ne(0);
+  EXPECT_NE(kept.all().item<bool>(), kept.any().item<bool>()) << "some rows, not all";
+  const at::Tensor expected = at::linear(batch * kept / 0.6, weight);
+  EXPECT_LT((Logits(script, &ours) - expected).abs().max().item<double>(), 1e-14);
+  EXPECT_LT((Logits(script, nullptr) - at::linear(batch, weight)).abs().max().item<double>(),
+            1e-14);
+}
+
 TEST_F(RandomScript, DropsInPlace) {
   const WrittenScript script = NetOf(
       "    y = x + 0\n"

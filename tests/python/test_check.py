@@ -17,6 +17,35 @@ from support import TestCase, needs, rows
 try:
     import torch
     from torch import nn
+
+    class StochasticDepth(nn.Module):
+        """As torchvision's: whole rows of a block are dropped."""
+
+        def __init__(self, p: float) -> None:
+            super().__init__()
+            self.p = p
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not self.training or self.p == 0.0:
+                return x
+            noise = torch.empty([x.size(0), 1], dtype=x.dtype, device=x.device)
+            noise = noise.bernoulli_(1.0 - self.p)
+            return x * noise.div_(1.0 - self.p)
+
+    class Deep(nn.Module):
+        """Norms behind norms, which are steep where a batch has two rows."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            layers: list[Any] = []
+            for _ in range(8):
+                layers += [nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU()]
+            self.body = nn.Sequential(nn.Linear(8, 16), *layers)
+            self.head = nn.Linear(16, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.body(x))
+
 except ImportError:
     pass
 
@@ -42,6 +71,24 @@ class WhatTrains(TestCase):
     def test_is_the_module(self) -> None:
         net = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
         self.assertRegex(self.said(net), "losses, gradients and two steps equal .*back end fused")
+
+    def test_is_a_module_whose_norms_are_steep(self) -> None:
+        self.assertIn("two steps equal", self.said(Deep()))
+
+    def test_is_a_module_that_drops_blocks_at_random(self) -> None:
+        class Net(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 3)
+                self.drop = StochasticDepth(0.4)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.second(x + self.drop(torch.tanh(self.first(x))))
+
+        self.assertIn("losses and gradients equal", self.said(Net()))
+        torch.manual_seed(3)
+        net = Net()
+        self.assertEqual(self.run_of(net).digest, self.run_of(net).digest)
 
     def test_is_left_as_it_was(self) -> None:
         net = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)).eval()

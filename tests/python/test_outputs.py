@@ -6,6 +6,7 @@ import unittest
 import warnings
 from typing import Any
 
+import numpy as np
 import own_functions as own
 
 import macaw
@@ -25,6 +26,18 @@ try:
 
         def forward(self, x: Any) -> Any:
             return self.end(self.layer(x))
+
+    class Texts(nn.Module):
+        """A class for each text, or for each of its positions."""
+
+        def __init__(self, classes: int, per_position: bool) -> None:
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(50, 4), nn.Linear(4, classes)
+            self.per_position = per_position
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            x = self.embedding(tokens)
+            return self.head(x if self.per_position else x.mean(1))
 
 except ImportError:
     pass
@@ -94,6 +107,46 @@ class Outputs(TestCase):
             run = macaw.simulate(**self.job("run", model=["linear 3", "sigmoid"], rounds=1))
         self.assertIn("warning", [what for what, text in run.said if "logits" in text])
         self.assertTrue(any("logits" in str(w.message) for w in caught))
+
+
+@needs("torch")
+class OfTexts(TestCase):
+    """The outputs say what a model of tokens is for, and how many classes it has."""
+
+    def settings(self, model: Any, **changes: Any) -> dict[str, Any]:
+        rng = np.random.default_rng(2)
+        data = rng.integers(0, 9, (60, 5)).astype(np.int32), np.arange(60) % 3
+        job = self.job("run", model=model, data=data, **changes)
+        return macaw._configuration.keys_of(job).settings
+
+    def test_are_classes_of_each_text(self) -> None:
+        settings = self.settings(Texts(7, per_position=False))
+        self.assertEqual(settings["run.task"], "classification")
+        self.assertEqual(settings["model.classes"], 7)
+
+    def test_are_the_next_tokens(self) -> None:
+        settings = self.settings(Texts(50, per_position=True))
+        self.assertEqual(settings["run.task"], "next-token")
+        self.assertEqual(settings["model.classes"], 50)
+
+    def test_give_way_to_what_is_given(self) -> None:
+        settings = self.settings(
+            Texts(50, per_position=True),
+            run={"task": "classification"},
+            model_options={"classes": 9},
+        )
+        self.assertEqual(settings["run.task"], "classification")
+        self.assertEqual(settings["model.classes"], 9)
+
+    def test_train(self) -> None:
+        rng = np.random.default_rng(2)
+        x = rng.integers(0, 9, (60, 6)).astype(np.int32)
+        for model, y in ((Texts(7, False), np.arange(60) % 3), (Texts(50, True), x[:, -1])):
+            run = macaw.simulate(
+                **self.job("run", model=model, data=(x[:, :-1], y), rounds=1, overwrite=True,
+                           partition=macaw.iid(4), cohort=2)
+            )  # fmt: skip
+            self.assertIn("test_accuracy", run.rows[-1])
 
 
 if __name__ == "__main__":

@@ -168,6 +168,24 @@ TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
               testing::HasSubstr("its data has 39 clients, the run 40"));
 }
 
+// It may lack a class, or the model may know more tokens than any data has.
+TEST_F(OneRound, ANodesDataMayHaveFewerClassesThanTheModelAndNotMore) {
+  RunPlan run = TestRun(1);
+  run.model.classes = 3;
+  for (const int64_t classes : {2, 3, 4}) {
+    Durable durable;
+    EngineDriver engine({.run = run}, scheduler_, durable, /*rounds=*/1, /*phases=*/1);
+    fleet::RegisterRequest node = Node();
+    node.classes = classes;
+    const absl::Status status = engine.Register(node, Table(), TimePoint{}).status();
+    EXPECT_EQ(status.ok(), classes <= 3) << status;
+    if (classes > 3) {
+      EXPECT_THAT(std::string(status.message()),
+                  testing::HasSubstr("its data has 4 classes, the run's model 3"));
+    }
+  }
+}
+
 TEST_F(OneRound, TheChunksOfATestSetCountForEachGroupOfConceptShift) {
   fleet::RegisterRequest node = Node();
   node.central_test_rows = uint64_t{10} << 19;  // half of the chunks that fit
