@@ -118,7 +118,7 @@ MUTANTS = {
          "seat.staleness = round.value - one.base.value;")],
     ("server/engine/timed_round.cc", "server_engine", "TimedRoundOf.*"): [
         ("all that are asked count", "if (run.cohort.over_selection > 1) rules.keep = run.cohort.size;", ""),
-        ("no time passes while nobody is there", "begins.now += kNobodyPause;", "")],
+        ("no time passes while nobody is there", "moment.seconds += kNobodyPause;", "")],
     ("server/engine/arrivals.cc", "server_engine", "Arrivals.*"): [
         ("a client begins from the model of the next step", ".base = newest_,\n                                        .number",
          ".base = Round(newest_.value + 1),\n                                        .number"),
