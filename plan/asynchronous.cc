@@ -16,14 +16,14 @@ settings::Section<AsynchronousConfig> AsynchronousSection() {
       "mode", &A::mode, {"synchronous", "buffered", "mixed"},
       "synchronous: a round draws its clients and waits for them. buffered: the server "
       "steps whenever cohort.size clients have arrived, and new ones begin at once "
-      "(FedBuff). mixed: each arrival moves the model towards the client's (FedAsync). Both "
-      "need [devices], which says when clients arrive");
+      "(FedBuff). mixed: each arrival moves the model towards the client's (FedAsync). In a "
+      "simulation both need [devices], which says when clients arrive; on a fleet the devices do");
   f.Add("concurrency", &A::concurrency,
         "clients that train at a time, cohort.size or more; 0: cohort.size", AtLeast(0))
       .Needs(asynchronous, mode);
   f.Add("refill", &A::refill,
         "new clients begin as soon as this many have arrived since the last ones began, at most "
-        "round.concurrency",
+        "round.concurrency; on a fleet they begin with each step",
         AtLeast(1))
       .Needs(asynchronous, mode);
   f.Add("discount", &A::discount,

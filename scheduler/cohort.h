@@ -37,6 +37,8 @@ struct Moment {
   Round step;
   // Clients that cannot be drawn, ascending. Only "uniform" and "available" know them.
   std::span<const ClientId> busy;
+  // At most so many are drawn, where the sampler knows `busy`.
+  uint64_t most = ~uint64_t{0};
 
   // A round alone is enough where nobody's presence is asked for.
   Moment(Round r, double s = 0)

@@ -106,9 +106,6 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   const AsynchronousConfig& asynchronous = run.asynchronous;
   const CohortConfig& cohort = run.cohort;
   if (!asynchronous.on()) return absl::OkStatus();
-  if (!run.devices.on())
-    return Refused(
-        "the devices say when clients arrive: add [devices], for example family = \"phones\"");
   if (cohort.sampling != "uniform" && cohort.sampling != "available") {
     return Refused(absl::StrCat("cohort.sampling = \"", cohort.sampling,
                                 "\" is of rounds; use \"uniform\" or \"available\""));

@@ -1,16 +1,71 @@
 #include "server/engine/drawn_round.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "server/engine/timed_round.h"
 
 namespace macaw::server {
+namespace {
+
+scheduler::CohortEntry EntryOf(const Draw& draw, ClientId client) {
+  return {.client = client, .load = draw.drawable_rows().at(client.value)};
+}
+
+void SortByClient(std::vector<Seat>& seats) {
+  std::ranges::sort(seats, {}, [](const Seat& seat) { return seat.entry.client; });
+}
+
+// As the log says: those that counted, and those that were given up.
+absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& draw,
+                                      const ClientStates& states, Round round) {
+  const auto decided = options.decisions.find({round, Phase(0)});
+  if (decided == options.decisions.end() || !decided->second.step.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the log does not say who arrived for round ", round.value));
+  }
+  const log::RecordedStep& recorded = *decided->second.step;
+  DrawnRound drawn{.seats = {},
+                   .step = Step{.arrivals = recorded.arrivals,
+                                .live = false,
+                                .grid = {.max_weight = recorded.max_weight,
+                                         .total_weight = recorded.total_weight,
+                                         .max_multiplicity = recorded.max_multiplicity,
+                                         .total_multiplicity = recorded.total_multiplicity},
+                                .kept = recorded.kept,
+                                .keeps_leases = false}};
+  ClientWork work(options.run);
+  const auto add = [&](ClientId client, uint32_t staleness) -> absl::Status {
+    if (client.value >= draw.drawable_rows().size() || staleness >= round.value) {
+      return absl::FailedPreconditionError(absl::StrCat("round ", round.value, ": client ",
+                                                        client.value, " is none of this run"));
+    }
+    const scheduler::CohortEntry entry = EntryOf(draw, client);
+    const Round base(round.value - 1 - staleness);
+    MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
+    seat.staleness = staleness;
+    drawn.seats.push_back(std::move(seat));
+    return absl::OkStatus();
+  };
+  for (const auto& [client, staleness] : recorded.counted)
+    MACAW_RETURN_IF_ERROR(add(client, staleness));
+  for (const log::GivenUp& one : decided->second.given_up) {
+    if (!recorded.counted.contains(one.attempt.client))
+      MACAW_RETURN_IF_ERROR(add(one.attempt.client, 0));
+  }
+  SortByClient(drawn.seats);
+  return drawn;
+}
+
+}  // namespace
 
 absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& draw,
                                      const ClientStates& states, Round round,
                                      const virtual_time::ClockState& clock) {
   const RunPlan& run = options.run;
+  if (DevicesArrive(run)) return FollowStep(options, draw, states, round);
   if (options.devices == nullptr) {
     MACAW_ASSIGN_OR_RETURN(std::vector<Seat> seats, draw.Seats({round, clock.now}, states));
     return DrawnRound{.seats = std::move(seats)};
@@ -25,6 +80,51 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
     seat.staleness = round.value - 1 - one.base.value;
     drawn.seats.push_back(std::move(seat));
   }
+  return drawn;
+}
+
+absl::StatusOr<DrawnRound> DrawStep(const EngineOptions& options, const Draw& draw,
+                                    const ClientStates& states, Round round,
+                                    std::vector<Seat> train_on) {
+  const RunPlan& run = options.run;
+  const uint64_t places = std::max(run.asynchronous.concurrency, run.cohort.size);
+  DrawnRound drawn{.seats = std::move(train_on), .step = Step{.arrivals = run.cohort.size}};
+  if (drawn.seats.size() >= places) return drawn;
+  std::vector<ClientId> busy;
+  for (const Seat& seat : drawn.seats) {
+    if (draw.MayBeDrawnNow(seat.entry.client)) busy.push_back(seat.entry.client);
+  }
+  scheduler::Moment moment(round);
+  moment.busy = busy;
+  moment.most = places - drawn.seats.size();
+  MACAW_ASSIGN_OR_RETURN(std::vector<Seat> begin, draw.Seats(moment, states));
+  drawn.seats.insert(drawn.seats.end(), begin.begin(), begin.end());
+  SortByClient(drawn.seats);
+  return drawn;
+}
+
+absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Draw& draw,
+                                         const ClientStates& states, Round round,
+                                         const Restored::PhaseStory& before) {
+  DrawnRound drawn{.seats = {},
+                   .step = Step{.arrivals = options.run.cohort.size, .keeps_leases = false}};
+  ClientWork work(options.run);
+  for (const ClientId client : before.cohort) {
+    if (client.value >= draw.drawable_rows().size()) {
+      return absl::DataLossError(
+          absl::StrCat("round ", round.value, ": the log names client ", client.value,
+                       ", which the run does not have"));
+    }
+    const auto found = before.staleness.find(client);
+    const uint32_t staleness =
+        found != before.staleness.end() ? std::min(found->second, round.value - 1) : 0;
+    const scheduler::CohortEntry entry = EntryOf(draw, client);
+    const Round base(round.value - 1 - staleness);
+    MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
+    seat.staleness = staleness;
+    drawn.seats.push_back(std::move(seat));
+  }
+  SortByClient(drawn.seats);
   return drawn;
 }
 

@@ -39,6 +39,10 @@ struct Restored {
     std::map<Attempt, WorkerId> leased;  // leases that were still open
     std::string dropped;                 // why the server dropped the round; empty: it did not
     std::string alone;                   // log::RoundLost::alone
+    // Of a fleet whose rounds do not wait for each other: who trains, and by how many rounds the
+    // models of those that were leased are older than the newest one (no entry: not at all).
+    std::vector<ClientId> cohort = {};
+    std::map<ClientId, uint32_t> staleness = {};
     bool closed = false;
   };
   std::vector<Member> members;  // in the order of registration

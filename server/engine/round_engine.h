@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -160,6 +161,7 @@ class RoundEngine {
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
+  absl::StatusOr<DrawnRound> DrawNext(Round round);
   // The clients from which the round is drawn, as ranges; empty: everybody. nullopt: too few.
   std::optional<std::vector<ClientId>> PresentFor(Round round, TimePoint now);
   std::vector<ClientId> Present(TimePoint now);
@@ -252,6 +254,11 @@ class RoundEngine {
   Duration HeartbeatEvery() const { return options_.lease_timeout / 3; }
   // The least time that a node gets which is heard but brings no result.
   Duration LeastLease() const { return WaitLimits::kLeastLeases * options_.lease_timeout; }
+  // What the policy says of the running phase.
+  Course Decide() const {
+    return phase_.live() ? DecideStep(options_.round, phase_.arrivals(), Progress())
+                         : policy_.Decide(Progress());
+  }
   // Asks the policy about the running phase and does what it says. False: the phase goes on.
   bool MayClose(TimePoint now);
   void SetDeadline(TimePoint now);
@@ -302,6 +309,15 @@ class RoundEngine {
   // The clients that the node is leased now, if there are any for it.
   std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
                                                     fleet::LeaseReply& reply, TimePoint now);
+  // Rounds that do not wait for each other (arriving.cc). TakeArrival: the node has trained a client
+  // and asks in which round it counts. ServeArrival: as Serve, for such a call. It has to wait where
+  // the open round has its arrivals, and between two rounds.
+  void TakeArrival(Node& node, Poll poll, TimePoint now);
+  bool ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
+  // Serves those that wait, in the order in which they came.
+  void ServeArrivals(TimePoint now);
+  // Gives up clients of the open round whose nodes have been gone for long.
+  void GiveUpGoneClients(HoldingId rows, const std::string& why);
   // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
   // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);
@@ -350,6 +366,7 @@ class RoundEngine {
 
   const EngineOptions options_;
   const HostileClients hostile_;  // whose own rows are not evaluated
+  const bool live_;  // rounds do not wait for each other, and devices arrive when they are ready
   const scheduler::Scheduler& scheduler_;
   const TimelyRounds policy_;
   Effects effects_;  // of the event that is being handled
@@ -393,6 +410,7 @@ class RoundEngine {
   std::optional<Digest> state_digest_;
   std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
   bool parked_early_ = false;        // calls for work were parked before caught_up()
+  std::deque<WorkerId> arrivals_;    // nodes whose clients wait to count, in the order of arrival
   std::vector<std::pair<HoldingId, std::string>> states_owed_;  // LoseStatesOwed
 };
 

@@ -86,7 +86,12 @@ TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
     const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence) {
   CohortConfig cohort = run.cohort;
-  if (run.asynchronous.on()) cohort.size = run.asynchronous.refill;
+  if (DevicesArrive(run)) {  // at most as many as there are places
+    const auto can = static_cast<uint64_t>(rows.size() - std::ranges::count(rows, 0U));
+    cohort.size = std::min(std::max(run.asynchronous.concurrency, cohort.size), can);
+  } else if (run.asynchronous.on()) {
+    cohort.size = run.asynchronous.refill;
+  }
   return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence)
                           : scheduler::MakeSampler(cohort, rows);
 }
