@@ -357,8 +357,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   if (options.replays.IsZero()) {
-    MACAW_RETURN_IF_ERROR(
-        CheckLiveSteps(options.run, options.config.round, keeper.stateful()));
+    MACAW_RETURN_IF_ERROR(CheckLiveSteps(options.run, options.config.round, keeper.stateful()));
   }
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();

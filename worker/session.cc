@@ -582,7 +582,7 @@ class Session {
   std::vector<std::shared_ptr<const PhaseContext>> phases_;  // of the open phase
   std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
   size_t most_models_ = 0;                     // older ones of a lease
-  std::deque<fleet::Blob> cache_;                            // the one used last is last
+  std::deque<fleet::Blob> cache_;              // the one used last is last
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };

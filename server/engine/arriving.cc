@@ -35,10 +35,10 @@ bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, T
     const uint32_t staleness = phase_.Find(attempt.client)->staleness;
     const uint32_t most = options_.run.asynchronous.max_staleness;
     if (most > 0 && staleness > most) {
-      Record(phase_.GiveUp(
-          attempt, {.reason = fleet::LeftOutReason::kTooSlow,
-                    .message = absl::StrCat("its model was ", staleness,
-                                            " rounds old, more than round.max_staleness = ", most)}));
+      Record(phase_.GiveUp(attempt, {.reason = fleet::LeftOutReason::kTooSlow,
+                                     .message = absl::StrCat(
+                                         "its model was ", staleness,
+                                         " rounds old, more than round.max_staleness = ", most)}));
       Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kCommit});
       return true;
     }
@@ -65,15 +65,17 @@ void RoundEngine::ServeArrivals(TimePoint now) {
   }
 }
 
-void RoundEngine::GiveUpGoneClients(HoldingId rows, const std::string& why) {
-  if (!more_to_lease(rows) || redoing()) return;
+void RoundEngine::GiveUpGoneClients(const std::vector<HoldingId>& rows) {
+  if (redoing()) return;
   const std::vector<scheduler::Cohort> waiting = phase_.Waiting();
-  if (rows.value >= waiting.size()) return;
   std::vector<log::GivenUp> given_up;
-  for (const scheduler::CohortEntry& entry : waiting[rows.value].entries) {
-    given_up.push_back({.attempt = {.client = entry.client},
-                        .reason = fleet::LeftOutReason::kGone,
-                        .message = why});
+  for (const HoldingId holding : rows) {
+    if (!more_to_lease(holding) || holding.value >= waiting.size()) continue;
+    for (const scheduler::CohortEntry& entry : waiting[holding.value].entries) {
+      given_up.push_back({.attempt = {.client = entry.client},
+                          .reason = fleet::LeftOutReason::kGone,
+                          .message = WhyGone()});
+    }
   }
   Record(phase_.DoWithout(given_up));
 }

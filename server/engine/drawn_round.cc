@@ -39,8 +39,8 @@ absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& 
   ClientWork work(options.run);
   const auto add = [&](ClientId client, uint32_t staleness) -> absl::Status {
     if (client.value >= draw.drawable_rows().size() || staleness >= round.value) {
-      return absl::FailedPreconditionError(absl::StrCat("round ", round.value, ": client ",
-                                                        client.value, " is none of this run"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("round ", round.value, ": client ", client.value, " is none of this run"));
     }
     const scheduler::CohortEntry entry = EntryOf(draw, client);
     const Round base(round.value - 1 - staleness);
@@ -111,9 +111,8 @@ absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Dra
   ClientWork work(options.run);
   for (const ClientId client : before.cohort) {
     if (client.value >= draw.drawable_rows().size()) {
-      return absl::DataLossError(
-          absl::StrCat("round ", round.value, ": the log names client ", client.value,
-                       ", which the run does not have"));
+      return absl::DataLossError(absl::StrCat("round ", round.value, ": the log names client ",
+                                              client.value, ", which the run does not have"));
     }
     const auto found = before.staleness.find(client);
     const uint32_t staleness =

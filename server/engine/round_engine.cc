@@ -151,8 +151,7 @@ std::vector<ClientId> RoundEngine::Present(TimePoint now) {
   std::vector<bool> here(roster_.holdings(), everybody);
   ++presence_count_;
   for (auto& [id, node] : nodes_) {
-    const bool heard =
-        node.poll.has_value() || node.last_seen >= since || (any_time && live_);
+    const bool heard = node.poll.has_value() || node.last_seen >= since || (any_time && live_);
     if (heard && node.declined.empty()) {
       here[node.holding.value] = true;
       node.present_in = presence_count_;
@@ -220,6 +219,7 @@ void RoundEngine::StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now) 
   state_ = State::kRunning;
   GiveUpDeclined();
   GiveUpAbandoned();
+  if (live_) GiveUpGoneClients({absence_.gone().begin(), absence_.gone().end()});
   // Only now can the engine say which of the nodes that called early must commit first.
   if (caught_up() && std::exchange(parked_early_, false))
     ServeEach({nodes_.parked().begin(), nodes_.parked().end()}, now);

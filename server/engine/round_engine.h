@@ -316,8 +316,9 @@ class RoundEngine {
   bool ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   // Serves those that wait, in the order in which they came.
   void ServeArrivals(TimePoint now);
-  // Gives up clients of the open round whose nodes have been gone for long.
-  void GiveUpGoneClients(HoldingId rows, const std::string& why);
+  // Gives up clients of the open round that wait for rows that are gone.
+  void GiveUpGoneClients(const std::vector<HoldingId>& rows);
+  std::string WhyGone() const;
   // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
   // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);

@@ -65,10 +65,10 @@ absl::Status CheckLiveSteps(const RunPlan& run, const RoundRules& rules, bool st
         absl::StrCat("round.mode = \"", run.asynchronous.mode, "\" on a fleet: ", why));
   };
   if (run.asynchronous.mixed())
-    return refuse("only \"buffered\" is made for fleets; cohort.size = 1 steps at each arrival, too");
-  if (run.asynchronous.refill != 1) {
     return refuse(
-        "new clients begin with each step; round.refill is for simulations: take it out");
+        "only \"buffered\" is made for fleets; cohort.size = 1 steps at each arrival, too");
+  if (run.asynchronous.refill != 1) {
+    return refuse("new clients begin with each step; round.refill is for simulations: take it out");
   }
   if (rules.enough > 0)
     return refuse("a step closes with cohort.size arrivals: take round.enough out");

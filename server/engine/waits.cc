@@ -84,12 +84,13 @@ void RoundEngine::NoteAbsentAtBegin(TimePoint now) {
 }
 
 void RoundEngine::GiveUpGone(const std::vector<HoldingId>& rows) {
-  const std::string why = absl::StrFormat("no node with these rows has been there for %.0f s",
-                                          ToSeconds(options_.lease_timeout));
-  for (const HoldingId one : rows) {
-    DoTasksWithout(one, fleet::LeftOutReason::kGone, why);
-    if (live_) GiveUpGoneClients(one, why);
-  }
+  for (const HoldingId one : rows) DoTasksWithout(one, fleet::LeftOutReason::kGone, WhyGone());
+  if (live_) GiveUpGoneClients(rows);
+}
+
+std::string RoundEngine::WhyGone() const {
+  return absl::StrFormat("no node with these rows has been there for %.0f s",
+                         ToSeconds(options_.lease_timeout));
 }
 
 // ---- owners that are given up

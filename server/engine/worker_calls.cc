@@ -302,7 +302,8 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   }
   // Where rounds do not wait for each other, an evaluation does not wait for a client that trains.
   const bool may_train = !live_ || !reply.evaluation.has_value();
-  if (may_train && more_to_lease(node.holding)) reply.training = ServeTraining(node, request, reply, now);
+  if (may_train && more_to_lease(node.holding))
+    reply.training = ServeTraining(node, request, reply, now);
   if (reply.training.has_value()) {
     std::ranges::for_each(reply.training->broadcast.channels, name_only);
     for (fleet::OlderModel& older : reply.training->older)
