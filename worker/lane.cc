@@ -206,7 +206,7 @@ absl::StatusOr<bool> Lane::Start(const PhaseContext& phase, Turn& turn) {
 }
 
 absl::Status Lane::TrainAndArrive(const PhaseContext& phase, uint32_t slot,
-                                  const LeasedClient& client, const AwaitRound& await) {
+                                  const LeasedClient& client, const AwaitArrival& await) {
   Turn turn(client, CleanWorkspace(0));
   turn.slot = slot;
   MACAW_ASSIGN_OR_RETURN(const bool started, Start(phase, turn));
@@ -217,18 +217,17 @@ absl::Status Lane::TrainAndArrive(const PhaseContext& phase, uint32_t slot,
     const absl::Status& status = outcomes.front().status();
     if (!status.ok() && !training::IsClientFault(status)) return OurFault(turn.id(), status);
   }
-  const TimePoint trained = SteadyClock().Now();
-  const std::shared_ptr<const PhaseContext> round =
-      await({client.assignment.client, client.assignment.fence});
-  if (round == nullptr) {
+  const Arrival arrival = await({client.assignment.client, client.assignment.fence});
+  if (arrival.round == nullptr) {
     result_.left_out.clear();
     return absl::OkStatus();
   }
   if (!started) return absl::OkStatus();
-  turn.waited = SteadyClock().Now() - trained;
-  turn.context.round = round->round;
-  turn.context.staleness = round->staleness;
-  if (const absl::Status status = OpenSum(*round); !status.ok()) return OurFault(turn.id(), status);
+  const PhaseContext& round = *arrival.round;
+  turn.waited = arrival.waited;
+  turn.context.round = round.round;
+  turn.context.staleness = round.staleness;
+  if (const absl::Status status = OpenSum(round); !status.ok()) return OurFault(turn.id(), status);
   Turn* const one[] = {&turn};
   return Conclude(one, std::move(outcomes));
 }

@@ -35,9 +35,13 @@ struct LeasedClient {
   TimePoint leased{};
 };
 
-// Waits until the server has said in which round a client that is trained counts, and returns that
-// round's phase; null: it does not count any more (PhaseContext::arrives).
-using AwaitRound = std::function<std::shared_ptr<const PhaseContext>(const Attempt&)>;
+// The round in which a client counts that is trained (PhaseContext::arrives); null: it does not
+// count any more.
+struct Arrival {
+  std::shared_ptr<const PhaseContext> round;
+  Duration waited{};  // until the server said so
+};
+using AwaitArrival = std::function<Arrival(const Attempt&)>;
 
 // What a trainer of the run is made from, on this node's data.
 training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset);
@@ -70,7 +74,7 @@ class Lane {
   // Train, of one client of a phase that says `arrives`. It is added to the round that `await`
   // returns; if that is null, nothing is left of it.
   absl::Status TrainAndArrive(const PhaseContext& phase, uint32_t slot, const LeasedClient& client,
-                              const AwaitRound& await);
+                              const AwaitArrival& await);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
   // Records that the attempt took this many seconds longer than its work (emulation).

@@ -145,16 +145,17 @@ void SlotPool::Arrive(const Attempt& attempt, std::shared_ptr<const PhaseContext
   std::erase(trained_, attempt);
 }
 
-std::shared_ptr<const PhaseContext> SlotPool::AwaitRound(const Attempt& attempt) {
+Arrival SlotPool::Await(const Attempt& attempt) {
+  const TimePoint since = SteadyClock().Now();
   absl::MutexLock lock(&mutex_);
-  if (giving_up_) return nullptr;
+  if (giving_up_) return {};
   trained_.push_back(attempt);
   const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return giving_up_ || std::ranges::find(trained_, attempt) == trained_.end();
   };
   mutex_.Await(absl::Condition(&due));
-  const bool arrived = std::erase(trained_, attempt) == 0;
-  return arrived ? phase_ : nullptr;
+  if (std::erase(trained_, attempt) > 0) return {};  // nobody has said anything
+  return {.round = phase_, .waited = SteadyClock().Now() - since};
 }
 
 void SlotPool::Interrupt() {
@@ -377,7 +378,7 @@ void SlotPool::Train(uint32_t index, std::span<const Item> turn) {
   if (phase.arrives) {
     trained = lane.TrainAndArrive(phase, first, clients.front(), [&](const Attempt& attempt) {
       Emulate(index, phase, clients, SteadyClock().Now() - start);
-      return AwaitRound(attempt);
+      return Await(attempt);
     });
   } else {
     trained = lane.Train(phase, first, clients);

@@ -134,9 +134,8 @@ class SlotPool {
   std::vector<Item> NextTurn(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTurn(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
   void Train(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for Arrive of the client that the lane has trained; null, too: the lane is to end it.
-  std::shared_ptr<const PhaseContext> AwaitRound(const Attempt& attempt)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for Arrive of the client that the lane has trained. No round, too: the lane is to end it.
+  Arrival Await(const Attempt& attempt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Evaluate(uint32_t index, const EvaluateItem& item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Keeps the slots busy for as long as the emulated hardware would.
   void Emulate(uint32_t index, const PhaseContext& phase, std::span<const LeasedClient> clients,

@@ -24,6 +24,10 @@ void RoundEngine::TakeArrival(Node& node, Poll poll, TimePoint now) {
 bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                                TimePoint now) {
   if (!caught_up()) return false;
+  const auto trains_on = [&](const Attempt& attempt) {
+    return std::ranges::find(train_on_, attempt, &Restored::TrainsOn::attempt) != train_on_.end();
+  };
+  if (std::ranges::any_of(request.trained, trains_on)) return false;  // until a round opens
   if (!live_ || !phase_.NotHeld(node.id, request.trained).empty()) {  // others have them, or nobody
     Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kCommit});
     return true;

@@ -18,6 +18,21 @@ void SortByClient(std::vector<Seat>& seats) {
   std::ranges::sort(seats, {}, [](const Seat& seat) { return seat.entry.client; });
 }
 
+// Of a client that began from a model that is so much older than the newest one.
+absl::StatusOr<Seat> SeatOf(const Draw& draw, ClientWork& work, const ClientStates& states,
+                            Round round, ClientId client, uint32_t staleness) {
+  if (client.value >= draw.drawable_rows().size() || staleness >= round.value) {
+    return absl::DataLossError(absl::StrCat("round ", round.value, ": the log names client ",
+                                            client.value, ", whose model is ", staleness,
+                                            " rounds old, and that cannot be"));
+  }
+  const scheduler::CohortEntry entry = EntryOf(draw, client);
+  const Round base(round.value - 1 - staleness);
+  MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
+  seat.staleness = staleness;
+  return seat;
+}
+
 // As the log says: those that counted, and those that were given up.
 absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& draw,
                                       const ClientStates& states, Round round) {
@@ -38,15 +53,8 @@ absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& 
                                 .keeps_leases = false}};
   ClientWork work(options.run);
   const auto add = [&](ClientId client, uint32_t staleness) -> absl::Status {
-    if (client.value >= draw.drawable_rows().size() || staleness >= round.value) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("round ", round.value, ": client ", client.value, " is none of this run"));
-    }
-    const scheduler::CohortEntry entry = EntryOf(draw, client);
-    const Round base(round.value - 1 - staleness);
-    MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
-    seat.staleness = staleness;
-    drawn.seats.push_back(std::move(seat));
+    MACAW_ASSIGN_OR_RETURN(drawn.seats.emplace_back(),
+                           SeatOf(draw, work, states, round, client, staleness));
     return absl::OkStatus();
   };
   for (const auto& [client, staleness] : recorded.counted)
@@ -103,6 +111,19 @@ absl::StatusOr<DrawnRound> DrawStep(const EngineOptions& options, const Draw& dr
   return drawn;
 }
 
+absl::StatusOr<std::vector<Seat>> TrainOnAgain(const EngineOptions& options, const Draw& draw,
+                                               const ClientStates& states, Round round,
+                                               const std::vector<Restored::TrainsOn>& before) {
+  std::vector<Seat> seats;
+  ClientWork work(options.run);
+  for (const Restored::TrainsOn& one : before) {
+    MACAW_ASSIGN_OR_RETURN(seats.emplace_back(), SeatOf(draw, work, states, round,
+                                                        one.attempt.client, one.staleness + 1));
+  }
+  SortByClient(seats);
+  return seats;
+}
+
 absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Draw& draw,
                                          const ClientStates& states, Round round,
                                          const Restored::PhaseStory& before) {
@@ -110,18 +131,10 @@ absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Dra
                    .step = Step{.arrivals = options.run.cohort.size, .keeps_leases = false}};
   ClientWork work(options.run);
   for (const ClientId client : before.cohort) {
-    if (client.value >= draw.drawable_rows().size()) {
-      return absl::DataLossError(absl::StrCat("round ", round.value, ": the log names client ",
-                                              client.value, ", which the run does not have"));
-    }
     const auto found = before.staleness.find(client);
-    const uint32_t staleness =
-        found != before.staleness.end() ? std::min(found->second, round.value - 1) : 0;
-    const scheduler::CohortEntry entry = EntryOf(draw, client);
-    const Round base(round.value - 1 - staleness);
-    MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
-    seat.staleness = staleness;
-    drawn.seats.push_back(std::move(seat));
+    const uint32_t staleness = found != before.staleness.end() ? found->second : 0;
+    MACAW_ASSIGN_OR_RETURN(drawn.seats.emplace_back(),
+                           SeatOf(draw, work, states, round, client, staleness));
   }
   SortByClient(drawn.seats);
   return drawn;

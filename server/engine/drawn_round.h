@@ -28,6 +28,10 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
 absl::StatusOr<DrawnRound> DrawStep(const EngineOptions& options, const Draw& draw,
                                     const ClientStates& states, Round round,
                                     std::vector<Seat> train_on);
+// The seats of clients that trained before this server opened its first round, `round`.
+absl::StatusOr<std::vector<Seat>> TrainOnAgain(const EngineOptions& options, const Draw& draw,
+                                               const ClientStates& states, Round round,
+                                               const std::vector<Restored::TrainsOn>& before);
 // The same round as an earlier server had opened it.
 absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Draw& draw,
                                          const ClientStates& states, Round round,

@@ -45,7 +45,15 @@ struct Restored {
     std::map<ClientId, uint32_t> staleness = {};
     bool closed = false;
   };
+  // A client that trained when the round before the first of `phases` had been closed, of a fleet
+  // whose rounds do not wait for each other.
+  struct TrainsOn {
+    Attempt attempt;
+    WorkerId node;
+    uint32_t staleness = 0;  // in that round
+  };
   std::vector<Member> members;  // in the order of registration
+  std::vector<TrainsOn> train_on;
   std::map<std::pair<Round, Phase>, PhaseStory> phases;
   WorkerId newest;            // the largest number that any node has had
   bool begun = false;         // a round had been opened

@@ -112,6 +112,7 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
   if (!drawn.ok()) return Fail(drawn.status());
   troubles_.Clear();
   phase_.OpenRound(round, *std::move(drawn), now);
+  RestoreTrainOn(now);
   Prepare();
 }
 
@@ -119,7 +120,11 @@ absl::StatusOr<DrawnRound> RoundEngine::DrawNext(Round round) {
   if (!live_) return DrawRound(options_, *draw_, states_, round, clock_);
   if (const auto* before = restored_.Find(round, Phase(0)); before != nullptr)
     return DrawStepAgain(options_, *draw_, states_, round, *before);
-  return DrawStep(options_, *draw_, states_, round, phase_.TrainOn());
+  std::vector<Seat> train_on = phase_.TrainOn();
+  if (!train_on_.empty()) {
+    MACAW_ASSIGN_OR_RETURN(train_on, TrainOnAgain(options_, *draw_, states_, round, train_on_));
+  }
+  return DrawStep(options_, *draw_, states_, round, std::move(train_on));
 }
 
 std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePoint now) {

@@ -246,6 +246,8 @@ class RoundEngine {
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
   void RestoreParts(const std::vector<Restored::AcceptedPart>& parts, TimePoint expires);
   void RestoreLeases(const Restored::PhaseStory& before, TimePoint now);
+  void RestoreTrainOn(TimePoint now);
+  void RestoreLease(const Attempt& attempt, WorkerId node, TimePoint now);
 
   // ---- the end of a phase (closing.cc)
   // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
@@ -409,9 +411,10 @@ class RoundEngine {
   ClientStates states_;
   size_t staged_before_phase_ = 0;  // state versions that the round's earlier phases staged
   std::optional<Digest> state_digest_;
-  std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
-  bool parked_early_ = false;        // calls for work were parked before caught_up()
-  std::deque<WorkerId> arrivals_;    // nodes whose clients wait to count, in the order of arrival
+  std::set<WorkerId> hold_nothing_;           // nodes that reported no leases before caught_up()
+  bool parked_early_ = false;                 // calls for work were parked before caught_up()
+  std::vector<Restored::TrainsOn> train_on_;  // until this server opens a round
+  std::deque<WorkerId> arrivals_;  // nodes whose clients wait to count, in the order of arrival
   std::vector<std::pair<HoldingId, std::string>> states_owed_;  // LoseStatesOwed
 };
 

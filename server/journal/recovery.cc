@@ -69,7 +69,8 @@ class Follower {
   void On(const log::RoundOpened& opened) {
     begun = true;
     lost_states.Opened(opened.round, opened.phase);
-    if (opened.round <= checkpoint_) return;
+    // Of the checkpoint's round only those count that train on in the next one.
+    if (opened.round < checkpoint_ || (opened.round == checkpoint_ && opened.arrivals == 0)) return;
     Phase& phase = phases[{opened.round, opened.phase}];
     phase = {.broadcast = opened.broadcast, .present = opened.present};
     if (opened.arrivals == 0) return;
@@ -271,6 +272,16 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
       if (member.node == node) member.last_commit = std::max(member.last_commit, commit);
     }
   };
+  if (const auto last = log.phases.find({from.checkpoint, Phase(0)}); last != log.phases.end()) {
+    for (const auto& [attempt, node] : last->second.leased) {
+      const auto staleness = last->second.staleness.find(attempt.client);
+      restored.train_on.push_back(
+          {.attempt = attempt,
+           .node = node,
+           .staleness = staleness != last->second.staleness.end() ? staleness->second : 0});
+    }
+    log.phases.erase(last);
+  }
   for (auto& [place, phase] : log.phases) {
     Restored::PhaseStory story{.broadcast = phase.broadcast,
                                .present = std::move(phase.present),
