@@ -186,13 +186,6 @@ absl::Status CheckForFleet(const RunPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status CheckForSimulation(const RunPlan& plan) {
-  if (!DevicesArrive(plan)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "round.mode is \"", plan.asynchronous.mode,
-      "\": the devices say when clients arrive: add [devices], for example family = \"phones\""));
-}
-
 double TotalWeight(const RunPlan& plan) {
   switch (plan.cohort.weight) {
     case WeightPolicy::kUniform:

@@ -61,14 +61,6 @@ struct RunPlan {
 // What only a simulation can have: an error names the section.
 absl::Status CheckForFleet(const RunPlan& plan);
 
-// Whether rounds do not wait for each other and real devices say when clients arrive: on a fleet, or
-// where the log of one is repeated. With [devices] the virtual clock says it.
-inline bool DevicesArrive(const RunPlan& plan) {
-  return plan.asynchronous.on() && !plan.devices.on();
-}
-// Refuses a simulation of such a run, which repeats no log.
-absl::Status CheckForSimulation(const RunPlan& plan);
-
 // Every key but the parameters of the algorithm, with its whole name ("local.lr").
 const settings::Section<RunPlan>& PlanSection();
 

@@ -14,6 +14,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "plan/real_arrivals.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"

@@ -37,6 +37,7 @@
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/dataset.h"
+#include "plan/real_arrivals.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
 #include "training/api/schedule.h"

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "plan/real_arrivals.h"
 #include "server/engine/timed_round.h"
 
 namespace macaw::server {

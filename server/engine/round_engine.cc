@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "plan/real_arrivals.h"
 #include "server/engine/drawn_round.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/totals.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "plan/real_arrivals.h"
 
 namespace macaw::server {
 namespace {

@@ -109,7 +109,7 @@ Course DecideStep(const RoundRules& rules, uint64_t arrivals, const Standing& st
 // Refuses rules that a round of this cohort cannot have. Errors name the keys.
 absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules);
 
-// Refuses what a fleet whose rounds do not wait for each other (plan/run_plan.h, DevicesArrive)
+// Refuses what a fleet whose rounds do not wait for each other (plan/real_arrivals.h)
 // cannot have. Errors name the keys. `stateful`: its clients keep a state between rounds.
 absl::Status CheckLiveSteps(const RunPlan& run, const RoundRules& rules, bool stateful);
 

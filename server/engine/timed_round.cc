@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/local_steps.h"
+#include "plan/real_arrivals.h"
 #include "server/engine/round_policy.h"
 #include "training/api/round_local.h"
 #include "training/api/straggler.h"
