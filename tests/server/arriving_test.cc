@@ -90,21 +90,21 @@ class Arriving : public testing::Test {
     const auto found = leases_.find(ticket);
     return found != leases_.end() ? std::optional(found->second) : std::nullopt;
   }
-  // Asks for work. The client's lease, if it is drawn.
+  // Asks for work, unless a call waits or was answered meanwhile. True: its client is leased.
   bool Begin(uint64_t owner) {
-    const Asked asked = Call(owner, {.wanted = 1});
-    if (!asked.reply.has_value() || !asked.reply->training.has_value()) {
-      polls_[owner] = asked.ticket;
-      return false;
+    if (const auto poll = polls_.find(owner); poll != polls_.end()) {
+      const auto answer = AnswerTo(poll->second);
+      if (!answer.has_value()) return false;
+      polls_.erase(poll);
+      if (answer->training.has_value()) {
+        Take(owner, *answer);
+        return true;
+      }
     }
+    const Asked asked = Call(owner, {.wanted = 1});
+    if (!asked.reply.has_value()) polls_[owner] = asked.ticket;
+    if (!asked.reply.has_value() || !asked.reply->training.has_value()) return false;
     Take(owner, *asked.reply);
-    return true;
-  }
-  // The answer to a call that waited.
-  bool Begun(uint64_t owner) {
-    const auto reply = AnswerTo(polls_.at(owner));
-    if (!reply.has_value() || !reply->training.has_value()) return false;
-    Take(owner, *reply);
     return true;
   }
   void Take(uint64_t owner, const fleet::LeaseReply& reply) {
@@ -249,9 +249,7 @@ TEST_F(Arriving, AClientThatTrainsOnCountsInALaterRoundWithTheAgeOfItsModel) {
   EXPECT_EQ(Count(first[3]), 1u);
   std::vector<uint64_t> second;
   for (uint64_t owner = 0; owner < kOwners; ++owner) {
-    const bool on = owner == first[2] || owner == first[3];
-    const bool waited = polls_.contains(owner) && !std::ranges::count(first, owner);
-    if (!on && (waited ? Begun(owner) : Begin(owner))) second.push_back(owner);
+    if (owner != first[2] && owner != first[3] && Begin(owner)) second.push_back(owner);
   }
   ASSERT_THAT(second, SizeIs(2));
   EXPECT_EQ(begun_.at(second[0]).round, Round(2));
@@ -270,7 +268,8 @@ TEST_F(Arriving, AClientThatTrainsOnCountsInALaterRoundWithTheAgeOfItsModel) {
       ages[accepted.included[0].client] = accepted.staleness.at(0);
     }
   }
-  EXPECT_EQ(ages, (std::map<ClientId, uint64_t>{{ClientId(first[2]), 2}, {ClientId(second[1]), 1}}));
+  EXPECT_EQ(ages,
+            (std::map<ClientId, uint64_t>{{ClientId(first[2]), 2}, {ClientId(second[1]), 1}}));
   EXPECT_EQ(All<log::RoundOpened>().at(2).arrivals, 2u);
   EXPECT_TRUE(All<log::Requeued>().empty());
   EXPECT_TRUE(All<log::GaveUp>().empty());
@@ -322,15 +321,8 @@ TEST_F(Arriving, AnUpdateOfAModelThatIsTooOldDoesNotCountAndFreesItsPlace) {
   ASSERT_THAT(first, SizeIs(2));
   EXPECT_EQ(Count(first[0]), 0u);
   for (uint32_t round = 2; round <= 3; ++round) {  // others step on
-    for (uint64_t owner = 0; owner < kOwners; ++owner) {
-      if (owner == first[1] || engine_->completed() + 1 > round) continue;
-      const bool waits = polls_.contains(owner) && !AnswerTo(polls_.at(owner)).has_value();
-      if (!waits && (polls_.contains(owner) ? Begun(owner) : Begin(owner))) {
-        polls_.erase(owner);
-        Count(owner);
-      } else if (!waits && Begin(owner)) {
-        Count(owner);
-      }
+    for (uint64_t owner = 0; owner < kOwners && engine_->completed() < round; ++owner) {
+      if (owner != first[1] && Begin(owner)) Count(owner);
     }
     ASSERT_EQ(engine_->completed(), round);
   }
@@ -380,20 +372,17 @@ TEST_F(Arriving, ADeviceThatWaitsToCountKeepsItsLease) {
   Start();
   const std::vector<uint64_t> first = BeginAll();
   const Asked one = Arrive(first[0]), two = Arrive(first[1]), three = Arrive(first[2]);
-  // It does nothing for longer than any other lease would last. Those that arrive make progress.
-  for (double passed = 0; passed < 20 * kLease; passed += 25) {
-    now_ += FromSeconds(5);
-    for (int beat = 0; beat < 5; ++beat) {
-      now_ += FromSeconds(4);
-      for (const uint64_t owner : first) {
-        const uint64_t progress = owner == first[2] ? 0 : ++progress_;
-        Carry(engine_->Heartbeat({.session = sessions_.at(owner), .progress = progress}, now_)
-                  .effects);
-      }
-      Carry(engine_->Tick(now_));
+  polls_[first[2]] = three.ticket;
+  // It does nothing for longer than any other lease would last. The others make progress.
+  for (double passed = 0; passed < 20 * kLease; passed += 4) {
+    now_ += FromSeconds(4);
+    for (const uint64_t owner : first) {
+      const uint64_t progress = owner == first[2] ? 0 : ++progress_;
+      Carry(
+          engine_->Heartbeat({.session = sessions_.at(owner), .progress = progress}, now_).effects);
     }
-    if (const auto answer = AnswerTo(polls_[first[2]]); answer.has_value() || passed == 0)
-      polls_[first[2]] = Arrive(first[2]).ticket;
+    Carry(engine_->Tick(now_));
+    if (AnswerTo(polls_.at(first[2])).has_value()) polls_[first[2]] = Arrive(first[2]).ticket;
   }
   EXPECT_THAT(All<log::Requeued>(), IsEmpty());
   Commit(first[0], *one.reply->training);
@@ -460,12 +449,8 @@ TEST_F(Arriving, ALeaseThatIsLostBetweenTwoRoundsIsNotTakenOver) {
 
 TEST_F(Arriving, WithAsManyPlacesAsArrivalsARoundDrawsTheCohortOfASynchronousOne) {
   Start({.run = Run(/*arrivals=*/3, /*concurrency=*/0)});
-  std::vector<std::vector<log::Member>> cohorts;
-  for (int round = 0; round < 3; ++round) {
+  for (int turn = 0; turn < 20 && engine_->completed() < 3; ++turn) {
     for (const uint64_t owner : BeginAll()) Count(owner);
-    for (auto& [owner, ticket] : polls_) {
-      if (Begun(owner)) Count(owner);
-    }
   }
   EXPECT_GE(engine_->completed(), 3u);
   std::vector<uint32_t> rows = testing_support::Examples();
