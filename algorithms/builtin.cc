@@ -3,11 +3,31 @@
 namespace macaw::algorithms {
 
 std::vector<Description> BuiltinAlgorithms() {
-  return {
-      FedAvg(),   GradientDescent(), FedProx(), Scaffold(),        FedDyn(),          FedAdagrad(),
-      FedAdam(),  FedYogi(),         FedAvgM(), FedNova(),         QFedAvg(),         Mime(),
-      MimeLite(), Ditto(),           FedBn(),   FedRep(),          Median(),          TrimmedMean(),
-      Krum(),     Local(),           Pooled(),  GeometricMedian(), CenteredClipping()};
+  return {FedAvg(),
+          GradientDescent(),
+          FedProx(),
+          Scaffold(),
+          FedDyn(),
+          FedAdagrad(),
+          FedAdam(),
+          FedYogi(),
+          FedAvgM(),
+          FedNova(),
+          QFedAvg(),
+          Mime(),
+          MimeLite(),
+          Ditto(),
+          FedBn(),
+          FedRep(),
+          Median(),
+          TrimmedMean(),
+          Krum(),
+          Local(),
+          Pooled(),
+          GeometricMedian(),
+          CenteredClipping(),
+          NormBound(),
+          FlTrust()};
 }
 
 }  // namespace macaw::algorithms

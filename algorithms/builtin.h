@@ -45,5 +45,7 @@ Description TrimmedMean();
 Description Krum();
 Description GeometricMedian();
 Description CenteredClipping();
+Description NormBound();
+Description FlTrust();
 
 }  // namespace macaw::algorithms

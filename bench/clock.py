@@ -1,6 +1,7 @@
-"""Accuracy against the clock of the fleet: rounds that wait, over-selection, FedBuff, FedAsync.
+"""Accuracy against the clock of the fleet: rounds that wait, over-selection, selection by losses
+(Oort, power of choice, UCB), FedBuff, FedAsync.
 
-./dev bench clock [--images FOLDER] [--histogram FILE] [--updates N] [--repeat N] [--only TEXT]
+./dev bench clock [--images FOLDER] [--histogram FILE] [--updates N] [--seeds N] [--only TEXT]
                   [--write]
 
 LeNet-5 on MNIST, clients with phones and networks of the built-in sample (`devices.family =
@@ -11,10 +12,12 @@ examples/mnist10k.toml over 1000 clients, or of a folder with the four files of 
 
 A row: steps of the server; accuracy at the end and the best; virtual minutes of the run, and until
 the test accuracy was 0.8, 0.9 and 0.95; those until 0.9 as a share of the first row's; mean
-staleness; seconds here. Means over seeds, with the range. --write puts the table into
-results/clock.md.
+staleness; seconds here. With several seeds, means ± half of the 95 % interval by Student's t; the
+share of the first row's minutes is of runs with the same seed. --only, which may be given several
+times: the ways whose names have this text. --write puts the table into results/clock.md.
 """
 
+import math
 import pathlib
 import statistics
 import sys
@@ -28,6 +31,13 @@ WAYS = [
     ("rounds of 20", 20, []),
     ("the first 20 of 26", 20, ["cohort.over_selection=1.3"]),
     ("the first 20 of 40", 20, ["cohort.over_selection=2"]),
+    ("oort", 20, ["cohort.sampling=oort"]),
+    ("oort, the first 20 of 26", 20, ["cohort.sampling=oort", "cohort.over_selection=1.3"]),
+    ("power of choice, of 40", 20,
+     ["cohort.sampling=power-of-choice", "cohort.candidates=40"]),
+    ("power of choice, of 52, the first 20 of 26", 20,
+     ["cohort.sampling=power-of-choice", "cohort.candidates=52", "cohort.over_selection=1.3"]),
+    ("ucb", 20, ["cohort.sampling=ucb"]),
     ("a deadline of 2 s", 20, ["round.deadline=2", "round.quorum=0.25"]),
     ("buffered, 20 of 60", 20, ["round.mode=buffered", "round.concurrency=60"]),
     ("buffered, 10 of 60", 10, ["round.mode=buffered", "round.concurrency=60"]),
@@ -38,6 +48,9 @@ WAYS = [
 MARKS = ("0.8", "0.9", "0.95")
 HEAD = ["way", "steps", "accuracy", "best", "minutes", "to 0.8", "to 0.9", "to 0.95",
         "of the first", "staleness", "s here"]  # fmt: skip
+# The 97.5 % quantile of Student's t with 1, 2, 3, … degrees of freedom.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+           2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086]  # fmt: skip
 RESULTS = frame.ROOT / "bench/results/clock.md"
 
 
@@ -79,13 +92,15 @@ def measure(size: int, way: list[str], options, folder: pathlib.Path) -> list[di
 
 
 def spread(values: list[float], digits: int) -> str:
-    """ "12.3" or, of several, "12.3 (11.9–12.8)"; a dash where one is missing."""
-    if any(value != value for value in values):
+    """ "12.3" or, of several, "12.3 ± 0.4"; a dash where one is missing."""
+    if any(math.isnan(value) for value in values):
         return "–"
     text = f"{statistics.mean(values):.{digits}f}"
     if len(values) == 1:
         return text
-    return f"{text} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+    student = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
+    half = student * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{text} ± {half:.{digits}f}"
 
 
 def row(name: str, found: list[dict[str, float]], first: list[dict[str, float]]) -> list[str]:
@@ -106,7 +121,8 @@ def main() -> None:
     parser.add_argument("--images", type=pathlib.Path)
     parser.add_argument("--histogram", type=pathlib.Path)
     parser.add_argument("--updates", type=int, default=4000, help="clients' turns of each run")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", dest="repeat", type=int, help="runs of each way; also --repeat")
+    parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     options.config = frame.ROOT / "examples/mnist10k.toml"
@@ -124,12 +140,14 @@ def main() -> None:
             data = frame.ROOT / "examples/data"
             options.config.write_text("\n".join(kept).replace('"data/', f'"{data}/'))
         for name, size, way in WAYS:
-            if options.only not in name:
+            if options.only and not any(text in name for text in options.only):
                 continue
             found = measure(size, way, options, pathlib.Path(folder))
             first = first or found
             rows.append(row(name, found, first))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+    if options.repeat > 1:
+        about += f"; seeds 1 to {options.repeat}, mean ± half of the 95 % interval (Student)"
     table = f"{about}\n\n{frame.table(HEAD, rows)}"
     print(table)
     if options.write:

@@ -1,15 +1,17 @@
 """How speed and memory grow: tables for bench/results/scaling.md.
 
-    ./dev bench scaling [cohort] [population] [slots] [rounds] [--quick] [--write]
+    ./dev bench scaling [cohort] [population] [slots] [rounds] [week] [--quick] [--write]
 
 cohort      clients a round, 10 to 10,000: a round's time grows with them and a client's does not
 population  1e3 to 1e7 clients, 100 a round, generated on demand: both stay the same
 slots       1, 2 and 4 on this machine's cores
 rounds      2,000 rounds of the logistic job: memory every 200 rounds stays the same
+week        a week of the virtual clock, with rounds that wait, overlap and do not wait
 
 Every figure is the median over the rounds of one run (its first tenth left out).
 """
 
+import math
 import pathlib
 import statistics
 import tempfile
@@ -99,11 +101,44 @@ def memory(told) -> str:
     return about + frame.table(["rounds done", "MB"], rows)
 
 
+def week(told) -> str:
+    """The seconds here of a week of 100 clients at a time, and what it takes."""
+    days = 0.05 if told.quick else 7
+    ways = {
+        "rounds": ["cohort.size=100"],
+        "overlapped": ["cohort.size=100", "round.mode=overlapped"],
+        "buffered": ["cohort.size=20", "round.mode=buffered", "round.concurrency=100"],
+    }
+    rows = []
+    for count, resident in ((10**4, "true"), (10**6, "false")):
+        for way, settings in ways.items():
+            settings = [*settings, *SMALL[:1], f"data.resident={resident}",
+                        f"data.synthetic.clients={count}", "devices.family=lognormal",
+                        "devices.samples_per_s=5"]  # fmt: skip
+            pilot = simulate(told, 200, *settings)
+            rounds = math.ceil(200 * days * 86400 / pilot.summary["virtual_seconds"])
+            run = simulate(told, rounds, *settings)
+            metrics, seconds = run.metrics(), run.ends()[-1]
+            turns = sum(row["clients"] for row in metrics)
+            memory = run.summary["peak_memory_bytes"]
+            rows.append([
+                f"{count:,}", way, f"{run.summary['virtual_seconds'] / 86400:.2f}",
+                f"{len(metrics):,}", f"{turns:,}", f"{seconds:,.0f}", f"{turns / seconds:,.0f}",
+                f"{sum(row['steps'] for row in metrics) / seconds:,.0f}",
+                f"{memory['server'] / 2**20:.0f}", f"{sum(memory['workers']) / 2**20:.0f}",
+            ])  # fmt: skip
+    heads = ["population", "way", "virtual days", "rounds", "turns", "s here", "turns/s"]
+    about = "100 clients of 50 to 110 rows train at a time, on devices of five rows a second in the "
+    about += "middle (log-normal); a buffered step has 20 arrivals.\n\n"
+    return about + frame.table([*heads, "steps/s", "server MiB", "worker MiB"], rows)
+
+
 SECTIONS = {
     "cohort": ("Clients a round", cohort),
     "population": ("Population", population),
     "slots": ("Slots", slots),
     "rounds": ("Rounds: memory", memory),
+    "week": ("A week of virtual time", week),
 }
 
 

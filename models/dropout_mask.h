@@ -11,10 +11,12 @@
 
 namespace macaw::models {
 
-// Each element is 0 or 1/(1−p), so that the expectation is unchanged.
+// Each element is 0 or 1/(1−p), so that the expectation is unchanged. The mask is drawn on the host,
+// so it is the same for every device that `like` may be on.
 inline at::Tensor DropoutMask(const at::Tensor& like, double p, RandomStream& stream) {
-  at::Tensor mask = at::empty(like.sizes(), like.options().requires_grad(false));
-  if (p >= 1) return mask.zero_();  // as PyTorch, and 1/(1−p) is no number
+  if (p >= 1) return at::zeros_like(like.detach());  // as PyTorch, and 1/(1−p) is no number
+  const bool doubles = like.scalar_type() == at::kDouble;
+  const at::Tensor mask = at::empty(like.sizes(), at::dtype(doubles ? at::kDouble : at::kFloat));
   const uint32_t dropped = static_cast<uint32_t>(std::ldexp(p, 32));  // out of 2^32 words
   const auto fill = [&]<typename T>(T) {
     const T kept = static_cast<T>(1.0 / (1.0 - p));
@@ -22,8 +24,8 @@ inline at::Tensor DropoutMask(const at::Tensor& like, double p, RandomStream& st
       m = stream.NextU32() < dropped ? T{0} : kept;
     }
   };
-  DispatchDType(like.scalar_type() == at::kFloat ? DType::kF32 : DType::kF64, fill);
-  return mask;
+  DispatchDType(doubles ? DType::kF64 : DType::kF32, fill);
+  return mask.to(like.device(), like.scalar_type());
 }
 
 }  // namespace macaw::models

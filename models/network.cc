@@ -152,7 +152,8 @@ struct Apply {
       y = at::scaled_dot_product_attention(q, k, v, seen, /*dropout_p=*/0.0, causal);
     } else {
       // LibTorch's own would draw its masks from a generator that slots share.
-      if (causal) seen = at::ones({positions, positions}, at::dtype(at::kBool)).tril();
+      if (causal)
+        seen = at::ones({positions, positions}, at::dtype(at::kBool).device(q.device())).tril();
       const double scale = 1.0 / std::sqrt(static_cast<double>(width / heads));
       Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
       if (seen) scores = scores.masked_fill(seen->logical_not(), -HUGE_VAL);
@@ -183,8 +184,8 @@ bool OutputIsFree(const Layer& layer) {
 
 }  // namespace
 
-Network::Network(ModelSpec spec) : spec_(std::move(spec)) {
-  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_);
+Network::Network(ModelSpec spec, at::Device device) : spec_(std::move(spec)) {
+  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_, device);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (spec_.tensors[i].second > 0) last_parametric_ = i;
     in_place_relu_.push_back(i > 0 && std::holds_alternative<Relu>(spec_.layers[i]) &&
@@ -219,6 +220,17 @@ std::vector<Tensor> ViewsOf(VectorView vector) {
   for (const LayoutEntry& entry : vector.layout->entries()) {
     views.push_back(
         at::from_blob(vector.bytes.data() + entry.offset * width, entry.shape, at::dtype(type)));
+  }
+  return views;
+}
+
+std::vector<Tensor> ViewsOf(const Tensor& flat, const ParameterLayout& layout) {
+  std::vector<Tensor> views;
+  views.reserve(layout.entries().size());
+  for (const LayoutEntry& entry : layout.entries()) {
+    views.push_back(
+        flat.narrow(0, static_cast<int64_t>(entry.offset), static_cast<int64_t>(entry.size))
+            .view(entry.shape));
   }
   return views;
 }

@@ -31,8 +31,8 @@ class ScriptModule;
 // module, one thread at a time.
 class Network {
  public:
-  // Throws if the spec's script cannot be loaded.
-  explicit Network(ModelSpec spec);
+  // `device`: where batches and parameters will be. Throws if the spec's script cannot be loaded.
+  explicit Network(ModelSpec spec, at::Device device = at::kCPU);
 
   // `batch` is [n, input shape...], of int32 if the model takes tokens. `parameters` are the
   // layout's entries in order, with their shapes, buffers included. Dropout draws its masks from
@@ -58,5 +58,7 @@ class Network {
 // The layout's tensors as shaped views of a flat CPU vector, in entry order. The vector's bytes
 // must outlive the views.
 std::vector<at::Tensor> ViewsOf(VectorView vector);
+// The same of a tensor that has the vector's numbers, on any device: views of it.
+std::vector<at::Tensor> ViewsOf(const at::Tensor& flat, const ParameterLayout& layout);
 
 }  // namespace macaw::models

@@ -72,12 +72,14 @@ void RunDropoutInPlace(Stack& stack) {
 Tensor Sloped(const Tensor& x, double lower, double upper, bool train) {
   Tensor slope = at::full({}, (lower + upper) / 2, x.options().requires_grad(false));
   if (train && masks_from != nullptr) {
-    slope = at::empty(x.sizes(), x.options().requires_grad(false));
+    const bool doubles = x.scalar_type() == at::kDouble;
+    slope = at::empty(x.sizes(), at::dtype(doubles ? at::kDouble : at::kFloat));
     const auto fill = [&]<typename T>(T) {
       for (T& s : std::span(slope.data_ptr<T>(), static_cast<size_t>(slope.numel())))
         s = static_cast<T>(lower + (upper - lower) * masks_from->Uniform());
     };
-    DispatchDType(x.scalar_type() == at::kFloat ? DType::kF32 : DType::kF64, fill);
+    DispatchDType(doubles ? DType::kF64 : DType::kF32, fill);
+    slope = slope.to(x.device(), x.scalar_type());
   }
   return at::where(x > 0, x, x * slope);
 }

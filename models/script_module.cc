@@ -26,9 +26,9 @@ namespace {
 
 using at::Tensor;
 
-torch::jit::Module Load(const std::string& bytes) {
+torch::jit::Module Load(const std::string& bytes, at::Device device = at::kCPU) {
   std::istringstream stream(bytes);
-  return torch::jit::load(stream, at::Device(at::kCPU));
+  return torch::jit::load(stream, device);
 }
 
 }  // namespace
@@ -42,10 +42,11 @@ struct ScriptModule::Module {
   bool trains = false;
 };
 
-ScriptModule::ScriptModule(const ModelSpec& spec) : module_(std::make_unique<Module>()) {
+ScriptModule::ScriptModule(const ModelSpec& spec, at::Device device)
+    : module_(std::make_unique<Module>()) {
   if (spec.script == nullptr) throw std::invalid_argument("the scripted module was not read");
   torch::jit::Module& script = module_->script;
-  script = Load(*spec.script);
+  script = Load(*spec.script, device);
   DrawFromTheRun(script);
   ScriptTensors& named = module_->tensors.emplace(script);
   const std::vector<LayoutEntry>& entries = spec.layout->entries();

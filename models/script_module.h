@@ -24,7 +24,8 @@ class ScriptModule {
   // Throws LibTorch's exception if the bytes are no scripted module. Throws std::invalid_argument
   // if its tensors are not those of the layout, or if it draws random numbers other than dropout
   // (script_random.h): a run could not be repeated.
-  explicit ScriptModule(const ModelSpec& spec);
+  // `device`: where batches and parameters will be.
+  ScriptModule(const ModelSpec& spec, at::Device device);
   ~ScriptModule();
 
   // Masks of dropout are drawn from `dropout`; null: nothing is dropped.

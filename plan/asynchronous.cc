@@ -10,29 +10,32 @@ using settings::AtLeast;
 settings::Section<AsynchronousConfig> AsynchronousSection() {
   using A = AsynchronousConfig;
   settings::Section<A> f;
-  const auto asynchronous = [](const A& config) { return config.on(); };
+  const auto by_arrival = [](const A& config) { return config.by_arrival(); };
   const char* const mode = "round.mode = \"buffered\" or \"mixed\"";
   f.AddChoice(
-      "mode", &A::mode, {"synchronous", "buffered", "mixed"},
+      "mode", &A::mode, {"synchronous", "buffered", "mixed", "overlapped"},
       "synchronous: a round draws its clients and waits for them. buffered: the server "
       "steps whenever cohort.size clients have arrived, and new ones begin at once "
-      "(FedBuff). mixed: each arrival moves the model towards the client's (FedAsync). In a "
-      "simulation both need [devices], which says when clients arrive; on a fleet the devices do");
+      "(FedBuff). mixed: each arrival moves the model towards the client's (FedAsync). "
+      "overlapped: a round draws its clients when those of the round before have done their work, "
+      "and does not wait for their updates (CO2). In a simulation "
+      "all three need [devices], which says how long that takes; on a fleet, which can have "
+      "buffered, the devices do");
   f.Add("concurrency", &A::concurrency,
         "clients that train at a time, cohort.size or more; 0: cohort.size", AtLeast(0))
-      .Needs(asynchronous, mode);
+      .Needs(by_arrival, mode);
   f.Add("refill", &A::refill,
         "new clients begin as soon as this many have arrived since the last ones began, at most "
         "round.concurrency; on a fleet they begin with each step",
         AtLeast(1))
-      .Needs(asynchronous, mode);
+      .Needs(by_arrival, mode);
   f.Add("discount", &A::discount,
         "a of (1 + t)^-a, the factor of an update whose model is t steps old; 0: none", AtLeast(0))
-      .Needs(asynchronous, mode);
+      .Needs(by_arrival, mode);
   f.Add("max_staleness", &A::max_staleness,
         "steps by which a client's model may be old; an older arrival does not count; 0: any",
         AtLeast(0))
-      .Needs(asynchronous, mode);
+      .Needs(by_arrival, mode);
   f.Add("mixing", &A::mixing,
         "share of the client's model in the new one, times the factor of round.discount",
         AboveUpTo(0, 1))

@@ -12,7 +12,8 @@ namespace macaw {
 // the newest when it began.
 struct AsynchronousConfig {
   // "synchronous"; "buffered" (Nguyen et al. 2022, FedBuff); "mixed" (Xie et al. 2019, FedAsync):
-  // each arrival is a step, which moves the model towards the client's.
+  // each arrival is a step, which moves the model towards the client's; "overlapped" (Sun et al.
+  // 2024, CO2): a round's clients train while the updates of the round before travel.
   std::string mode = "synchronous";
   uint64_t concurrency = 0;    // clients that train at a time; 0: cohort.size
   uint64_t refill = 1;         // new clients begin as soon as so many have arrived
@@ -22,6 +23,8 @@ struct AsynchronousConfig {
 
   bool on() const { return mode != "synchronous"; }
   bool mixed() const { return mode == "mixed"; }
+  bool overlapped() const { return mode == "overlapped"; }
+  bool by_arrival() const { return on() && !overlapped(); }  // a step has the next arrivals
   friend bool operator==(const AsynchronousConfig&, const AsynchronousConfig&) = default;
 };
 

@@ -8,6 +8,52 @@ using settings::AboveUpTo;
 using settings::AtLeast;
 using settings::Between;
 
+namespace {
+
+settings::Section<OortConfig> OortSection() {
+  using O = OortConfig;
+  settings::Section<O> f;
+  f.Add("clip", &O::clip, "quantile of the clients' utilities beyond which a utility is clipped",
+        AboveUpTo(0, 1));
+  f.Add(
+      "penalty", &O::penalty,
+      "exponent a of the factor (T / t)^a on the score of a client whose turn takes t > T seconds",
+      AtLeast(0));
+  f.Add("round_threshold", &O::round_threshold,
+        "quantile of the turns' seconds that is T at first; 1: no penalty", AboveUpTo(0, 1));
+  f.Add("pacer_step", &O::pacer_step,
+        "rounds whose utilities are compared with those of as many rounds before, to move T",
+        AtLeast(1));
+  f.Add("pacer_delta", &O::pacer_delta, "by which the quantile of T is moved", Between(0, 1));
+  f.Add("exploration", &O::exploration,
+        "share of a round's clients that were never asked before, times one decay in round 1",
+        Between(0, 1));
+  f.Add("exploration_decay", &O::exploration_decay, "factor on that share, each round",
+        AboveUpTo(0, 1));
+  f.Add("exploration_min", &O::exploration_min, "least of that share", Between(0, 1));
+  f.Add("sample_window", &O::sample_window,
+        "ratio of untried clients, drawn at random, to those of them that a round asks, drawn by "
+        "speed",
+        AtLeast(1));
+  f.Add("cut_off", &O::cut_off,
+        "share of the last chosen score from which on clients are drawn by their scores",
+        Between(0, 1));
+  f.Add("blacklist_rounds", &O::blacklist_rounds,
+        "a client that has counted in more rounds is not drawn any more; 0: no limit", AtLeast(0));
+  f.Add("blacklist_share", &O::blacklist_share, "most clients that are not drawn for that reason",
+        Between(0, 1))
+      .Needs([](const O& oort) { return oort.blacklist_rounds > 0; },
+             "cohort.oort.blacklist_rounds above 0");
+  return f;
+}
+
+}  // namespace
+
+bool LearnsFromRounds(const CohortConfig& cohort) {
+  return cohort.sampling == "oort" || cohort.sampling == "power-of-choice" ||
+         cohort.sampling == "ucb";
+}
+
 uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples) {
   return cohort.max_weight > 0 ? std::min(examples, cohort.max_weight) : examples;
 }
@@ -46,10 +92,15 @@ settings::Section<CohortConfig> CohortSection() {
       .InsteadOf({"size"})
       .Hidden([](const C& cohort) { return cohort.fraction == 0; });
   f.AddChoice(
-      "sampling", &C::sampling, {"uniform", "proportional", "poisson", "sweep", "available"},
+      "sampling", &C::sampling,
+      {"uniform", "proportional", "poisson", "sweep", "cyclic", "available", "oort",
+       "power-of-choice", "ucb"},
       "how a round's clients are drawn. uniform: distinct clients; proportional: with replacement, "
       "by examples (needs uniform weights); poisson: each client independently; sweep: every "
-      "client once before any client again; available: uniform over the available clients");
+      "client once before any client again; cyclic: a sweep, in the same order each time; "
+      "available: uniform over the available clients; by what earlier rounds told: oort: large "
+      "loss and fast; power-of-choice: the largest losses of some candidates; ucb: an upper bound "
+      "of the loss");
   f.AddChoice("weight", &C::weight,
               {{"examples", WeightPolicy::kExamples},
                {"uniform", WeightPolicy::kUniform},
@@ -97,6 +148,22 @@ settings::Section<CohortConfig> CohortSection() {
   f.Add("round_spread", &C::round_spread,
         "standard deviation of ln(seconds) between a client's rounds", AtLeast(0))
       .Needs(over, "cohort.over_selection above 1");
+  const auto samples = [](const char* word) {
+    return [word](const C& cohort) { return cohort.sampling == word; };
+  };
+  f.Add("candidates", &C::candidates,
+        "clients that are drawn by their examples, of whom the cohort.size with the largest losses "
+        "train; 0: twice the clients that a round asks",
+        AtLeast(0))
+      .Needs(samples("power-of-choice"), "cohort.sampling = \"power-of-choice\"");
+  f.Add("discount", &C::discount, "factor by which a loss counts less, each round", AboveUpTo(0, 1))
+      .Needs(samples("ucb"), "cohort.sampling = \"ucb\"");
+  const size_t others = f.fields().size();
+  f.AddSection("oort", &C::oort, OortSection());
+  for (size_t i = others; i < f.fields().size(); ++i) {
+    auto& needs = f.fields()[i].needs;
+    needs.insert(needs.begin(), {samples("oort"), "cohort.sampling = \"oort\""});
+  }
   return f;
 }
 

@@ -88,6 +88,15 @@ settings::Section<LocalConfig> LocalSection() {
       .Needs([](const L& local) { return local.batch_size > 0; }, "local.batch_size above 0");
   f.Add("shuffle", &L::shuffle,
         "whether rows are shuffled each epoch; false: batches in stored order");
+  f.AddChoice("precision", &L::precision, {"full", "bf16", "tf32"},
+              "numbers of a pass through the model. full: those of run.dtype; bf16: products in "
+              "bfloat16 (LibTorch's autocast); tf32: products of GPUs in TF32. The last two are "
+              "trained by LibTorch");
+  f.Add("micro_batch", &L::micro_batch,
+        "rows of a batch that pass through the model at a time, which takes less memory: their "
+        "gradients are added up for one step of the whole batch, and batch norm sees them alone; "
+        "LibTorch's; 0: the whole batch",
+        AtLeast(0));
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
   return f;
 }

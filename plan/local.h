@@ -40,6 +40,8 @@ struct LocalConfig {
   double label_smoothing = 0;         // [0, 1)
   bool drop_last = false;             // skips a last batch that is not full
   bool shuffle = true;                // false: batches in stored order
+  std::string precision = "full";     // "bf16", "tf32": of LibTorch's passes (training/torch)
+  uint32_t micro_batch = 0;  // > 0: rows of a batch that pass at a time; LibTorch's trainers
   friend bool operator==(const LocalConfig&, const LocalConfig&) = default;
 };
 

@@ -6,6 +6,8 @@
 #include "core/random.h"
 #include "core/status.h"
 #include "scheduler/availability.h"
+#include "scheduler/by_loss.h"
+#include "scheduler/oort.h"
 #include "scheduler/over_selection.h"
 #include "scheduler/sweep.h"
 #include "scheduler/trainable.h"
@@ -115,10 +117,20 @@ absl::Status CheckSize(const char* what, uint64_t size, const Trainable& clients
       absl::StrCat(what, " is ", size, ", but ", have, ": choose 1 to ", clients.size()));
 }
 
+absl::StatusOr<std::unique_ptr<CohortSampler>> MakeLearning(const CohortConfig& config,
+                                                            uint64_t size, Trainable clients,
+                                                            std::span<const uint32_t> examples,
+                                                            const Feedback& feedback) {
+  if (config.sampling == "oort") return MakeOortSampler(config, size, std::move(clients), feedback);
+  if (config.sampling == "ucb") return MakeUpperBound(config, size, std::move(clients), feedback);
+  return MakePowerOfChoice(config, size, examples, feedback);
+}
+
 // The sampler of `config.sampling`: `size` clients, on average or at most.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& config, uint64_t size,
                                                         std::span<const uint32_t> examples,
-                                                        const virtual_time::Presence* presence) {
+                                                        const virtual_time::Presence* presence,
+                                                        const Feedback* feedback) {
   Trainable clients(examples);
   if (clients.size() == 0) {
     return absl::InvalidArgumentError(
@@ -141,6 +153,8 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& conf
   if (config.sampling == "poisson")
     return std::make_unique<PoissonSampler>(config.seed, size, std::move(clients));
   if (config.sampling == "sweep") return MakeSweepSampler(config.seed, size, std::move(clients));
+  if (config.sampling == "cyclic")
+    return MakeSweepSampler(config.seed, size, std::move(clients), SweepOrder::kSame);
   if (config.sampling == "available" && presence != nullptr)
     return MakePresentSampler(config.seed, size, std::move(clients), *presence);
   if (config.sampling == "available") {
@@ -150,9 +164,18 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeDraw(const CohortConfig& conf
                                  .seed = config.seed},
                                 size, std::move(clients));
   }
+  if (LearnsFromRounds(config)) {
+    if (feedback == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cohort.sampling = \"", config.sampling,
+                       "\" follows what rounds tell of their clients, and here are no rounds"));
+    }
+    return MakeLearning(config, size, std::move(clients), examples, *feedback);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("cohort.sampling is \"", config.sampling,
-                   "\"; known: uniform, proportional, poisson, sweep, available"));
+                   "\"; known: uniform, proportional, poisson, sweep, cyclic, available, oort, "
+                   "power-of-choice, ucb"));
 }
 
 }  // namespace
@@ -165,25 +188,32 @@ uint64_t AskedClients(const CohortConfig& config) {
 
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeCandidates(
     const CohortConfig& config, std::span<const uint32_t> examples,
-    const virtual_time::Presence* presence) {
+    const virtual_time::Presence* presence, const Feedback* feedback) {
   if (!(config.over_selection >= 1) || !std::isfinite(config.over_selection)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cohort.over_selection is ", config.over_selection, "; choose 1 or more"));
   }
-  if (config.over_selection > 1 && config.sampling != "uniform" && config.sampling != "available") {
+  if (config.over_selection > 1 && config.sampling != "uniform" && config.sampling != "available" &&
+      !LearnsFromRounds(config)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cohort.over_selection drops clients by their speed, which breaks what "
                      "cohort.sampling = \"",
                      config.sampling, "\" is for: use \"uniform\" or \"available\""));
   }
-  return MakeDraw(config, AskedClients(config), examples, presence);
+  return MakeDraw(config, AskedClients(config), examples, presence, feedback);
 }
 
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
-                                                           std::span<const uint32_t> examples) {
+                                                           std::span<const uint32_t> examples,
+                                                           const Feedback* feedback) {
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<CohortSampler> candidates,
-                         MakeCandidates(config, examples, nullptr));
+                         MakeCandidates(config, examples, nullptr, feedback));
   if (config.over_selection == 1) return candidates;
+  if (LearnsFromRounds(config)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cohort.over_selection with cohort.sampling = \"", config.sampling,
+                     "\" needs [devices], which say whose report comes first"));
+  }
   return MakeOverSelection({.keep = config.size,
                             .device_spread = config.device_spread,
                             .round_spread = config.round_spread,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/ids.h"
 #include "plan/cohort.h"
+#include "scheduler/feedback.h"
 #include "virtual_time/presence.h"
 
 namespace macaw::scheduler {
@@ -39,14 +41,16 @@ struct Moment {
   std::span<const ClientId> busy;
   // At most so many are drawn, where the sampler knows `busy`.
   uint64_t most = ~uint64_t{0};
+  // What a client's turn would take on its device, in seconds of virtual time. Empty: not known.
+  std::function<double(const CohortEntry&)> seconds_of;
 
   // A round alone is enough where nobody's presence is asked for.
   Moment(Round r, double s = 0)
       : round(r), seconds(s), step(r) {}  // NOLINT(google-explicit-constructor)
 };
 
-// Draws cohorts. A cohort depends only on seed, moment, population and presence, never on measured
-// time or on the workers.
+// Draws cohorts. A cohort depends only on seed, moment, population and presence, and on what closed
+// rounds told (feedback.h) where the sampling learns; never on measured time or on the workers.
 class CohortSampler {
  public:
   virtual ~CohortSampler() = default;
@@ -57,15 +61,17 @@ class CohortSampler {
 uint64_t AskedClients(const CohortConfig& config);
 
 // `examples[k]` is the number of client k's training rows; it must outlive the sampler. Errors name
-// the key of [cohort] to change.
+// the key of [cohort] to change. `feedback`: of a sampling that learns from rounds, which must
+// outlive the sampler; else null.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeSampler(const CohortConfig& config,
-                                                           std::span<const uint32_t> examples);
+                                                           std::span<const uint32_t> examples,
+                                                           const Feedback* feedback = nullptr);
 
 // The same without the choice of over-selection: AskedClients(config) clients, of which the caller
 // keeps the first. `presence`: who is there under sampling = "available", in virtual time; null: as
 // `config` says. It must outlive the sampler.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeCandidates(
     const CohortConfig& config, std::span<const uint32_t> examples,
-    const virtual_time::Presence* presence);
+    const virtual_time::Presence* presence, const Feedback* feedback = nullptr);
 
 }  // namespace macaw::scheduler

@@ -18,15 +18,20 @@ uint64_t Mix(uint64_t x) {
 
 class SweepSampler final : public CohortSampler {
  public:
-  SweepSampler(uint64_t seed, uint64_t size, Trainable clients)
-      : seed_(seed), rounds_((clients.size() + size - 1) / size), clients_(std::move(clients)) {}
+  SweepSampler(uint64_t seed, uint64_t size, Trainable clients, SweepOrder order)
+      : seed_(seed),
+        rounds_((clients.size() + size - 1) / size),
+        order_(order),
+        clients_(std::move(clients)) {}
 
   Cohort Sample(const Moment& moment) const override {
     const Round round = moment.round;
     const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds are numbered from 1
     const uint64_t turn = turns % rounds_;
-    const KeyedPermutation order(
-        {.seed = seed_, .purpose = Purpose::kCohort, .extra = turns / rounds_}, clients_.size());
+    const KeyedPermutation order({.seed = seed_,
+                                  .purpose = Purpose::kCohort,
+                                  .extra = order_ == SweepOrder::kNew ? turns / rounds_ : 0},
+                                 clients_.size());
     // If N does not divide evenly, the first rounds of a sweep have one client more.
     const uint64_t share = clients_.size() / rounds_, longer = clients_.size() % rounds_;
     const uint64_t begin = turn * share + std::min(turn, longer);
@@ -38,6 +43,7 @@ class SweepSampler final : public CohortSampler {
  private:
   const uint64_t seed_;
   const uint64_t rounds_;  // per sweep
+  const SweepOrder order_;
   const Trainable clients_;
 };
 
@@ -62,8 +68,9 @@ uint64_t KeyedPermutation::operator()(uint64_t index) const {
   return value;
 }
 
-std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients) {
-  return std::make_unique<SweepSampler>(seed, size, std::move(clients));
+std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients,
+                                                SweepOrder order) {
+  return std::make_unique<SweepSampler>(seed, size, std::move(clients), order);
 }
 
 }  // namespace macaw::scheduler

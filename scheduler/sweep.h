@@ -31,6 +31,10 @@ class KeyedPermutation {
 // for each sweep (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of
 // a sweep differ by at most one client, so none has more than `size`. O(size) per round for any
 // population.
-std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients);
+// kSame: in the same order each sweep (cyclic participation; Cho, Sharma, Joshi, Xu, Kale and Zhang
+// 2023, with whole groups).
+enum class SweepOrder : uint8_t { kNew, kSame };
+std::unique_ptr<CohortSampler> MakeSweepSampler(uint64_t seed, uint64_t size, Trainable clients,
+                                                SweepOrder order = SweepOrder::kNew);
 
 }  // namespace macaw::scheduler

@@ -24,6 +24,10 @@ class Trainable {
   // this list). Returns these positions, ascending.
   std::vector<uint64_t> WithoutBusy(std::vector<uint64_t> free,
                                     std::span<const ClientId> busy) const;
+  // The rows of any client, 0 for one that is not in this list.
+  uint32_t RowsOf(ClientId client) const {
+    return client.value < examples_.size() ? examples_[client.value] : 0;
+  }
   uint32_t rows(uint64_t position) const { return examples_[(*this)[position].value]; }
   // Sorts `positions` and makes the entries of those clients.
   std::vector<CohortEntry> Entries(std::vector<uint64_t> positions) const;

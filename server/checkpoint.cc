@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 constexpr size_t kKept = 2;
 constexpr char kModel[] = "model";                     // what rules call the common model
+constexpr char kFeedback[] = "known_clients";          // nor of this
 constexpr char kVersions[] = "client_state_versions";  // no algorithm has a vector of this name
 
 std::string FileName(Round round) {
@@ -138,6 +139,13 @@ absl::StatusOr<VersionIndex> VersionsIn(const SafetensorsFile& file, uint64_t cl
   return VersionIndex::Decode(numbers, clients);
 }
 
+std::string FeedbackIn(const SafetensorsFile& file) {
+  const auto found = file.tensors().find(kFeedback);
+  if (found == file.tensors().end()) return "";
+  const std::span<const std::byte> bytes = found->second.bytes;
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 absl::StatusOr<Digest> RunIdIn(const Json& about) {
   if (!about.contains("run_id")) return Digest{};  // written by a version without run_id
   return Digest::FromHex(about.at("run_id").get<std::string>());
@@ -160,8 +168,9 @@ Json ToJson(const virtual_time::ClockState& clock) {
   Json training = Json::array();
   for (const virtual_time::ClockState::Training& one : clock.training)
     training.push_back({one.arrives, one.client.value, one.rows, one.base.value, one.number});
-  return {{"now", clock.now},     {"down", clock.traffic.down}, {"up", clock.traffic.up},
-          {"training", training}, {"groups", clock.groups},     {"begun", clock.begun}};
+  return {{"now", clock.now},       {"down", clock.traffic.down}, {"up", clock.traffic.up},
+          {"training", training},   {"groups", clock.groups},     {"begun", clock.begun},
+          {"before", clock.before}, {"worked", clock.worked}};
 }
 
 // Throws if something is missing.
@@ -170,7 +179,9 @@ virtual_time::ClockState ClockIn(const Json& about) {
       .now = about.at("now").get<double>(),
       .traffic = {.down = about.at("down").get<double>(), .up = about.at("up").get<double>()},
       .groups = about.at("groups").get<uint64_t>(),
-      .begun = about.at("begun").get<uint64_t>()};
+      .begun = about.at("begun").get<uint64_t>(),
+      .before = about.value("before", 0.0),  // older checkpoints have no rounds that overlap
+      .worked = about.value("worked", 0.0)};
   for (const Json& one : about.at("training")) {
     clock.training.push_back({.arrives = one.at(0).get<double>(),
                               .client = ClientId(one.at(1).get<uint64_t>()),
@@ -210,7 +221,7 @@ absl::StatusOr<VectorsByName> VectorsIn(const SafetensorsFile& file, const Json&
                                         const std::vector<LayoutPtr>& layouts) {
   VectorsByName vectors;
   for (const auto& [name, tensor] : file.tensors()) {
-    if (name == kVersions) continue;
+    if (name == kVersions || name == kFeedback) continue;
     MACAW_ASSIGN_OR_RETURN(const Digest digest,
                            Digest::FromHex(about.at("layouts").at(name).get<std::string>()));
     absl::StatusOr<FlatVector> vector = ReadVector(tensor, digest, layouts);
@@ -274,6 +285,13 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
                        .shape = {versions.size() / 2, 2},
                        .bytes = std::as_bytes(std::span(versions))});
     named[kVersions] = tensors.back().bytes;
+  }
+  if (!checkpoint.feedback.empty()) {
+    tensors.push_back({.name = kFeedback,
+                       .dtype = "U8",
+                       .shape = {checkpoint.feedback.size()},
+                       .bytes = std::as_bytes(std::span(checkpoint.feedback))});
+    named[kFeedback] = tensors.back().bytes;
   }
   const std::string text = about.dump();
   const std::string path = absl::StrCat(run_dir, "/checkpoints/", FileName(checkpoint.round));
@@ -350,6 +368,7 @@ absl::StatusOr<Checkpoint> ReadNewestCheckpoint(
     absl::StatusOr<VersionIndex> versions = VersionsIn(*file, ClientsIn(about));
     if (!versions.ok()) return damaged(versions.status().message());
     checkpoint.versions = *std::move(versions);
+    checkpoint.feedback = FeedbackIn(*file);
     absl::StatusOr<VectorsByName> vectors = VectorsIn(*file, about, layouts);
     if (!vectors.ok()) return Annotate(vectors.status(), absl::StrCat("cannot resume from ", path));
     checkpoint.state.vectors = *std::move(vectors);

@@ -32,6 +32,8 @@ struct Checkpoint {
   virtual_time::ClockState clock;
   Digest run_id;          // the same in every session of a run
   VersionIndex versions;  // of the clients' states after the round
+  // What rounds told of their clients (scheduler/feedback.h); empty: the sampling does not learn.
+  std::string feedback = {};
 };
 
 // Writes checkpoints/round-NNNNNN.safetensors in the run folder and removes all but the newest two.

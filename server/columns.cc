@@ -55,7 +55,8 @@ std::string StatisticName(const std::string& metric, const char* statistic) {
 }
 
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
-                                        const algorithms::Schema& schema, uint32_t groups) {
+                                        const algorithms::Schema& schema, uint32_t groups,
+                                        bool backdoor) {
   using Rows = EvaluatedRows;
   std::vector<MetricColumn> columns;
   const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
@@ -98,6 +99,7 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     }
     columns.push_back({GroupPrefix(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
   }
+  if (backdoor) columns.push_back({kBackdoorSuccess, Rows::kCentral});
   columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
   columns.push_back({"l2_penalty", Rows::kTrain});
   columns.push_back({"train_objective", Rows::kTrain});
@@ -146,6 +148,9 @@ std::vector<ColumnHelp> DescribeColumns() {
   all.push_back({"test_groupN_*",
                  "by group N of `data.concept_shift`; `test_*` are over the test set as "
                  "all groups see it. So `clients_test_groupN_*`"});
+  all.push_back({kBackdoorSuccess,
+                 "with `attack.kind = \"backdoor\"`: the share of the central test rows of other "
+                 "classes that get the class `attack.target` once they have the trigger"});
   return all;
 }
 

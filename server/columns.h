@@ -68,6 +68,10 @@ const char* ColumnPrefix(EvaluatedRows rows);
 // Behind a prefix of clients: over how many the columns are, and how many could not be evaluated.
 inline constexpr char kEvaluatedCount[] = "clients", kMissingCount[] = "missing";
 
+// The share of the central test rows of other classes that a model gives the class of a backdoor,
+// once they have its trigger.
+inline constexpr char kBackdoorSuccess[] = "backdoor_success";
+
 // "test_group2_"
 std::string GroupPrefix(EvaluatedRows rows, uint32_t group);
 // "test_accuracy_p90"
@@ -83,9 +87,10 @@ struct MetricColumn {
 };
 
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
-// contributed. `groups`: of concept shift.
+// contributed. `groups`: of concept shift. `backdoor`: the run is attacked by one.
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
-                                        const algorithms::Schema& schema, uint32_t groups = 1);
+                                        const algorithms::Schema& schema, uint32_t groups = 1,
+                                        bool backdoor = false);
 
 // What is said of columns: a name, or a pattern in which * stands for a metric ("train_*") and a
 // word in capitals for a name.

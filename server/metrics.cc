@@ -178,6 +178,7 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::Class
   AddTotal(ColumnPrefix(EvaluatedRows::kCentral), {sums.central});
   AddTotal(ColumnPrefix(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(ColumnPrefix(EvaluatedRows::kTrain), {sums.train});
+  AddBackdoor(sums.backdoor);
   const auto missing =
       static_cast<double>(sums.missing[static_cast<size_t>(EvaluatedRows::kTrain)]);
   if (!sums.train.empty() || missing > 0)
@@ -193,6 +194,14 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::Class
   }
   AddClassMetrics(sums, counts);
   if (groups.count() > 1) AddGroups(sums, groups);
+}
+
+void MetricsRow::AddBackdoor(const std::vector<double>& sums) {
+  const training::MetricSchema& schema = training::SchemaFor(task_);
+  if (sums.size() != schema.sums.size()) return;
+  const auto accuracy = std::ranges::find(schema.ratios, "accuracy", &training::MetricRatio::name);
+  if (accuracy == schema.ratios.end()) return;
+  columns_.emplace_back(kBackdoorSuccess, sums[accuracy->numerator] / sums[accuracy->denominator]);
 }
 
 void MetricsRow::AddGroups(const EvaluationSums& sums, const ConceptGroups& groups) {

@@ -53,6 +53,8 @@ class MetricsRow {
   // Both, and how many clients they are over.
   void AddClients(const std::string& prefix, const std::vector<EvaluationSums::ClientSums>& clients,
                   uint64_t missing);
+  // Of the rows with a backdoor's trigger, whose accuracy is its success.
+  void AddBackdoor(const std::vector<double>& sums);
   // Over the rows of each group of concept shift.
   void AddGroups(const EvaluationSums& sums, const ConceptGroups& groups);
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);

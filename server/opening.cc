@@ -318,7 +318,9 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
   const uint32_t groups = ConceptGroups(run.transform, run.seed).count();
-  return CheckStopRule(config.stop, run, MetricColumns(run.task, algorithm, schema, groups));
+  return CheckStopRule(
+      config.stop, run,
+      MetricColumns(run.task, algorithm, schema, groups, run.attack.on() && run.attack.backdoor()));
 }
 
 // The keeper of the initial model.
@@ -376,6 +378,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     engine.data_digest = checkpoint->data_digest;
     engine.profiles = checkpoint->profiles;
     engine.clock = checkpoint->clock;
+    engine.feedback = checkpoint->feedback;
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);

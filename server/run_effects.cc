@@ -253,7 +253,8 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
           .seconds = Elapsed(),
           .clock = engine_.clock(),
           .run_id = run_id_,
-          .versions = engine_.SnapshotVersions(staged)};
+          .versions = engine_.SnapshotVersions(staged),
+          .feedback = engine_.SnapshotFeedback(staged)};
 }
 
 void RunThreads::LogLeftOut(const fleet::HeartbeatRequest& request) const {

@@ -13,7 +13,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;scheduler;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -53,7 +53,37 @@ MUTANTS = {
          "const T factor = 1;")],
     ("algorithms/robust/geometric_median.cc", "algorithms", "GeometricMedian.*:Robust.*"): [
         ("the geometric median weighs all updates alike",
-         "weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));", "weights[k] = 1 + 0 * squared;")],
+         "weights[k] = arrived.WeightOf(k) / std::max(smoothing_, std::sqrt(squared));",
+         "weights[k] = arrived.WeightOf(k) + 0 * squared;")],
+    ("algorithms/robust/geometric_median.cc", "algorithms", "WeightedGeometricMedian.*"): [
+        ("RFA forgets the clients' weights",
+         "weights[k] = arrived.WeightOf(k) / std::max(", "weights[k] = 1 / std::max(")],
+    ("algorithms/robust/bucketing.cc", "algorithms", "Bucketing.*"): [
+        ("buckets are neighbours, the same in each round", "random.Shuffle(std::span(order));",
+         "static_cast<void>(random);"),
+        ("the rest is divided by the size of a whole bucket",
+         "arrived.WeightOf(k) / total,", "arrived.WeightOf(k) / static_cast<double>(size),")],
+    ("algorithms/robust/fltrust.cc", "algorithms", "FlTrust.*"): [
+        ("FLTrust does not scale updates to the root's norm",
+         "scores[k] / total * (length / norms[k])", "scores[k] / total"),
+        ("FLTrust counts updates against the root's", "std::max(0.0, ", "std::abs("),
+        ("FLTrust's root is one of those that it trusts", "updates[k].first == root_ || ", "")],
+    ("algorithms/robust/norm_bound.cc", "algorithms", "NormBound.*"): [
+        ("a norm bound lengthens short updates", "norm > bound_ ? bound_ / norm : 1", "bound_ / norm")],
+    ("algorithms/around/attack_rows.cc", "algorithms", "MinM*:MinS*"): [
+        ("the bisection for gamma goes to the wrong side", "? low : high) = middle", "? high : low) = middle"),
+        ("min-max looks at the distance to one honest client", "largest = std::max(largest, Of(i, gamma));",
+         "largest = Of(i, gamma);"),
+        ("min-sum's bound is a mean of distances", "return attack.kind == \"min-max\" ? largest :",
+         "return attack.kind != \"\" ? largest :")],
+    ("algorithms/around/attack_client.cc", "algorithms", "ReportedWeights.*"): [
+        ("a free-rider says that it has no rows",
+         "if (channel.name == kWeightChannel) vector.As<double>()[0] = context.weight;", "")],
+    ("data/trigger.cc", "data", "Trigger.*:StampedRows.*"): [
+        ("a backdoor succeeds with the rows of its own class",
+         "!= static_cast<int32_t>(attack.target)", ">= 0"),
+        ("a backdoor's rows keep their class",
+         "copy->classes.back() = static_cast<int32_t>(attack.target);", "")],
     ("algorithms/robust/centered_clipping.cc", "algorithms", "CenteredClipping.*:Robust.*"): [
         ("centered clipping forgets its centre", "Add(change.view(), center_);",
          "Copy(change.view(), center_);"),
@@ -94,6 +124,29 @@ MUTANTS = {
          ".base = Round(newest_.value + 1),\n                                        .number"),
         ("a client that waits in the buffer begins again",
          "busy_.insert(std::ranges::lower_bound(busy_, entry.client), entry.client);", "")],
+    ("scheduler/oort.cc", "scheduler", "Oort.*"): [
+        ("Oort rewards clients that are faster than preferred",
+         "return seconds > preferred ? std::pow(preferred / seconds, config_.penalty) : 1;",
+         "return seconds > 0 && preferred < 1e300 ? std::pow(preferred / seconds, config_.penalty) : 1;"),
+        ("Oort's utility is the mean loss", "return clients_.RowsOf(ClientId(client.client)) * client.loss;",
+         "return client.loss;"),
+        ("Oort forgets who was not asked for long",
+         "const double score = utility + std::sqrt(uncertainty / client->asked);",
+         "const double score = utility + 0 * uncertainty;"),
+        ("Oort's utilities are not clipped", "std::min(UtilityOf(*client), clip)", "UtilityOf(*client)")],
+    ("scheduler/feedback.cc", "scheduler", "Feedback.*"): [
+        ("Oort's exploration never decays",
+         "exploration_ = std::max(exploration_ * oort_.exploration_decay, oort_.exploration_min);", ""),
+        ("UCB's losses do not age", "client.loss *= discount_;", "")],
+    ("scheduler/by_loss.cc", "scheduler", "UpperBound.*:PowerOfChoice.*"): [
+        ("UCB forgets the client's share of the rows", "const double share = clients_.RowsOf(ClientId(client.client)) / rows_;",
+         "const double share = 1;"),
+        ("power of choice takes clients without a loss last", "known == nullptr ? KnownClient::kNoLoss",
+         "known == nullptr ? -KnownClient::kNoLoss")],
+    ("server/engine/draw.cc", "server_engine", "Draw.*"): [
+        ("whoever is present is unknown",
+         "PoolOf(*run_, *roster_, presence_, feedback_.get(), std::move(rows))",
+         "(feedback_ = std::make_unique<scheduler::Feedback>(run_->cohort), PoolOf(*run_, *roster_, presence_, feedback_.get(), std::move(rows)))")],
     ("virtual_time/closing.cc", "virtual_time", "CloseRound.*"): [
         ("a turn that ends at the deadline is late", "std::ranges::upper_bound(", "std::ranges::lower_bound("),
         ("a round ends before its deadline though it waits for somebody",

@@ -45,7 +45,10 @@ class Objective {
   // The same task without weights and smoothing, for evaluation. The counts follow the sums.
   Objective Plain(const ClassCounts& counts = {}) const;
 
-  size_t metrics() const { return metrics_ + counts_.size(); }  // the length of the sums
+  TaskKind task() const { return task_; }
+  double smoothing() const { return smoothing_; }
+  std::span<const double> class_weights() const { return weights_; }  // empty: 1
+  size_t metrics() const { return metrics_ + counts_.size(); }        // the length of the sums
   // Errors name the first row whose label is out of range.
   absl::Status CheckClasses(std::span<const int64_t> classes) const;
   // Whether rows have different weights, so that a mean must sum the weights of its labels.

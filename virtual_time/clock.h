@@ -28,6 +28,9 @@ struct ClockState {
   };
   std::vector<Training> training;  // the clients that train now, in the order of their arrival
   uint64_t groups = 0, begun = 0;  // groups that were drawn, clients that have begun
+  // Of a run whose rounds overlap (server/engine/timed_round.h), on this clock.
+  double before = 0;  // when the round before the last one ended
+  double worked = 0;  // when the clients of the last round had done their work
   friend bool operator==(const ClockState&, const ClockState&) = default;
 };
 

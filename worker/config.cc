@@ -78,10 +78,13 @@ Section<training::BackendChoice> BackendSection() {
           },
           "workers.backend = \"auto\" or \"fused\"");
   f.Add("workers.devices", &B::devices,
-        "GPUs of backend = \"cuda\", such as [\"cuda:0\", \"cuda:1\"]; default: all that the "
-        "process "
-        "can see")
-      .Needs([](const B& backend) { return backend.name == "cuda"; }, "workers.backend = \"cuda\"");
+        "GPUs of backend = \"cuda\" or \"torch\", such as [\"cuda:0\", \"cuda:1\"]; default: of "
+        "\"cuda\" all that the process can see, of \"torch\" none")
+      .Needs(
+          [](const B& backend) {
+            return settings::Contains({"torch", "cuda"}, backend.name);
+          },
+          "workers.backend = \"cuda\" or \"torch\"");
   const size_t before = f.fields().size();
   f.AddSection("", &B::program, ProgramSection());
   for (settings::Field<B>& field : std::span(f.fields()).subspan(before)) {

@@ -36,7 +36,7 @@ struct WorkersConfig {
   uint32_t processes = 1;
   uint32_t owners = 0;  // this many first clients each get a process and a folder of their own
   // Per process; 0: the cores that this process may use, divided among the processes, or on devices
-  // kDeviceSlots for each.
+  // kDeviceSlots for each, and of LibTorch one.
   uint32_t slots = 0;
   training::BackendChoice backend;  // that trains the clients
   EmulationConfig emulation;

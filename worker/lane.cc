@@ -465,6 +465,13 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
       end -= std::exchange(begin, 0);
       break;
     }
+    case fleet::EvaluationKind::kCentralBackdoor: {
+      MACAW_ASSIGN_OR_RETURN(rows,
+                             StampedCentralRows(*context_, dataset_->CentralTest(), begin, end));
+      begin = 0;
+      end = rows.size();
+      break;
+    }
     case fleet::EvaluationKind::kClientTest:
     case fleet::EvaluationKind::kClientTestGlobal:
     case fleet::EvaluationKind::kClientTuned:

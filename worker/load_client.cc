@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "data/label_map.h"
+#include "data/trigger.h"
 
 namespace macaw::worker {
 namespace {
@@ -22,8 +23,12 @@ absl::StatusOr<data::Rows> OfTheRun(const RunContext& context, const data::Datas
                 .split = split,
                 .clients = clients > 0 ? clients : dataset.info().clients};
   const TransformConfig& transform = context.run.transform;
-  const bool flipped = split == data::Split::kTrain && context.run.attack.kind == "label-flip" &&
-                       context.hostile.Contains(subject.client);
+  const AttackConfig& attack = context.run.attack;
+  const bool hostile = split == data::Split::kTrain && context.hostile.Contains(subject.client);
+  const bool flipped = hostile && attack.kind == "label-flip";
+  const std::vector<int64_t>& shape = context.run.model.input_shape;
+  if (hostile && attack.backdoor() && !transform.changes_rows())
+    return data::Poisoned(std::move(rows), attack, shape);
   if (!transform.changes_rows() && !flipped) return rows;
   std::vector<data::RowChanges> changes;
   const auto add = [&](ClientId client) {
@@ -34,7 +39,9 @@ absl::StatusOr<data::Rows> OfTheRun(const RunContext& context, const data::Datas
   };
   for (const data::RowOwner& owner : rows.owners) add(owner.client);
   if (rows.owners.empty()) add(subject.client);
-  return data::ApplyChanges(std::move(rows), changes, context.run.model.input_shape);
+  MACAW_ASSIGN_OR_RETURN(rows, data::ApplyChanges(std::move(rows), changes, shape));
+  if (hostile && attack.backdoor()) return data::Poisoned(std::move(rows), attack, shape);
+  return rows;
 }
 
 // Rows begin … end−1 of these.
@@ -68,6 +75,12 @@ absl::StatusOr<data::Rows> OfTheCentralRows(const RunContext& context, data::Row
   const data::RowChanges changes = data::ShiftOf(
       transform, context.run.seed, static_cast<uint32_t>(group), LabelClasses(context.run));
   return data::ApplyChanges(std::move(rows), {&changes, 1}, context.run.model.input_shape);
+}
+
+absl::StatusOr<data::Rows> StampedCentralRows(const RunContext& context, data::Rows rows,
+                                              uint64_t begin, uint64_t end) {
+  MACAW_ASSIGN_OR_RETURN(rows, OfTheCentralRows(context, std::move(rows), begin, end));
+  return data::Stamped(std::move(rows), context.run.attack, context.run.model.input_shape);
 }
 
 absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Dataset& dataset,

@@ -26,6 +26,11 @@ absl::StatusOr<data::Rows> LoadRows(const RunContext& context, const data::Datas
 absl::StatusOr<data::Rows> OfTheCentralRows(const RunContext& context, data::Rows rows,
                                             uint64_t begin, uint64_t end);
 
+// Those of rows begin … end−1 of a central set that are not of the class that a backdoor aims at,
+// with its trigger and that class (data/trigger.h). Rows are as group 0 of concept shift sees them.
+absl::StatusOr<data::Rows> StampedCentralRows(const RunContext& context, data::Rows rows,
+                                              uint64_t begin, uint64_t end);
+
 // The training rows that are the client's own, also where one client trains on everybody's
 // (data/together.h); with evaluation.heldout, the validation rows of a client that has none. For
 // tuning a model to the client before it is evaluated (evaluation.fine_tune).

@@ -306,6 +306,7 @@ class Session {
       using fleet::EvaluationKind;
       const bool of_a_client = task.kind != EvaluationKind::kCentralTest &&
                                task.kind != EvaluationKind::kCentralValidation &&
+                               task.kind != EvaluationKind::kCentralBackdoor &&
                                task.kind != EvaluationKind::kStateDigest;
       if (of_a_client) MACAW_RETURN_IF_ERROR(check(task.place));
     }

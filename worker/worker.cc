@@ -13,6 +13,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "data/label_map.h"
+#include "data/trigger.h"
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
 #include "training/api/round_local.h"
@@ -107,12 +108,15 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));
+  MACAW_RETURN_IF_ERROR(data::CheckTrigger(context.run.attack, context.run.task,
+                                           LabelClasses(context.run),
+                                           context.run.model.input_shape));
   context.hostile = HostileOf(context.run);
-  if (context.run.attack.on() && context.run.attack.kind == "label-flip" &&
+  if (context.run.attack.on() && context.run.attack.changes_rows() &&
       context.backend.name == training::kProcessBackend && !context.backend.program.give_rows) {
     return absl::UnimplementedError(
-        "the owner's own program reads its own rows, so attack.kind = \"label-flip\" does not "
-        "reach them");
+        absl::StrCat("the owner's own program reads its own rows, so attack.kind = \"",
+                     context.run.attack.kind, "\" does not reach them"));
   }
   if (context.run.model.name == models::kScriptName) {
     MACAW_ASSIGN_OR_RETURN(context.spec.script,

@@ -40,6 +40,12 @@ struct Withstood {
   std::string key = {};  // that says so: "algorithm.krum.f"; empty: none does
 };
 
+// A client that the rule takes for honest, whatever it sends.
+struct Trusted {
+  ClientId client;
+  std::string key = {};  // that says so: "algorithm.fltrust.root"
+};
+
 // The clients that a round must count: with fewer it leaves the model as it is.
 struct Needed {
   uint64_t clients = 1;
@@ -95,6 +101,9 @@ struct Description {
 
   // How many hostile clients of a round it is set up for; empty function: it makes no such promise.
   std::function<Withstood(const Setup&)> withstands = {};
+
+  // The client that must not be hostile; empty function: there is none.
+  std::function<Trusted(const Setup&)> trusts = {};
 
   // The fewest clients that a round must count for the rule to do anything; empty function: one.
   std::function<Needed(const Setup&)> needs = {};

@@ -17,6 +17,7 @@ namespace macaw::algorithms {
 namespace {
 
 using aggregation::ChannelSpec;
+
 class DiscountedClient final : public DecoratedClient {
  public:
   DiscountedClient(std::unique_ptr<ClientAlgorithm> inner, const AsynchronousConfig& config,
@@ -100,12 +101,10 @@ absl::Status Refused(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("round.mode: ", what));
 }
 
-}  // namespace
-
-absl::Status CheckAsynchronous(const RunPlan& run) {
+// What steps of the next arrivals cannot have.
+absl::Status CheckArrivals(const RunPlan& run) {
   const AsynchronousConfig& asynchronous = run.asynchronous;
   const CohortConfig& cohort = run.cohort;
-  if (!asynchronous.on()) return absl::OkStatus();
   if (cohort.sampling != "uniform" && cohort.sampling != "available") {
     return Refused(absl::StrCat("cohort.sampling = \"", cohort.sampling,
                                 "\" is of rounds; use \"uniform\" or \"available\""));
@@ -138,13 +137,29 @@ absl::Status CheckAsynchronous(const RunPlan& run) {
   if (run.privacy.on())
     return Refused(
         "the epsilon of [privacy] is of drawn cohorts, and arrivals are not drawn: take it out");
+  if (IsMajority(run.update))
+    return Refused("a vote has no size that could be discounted: take \"majority\" out");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckAsynchronous(const RunPlan& run) {
+  const AsynchronousConfig& asynchronous = run.asynchronous;
+  if (!asynchronous.on()) return absl::OkStatus();
+  if (asynchronous.overlapped() && !run.devices.on())
+    return Refused(
+        "the devices say how long clients take: add [devices], for example family = \"phones\"");
+  if (LearnsFromRounds(run.cohort)) {
+    return Refused(absl::StrCat("cohort.sampling = \"", run.cohort.sampling,
+                                "\" compares the clients of closed rounds, and here clients begin "
+                                "while others train; use \"uniform\" or \"available\""));
+  }
   if (IsFactored(run.update)) {
     return Refused(absl::StrCat("update.codec = [\"", run.update.codec.front(),
                                 "\"] projects on factors of the same round; use another codec"));
   }
-  if (IsMajority(run.update))
-    return Refused("a vote has no size that could be discounted: take \"majority\" out");
-  return absl::OkStatus();
+  return asynchronous.by_arrival() ? CheckArrivals(run) : absl::OkStatus();
 }
 
 Description Asynchronous(const Description& rule, const RunPlan& run) {
@@ -164,6 +179,7 @@ Description Asynchronous(const Description& rule, const RunPlan& run) {
     };
     return result;
   }
+  if (asynchronous.overlapped()) return result;  // all updates are equally old
   result.client =
       [rule, asynchronous](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(auto inner, rule.client(setup));

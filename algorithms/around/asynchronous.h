@@ -21,6 +21,11 @@ namespace macaw::algorithms {
 //
 // for rounds of one client, which began from the model x_b, so that its own model is x_b + Δ.
 //
+//   overlapped server: x_t ← x_{t−1} + η_g·mean(y_i − x_{t−2})      (Sun et al. 2024, "CO2")
+//
+// whose clients all trained from the model of the round before the last one. With FedAvgM it is
+// CO2, whose staleness gap is the constant 1 in its published code.
+//
 // The discount is made by the client, before a codec or a clip sees the update, so what the server
 // adds is what the client sent, and the codec's feedback is right.
 //

@@ -23,6 +23,15 @@ LayoutPtr ShareLayout() {
 
 bool Collects(const ChannelSpec& channel) { return channel.reduction == Reduction::kCollect; }
 
+// Of a rule that would trust a hostile client.
+std::string HostileRoot(const Trusted& trusted, const HostileClients& hostile) {
+  ClientId honest;
+  while (hostile.Contains(honest)) ++honest.value;
+  return absl::StrCat("client ", trusted.client.value, ", which ", trusted.key,
+                      " trusts, is among the hostile ones of this seed: set it to an honest one, ",
+                      "such as ", honest.value);
+}
+
 absl::Status CheckAttack(const Description& rule, const Setup& setup, const Attack& attack) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
@@ -33,10 +42,14 @@ absl::Status CheckAttack(const Description& rule, const Setup& setup, const Atta
   if (rule.pools_clients) return refuse("one client has all training rows, so none can be hostile");
   if (!rule.has_common_model)
     return refuse("the clients share no model, so a hostile client harms no other");
-  if (attack.config.kind == "label-flip" && setup.task != TaskKind::kClassification &&
+  if (attack.config.changes_rows() && setup.task != TaskKind::kClassification &&
       setup.task != TaskKind::kBinary) {
-    return refuse(absl::StrCat("run.task is \"", Name(setup.task),
-                               "\", and labels are flipped among classes"));
+    return refuse(absl::StrCat("run.task is \"", Name(setup.task), "\", and labels are ",
+                               attack.config.backdoor() ? "changed" : "flipped", " among classes"));
+  }
+  if (rule.trusts) {
+    const Trusted trusted = rule.trusts(setup);
+    if (attack.Hits(trusted.client)) return refuse(HostileRoot(trusted, attack.hostile));
   }
   return absl::OkStatus();
 }
@@ -55,9 +68,16 @@ absl::Status CheckSquares(const ChannelSpec& channel, const Setup& setup) {
       std::sqrt(aggregation::kSmallestBound), ", ", std::sqrt(aggregation::kLargestBound), "]"));
 }
 
-// Two kinds need a mean.
+// Those that know what honest clients send need a mean, or each vector.
 absl::Status CheckChannels(const Schema& schema, const Setup& setup, const AttackConfig& attack) {
   if (!attack.omniscient()) return absl::OkStatus();
+  if (attack.takes_rows() && setup.with_replacement()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "attack.kind = \"", attack.kind,
+        "\" looks at each client's own update, and "
+        "cohort.sampling = \"",
+        setup.cohort.sampling, "\" may draw a client twice in a round; use \"uniform\""));
+  }
   for (const ChannelSpec& channel : schema.up) {
     if (attack.kind == "alie" && !Collects(channel))
       MACAW_RETURN_IF_ERROR(CheckSquares(channel, setup));
@@ -122,6 +142,8 @@ std::string SquaresOf(absl::string_view channel) {
   return absl::StrCat("attack_squares_", channel);
 }
 
+std::string EachOf(absl::string_view channel) { return absl::StrCat("attack_each_", channel); }
+
 Schema WithAttack(Schema schema, const AttackConfig& attack) {
   schema.metrics.push_back({.name = kAttackersMetric,
                             .reduction = Reduction::kFixedSum,
@@ -130,6 +152,8 @@ Schema WithAttack(Schema schema, const AttackConfig& attack) {
   if (!attack.omniscient()) return schema;
   if (attack.kind == "alie")
     schema.metrics.push_back({.name = kDeviationsMetric, .reduction = std::nullopt});
+  if (attack.takes_distances())
+    schema.metrics.push_back({.name = kGammaMetric, .reduction = std::nullopt});
   std::vector<ChannelSpec> added;
   // In every phase that has a sum.
   std::vector<Phase> phases;
@@ -139,6 +163,13 @@ Schema WithAttack(Schema schema, const AttackConfig& attack) {
     in_all |= channel.phases.empty();
     for (const Phase phase : channel.phases) {
       if (!std::ranges::count(phases, phase)) phases.push_back(phase);
+    }
+    if (attack.takes_rows()) {
+      added.push_back({.name = EachOf(channel.name),
+                       .layout = channel.layout,
+                       .reduction = Reduction::kCollect,
+                       .bound = channel.bound,
+                       .phases = channel.phases});
     }
     if (attack.kind != "alie") continue;
     const bool weighted = channel.reduction == Reduction::kWeightedMean;

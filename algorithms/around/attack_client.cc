@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "algorithms/api/reported_weight.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
@@ -91,6 +92,7 @@ class AttackedClient final : public DecoratedClient {
       if (!InPhase(channel.phases, context.phase)) continue;
       const VectorView vector = workspace.Vector(channel.layout);
       Zero(vector);
+      if (channel.name == kWeightChannel) vector.As<double>()[0] = context.weight;
       const double noise = attack_->config.noise;
       if (noise > 0 && SameLayout(channel.layout.get(), model_.get()))
         AddNormal(context.Random(absl::StrCat("attack ", channel.name)), noise, vector);
@@ -144,11 +146,12 @@ class AttackedClient final : public DecoratedClient {
         continue;
       }
       for (const UpVector& up : sent) {
-        const ChannelSpec* const squared = Find(up.name);
-        if (squared == nullptr || SquaresOf(up.name) != channel.name) continue;
+        const ChannelSpec* const own = Find(up.name);
+        if (own != nullptr && EachOf(up.name) == channel.name) result.up.back().value = up.value;
+        if (own == nullptr || SquaresOf(up.name) != channel.name) continue;
         MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> on_host,
-                               OnHost({squared, 1}, std::span(&up.value, 1), workspace));
-        if (SameLayout(on_host[0].layout, squared->layout.get())) SquareInto(on_host[0], value);
+                               OnHost({own, 1}, std::span(&up.value, 1), workspace));
+        if (SameLayout(on_host[0].layout, own->layout.get())) SquareInto(on_host[0], value);
       }
     }
     return absl::OkStatus();

@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/api/vector_math.h"
 #include "algorithms/around/attack.h"
+#include "algorithms/around/attack_rows.h"
 #include "algorithms/around/decorated.h"
 #include "core/status.h"
 
@@ -46,10 +48,18 @@ class AttackedServer final : public DecoratedServer {
       : DecoratedServer(std::move(inner)), attack_(std::move(attack)), rule_(std::move(rule)) {}
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
-    std::vector<AggregatedChannel> added = TakeAdded(aggregate);
+    const std::vector<AggregatedChannel> added = TakeAdded(aggregate);
     for (AggregatedChannel& channel : aggregate.channels) {
       const auto spec = std::ranges::find(rule_.up, channel.name, &ChannelSpec::name);
       if (spec == rule_.up.end()) continue;
+      if (attack_->config.takes_rows()) {
+        const std::optional<double> gamma = spec->reduction == Reduction::kCollect
+                                                ? ReplaceByRows(channel.collected)
+                                                : AddFromRows(*spec, added, channel);
+        if (gamma.has_value() && attack_->config.takes_distances() && spec == rule_.up.begin())
+          context.Report(kGammaMetric, *gamma);
+        continue;
+      }
       const std::optional<Lie> lie = spec->reduction == Reduction::kCollect
                                          ? ReplaceRows(channel.collected)
                                          : AddLies(*spec, added, channel);
@@ -74,26 +84,43 @@ class AttackedServer final : public DecoratedServer {
     return added;
   }
 
-  // Hostile clients have sent zeros. Let p be the honest part of the weight and A the channel's
-  // value, c·p·μ with c = 1 for a mean and n/divisor for a sum. Adds their c·(1 − p)·lie. Returns
-  // the lie; nullopt: no client is honest, or none hostile.
+  static const AggregatedChannel* Find(const std::vector<AggregatedChannel>& added,
+                                       const std::string& name) {
+    const auto found = std::ranges::find(added, name, &AggregatedChannel::name);
+    return found == added.end() ? nullptr : &*found;
+  }
+
+  // Hostile clients have sent zeros. With p the honest part of the weight, the channel's value is
+  // c·p·μ, c = 1 for a mean and n/divisor for a sum.
+  struct Parts {
+    double n = 0;       // clients
+    double honest = 0;  // their part of n
+    double p = 0, c = 1;
+  };
+  // nullopt: no client is honest, or none hostile.
+  static std::optional<Parts> PartsOf(const ChannelSpec& spec,
+                                      const std::vector<AggregatedChannel>& added,
+                                      const AggregatedChannel& channel) {
+    const AggregatedChannel* const count = Find(added, kHonestCount);
+    const AggregatedChannel* const weight = Find(added, kHonestWeight);
+    if (count == nullptr || weight == nullptr || channel.value.empty()) return std::nullopt;
+    Parts parts{.n = count->weight, .honest = NumberIn(count->value)};
+    const bool weighted = spec.reduction == Reduction::kWeightedMean;
+    parts.p = weighted ? NumberIn(weight->value) : parts.honest;
+    if (parts.p <= 0 || parts.p >= 1) return std::nullopt;
+    if (spec.reduction == Reduction::kFixedSum) parts.c = parts.n / spec.divisor;
+    return parts;
+  }
+
+  // Adds c·(1 − p)·lie, and returns the lie.
   std::optional<Lie> AddLies(const ChannelSpec& spec, const std::vector<AggregatedChannel>& added,
                              AggregatedChannel& channel) const {
-    const auto find = [&](const std::string& name) -> const AggregatedChannel* {
-      const auto found = std::ranges::find(added, name, &AggregatedChannel::name);
-      return found == added.end() ? nullptr : &*found;
-    };
-    const AggregatedChannel* const count = find(kHonestCount);
-    const AggregatedChannel* const weight = find(kHonestWeight);
-    if (count == nullptr || weight == nullptr || channel.value.empty()) return std::nullopt;
-    const double n = count->weight, honest = NumberIn(count->value);
-    const bool weighted = spec.reduction == Reduction::kWeightedMean;
-    const double p = weighted ? NumberIn(weight->value) : honest;
-    if (p <= 0 || p >= 1) return std::nullopt;
+    const std::optional<Parts> parts = PartsOf(spec, added, channel);
+    if (!parts.has_value()) return std::nullopt;
+    const auto [n, honest, p, c] = *parts;
     const Lie lie(attack_->config, n, n * (1 - honest));
-    const double c = spec.reduction == Reduction::kFixedSum ? n / spec.divisor : 1;
     const AggregatedChannel* const squares =
-        lie.needs_deviation() ? find(SquaresOf(spec.name)) : nullptr;
+        lie.needs_deviation() ? Find(added, SquaresOf(spec.name)) : nullptr;
     DispatchDType(channel.value.layout()->dtype(), [&]<typename T>(T) {
       for (size_t e = 0; e < channel.value.layout()->entries().size(); ++e) {
         const LayoutEntry& entry = channel.value.layout()->entries()[e];
@@ -112,6 +139,37 @@ class AttackedServer final : public DecoratedServer {
       }
     });
     return lie;
+  }
+
+  // The same of a lie that is made of each honest update. Returns its γ.
+  std::optional<double> AddFromRows(const ChannelSpec& spec,
+                                    const std::vector<AggregatedChannel>& added,
+                                    AggregatedChannel& channel) const {
+    const std::optional<Parts> parts = PartsOf(spec, added, channel);
+    const AggregatedChannel* const each = Find(added, EachOf(spec.name));
+    if (!parts.has_value() || each == nullptr) return std::nullopt;
+    const RowsLie lie = LieFromRows(attack_->config, HonestOf(each->collected));
+    Axpy(parts->c * (1 - parts->p), lie.vector.view(), channel.value.view());
+    return lie.gamma;
+  }
+
+  // Of a channel that collects.
+  std::optional<double> ReplaceByRows(Rows& rows) const {
+    const std::vector<const FlatVector*> honest = HonestOf(rows);
+    if (honest.empty() || honest.size() == rows.size()) return std::nullopt;
+    const RowsLie lie = LieFromRows(attack_->config, honest);
+    for (auto& [client, vector] : rows) {
+      if (attack_->Hits(client)) Copy(lie.vector.view(), vector.view());
+    }
+    return lie.gamma;
+  }
+
+  std::vector<const FlatVector*> HonestOf(const Rows& rows) const {
+    std::vector<const FlatVector*> honest;
+    for (const auto& [client, vector] : rows) {
+      if (!attack_->Hits(client)) honest.push_back(&vector);
+    }
+    return honest;
   }
 
   // Of a channel that collects: plain mean and deviation, since its rule sees no weights.

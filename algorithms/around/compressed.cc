@@ -42,7 +42,7 @@ std::string WhyNoSum(const Description& rule, const Schema& schema, const Setup&
   if (around.noised)
     return "[privacy] adds noise to the sum of each round, and the noise of all rounds would add up";
   if (setup.asynchronous)
-    return "round.mode discounts updates of older models, and ef21's mean is of what clients sent last";
+    return "with round.mode updates are of older models, and ef21's mean is of what clients sent last";
   if (setup.cohort.sampling == "poisson")
     return "cohort.sampling = \"poisson\" divides by the planned weight of a round, and ef21's mean is "
            "of all clients";
@@ -204,7 +204,8 @@ bool IsRotated(const UpdateConfig& update) {
 bool AllTakePart(const Setup& setup) {
   const CohortConfig& cohort = setup.cohort;
   return setup.clients > 0 && cohort.size >= setup.clients &&
-         (cohort.sampling == "uniform" || cohort.sampling == "sweep") &&
+         (cohort.sampling == "uniform" || cohort.sampling == "sweep" ||
+          cohort.sampling == "cyclic") &&
          cohort.over_selection <= 1 && training::ShareThatTrains(cohort) >= 1;
 }
 

@@ -223,10 +223,17 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         "attack.noise is on updates of the model's layout, and with update.codec = [\"",
         run.update.codec.front(), "\"] clients send factors: take one of the two out"));
   }
-  if (IsRotated(run.update) && run.attack.on() && run.attack.kind == "alie") {
-    return absl::InvalidArgumentError(
-        "attack.kind = \"alie\" takes how far clients differ in each weight, and with \"rotate\" "
-        "in update.codec they send mixtures of thousands of weights: take one of the two out");
+  const bool by_weight = run.attack.kind == "alie" ||
+                         (run.attack.takes_distances() && run.attack.perturbation != "unit");
+  if (IsRotated(run.update) && run.attack.on() && by_weight) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "attack.kind = \"", run.attack.kind, "\" takes ",
+        run.attack.takes_distances() && run.attack.perturbation == "sign"
+            ? "the sign of each weight"
+            : "how far clients differ in each weight",
+        ", and with \"rotate\" in update.codec they send mixtures of thousands of weights: ",
+        run.attack.takes_distances() ? "set attack.perturbation = \"unit\", or " : "",
+        "take one of the two out"));
   }
   if (run.asynchronous.on()) rule = Asynchronous(rule, run);
   if (IsMajority(run.update)) MACAW_RETURN_IF_ERROR(CheckAttackOnVotes(run.attack));

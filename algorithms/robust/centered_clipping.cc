@@ -2,6 +2,7 @@
 
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
+#include "algorithms/robust/bucketing.h"
 #include "algorithms/robust/robust.h"
 
 // Centered clipping: Karimireddy, He, Jaggi, "Learning from History for Byzantine Robust
@@ -21,7 +22,8 @@ class CenteredClippingServer final : public RobustServer {
         center_(kept_.Vector("center", FlatVector(setup.layout))) {}
 
  protected:
-  FlatVector Combine(const Updates& updates) override {
+  FlatVector Combine(const ServerContext&, const Arrived& arrived) override {
+    const Updates& updates = arrived.updates;
     const LayoutPtr layout = updates[0].second.layout();
     FlatVector difference(layout), change(layout);
     for (int64_t i = 0; i < iterations_; ++i) {
@@ -72,7 +74,7 @@ Description CenteredClipping() {
       "server  v ← v + 1/n·Σ (Δ_k − v)·min(1, τ/‖Δ_k − v‖)      n: the updates that came\n"
       "        x ← x + η_g·v";
   rule.server = MakeServer<CenteredClippingServer>;
-  return rule;
+  return WithBuckets(std::move(rule));
 }
 
 }  // namespace macaw::algorithms

@@ -4,6 +4,8 @@
 
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
+#include "algorithms/robust/bucketing.h"
+#include "algorithms/robust/reported_weights.h"
 #include "algorithms/robust/robust.h"
 
 // Geometric median: Pillutla, Kakade, Harchaoui, "Robust Aggregation for Federated Learning", IEEE
@@ -12,8 +14,9 @@
 namespace macaw::algorithms {
 namespace {
 
-// z = argmin Σ ‖z − Δ_k‖. Weiszfeld's step: z ← Σ w_k·Δ_k / Σ w_k, w_k = 1 / max(ν, ‖z − Δ_k‖). It
-// starts from the median of each coordinate, since a mean would start far out with an outlier.
+// z = argmin Σ α_k·‖z − Δ_k‖. Weiszfeld's step: z ← Σ β_k·Δ_k / Σ β_k, β_k = α_k / max(ν, ‖z −
+// Δ_k‖). It starts from the median of each coordinate, since a mean would start far out with an
+// outlier.
 class GeometricMedianServer final : public RobustServer {
  public:
   GeometricMedianServer(const Setup& setup, FlatVector model)
@@ -22,7 +25,8 @@ class GeometricMedianServer final : public RobustServer {
         smoothing_(setup.Get<double>("smoothing")) {}
 
  protected:
-  FlatVector Combine(const Updates& updates) override {
+  FlatVector Combine(const ServerContext&, const Arrived& arrived) override {
+    const Updates& updates = arrived.updates;
     FlatVector median = MedianByCoordinate(updates);
     FlatVector next(median.layout());
     std::vector<double> weights(updates.size());
@@ -30,7 +34,7 @@ class GeometricMedianServer final : public RobustServer {
       double total = 0;
       for (size_t k = 0; k < updates.size(); ++k) {
         const double squared = SquaredDistance(updates[k].second.view(), median.view());
-        weights[k] = 1 / std::max(smoothing_, std::sqrt(squared));
+        weights[k] = arrived.WeightOf(k) / std::max(smoothing_, std::sqrt(squared));
         total += weights[k];
       }
       Zero(next.view());
@@ -51,9 +55,9 @@ class GeometricMedianServer final : public RobustServer {
 }  // namespace
 
 Description GeometricMedian() {
-  Description rule = Robust("geometric_median",
-                            "the point with the least sum of distances to the updates, unweighted",
-                            "Pillutla et al., 2022, Robust Aggregation for Federated Learning");
+  Description rule = WithReportedWeights(
+      Robust("geometric_median", "the point with the least sum of distances to the updates",
+             "Pillutla et al., 2022, Robust Aggregation for Federated Learning"));
   rule.parameters.push_back({.name = "iterations",
                              .default_value = int64_t{10},
                              .help = "steps of Weiszfeld's algorithm, from the median",
@@ -66,13 +70,17 @@ Description GeometricMedian() {
   rule.formula =
       "client  y ← y − η·g\n"
       "up      Δ_k = y − x\n"
-      "server  z ← Σ w_k·Δ_k/Σ w_k, w_k = 1/max(ν, ‖Δ_k − z‖)      from the median by coordinate\n"
-      "        x ← x + η_g·z";
+      "server  z ← Σ β_k·Δ_k/Σ β_k, β_k = α_k/max(ν, ‖Δ_k − z‖)      from the median by "
+      "coordinate\n"
+      "        x ← x + η_g·z      α_k = 1; weighted: w_k";
+  rule.remarks =
+      "weighted = true is RFA as in the paper, with R = iterations: it withstands hostile clients "
+      "with less than half of the weight, and a client says its own.";
   rule.withstands = [](const Setup& setup) -> Withstood {
-    return {.clients = LessThanHalf(setup.cohort.size)};
+    return {.clients = LessThanHalf(Buckets(setup, setup.cohort.size))};
   };
   rule.server = MakeServer<GeometricMedianServer>;
-  return rule;
+  return WithBuckets(std::move(rule));
 }
 
 }  // namespace macaw::algorithms

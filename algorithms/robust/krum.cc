@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
+#include "algorithms/robust/bucketing.h"
 #include "algorithms/robust/robust.h"
 
 // Krum and Multi-Krum: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with
@@ -21,7 +22,8 @@ class KrumServer final : public RobustServer {
         m_(static_cast<size_t>(setup.Get<int64_t>("m"))) {}
 
  protected:
-  FlatVector Combine(const Updates& updates) override {
+  FlatVector Combine(const ServerContext&, const Arrived& arrived) override {
+    const Updates& updates = arrived.updates;
     const size_t n = updates.size();
     if (n < 2 * f_ + 3) return {};  // clients dropped out: with so few, no choice is safe
     const std::vector<double> scores = Scores(updates);
@@ -62,17 +64,23 @@ class KrumServer final : public RobustServer {
 };
 
 absl::Status CheckKrum(const Setup& setup) {
-  const int64_t n = static_cast<int64_t>(setup.cohort.size);
+  const auto n = static_cast<int64_t>(Buckets(setup, setup.cohort.size));
+  const std::string buckets =
+      BucketSize(setup) == 1
+          ? ""
+          : absl::StrCat(" in ", n, " buckets of bucket_size = ", BucketSize(setup));
   const int64_t f = setup.Get<int64_t>("f");
   const int64_t m = setup.Get<int64_t>("m");
   if (n < 2 * f + 3) {
     return absl::InvalidArgumentError(
         absl::StrCat("f = ", f, " hostile clients need a cohort of 2f+3 = ", 2 * f + 3,
-                     " or more, not cohort.size = ", n));
+                     buckets.empty() ? "" : " buckets",
+                     " or more, not cohort.size = ", setup.cohort.size, buckets));
   }
   if (m > n - f) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "m = ", m, " chosen of ", n, " leaves fewer than f = ", f, " out: use m <= ", n - f));
+    return absl::InvalidArgumentError(
+        absl::StrCat("m = ", m, " chosen of ", n, buckets.empty() ? "" : " buckets",
+                     " leaves fewer than f = ", f, " out: use m <= ", n - f));
   }
   return absl::OkStatus();
 }
@@ -106,9 +114,12 @@ Description Krum() {
                              .minimum = 1});
   rule.check = CheckKrum;
   rule.needs = [](const Setup& setup) -> Needed {
-    const int64_t f = setup.Get<int64_t>("f");
-    return {.clients = static_cast<uint64_t>(2 * f + 3),
-            .why = absl::StrCat("2f+3 with algorithm.krum.f = ", f)};
+    const auto f = static_cast<uint64_t>(setup.Get<int64_t>("f"));
+    const uint64_t size = BucketSize(setup);
+    return {.clients = (2 * f + 2) * size + 1,  // the last bucket may have one client
+            .why = absl::StrCat("2f+3 ",
+                                size == 1 ? "" : absl::StrCat("buckets of ", size, " clients "),
+                                "with algorithm.krum.f = ", f)};
   };
   rule.notes = [mean = rule.notes, needs = rule.needs](const Setup& setup) {
     std::vector<std::string> notes = mean(setup);
@@ -125,7 +136,7 @@ Description Krum() {
       "server  s_k = Σ ‖Δ_k − Δ_j‖² over the n − f − 2 nearest j      n: the updates that came\n"
       "        x ← x + η_g·(plain mean of the m Δ_k with the least s_k)";
   rule.server = MakeServer<KrumServer>;
-  return rule;
+  return WithBuckets(std::move(rule));
 }
 
 }  // namespace macaw::algorithms

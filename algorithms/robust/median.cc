@@ -1,4 +1,5 @@
 #include "algorithms/builtin.h"
+#include "algorithms/robust/bucketing.h"
 #include "algorithms/robust/robust.h"
 
 // Coordinate-wise median: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed
@@ -12,7 +13,9 @@ class MedianServer final : public RobustServer {
   using RobustServer::RobustServer;
 
  protected:
-  FlatVector Combine(const Updates& updates) override { return MedianByCoordinate(updates); }
+  FlatVector Combine(const ServerContext&, const Arrived& arrived) override {
+    return MedianByCoordinate(arrived.updates);
+  }
 };
 
 }  // namespace
@@ -26,10 +29,10 @@ Description Median() {
       "up      Δ = y − x\n"
       "server  x ← x + η_g·median(Δ)      of each coordinate";
   rule.withstands = [](const Setup& setup) -> Withstood {
-    return {.clients = LessThanHalf(setup.cohort.size)};
+    return {.clients = LessThanHalf(Buckets(setup, setup.cohort.size))};
   };
   rule.server = MakeServer<MedianServer>;
-  return rule;
+  return WithBuckets(std::move(rule));
 }
 
 }  // namespace macaw::algorithms

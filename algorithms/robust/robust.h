@@ -14,15 +14,24 @@
 namespace macaw::algorithms {
 
 // What the rules that a minority of malicious clients cannot steer share. Such a rule sees every
-// client's own update (a collected channel, ordered by client id), but not its weight, because a
-// client could lie about it.
+// client's own update (a collected channel, ordered by client id). It sees no weight unless a
+// parameter asks for it (reported_weights.h), because a client could lie about it.
 
 using Updates = std::vector<std::pair<ClientId, FlatVector>>;
+
+// A round as such a rule sees it.
+struct Arrived {
+  Updates updates;              // by client id; where there are buckets: their means, numbered
+  std::vector<double> weights;  // α_k > 0 of each update; empty: all are alike
+
+  size_t size() const { return updates.size(); }
+  double WeightOf(size_t k) const { return weights.empty() ? 1 : weights[k]; }
+};
 
 // Moves the model by what `Combine` makes of the updates. One thread.
 class RobustServer : public MeanDeltaServer {
  public:
-  using MeanDeltaServer::MeanDeltaServer;
+  RobustServer(const Setup& setup, FlatVector model);
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override;
@@ -30,7 +39,11 @@ class RobustServer : public MeanDeltaServer {
  protected:
   // Combines the updates, at least one, into one. Empty if there are too few of them; the model
   // then stays.
-  virtual FlatVector Combine(const Updates& updates) = 0;
+  virtual FlatVector Combine(const ServerContext& context, const Arrived& arrived) = 0;
+
+ private:
+  const bool weighted_;       // reported_weights.h
+  const size_t bucket_size_;  // bucketing.h
 };
 
 // A description to start from: FedAvg's client, and a channel that collects.
@@ -69,6 +82,7 @@ FlatVector MedianByCoordinate(const Updates& updates);
 
 // Over the parameters only: statistics have another scale and would dominate.
 double SquaredDistance(ConstVectorView a, ConstVectorView b);
+double ParameterDot(ConstVectorView a, ConstVectorView b);
 
 // For rules that judge an update by its distance. Buffers are not part of a distance, so an update
 // with ordinary parameters could bring any statistics: the median's are taken.

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/builtin.h"
+#include "algorithms/robust/bucketing.h"
 #include "algorithms/robust/robust.h"
 #include "core/fraction.h"
 
@@ -18,9 +19,9 @@ class TrimmedMeanServer final : public RobustServer {
       : RobustServer(setup, std::move(model)), beta_(setup.Get<double>("beta")) {}
 
  protected:
-  FlatVector Combine(const Updates& updates) override {
-    FlatVector mean(updates[0].second.layout());
-    ByCoordinate(updates, /*buffers_only=*/false, mean.view(), [this](auto sorted) {
+  FlatVector Combine(const ServerContext&, const Arrived& arrived) override {
+    FlatVector mean(arrived.updates[0].second.layout());
+    ByCoordinate(arrived.updates, /*buffers_only=*/false, mean.view(), [this](auto sorted) {
       const size_t n = sorted.size();
       const size_t cut = FloorOf(beta_, n);
       return MeanOf(sorted.subspan(cut, n - 2 * cut));
@@ -35,9 +36,11 @@ class TrimmedMeanServer final : public RobustServer {
 // The note on a trimmed mean that trims nothing; empty if it trims.
 std::string TrimsNothingNote(const Setup& setup) {
   const auto beta = setup.Get<double>("beta");
-  if (beta == 0 || FloorOf(beta, std::max(setup.cohort.size, MostClients(setup))) > 0) return "";
-  return absl::StrCat("trimmed_mean cuts off ⌊beta·n⌋ = 0 of ", setup.cohort.size,
-                      " clients at each end, so it is the plain mean: raise cohort.size or "
+  const uint64_t most = std::max(setup.cohort.size, MostClients(setup));
+  if (beta == 0 || FloorOf(beta, Buckets(setup, most)) > 0) return "";
+  return absl::StrCat("trimmed_mean cuts off ⌊beta·n⌋ = 0 of ", Buckets(setup, setup.cohort.size),
+                      BucketSize(setup) > 1 ? " buckets" : " clients",
+                      " at each end, so it is the plain mean: raise cohort.size or "
                       "algorithm.trimmed_mean.beta");
 }
 
@@ -58,7 +61,7 @@ Description TrimmedMean() {
       "server  x ← x + η_g·(plain mean of Δ without the ⌊β·n⌋ least and largest)\n"
       "        of each coordinate; n: the updates that came";
   rule.withstands = [](const Setup& setup) -> Withstood {
-    return {.clients = FloorOf(setup.Get<double>("beta"), setup.cohort.size),
+    return {.clients = FloorOf(setup.Get<double>("beta"), Buckets(setup, setup.cohort.size)),
             .key = "algorithm.trimmed_mean.beta"};
   };
   rule.notes = [mean = rule.notes](const Setup& setup) {
@@ -68,7 +71,7 @@ Description TrimmedMean() {
     return notes;
   };
   rule.server = MakeServer<TrimmedMeanServer>;
-  return rule;
+  return WithBuckets(std::move(rule));
 }
 
 }  // namespace macaw::algorithms

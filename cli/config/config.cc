@@ -68,6 +68,12 @@ void AddNeedsOfDevices(std::vector<Field>& fields) {
           },
           "a table: devices.family = \"file\" or devices.presence");
   for (const char* key :
+       {"penalty", "round_threshold", "pacer_step", "pacer_delta", "sample_window"}) {
+    FieldOf(fields, absl::StrCat("cohort.oort.", key))
+        .Needs([](const Config& config) { return config.run.devices.on(); },
+               "devices.family other than \"none\", which says how long a client's turn takes");
+  }
+  for (const char* key :
        {"cohort.availability", "cohort.availability_swing", "cohort.availability_day"}) {
     FieldOf(fields, key)
         .Needs([](const Config& config) { return config.node.devices_presence.empty(); },

@@ -17,7 +17,9 @@
 #include "core/status.h"
 #include "data/foreign_token.h"
 #include "data/label_map.h"
+#include "data/trigger.h"
 #include "scheduler/cohort.h"
+#include "training/backends.h"
 
 namespace macaw::cli {
 namespace {
@@ -141,6 +143,8 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("data.client_noise adds to numbers, and the rows of ", info.name,
                      " are tokens: remove it"));
   }
+  MACAW_RETURN_IF_ERROR(data::CheckTrigger(config.run.attack, config.run.task,
+                                           LabelClasses(config.run), info.input_shape));
   return data::CheckChanges(transform, config.run.task, LabelClasses(config.run), info.input_shape);
 }
 
@@ -369,6 +373,9 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
 
 uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {
   if (workers.slots > 0) return workers.slots;
+  const training::BackendChoice& backend = workers.backend;
+  if (backend.name == training::kTorchBackend && !backend.devices.empty())
+    return static_cast<uint32_t>(std::min<size_t>(worker::kMostSlots, backend.devices.size()));
   if (devices > 0) {
     return static_cast<uint32_t>(
         std::min<uint64_t>(worker::kMostSlots, uint64_t{worker::kDeviceSlots} * devices));

@@ -256,6 +256,7 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
   CostEstimate estimate{.rounds = config.run.rounds,
                         .population = TrainClients(config.run),
                         .cohort = config.run.cohort.size};
+  if (LearnsFromRounds(config.run.cohort)) estimate.learns = config.run.cohort.sampling;
   MACAW_ASSIGN_OR_RETURN(const std::optional<server::Budget> budget,
                          server::BudgetOf(config.node.server.stop, config.run));
   if (budget.has_value()) estimate.rounds = budget->rounds;

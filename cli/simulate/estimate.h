@@ -23,6 +23,7 @@ struct CostEstimate {
   bool may_stop = false;    // a stop rule may end it sooner
   uint64_t population = 0;  // clients that can be drawn
   uint64_t cohort = 0;
+  std::string learns;  // a cohort.sampling that learns: here cohorts are drawn uniformly instead
   PlannedWork work;
   double steps = 0;        // the column `steps`, of the whole run
   bool own_steps = false;  // the rule decides how many steps a client takes, and not [local]

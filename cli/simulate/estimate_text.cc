@@ -160,6 +160,10 @@ std::string EstimateText(const CostEstimate& estimate, double took) {
     line("privacy", absl::StrFormat("epsilon %.6g at delta %.3g after %s", *estimate.epsilon,
                                     estimate.delta, Counted(estimate.rounds, "round")));
   }
+  if (!estimate.learns.empty()) {
+    line("cohorts", absl::StrCat("drawn uniformly here: \"", estimate.learns,
+                                 "\" follows losses, which only the run has"));
+  }
   line("basis", BasisText(estimate.basis));
   line("took", DurationText(took));
   return text;
@@ -172,6 +176,7 @@ Json EstimateJson(const CostEstimate& estimate, double took) {
       {"rounds", estimate.rounds},
       {"clients", estimate.population},
       {"cohort", estimate.cohort},
+      {"drawn_uniformly", !estimate.learns.empty()},
       {"turns", estimate.work.turns},
       {"different_clients", OrNull(estimate.work.clients)},
       {"steps",

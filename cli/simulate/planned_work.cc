@@ -30,6 +30,7 @@ double UndrawnSeconds(const std::vector<double>& seconds, uint32_t rounds) {
 absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t> rows,
                                         ClientDevices devices, uint64_t model_bytes) {
   TurnPlan plan(run, std::move(rows), std::move(devices));
+  if (LearnsFromRounds(run.cohort)) plan.run_.cohort.sampling = "uniform";
   MACAW_ASSIGN_OR_RETURN(plan.sampler_,
                          server::SamplerOf(plan.run_, plan.rows_, plan.devices_.presence.get()));
   const auto bytes = static_cast<double>(model_bytes);

@@ -63,7 +63,8 @@ absl::StatusOr<std::vector<server::MetricColumn>> ColumnsOf(const Config& config
                          algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
   MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
   return server::MetricColumns(plan.task, algorithm, schema,
-                               ConceptGroups(plan.transform, plan.seed).count());
+                               ConceptGroups(plan.transform, plan.seed).count(),
+                               plan.attack.on() && plan.attack.backdoor());
 }
 
 absl::Status CheckHas(const std::string& key, const std::string& metric, const RunPlan& run,

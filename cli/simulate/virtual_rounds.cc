@@ -99,6 +99,12 @@ absl::StatusOr<VirtualTrace> TraceOfRun(const std::string& folder, Round first, 
     return absl::FailedPreconditionError(
         absl::StrCat(folder, " has no virtual time: it ran without [devices]"));
   }
+  if (LearnsFromRounds(config.run.cohort)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, " drew its clients by cohort.sampling = \"", config.run.cohort.sampling,
+        "\", which follows their losses, and the trace is made from the configuration alone: "
+        "`macaw log` has the cohorts"));
+  }
   MACAW_RETURN_IF_ERROR(CheckNamesData(config));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));

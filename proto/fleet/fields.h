@@ -39,7 +39,7 @@ inline constexpr Between kUpToMostClients{uint64_t{0}, kMostClients};
 
 // The last enumerator that may be sent. The wire counts from 1.
 constexpr Next LastOf(Next) { return Next::kRegister; }
-constexpr EvaluationKind LastOf(EvaluationKind) { return EvaluationKind::kCentralValidation; }
+constexpr EvaluationKind LastOf(EvaluationKind) { return EvaluationKind::kCentralBackdoor; }
 constexpr LeftOutReason LastOf(LeftOutReason) { return LeftOutReason::kDeclined; }
 constexpr Verdict LastOf(Verdict) { return Verdict::kRegister; }
 constexpr BlobPurpose LastOf(BlobPurpose) { return BlobPurpose::kRecords; }

@@ -195,6 +195,9 @@ enum class EvaluationKind : uint8_t {
   kClientValidation = 5,
   kClientTuned = 6,  // the rows of kClientTest, after EvaluationConfig::fine_tune
   kCentralValidation = 7,
+  // The central test rows with a backdoor's trigger and class, less those of that class; so the
+  // result may have fewer rows than were asked for.
+  kCentralBackdoor = 8,
 };
 // Whether all of a client's rows of a split are evaluated; the server does not know how many.
 inline bool TakesAllRows(EvaluationKind kind) {

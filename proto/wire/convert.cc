@@ -14,7 +14,7 @@
 namespace macaw::wire {
 
 static_assert(v1::NEXT_REGISTER == static_cast<int>(LastOf(fleet::Next())) + 1);
-static_assert(v1::EVALUATION_KIND_CENTRAL_VALIDATION ==
+static_assert(v1::EVALUATION_KIND_CENTRAL_BACKDOOR ==
               static_cast<int>(LastOf(fleet::EvaluationKind())) + 1);
 static_assert(v1::LEFT_OUT_REASON_DECLINED == static_cast<int>(LastOf(fleet::LeftOutReason())) + 1);
 static_assert(v1::VERDICT_REGISTER == static_cast<int>(LastOf(fleet::Verdict())) + 1);

@@ -251,7 +251,9 @@ def check_column(metric: str, groups: Sequence[Group], key: str) -> None:
 def higher_is_better(metric: str) -> bool:
     """Whether more of a metric is better, by its name, as the programs judge it."""
     name = metric.split("_at_best_")[0]
-    if name in ("seconds", "left_out", "late", "staleness") or name.startswith("rounds_to_"):
+    if name in ("seconds", "left_out", "late", "staleness", "backdoor_success"):
+        return False
+    if name.startswith("rounds_to_"):
         return False
     if "bytes_" in name or "virtual_seconds" in name:
         return False

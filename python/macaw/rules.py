@@ -160,6 +160,8 @@ class Local:
     label_smoothing: float
     drop_last: bool
     shuffle: bool
+    precision: str
+    micro_batch: int
 
 
 class Layout:

@@ -28,8 +28,10 @@ void RoundEngine::Advance(TimePoint now) {
   if (report.records.empty() && !report.left_out.empty() && !MoveOnWithoutClients()) return;
   ForgetAtClose();
   state_ = State::kClosing;
-  effects_.orders.emplace_back(
-      ApplySum{.report = phase_.Close(static_cast<uint32_t>(nodes_.slots()), now)});
+  PhaseReport closed = phase_.Close(static_cast<uint32_t>(nodes_.slots()), now);
+  if (draw_->feedback() != nullptr)
+    facts_ = FactsOf(asked_, closed.records, draw_->drawable_rows());
+  effects_.orders.emplace_back(ApplySum{.report = std::move(closed)});
 }
 
 Standing RoundEngine::Progress() const {

@@ -60,10 +60,11 @@ absl::Status CheckSampling(const CohortConfig& cohort, absl::string_view keys) {
 
 absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster,
                                         const virtual_time::Presence* presence,
+                                        const scheduler::Feedback* feedback,
                                         std::vector<uint32_t> rows) {
   Pool pool{.rows = std::move(rows)};
   const std::span<const uint32_t> all = pool.rows.empty() ? roster.rows() : pool.rows;
-  MACAW_ASSIGN_OR_RETURN(pool.sampler, SamplerOf(run, all, presence));
+  MACAW_ASSIGN_OR_RETURN(pool.sampler, SamplerOf(run, all, presence, feedback));
   pool.digest = DigestOf(BytesOf(all));
   return pool;
 }
@@ -74,16 +75,21 @@ absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster,
   if (Filters(run.cohort))
     MACAW_RETURN_IF_ERROR(CheckSampling(run.cohort, "cohort.eligible or cohort.min_rows"));
   if (!rows.empty()) MACAW_RETURN_IF_ERROR(CheckLeft(run, rows));
-  MACAW_ASSIGN_OR_RETURN(Pool everybody, PoolOf(run, roster, presence, std::move(rows)));
-  return Draw(run, roster, presence, std::move(everybody));
+  auto feedback =
+      LearnsFromRounds(run.cohort) ? std::make_unique<scheduler::Feedback>(run.cohort) : nullptr;
+  MACAW_ASSIGN_OR_RETURN(Pool everybody,
+                         PoolOf(run, roster, presence, feedback.get(), std::move(rows)));
+  return Draw(run, roster, presence, std::move(feedback), std::move(everybody));
 }
 
 absl::Status Draw::CheckCanChange() const {
   MACAW_RETURN_IF_ERROR(CheckSampling(run_->cohort, "round.present_within"));
-  if (run_->cohort.sampling != "sweep") return absl::OkStatus();
+  const std::string& sampling = run_->cohort.sampling;
+  if (sampling != "sweep" && sampling != "cyclic") return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "cohort.sampling = \"sweep\" draws everybody once before anybody again, which cannot be kept "
-      "with round.present_within: use \"uniform\"");
+      absl::StrCat("cohort.sampling = \"", sampling,
+                   "\" draws everybody once before anybody again, which cannot be kept with "
+                   "round.present_within: use \"uniform\""));
 }
 
 absl::Status Draw::Among(std::vector<ClientId> present) {
@@ -96,7 +102,8 @@ absl::Status Draw::Among(std::vector<ClientId> present) {
     const uint64_t end = std::min<uint64_t>(present_[i + 1].value, rows.size());
     for (uint64_t client = present_[i].value; client < end; ++client) rows[client] = all[client];
   }
-  MACAW_ASSIGN_OR_RETURN(some_, PoolOf(*run_, *roster_, presence_, std::move(rows)));
+  MACAW_ASSIGN_OR_RETURN(some_,
+                         PoolOf(*run_, *roster_, presence_, feedback_.get(), std::move(rows)));
   return absl::OkStatus();
 }
 

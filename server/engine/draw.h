@@ -11,6 +11,7 @@
 #include "core/digest.h"
 #include "plan/run_plan.h"
 #include "scheduler/cohort.h"
+#include "scheduler/feedback.h"
 #include "server/engine/client_states.h"
 #include "server/engine/phase.h"
 #include "server/engine/roster.h"
@@ -19,8 +20,8 @@
 namespace macaw::server {
 
 // Draws the clients that train in each round, with what the engine needs to know of each. Depends
-// only on the configuration, the roster, the clients that are present (Among) and, for Seat::state,
-// the current client states.
+// only on the configuration, the roster, the clients that are present (Among), what rounds told of
+// their clients where the sampling learns and, for Seat::state, the current client states.
 class Draw {
  public:
   // Call it after Roster::Begin. `run` and `roster` must outlive the result. An error names the key
@@ -54,6 +55,8 @@ class Draw {
                               const ClientStates& states) const;
   // The clients of a round, or those that begin together where rounds do not wait for each other.
   const scheduler::CohortSampler& sampler() const { return *pool().sampler; }
+  // The memory of a sampling that learns from rounds; null: it does not.
+  scheduler::Feedback* feedback() { return feedback_.get(); }
 
   // A sentence about the clients whose weights cohort.max_weight bounds; empty if there are none.
   std::string BoundedWeights() const;
@@ -70,10 +73,15 @@ class Draw {
     Digest digest;
   };
   Draw(const RunPlan& run, const Roster& roster, const virtual_time::Presence* presence,
-       Pool everybody)
-      : run_(&run), roster_(&roster), presence_(presence), everybody_(std::move(everybody)) {}
+       std::unique_ptr<scheduler::Feedback> feedback, Pool everybody)
+      : run_(&run),
+        roster_(&roster),
+        presence_(presence),
+        feedback_(std::move(feedback)),
+        everybody_(std::move(everybody)) {}
   static absl::StatusOr<Pool> PoolOf(const RunPlan& run, const Roster& roster,
                                      const virtual_time::Presence* presence,
+                                     const scheduler::Feedback* feedback,
                                      std::vector<uint32_t> rows);
   const Pool& pool() const { return some_.has_value() ? *some_ : everybody_; }
   // The examples or tokens that give the client its weight.
@@ -83,6 +91,7 @@ class Draw {
   const RunPlan* run_;
   const Roster* roster_;
   const virtual_time::Presence* presence_;
+  std::unique_ptr<scheduler::Feedback> feedback_;  // the samplers refer to it
   Pool everybody_;
   std::optional<Pool> some_;  // while only some are present
   std::vector<ClientId> present_;

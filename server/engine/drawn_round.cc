@@ -77,7 +77,11 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
   if (DevicesArrive(run)) return FollowStep(options, draw, states, round);
   if (options.devices == nullptr) {
     MACAW_ASSIGN_OR_RETURN(std::vector<Seat> seats, draw.Seats({round, clock.now}, states));
-    return DrawnRound{.seats = std::move(seats)};
+    DrawnRound drawn{.seats = std::move(seats)};
+    if (LearnsFromRounds(run.cohort)) {
+      for (const Seat& seat : drawn.seats) drawn.asked.push_back({.client = seat.entry.client});
+    }
+    return drawn;
   }
   TimedRound timed = TimeRound(run, *options.devices, draw.sampler(), round, clock);
   ClientWork work(run);
@@ -88,6 +92,10 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
                            draw.SeatOf(one.entry, work.From(one.base, one.entry), states));
     seat.staleness = round.value - 1 - one.base.value;
     drawn.seats.push_back(std::move(seat));
+  }
+  if (LearnsFromRounds(run.cohort)) {
+    for (const BegunTurn& turn : timed.begun)
+      drawn.asked.push_back({.client = turn.client, .seconds = turn.time.whole()});
   }
   return drawn;
 }
@@ -139,6 +147,26 @@ absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Dra
   }
   SortByClient(drawn.seats);
   return drawn;
+}
+
+std::vector<scheduler::ClientFact> FactsOf(const std::vector<AskedClient>& asked,
+                                           const std::vector<fleet::ClientRecord>& records,
+                                           const std::vector<uint32_t>& rows) {
+  std::vector<scheduler::ClientFact> facts;
+  facts.reserve(asked.size());
+  auto record = records.begin();
+  for (const AskedClient& one : asked) {
+    record = std::find_if(record, records.end(), [&](const fleet::ClientRecord& counted) {
+      return counted.attempt.client >= one.client;
+    });
+    scheduler::ClientFact& fact = facts.emplace_back();
+    fact = {.client = one.client, .rows = rows[one.client.value], .seconds = one.seconds};
+    fact.left_out = record == records.end() || record->attempt.client != one.client;
+    // The first two sums of every task are the examples and their losses (training/api/metrics.h).
+    if (!fact.left_out && record->sums.size() > 1 && record->sums[0] > 0)
+      fact.loss = record->sums[1] / record->sums[0];
+  }
+  return facts;
 }
 
 }  // namespace macaw::server

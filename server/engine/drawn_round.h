@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
+#include "proto/fleet/messages.h"
+#include "scheduler/feedback.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
 #include "server/engine/engine_options.h"
@@ -36,5 +38,10 @@ absl::StatusOr<std::vector<Seat>> TrainOnAgain(const EngineOptions& options, con
 absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Draw& draw,
                                          const ClientStates& states, Round round,
                                          const Restored::PhaseStory& before);
+
+// What the round tells of the clients that it asked, by client. `records`: of those that counted.
+std::vector<scheduler::ClientFact> FactsOf(const std::vector<AskedClient>& asked,
+                                           const std::vector<fleet::ClientRecord>& records,
+                                           const std::vector<uint32_t>& rows);
 
 }  // namespace macaw::server

@@ -30,7 +30,8 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) 
   BeginEvaluation(
       EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
                       roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
-                      ConceptGroups(options_.run.transform, options_.run.seed).count()),
+                      ConceptGroups(options_.run.transform, options_.run.seed).count(),
+                      options_.run.attack.on() && options_.run.attack.backdoor()),
       now);
 }
 

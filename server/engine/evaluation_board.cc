@@ -33,7 +33,8 @@ EvaluatedRows RowsOf(EvaluationKind kind, bool heldout) {
     case EvaluationKind::kClientValidation:
       return EvaluatedRows::kValidation;
     case EvaluationKind::kClientTest:
-    case EvaluationKind::kStateDigest:  // nobody asks
+    case EvaluationKind::kCentralBackdoor:  // nobody asks
+    case EvaluationKind::kStateDigest:
       break;
   }
   return EvaluatedRows::kClients;
@@ -80,7 +81,7 @@ void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_m
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                                  bool personal_models, const Roster& roster, uint64_t seed,
                                  const training::ClassCounts& counts, const HostileClients& hostile,
-                                 uint32_t groups)
+                                 uint32_t groups, bool backdoor)
     : round_(round),
       model_(std::move(model)),
       groups_(groups),
@@ -105,6 +106,8 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
     cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, group * validation,
         validation);
   }
+  if (config.central && backdoor)
+    cut(Central(), EvaluationKind::kCentralBackdoor, ClientId(0), 0, 0, central_rows_);
   const bool of_clients = config.clients || config.validation || config.heldout;
   std::vector<uint64_t> clients, heldout;
   for (uint64_t client = 0; of_clients && client < roster.clients(); ++client) {
@@ -201,7 +204,9 @@ uint64_t EvaluationBoard::AnswerBytes(const Slot& slot) const {
 }
 
 void EvaluationBoard::AddCounts(const fleet::EvaluationResult& result, Slot& slot) {
-  if (!classes_.any() || slot.task.kind == EvaluationKind::kStateDigest) return;
+  if (!classes_.any() || slot.task.kind == EvaluationKind::kStateDigest ||
+      slot.task.kind == EvaluationKind::kCentralBackdoor)
+    return;
   std::vector<double>& total = counts_[static_cast<size_t>(RowsOf(slot.task.kind, slot.heldout))];
   total.resize(classes_.size());
   training::SparseCounts counts{.at = result.counted, .count = {}};
@@ -345,6 +350,10 @@ EvaluationSums EvaluationBoard::Report() const {
       report.states.push_back(slot.digest);
       continue;
     }
+    if (slot.task.kind == EvaluationKind::kCentralBackdoor) {
+      training::AddTo(report.backdoor, slot.sums);
+      continue;
+    }
     const EvaluatedRows rows = RowsOf(slot.task.kind, slot.heldout);
     if (IsOfClients(rows)) {
       report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
@@ -364,6 +373,7 @@ EvaluationSums EvaluationBoard::Report() const {
     report.central.clear();
     report.central_groups.clear();
     report.validation.clear();
+    report.backdoor.clear();
     for (const EvaluatedRows rows : {EvaluatedRows::kCentral, EvaluatedRows::kCentralValidation})
       report.counts[static_cast<size_t>(rows)] = {};
   }

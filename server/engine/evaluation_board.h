@@ -46,6 +46,8 @@ struct EvaluationSums {
   std::vector<std::vector<double>> central_groups = {};
   std::vector<double> train;       // of all clients' training rows, added by client id, then chunk
   std::vector<double> validation;  // of the central validation set, added in chunk order
+  // Of the central test rows with a backdoor's trigger and class, added in chunk order.
+  std::vector<double> backdoor = {};
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
@@ -91,11 +93,12 @@ class EvaluationBoard {
   // `personal_models`: the rule has models of clients' own beside the common one.
   // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
-  // part of the objective. `groups`: of concept shift.
+  // part of the objective. `groups`: of concept shift. `backdoor`: the central test rows are also
+  // asked for with the trigger of attack.kind = "backdoor".
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   bool personal_models, const Roster& roster, uint64_t seed = 0,
                   const training::ClassCounts& counts = {}, const HostileClients& hostile = {},
-                  uint32_t groups = 1);
+                  uint32_t groups = 1, bool backdoor = false);
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.

@@ -123,9 +123,11 @@ absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keep
   }
   const bool counted = training::CountsFit(training::SchemaFor(run.task), result.sums);
   const auto rows = static_cast<double>(RowsOf(task, roster));
-  // The server knows how many rows there are, and not how many tokens are in use in them.
-  const bool known = run.task != TaskKind::kNextToken;
-  const double most = known ? rows : rows * PositionsOf(run);
+  // The server knows how many rows there are, and not how many tokens are in use in them, nor how
+  // many rows are of the class that a backdoor aims at.
+  const bool known =
+      run.task != TaskKind::kNextToken && task.kind != fleet::EvaluationKind::kCentralBackdoor;
+  const double most = run.task != TaskKind::kNextToken ? rows : rows * PositionsOf(run);
   // A model that has diverged has no finite loss.
   const bool bounded = std::ranges::all_of(result.sums, [](double sum) {
     return !std::isfinite(sum) || std::abs(sum) <= kLargestMetric;

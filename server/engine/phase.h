@@ -63,10 +63,17 @@ struct Step {
   bool keeps_leases = true;
 };
 
+// A client that a round asks, whether it counts or not.
+struct AskedClient {
+  ClientId client;
+  std::optional<double> seconds = {};  // of its turn in virtual time
+};
+
 // Who trains in a round.
 struct DrawnRound {
   std::vector<Seat> seats;                           // by client
   std::optional<virtual_time::RoundTime> time = {};  // of a run with virtual time
+  std::vector<AskedClient> asked = {};               // by client; of a sampling that learns
   std::optional<Step> step = {};
 };
 

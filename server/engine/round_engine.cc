@@ -60,6 +60,7 @@ void RoundEngine::Begin(TimePoint now) {
   if (!warning.ok()) return Fail(warning.status());
   if (!warning->empty()) Logger("server").Warning(absl::StrCat("totals_differ ", *warning));
   draw_ = *std::move(draw);
+  if (const absl::Status status = LoadFeedback(); !status.ok()) return Fail(status);
   if (const std::string bounded = draw_->BoundedWeights(); !bounded.empty())
     Logger("server").Warning(absl::StrCat("weights_bounded ", bounded));
   if (options_.round.present_within > 0) {
@@ -112,6 +113,7 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
   absl::StatusOr<DrawnRound> drawn = DrawNext(round);
   if (!drawn.ok()) return Fail(drawn.status());
   troubles_.Clear();
+  asked_ = std::move(drawn->asked);
   phase_.OpenRound(round, *std::move(drawn), now);
   RestoreTrainOn(now);
   Prepare();
@@ -126,6 +128,29 @@ absl::StatusOr<DrawnRound> RoundEngine::DrawNext(Round round) {
     MACAW_ASSIGN_OR_RETURN(train_on, TrainOnAgain(options_, *draw_, states_, round, train_on_));
   }
   return DrawStep(options_, *draw_, states_, round, std::move(train_on));
+}
+
+absl::Status RoundEngine::LoadFeedback() {
+  observed_ = Round(completed_);
+  scheduler::Feedback* const feedback = draw_->feedback();
+  if (feedback == nullptr || completed_ == 0) return absl::OkStatus();
+  MACAW_RETURN_IF_ERROR(feedback->Load(options_.feedback, roster_.clients()));
+  if (feedback->round() == observed_) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("what the checkpoint after round ", completed_,
+                                          " knows of the clients is of round ",
+                                          feedback->round().value));
+}
+
+void RoundEngine::ObserveRound() {
+  if (!draw_.has_value() || draw_->feedback() == nullptr || observed_ == phase_.round()) return;
+  observed_ = phase_.round();
+  draw_->feedback()->Observe(observed_, facts_);
+}
+
+std::string RoundEngine::SnapshotFeedback(StateVersions::Staged staged) {
+  if (staged == StateVersions::Staged::kIncluded) ObserveRound();
+  if (!draw_.has_value()) return options_.feedback;
+  return draw_->feedback() == nullptr ? "" : draw_->feedback()->Save();
 }
 
 std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePoint now) {
@@ -281,6 +306,7 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
     return Prepare();
   }
   if (!*another_phase) {
+    ObserveRound();
     completed_ = round.value;
     const Lost lost = std::exchange(round_lost_, Lost::kNo);
     if (lost != Lost::kByOneNode) lost_rounds_ = lost == Lost::kYes ? lost_rounds_ + 1 : 0;

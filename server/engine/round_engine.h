@@ -17,6 +17,7 @@
 #include "server/engine/absence.h"
 #include "server/engine/client_states.h"
 #include "server/engine/draw.h"
+#include "server/engine/drawn_round.h"
 #include "server/engine/effects.h"
 #include "server/engine/engine_options.h"
 #include "server/engine/evaluation.h"
@@ -115,6 +116,8 @@ class RoundEngine {
   VersionIndex SnapshotVersions(StateVersions::Staged staged) {
     return states_.versions().Snapshot(staged);
   }
+  // What rounds told of their clients, where the sampling learns from it; as SnapshotVersions.
+  std::string SnapshotFeedback(StateVersions::Staged staged);
   // Checkpoints of rounds before `oldest` have been deleted.
   void CheckpointsFrom(Round oldest) { states_.versions().CheckpointsFrom(oldest); }
   // Digest of all client states (proto/fleet/state_digest.h). Set when a stateful run has finished.
@@ -162,6 +165,10 @@ class RoundEngine {
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
   absl::StatusOr<DrawnRound> DrawNext(Round round);
+  // Takes up what the earlier sessions of a run knew of its clients.
+  absl::Status LoadFeedback();
+  // Tells the sampling what the round told that was closed last, once.
+  void ObserveRound();
   // The clients from which the round is drawn, as ranges; empty: everybody. nullopt: too few.
   std::optional<std::vector<ClientId>> PresentFor(Round round, TimePoint now);
   std::vector<ClientId> Present(TimePoint now);
@@ -405,6 +412,10 @@ class RoundEngine {
   Absence absence_;
   Speeds speeds_;
   std::optional<Draw> draw_;  // set when the run begins
+  // Of a sampling that learns: whom the open round asks, and what its last closed phase told.
+  std::vector<AskedClient> asked_;
+  std::vector<scheduler::ClientFact> facts_;
+  Round observed_;  // the round of which the sampling was told last
   OpenPhase phase_;
   Troubles troubles_;
   Evaluation evaluation_;

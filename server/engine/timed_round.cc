@@ -26,37 +26,81 @@ virtual_time::ClosingRules ClosingRulesOf(const RunPlan& run, size_t asked) {
   return rules;
 }
 
-TimedRound InTime(const RunPlan& run, const virtual_time::Devices& devices,
-                  const scheduler::CohortSampler& sampler, Round round,
-                  const virtual_time::ClockState& clock) {
-  virtual_time::ClockState begins = clock;
-  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, {round, begins.now});
+// The seconds of a turn without the turn's own factors, which nobody knows before it.
+double PromisedSeconds(const virtual_time::Device& device, double passed,
+                       const virtual_time::Traffic& traffic) {
+  return passed / device.samples_per_s + traffic.down / device.down.mean +
+         traffic.up / device.up.mean;
+}
+
+// When the clients of a round may begin.
+struct Beginning {
+  Round base;        // from whose model they train
+  double model = 0;  // when it is there
+  double free = 0;   // when the clients of the round before have done their work
+};
+
+Beginning BeginningOf(const RunPlan& run, Round round, const virtual_time::ClockState& clock) {
+  if (!run.asynchronous.overlapped())
+    return {.base = Round(round.value - 1), .model = clock.now, .free = clock.now};
+  return {.base = Round(round.value > 1 ? round.value - 2 : 0),
+          .model = clock.before,
+          .free = clock.worked};
+}
+
+// A round whose clients are drawn together.
+TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& devices,
+                         const scheduler::CohortSampler& sampler, Round round,
+                         const virtual_time::ClockState& clock) {
+  Beginning beginning = BeginningOf(run, round, clock);
+  ClientWork work(run);
+  scheduler::Moment moment(round, std::max(beginning.model, beginning.free));
+  if (LearnsFromRounds(run.cohort)) {
+    moment.seconds_of = [&](const scheduler::CohortEntry& entry) {
+      const auto passed =
+          static_cast<double>(RowsPassed(work.From(beginning.base, entry), entry.load));
+      return PromisedSeconds(devices.Of(entry.client), passed, clock.traffic);
+    };
+  }
+  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, moment);
   // Of a table of presence: the round begins when somebody is there.
   const int most_pauses = run.devices.presence.empty() ? 0 : kMostPauses;
   for (int pauses = 0; asked.empty() && pauses < most_pauses; ++pauses) {
-    begins.now += kNobodyPause;
-    asked = AskedIn(run, sampler, {round, begins.now});
+    moment.seconds += kNobodyPause;
+    beginning.model = moment.seconds;
+    asked = AskedIn(run, sampler, moment);
   }
-  const Round base(round.value - 1);
-  ClientWork work(run);
   TimedRound timed;
-  std::vector<double> seconds;
+  std::vector<double> seconds;  // since the moment
   for (const scheduler::CohortEntry& entry : asked) {
-    const auto passed = static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
+    const auto passed =
+        static_cast<double>(RowsPassed(work.From(beginning.base, entry), entry.load));
     const virtual_time::TurnTime turn = devices.TurnOf(round, entry.client, passed, clock.traffic);
+    const double began = std::max(beginning.model, moment.seconds - turn.download);
     timed.begun.push_back(
-        {.client = entry.client, .base = base, .began = begins.now, .time = turn});
-    seconds.push_back(turn.whole());
+        {.client = entry.client, .base = beginning.base, .began = began, .time = turn});
+    seconds.push_back((began - moment.seconds) + turn.whole());
   }
   const virtual_time::Closing closing =
       virtual_time::CloseRound(seconds, ClosingRulesOf(run, asked.size()));
-  timed.time = {.end = begins,
-                .seconds = begins.now - clock.now + closing.seconds,
+  // A round that overlaps with the one before does not end before it.
+  timed.time = {.end = clock,
+                .seconds = std::max(moment.seconds - clock.now + closing.seconds, 0.0),
                 .late = closing.late,
                 .not_needed = closing.not_needed};
-  timed.time.end.now += closing.seconds;
+  timed.time.end.now = std::max(moment.seconds + closing.seconds, clock.now);
   for (const uint32_t place : closing.kept)
-    timed.counted.push_back({.entry = asked[place], .base = base});
+    timed.counted.push_back({.entry = asked[place], .base = beginning.base});
+  if (!run.asynchronous.overlapped()) return timed;
+  double worked = moment.seconds;
+  for (const uint32_t place : closing.kept) {
+    const BegunTurn& turn = timed.begun[place];
+    worked = std::max(worked, turn.began + turn.time.download + turn.time.work);
+  }
+  timed.time.end.worked = worked;
+  timed.time.end.before = clock.now;
+  timed.time.asynchronous = true;
+  timed.time.bases = {Round(round.value - 1)};
   return timed;
 }
 
@@ -85,16 +129,17 @@ TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
-    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence) {
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
+    const scheduler::Feedback* feedback) {
   CohortConfig cohort = run.cohort;
   if (DevicesArrive(run)) {  // at most as many as there are places
     const auto can = static_cast<uint64_t>(rows.size() - std::ranges::count(rows, 0U));
     cohort.size = std::min(std::max(run.asynchronous.concurrency, cohort.size), can);
-  } else if (run.asynchronous.on()) {
+  } else if (run.asynchronous.by_arrival()) {
     cohort.size = run.asynchronous.refill;
   }
-  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence)
-                          : scheduler::MakeSampler(cohort, rows);
+  return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence, feedback)
+                          : scheduler::MakeSampler(cohort, rows, feedback);
 }
 
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
@@ -121,8 +166,8 @@ LocalConfig ClientWork::From(Round base, const scheduler::CohortEntry& entry) {
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
                      const scheduler::CohortSampler& sampler, Round round,
                      const virtual_time::ClockState& clock) {
-  return run.asynchronous.on() ? NextArrivals(run, devices, sampler, round, clock)
-                               : InTime(run, devices, sampler, round, clock);
+  return run.asynchronous.by_arrival() ? NextArrivals(run, devices, sampler, round, clock)
+                                       : DrawnTogether(run, devices, sampler, round, clock);
 }
 
 }  // namespace macaw::server

@@ -22,9 +22,11 @@ namespace macaw::server {
 
 // Draws the clients that a round of this run asks, or those that begin together where rounds do not
 // wait for each other. `rows`: of each client, 0: it cannot be drawn. Both must outlive the result.
-// `presence`: of a run with [devices], or null. Errors name the key of [cohort] to change.
+// `presence`: of a run with [devices], or null. `feedback`: of one whose sampling learns from
+// rounds, else null. They must outlive the result. Errors name the key of [cohort] to change.
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
-    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence);
+    const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
+    const scheduler::Feedback* feedback = nullptr);
 
 // The clients that a round asks, without those that the run's straggler policy drops.
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
@@ -52,8 +54,11 @@ struct TimedRound {
 };
 
 // Round `round` of a run with [devices], which begins at `clock`. Over-selection keeps the first
-// cohort.size, and [round] closes as it does on a fleet; or, of a run with round.mode, the next
-// arrivals (arrivals.h). `sampler`: of SamplerOf.
+// cohort.size, and [round] closes as it does on a fleet. `sampler`: of SamplerOf.
+//   buffered, mixed  the next arrivals (arrivals.h)
+//   overlapped       the clients of round r begin when those of round r − 1 have done their work,
+//                    while those send. The newest model is then that of round r − 2, which they
+//                    have fetched before, so far as it was there. The deadline counts from then.
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
                      const scheduler::CohortSampler& sampler, Round round,
                      const virtual_time::ClockState& clock);

@@ -58,7 +58,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   const uint64_t central_rows = std::max(request.central_test_rows, request.central_val_rows);
   // Each group of concept shift sees the set in its own way.
   const uint64_t groups = ConceptGroups(run.transform, run.seed).count();
-  if (central_rows / run.evaluation.chunk > kMostChunks / groups) {
+  const uint64_t sets = groups + (run.attack.on() && run.attack.backdoor() ? 1 : 0);
+  if (central_rows / run.evaluation.chunk > kMostChunks / sets) {
     return refuse(absl::StrCat(
         "its test set of ", central_rows, " rows makes more than ", kMostChunks,
         " chunks of evaluation.chunk = ", run.evaluation.chunk, " rows",

@@ -91,6 +91,9 @@ TEST(Attacks, WithoutAMeaningAreRefused) {
   EXPECT_EQ(Refusal("fedavg", Of("label-flip", .2), 100, TaskKind::kBinary), "");
   EXPECT_THAT(Refusal("fedavg", Of("label-flip", .2), 100, TaskKind::kRegression),
               HasSubstr("\"regression\""));
+  EXPECT_EQ(Refusal("fedavg", Of("backdoor", .2)), "");
+  EXPECT_THAT(Refusal("fedavg", Of("backdoor", .2), 100, TaskKind::kNextToken),
+              HasSubstr("classes"));
 }
 
 TEST(Attacks, ThatNeedAMeanRefuseAChannelThatHasNone) {

@@ -92,8 +92,8 @@ Numbers AfterOneRound(const AttackConfig& attack, const std::string& rule,
 }
 
 TEST(SignFlipAndScaling, MultiplyWhatHonestClientsWouldSend) {
-  for (const auto& [kind, times] :
-       {std::pair("sign-flip", -2.0), std::pair("scaling", 2.0), std::pair("label-flip", 2.0)}) {
+  for (const auto& [kind, times] : {std::pair("sign-flip", -2.0), std::pair("scaling", 2.0),
+                                    std::pair("label-flip", 2.0), std::pair("backdoor", 2.0)}) {
     const AttackConfig attack = Of(kind, .5, 2);
     const FirstRound round(attack, "fedavg");
     const Numbers expected =
@@ -285,6 +285,15 @@ using Case = std::tuple<std::string, std::string>;  // kind, rule
 
 class EveryAttack : public ::testing::TestWithParam<Case> {
  protected:
+  static std::map<std::string, ParameterValue> ParametersOf(const std::string& rule) {
+    if (rule == "krum") return {{"f", int64_t{0}}};
+    if (rule == "norm_bound") return {{"bound", 5.0}};  // beyond honest updates
+    if (rule != "fltrust") return {};
+    const HostileClients hostile(Of("sign-flip", .5), 4, kSeed);
+    ClientId root;
+    while (hostile.Contains(root)) ++root.value;
+    return {{"root", static_cast<int64_t>(root.value)}};
+  }
   static RoundLoop Loop(double fraction = .5) {
     const auto& [kind, rule] = GetParam();
     AttackConfig attack = Of(kind, fraction);
@@ -294,12 +303,10 @@ class EveryAttack : public ::testing::TestWithParam<Case> {
                                 {.name = "fc.weight", .shape = {1}},
                                 {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
                                DType::kF32);
-    std::map<std::string, ParameterValue> parameters;
-    if (rule == "krum") parameters = {{"f", int64_t{0}}};
     return {Under(attack, rule, 4),
             Q4(),
             {.steps = 3,
-             .parameters = parameters,
+             .parameters = ParametersOf(rule),
              .start = {1, -1},
              .layout = net,
              .cohort = {.size = 4}}};
@@ -324,15 +331,12 @@ TEST_P(EveryAttack, GivesTheSameBitsInAnyOrderAfterALossAndAfterAResume) {
 TEST_P(EveryAttack, OfNobodyChangesNoBit) {
   const auto& [kind, rule] = GetParam();
   RoundLoop nobody = Loop(.1);  // ⌊.1 · 4⌋ = 0
-  std::map<std::string, ParameterValue> parameters;
-  RoundLoop plain(
-      Builtin(rule), Q4(),
-      {.steps = 3,
-       .parameters =
-           rule == "krum" ? std::map<std::string, ParameterValue>{{"f", int64_t{0}}} : parameters,
-       .start = {1, -1},
-       .layout = nobody.setup().layout,
-       .cohort = {.size = 4}});
+  RoundLoop plain(Builtin(rule), Q4(),
+                  {.steps = 3,
+                   .parameters = ParametersOf(rule),
+                   .start = {1, -1},
+                   .layout = nobody.setup().layout,
+                   .cohort = {.size = 4}});
   ASSERT_TRUE(nobody.Rounds(3).ok());
   ASSERT_TRUE(plain.Rounds(3).ok());
   EXPECT_EQ(nobody.ModelDigest(), plain.ModelDigest());
@@ -344,8 +348,9 @@ TEST_P(EveryAttack, ChangesTheModelAndSurvivesARoundOfHostileClientsAlone) {
   ASSERT_TRUE(attacked.Rounds(1).ok());
   ASSERT_TRUE(nobody.Rounds(1).ok());
   const auto& [kind, rule] = GetParam();
-  // The labels are flipped where the rows are loaded, so not here.
-  EXPECT_EQ(attacked.ModelDigest() == nobody.ModelDigest(), kind == "label-flip");
+  // Rows are changed where they are loaded, so not here.
+  EXPECT_EQ(attacked.ModelDigest() == nobody.ModelDigest(),
+            kind == "label-flip" || kind == "backdoor");
   const HostileClients hostile(Of(kind, .5), 4, kSeed);
   std::vector<size_t> they;
   for (size_t k = 0; k < 4; ++k) {
@@ -369,8 +374,9 @@ std::vector<std::string> RulesWithACommonModel() {
 
 INSTANTIATE_TEST_SUITE_P(On, EveryAttack,
                          ::testing::Combine(::testing::Values("label-flip", "sign-flip", "scaling",
-                                                              "free-rider", "inner-product",
-                                                              "alie"),
+                                                              "free-rider", "inner-product", "alie",
+                                                              "min-max", "min-sum", "mimic",
+                                                              "backdoor"),
                                             ::testing::ValuesIn(RulesWithACommonModel())),
                          [](const auto& test) {
                            std::string name =

@@ -327,7 +327,7 @@ TEST_F(MajorityRun, TakesAttackersThatSendVotes) {
     run_.attack = {.kind = kind, .fraction = 0.25};
     EXPECT_EQ(Refusal(), "") << kind;
   }
-  for (const char* kind : {"alie", "inner-product"}) {
+  for (const char* kind : {"alie", "inner-product", "min-max", "min-sum", "mimic"}) {
     run_.attack.kind = kind;
     EXPECT_THAT(Refusal(), AllOf(HasSubstr(kind), HasSubstr("sign-flip"))) << kind;
   }

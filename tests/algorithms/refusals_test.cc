@@ -51,6 +51,7 @@ TEST(Refusals, NoneForAnOrdinaryRun) {
                                  "krum",
                                  "geometric_median",
                                  "centered_clipping",
+                                 "norm_bound",
                                  "local"}) {
     EXPECT_EQ(Refusal(SetupOf(name)), "");
   }
@@ -118,7 +119,7 @@ TEST(Refusals, PooledTrainingHasEverybodysRowsInOnePlace) {
 
 TEST(Refusals, RulesThatLookAtEachUpdateTakeAClientOnce) {
   for (const std::string name :
-       {"median", "trimmed_mean", "krum", "geometric_median", "centered_clipping"}) {
+       {"median", "trimmed_mean", "krum", "geometric_median", "centered_clipping", "norm_bound"}) {
     auto setup = SetupOf(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("own update"),
@@ -136,8 +137,8 @@ TEST(Notes, SayThatAPlainMeanIsAnotherObjectiveThanFedAvgs) {
                                             HasSubstr("algorithm." + name + ".weighted = true")));
     EXPECT_EQ(notes(SetupOf(name, {{"weighted", true}})), "");
   }
-  for (const std::string name :
-       {"qfedavg", "median", "trimmed_mean", "krum", "geometric_median", "centered_clipping"}) {
+  for (const std::string name : {"qfedavg", "median", "trimmed_mean", "krum", "geometric_median",
+                                 "centered_clipping", "norm_bound", "fltrust"}) {
     EXPECT_THAT(notes(SetupOf(name)), HasSubstr("cohort.weight = \"uniform\""));
     auto equal = SetupOf(name);
     equal.cohort.weight = WeightPolicy::kUniform;

@@ -28,9 +28,9 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   for (const Description* description : registry_.All()) names.push_back(description->name);
   EXPECT_THAT(
       names, ElementsAre("centered_clipping", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm",
-                         "fedbn", "feddyn", "fednova", "fedprox", "fedrep", "fedyogi", "gd",
-                         "geometric_median", "krum", "local", "median", "mime", "mimelite",
-                         "pooled", "qfedavg", "scaffold", "trimmed_mean"));
+                         "fedbn", "feddyn", "fednova", "fedprox", "fedrep", "fedyogi", "fltrust",
+                         "gd", "geometric_median", "krum", "local", "median", "mime", "mimelite",
+                         "norm_bound", "pooled", "qfedavg", "scaffold", "trimmed_mean"));
 }
 
 TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {

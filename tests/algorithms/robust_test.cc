@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "algorithms/builtin.h"
-#include "sdk/testing/round_loop.h"
+#include "tests/algorithms/robust_util.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -13,7 +13,6 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Parameters = std::map<std::string, ParameterValue>;
 
 // The rule's result for these updates, with the model at the origin.
 Numbers Combined(const std::string& name, const std::vector<Numbers>& updates,
@@ -251,7 +250,7 @@ TEST(Robust, StatisticsOfOneClientDoNotDecide) {
                               {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
                              DType::kF64);
   const uint64_t statistic = layout->Find("running_mean")->offset;
-  for (const std::string name : {"median", "geometric_median", "centered_clipping"}) {
+  for (const std::string name : {"median", "geometric_median", "centered_clipping", "norm_bound"}) {
     const Description rule = Builtin(name);
     Registry registry;
     ASSERT_TRUE(registry.Add(rule).ok());
@@ -278,8 +277,8 @@ TEST(Robust, DoNotListenToWeights) {
   boastful.push_back({Q4()[0].objective, 1000000});
   std::vector<TestPopulationClient> modest = Q4();
   modest.push_back({Q4()[0].objective, 1});
-  for (const std::string name :
-       {"median", "trimmed_mean", "krum", "geometric_median", "centered_clipping"}) {
+  for (const std::string name : {"median", "trimmed_mean", "krum", "geometric_median",
+                                 "centered_clipping", "norm_bound", "fltrust"}) {
     RoundLoop loud(Builtin(name), boastful, {});
     RoundLoop quiet(Builtin(name), modest, {});
     ASSERT_TRUE(loud.Rounds(3).ok());

@@ -195,6 +195,12 @@ TEST(Rotated, IsRefusedWhereItMakesNoSense) {
   EXPECT_THAT(refusal({"rotate", "acpsgd 2"}), HasSubstr("stand alone"));
   run.attack = {.kind = "alie", .fraction = 0.25};
   EXPECT_THAT(refusal({"rotate", "bits 2"}), HasSubstr("alie"));
+  for (const char* kind : {"min-max", "min-sum"}) {
+    run.attack = {.kind = kind, .fraction = 0.25};
+    EXPECT_THAT(refusal({"rotate", "bits 2"}), HasSubstr("attack.perturbation"));
+    run.attack.perturbation = "unit";
+    EXPECT_EQ(refusal({"rotate", "bits 2"}), "");
+  }
   run.attack.kind = "sign-flip";
   EXPECT_EQ(refusal({"rotate", "bits 2"}), "");
   run.attack = {};

@@ -19,6 +19,8 @@
 #include "data/options.h"
 #include "data/partition_file.h"
 #include "data/prepared.h"
+#include "scheduler/cohort.h"
+#include "scheduler/feedback.h"
 #include "sdk/catalogue.h"
 #include "server/log/codec.h"
 #include "server/log/json.h"
@@ -302,6 +304,49 @@ std::vector<std::string> NodeFiles() {
   return examples;
 }
 
+// ---- what a checkpoint knows of clients
+
+bool FeedKnownClients(absl::string_view bytes) {
+  constexpr uint64_t kClients = 1000;
+  bool accepted = false;
+  for (const char* sampling : {"oort", "ucb"}) {
+    CohortConfig config{.size = 5};
+    config.sampling = sampling;
+    scheduler::Feedback feedback(config);
+    const absl::Status status = feedback.Load(bytes, kClients);
+    accepted = accepted || status.ok();
+    if (status.ok()) {
+      MACAW_FUZZ_EXPECT(feedback.Save() == bytes);
+      const std::vector<uint32_t> rows(kClients, 3);
+      const auto sampler = scheduler::MakeSampler(config, rows, &feedback);
+      MACAW_FUZZ_EXPECT(sampler.ok());
+      const Round next(feedback.round().value + 1);
+      MACAW_FUZZ_EXPECT((*sampler)->Sample(next).entries.size() == 5);
+    } else {
+      MACAW_FUZZ_EXPECT(!status.message().empty() && feedback.clients().empty());
+    }
+  }
+  return accepted;
+}
+
+std::vector<std::string> KnownClients() {
+  std::vector<std::string> examples;
+  for (const char* sampling : {"oort", "ucb"}) {
+    CohortConfig config;
+    config.sampling = sampling;
+    scheduler::Feedback feedback(config);
+    examples.push_back(feedback.Save());
+    feedback.Observe(Round(1), std::vector<scheduler::ClientFact>{
+                                   {.client = ClientId(3), .rows = 3, .loss = 2, .seconds = 1},
+                                   {.client = ClientId(8), .rows = 3, .left_out = true}});
+    feedback.Observe(Round(2), std::vector<scheduler::ClientFact>{
+                                   {.client = ClientId(3), .rows = 3, .loss = 1, .seconds = 2},
+                                   {.client = ClientId(5), .rows = 3, .loss = 4}});
+    examples.push_back(feedback.Save());
+  }
+  return examples;
+}
+
 }  // namespace
 
 std::vector<Target> FileTargets() {
@@ -316,6 +361,7 @@ std::vector<Target> FileTargets() {
           {"presence_table", FeedPresenceTable, PresenceTables},
           {"state", FeedState, States},
           {"log_record", FeedLogRecord, LogRecords},
+          {"known_clients", FeedKnownClients, KnownClients},
           {"node_file", FeedNodeFile, NodeFiles}};
 }
 

@@ -77,6 +77,20 @@ TEST(SweepSampler, DependsOnSeedAndRoundOnly) {
   EXPECT_NE(Ids(sampler->Sample(Round(1999))), late) << "the next sweep has an order of its own";
 }
 
+TEST(SweepSampler, CyclicSweepsHaveOneOrder) {
+  const std::vector<uint32_t> examples(25, 1);
+  const CohortConfig config{.size = 10, .sampling = "cyclic", .seed = 3};
+  const auto sampler = *MakeSampler(config, examples);
+  std::set<uint64_t> seen;
+  for (uint32_t round = 1; round <= 3; ++round) {
+    const std::vector<uint64_t> ids = Ids(sampler->Sample(Round(round)));
+    seen.insert(ids.begin(), ids.end());
+    EXPECT_EQ(Ids(sampler->Sample(Round(round + 3))), ids);
+    EXPECT_EQ(Ids(sampler->Sample(Round(round + 300))), ids);
+  }
+  EXPECT_EQ(seen.size(), 25u);
+}
+
 TEST(SweepSampler, ACohortOfEverybodyIsEverybodyEachRound) {
   const std::vector<uint32_t> examples(20, 1);
   const auto sampler = *MakeSampler({.size = 20, .sampling = "sweep"}, examples);

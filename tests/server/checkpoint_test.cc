@@ -33,7 +33,8 @@ Checkpoint Example(uint32_t round) {
                         .owed_row = "{\"round\":5,\"text\":\"\\u00e4 \\\"quoted\\\"\"}",
                         .metrics_bytes = uint64_t{1} << 40,
                         .clients_bytes = 77,
-                        .seconds = 12.5};
+                        .seconds = 12.5,
+                        .feedback = std::string("\0\x01known", 7)};
   checkpoint.state.vectors["model"] = TinyModel();
   FlatVector moment(MomentLayout());
   for (double& value : moment.As<double>()) value = 1.0 / 3;
@@ -62,6 +63,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_EQ(read->metrics_bytes, written.metrics_bytes);
   EXPECT_EQ(read->clients_bytes, 77u);
   EXPECT_EQ(read->seconds, 12.5);
+  EXPECT_EQ(read->feedback, written.feedback);
   EXPECT_EQ(read->state.numbers, written.state.numbers);
   ASSERT_EQ(read->state.vectors.size(), 2u);
   for (const auto& [name, vector] : written.state.vectors) {

@@ -14,6 +14,7 @@ TEST(EarlyStopping, KnowsWhichMetricsAreBetterWhenSmall) {
   EXPECT_TRUE(HigherIsBetter("clients_test_recall"));
   EXPECT_FALSE(HigherIsBetter("test_loss"));
   EXPECT_FALSE(HigherIsBetter("test_mae"));
+  EXPECT_FALSE(HigherIsBetter("backdoor_success"));
   EXPECT_FALSE(HigherIsBetter("clients_test_accuracy_std"));
   EXPECT_FALSE(HigherIsBetter("clients_test_accuracy_gini"));
 }

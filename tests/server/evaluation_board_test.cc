@@ -75,6 +75,40 @@ TEST(EvaluationBoard, TakesTheCentralTestSetOnceForEachGroup) {
   EXPECT_DOUBLE_EQ(sums.central_groups[1][1], 100 + 140 + 180);
 }
 
+// A backdoor's rows are counted apart, and are fewer than were asked for.
+TEST(EvaluationBoard, TakesTheCentralTestSetWithATriggerToo) {
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = true}, false, Everything(), 0, {},
+                        {}, /*groups=*/2, /*backdoor=*/true);
+  FenceSource fences(1);
+  const auto tasks = Take(board, kAnna, kCentral, 20, 5, fences);
+  ASSERT_EQ(tasks.size(), 9u);
+  double rows = 0;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const bool stamped = tasks[i].kind == fleet::EvaluationKind::kCentralBackdoor;
+    EXPECT_EQ(stamped, i >= 6);
+    fleet::EvaluationResult result = Result(tasks[i]);
+    if (stamped) rows += result.sums[0] -= 30;
+    EXPECT_TRUE(board.Complete(kAnna, result));
+  }
+  const EvaluationSums sums = board.Report();
+  EXPECT_EQ(sums.central[0], 2000);
+  EXPECT_EQ(sums.backdoor[0], rows);
+  EXPECT_EQ(rows, 910);
+  EvaluationBoard none(Round(3), {}, {.chunk = 400, .central = false}, false, Everything(), 0, {},
+                       {}, 1, /*backdoor=*/true);
+  EXPECT_EQ(none.tasks(), 0u);
+}
+
+TEST(EvaluationBoard, GivesUpABackdoorsRowsWithTheCentralOnes) {
+  EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = true}, false, Everything(), 0, {},
+                        {}, 1, /*backdoor=*/true);
+  FenceSource fences(1);
+  const auto tasks = Take(board, kAnna, kCentral, 5, 5, fences);
+  for (const auto& task : tasks) EXPECT_TRUE(board.Complete(kAnna, Result(task)));
+  board.GiveUp(board.Waiting(kCentral));
+  EXPECT_TRUE(board.Report().backdoor.empty());
+}
+
 TEST(EvaluationBoard, CountsTheClientsThatItDidWithout) {
   EvaluationBoard board(
       Round(3), {},

@@ -56,6 +56,20 @@ TEST_F(EvaluationChecks, AndAsManyValidationRows) {
               HasSubstr("does not report the rows"));
 }
 
+// The server does not know how many rows are of the class that a backdoor aims at.
+TEST_F(EvaluationChecks, ABackdoorHasNoMoreRowsThanTheTask) {
+  const auto error = [&](double rows) {
+    const fleet::EvaluationTask task{
+        .kind = EvaluationKind::kCentralBackdoor, .begin = 100, .end = 140};
+    const fleet::EvaluationResult result{.round = Round(1), .sums = {rows, 0.5, 0}};
+    return std::string(
+        CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).message());
+  };
+  EXPECT_EQ(error(40), "");
+  EXPECT_EQ(error(0), "");
+  EXPECT_THAT(error(41), HasSubstr("does not report the rows"));
+}
+
 // How many of a row's tokens are in use is the node's to say.
 TEST_F(EvaluationChecks, ARowHasNoMoreTokensThanPositions) {
   run_.task = TaskKind::kNextToken;

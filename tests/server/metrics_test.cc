@@ -304,6 +304,16 @@ bool IsDescribed(const std::string& column) {
   });
 }
 
+TEST(MetricsRow, ABackdoorsSuccessIsTheAccuracyOnItsRows) {
+  MetricsRow row(TaskKind::kClassification, {.round = Round(1)}, {});
+  EvaluationSums sums{.round = Round(1), .central = {10, 5, 9}};
+  row.AddEvaluation(sums);
+  EXPECT_FALSE(row.Get(kBackdoorSuccess).has_value());
+  sums.backdoor = {8, 90, 2};
+  row.AddEvaluation(sums);
+  EXPECT_EQ(row.Get(kBackdoorSuccess), 0.25);
+}
+
 TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
   algorithms::Description algorithm;
   algorithm.has_personal_models = true;
@@ -328,11 +338,14 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
     for (size_t rows = 0; rows < kEvaluatedRows; ++rows) {
       if (IsOfClients(static_cast<EvaluatedRows>(rows))) evaluated.clients[rows] = client;
     }
+    const bool classes = task == TaskKind::kClassification || task == TaskKind::kBinary;
+    if (classes) evaluated.backdoor = sums;
     row.AddEvaluation(evaluated, counts);
     std::set<std::string> written, listed = {"round"};
     const Json json = Json::parse(row.Text());
     for (const auto& [name, value] : json.items()) written.insert(name);
-    for (const MetricColumn& column : MetricColumns(task, algorithm, schema))
+    for (const MetricColumn& column :
+         MetricColumns(task, algorithm, schema, /*groups=*/1, /*backdoor=*/classes))
       EXPECT_TRUE(listed.insert(column.name).second) << column.name;
     EXPECT_EQ(listed, written);
     for (const std::string& name : written)

@@ -131,5 +131,61 @@ TEST_F(TimedRoundOf, StepsThatDoNotWaitHasTheNextArrivals) {
   EXPECT_EQ(timed.begun[0].base, Round(3));
 }
 
+// Clients 0 and 1 work for 1 and 2 seconds, and fetch for 2 and send for 1 second each:
+//   round 1 from x₀ at 0: work from 2 to 4, the last update is there at 5
+//   round 2 from x₀: fetches from 2, works from 4 to 6, while round 1 sends; 7
+//   round 3 from x₁, which is there at 5: works from 7 to 9; 10
+//   round 4 from x₂, which is there at 7: works from 9 to 11; 12. Rounds that wait: 20
+TEST_F(TimedRoundOf, RoundsThatOverlapWorkWhileTheRoundBeforeSends) {
+  run_.cohort.size = 2;
+  run_.asynchronous.mode = "overlapped";
+  rows_ = {10, 10, 0, 0};
+  const virtual_time::Traffic traffic = {.down = 2, .up = 1};
+  TimedRound timed = Timed({.traffic = traffic});
+  EXPECT_THAT(Clients(timed), ElementsAre(0, 1));
+  EXPECT_EQ(timed.counted[0].base, Round(0));
+  EXPECT_EQ(timed.time.end.now, 5);
+  EXPECT_EQ(timed.time.end.worked, 4);
+  EXPECT_THAT(timed.time.bases, ElementsAre(Round(0)));
+  timed = Timed(timed.time.end, 2);
+  EXPECT_EQ(timed.counted[0].base, Round(0));
+  EXPECT_EQ(timed.begun[0].began, 2);
+  EXPECT_EQ(timed.time.end.now, 7);
+  EXPECT_EQ(timed.time.seconds, 2);
+  EXPECT_THAT(timed.time.bases, ElementsAre(Round(1)));
+  timed = Timed(timed.time.end, 3);
+  EXPECT_EQ(timed.counted[0].base, Round(1));
+  EXPECT_EQ(timed.begun[0].began, 5);
+  EXPECT_EQ(timed.time.end.now, 10);
+  timed = Timed(timed.time.end, 4);
+  EXPECT_EQ(timed.counted[0].base, Round(2));
+  EXPECT_EQ(timed.begun[1].began, 7);
+  EXPECT_EQ(timed.time.end.now, 12);
+}
+
+TEST_F(TimedRoundOf, ARoundThatOverlapsDoesNotEndBeforeTheOneBefore) {
+  run_.cohort.size = 1;
+  run_.asynchronous.mode = "overlapped";
+  rows_ = {10, 0, 0, 0};  // a turn of 1 second
+  const TimedRound timed = Timed({.now = 50, .before = 10, .worked = 20}, 3);
+  EXPECT_EQ(timed.begun[0].began, 20);
+  EXPECT_EQ(timed.time.end.now, 50);
+  EXPECT_EQ(timed.time.seconds, 0);
+}
+
+TEST_F(TimedRoundOf, ADeadlineOfARoundThatOverlapsCountsFromItsWork) {
+  run_.cohort.size = 4;
+  run_.asynchronous.mode = "overlapped";
+  run_.devices.deadline = 3.5;
+  run_.devices.quorum = 0.25;
+  const TimedRound timed =
+      Timed({.now = 30, .traffic = {.down = 5, .up = 1}, .before = 10, .worked = 28}, 3);
+  EXPECT_EQ(timed.begun[0].began, 23);
+  EXPECT_THAT(Clients(timed), ElementsAre(0, 1)) << "2 and 3 seconds after 28";
+  EXPECT_EQ(timed.time.late, 2u);
+  EXPECT_EQ(timed.time.end.now, 31.5);
+  EXPECT_EQ(timed.time.end.worked, 30) << "of those who count";
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -136,6 +136,10 @@ std::vector<Case> Cases() {
       Of("krum", {"f=2"}),
       Of("geometric_median"),
       Of("centered_clipping"),
+      Of("norm_bound", {"weighted=true"}),
+      Of("rfa_in_buckets", {"weighted=true", "bucket_size=2"}, "geometric_median"),
+      Of("krum_in_buckets", {"f=0", "bucket_size=2"}, "krum"),
+      Of("fltrust", {"root=3"}),
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {
@@ -186,7 +190,17 @@ std::vector<Case> Cases() {
                                            "local.lr_schedule.gamma=0.70710678118654746", "--set",
                                            "local.lr_schedule.warmup_rounds=2", "--set",
                                            "cohort.straggler_fraction=0.3"}});
+  // Attacks that are made of each honest update, against sums, rows and a state.
+  const auto attacked = [&](const std::string& name, const Arguments& rule,
+                            const std::string& kind) {
+    cases.push_back(
+        {name, rule + Arguments{"--set", "attack.kind=" + kind, "--set", "attack.fraction=0.3"}});
+  };
+  attacked("min_max", Of("fedavg").arguments, "min-max");
+  attacked("min_sum", Of("median", {"bucket_size=2"}).arguments, "min-sum");
+  attacked("mimic", Of("scaffold").arguments, "mimic");
   for (Case& c : cases) {
+    if (c.name == "fltrust") c.arguments = c.arguments + Arguments{"--set", "cohort.size=14"};
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};
   }
   return cases;

@@ -45,6 +45,8 @@ const Settings kDevices = {"partition.clients=40", "cohort.size=6", "model.name=
 const Settings kBuffered =
     Plus(kDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
 
+const Settings kOverlapped = Plus(kDevices, {"round.mode=overlapped", "run.rounds=8"});
+
 struct Timed {
   const char* name;
   Settings settings;
@@ -125,7 +127,24 @@ INSTANTIATE_TEST_SUITE_P(
         Timed{"Mixed", Plus(kBuffered, {"round.mode=mixed", "cohort.size=1"})},
         Timed{"MixedWithFrozenTensors",
               Plus(kBuffered, {"round.mode=mixed", "cohort.size=1", R"(model.frozen=["1.*"])"})},
-        Timed{"BufferedOfOwners", Plus(kBuffered, {"workers.owners=3"})}),
+        Timed{"BufferedOfOwners", Plus(kBuffered, {"workers.owners=3"})},
+        Timed{"BufferedWithAnAttack",
+              Plus(kBuffered, {"attack.kind=sign-flip", "attack.fraction=0.2"})},
+        Timed{"BufferedUntilItStops",
+              Plus(kBuffered,
+                   {"run.rounds=40", "run.stop.metric=test_accuracy", "run.stop.at_least=0.4"})},
+        Timed{"Overlapped", kOverlapped},
+        Timed{"OverlappedWithMomentumAndACodec",
+              Plus(kOverlapped, {"algorithm.name=fedavgm", R"(update.codec=["topk 0.1", "bits 8"])",
+                                 "update.feedback=residual", R"(broadcast.codec=["bits 8"])",
+                                 "broadcast.of=model", "workers.owners=2"})},
+        Timed{"OverlappedUnderADeadline",
+              Plus(kOverlapped,
+                   {"cohort.over_selection=2", "round.deadline=20", "round.quorum=0.5"})},
+        Timed{"OverlappedAndPrivate",
+              Plus(kOverlapped, {"cohort.sampling=poisson", "cohort.weight=uniform",
+                                 "privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=2",
+                                 "privacy.delta=0.001"})}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // With as many places as a step has arrivals, each group is a synchronous round.
@@ -169,6 +188,43 @@ double WeightOf(const Simulation& run) {
   return weight;
 }
 
+// Clients with a row of x = 1 each: a with y = 0.5, b with y = 1.5. Turns take 2 and 3 seconds.
+std::string PaperConfig(const TemporaryFolder& folder, absl::string_view more_rows,
+                        absl::string_view more_devices) {
+  const std::string data =
+      folder.Write("data.csv", absl::StrCat("who,x,y\na,1,0.5\nb,1,1.5\n", more_rows));
+  const std::string devices =
+      folder.Write("devices.csv", absl::StrCat("device,samples_per_s,down_kB_s,up_kB_s\n"
+                                               "a,0.5,1e9,1e9\nb,0.3333333333333333,1e9,1e9\n",
+                                               more_devices));
+  return folder.Write("paper.toml", absl::StrCat(R"([run]
+rounds = 3
+dtype = "float64"
+[data]
+source = "csv"
+path = ")",
+                                                 data, R"("
+client_column = "who"
+label_column = "y"
+[model]
+layers = ["linear 1 nobias"]
+init = "zero"
+[cohort]
+size = 2
+weight = "uniform"
+[devices]
+family = "file"
+file = ")",
+                                                 devices, R"("
+assign = "name"
+round_spread = 0.0
+[local]
+epochs = 1
+batch_size = 1
+lr = 0.25
+)"));
+}
+
 // Three clients with a row of x = 1 each and a model of one weight, on devices whose turns take 2,
 // 3 and 7 seconds; two arrivals a step. A turn takes half of the way to the client's y.
 //   step 1 at 3: a and b from x₀ = 0:     ((0.5 − 0) + (1.5 − 0))/4            x₁ = 0.5
@@ -178,41 +234,8 @@ double WeightOf(const Simulation& run) {
 TEST(Buffered, IsThatOnPaper) {
   MACAW_NEEDS_LIBTORCH();  // float64
   const TemporaryFolder folder;
-  const std::string data = folder.Write("data.csv", "who,x,y\na,1,0.5\nb,1,1.5\nc,1,4.5\n");
-  const std::string devices = folder.Write(
-      "devices.csv",
-      "device,samples_per_s,down_kB_s,up_kB_s\na,0.5,1e9,1e9\nb,0.3333333333333333,1e9,1e9\n"
-      "c,0.14285714285714285,1e9,1e9\n");
-  const std::string config = folder.Write("paper.toml", absl::StrCat(R"([run]
-rounds = 3
-dtype = "float64"
-[data]
-source = "csv"
-path = ")",
-                                                                     data, R"("
-client_column = "who"
-label_column = "y"
-[model]
-layers = ["linear 1 nobias"]
-init = "zero"
-[cohort]
-size = 2
-weight = "uniform"
-[round]
-mode = "buffered"
-concurrency = 3
-[devices]
-family = "file"
-file = ")",
-                                                                     devices, R"("
-assign = "name"
-round_spread = 0.0
-[local]
-epochs = 1
-batch_size = 1
-lr = 0.25
-)"));
-  Simulation run("paper", {config});
+  const std::string config = PaperConfig(folder, "c,1,4.5\n", "c,0.14285714285714285,1e9,1e9\n");
+  Simulation run("paper", WithSettings(config, {"round.mode=buffered", "round.concurrency=3"}));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const std::vector<nlohmann::json> rows = RowsOf(run);
   ASSERT_EQ(rows.size(), 3u);
@@ -223,6 +246,26 @@ lr = 0.25
   EXPECT_EQ(rows[1]["staleness"], 0);
   EXPECT_EQ(rows[2]["staleness"], 1) << "a 0, c 2";
   EXPECT_NEAR(WeightOf(run), 0.75 + (4.5 / std::sqrt(3) - 0.25) / 4, 1e-12);
+}
+
+// Two clients in each round. A turn takes half of the way to the client's y:
+//   x₁ = x₀ + ((0.5 − 0) + (1.5 − 0))/4 = 0.5, m₁ = 0.5
+//   x₂ = x₁ + m₂, from x₀ again:              m₂ = 0.5·m₁ + 0.5 = 0.75,   x₂ = 1.25
+//   x₃ = x₂ + m₃, from x₁ = 0.5:              m₃ = 0.5·m₂ + 0.25 = 0.625, x₃ = 1.875
+TEST(Overlapped, IsThatOnPaper) {
+  MACAW_NEEDS_LIBTORCH();  // float64
+  const TemporaryFolder folder;
+  Simulation run("paper", WithSettings(PaperConfig(folder, "", ""),
+                                       {"round.mode=overlapped", "algorithm.name=fedavgm",
+                                        "algorithm.fedavgm.beta=0.5"}));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::vector<nlohmann::json> rows = RowsOf(run);
+  ASSERT_EQ(rows.size(), 3u);
+  for (const nlohmann::json& row : rows) EXPECT_NEAR(row["virtual_seconds"], 3, 1e-6);
+  EXPECT_EQ(rows[0]["staleness"], 0);
+  EXPECT_EQ(rows[1]["staleness"], 1);
+  EXPECT_EQ(rows[2]["staleness"], 1);
+  EXPECT_NEAR(WeightOf(run), 1.875, 1e-12);
 }
 
 TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
@@ -282,7 +325,7 @@ TEST(Asynchronous, IsRefusedWhereItCannotBe) {
   EXPECT_THAT(refused(Plus(kBuffered, {"algorithm.name=scaffold"})),
               HasSubstr("what the rule's clients keep"));
   EXPECT_THAT(refused(Plus(kBuffered, {R"(update.codec=["topk 0.1"])", "update.feedback=ef21"})),
-              HasSubstr("round.mode discounts"));
+              HasSubstr("round.mode updates are of older models"));
   EXPECT_THAT(refused(Plus(kBuffered, {"round.concurrency=2"})), HasSubstr("fewer than"));
   EXPECT_THAT(refused({"round.concurrency=20"}),
               AllOf(HasSubstr("round.concurrency"), HasSubstr("round.mode")));

@@ -39,7 +39,9 @@ TEST(Attacks, OfEachKindGiveTheSameBytesForAnyWorkers) {
   for (const auto& [attack, rule] :
        {Kind{"label-flip", "fedavg"}, Kind{"sign-flip", "fedavg"}, Kind{"scaling", "fedavg"},
         Kind{"free-rider", "fedavg"}, Kind{"inner-product", "fedavg"}, Kind{"alie", "fedavg"},
-        Kind{"inner-product", "median"}, Kind{"alie", "median"}}) {
+        Kind{"inner-product", "median"}, Kind{"alie", "median"}, Kind{"min-max", "fedavg"},
+        Kind{"min-sum", "geometric_median"}, Kind{"mimic", "median"}, Kind{"backdoor", "fedavg"},
+        Kind{"backdoor", "norm_bound"}}) {
     const std::vector<std::string> settings = {absl::StrCat("attack.kind=", attack),
                                                "attack.fraction=0.3",
                                                absl::StrCat("algorithm.name=", rule)};
@@ -52,8 +54,10 @@ TEST(Attacks, OfEachKindGiveTheSameBytesForAnyWorkers) {
     EXPECT_EQ(three.metrics(), one.metrics()) << attack << " " << rule;
     EXPECT_TRUE(digests.insert(one.digest()).second) << attack << " " << rule;
     double attackers = 0;
-    for (const nlohmann::json& row : RowsOf(one))
+    for (const nlohmann::json& row : RowsOf(one)) {
       attackers += row.at("rule_attackers").get<double>();
+      EXPECT_EQ(row.contains("backdoor_success"), std::string(attack) == "backdoor");
+    }
     EXPECT_GT(attackers, 0);
   }
   Simulation nobody("nobody", WithSettings(config, {"attack.kind=alie", "attack.fraction=0"}));
@@ -73,6 +77,48 @@ TEST(Attacks, GoOnAfterAResumeWithTheSameClients) {
   Simulation other("other", {"--resume", begun.folder(), "--set", "attack.fraction=0.2"});
   EXPECT_NE(other.Wait(), 0);
   EXPECT_THAT(other.output(), HasSubstr("attack.fraction"));
+}
+
+// Hostile clients replace the model by one with a backdoor, and the server bounds what they reach.
+TEST(Attacks, ABackdoorIsLearntAndANormBoundHoldsItBack) {
+  const std::string config = WriteConfig(
+      "backdoor",
+      "[attack]\nkind = \"backdoor\"\nfraction = 0.2\nscale = 8.0\ntarget = 7\npoisoned = 0.5\n");
+  const std::vector<std::string> base = {"partition.concentration=100",
+                                         "partition.clients=20",
+                                         "cohort.size=20",
+                                         "run.rounds=8",
+                                         "model.name=mlp",
+                                         "local.lr=0.1"};
+  const auto last = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> settings = base;
+    settings.insert(settings.end(), more.begin(), more.end());
+    Simulation simulation(name, WithSettings(config, settings));
+    EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
+    return RowsOf(simulation).back();
+  };
+  const nlohmann::json attacked = last("open", {});
+  EXPECT_GT(attacked.at("backdoor_success").get<double>(), 0.8);
+  const nlohmann::json honest = last("honest", {"attack.fraction=0.01"});  // nobody
+  EXPECT_LT(honest.at("backdoor_success").get<double>(), 0.1);
+  const nlohmann::json bounded =
+      last("bounded", {"algorithm.name=norm_bound", "algorithm.norm_bound.bound=0.5"});
+  EXPECT_LT(bounded.at("backdoor_success").get<double>(),
+            attacked.at("backdoor_success").get<double>() - 0.2);
+  EXPECT_GT(bounded.at("test_accuracy").get<double>(), 0.7);
+}
+
+TEST(Attacks, ABackdoorIsRefusedWhereItHasNoPlaceOrClass) {
+  const std::string config =
+      WriteConfig("refused", "[attack]\nkind = \"backdoor\"\nfraction = 0.2\n");
+  for (const auto& [setting, word] :
+       {std::pair("attack.target=10", "attack.target"),
+        std::pair("attack.trigger=29", "attack.trigger"),
+        std::pair("attack.poisoned=0", "attack.poisoned"), std::pair("attack.z=1", "attack.z")}) {
+    Simulation simulation("refused", WithSettings(config, {setting}));
+    EXPECT_EQ(simulation.Wait(), 2) << simulation.output();
+    EXPECT_THAT(simulation.output(), HasSubstr(word));
+  }
 }
 
 TEST(Attacks, AreForSimulations) {

@@ -119,7 +119,8 @@ TEST(EagerTrainer, HasLibTorchsCrossEntropy) {
 }
 
 TEST(TorchBackend, ProfileNamesWhatTheBitsDependOn) {
-  const TrainerSetup setup;
+  TrainerSetup setup;
+  setup.backend = TorchChoice();
   const NumericProfile profile = *TorchBackend().Profile(setup);
   EXPECT_EQ(profile.trainer, "torch");
   EXPECT_NE(profile.libraries.find("libtorch 2."), std::string::npos) << profile.libraries;

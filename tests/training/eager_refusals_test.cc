@@ -91,6 +91,7 @@ TEST(EagerTrainer, GoesOnWhenALossIsNotFinite) {
 TEST(TorchBackend, RefusesUnsupportedSetups) {
   TrainerSetup setup;
   setup.spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
+  setup.backend = TorchChoice();
   const auto error = [](const TrainerSetup& s) {
     return std::string(TorchBackend().MakeTrainer(s).status().message());
   };

@@ -38,6 +38,7 @@ inline absl::StatusOr<std::unique_ptr<LocalTrainer>> MakeTrainer(
   setup.task = task;
   setup.feature_type = type;
   setup.dtype = spec.layout->dtype();
+  setup.backend = TorchChoice();
   return TorchBackend().MakeTrainer(setup);
 }
 

@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/status.h"
 #include "models/spec.h"
+#include "tests/training/torch_on.h"
 #include "training/api/trainer.h"
 #include "training/torch/torch_backend.h"
 
@@ -91,6 +92,7 @@ inline std::unique_ptr<LocalTrainer> TrainerOf(const models::ModelSpec& spec, Ta
   setup.spec = spec;
   setup.task = task;
   setup.dtype = spec.layout->dtype();
+  setup.backend = TorchChoice();
   absl::StatusOr<std::unique_ptr<LocalTrainer>> trainer = TorchBackend().MakeTrainer(setup);
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return *std::move(trainer);

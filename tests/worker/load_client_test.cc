@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "data/options.h"
 #include "data/subset.h"
 #include "data/together.h"
@@ -58,6 +60,48 @@ TEST(LoadClient, FlipsTheTrainingLabelsOfHostileClients) {
     const std::vector<int32_t> stored = labels(client, data::Split::kTrain);
     EXPECT_EQ(stored == expected, !context.hostile.Contains(client)) << client;
   }
+}
+
+TEST(LoadClient, PutsABackdoorIntoTheTrainingRowsOfHostileClients) {
+  const std::unique_ptr<data::Dataset> dataset = SyntheticClients();
+  RunContext context{.run = SyntheticRun(*dataset, 1)};
+  context.run.clients = dataset->info().clients;
+  const auto values = static_cast<int64_t>(dataset->info().input_shape[0]);
+  context.run.model.input_shape = {1, 2, values / 2};
+  context.run.attack = {.kind = "backdoor", .fraction = 0.5};
+  context.run.attack.target = 3;
+  context.run.attack.poisoned = 1;
+  context.run.attack.trigger = 1;
+  context.hostile = HostileOf(context.run);
+  for (ClientId client; client.value < context.run.clients; ++client.value) {
+    for (const data::Split split : {data::Split::kTrain, data::Split::kTest}) {
+      if (dataset->Examples(client, split) == 0) continue;
+      const auto rows =
+          LoadRows(context, *dataset, {.client = client, .place = client}, split, nullptr);
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      const bool changed = split == data::Split::kTrain && context.hostile.Contains(client);
+      bool all_bright = true, all_target = true;
+      for (uint64_t i = 0; i < rows->size(); ++i) {
+        float last = 0;
+        std::memcpy(&last,
+                    rows->block.features + (rows->at(i) + 1) * rows->block.row_bytes - sizeof last,
+                    sizeof last);
+        all_bright &= last == 1;
+        all_target &= rows->block.classes[rows->at(i)] == 3;
+      }
+      EXPECT_EQ(all_bright && all_target, changed) << client;
+    }
+  }
+  // What it is judged by: the central rows of other classes.
+  const data::Rows central = dataset->CentralTest();
+  if (central.empty()) return;
+  const auto stamped = StampedCentralRows(context, central, 0, central.size());
+  ASSERT_TRUE(stamped.ok()) << stamped.status();
+  uint64_t others = 0;
+  for (uint64_t i = 0; i < central.size(); ++i)
+    others += central.block.classes[central.at(i)] != 3 ? 1 : 0;
+  EXPECT_EQ(stamped->size(), others);
+  EXPECT_FALSE(StampedCentralRows(context, central, 0, central.size() + 1).ok());
 }
 
 TEST(LoadClient, WithoutANumberOfClientsTheNoiseScalesWithTheDatasets) {

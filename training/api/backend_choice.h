@@ -23,8 +23,9 @@ struct BackendChoice {
   std::string name = "auto";  // "auto", a name, or the path of a module (training/backends.h)
   // Of the fused kernels: a name of training/fused/isa.h, or "auto" for the best one here.
   std::string instruction_set = "auto";
-  std::vector<std::string> devices;  // of "cuda": "cuda:0"; empty: all that the process can see
-  ProgramOptions program;            // of "process"
+  // "cuda:0"; empty: of "cuda" all that the process can see, of "torch" the processor.
+  std::vector<std::string> devices;
+  ProgramOptions program;  // of "process"
   friend bool operator==(const BackendChoice&, const BackendChoice&) = default;
 };
 

@@ -39,6 +39,12 @@ size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
 absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
   if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
+  if (setup.local.precision != "full")
+    return absl::UnimplementedError("it computes in full precision only (local.precision)");
+  if (setup.local.micro_batch > 0) {
+    return absl::UnimplementedError(
+        "it takes a batch in pieces of its own: take local.micro_batch out");
+  }
   constexpr int64_t kMostPad = 8191;  // of a move's code
   if (setup.transform.pad_crop > kMostPad) {
     return absl::UnimplementedError(absl::StrCat("it pads by at most ", kMostPad, " pixels"));

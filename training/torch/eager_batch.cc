@@ -10,6 +10,7 @@
 
 #include "core/status.h"
 #include "training/sequences.h"
+#include "training/torch/precision.h"
 
 namespace macaw::training {
 namespace {
@@ -33,11 +34,14 @@ bool MayDrop(const models::ModelSpec& spec) {
 }  // namespace
 
 EagerBatch::EagerBatch(const models::Network& network, const data::BatchGather& gather,
-                       TaskKind task, DType dtype, WorkCounter* work)
+                       TaskKind task, DType dtype, WorkCounter* work, at::Device device,
+                       bool autocast)
     : network_(network),
       gather_(gather),
       task_(task),
       dtype_(dtype),
+      device_(device),
+      autocast_(autocast),
       work_(work),
       has_dropout_(MayDrop(network.spec())) {}
 
@@ -61,6 +65,7 @@ void EagerBatch::Reserve(size_t rows) {
   for (const int64_t extent : spec.input_shape) shape.push_back(extent);
   features_tensor_ = at::from_blob(features_.bytes().data(), shape,
                                    spec.takes_tokens() ? at::dtype(at::kInt) : options);
+  input_ = features_tensor_;
   shape = {static_cast<int64_t>(rows)};
   if (spec.positions > 0) shape.push_back(spec.positions);
   shape.push_back(spec.outputs);
@@ -103,7 +108,16 @@ absl::Status EagerBatch::Load(const data::Rows& rows, std::span<const uint32_t> 
   }
   // An empty sequence is one position of padding: a layer has something to take a mean of.
   for (int64_t& length : lengths_) length = std::max<int64_t>(length, 1);
-  return objective.CheckClasses(classes_);
+  MACAW_RETURN_IF_ERROR(objective.CheckClasses(classes_));
+  if (!device_.is_cpu()) Send();
+  return absl::OkStatus();
+}
+
+void EagerBatch::Send() {
+  input_ = features_tensor_.to(device_);
+  labels_ = HostLabels().to(device_);
+  device_lengths_ = at::Tensor();  // Lengths() gives the host's
+  if (!lengths_.empty()) device_lengths_ = Lengths().to(device_);
 }
 
 Mean EagerBatch::MeanOf(const Objective& objective) const {
@@ -114,7 +128,7 @@ Mean EagerBatch::MeanOf(const Objective& objective) const {
 
 void EagerBatch::RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                              std::span<std::byte> gradient, std::span<double> sums) {
-  const at::Tensor values = logits.contiguous();
+  const at::Tensor values = logits.to(at::kCPU).contiguous();
   DispatchDType(dtype_, [&]<typename T>(T) {
     Labels<T> labels{.classes = classes_};
     if (task_ == TaskKind::kRegression) labels.targets = targets_.As<T>().first(rows_);
@@ -128,10 +142,16 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   const at::AutoGradMode with_graph(true);
   std::optional<RandomStream> masks;
   if (has_dropout_ && dropout != nullptr) masks.emplace(*dropout);
-  const models::Outputs outputs = network_.Forward(
-      features_tensor_, replica.parameters(), masks ? &*masks : nullptr, statistics, Lengths());
+  const models::Outputs outputs =
+      Forward(replica.parameters(), masks ? &*masks : nullptr, statistics);
 
-  if (loss.hooks == nullptr || !loss.hooks->loss) {
+  const bool own_loss = loss.hooks != nullptr && loss.hooks->loss;
+  if (!own_loss && !device_.is_cpu()) {
+    const at::Tensor mean_loss = on_device_.Rate(*loss.objective, outputs.logits, labels_, mean);
+    if (mean_loss.requires_grad()) torch::autograd::backward({mean_loss});
+    return;
+  }
+  if (!own_loss) {
     // The objective's gradient is computed by hand, and autograd starts at the outputs. That needs
     // fewer nodes and gives losses in double.
     RateOutputs(outputs.logits, *loss.objective, mean,
@@ -159,8 +179,7 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
 void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& loss,
                       const Mean& mean, MetricSums& sums) {
   const at::NoGradGuard without_graph;
-  const models::Outputs outputs = network_.Forward(features_tensor_, parameters, nullptr,
-                                                   models::Statistics::kRunning, Lengths());
+  const models::Outputs outputs = Forward(parameters, nullptr, models::Statistics::kRunning);
   std::vector<double> metrics(sums.size());
   RateOutputs(outputs.logits, *loss.objective, mean, {}, metrics);
   if (loss.hooks != nullptr && loss.hooks->loss) {
@@ -175,17 +194,30 @@ void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& l
 void EagerBatch::Correct(Replica& replica, const StageLoss& loss, const StreamKey* dropout) {
   step_ = Step{loss, dropout};
   loss.hooks->correct(replica.values(), replica.gradient(), *this);
+  replica.PutGradient();
   step_.reset();
 }
 
+models::Outputs EagerBatch::Forward(std::span<const at::Tensor> parameters, RandomStream* dropout,
+                                    models::Statistics statistics) const {
+  models::Outputs outputs;
+  {
+    const Autocast autocast(autocast_, device_);
+    outputs = network_.Forward(input_, parameters, dropout, statistics, Lengths());
+  }
+  if (autocast_) outputs.logits = outputs.logits.to(TypeOf(dtype_));
+  return outputs;
+}
+
 at::Tensor EagerBatch::Lengths() const {
+  if (device_lengths_.defined()) return device_lengths_;
   if (lengths_.empty()) return {};
   // LibTorch has no tensor over constant memory; the network only reads it.
   return at::from_blob(const_cast<int64_t*>(lengths_.data()), {static_cast<int64_t>(rows_)},
                        at::dtype(at::kLong));
 }
 
-at::Tensor EagerBatch::labels() const {
+at::Tensor EagerBatch::HostLabels() const {
   // LibTorch has no tensor over constant memory. A hook that writes to its labels affects this
   // batch only.
   void* const data = classes_.empty() ? const_cast<std::byte*>(targets_.bytes().data())
@@ -199,24 +231,25 @@ ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
   if (point.bytes.size() != network_.spec().layout->bytes()) {
     throw std::invalid_argument("a hook asked for the gradient at a vector of another layout");
   }
-  if (!other_point_) other_point_.emplace(network_.spec().layout);
+  if (!other_point_) other_point_.emplace(network_.spec().layout, device_);
   const Step step = *step_;
   other_point_->Load(point);
   other_point_->SetTrainable(step.loss.trainable);
   other_point_->ZeroGradient();
   MetricSums unused(step.loss.objective->metrics());
+  TensorObjective collected;  // the sums of the step itself
+  std::swap(collected, on_device_);
   Differentiate(*other_point_, step.loss, MeanOf(*step.loss.objective), step.dropout,
                 models::Statistics::kBatch, unused);
+  std::swap(collected, on_device_);
   step_ = step;
   return other_point_->gradient();
 }
 
 models::Outputs EagerBatch::OutputsAt(ConstVectorView point) {
   const at::NoGradGuard without_graph;
-  // The bytes are only read; LibTorch has no tensor over constant memory.
-  const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
-  return network_.Forward(features_tensor_, models::ViewsOf({point.layout, bytes}), nullptr,
-                          models::Statistics::kRunning, Lengths());
+  const at::Tensor flat = FlatTensor(point).to(device_);
+  return Forward(models::ViewsOf(flat, *point.layout), nullptr, models::Statistics::kRunning);
 }
 
 }  // namespace macaw::training

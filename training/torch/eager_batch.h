@@ -15,6 +15,7 @@
 #include "training/hooks.h"
 #include "training/objective.h"
 #include "training/torch/replica.h"
+#include "training/torch/tensor_objective.h"
 
 namespace macaw::training {
 
@@ -27,13 +28,14 @@ struct StageLoss {
 
 // A slot's current batch: gathered into buffers that are allocated once, then evaluated or
 // differentiated at any point. The buffers start at a multiple of 64 bytes, because other
-// alignments give other bits in MKL. Methods throw what LibTorch throws. One thread at a time.
-// `network` must outlive it.
+// alignments give other bits in MKL. For a device they are copied there. Methods throw what LibTorch
+// throws. One thread at a time. `network` must outlive it.
 class EagerBatch final : public StepBatch {
  public:
-  // Counts each batch in `work`, which outlives it and may be null.
+  // Counts each batch in `work`, which outlives it and may be null. `device`: of the network.
+  // `autocast`: passes are LibTorch's autocast in bfloat16 (precision.h).
   EagerBatch(const models::Network& network, const data::BatchGather& gather, TaskKind task,
-             DType dtype, WorkCounter* work);
+             DType dtype, WorkCounter* work, at::Device device, bool autocast);
 
   // Errors name a label or token that is out of the model's range.
   absl::Status Load(const data::Rows& rows, std::span<const uint32_t> positions,
@@ -41,10 +43,11 @@ class EagerBatch final : public StepBatch {
   Mean MeanOf(const Objective& objective) const;
 
   // Adds the gradient of the mean loss at `replica` to the replica's gradient, and the batch's sums
-  // to `sums`. `dropout` is the key of the step's masks; null: no dropout. `statistics` tells batch
+  // to `sums`, which on a device have them after TakeSums. `dropout` is the key of the step's masks; null: no dropout. `statistics` tells batch
   // norm what to use; kBatchAndMove updates the replica's buffers.
   void Differentiate(Replica& replica, const StageLoss& loss, const Mean& mean,
                      const StreamKey* dropout, models::Statistics statistics, MetricSums& sums);
+  void TakeSums(MetricSums& sums) { on_device_.Take(sums); }
   // Adds the batch's sums at `parameters` to `sums`, without dropout and gradient.
   void Rate(std::span<const at::Tensor> parameters, const StageLoss& loss, const Mean& mean,
             MetricSums& sums);
@@ -52,8 +55,8 @@ class EagerBatch final : public StepBatch {
   // Differentiate.
   void Correct(Replica& replica, const StageLoss& loss, const StreamKey* dropout);
 
-  at::Tensor features() const override { return features_tensor_; }
-  at::Tensor labels() const override;
+  at::Tensor features() const override { return input_; }
+  at::Tensor labels() const override { return labels_.defined() ? labels_ : HostLabels(); }
   ConstVectorView GradientAt(ConstVectorView point) override;
   models::Outputs OutputsAt(ConstVectorView point) override;
 
@@ -63,9 +66,13 @@ class EagerBatch final : public StepBatch {
     const StreamKey* dropout = nullptr;
   };
 
+  models::Outputs Forward(std::span<const at::Tensor> parameters, RandomStream* dropout,
+                          models::Statistics statistics) const;
   void Reserve(size_t rows);
   void TakeLengths(const data::Rows& rows, std::span<const uint32_t> positions);
-  at::Tensor Lengths() const;                               // for Network::Forward
+  at::Tensor Lengths() const;  // for Network::Forward
+  at::Tensor HostLabels() const;
+  void Send();                                              // to the device
   void LabelAllPositions(std::span<const int32_t> tokens);  // of the batch
   void RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                    std::span<std::byte> gradient, std::span<double> sums);
@@ -74,6 +81,8 @@ class EagerBatch final : public StepBatch {
   const data::BatchGather& gather_;
   const TaskKind task_;
   const DType dtype_;
+  const at::Device device_;
+  const bool autocast_;
   WorkCounter* const work_;
   bool has_dropout_ = false;
 
@@ -86,6 +95,9 @@ class EagerBatch final : public StepBatch {
   std::vector<int64_t> row_classes_;
   std::vector<int64_t> lengths_;        // positions in use of each row; empty: all
   at::Tensor features_tensor_;          // a view of the first rows_ rows
+  at::Tensor input_;                    // the same, or its copy on the device
+  at::Tensor labels_, device_lengths_;  // on the device; undefined on the host
+  TensorObjective on_device_;
   at::Tensor logit_gradient_tensor_;    // a view of the first rows_ rows
   std::optional<Step> step_;            // only while a hook runs
   std::optional<Replica> other_point_;  // created by the first GradientAt

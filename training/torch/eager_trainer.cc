@@ -14,6 +14,8 @@
 #include "models/one_thread.h"
 #include "training/sequences.h"
 #include "training/stage_inputs.h"
+#include "training/torch/device.h"
+#include "training/torch/precision.h"
 
 namespace macaw::training {
 namespace {
@@ -30,8 +32,9 @@ auto Caught(F&& f) -> decltype(f()) {
     return f();
   } catch (const c10::Error& error) {
     const std::string words = absl::StrCat("LibTorch: ", error.what_without_backtrace());
-    // The allocator's exception has no type of its own.
-    const bool memory = absl::StrContains(words, "can't allocate memory");
+    // The host's allocator has no exception of its own.
+    const bool memory = absl::StrContains(words, "can't allocate memory") ||
+                        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
     return memory ? absl::ResourceExhaustedError(words) : absl::InvalidArgumentError(words);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory: use a smaller batch or fewer slots");
@@ -61,15 +64,17 @@ struct EagerTrainer::StageRun {
   Objective objective;
   ConstVectorView start;
   ConstVectorView anchor;
-  ConstVectorView v;  // empty: no correction
+  ConstVectorView v;                   // empty: no correction
+  at::Tensor device_anchor, device_v;  // on a device
   Pieces pieces;
   StreamKey key;  // seed, round, phase, client
 
   StageLoss loss() const { return {&objective, stage.hooks.get(), stage.trainable.get()}; }
-  StreamKey Dropout(uint64_t step) const {
+  // `part`: of the step's batch (local.micro_batch).
+  StreamKey Dropout(uint64_t step, uint64_t part = 0) const {
     StreamKey dropout = key;
     dropout.purpose = Purpose::kDropout;
-    dropout.extra = (static_cast<uint64_t>(index) << 32) | step;
+    dropout.extra = (part << 48) | (static_cast<uint64_t>(index) << 32) | step;
     return dropout;
   }
 };
@@ -82,20 +87,25 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
   MACAW_ASSIGN_OR_RETURN(Objective objective,
                          Objective::Make(setup.task, setup.spec.outputs, setup.local));
   models::UseOneThread();
+  MACAW_RETURN_IF_ERROR(CheckPrecision(setup));
+  MACAW_ASSIGN_OR_RETURN(const at::Device device, OpenDevice(setup));
+  SetPrecision(setup.local.precision, device);
   using Made = absl::StatusOr<std::unique_ptr<EagerTrainer>>;
   return Caught([&]() -> Made {
-    return std::unique_ptr<EagerTrainer>(new EagerTrainer(setup, std::move(objective)));
+    return std::unique_ptr<EagerTrainer>(new EagerTrainer(setup, std::move(objective), device));
   });
 }
 
-EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective)
+EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::Device device)
     : task_(setup.task),
+      device_(device),
       feature_type_(setup.feature_type),
-      network_(SpecFor(setup)),
+      network_(SpecFor(setup), device),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
       plain_(objective.Plain(setup.CountedClasses())),
-      batch_(network_, gather_, setup.task, setup.dtype, setup.work),
-      replica_(setup.spec.layout),
+      batch_(network_, gather_, setup.task, setup.dtype, setup.work, device,
+             setup.local.precision == "bf16"),
+      replica_(setup.spec.layout, device),
       optimizer_(setup.spec.layout),
       kept_{.layout = setup.spec.layout, .ends = {}} {}
 
@@ -142,6 +152,10 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
   if (!correction.v.empty()) {
     MACAW_ASSIGN_OR_RETURN(run.v, SumOf(correction.v, before, network_.spec(), v_sum_));
   }
+  if (!device_.is_cpu()) {
+    if (correction.mu != 0) run.device_anchor = FlatTensor(run.anchor).to(device_);
+    if (!run.v.empty()) run.device_v = FlatTensor(run.v).to(device_);
+  }
   switch (stage.kind) {
     case StageKind::kTrain:
       return Train(run);
@@ -166,37 +180,79 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   replica_.Load(run.start);
   replica_.SetTrainable(run.stage.trainable.get());
   replica_.ZeroGradient();
-  optimizer_.Start(local, run.stage.correction.mu);
+  if (device_.is_cpu()) {
+    optimizer_.Start(local, run.stage.correction.mu);
+  } else {
+    device_optimizer_.Start(local, run.stage.correction.mu, replica_.flat_values());
+  }
 
   StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
   data::AugmentKey augment{
       .seed = run.task.seed, .round = run.task.round, .client = run.task.client};
   for (auto positions = order_.Next(); !positions.empty(); positions = order_.Next()) {
     augment.epoch = order_.epoch();
-    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, positions, &augment, run.objective));
+    MACAW_RETURN_IF_ERROR(Differentiate(run, positions, augment, outcome));
     const StreamKey dropout = run.Dropout(outcome.steps);
-    batch_.Differentiate(replica_, run.loss(), batch_.MeanOf(run.objective), &dropout,
-                         models::Statistics::kBatchAndMove, outcome.sums);
-    DispatchDType(network_.spec().layout->dtype(), [&]<typename T>(T) { Step<T>(run, dropout); });
+    if (device_.is_cpu()) {
+      DispatchDType(network_.spec().layout->dtype(), [&]<typename T>(T) { Step<T>(run, dropout); });
+    } else {
+      StepOnDevice(run, dropout);
+    }
     ++outcome.steps;
     outcome.rate_sum += local.lr;
     outcome.examples += positions.size();
   }
   if (run.stage.trainable != nullptr) KeepFrozenBuffers(run);
-  outcome.a_norm1 = optimizer_.a_norm1();
+  batch_.TakeSums(outcome.sums);
+  outcome.a_norm1 = device_.is_cpu() ? optimizer_.a_norm1() : device_optimizer_.a_norm1();
   outcome.end = replica_.values();
   return outcome;
 }
 
-void EagerTrainer::KeepFrozenBuffers(const StageRun& run) {
-  const ParameterLayout& layout = *network_.spec().layout;
-  const size_t width = SizeOf(layout.dtype());
-  for (size_t i = 0; i < layout.entries().size(); ++i) {
-    const LayoutEntry& entry = layout.entries()[i];
-    if (entry.group != Group::kBuffer || (*run.stage.trainable)[i]) continue;
-    const auto start = run.start.bytes.subspan(entry.offset * width, entry.size * width);
-    std::memmove(replica_.values().bytes.data() + entry.offset * width, start.data(), start.size());
+absl::Status EagerTrainer::Differentiate(const StageRun& run, std::span<const uint32_t> positions,
+                                         const data::AugmentKey& augment, StageOutcome& outcome) {
+  const size_t most = run.stage.local.micro_batch;
+  const bool whole = most == 0 || positions.size() <= most;
+  Mean mean;
+  if (!whole) {
+    MACAW_ASSIGN_OR_RETURN(mean, MeanOver(run.objective, run.rows, positions));
   }
+  uint32_t part = 0;
+  for (size_t first = 0; first < positions.size(); first += whole ? positions.size() : most) {
+    const auto rows =
+        whole ? positions
+              : positions.subspan(first).first(std::min(most, positions.size() - first));
+    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, rows, &augment, run.objective));
+    const StreamKey dropout = run.Dropout(outcome.steps, part++);
+    batch_.Differentiate(replica_, run.loss(), whole ? batch_.MeanOf(run.objective) : mean,
+                         &dropout, models::Statistics::kBatchAndMove, outcome.sums);
+  }
+  return absl::OkStatus();
+}
+
+void EagerTrainer::KeepFrozenBuffers(const StageRun& run) {
+  const std::vector<LayoutEntry>& entries = network_.spec().layout->entries();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].group == Group::kBuffer && !(*run.stage.trainable)[i])
+      replica_.LoadEntry(i, run.start);
+  }
+}
+
+void EagerTrainer::StepOnDevice(const StageRun& run, const StreamKey& dropout) {
+  const bool corrects = run.stage.hooks != nullptr && run.stage.hooks->correct;
+  const bool clips_corrected = run.stage.local.clip == "corrected";
+  if (corrects) {
+    const double clip_norm = run.stage.local.clip_norm;
+    if (clip_norm > 0 && !clips_corrected)
+      TensorOptimizer::Clip(clip_norm, run.pieces, replica_.flat_gradient());
+    batch_.Correct(replica_, run.loss(), &dropout);
+  }
+  device_optimizer_.Step(run.pieces,
+                         {.weights = replica_.flat_values(),
+                          .gradient = replica_.flat_gradient(),
+                          .anchor = run.device_anchor,
+                          .v = run.device_v},
+                         /*clipped=*/corrects && !clips_corrected);
 }
 
 template <typename T>
@@ -234,6 +290,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {
     batch_.Differentiate(replica_, run.loss(), mean, /*dropout=*/nullptr,
                          models::Statistics::kBatch, outcome.sums);
   }
+  batch_.TakeSums(outcome.sums);
   outcome.end = replica_.gradient();
   return outcome;
 }
@@ -290,6 +347,27 @@ absl::StatusOr<Mean> EagerTrainer::MeanOverAll(const Objective& objective,
   return mean;
 }
 
+absl::StatusOr<Mean> EagerTrainer::MeanOver(const Objective& objective, const data::Rows& rows,
+                                            std::span<const uint32_t> positions) const {
+  Mean mean{.divisor = 0, .rows = 0};
+  for (const uint32_t position : positions) {
+    double weight = 1;
+    if (task_ == TaskKind::kNextToken) {
+      const int32_t* const lengths = rows.block.lengths;
+      weight = lengths != nullptr ? lengths[rows.at(position)]
+                                  : static_cast<double>(network_.spec().positions);
+    }
+    mean.rows += weight;
+    if (objective.weighted()) {
+      const int64_t label = rows.block.classes[rows.at(position)];
+      MACAW_RETURN_IF_ERROR(objective.CheckClasses(std::span(&label, 1)));
+      weight = objective.WeightOf(label);
+    }
+    mean.divisor += weight;
+  }
+  return mean;
+}
+
 std::span<const uint32_t> EagerTrainer::Positions(uint64_t begin, uint64_t end) {
   positions_.resize(end - begin);
   std::iota(positions_.begin(), positions_.end(), static_cast<uint32_t>(begin));
@@ -297,14 +375,13 @@ std::span<const uint32_t> EagerTrainer::Positions(uint64_t begin, uint64_t end) 
 }
 
 std::vector<at::Tensor> EagerTrainer::Reading(ConstVectorView point) {
+  if (!device_.is_cpu()) return models::ViewsOf(FlatTensor(point).to(device_), *point.layout);
   if (reinterpret_cast<uintptr_t>(point.bytes.data()) % kAlignment != 0) {
     if (aligned_.empty()) aligned_ = FlatVector(network_.spec().layout);
     std::memcpy(aligned_.view().bytes.data(), point.bytes.data(), point.bytes.size());
-    return models::ViewsOf(aligned_.view());
+    point = aligned_.view();
   }
-  // The bytes are only read; LibTorch has no tensor over constant memory.
-  const std::span<std::byte> bytes(const_cast<std::byte*>(point.bytes.data()), point.bytes.size());
-  return models::ViewsOf({point.layout, bytes});
+  return models::ViewsOf(FlatTensor(point), *point.layout);
 }
 
 }  // namespace macaw::training

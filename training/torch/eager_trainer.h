@@ -14,6 +14,7 @@
 #include "training/stage_inputs.h"
 #include "training/torch/eager_batch.h"
 #include "training/torch/replica.h"
+#include "training/torch/tensor_optimizer.h"
 
 namespace macaw::training {
 
@@ -21,6 +22,9 @@ namespace macaw::training {
 // parameters). Parameters and gradients are views of the replica's two flat vectors; everything
 // after the gradient is one pass of our own code over them. All memory except autograd's is kept,
 // and grows only with the largest batch and plan.
+//
+// On a device of LibTorch's (device.h) parameters, gradients, batches and the optimizer's state are
+// tensors there, and a step waits for nothing. Ends and hooks get copies on the host.
 class EagerTrainer final : public LocalTrainer {
  public:
   static absl::StatusOr<std::unique_ptr<EagerTrainer>> Make(const TrainerSetup& setup);
@@ -35,27 +39,35 @@ class EagerTrainer final : public LocalTrainer {
   // A stage with everything it refers to, found and checked.
   struct StageRun;
 
-  EagerTrainer(const TrainerSetup& setup, Objective objective);
+  EagerTrainer(const TrainerSetup& setup, Objective objective, at::Device device);
 
   absl::StatusOr<StageOutcome> RunStage(const Stage& stage, size_t index,
                                         const std::vector<StageOutcome>& before,
                                         const ClientTask& task);
   absl::StatusOr<StageOutcome> Train(const StageRun& run);
+  // Adds the gradient of a batch's mean loss to the replica's.
+  absl::Status Differentiate(const StageRun& run, std::span<const uint32_t> positions,
+                             const data::AugmentKey& augment, StageOutcome& outcome);
   absl::StatusOr<StageOutcome> Gradient(const StageRun& run);
   absl::StatusOr<StageOutcome> Loss(const StageRun& run);
   template <typename T>
   void Step(const StageRun& run, const StreamKey& dropout);
+  void StepOnDevice(const StageRun& run, const StreamKey& dropout);
   // Restores the running statistics that the stage must not change: LibTorch updates those of a
   // frozen batch norm in place, too.
   void KeepFrozenBuffers(const StageRun& run);
 
   // The mean over all rows of a client. Reads the labels if classes have different weights.
   absl::StatusOr<Mean> MeanOverAll(const Objective& objective, const data::Rows& rows) const;
+  // The same over some of them, by their positions.
+  absl::StatusOr<Mean> MeanOver(const Objective& objective, const data::Rows& rows,
+                                std::span<const uint32_t> positions) const;
   std::span<const uint32_t> Positions(uint64_t begin, uint64_t end);
   // Tensors over `point`, for reading only.
   std::vector<at::Tensor> Reading(ConstVectorView point);
 
   const TaskKind task_;
+  const at::Device device_;
   const data::FeatureType feature_type_;
   const models::Network network_;
   const data::BatchGather gather_;
@@ -64,6 +76,7 @@ class EagerTrainer final : public LocalTrainer {
   Replica replica_;
   BatchOrder order_;
   LocalOptimizer optimizer_;
+  TensorOptimizer device_optimizer_;
   KeptEnds kept_;       // of all stages but the last, whose end stays in the replica
   FlatVector v_sum_;    // sum of a correction's terms
   FlatVector aligned_;  // a copy of a point that is not 64-byte aligned

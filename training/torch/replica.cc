@@ -1,6 +1,7 @@
 #include "training/torch/replica.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cstring>
 #include <utility>
@@ -9,9 +10,35 @@
 
 namespace macaw::training {
 
-Replica::Replica(LayoutPtr layout)
-    : values_(layout), gradient_(std::move(layout)), parameters_(models::ViewsOf(values_.view())) {
-  const std::vector<at::Tensor> gradients = models::ViewsOf(gradient_.view());
+at::Tensor FlatTensor(VectorView vector) {
+  const at::ScalarType type = vector.dtype() == DType::kF32 ? at::kFloat : at::kDouble;
+  const size_t count = vector.bytes.size() / SizeOf(vector.dtype());
+  return at::from_blob(vector.bytes.data(), {static_cast<int64_t>(count)}, at::dtype(type));
+}
+
+at::Tensor FlatTensor(ConstVectorView vector) {
+  return FlatTensor(VectorView{vector.layout,
+                               {const_cast<std::byte*>(vector.bytes.data()), vector.bytes.size()}});
+}
+
+Replica::Replica(LayoutPtr layout, at::Device device)
+    : layout_(std::move(layout)), device_(device) {
+  std::vector<at::Tensor> gradients;
+  if (device_.is_cpu()) {
+    values_ = FlatVector(layout_);
+    gradient_ = FlatVector(layout_);
+    flat_values_ = FlatTensor(values_.view());
+    flat_gradient_ = FlatTensor(gradient_.view());
+    parameters_ = models::ViewsOf(values_.view());
+    gradients = models::ViewsOf(gradient_.view());
+  } else {
+    const auto count = static_cast<int64_t>(layout_->bytes() / SizeOf(layout_->dtype()));
+    const at::ScalarType type = layout_->dtype() == DType::kF32 ? at::kFloat : at::kDouble;
+    flat_values_ = at::zeros({count}, at::dtype(type).device(device_));
+    flat_gradient_ = at::zeros_like(flat_values_);
+    parameters_ = models::ViewsOf(flat_values_, *layout_);
+    gradients = models::ViewsOf(flat_gradient_, *layout_);
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (IsBuffer(i)) continue;
     parameters_[i].requires_grad_(true);
@@ -20,8 +47,20 @@ Replica::Replica(LayoutPtr layout)
 }
 
 void Replica::Load(ConstVectorView point) {
+  if (!device_.is_cpu()) {
+    const at::NoGradGuard without_graph;
+    flat_values_.copy_(FlatTensor(point));
+    return;
+  }
   // memmove, because a caller may start from the end of the last run, which is this very vector.
   std::memmove(values_.view().bytes.data(), point.bytes.data(), point.bytes.size());
+}
+
+void Replica::LoadEntry(size_t entry, ConstVectorView point) {
+  const LayoutEntry& e = layout_->entries()[entry];
+  const auto offset = static_cast<int64_t>(e.offset), size = static_cast<int64_t>(e.size);
+  const at::NoGradGuard without_graph;
+  flat_values_.narrow(0, offset, size).copy_(FlatTensor(point).narrow(0, offset, size));
 }
 
 void Replica::SetTrainable(const std::vector<bool>* trainable) {
@@ -31,12 +70,34 @@ void Replica::SetTrainable(const std::vector<bool>* trainable) {
 }
 
 bool Replica::IsBuffer(size_t entry) const {
-  return values_.layout()->entries()[entry].group == Group::kBuffer;
+  return layout_->entries()[entry].group == Group::kBuffer;
 }
 
 void Replica::ZeroGradient() {
+  if (!device_.is_cpu()) {
+    flat_gradient_.zero_();
+    return;
+  }
   const std::span<std::byte> bytes = gradient_.view().bytes;
   std::memset(bytes.data(), 0, bytes.size());
+}
+
+VectorView Replica::values() {
+  if (device_.is_cpu()) return values_.view();
+  if (values_.empty()) values_ = FlatVector(layout_);
+  FlatTensor(values_.view()).copy_(flat_values_);
+  return values_.view();
+}
+
+VectorView Replica::gradient() {
+  if (device_.is_cpu()) return gradient_.view();
+  if (gradient_.empty()) gradient_ = FlatVector(layout_);
+  FlatTensor(gradient_.view()).copy_(flat_gradient_);
+  return gradient_.view();
+}
+
+void Replica::PutGradient() {
+  if (!device_.is_cpu()) flat_gradient_.copy_(FlatTensor(gradient_.view()));
 }
 
 }  // namespace macaw::training

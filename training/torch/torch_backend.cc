@@ -12,9 +12,12 @@
 #include "absl/strings/str_format.h"
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/status.h"
 #include "models/describe_script.h"
 #include "models/one_thread.h"
+#include "training/torch/device.h"
 #include "training/torch/eager_trainer.h"
+#include "training/torch/precision.h"
 
 namespace macaw::training {
 namespace {
@@ -48,13 +51,24 @@ class Torch final : public Backend {
  public:
   std::string name() const override { return "torch"; }
 
-  absl::Status Supports(const TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::Status Supports(const TrainerSetup& setup) const override {
+    MACAW_RETURN_IF_ERROR(NamedDevices(setup.backend).status());
+    if (setup.hooks && setup.local.micro_batch > 0) {
+      return absl::UnimplementedError(
+          "the algorithm's local steps have hooks (a loss or a correction of its own), which look "
+          "at whole batches: take local.micro_batch out");
+    }
+    return CheckPrecision(setup);
+  }
 
-  absl::StatusOr<NumericProfile> Profile(const TrainerSetup&) const override {
+  absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
+    MACAW_ASSIGN_OR_RETURN(const c10::Device device, OpenDevice(setup));
     return NumericProfile{
         .trainer = name(),
         .instruction_set =
-            absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker()),
+            device.is_cpu()
+                ? absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker())
+                : KernelsOf(device),
         .libraries = absl::StrCat("libtorch ", TORCH_VERSION, ", glibc ", gnu_get_libc_version())};
   }
 

@@ -3,13 +3,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-SCALES = {"label-flip": 1.0, "sign-flip": 1.0, "scaling": 10.0, "inner-product": 0.5}
+SCALES = {"label-flip": 1.0, "sign-flip": 1.0, "scaling": 10.0, "inner-product": 0.5, "backdoor": 1.0}
 
 
 class Attack:
-    def __init__(self, kind, hostile, scale=None, z=None, noise=0.0):
-        """`noise`, of a free-rider, is the run's own to draw: here it sends zeros."""
-        self.kind, self.hostile, self.z = kind, hostile, z
+    def __init__(self, kind, hostile, scale=None, z=None, noise=0.0, perturbation="std", **of_rows):
+        """`noise`, of a free-rider, is the run's own to draw: here it sends zeros. `of_rows`: problem.py's."""
+        self.kind, self.hostile, self.z, self.perturbation = kind, hostile, z, perturbation
         self.scale = SCALES.get(kind) if scale is None else scale
 
     def trains(self, client):
@@ -31,8 +31,12 @@ class Attack:
 
     def lie(self, own, honest, weight, count):
         """For `own`, of which the honest clients send `honest`."""
-        if self.kind in ("label-flip", "scaling"):
+        if self.kind in ("label-flip", "scaling", "backdoor"):
             return self.scale * own
+        if self.kind == "mimic":
+            return honest[0]
+        if self.kind in ("min-max", "min-sum"):
+            return farthest(self.kind, self.perturbation, honest)
         if self.kind == "sign-flip":
             return -self.scale * own
         if self.kind == "free-rider":
@@ -46,7 +50,27 @@ class Attack:
 
     def statistics(self, own, honest, weight, _count):
         """Batch norm's are sent honestly: one's own, or the honest mean where nothing is one's own."""
-        return np.tensordot(weight, honest, 1) if self.kind in ("inner-product", "alie") else own
+        if self.kind in ("inner-product", "alie"):
+            return np.tensordot(weight, honest, 1)
+        if self.kind in ("min-max", "min-sum"):
+            return honest.mean(axis=0)
+        return honest[0] if self.kind == "mimic" else own
+
+
+def farthest(kind, perturbation, honest):
+    """Shejwalkar and Houmansadr 2021: mean + γp with the largest γ for which it stays as near to the honest updates as
+    these are to each other; each bound is a quadratic equation for γ."""
+    mean = honest.mean(axis=0)
+    p = {"std": -honest.std(axis=0), "unit": -mean / np.linalg.norm(mean), "sign": -np.sign(mean)}[perturbation]
+    squared = ((honest[:, None] - honest[None]) ** 2).sum(axis=2)
+    step = p @ p
+    if kind == "min-sum":
+        gamma = np.sqrt((squared.sum(axis=1).max() - ((honest - mean) ** 2).sum()) / (len(honest) * step))
+    else:
+        along = (mean - honest) @ p
+        left = squared.max() - ((honest - mean) ** 2).sum(axis=1)
+        gamma = ((np.sqrt(along ** 2 + step * left) - along) / step).min()
+    return mean + gamma * p
 
 
 def largest_z(n, m):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 import personal
 import robust
 import rules
-from problem import BATCH
+from problem import BATCH, CLIENTS
 
 ROUNDS, COHORT, HOSTILE = 5, 8, 0.25
 LR, DECAY, FINE_TUNE_LR = 0.2, 1e-3, 0.07
@@ -17,9 +17,9 @@ RULES = {
     "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,
     "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
     "feddyn": rules.FedDyn, "fednova": rules.FedNova, "fedprox": rules.FedProx, "fedrep": personal.FedRep,
-    "fedyogi": rules.FedYogi, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
+    "fedyogi": rules.FedYogi, "fltrust": robust.FLTrust, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
     "krum": robust.Krum, "local": personal.Alone, "median": robust.Median, "mime": rules.Mime,
-    "mimelite": rules.MimeLite, "pooled": personal.Pooled, "qfedavg": rules.QFedAvg, "scaffold": rules.Scaffold,
+    "mimelite": rules.MimeLite, "norm_bound": robust.NormBound, "pooled": personal.Pooled, "qfedavg": rules.QFedAvg, "scaffold": rules.Scaffold,
     "trimmed_mean": robust.TrimmedMean,
 }
 
@@ -107,6 +107,10 @@ CASES = [
     Case("centered clipping", "centered_clipping", {"radius": 0.5, "iterations": 1}, 0.5),
     Case("centered clipping, thrice", "centered_clipping", {"radius": 0.3, "iterations": 3, "server_lr": 0.9},
          model="norm"),
+    Case("geometric median, weighted", "geometric_median", {"iterations": 3, "smoothing": 0.4, "weighted": True}, 0.5),
+    Case("norm bound", "norm_bound", {"bound": 0.6}, 0.5, "norm"),
+    Case("norm bound, weighted", "norm_bound", {"bound": 0.5, "weighted": True, "server_lr": 0.9}, 0.5),
+    Case("fltrust", "fltrust", {"root": 6}, 0.5, "norm", settings={"cohort.size": CLIENTS}),
     Case("local", "local", {}, 0.5, "hidden"),
     Case("pooled", "pooled", {}, 0.5, settings={"cohort.size": 1, "local.batch_size": 50}),
     Case("ditto", "ditto", {"lambda": 0.6, "server_lr": 0.9}, 0.5, "norm"),
@@ -120,6 +124,15 @@ CASES = [
     attacked("fedavg", "inner-product", momentum=0.5),
     attacked("fedavg", "alie", momentum=0.5),
     attacked("fedavg", "alie", z=1.5, model="norm", label=", z = 1.5"),
+    attacked("fedavg", "min-max", momentum=0.5),
+    attacked("fedavg", "min-sum", perturbation="unit", model="norm"),
+    attacked("fedavg", "mimic", momentum=0.5),
+    attacked("fedavg", "backdoor", momentum=0.5, model="image", scale=3.0, target=2, poisoned=1.0, trigger=1),
+    attacked("median", "min-max", perturbation="sign", model="norm"),
+    attacked("geometric_median", "min-sum", {"iterations": 4, "weighted": True}, momentum=0.5),
+    attacked("krum", "mimic", {"f": 2, "m": 3}, model="norm"),
+    attacked("scaffold", "min-max", {"option": 2}),
+    attacked("norm_bound", "backdoor", {"bound": 0.6}, model="image", target=1, poisoned=1.0, trigger=1),
     attacked("median", "label-flip", momentum=0.5, scale=2.0),
     attacked("trimmed_mean", "sign-flip", {"beta": 0.2}, scale=3.0),
     attacked("krum", "scaling", {"f": 2, "m": 3}, scale=4.0),

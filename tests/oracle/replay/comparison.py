@@ -16,8 +16,7 @@ OBJECTIVE = {"l2_penalty", "train_objective"}
 def repeated(case, problem, turns, hostile=(), attack=None, parameters=None):
     """The rule after these rounds, in double; `attack` and `parameters` instead of the case's."""
     attack = case.attack if attack is None else attack
-    if attack.get("kind") == "label-flip":
-        problem = problem.flipped(hostile)
+    problem = problem.attacked(attack, hostile)
     around = Attack(hostile=hostile, **attack) if attack else None
     rule = (case.by or RULES[case.rule])(problem, Local(LR, case.momentum, DECAY), **(parameters or case.parameters))
     for clients in turns:
@@ -133,11 +132,16 @@ class Comparison:
             test = problem.network.outputs_of(self.common, problem.x[problem.test]), problem.y[problem.test]
             pooled["test_"] = test
             expected |= {f"test_{name}": value for name, value in metrics.of_rows(*test, problem.classes).items()}
-        flipped = self.case.attack.get("kind") == "label-flip"
-        trained = problem.flipped(self.run.hostile) if flipped else problem
+        if self.case.attack.get("kind") == "backdoor":
+            target = self.case.attack["target"]
+            others = problem.test[problem.y[problem.test] != target]
+            outputs = problem.network.outputs_of(self.common, problem.stamped(others, target).x[others])
+            expected["backdoor_success"] = (outputs.argmax(axis=1) == target).mean()
+            self.that(len(others) < len(problem.test), "no test row has the target class")
+        trained = problem.attacked(self.case.attack, self.run.hostile)
         objective, pooled["clients_train_"] = metrics.objective(trained, self.common, DECAY)
         expected |= objective
-        columns = {name for name in self.run.metrics if name.startswith(("test_", "clients_")) or name in OBJECTIVE}
+        columns = {name for name in self.run.metrics if name.startswith(("test_", "clients_", "backdoor_")) or name in OBJECTIVE}
         self.that(columns == set(expected), f"in one list of columns alone: {sorted(columns ^ set(expected))}")
         if self.case.rule == "local":
             distances = [np.linalg.norm(self.kept[k] - problem.start) for k in self.run.turns[-1]]
@@ -182,7 +186,8 @@ class Comparison:
         for turns, honest in zip(self.run.turns, honest_turns):
             self.that(all(same_batches(stages, [] if k in idle else honest[k]) for k, stages in turns.items()),
                       "an attack changes the batches")
-        others = {"alie": [{"z": 0.3}], "free-rider": []}.get(attack["kind"], [{"scale": 0.8}])
+        others = {"alie": [{"z": 0.3}], "free-rider": [], "mimic": [], "min-max": [{"kind": "min-sum"}],
+                  "min-sum": [{"kind": "min-max"}]}.get(attack["kind"], [{"scale": 0.8}])
         for other in [{}] + [attack | change for change in others]:
             moved = apart(self.rule, repeated(self.case, self.problem, honest_turns, hostile, other))
             self.that(moved > 1e-3, f"{attack} ends only {moved:.1e} from {other}")

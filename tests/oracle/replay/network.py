@@ -13,6 +13,11 @@ def linear(tensors, name, x, _training):
     return x @ weight.T + bias, backward, {}
 
 
+def flatten(_tensors, _name, x, _training):
+    """Rows are flat already."""
+    return x, lambda d: (d, {}), {}
+
+
 def tanh(_tensors, _name, x, _training):
     out = np.tanh(x)
     return out, lambda d: (d * (1 - out * out), {}), {}
@@ -45,7 +50,7 @@ def batchnorm(tensors, name, x, training):
     return z * weight + bias, backward, moved
 
 
-LAYERS = {"linear": linear, "tanh": tanh, "relu": relu, "batchnorm": batchnorm}
+LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "relu": relu, "batchnorm": batchnorm}
 
 
 class Network:

@@ -12,6 +12,7 @@ MODELS = {  # layers, with one output for two classes
     "softmax": [f"linear {CLASSES}"],
     "binary": ["linear 1"],
     "hidden": ["linear 9", "tanh", f"linear {CLASSES}"],
+    "image": ["flatten", f"linear {CLASSES}"],  # of one line of pixels
     "norm": ["linear 6", "batchnorm", "relu", f"linear {CLASSES}"],
 }
 
@@ -63,7 +64,8 @@ class Problem:
 
     def settings(self):
         """The keys of a run's configuration that say all this."""
-        return {"data.source": "csv", "data.path": "rows.csv", "partition.scheme": "file",
+        image = {"data.input_shape": [1, 1, FEATURES]} if self.model == "image" else {}
+        return image | {"data.source": "csv", "data.path": "rows.csv", "partition.scheme": "file",
                 "partition.path": "partition.json", "model.layers": MODELS[self.model],
                 "model.init": "init.safetensors", "run.task": "binary" if self.model == "binary" else "classification"}
 
@@ -81,6 +83,22 @@ class Problem:
         for k in clients:
             changed.y[self.train[k]] = self.classes - 1 - self.y[self.train[k]]
         return changed
+
+    def stamped(self, rows, target):
+        """The same, with the last pixel of these rows at 1 and the target's label."""
+        changed = copy.copy(self)
+        changed.x, changed.y = self.x.copy(), self.y.copy()
+        changed.x[rows, -1] = 1
+        changed.y[rows] = target
+        return changed
+
+    def attacked(self, attack, hostile):
+        """What is trained on where hostile clients change their rows; with a backdoor, all of them."""
+        if attack.get("kind") == "label-flip":
+            return self.flipped(hostile)
+        if attack.get("kind") == "backdoor":
+            return self.stamped(np.concatenate([self.train[k] for k in sorted(hostile)]), attack["target"])
+        return self
 
     def batch(self, client, positions=None):
         """Features and labels of a client's training rows at these positions; None: of all."""

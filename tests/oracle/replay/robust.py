@@ -9,6 +9,14 @@ from rules import FedAvg
 class Robust(FedAvg):
     combine = {"delta": "each", "statistics": "each"}
 
+    def combined(self, name, values):
+        self.present = list(values)
+        return super().combined(name, values)
+
+    def alpha(self):
+        """The weights of a rule that may ask for them."""
+        return self.problem.n[self.present] if self.p.get("weighted") else np.ones(len(self.present))
+
     def server(self, delta):
         self.move(self.estimate(delta))
 
@@ -46,7 +54,7 @@ class Krum(Robust):
 
 class GeometricMedian(Robust):
     def estimate(self, updates):
-        return weiszfeld(updates, self.p["iterations"], self.p["smoothing"])
+        return weiszfeld(updates, self.alpha(), self.p["iterations"], self.p["smoothing"])
 
 
 class Minimiser(Robust):
@@ -70,10 +78,10 @@ class Minimiser(Robust):
         return z
 
 
-def weiszfeld(updates, iterations, smoothing):
+def weiszfeld(updates, alpha, iterations, smoothing):
     z = np.median(updates, axis=0)
     for _ in range(iterations):
-        weights = 1 / np.maximum(smoothing, np.linalg.norm(updates - z, axis=1))
+        weights = alpha / np.maximum(smoothing, np.linalg.norm(updates - z, axis=1))
         z = weights @ updates / weights.sum()
     return z
 
@@ -87,3 +95,21 @@ class CenteredClipping(Robust):
             norms = np.linalg.norm(apart, axis=1, keepdims=True)
             self.v = self.v + (apart * np.minimum(1, self.p["radius"] / norms)).mean(axis=0)
         return self.v
+
+
+class NormBound(Robust):
+    def estimate(self, updates):
+        norms = np.linalg.norm(updates, axis=1)
+        return (self.alpha() * np.minimum(1, self.p["bound"] / norms)) @ updates / self.alpha().sum()
+
+
+class FLTrust(Robust):
+    def estimate(self, updates):
+        at = self.present.index(self.p["root"])
+        root, others = updates[at], np.delete(updates, at, axis=0)
+        norms, length = np.linalg.norm(others, axis=1), np.linalg.norm(root)
+        scores = np.maximum(0, others @ root / (norms * length))
+        return (scores * length / norms) @ others / scores.sum()
+
+    def statistics(self, change):
+        return change[self.present.index(self.p["root"])]

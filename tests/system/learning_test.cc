@@ -1,0 +1,212 @@
+// Cohorts that follow what earlier rounds told, in whole runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/system/rows.h"
+#include "tests/system/simulation.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::Plus;
+using testing_support::RoundDone;
+using testing_support::RowsOf;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::StateBytesOf;
+using testing_support::WithSettings;
+using testing_support::WriteConfig;
+
+using Settings = std::vector<std::string>;
+
+// Forty clients with few rows of few classes each.
+const Settings kClients = {"partition.clients=40", "cohort.size=6", "run.rounds=8",
+                           "model.name=mlp"};
+const Settings kDevices = Plus(kClients, {"devices.family=lognormal", "devices.samples_per_s=50"});
+
+struct Learner {
+  const char* name;
+  Settings settings;
+};
+void PrintTo(const Learner& learner, std::ostream* out) { *out << learner.name; }
+
+// The clients of each round, as the log has them.
+std::vector<std::set<uint64_t>> CohortsOf(const Simulation& run) {
+  std::vector<std::set<uint64_t>> cohorts;
+  const auto log = RunMacaw(absl::StrCat("log ", run.folder(), " --json"));
+  EXPECT_EQ(log.exit, 0) << log.text;
+  for (const absl::string_view line : absl::StrSplit(log.text, '\n', absl::SkipEmpty())) {
+    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object() || record.value("record", "") != "round_opened") continue;
+    if (record["phase"] != 0) continue;
+    std::set<uint64_t>& cohort = cohorts.emplace_back();
+    for (const auto& member : record["cohort"]) cohort.insert(member["client"].get<uint64_t>());
+  }
+  return cohorts;
+}
+
+class Learning : public testing::TestWithParam<Learner> {};
+
+TEST_P(Learning, GivesTheSameBytesForAnyWorkersAndInAReplay) {
+  const std::string config = WriteConfig("learning");
+  Simulation one("one",
+                 WithSettings(config, GetParam().settings, {"--processes", "1", "--slots", "1"}));
+  ASSERT_EQ(one.Wait(), 0) << one.output();
+  Simulation three("three",
+                   WithSettings(config, GetParam().settings, {"--processes", "3", "--slots", "2"}));
+  ASSERT_EQ(three.Wait(), 0) << three.output();
+  EXPECT_EQ(StateBytesOf(three), StateBytesOf(one));
+  Simulation tcp("tcp", WithSettings(config, GetParam().settings,
+                                     {"--processes", "2", "--slots", "1", "--tcp"}));
+  ASSERT_EQ(tcp.Wait(), 0) << tcp.output();
+  EXPECT_EQ(StateBytesOf(tcp), StateBytesOf(one));
+  const std::vector<std::set<uint64_t>> cohorts = CohortsOf(one);
+  EXPECT_EQ(CohortsOf(three), cohorts);
+  ASSERT_EQ(cohorts.size(), 8u);
+  const auto replay =
+      RunMacaw(absl::StrCat("replay ", three.folder(), " --out ", three.folder(), "-again"));
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_THAT(replay.text, HasSubstr("and the same model: "));
+}
+
+// From a checkpoint, and in the middle of a round.
+TEST_P(Learning, GoesOnAfterKills) {
+  const Settings settings =
+      Plus(GetParam().settings, {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const std::string config = WriteConfig("kill");
+  Simulation whole("whole", WithSettings(config, settings));
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  for (const Settings& durability :
+       {Settings{"run.checkpoint_every=2"},
+        Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
+    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
+    ASSERT_TRUE(killed.WaitForEvent(RoundDone(3)));
+    killed.Signal(SIGKILL);
+    killed.Wait();
+    Simulation first("first", {"--resume", killed.folder()});
+    if (first.WaitForEvent(RoundDone(5))) first.Signal(SIGKILL);
+    first.Wait();
+    Simulation resumed("resumed", {"--resume", killed.folder()});
+    ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
+  }
+}
+
+// A run that was stopped between rounds and goes on is the run that never stopped.
+TEST_P(Learning, GoesOnAfterItsLastRound) {
+  const std::string config = WriteConfig("longer");
+  Simulation whole("whole", WithSettings(config, GetParam().settings));
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  Simulation part("part", WithSettings(config, Plus(GetParam().settings, {"run.rounds=4"})));
+  ASSERT_EQ(part.Wait(), 0) << part.output();
+  Simulation longer("longer", {"--resume", part.folder(), "--rounds", "8"});
+  ASSERT_EQ(longer.Wait(), 0) << longer.output();
+  EXPECT_EQ(longer.digest(), whole.digest());
+  std::vector<std::set<uint64_t>> cohorts = CohortsOf(longer);
+  EXPECT_EQ(cohorts, CohortsOf(whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    By, Learning,
+    testing::Values(
+        Learner{"Oort", Plus(kClients, {"cohort.sampling=oort", "cohort.oort.exploration=0.5"})},
+        Learner{
+            "OortOnDevices",
+            Plus(kDevices, {"cohort.sampling=oort", "cohort.oort.exploration_decay=0.5",
+                            "cohort.oort.pacer_step=2", "cohort.oort.blacklist_rounds=2",
+                            "cohort.over_selection=1.5", "round.deadline=60", "round.quorum=0.5"})},
+        Learner{"OortWithStatesAndPhases",
+                Plus(kClients, {"cohort.sampling=oort", "algorithm.name=scaffold",
+                                "cohort.straggler_fraction=0.3", "cohort.straggler_policy=drop"})},
+        Learner{"PowerOfChoice",
+                Plus(kClients, {"cohort.sampling=power-of-choice", "cohort.candidates=15"})},
+        Learner{"PowerOfChoiceOfOwners",
+                Plus(kClients, {"cohort.sampling=power-of-choice", "workers.owners=3",
+                                "algorithm.name=mime"})},
+        Learner{"UpperBound",
+                Plus(kDevices, {"cohort.sampling=ucb", "algorithm.name=fedadam",
+                                R"(update.codec=["topk 0.1"])", "update.feedback=residual"})},
+        Learner{"Cyclic", Plus(kClients, {"cohort.sampling=cyclic"})}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// A client of twenty of forty that reports the largest loss is drawn again at once.
+TEST(Learning, CohortsFollowTheLosses) {
+  const std::string config = WriteConfig("follow");
+  const auto repeats = [&](const std::string& sampling, const Settings& more) {
+    Simulation run("run", WithSettings(config, Plus(Plus(kClients, {"cohort.size=20"}),
+                                                    Plus(more, {"cohort.sampling=" + sampling}))));
+    EXPECT_EQ(run.Wait(), 0) << run.output();
+    const std::vector<std::set<uint64_t>> cohorts = CohortsOf(run);
+    std::set<uint64_t> all;
+    for (const std::set<uint64_t>& cohort : cohorts) {
+      EXPECT_EQ(cohort.size(), 20u);
+      all.insert(cohort.begin(), cohort.end());
+    }
+    return all.size();
+  };
+  EXPECT_EQ(repeats("oort", {"cohort.oort.exploration=0", "cohort.oort.exploration_min=0"}), 20u)
+      << "it never explores beyond round 1";
+  EXPECT_EQ(repeats("ucb", {}), 40u) << "everybody is asked once first";
+  EXPECT_EQ(repeats("cyclic", {}), 40u);
+}
+
+TEST(Learning, IsRefusedWhereItCannotBe) {
+  const std::string config = WriteConfig("refused");
+  const auto refused = [&](const Settings& settings) {
+    Simulation run("refused", WithSettings(config, settings));
+    EXPECT_NE(run.Wait(), 0);
+    return run.output();
+  };
+  for (const std::string sampling : {"oort", "power-of-choice", "ucb"}) {
+    const Settings learning = {"cohort.sampling=" + sampling};
+    EXPECT_THAT(refused(Plus(kDevices, Plus(learning, {"round.mode=buffered"}))),
+                HasSubstr("clients of closed rounds"));
+    EXPECT_THAT(refused(Plus(kClients, Plus(learning, {"cohort.over_selection=2"}))),
+                HasSubstr("needs [devices]"));
+    EXPECT_THAT(
+        refused(Plus(kClients, Plus(learning, {"privacy.mechanism=gaussian", "privacy.clip=1",
+                                               "privacy.noise=1", "privacy.delta=0.001"}))),
+        HasSubstr("drawn independently"));
+  }
+  EXPECT_THAT(refused(Plus(kClients, {"cohort.sampling=power-of-choice", "cohort.candidates=3"})),
+              HasSubstr("cohort.candidates is 3"));
+  EXPECT_THAT(refused(Plus(kClients, {"cohort.oort.clip=0.5"})),
+              HasSubstr("cohort.sampling = \"oort\""));
+  EXPECT_THAT(refused(Plus(kClients, {"cohort.sampling=oort", "cohort.oort.penalty=1"})),
+              HasSubstr("devices.family"));
+  EXPECT_THAT(refused(Plus(kClients, {"cohort.sampling=oort", "cohort.oort.clip=2"})),
+              HasSubstr("cohort.oort.clip"));
+}
+
+TEST(Learning, AnEstimateSaysThatItDrawsOtherCohorts) {
+  const std::string config = WriteConfig("estimate");
+  Simulation run("estimate",
+                 WithSettings(config, Plus(kDevices, {"cohort.sampling=oort"}), {"--estimate"}));
+  EXPECT_EQ(run.Wait(), 0);
+  EXPECT_THAT(run.output(), HasSubstr("drawn uniformly here: \"oort\" follows losses"));
+}
+
+TEST(Learning, ATraceOfTheClockIsOfTheConfigurationAlone) {
+  Simulation run("run",
+                 WithSettings(WriteConfig("trace"), Plus(kDevices, {"cohort.sampling=ucb"})));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const auto trace = RunMacaw(
+      absl::StrCat("timeline ", run.folder(), " --virtual ", run.folder(), "-virtual.json"));
+  EXPECT_NE(trace.exit, 0);
+  EXPECT_THAT(trace.text, HasSubstr("macaw log"));
+}
+
+}  // namespace
+}  // namespace macaw

@@ -1,0 +1,47 @@
+#include "training/torch/precision.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+
+#include "core/status.h"
+#include "training/torch/device.h"
+
+namespace macaw::training {
+
+absl::Status CheckPrecision(const TrainerSetup& setup) {
+  const std::string& precision = setup.local.precision;
+  if (precision == "full") return absl::OkStatus();
+  if (setup.dtype != DType::kF32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.precision = \"", precision,
+                     "\" is of runs in float32: set run.dtype = \"float32\""));
+  }
+  if (precision == "bf16") return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const std::vector<c10::Device> devices, NamedDevices(setup.backend));
+  if (!devices.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "local.precision = \"tf32\" is of GPUs: name them in workers.devices, with workers.backend = "
+      "\"torch\", or set \"bf16\"");
+}
+
+void SetPrecision(const std::string& precision, c10::Device device) {
+  if (!device.is_cuda()) return;
+  at::globalContext().setAllowTF32CuBLAS(precision == "tf32");
+  at::globalContext().setAllowTF32CuDNN(precision == "tf32");
+}
+
+Autocast::Autocast(bool on, c10::Device device) : on_(on), type_(device.type()) {
+  if (!on_) return;
+  at::autocast::set_autocast_enabled(type_, true);
+  at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (!on_) return;
+  // Casts of weights are kept within a pass; the next one has other weights.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(type_, false);
+}
+
+}  // namespace macaw::training
