@@ -44,11 +44,11 @@ class Fleet : public testing::Test {
                      folder_ / "all.safetensors"));
   }
   void Begin() {
-    server_ = std::make_unique<Program>(
-        "macaw-server",
-        std::vector<std::string>{"--config", folder_ / "server.toml", "--run-dir", run_, "--listen",
-                                 listen_},
-        folder_ / "server.log");
+    server_ =
+        std::make_unique<Program>("macaw-server",
+                                  std::vector<std::string>{"--config", folder_ / "server.toml",
+                                                           "--run-dir", run_, "--listen", listen_},
+                                  folder_ / "server.log");
     for (int device = 0; device < kDevices; ++device) {
       devices_.emplace_back();
       Start(device);
@@ -63,7 +63,7 @@ class Fleet : public testing::Test {
                                  folder_ / "tester"},
         folder_ / "tester.log");
   }
-  // Device i takes i times as long as device 1; device 0 takes no pause.
+  // Device i takes i + 1 times as long as device 0.
   void Start(int device) {
     const std::string name = absl::StrCat("device-", device);
     const std::string node = folder_.Write(
@@ -71,7 +71,7 @@ class Fleet : public testing::Test {
         absl::StrCat("[node]\nowner = true\n[workers]\nslots = 1\n[data]\nsource = \"prepared\"\n"
                      "path = \"",
                      folder_ / "shards/", device, ".safetensors\"\n",
-                     "[emulation]\npause_probability = 1.0\npause_seconds = ", 0.04 * device,
+                     "[emulation]\npause_probability = 1.0\npause_seconds = ", 0.2 * (device + 1),
                      "\n"));
     devices_[device] = std::make_unique<Program>(
         "macaw-worker",
@@ -83,7 +83,8 @@ class Fleet : public testing::Test {
     server_->Signal(SIGKILL);
     server_->Wait();
     server_ = std::make_unique<Program>(
-        "macaw-server", std::vector<std::string>{"--resume", "--run-dir", run_, "--listen", listen_},
+        "macaw-server",
+        std::vector<std::string>{"--resume", "--run-dir", run_, "--listen", listen_},
         folder_ / "server.log");
   }
   size_t Rows() const {
@@ -122,8 +123,8 @@ class Fleet : public testing::Test {
     return nlohmann::json::parse(*ReadFile(run_ + "/summary.json"))["model_digest"];
   }
   Printed Replay(const std::string& name) const {
-    return RunMacaw(absl::StrCat("replay ", run_, " --out ", folder_ / name, " --config ", config_,
-                                 settings_));
+    return RunMacaw(
+        absl::StrCat("replay ", run_, " --out ", folder_ / name, " --config ", config_, settings_));
   }
   static void Run(const std::string& command) {
     const Printed printed = RunMacaw(command);
@@ -138,8 +139,8 @@ class Fleet : public testing::Test {
   std::vector<std::unique_ptr<Program>> devices_;
 };
 
-const std::vector<std::string> kModel = {
-    absl::StrCat("partition.clients=", kDevices), "model.name=mlp", "evaluation.every=1"};
+const std::vector<std::string> kModel = {absl::StrCat("partition.clients=", kDevices),
+                                         "model.name=mlp", "evaluation.every=1"};
 
 std::vector<std::string> With(std::vector<std::string> settings) {
   settings.insert(settings.begin(), kModel.begin(), kModel.end());
@@ -147,7 +148,7 @@ std::vector<std::string> With(std::vector<std::string> settings) {
 }
 
 TEST_F(Fleet, OfUnevenDevicesDoesNotWaitAndIsSimulatedFromItsLogAfterKills) {
-  Plan(With({"run.rounds=20", "run.checkpoint_every=4", "cohort.size=2", "round.mode=buffered",
+  Plan(With({"run.rounds=30", "run.checkpoint_every=4", "cohort.size=2", "round.mode=buffered",
              "round.concurrency=5", R"(update.codec=["topk 0.2", "bits 8"])",
              "update.feedback=none"}));
   Begin();
@@ -166,7 +167,8 @@ TEST_F(Fleet, OfUnevenDevicesDoesNotWaitAndIsSimulatedFromItsLogAfterKills) {
   WaitForEnd();
 
   double oldest = 0;
-  for (const nlohmann::json& row : MetricsRows()) oldest = std::max<double>(oldest, row["staleness"]);
+  for (const nlohmann::json& row : MetricsRows())
+    oldest = std::max<double>(oldest, row["staleness"]);
   EXPECT_GT(oldest, 0.4) << "slow devices train over several rounds";
   const Printed same = Replay("again");
   EXPECT_EQ(same.exit, 0) << same.text;
@@ -195,20 +197,23 @@ TEST_F(Fleet, WithAsManyPlacesAsArrivalsIsTheSynchronousSimulationToTheByte) {
 
 TEST_F(Fleet, SaysWhichKeysAreForSimulations) {
   const auto plan = [&](const std::string& setting) {
-    return RunMacaw(absl::StrCat("plan ", config_, " --set partition.clients=6 --set cohort.size=2 ",
-                                 "--set round.mode=buffered --set ", setting, " --out ",
-                                 folder_ / "refused.toml"));
+    return RunMacaw(absl::StrCat(
+        "plan ", config_, " --set partition.clients=6 --set cohort.size=2 ",
+        "--set round.mode=buffered --set ", setting, " --out ", folder_ / "refused.toml"));
   };
-  for (const std::string setting : {"round.refill=2", "round.enough=2", "round.below_quorum=drop"}) {
+  for (const std::string setting :
+       {"round.refill=2", "round.enough=2", "round.below_quorum=drop"}) {
     const Printed refused = plan(setting);
     EXPECT_NE(refused.exit, 0) << setting;
     EXPECT_THAT(refused.text, HasSubstr(setting.substr(0, setting.find('=')))) << setting;
   }
   // A residual would go with the round in which it was made.
   const std::string file = folder_ / "stateful.toml";
-  ASSERT_EQ(RunMacaw(absl::StrCat("plan ", config_, " --set partition.clients=6 --set cohort.size=2 "
+  ASSERT_EQ(RunMacaw(absl::StrCat("plan ", config_,
+                                  " --set partition.clients=6 --set cohort.size=2 "
                                   "--set round.mode=buffered --set 'update.codec=[\"topk 0.1\"]' "
-                                  "--set update.feedback=residual --out ", file))
+                                  "--set update.feedback=residual --out ",
+                                  file))
                 .exit,
             0);
   Program server("macaw-server",
