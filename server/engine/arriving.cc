@@ -47,10 +47,11 @@ bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, T
       return true;
     }
     if (!phase_.TakesArrivals() || Decide() != Course::kWait) return false;
+    // It has some time to send its part. Asking once more gives it no more of it.
+    node.progressed = now;
+    node.leased_until = std::max(node.leased_until, now + LeastLease());
+    Renew(node, now);
   }
-  node.progressed = now;
-  node.leased_until = std::max(node.leased_until, now + LeastLease());
-  phase_.Renew(node.id, now + options_.lease_timeout);
   Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kWork, .training = phase_.Arrive(attempt)});
   return true;
 }

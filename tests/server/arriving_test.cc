@@ -392,6 +392,24 @@ TEST_F(Arriving, ADeviceThatWaitsToCountKeepsItsLease) {
   EXPECT_EQ(answer->training->round, Round(2));
 }
 
+TEST_F(Arriving, ADeviceCannotHoldARoundByAskingAgain) {
+  Start();
+  const std::vector<uint64_t> first = BeginAll();
+  Arrive(first[0]);
+  Count(first[1]);
+  for (double passed = 0; passed < (WaitLimits::kLeastLeases + 2) * kLease; passed += 4) {
+    now_ += FromSeconds(4);
+    Carry(engine_->Heartbeat({.session = sessions_.at(first[0])}, now_).effects);
+    for (const uint64_t owner : {first[2], first[3]}) Heartbeat(owner);
+    if (All<log::Requeued>().empty()) Arrive(first[0]);
+    Carry(engine_->Tick(now_));
+  }
+  ASSERT_THAT(All<log::Requeued>(), SizeIs(1));
+  EXPECT_THAT(All<log::Requeued>()[0].attempts, ElementsAre(AttemptOf(first[0])));
+  EXPECT_EQ(Count(first[2]), 0u);
+  EXPECT_EQ(engine_->completed(), 1u);
+}
+
 TEST_F(Arriving, WhatADeviceHasBegunCountsAlthoughItDeclines) {
   Start();
   const std::vector<uint64_t> first = BeginAll();
