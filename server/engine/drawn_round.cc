@@ -11,23 +11,23 @@
 namespace macaw::server {
 namespace {
 
-scheduler::CohortEntry EntryOf(const Draw& draw, ClientId client) {
+scheduler::CohortEntry EntryFor(const Draw& draw, ClientId client) {
   return {.client = client, .load = draw.drawable_rows().at(client.value)};
 }
 
-void SortByClient(std::vector<Seat>& seats) {
+void InClientOrder(std::vector<Seat>& seats) {
   std::ranges::sort(seats, {}, [](const Seat& seat) { return seat.entry.client; });
 }
 
 // Of a client that began from a model that is so much older than the newest one.
-absl::StatusOr<Seat> SeatOf(const Draw& draw, ClientWork& work, const ClientStates& states,
-                            Round round, ClientId client, uint32_t staleness) {
+absl::StatusOr<Seat> AgedSeat(const Draw& draw, ClientWork& work, const ClientStates& states,
+                              Round round, ClientId client, uint32_t staleness) {
   if (client.value >= draw.drawable_rows().size() || staleness >= round.value) {
     return absl::DataLossError(absl::StrCat("round ", round.value, ": the log names client ",
                                             client.value, ", whose model is ", staleness,
                                             " rounds old, and that cannot be"));
   }
-  const scheduler::CohortEntry entry = EntryOf(draw, client);
+  const scheduler::CohortEntry entry = EntryFor(draw, client);
   const Round base(round.value - 1 - staleness);
   MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
   seat.staleness = staleness;
@@ -44,18 +44,18 @@ absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& 
   }
   const log::RecordedStep& recorded = *decided->second.step;
   DrawnRound drawn{.seats = {},
-                   .step = Step{.arrivals = recorded.arrivals,
-                                .live = false,
-                                .grid = {.max_weight = recorded.max_weight,
-                                         .total_weight = recorded.total_weight,
-                                         .max_multiplicity = recorded.max_multiplicity,
-                                         .total_multiplicity = recorded.total_multiplicity},
-                                .kept = recorded.kept,
-                                .keeps_leases = false}};
+                   .step = ArrivalStep{.arrivals = recorded.arrivals,
+                                       .live = false,
+                                       .grid = {.max_weight = recorded.max_weight,
+                                                .total_weight = recorded.total_weight,
+                                                .max_multiplicity = recorded.max_multiplicity,
+                                                .total_multiplicity = recorded.total_multiplicity},
+                                       .kept = recorded.kept,
+                                       .keeps_leases = false}};
   ClientWork work(options.run);
   const auto add = [&](ClientId client, uint32_t staleness) -> absl::Status {
     MACAW_ASSIGN_OR_RETURN(drawn.seats.emplace_back(),
-                           SeatOf(draw, work, states, round, client, staleness));
+                           AgedSeat(draw, work, states, round, client, staleness));
     return absl::OkStatus();
   };
   for (const auto& [client, staleness] : recorded.counted)
@@ -64,7 +64,7 @@ absl::StatusOr<DrawnRound> FollowStep(const EngineOptions& options, const Draw& 
     if (!recorded.counted.contains(one.attempt.client))
       MACAW_RETURN_IF_ERROR(add(one.attempt.client, 0));
   }
-  SortByClient(drawn.seats);
+  InClientOrder(drawn.seats);
   return drawn;
 }
 
@@ -105,7 +105,7 @@ absl::StatusOr<DrawnRound> DrawStep(const EngineOptions& options, const Draw& dr
                                     std::vector<Seat> train_on) {
   const RunPlan& run = options.run;
   const uint64_t places = std::max(run.asynchronous.concurrency, run.cohort.size);
-  DrawnRound drawn{.seats = std::move(train_on), .step = Step{.arrivals = run.cohort.size}};
+  DrawnRound drawn{.seats = std::move(train_on), .step = ArrivalStep{.arrivals = run.cohort.size}};
   if (drawn.seats.size() >= places) return drawn;
   std::vector<ClientId> busy;
   for (const Seat& seat : drawn.seats) {
@@ -116,7 +116,7 @@ absl::StatusOr<DrawnRound> DrawStep(const EngineOptions& options, const Draw& dr
   moment.most = places - drawn.seats.size();
   MACAW_ASSIGN_OR_RETURN(std::vector<Seat> begin, draw.Seats(moment, states));
   drawn.seats.insert(drawn.seats.end(), begin.begin(), begin.end());
-  SortByClient(drawn.seats);
+  InClientOrder(drawn.seats);
   return drawn;
 }
 
@@ -126,10 +126,10 @@ absl::StatusOr<std::vector<Seat>> TrainOnAgain(const EngineOptions& options, con
   std::vector<Seat> seats;
   ClientWork work(options.run);
   for (const Restored::TrainsOn& one : before) {
-    MACAW_ASSIGN_OR_RETURN(seats.emplace_back(), SeatOf(draw, work, states, round,
-                                                        one.attempt.client, one.staleness + 1));
+    MACAW_ASSIGN_OR_RETURN(seats.emplace_back(), AgedSeat(draw, work, states, round,
+                                                          one.attempt.client, one.staleness + 1));
   }
-  SortByClient(seats);
+  InClientOrder(seats);
   return seats;
 }
 
@@ -137,15 +137,15 @@ absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Dra
                                          const ClientStates& states, Round round,
                                          const Restored::PhaseStory& before) {
   DrawnRound drawn{.seats = {},
-                   .step = Step{.arrivals = options.run.cohort.size, .keeps_leases = false}};
+                   .step = ArrivalStep{.arrivals = options.run.cohort.size, .keeps_leases = false}};
   ClientWork work(options.run);
   for (const ClientId client : before.cohort) {
     const auto found = before.staleness.find(client);
     const uint32_t staleness = found != before.staleness.end() ? found->second : 0;
     MACAW_ASSIGN_OR_RETURN(drawn.seats.emplace_back(),
-                           SeatOf(draw, work, states, round, client, staleness));
+                           AgedSeat(draw, work, states, round, client, staleness));
   }
-  SortByClient(drawn.seats);
+  InClientOrder(drawn.seats);
   return drawn;
 }
 

@@ -35,7 +35,7 @@ class OpenPhase {
   // Opens the first phase of a round.
   void OpenRound(Round round, DrawnRound drawn, TimePoint now);
   // The clients that train on in the next round, with the ages that their models have there: those
-  // that are leased. Only a live Step (phase.h) has any once it is closed.
+  // that are leased. Only a live ArrivalStep (phase.h) has any once it is closed.
   std::vector<Seat> TrainOn() const;
   // Opens the next phase, with the same clients except those that were given up. `versions`: the
   // state versions that clients have written in this round. The newest of a client comes last.
@@ -87,9 +87,9 @@ class OpenPhase {
     return table_.StateOf(client) == AttemptTable::State::kCounted;
   }
 
-  // ---- arrivals, of a live Step
+  // ---- arrivals, of a live ArrivalStep
   bool live() const { return step_.has_value() && step_->live; }
-  // How many arrivals close it. 0: it is no Step.
+  // How many arrivals close it. 0: it is no ArrivalStep.
   uint64_t arrivals() const { return step_.has_value() ? step_->arrivals : 0; }
   // Whether one more client may count in it.
   bool TakesArrivals() const { return table_.counted() + arriving_.size() < arrivals(); }
@@ -112,7 +112,7 @@ class OpenPhase {
   // ---- decisions of the server, not of a node
   // Gives up those of `clients` that are waiting.
   std::optional<log::GaveUp> DoWithout(const std::vector<log::GivenUp>& clients);
-  // Gives up all clients that are waiting or leased; of a live Step those that are arriving.
+  // Gives up all clients that are waiting or leased; of a live ArrivalStep those that are arriving.
   // `why(seat, node)` returns a log::GivenUp with
   // reason and message; `node` has the client leased, nullopt: the client waits.
   template <typename Why>
@@ -190,7 +190,7 @@ class OpenPhase {
   std::vector<Digest> fetched_;             // in the round, by each client that is still in it
   uint64_t bytes_up_ = 0, bytes_down_ = 0;  // as in PhaseReport, of the round so far
   std::optional<virtual_time::RoundTime> virtual_time_;  // of the round
-  std::optional<Step> step_;                             // of the round
+  std::optional<ArrivalStep> step_;                      // of the round
   bool ready_ = false;                                   // Ready was called
   absl::btree_set<ClientId> arriving_;
   virtual_time::ClockState clock_;

@@ -52,7 +52,7 @@ struct Seat {
 
 // A round of a fleet whose rounds do not wait for each other: it closes with so many arrivals, and
 // whoever trains then goes on in the next round.
-struct Step {
+struct ArrivalStep {
   uint64_t arrivals = 0;
   // Devices arrive now. False: the round repeats one of a fleet's log, whose clients, grid and kept
   // models (PhaseOrder) are known. Then nobody goes on.
@@ -74,7 +74,7 @@ struct DrawnRound {
   std::vector<Seat> seats;                           // by client
   std::optional<virtual_time::RoundTime> time = {};  // of a run with virtual time
   std::vector<AskedClient> asked = {};               // by client; of a sampling that learns
-  std::optional<Step> step = {};
+  std::optional<ArrivalStep> step = {};
 };
 
 // Times of a phase. They differ from run to run, like everything that is timed.

@@ -14,8 +14,9 @@ struct Standing {
   uint64_t cohort = 0;
   uint64_t waiting = 0, leased = 0;    // not settled yet
   uint64_t counted = 0, given_up = 0;  // settled
-  uint64_t arriving = 0;  // of a Step: leased clients that have trained and count in this round
-  bool overdue = false;   // the phase's deadline has passed
+  uint64_t arriving =
+      0;  // of a ArrivalStep: leased clients that have trained and count in this round
+  bool overdue = false;  // the phase's deadline has passed
 
   bool complete() const { return waiting == 0 && leased == 0; }
 };
@@ -99,7 +100,7 @@ struct RoundRules {
   uint64_t Needed(uint64_t drawn) const { return NeededOf(quorum, drawn); }
 };
 
-// When a live Step closes (phase.h), for whoever counts by then:
+// When a live ArrivalStep closes (phase.h), for whoever counts by then:
 //   counted = arrivals           closes; others train on
 //   deadline, quorum of these    closes; arriving clients are given up (kCloseAtDeadline)
 //   nobody trains                closes
