@@ -426,8 +426,8 @@ TEST_F(Arriving, AtTheDeadlineARoundClosesWithItsQuorumAndTheOthersTrainOn) {
   EngineOptions options;
   options.round = {.deadline = 20, .quorum = 0.5};
   Start(std::move(options));
-  const std::vector<uint64_t> first = BeginAll();
-  Pass(21, first);
+  const std::vector<uint64_t> first = BeginAll(), everybody = {0, 1, 2, 3, 4, 5};
+  Pass(21, everybody);
   EXPECT_EQ(engine_->completed(), 0u) << "nobody has arrived";
   ASSERT_THAT(All<log::Extended>(), SizeIs(1));
   EXPECT_EQ(All<log::Extended>()[0].needed, 1u);
@@ -437,7 +437,7 @@ TEST_F(Arriving, AtTheDeadlineARoundClosesWithItsQuorumAndTheOthersTrainOn) {
   // One of the second round is too slow with its upload.
   const Asked slow = Arrive(first[2]);
   ASSERT_TRUE(slow.reply.has_value());
-  Pass(21, first);
+  Pass(21, everybody);
   EXPECT_EQ(engine_->completed(), 2u);
   ASSERT_THAT(All<log::GaveUp>(), SizeIs(1));
   EXPECT_EQ(All<log::GaveUp>()[0].given_up.at(0).attempt, AttemptOf(first[2]));
