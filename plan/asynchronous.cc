@@ -18,14 +18,15 @@ settings::Section<AsynchronousConfig> AsynchronousSection() {
       "steps whenever cohort.size clients have arrived, and new ones begin at once "
       "(FedBuff). mixed: each arrival moves the model towards the client's (FedAsync). "
       "overlapped: a round draws its clients when those of the round before have done their work, "
-      "and does not wait for their updates (CO2). All three need [devices], which says how long "
-      "that takes");
+      "and does not wait for their updates (CO2). In a simulation "
+      "all three need [devices], which says how long that takes; on a fleet, which can have "
+      "buffered, the devices do");
   f.Add("concurrency", &A::concurrency,
         "clients that train at a time, cohort.size or more; 0: cohort.size", AtLeast(0))
       .Needs(by_arrival, mode);
   f.Add("refill", &A::refill,
         "new clients begin as soon as this many have arrived since the last ones began, at most "
-        "round.concurrency",
+        "round.concurrency; on a fleet they begin with each step",
         AtLeast(1))
       .Needs(by_arrival, mode);
   f.Add("discount", &A::discount,

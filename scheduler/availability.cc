@@ -29,18 +29,19 @@ class AvailableSampler final : public CohortSampler {
     const auto can_begin = [&](ClientId client) {
       return is_there_(moment, client) && !std::ranges::binary_search(moment.busy, client);
     };
+    const uint64_t wanted = std::min(size_, moment.most);
     std::vector<uint64_t> chosen;
-    while (chosen.size() < size_ && 2 * seen.size() < clients_.size()) {
+    while (chosen.size() < wanted && 2 * seen.size() < clients_.size()) {
       const uint64_t position = stream.Below(clients_.size());
       if (seen.insert(position).second && can_begin(clients_[position])) chosen.push_back(position);
     }
-    if (chosen.size() < size_) {
+    if (chosen.size() < wanted) {
       std::vector<uint64_t> rest;
       for (uint64_t position = 0; position < clients_.size(); ++position) {
         if (!seen.contains(position)) rest.push_back(position);
       }
       stream.Shuffle(std::span(rest));
-      for (size_t i = 0; i < rest.size() && chosen.size() < size_; ++i) {
+      for (size_t i = 0; i < rest.size() && chosen.size() < wanted; ++i) {
         if (can_begin(clients_[rest[i]])) chosen.push_back(rest[i]);
       }
     }

@@ -25,7 +25,8 @@ class UniformSampler final : public CohortSampler {
     const Round round = moment.round;
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = round});
     const uint64_t free = clients_.size() - moment.busy.size();
-    std::vector<uint64_t> drawn = SampleWithoutReplacement(stream, free, std::min(size_, free));
+    const uint64_t wanted = std::min({size_, moment.most, free});
+    std::vector<uint64_t> drawn = SampleWithoutReplacement(stream, free, wanted);
     return {round, clients_.Entries(clients_.WithoutBusy(std::move(drawn), moment.busy))};
   }
 

@@ -39,6 +39,8 @@ struct Moment {
   Round step;
   // Clients that cannot be drawn, ascending. Only "uniform" and "available" know them.
   std::span<const ClientId> busy;
+  // At most so many are drawn, where the sampler knows `busy`.
+  uint64_t most = ~uint64_t{0};
   // What a client's turn would take on its device, in seconds of virtual time. Empty: not known.
   std::function<double(const CohortEntry&)> seconds_of;
 

@@ -358,6 +358,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   const auto model_bytes = static_cast<double>(initial.layout()->bytes());
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
+  if (options.replays.IsZero()) {
+    MACAW_RETURN_IF_ERROR(CheckLiveSteps(options.run, options.config.round, keeper.stateful()));
+  }
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
   engine.totals = totals;

@@ -14,6 +14,7 @@
 #include "core/logging.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "plan/real_arrivals.h"
 #include "state/range_digest.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
@@ -81,6 +82,7 @@ struct Lane::Turn {
   algorithms::Workspace* workspace;
   uint32_t slot = 0;
   TimePoint start, read{}, loaded{};
+  Duration waited{};  // for the round in which it counts
   state::ClientState state;
   training::ClientTask task;
   algorithms::ClientContext context;
@@ -172,17 +174,8 @@ absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
   for (const LeasedClient& client : clients) {
     Turn& turn = turns.emplace_back(client, CleanWorkspace(begun.size()));
     turn.slot = first_slot + static_cast<uint32_t>(&client - clients.data());
-    const fleet::Assignment& assignment = client.assignment;
-    absl::StatusOr<state::ClientState> state = ReadState(assignment);
-    if (absl::IsDataLoss(state.status())) {
-      LeaveOut(assignment, fleet::LeftOutReason::kState, state.status());
-      turns.pop_back();
-      continue;
-    }
-    MACAW_ASSIGN_OR_RETURN(turn.state, std::move(state));
-    turn.read = SteadyClock().Now();
-    if (const absl::Status status = Begin(phase, turn); !status.ok()) {
-      MACAW_RETURN_IF_ERROR(LeaveOutIfOwn(assignment, status));
+    MACAW_ASSIGN_OR_RETURN(const bool started, Start(phase, turn));
+    if (!started) {
       turns.pop_back();
       continue;
     }
@@ -196,6 +189,48 @@ absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
     MACAW_RETURN_IF_ERROR(Conclude(done, std::move(outcomes)));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Lane::Start(const PhaseContext& phase, Turn& turn) {
+  const fleet::Assignment& assignment = turn.assignment();
+  absl::StatusOr<state::ClientState> state = ReadState(assignment);
+  if (absl::IsDataLoss(state.status())) {
+    LeaveOut(assignment, fleet::LeftOutReason::kState, state.status());
+    return false;
+  }
+  MACAW_ASSIGN_OR_RETURN(turn.state, std::move(state));
+  turn.read = SteadyClock().Now();
+  const absl::Status begun = Begin(phase, turn);
+  if (begun.ok()) return true;
+  MACAW_RETURN_IF_ERROR(LeaveOutIfOwn(assignment, begun));
+  return false;
+}
+
+absl::Status Lane::TrainAndArrive(const PhaseContext& phase, uint32_t slot,
+                                  const LeasedClient& client, const AwaitArrival& await) {
+  Turn turn(client, CleanWorkspace(0));
+  turn.slot = slot;
+  MACAW_ASSIGN_OR_RETURN(const bool started, Start(phase, turn));
+  std::vector<training::TurnOutcome> outcomes;
+  if (started) {
+    const training::Turn work = {.plan = &turn.work->plan(), .task = &turn.task};
+    outcomes = trainer_->RunMany({&work, 1});
+    const absl::Status& status = outcomes.front().status();
+    if (!status.ok() && !training::IsClientFault(status)) return OurFault(turn.id(), status);
+  }
+  const Arrival arrival = await({client.assignment.client, client.assignment.fence});
+  if (arrival.round == nullptr) {
+    result_.left_out.clear();
+    return absl::OkStatus();
+  }
+  if (!started) return absl::OkStatus();
+  const PhaseContext& round = *arrival.round;
+  turn.waited = arrival.waited;
+  turn.context.round = round.round;
+  turn.context.staleness = round.staleness;
+  if (const absl::Status status = OpenSum(round); !status.ok()) return OurFault(turn.id(), status);
+  Turn* const one[] = {&turn};
+  return Conclude(one, std::move(outcomes));
 }
 
 absl::Status Lane::Conclude(std::span<Turn* const> turns,
@@ -233,9 +268,13 @@ void Lane::Lengthen(const Attempt& attempt, double seconds) {
 absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
   const fleet::Assignment& assignment = turn.assignment();
   const ClientId client = turn.id();
-  if (const absl::Status status = OpenSum(phase); !status.ok()) return OurFault(client, status);
+  if (!phase.arrives) {
+    if (const absl::Status status = OpenSum(phase); !status.ok()) return OurFault(client, status);
+  }
+  // A device does not know in which round its client will count.
+  const Round streams = DevicesArrive(context_->run) ? phase.work() : phase.round;
   absl::StatusOr<training::ClientTask> task =
-      LoadClient(*context_, *dataset_, SubjectOf(assignment), phase.round, phase.phase, work_);
+      LoadClient(*context_, *dataset_, SubjectOf(assignment), streams, phase.phase, work_);
   if (!task.ok()) return OurFault(client, task.status());
   turn.task = *std::move(task);
   if (turn.task.train.empty()) {
@@ -321,7 +360,7 @@ absl::StatusOr<fleet::ClientRecord> Lane::Keep(Turn& turn) {
   if (assignment.state_version.counter != 0)
     record.state_seconds = ToSeconds(turn.read - turn.start);
   record.load_seconds = ToSeconds(turn.loaded - turn.read);
-  record.train_seconds = ToSeconds(SteadyClock().Now() - turn.loaded);
+  record.train_seconds = ToSeconds(SteadyClock().Now() - turn.loaded - turn.waited);
   return std::move(record);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +35,14 @@ struct LeasedClient {
   TimePoint leased{};
 };
 
+// The round in which a client counts that is trained (PhaseContext::arrives); null: it does not
+// count any more.
+struct Arrival {
+  std::shared_ptr<const PhaseContext> round;
+  Duration waited{};  // until the server said so
+};
+using AwaitArrival = std::function<Arrival(const Attempt&)>;
+
 // What a trainer of the run is made from, on this node's data.
 training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset);
 // The trainer that the run asks for. It counts its batches in `work` unless that is null. `lane`:
@@ -62,6 +71,10 @@ class Lane {
   // slot first_slot + i.
   absl::Status Train(const PhaseContext& phase, uint32_t first_slot,
                      std::span<const LeasedClient> clients);
+  // Train, of one client of a phase that says `arrives`. It is added to the round that `await`
+  // returns; if that is null, nothing is left of it.
+  absl::Status TrainAndArrive(const PhaseContext& phase, uint32_t slot, const LeasedClient& client,
+                              const AwaitArrival& await);
   absl::StatusOr<fleet::EvaluationResult> Evaluate(const EvaluationContext& evaluation,
                                                    const fleet::EvaluationTask& task);
   // Records that the attempt took this many seconds longer than its work (emulation).
@@ -89,6 +102,9 @@ class Lane {
   static Subject SubjectOf(const Work& work) {
     return {work.client, ClientId(work.place)};
   }
+  // Reads the client's state, loads its rows, and asks the algorithm what to do. False: it is left
+  // out.
+  absl::StatusOr<bool> Start(const PhaseContext& phase, Turn& turn);
   // Loads the client's rows, and asks the algorithm what to do.
   absl::Status Begin(const PhaseContext& phase, Turn& turn);
   // Adds the turns' updates to the sum, keeps their states, and makes their records.

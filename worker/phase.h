@@ -47,6 +47,8 @@ struct PhaseContext {
   // They do the work of the round in which it was the newest (`local`).
   uint32_t staleness = 0;
   Digest named;  // the broadcast of the phase, whose newest model it is
+  // The server says in which round its client counts once it is trained (TrainingLease::arrives).
+  bool arrives = false;
 
   Round work() const { return Round(round.value - staleness); }
 };

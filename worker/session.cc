@@ -118,7 +118,14 @@ class Session {
       MACAW_RETURN_IF_ERROR(pool_->error());
       std::optional<fleet::LeaseReply> reply;
       if (commit_due) {
-        if (!pool_->WaitIdle()) continue;
+        if (!pool_->WaitIdleOrTrained()) continue;
+        if (const std::vector<Attempt> trained = pool_->Trained(); !trained.empty()) {
+          MACAW_ASSIGN_OR_RETURN(const fleet::LeaseReply answer, AskForRound(trained));
+          if (answer.next == fleet::Next::kFinished) return SessionEnd::kRunOver;
+          if (answer.next == fleet::Next::kRegister) return SessionEnd::kLost;
+          TakeRound(trained, answer);
+          continue;
+        }
         MACAW_ASSIGN_OR_RETURN(reply, Commit());
         commit_due = false;
       } else {
@@ -204,6 +211,48 @@ class Session {
     return reply;
   }
 
+  // Asks in which round the clients count that are trained.
+  absl::StatusOr<fleet::LeaseReply> AskForRound(const std::vector<Attempt>& trained) {
+    LookWhetherAvailable();
+    fleet::LeaseRequest request = Ask(0, pool_->held());
+    request.wait = kPoll;  // what has begun is finished, whether the node may work or not
+    request.trained = trained;
+    return calls_.Repeat([&] { return link_.Lease(request); });
+  }
+
+  // Lets the clients go on that the answer names. kCommit: they do not count any more; kWait: it is
+  // not their turn yet.
+  void TakeRound(const std::vector<Attempt>& trained, const fleet::LeaseReply& answer) {
+    if (answer.next == fleet::Next::kCommit) {
+      for (const Attempt& attempt : trained) {
+        log_.Warning(absl::StrCat("client_not_counted client=", attempt.client.value));
+        pool_->Arrive(attempt, nullptr);
+      }
+      return;
+    }
+    if (!answer.training.has_value()) return;
+    const fleet::TrainingLease& lease = *answer.training;
+    for (const fleet::Assignment& one : lease.assignments) {
+      const Attempt attempt{one.client, one.fence};
+      if (std::ranges::find(trained, attempt) == trained.end() || begun_ == nullptr) continue;
+      auto round = std::make_shared<PhaseContext>(*begun_);
+      round->round = lease.round;
+      round->phase = lease.phase;
+      round->staleness = one.staleness;
+      round->named = lease.broadcast.name;
+      round->order = OrderOf(lease);
+      round->arrives = false;
+      pool_->Arrive(attempt, std::move(round));
+    }
+  }
+
+  static aggregation::GridOrder OrderOf(const fleet::TrainingLease& lease) {
+    return {.max_weight = lease.max_weight,
+            .total_weight = lease.total_weight,
+            .max_multiplicity = lease.max_multiplicity,
+            .total_multiplicity = lease.total_multiplicity};
+  }
+
   // Returns true if the worker should commit after this work, without asking again.
   absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
     LookWhetherAvailable();  // the call may have taken long
@@ -231,6 +280,7 @@ class Session {
       }
       MACAW_RETURN_IF_ERROR(opened.status());
       Expect(reply.training->assignments);
+      if (reply.training->arrives && !opened->empty()) begun_ = opened->front();
       for (const std::shared_ptr<const PhaseContext>& phase : *opened)
         pool_->Enqueue(phase, reply.training->assignments, leased_);
       return reply.training->last;
@@ -315,10 +365,8 @@ class Session {
     phase->phase = lease.phase;
     phase->staleness = staleness;
     phase->named = lease.broadcast.name;
-    phase->order = {.max_weight = lease.max_weight,
-                    .total_weight = lease.total_weight,
-                    .max_multiplicity = lease.max_multiplicity,
-                    .total_multiplicity = lease.total_multiplicity};
+    phase->order = OrderOf(lease);
+    phase->arrives = lease.arrives;
     phase->local = training::RoundLocal(context_.run, phase->work());
     phase->broadcast = broadcast;
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
@@ -533,8 +581,9 @@ class Session {
   TimePoint leased_{};                                       // when the newest lease arrived
   uint64_t phase_ids_ = 0;                                   // given
   std::vector<std::shared_ptr<const PhaseContext>> phases_;  // of the open phase
-  size_t most_models_ = 0;                                   // older ones of a lease
-  std::deque<fleet::Blob> cache_;                            // the one used last is last
+  std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
+  size_t most_models_ = 0;                     // older ones of a lease
+  std::deque<fleet::Blob> cache_;              // the one used last is last
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };

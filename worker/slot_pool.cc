@@ -124,6 +124,40 @@ bool SlotPool::WaitIdle() {
   return !interrupted_;
 }
 
+bool SlotPool::WaitIdleOrTrained() {
+  absl::MutexLock lock(&mutex_);
+  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return interrupted_ || !trained_.empty() || (queue_.empty() && running_ == 0);
+  };
+  mutex_.Await(absl::Condition(&due));
+  return !interrupted_;
+}
+
+std::vector<Attempt> SlotPool::Trained() const {
+  absl::MutexLock lock(&mutex_);
+  return trained_;
+}
+
+void SlotPool::Arrive(const Attempt& attempt, std::shared_ptr<const PhaseContext> round) {
+  absl::MutexLock lock(&mutex_);
+  phase_ = std::move(round);
+  if (phase_ == nullptr) std::erase(held_, attempt);
+  std::erase(trained_, attempt);
+}
+
+Arrival SlotPool::Await(const Attempt& attempt) {
+  const TimePoint since = SteadyClock().Now();
+  absl::MutexLock lock(&mutex_);
+  if (giving_up_) return {};
+  trained_.push_back(attempt);
+  const auto due = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return giving_up_ || std::ranges::find(trained_, attempt) == trained_.end();
+  };
+  mutex_.Await(absl::Condition(&due));
+  if (std::erase(trained_, attempt) > 0) return {};  // nobody has said anything
+  return {.round = phase_, .waited = SteadyClock().Now() - since};
+}
+
 void SlotPool::Interrupt() {
   absl::MutexLock lock(&mutex_);
   interrupted_ = true;
@@ -272,6 +306,9 @@ std::vector<SlotPool::Item> SlotPool::NextTurn(uint32_t index) {
   for (size_t i = 1; i < count; ++i) {
     if (std::get<TrainItem>(queue_[i]).phase != std::get<TrainItem>(queue_[0]).phase) count = i;
   }
+  if (const auto* train = std::get_if<TrainItem>(&queue_[0]);
+      train != nullptr && train->phase->arrives)
+    count = 1;
   const auto end = queue_.begin() + static_cast<ptrdiff_t>(count);
   std::vector<Item> turn(std::make_move_iterator(queue_.begin()), std::make_move_iterator(end));
   queue_.erase(queue_.begin(), end);
@@ -337,8 +374,16 @@ void SlotPool::Train(uint32_t index, std::span<const Item> turn) {
   const uint32_t first = FirstSlotOf(index);
   for (uint32_t i = 0; i < attempts.size(); ++i) marker_.Started(first + i, attempts[i]);
   Lane& lane = *lanes_[index];
-  const absl::Status trained = lane.Train(phase, first, clients);
-  Emulate(index, phase, clients, SteadyClock().Now() - start);
+  absl::Status trained;
+  if (phase.arrives) {
+    trained = lane.TrainAndArrive(phase, first, clients.front(), [&](const Attempt& attempt) {
+      Emulate(index, phase, clients, SteadyClock().Now() - start);
+      return Await(attempt);
+    });
+  } else {
+    trained = lane.Train(phase, first, clients);
+    Emulate(index, phase, clients, SteadyClock().Now() - start);
+  }
   for (uint32_t i = 0; i < attempts.size(); ++i) marker_.Finished(first + i);
   if (!trained.ok()) return Fail(trained);
   absl::MutexLock lock(&mutex_);

@@ -77,6 +77,14 @@ class SlotPool {
   bool WaitForIdleSlot() ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks until nothing is queued or running, or Interrupt is called.
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same, or a client is trained and waits for Arrive. Blocks until then, or Interrupt is called.
+  bool WaitIdleOrTrained() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Clients of phases that say `arrives`, which are trained and wait for Arrive.
+  std::vector<Attempt> Trained() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The round in which such a client counts, with the model from which it was trained; null: it does
+  // not count any more, and the pool forgets it.
+  void Arrive(const Attempt& attempt, std::shared_ptr<const PhaseContext> round)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes all waits return false until Clear
 
   // Returns all finished work and clears it. Call when idle. An error is a device's: this node
@@ -126,6 +134,8 @@ class SlotPool {
   std::vector<Item> NextTurn(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTurn(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
   void Train(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for Arrive of the client that the lane has trained. No round, too: the lane is to end it.
+  Arrival Await(const Attempt& attempt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Evaluate(uint32_t index, const EvaluateItem& item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Keeps the slots busy for as long as the emulated hardware would.
   void Emulate(uint32_t index, const PhaseContext& phase, std::span<const LeasedClient> clients,
@@ -155,6 +165,7 @@ class SlotPool {
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PhaseContext> phase_ ABSL_GUARDED_BY(mutex_);
   std::vector<Attempt> held_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Attempt> trained_ ABSL_GUARDED_BY(mutex_);  // and not arrived
   std::vector<fleet::EvaluationResult> evaluations_ ABSL_GUARDED_BY(mutex_);
   std::deque<fleet::LeftOut> left_out_ ABSL_GUARDED_BY(mutex_);  // for TakeLeftOut
 

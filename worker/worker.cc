@@ -187,7 +187,8 @@ absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
       .volatile_state = options.state.ends_with_process(),
       .program = options.program,
       .feature_names = DigestOfNames(info.feature_names),
-      .class_names = DigestOfNames(info.class_names)};
+      .class_names = DigestOfNames(info.class_names),
+      .arrives = true};
 }
 
 uint64_t LargestClient(const data::Dataset& dataset) {

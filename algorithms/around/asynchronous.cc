@@ -147,7 +147,7 @@ absl::Status CheckArrivals(const RunPlan& run) {
 absl::Status CheckAsynchronous(const RunPlan& run) {
   const AsynchronousConfig& asynchronous = run.asynchronous;
   if (!asynchronous.on()) return absl::OkStatus();
-  if (!run.devices.on())
+  if (asynchronous.overlapped() && !run.devices.on())
     return Refused(
         "the devices say how long clients take: add [devices], for example family = \"phones\"");
   if (LearnsFromRounds(run.cohort)) {

@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "data/dataset.h"
+#include "server/engine/round_policy.h"
 
 namespace macaw::cli {
 namespace {
@@ -63,6 +64,8 @@ absl::Status Write(const PlanCommand& command) {
         "their rows"));
   }
   MACAW_RETURN_IF_ERROR(CheckForFleet(config.run));
+  MACAW_RETURN_IF_ERROR(
+      server::CheckLiveSteps(config.run, config.node.server.round, /*stateful=*/false));
   if (!config.node.model_script.empty() || !config.node.model_init.empty()) {
     return absl::UnimplementedError(
         "model.torchscript and model.init name files of the server's own: write them into the "

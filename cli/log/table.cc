@@ -1,5 +1,6 @@
 #include "cli/log/table.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -77,11 +78,12 @@ Cells Of(const log::RoundOpened& round) {
 Cells Of(const log::Planned& plan) { return {.why = plan.why}; }
 Cells Of(const log::Leased& leased) { return {.clients = leased.attempts.size()}; }
 Cells Of(const log::Accepted& part) {
-  return {.clients = part.included.size(),
-          .why = absl::StrFormat("%.3f s on its slots%s", part.seconds,
-                                 part.sums.IsZero() ? ""
-                                                    : absl::StrCat(", sums ", Short(part.sums),
-                                                                   ", ", part.sums_bytes, " B"))};
+  std::string why = absl::StrFormat("%.3f s on its slots", part.seconds);
+  if (!part.staleness.empty())
+    absl::StrAppend(&why, ", ", Count(std::ranges::max(part.staleness), "round"), " old");
+  if (!part.sums.IsZero())
+    absl::StrAppend(&why, ", sums ", Short(part.sums), ", ", part.sums_bytes, " B");
+  return {.clients = part.included.size(), .why = std::move(why)};
 }
 Cells Of(const log::TurnedDown& part) {
   return {.why = absl::StrCat(part.stale ? "too late: " : "wrong: ", part.why)};

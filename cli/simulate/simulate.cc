@@ -37,6 +37,7 @@
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/dataset.h"
+#include "plan/real_arrivals.h"
 #include "server/checkpoint.h"
 #include "server/opening.h"
 #include "training/api/schedule.h"
@@ -183,6 +184,7 @@ class Run {
                        "; a run that goes on keeps it: the owners have rows and states"));
     }
     MACAW_RETURN_IF_ERROR(CheckScheduleGoesOn(before.run));
+    MACAW_RETURN_IF_ERROR(CheckForSimulation(config_.run));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config_));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
     const server::StopRule& stop = config_.node.server.stop;
@@ -284,6 +286,7 @@ class Run {
       Say("normalise", NormaliseText(config_.run.transform));
     MACAW_RETURN_IF_ERROR(CheckBackend(config_, spec, catalogue_.algorithms()));
     MACAW_RETURN_IF_ERROR(CheckWorkers());
+    if (options_.replay.empty()) MACAW_RETURN_IF_ERROR(CheckForSimulation(config_.run));
     for (const std::string& note : info.notes) Say("note", note);
     Say("model", ModelLine(config_, spec));
     Say("rounds", RoundsLine(config_));

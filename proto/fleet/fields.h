@@ -66,7 +66,7 @@ constexpr auto FieldsOf(Of<RegisterRequest> of) {
       MACAW_FIELD(central_val_rows, kUpToMostClients), MACAW_FIELD(central_test_digest),
       MACAW_FIELD(died_running), MACAW_FIELD(volatile_state), MACAW_FIELD(declined, FreeText()),
       MACAW_FIELD(declined_now, FreeText()), MACAW_FIELD(program, FreeText()),
-      MACAW_FIELD(feature_names), MACAW_FIELD(class_names));
+      MACAW_FIELD(feature_names), MACAW_FIELD(class_names), MACAW_FIELD(arrives));
 }
 constexpr auto FieldsOf(Of<RegisterReply> of) {
   return std::tuple(MACAW_FIELD(session), MACAW_FIELD(epoch), MACAW_FIELD(run),
@@ -80,7 +80,7 @@ constexpr auto FieldsOf(Of<RegisterReply> of) {
 constexpr auto FieldsOf(Of<LeaseRequest> of) {
   return std::tuple(MACAW_FIELD(session), MACAW_FIELD(wanted), MACAW_FIELD(running),
                     MACAW_FIELD(have), MACAW_FIELD_AS(wait, wait_ns),
-                    MACAW_FIELD(declined, FreeText()));
+                    MACAW_FIELD(declined, FreeText()), MACAW_FIELD(trained));
 }
 constexpr auto ColumnsOf(Of<Assignment>) {
   constexpr auto kOnce = [](const auto&) { return 1u; };
@@ -102,7 +102,7 @@ constexpr auto FieldsOf(Of<TrainingLease> of) {
                     MACAW_FIELD(max_weight, NotNegative()),
                     MACAW_FIELD(total_weight, NotNegative()), MACAW_FIELD(max_multiplicity),
                     MACAW_FIELD(total_multiplicity), MACAW_FIELD(assignments), MACAW_FIELD(last),
-                    MACAW_FIELD(older));
+                    MACAW_FIELD(older), MACAW_FIELD(arrives));
 }
 constexpr auto FieldsOf(Of<EvaluationTask> of) {
   return std::tuple(MACAW_FIELD(fence), MACAW_FIELD(kind), MACAW_FIELD(client), MACAW_FIELD(place),

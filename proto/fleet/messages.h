@@ -118,6 +118,8 @@ struct RegisterRequest {
   std::string program;          // "macaw-worker 0.1.0"; "" of releases that do not say it
   // Of the names of its columns of features, and of its classes, in their order. Zero: unknown.
   Digest feature_names, class_names;
+  // It asks for the step in which a client counts once the client is trained (LeaseRequest::trained).
+  bool arrives = false;
 };
 struct RegisterReply {
   SessionId session;
@@ -142,6 +144,10 @@ struct LeaseRequest {
   // wait for the clients that only this node can train. Empty: it works.
   std::string declined = {};
   Duration wait{};  // how long the server may hold the call until there is work
+  // Clients of a TrainingLease::arrives that this worker has trained. With them the call asks for
+  // nothing else than the round in which they count. Answers: kWork with a lease of these attempts
+  // in that round, which is not trained again; kCommit: they do not count any more.
+  std::vector<Attempt> trained = {};
 };
 enum class Next : uint8_t {
   kWork = 0,      // training or evaluation below
@@ -176,6 +182,9 @@ struct TrainingLease {
   std::vector<OlderModel> older = {};   // from which some of these train, once each
   bool last =
       false;  // no more work in this round: commit after these clients, without another Lease
+  // Where rounds do not wait for each other and devices arrive when they are ready: once its client
+  // is trained, the worker asks in which round it counts (LeaseRequest::trained).
+  bool arrives = false;
 };
 enum class EvaluationKind : uint8_t {
   kCentralTest = 0,

@@ -184,6 +184,18 @@ std::vector<WorkerId> AttemptTable::Holders() const {
   return holders;
 }
 
+std::vector<AttemptTable::Held> AttemptTable::Leases() const {
+  std::vector<Held> leases;
+  leases.reserve(leased_);
+  for (const ClientId client : clients_) {
+    const Entry& entry = entries_.at(client);
+    if (entry.state != State::kLeased) continue;
+    leases.push_back(
+        {.attempt = {client, entry.fence}, .worker = entry.worker, .expires = entry.expires});
+  }
+  return leases;
+}
+
 AttemptTable::State AttemptTable::StateOf(ClientId client) const {
   return entries_.at(client).state;
 }

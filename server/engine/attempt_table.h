@@ -94,6 +94,13 @@ class AttemptTable {
   uint64_t leased() const { return leased_; }
   uint64_t counted() const { return counted_; }
   uint64_t given_up() const { return given_up_; }
+  // A lease that has not ended.
+  struct Held {
+    Attempt attempt;
+    WorkerId worker;
+    TimePoint expires{};
+  };
+  std::vector<Held> Leases() const;  // in the order of the clients
   // The clients that were not given up, in the order given to the constructor. Call it after the
   // phase has closed.
   std::vector<ClientId> Remaining() const;

@@ -21,6 +21,7 @@ void RoundEngine::Advance(TimePoint now) {
   // Its record comes before those of the phase's end.
   if (evaluation_.judging()) return;
   if (state_ != State::kRunning || operators_.abort) return;
+  ServeArrivals(now);
   if (!MayClose(now)) return EndDrainedInVain();
   if (phase_.adding() || evaluation_.open()) return;
   const PhaseReport& report = phase_.report();
@@ -36,14 +37,15 @@ void RoundEngine::Advance(TimePoint now) {
 Standing RoundEngine::Progress() const {
   Standing standing = phase_.standing();
   standing.overdue = overdue_;
+  if (phase_.live()) standing.drawn = phase_.arrivals();  // of which round.quorum is a share
   return standing;
 }
 
 bool RoundEngine::MayClose(TimePoint now) {
   const Standing standing = Progress();
   // An earlier server has decided, perhaps by other rules.
-  if (phase_.dropped() || redoing()) return standing.complete();
-  const Course course = policy_.Decide(standing);
+  if (phase_.dropped() || redoing()) return standing.complete() || phase_.live();
+  const Course course = Decide();
   if (course == Course::kWait) return false;
   deadline_ = TimePoint::max();
   if (course == Course::kClose) return true;
@@ -76,7 +78,7 @@ void RoundEngine::PassDeadline(TimePoint now) {
   overdue_ = true;
   deadline_ = now + FromSeconds(options_.round.deadline);
   const Standing standing = Progress();
-  if (policy_.Decide(standing) != Course::kWait) return;  // Advance does the rest
+  if (Decide() != Course::kWait) return;  // Advance does the rest
   Record(log::Extended{.round = phase_.round(),
                        .phase = phase_.phase(),
                        .counted = standing.counted,

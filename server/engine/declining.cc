@@ -61,6 +61,8 @@ void RoundEngine::GiveUpDeclined(std::optional<HoldingId> only) {
 }
 
 uint64_t RoundEngine::NeededToOpen() const {
+  // A step may go on with those that train.
+  if (live_) return phase_.standing().leased > 0 || !train_on_.empty() ? 0 : 1;
   if (options_.round.present_within > 0) return draw_->needed();
   const RoundRules& rules = options_.round;
   const bool quorum = rules.deadline > 0 || rules.below_quorum == RoundRules::BelowQuorum::kDrop;

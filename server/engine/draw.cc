@@ -107,6 +107,11 @@ absl::Status Draw::Among(std::vector<ClientId> present) {
   return absl::OkStatus();
 }
 
+bool Draw::MayBeDrawnNow(ClientId client) const {
+  const std::vector<uint32_t>& rows = pool().rows.empty() ? roster_->rows() : pool().rows;
+  return client.value < rows.size() && rows[client.value] > 0;
+}
+
 uint64_t Draw::Drawable(const std::vector<ClientId>& present) const {
   uint64_t drawable = 0;
   for (size_t i = 0; i + 1 < present.size(); i += 2) {

@@ -36,6 +36,8 @@ class Draw {
   // numbers, as in log::RoundOpened; empty: everybody.
   absl::Status Among(std::vector<ClientId> present);
   const std::vector<ClientId>& present() const { return present_; }
+  // Whether the client is among those that are drawn from now.
+  bool MayBeDrawnNow(ClientId client) const;
   // The number of clients in these ranges that can be drawn, and how many there must be.
   uint64_t Drawable(const std::vector<ClientId>& present) const;
   uint64_t needed() const;

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,29 +12,32 @@
 #include "server/engine/draw.h"
 #include "server/engine/engine_options.h"
 #include "server/engine/phase.h"
+#include "server/engine/restored.h"
 #include "virtual_time/clock.h"
 
 namespace macaw::server {
 
-// A client that a round asks, whether it counts or not.
-struct AskedClient {
-  ClientId client;
-  std::optional<double> seconds = {};  // of its turn in virtual time
-};
-
-// Who trains in a round.
-struct DrawnRound {
-  std::vector<Seat> seats;                           // by client
-  std::optional<virtual_time::RoundTime> time = {};  // of a run with virtual time
-  std::vector<AskedClient> asked = {};               // by client; of a sampling that learns
-};
-
 // Draws round `round`, which begins at `clock`:
-// without devices the cohort of the round, with devices who counts in virtual time (timed_round.h).
+// without devices the cohort of the round, with devices who counts in virtual time (timed_round.h);
+// where the log of a fleet is repeated whose rounds did not wait for each other, who counted then.
 // A client that does not count is not trained.
 absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& draw,
                                      const ClientStates& states, Round round,
                                      const virtual_time::ClockState& clock);
+
+// The next round of a fleet whose rounds do not wait for each other: those that train on, and as
+// many new clients as there are places free. `train_on`: seats by client; their models have aged.
+absl::StatusOr<DrawnRound> DrawStep(const EngineOptions& options, const Draw& draw,
+                                    const ClientStates& states, Round round,
+                                    std::vector<Seat> train_on);
+// The seats of clients that trained before this server opened its first round, `round`.
+absl::StatusOr<std::vector<Seat>> TrainOnAgain(const EngineOptions& options, const Draw& draw,
+                                               const ClientStates& states, Round round,
+                                               const std::vector<Restored::TrainsOn>& before);
+// The same round as an earlier server had opened it.
+absl::StatusOr<DrawnRound> DrawStepAgain(const EngineOptions& options, const Draw& draw,
+                                         const ClientStates& states, Round round,
+                                         const Restored::PhaseStory& before);
 
 // What the round tells of the clients that it asked, by client. `records`: of those that counted.
 std::vector<scheduler::ClientFact> FactsOf(const std::vector<AskedClient>& asked,

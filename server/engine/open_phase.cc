@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -51,7 +52,7 @@ aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
 }
 
 // PhaseOrder::staleness
-std::vector<uint32_t> StalenessOf(const std::vector<Seat>& seats) {
+std::vector<uint32_t> AgesOf(const std::vector<Seat>& seats) {
   std::set<uint32_t> staleness;
   for (const Seat& seat : seats) {
     if (seat.staleness > 0) staleness.insert(seat.staleness);
@@ -61,10 +62,12 @@ std::vector<uint32_t> StalenessOf(const std::vector<Seat>& seats) {
 
 }  // namespace
 
-void OpenPhase::OpenRound(Round round, std::vector<Seat> seats,
-                          std::optional<virtual_time::RoundTime> virtual_time, TimePoint now) {
-  virtual_time_ = std::move(virtual_time);
-  seats_ = std::move(seats);
+void OpenPhase::OpenRound(Round round, DrawnRound drawn, TimePoint now) {
+  std::vector<AttemptTable::Held> leases;
+  if (drawn.step.has_value() && drawn.step->keeps_leases) leases = table_.Leases();
+  virtual_time_ = std::move(drawn.time);
+  step_ = std::move(drawn.step);
+  seats_ = std::move(drawn.seats);
   left_out_before_.clear();
   trained_.clear();
   fetched_.clear();
@@ -72,6 +75,43 @@ void OpenPhase::OpenRound(Round round, std::vector<Seat> seats,
   order_ = {.round = round};
   drawn_ = seats_.size();
   Open(Phase(0), now);
+  for (const AttemptTable::Held& lease : leases) {
+    if (Find(lease.attempt.client) != nullptr)
+      table_.Restore(lease.attempt, lease.worker, lease.expires);
+  }
+}
+
+std::vector<Seat> OpenPhase::TrainOn() const {
+  std::vector<Seat> seats;
+  for (const AttemptTable::Held& lease : table_.Leases()) {
+    seats.push_back(*Find(lease.attempt.client));
+    ++seats.back().staleness;
+  }
+  return seats;
+}
+
+std::vector<log::Leased> OpenPhase::TakenOver() const {
+  std::map<WorkerId, log::Leased> of_node;
+  for (const AttemptTable::Held& lease : table_.Leases()) {
+    log::Leased& leased = of_node[lease.worker];
+    leased.attempts.push_back(lease.attempt);
+  }
+  std::vector<log::Leased> all;
+  for (auto& [node, leased] : of_node) {
+    leased.round = order_.round;
+    leased.phase = order_.phase;
+    leased.node = node;
+    leased.staleness = StalenessOf(leased.attempts);
+    all.push_back(std::move(leased));
+  }
+  return all;
+}
+
+void OpenPhase::Reopen(TimePoint now) {
+  for (Seat& seat : seats_) {
+    if (live()) seat.staleness = 0;  // nobody has begun
+  }
+  Open(order_.phase, now);
 }
 
 void OpenPhase::OpenNext(std::span<const Attempt> versions, TimePoint now) {
@@ -88,8 +128,12 @@ void OpenPhase::OpenNext(std::span<const Attempt> versions, TimePoint now) {
 void OpenPhase::Open(Phase phase, TimePoint now) {
   order_.phase = phase;
   order_.grid = GridOf(seats_);
-  order_.staleness = StalenessOf(seats_);
+  order_.staleness = AgesOf(seats_);
   order_.kept.clear();
+  if (step_.has_value() && !step_->live) {
+    order_.grid = step_->grid;
+    order_.kept = step_->kept;
+  }
   if (virtual_time_.has_value()) {
     for (const Round base : virtual_time_->bases)
       order_.kept.push_back(order_.round.value - 1 - base.value);
@@ -100,6 +144,8 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
   table_ = AttemptTable(clients);
   queues_.clear();
   aside_.clear();
+  arriving_.clear();
+  ready_ = false;
   broadcast_ = {};
   report_ = {.round = order_.round,
              .phase = phase,
@@ -112,10 +158,13 @@ log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, std::vector<fleet:
   broadcast_ = std::move(broadcast);
   older_ = std::move(older);
   report_.times.ready = now;
+  ready_ = true;
+  const auto trained_before = [this](const Seat& seat) { return live() && seat.staleness > 0; };
+  const uint64_t begin = seats_.size() - std::ranges::count_if(seats_, trained_before);
   for (const fleet::Blob& channel : broadcast_.channels) {
     if (std::ranges::find(fetched_, channel.digest) != fetched_.end()) continue;
     fetched_.push_back(channel.digest);
-    bytes_down_ += channel.least_bytes() * seats_.size();
+    bytes_down_ += channel.least_bytes() * begin;
   }
   log::RoundOpened opened{.round = order_.round,
                           .phase = order_.phase,
@@ -125,7 +174,8 @@ log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, std::vector<fleet:
                           .max_multiplicity = order_.grid.max_multiplicity,
                           .total_multiplicity = order_.grid.total_multiplicity,
                           .broadcast = broadcast_.name,
-                          .broadcast_bytes = broadcast_.size()};
+                          .broadcast_bytes = broadcast_.size(),
+                          .arrivals = arrivals()};
   opened.cohort.reserve(seats_.size());
   for (const Seat& seat : seats_)
     opened.cohort.push_back({.client = seat.entry.client, .multiplicity = seat.entry.multiplicity});
@@ -179,13 +229,24 @@ PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
                                                       .bytes_up = bytes_up_,
                                                       .bytes_down = bytes_down_});
     report_.clock = clock_;
-    if (virtual_time_->asynchronous && !seats_.empty()) {
-      double sum = 0;
-      for (const Seat& seat : seats_) sum += seat.staleness;
-      report_.mean_staleness = sum / static_cast<double>(seats_.size());
-    }
   }
+  report_.mean_staleness = MeanStaleness();
   return std::exchange(report_, {});
+}
+
+std::optional<double> OpenPhase::MeanStaleness() const {
+  double sum = 0, clients = 0;
+  const auto add = [&](const Seat& seat) {
+    sum += seat.staleness;
+    ++clients;
+  };
+  if (step_.has_value()) {
+    for (const fleet::ClientRecord& record : report_.records) add(*Find(record.attempt.client));
+  } else if (virtual_time_.has_value() && virtual_time_->asynchronous) {
+    for (const Seat& seat : seats_) add(seat);
+  }
+  if (clients == 0) return step_.has_value() ? std::optional(0.0) : std::nullopt;
+  return sum / clients;
 }
 
 scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
@@ -204,13 +265,8 @@ OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece&
     handout.look_again = report_.times.ready + FromSeconds(std::min(piece.look_again, kForEver));
   }
   if (piece.clients.empty()) return handout;
-  fleet::TrainingLease lease{.round = order_.round,
-                             .phase = order_.phase,
-                             .broadcast = broadcast_,
-                             .max_weight = order_.grid.max_weight,
-                             .total_weight = order_.grid.total_weight,
-                             .max_multiplicity = order_.grid.max_multiplicity,
-                             .total_multiplicity = order_.grid.total_multiplicity};
+  fleet::TrainingLease lease = EmptyLease();
+  lease.arrives = live();
   log::Leased leased{.round = order_.round, .phase = order_.phase, .node = node.id};
   leased.attempts.reserve(piece.clients.size());
   lease.assignments.reserve(piece.clients.size());
@@ -219,27 +275,74 @@ OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece&
     leased.attempts.push_back(attempt);
     Seat& seat = SeatOf(entry.client);
     seat.leased_at = now;
-    lease.assignments.push_back({.client = entry.client,
-                                 .place = seat.place,
-                                 .fence = attempt.fence,
-                                 .multiplicity = entry.multiplicity,
-                                 .weight = seat.weight,
-                                 .state_version = seat.state,
-                                 .staleness = seat.staleness});
+    lease.assignments.push_back(AssignmentOf(seat, attempt));
     AddOlder(older_, seat.staleness, lease.older);
   }
-  lease.last = !waiting(node.holding);
+  lease.last = live() || !waiting(node.holding);
   handout.record = std::move(leased);
   handout.lease = std::move(lease);
   return handout;
 }
 
+fleet::TrainingLease OpenPhase::EmptyLease() const {
+  return {.round = order_.round,
+          .phase = order_.phase,
+          .broadcast = broadcast_,
+          .max_weight = order_.grid.max_weight,
+          .total_weight = order_.grid.total_weight,
+          .max_multiplicity = order_.grid.max_multiplicity,
+          .total_multiplicity = order_.grid.total_multiplicity};
+}
+
+fleet::Assignment OpenPhase::AssignmentOf(const Seat& seat, const Attempt& attempt) const {
+  return {.client = attempt.client,
+          .place = seat.place,
+          .fence = attempt.fence,
+          .multiplicity = seat.entry.multiplicity,
+          .weight = seat.weight,
+          .state_version = seat.state,
+          .staleness = seat.staleness};
+}
+
+std::vector<uint64_t> OpenPhase::StalenessOf(const std::vector<Attempt>& attempts) const {
+  std::vector<uint64_t> staleness;
+  bool any = false;
+  if (!step_.has_value()) return staleness;
+  for (const Attempt& attempt : attempts) {
+    staleness.push_back(Find(attempt.client)->staleness);
+    any = any || staleness.back() > 0;
+  }
+  if (!any) staleness.clear();
+  return staleness;
+}
+
+fleet::TrainingLease OpenPhase::Arrive(const Attempt& attempt) {
+  arriving_.insert(attempt.client);
+  fleet::TrainingLease lease = EmptyLease();
+  for (fleet::Blob& channel : lease.broadcast.channels)  // its vectors are not needed any more
+    channel = {.digest = channel.digest, .size = channel.size};
+  lease.assignments.push_back(AssignmentOf(*Find(attempt.client), attempt));
+  lease.last = true;
+  return lease;
+}
+
+log::GaveUp OpenPhase::GiveUp(const Attempt& attempt, log::GivenUp why) {
+  log::GaveUp gave_up{.round = order_.round, .phase = order_.phase};
+  why.attempt = attempt;
+  table_.GiveUp({&attempt, 1});
+  NoteGivenUp(why, gave_up);
+  return gave_up;
+}
+
 std::optional<log::Requeued> OpenPhase::Requeue(std::vector<Attempt> ended, std::string why) {
   if (ended.empty()) return std::nullopt;
   for (const Attempt& attempt : ended) {
-    const Seat& seat = *Find(attempt.client);
+    Seat& seat = SeatOf(attempt.client);
     PutBack(seat.holding, seat.entry);
+    if (live()) seat.staleness = 0;  // it begins again, from the newest model
+    arriving_.erase(attempt.client);
   }
+  if (!ready_) return std::nullopt;
   report_.requeued += ended.size();
   return log::Requeued{.round = order_.round,
                        .phase = order_.phase,
@@ -296,8 +399,12 @@ log::Accepted OpenPhase::Accept(const Node& node, uint64_t commit, const fleet::
          .train_seconds = Seconds(record.train_seconds),
          .steps = record.steps});
   }
+  accepted.staleness = StalenessOf(accepted.included);
   std::vector<Attempt> left_out;
   for (const fleet::LeftOut& left : part.left_out) left_out.push_back(left.attempt);
+  for (const auto* settled : {&accepted.included, &left_out}) {
+    for (const Attempt& attempt : *settled) arriving_.erase(attempt.client);
+  }
   table_.Count(accepted.included);
   table_.GiveUp(left_out);
   report_.records.insert(report_.records.end(), part.included.begin(), part.included.end());
@@ -330,6 +437,7 @@ void OpenPhase::RemoveFromAside(HoldingId holding, ClientId client) {
 }
 
 void OpenPhase::NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up) {
+  arriving_.erase(given_up.attempt.client);
   report_.left_out.push_back(
       {.attempt = given_up.attempt, .reason = given_up.reason, .message = TextOf(given_up)});
   gave_up.given_up.push_back(given_up);
@@ -346,6 +454,7 @@ log::RoundLost OpenPhase::Drop(const std::string& why) {
                                 .message = "the round was dropped"});
   }
   table_.GiveUpAll();
+  arriving_.clear();
   queues_.clear();
   aside_.clear();
   report_.records.clear();
@@ -364,7 +473,8 @@ Standing OpenPhase::standing() const {
           .waiting = table_.queued(),
           .leased = table_.leased(),
           .counted = table_.counted(),
-          .given_up = table_.given_up()};
+          .given_up = table_.given_up(),
+          .arriving = arriving_.size()};
 }
 
 const Seat* OpenPhase::Find(ClientId client) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/clock.h"
 #include "core/ids.h"
@@ -31,19 +32,22 @@ class OpenPhase {
   explicit OpenPhase(uint32_t epoch) : fences_(epoch) {}
 
   // ---- opening and closing
-  // Opens the first phase of a round. `seats` are ordered by client id.
-  // `virtual_time`: of a run that has it.
-  void OpenRound(Round round, std::vector<Seat> seats,
-                 std::optional<virtual_time::RoundTime> virtual_time, TimePoint now);
+  // Opens the first phase of a round.
+  void OpenRound(Round round, DrawnRound drawn, TimePoint now);
+  // The clients that train on in the next round, with the ages that their models have there: those
+  // that are leased. Only a live ArrivalStep (phase.h) has any once it is closed.
+  std::vector<Seat> TrainOn() const;
   // Opens the next phase, with the same clients except those that were given up. `versions`: the
   // state versions that clients have written in this round. The newest of a client comes last.
   void OpenNext(std::span<const Attempt> versions, TimePoint now);
   // Forgets everything that has happened in the phase: all its clients wait again.
-  void Reopen(TimePoint now) { Open(order_.phase, now); }
+  void Reopen(TimePoint now);
   // The phase's broadcast is ready. Leases may begin once the queues are planned.
   // `older`: the models from which stale seats train.
   log::RoundOpened Ready(fleet::Broadcast broadcast, std::vector<fleet::OlderModel> older,
                          const Digest& eligible, TimePoint now);
+  // The leases that the phase has taken over, for the log, behind its RoundOpened.
+  std::vector<log::Leased> TakenOver() const;
   // Waiting: the waiting clients of each holding. Plan: sets the queue from which the holding's
   // clients are handed out.
   std::vector<scheduler::Cohort> Waiting() const;
@@ -69,8 +73,9 @@ class OpenPhase {
   std::vector<Attempt> NotHeld(WorkerId node, std::span<const Attempt> attempts) const {
     return table_.NotHeld(node, attempts);
   }
-  // Each of these queues clients again. It returns nullopt if there was no such client. Expire adds
-  // to `late` the leases that expired.
+  // Each of these queues clients again. It returns nullopt if there was no such client, or if the
+  // phase is not ready: then the log does not know its leases yet. Expire adds to `late` the leases
+  // that expired.
   std::optional<log::Requeued> Expire(TimePoint now, std::vector<AttemptTable::Late>& late);
   std::optional<log::Requeued> DropNode(WorkerId node, const std::string& why);
   std::optional<log::Requeued> Release(WorkerId node, std::span<const Attempt> attempts,
@@ -81,6 +86,19 @@ class OpenPhase {
   bool counted(ClientId client) const {
     return table_.StateOf(client) == AttemptTable::State::kCounted;
   }
+
+  // ---- arrivals, of a live ArrivalStep
+  bool live() const { return step_.has_value() && step_->live; }
+  // How many arrivals close it. 0: it is no ArrivalStep.
+  uint64_t arrivals() const { return step_.has_value() ? step_->arrivals : 0; }
+  // Whether one more client may count in it.
+  bool TakesArrivals() const { return table_.counted() + arriving_.size() < arrivals(); }
+  // The client has trained and counts in this round, once its part is accepted. It must be leased.
+  // Returns its lease in this round, for the part. May be called again.
+  fleet::TrainingLease Arrive(const Attempt& attempt);
+  bool arriving(ClientId client) const { return arriving_.contains(client); }
+  // Gives up a client that is leased. `why`: reason and message.
+  log::GaveUp GiveUp(const Attempt& attempt, log::GivenUp why);
 
   // ---- parts
   absl::Status Judge(WorkerId node, std::span<const Attempt> attempts) const {
@@ -94,7 +112,8 @@ class OpenPhase {
   // ---- decisions of the server, not of a node
   // Gives up those of `clients` that are waiting.
   std::optional<log::GaveUp> DoWithout(const std::vector<log::GivenUp>& clients);
-  // Gives up all clients that are waiting or leased. `why(seat, node)` returns a log::GivenUp with
+  // Gives up all clients that are waiting or leased; of a live ArrivalStep those that are arriving.
+  // `why(seat, node)` returns a log::GivenUp with
   // reason and message; `node` has the client leased, nullopt: the client waits.
   template <typename Why>
   std::optional<log::GaveUp> GiveUpMissing(const Why& why);
@@ -127,6 +146,11 @@ class OpenPhase {
 
  private:
   void Open(Phase phase, TimePoint now);
+  fleet::TrainingLease EmptyLease() const;  // of the phase
+  fleet::Assignment AssignmentOf(const Seat& seat, const Attempt& attempt) const;
+  // As Leased::staleness; empty: all are 0.
+  std::vector<uint64_t> StalenessOf(const std::vector<Attempt>& attempts) const;
+  std::optional<double> MeanStaleness() const;  // of a phase that is being closed
   // Adds to the records what their clients trained in the round's earlier phases.
   void AddTrainedBefore();
   void NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up);
@@ -166,6 +190,9 @@ class OpenPhase {
   std::vector<Digest> fetched_;             // in the round, by each client that is still in it
   uint64_t bytes_up_ = 0, bytes_down_ = 0;  // as in PhaseReport, of the round so far
   std::optional<virtual_time::RoundTime> virtual_time_;  // of the round
+  std::optional<ArrivalStep> step_;                      // of the round
+  bool ready_ = false;                                   // Ready was called
+  absl::btree_set<ClientId> arriving_;
   virtual_time::ClockState clock_;
   uint64_t adding_ = 0;
   uint64_t drawn_ = 0;  // clients in the round's first phase
@@ -176,6 +203,7 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
   log::GaveUp gave_up{.round = order_.round, .phase = order_.phase};
   for (const Seat& seat : seats_) {
     const ClientId client = seat.entry.client;
+    if (live() && !arriving(client)) continue;
     const AttemptTable::State state = table_.StateOf(client);
     if (state == AttemptTable::State::kQueued) {
       log::GivenUp one = why(seat, std::nullopt);

@@ -50,6 +50,33 @@ struct Seat {
   TimePoint leased_at{};  // time of its last lease in the open phase
 };
 
+// A round of a fleet whose rounds do not wait for each other: it closes with so many arrivals, and
+// whoever trains then goes on in the next round.
+struct ArrivalStep {
+  uint64_t arrivals = 0;
+  // Devices arrive now. False: the round repeats one of a fleet's log, whose clients, grid and kept
+  // models (PhaseOrder) are known. Then nobody goes on.
+  bool live = true;
+  aggregation::GridOrder grid = {};
+  std::vector<uint32_t> kept = {};
+  // Whether seats keep the leases that they have from the round before.
+  bool keeps_leases = true;
+};
+
+// A client that a round asks, whether it counts or not.
+struct AskedClient {
+  ClientId client;
+  std::optional<double> seconds = {};  // of its turn in virtual time
+};
+
+// Who trains in a round.
+struct DrawnRound {
+  std::vector<Seat> seats;                           // by client
+  std::optional<virtual_time::RoundTime> time = {};  // of a run with virtual time
+  std::vector<AskedClient> asked = {};               // by client; of a sampling that learns
+  std::optional<ArrivalStep> step = {};
+};
+
 // Times of a phase. They differ from run to run, like everything that is timed.
 struct PhaseTimes {
   TimePoint opened{};    // the broadcast was requested

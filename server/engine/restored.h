@@ -39,9 +39,21 @@ struct Restored {
     std::map<Attempt, WorkerId> leased;  // leases that were still open
     std::string dropped;                 // why the server dropped the round; empty: it did not
     std::string alone;                   // log::RoundLost::alone
+    // Of a fleet whose rounds do not wait for each other: who trains, and by how many rounds the
+    // models of those that were leased are older than the newest one (no entry: not at all).
+    std::vector<ClientId> cohort = {};
+    std::map<ClientId, uint32_t> staleness = {};
     bool closed = false;
   };
+  // A client that trained when the round before the first of `phases` had been closed, of a fleet
+  // whose rounds do not wait for each other.
+  struct TrainsOn {
+    Attempt attempt;
+    WorkerId node;
+    uint32_t staleness = 0;  // in that round
+  };
   std::vector<Member> members;  // in the order of registration
+  std::vector<TrainsOn> train_on;
   std::map<std::pair<Round, Phase>, PhaseStory> phases;
   WorkerId newest;            // the largest number that any node has had
   bool begun = false;         // a round had been opened

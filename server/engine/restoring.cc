@@ -24,6 +24,7 @@ Effects RoundEngine::Resume(Restored restored, TimePoint now) {
   const bool begun = restored.begun;
   if (!awaited_.empty() && options_.round.deadline > 0)
     deadline_ = now + FromSeconds(options_.round.deadline);
+  if (live_) train_on_ = std::move(restored.train_on);
   restored_ = RestoredPhases(std::move(restored));
   if (begun || ReadyToBegin()) Begin(now);
   return Take();
@@ -53,18 +54,26 @@ void RoundEngine::RestorePhase(const Restored::PhaseStory& before, TimePoint now
 void RoundEngine::RestoreLeases(const Restored::PhaseStory& before, TimePoint now) {
   std::set<WorkerId> gone;
   for (const auto& [attempt, id] : before.leased) {
-    phase_.Restore(attempt, id, now + options_.lease_timeout);
-    if (!nodes_.Knows(id) || hold_nothing_.contains(id)) {
-      gone.insert(id);
-      continue;
-    }
-    Node& node = nodes_.At(id);
-    node.leased_until = std::max(node.leased_until, now) + TaskLimit() / std::max(node.slots, 1U);
+    RestoreLease(attempt, id, now);
+    if (!nodes_.Knows(id) || hold_nothing_.contains(id)) gone.insert(id);
   }
   if (before.closed) return;
   for (const WorkerId node : gone)
     Record(phase_.DropNode(node, absl::StrCat("a lease never reached node ", node.value)));
   hold_nothing_.clear();
+}
+
+void RoundEngine::RestoreLease(const Attempt& attempt, WorkerId id, TimePoint now) {
+  phase_.Restore(attempt, id, now + options_.lease_timeout);
+  if (!nodes_.Knows(id)) return;
+  Node& node = nodes_.At(id);
+  node.leased_until = std::max(node.leased_until, now) + TaskLimit() / std::max(node.slots, 1U);
+}
+
+void RoundEngine::RestoreTrainOn(TimePoint now) {
+  const std::vector<Restored::TrainsOn> train_on = std::exchange(train_on_, {});
+  if (restored_.Find(phase_.round(), Phase(0)) != nullptr) return;  // it says who trains
+  for (const Restored::TrainsOn& one : train_on) RestoreLease(one.attempt, one.node, now);
 }
 
 void RoundEngine::RestoreParts(const std::vector<Restored::AcceptedPart>& parts,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "plan/real_arrivals.h"
 #include "server/engine/drawn_round.h"
 #include "server/engine/part_checks.h"
 #include "server/engine/totals.h"
@@ -19,6 +20,7 @@ namespace macaw::server {
 RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& scheduler)
     : options_(std::move(options)),
       hostile_(HostileOf(options_.run)),
+      live_(DevicesArrive(options_.run) && options_.decisions.empty()),
       scheduler_(scheduler),
       policy_(options_.limits, options_.round),
       completed_(options_.completed),
@@ -103,14 +105,29 @@ void RoundEngine::OpenRound(Round round, TimePoint now) {
     state_ = State::kWaiting;
     return;
   }
-  if (const absl::Status status = draw_->Among(*std::move(present)); !status.ok())
-    return Fail(status);
-  absl::StatusOr<DrawnRound> drawn = DrawRound(options_, *draw_, states_, round, clock_);
+  // Of a round that goes on with those that train, nobody new may be there.
+  if (!live_ || present->empty() || draw_->Drawable(*present) > 0) {
+    if (const absl::Status status = draw_->Among(*std::move(present)); !status.ok())
+      return Fail(status);
+  }
+  absl::StatusOr<DrawnRound> drawn = DrawNext(round);
   if (!drawn.ok()) return Fail(drawn.status());
   troubles_.Clear();
   asked_ = std::move(drawn->asked);
-  phase_.OpenRound(round, std::move(drawn->seats), std::move(drawn->time), now);
+  phase_.OpenRound(round, *std::move(drawn), now);
+  RestoreTrainOn(now);
   Prepare();
+}
+
+absl::StatusOr<DrawnRound> RoundEngine::DrawNext(Round round) {
+  if (!live_) return DrawRound(options_, *draw_, states_, round, clock_);
+  if (const auto* before = restored_.Find(round, Phase(0)); before != nullptr)
+    return DrawStepAgain(options_, *draw_, states_, round, *before);
+  std::vector<Seat> train_on = phase_.TrainOn();
+  if (!train_on_.empty()) {
+    MACAW_ASSIGN_OR_RETURN(train_on, TrainOnAgain(options_, *draw_, states_, round, train_on_));
+  }
+  return DrawStep(options_, *draw_, states_, round, std::move(train_on));
 }
 
 absl::Status RoundEngine::LoadFeedback() {
@@ -142,7 +159,7 @@ std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePo
   const auto decided = options_.decisions.find({round, Phase(0)});
   if (decided != options_.decisions.end()) return decided->second.present;
   const bool only_present = options_.round.present_within > 0;
-  if (!only_present && !nodes_.AnybodyDeclines()) return std::vector<ClientId>();
+  if (!only_present && !live_ && !nodes_.AnybodyDeclines()) return std::vector<ClientId>();
   std::vector<ClientId> present = Present(now);
   const uint64_t drawable = draw_->Drawable(present), needed = NeededToOpen();
   if (drawable < needed) {
@@ -152,24 +169,25 @@ std::optional<std::vector<ClientId>> RoundEngine::PresentFor(Round round, TimePo
     }
     return std::nullopt;
   }
-  if (!only_present) return std::vector<ClientId>();
+  if (!only_present && !live_) return std::vector<ClientId>();
   const bool everybody =
       present.size() == 2 && present[1].value - present[0].value == roster_.clients();
   return everybody ? std::vector<ClientId>() : present;
 }
 
 std::vector<ClientId> RoundEngine::Present(TimePoint now) {
-  const bool everybody = options_.round.present_within <= 0;
+  const bool any_time = options_.round.present_within <= 0;
+  const bool everybody = any_time && !live_;  // a step draws clients whose nodes are there
   const TimePoint since = now - FromSeconds(options_.round.present_within);
   std::vector<bool> here(roster_.holdings(), everybody);
   ++presence_count_;
   for (auto& [id, node] : nodes_) {
-    const bool heard = node.poll.has_value() || node.last_seen >= since;
+    const bool heard = node.poll.has_value() || node.last_seen >= since || (any_time && live_);
     if (heard && node.declined.empty()) {
       here[node.holding.value] = true;
       node.present_in = presence_count_;
     }
-    if (everybody && nodes_.Decline(node.holding)) here[node.holding.value] = false;
+    if (any_time && nodes_.Decline(node.holding)) here[node.holding.value] = false;
   }
   std::vector<ClientId> ranges;
   bool inside = false;
@@ -220,6 +238,7 @@ void RoundEngine::StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now) 
     }
   } else {
     Record(std::move(opened));
+    for (log::Leased& leased : phase_.TakenOver()) Record(log::Record(std::move(leased)));
     const auto decided = options_.decisions.find({round, phase});
     if (decided != options_.decisions.end()) {
       Record(phase_.DoWithout(decided->second.given_up));
@@ -231,6 +250,7 @@ void RoundEngine::StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now) 
   state_ = State::kRunning;
   GiveUpDeclined();
   GiveUpAbandoned();
+  if (live_) GiveUpGoneClients({absence_.gone().begin(), absence_.gone().end()});
   // Only now can the engine say which of the nodes that called early must commit first.
   if (caught_up() && std::exchange(parked_early_, false))
     ServeEach({nodes_.parked().begin(), nodes_.parked().end()}, now);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -163,6 +164,7 @@ class RoundEngine {
   void Begin(TimePoint now);
   void NextRound(TimePoint now);
   void OpenRound(Round round, TimePoint now);
+  absl::StatusOr<DrawnRound> DrawNext(Round round);
   // Takes up what the earlier sessions of a run knew of its clients.
   absl::Status LoadFeedback();
   // Tells the sampling what the round told that was closed last, once.
@@ -251,6 +253,8 @@ class RoundEngine {
   void RestorePhase(const Restored::PhaseStory& before, TimePoint now);
   void RestoreParts(const std::vector<Restored::AcceptedPart>& parts, TimePoint expires);
   void RestoreLeases(const Restored::PhaseStory& before, TimePoint now);
+  void RestoreTrainOn(TimePoint now);
+  void RestoreLease(const Attempt& attempt, WorkerId node, TimePoint now);
 
   // ---- the end of a phase (closing.cc)
   // Does whatever is due: finishes the evaluation, closes the phase, ends the run.
@@ -259,6 +263,11 @@ class RoundEngine {
   Duration HeartbeatEvery() const { return options_.lease_timeout / 3; }
   // The least time that a node gets which is heard but brings no result.
   Duration LeastLease() const { return WaitLimits::kLeastLeases * options_.lease_timeout; }
+  // What the policy says of the running phase.
+  Course Decide() const {
+    return phase_.live() ? DecideStep(options_.round, phase_.arrivals(), Progress())
+                         : policy_.Decide(Progress());
+  }
   // Asks the policy about the running phase and does what it says. False: the phase goes on.
   bool MayClose(TimePoint now);
   void SetDeadline(TimePoint now);
@@ -309,6 +318,16 @@ class RoundEngine {
   // The clients that the node is leased now, if there are any for it.
   std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
                                                     fleet::LeaseReply& reply, TimePoint now);
+  // Rounds that do not wait for each other (arriving.cc). TakeArrival: the node has trained a client
+  // and asks in which round it counts. ServeArrival: as Serve, for such a call. It has to wait where
+  // the open round has its arrivals, and between two rounds.
+  void TakeArrival(Node& node, Poll poll, TimePoint now);
+  bool ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
+  // Serves those that wait, in the order in which they came.
+  void ServeArrivals(TimePoint now);
+  // Gives up clients of the open round that wait for rows that are gone.
+  void GiveUpGoneClients(const std::vector<HoldingId>& rows);
+  std::string WhyGone() const;
   // Tries again to answer parked calls: of this node, of these nodes, of all for which there may be
   // work, of those with this holding, of those that may do what this node gave back.
   void ServeParked(Node& node, TimePoint now);
@@ -357,6 +376,7 @@ class RoundEngine {
 
   const EngineOptions options_;
   const HostileClients hostile_;  // whose own rows are not evaluated
+  const bool live_;  // rounds do not wait for each other, and devices arrive when they are ready
   const scheduler::Scheduler& scheduler_;
   const TimelyRounds policy_;
   Effects effects_;  // of the event that is being handled
@@ -402,8 +422,10 @@ class RoundEngine {
   ClientStates states_;
   size_t staged_before_phase_ = 0;  // state versions that the round's earlier phases staged
   std::optional<Digest> state_digest_;
-  std::set<WorkerId> hold_nothing_;  // nodes that reported no leases before caught_up()
-  bool parked_early_ = false;        // calls for work were parked before caught_up()
+  std::set<WorkerId> hold_nothing_;           // nodes that reported no leases before caught_up()
+  bool parked_early_ = false;                 // calls for work were parked before caught_up()
+  std::vector<Restored::TrainsOn> train_on_;  // until this server opens a round
+  std::deque<WorkerId> arrivals_;  // nodes whose clients wait to count, in the order of arrival
   std::vector<std::pair<HoldingId, std::string>> states_owed_;  // LoseStatesOwed
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "plan/real_arrivals.h"
 
 namespace macaw::server {
 namespace {
@@ -56,6 +57,40 @@ absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules) {
       "cohort.sampling = \"poisson\" divides by the planned cohort, and the clients that ",
       rules.enough > 0 ? "round.enough" : "round.quorum",
       " does not wait for would count as zeros: remove the key, or use \"uniform\""));
+}
+
+absl::Status CheckLiveSteps(const RunPlan& run, const RoundRules& rules, bool stateful) {
+  if (!DevicesArrive(run)) return absl::OkStatus();
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round.mode = \"", run.asynchronous.mode, "\" on a fleet: ", why));
+  };
+  if (run.asynchronous.mixed())
+    return refuse(
+        "only \"buffered\" is made for fleets; cohort.size = 1 steps at each arrival, too");
+  if (run.asynchronous.refill != 1) {
+    return refuse("new clients begin with each step; round.refill is for simulations: take it out");
+  }
+  if (rules.enough > 0)
+    return refuse("a step closes with cohort.size arrivals: take round.enough out");
+  if (rules.below_quorum == RoundRules::BelowQuorum::kDrop) {
+    return refuse(
+        "what has arrived is not dropped: take round.below_quorum out; a step below round.quorum "
+        "waits on");
+  }
+  if (stateful) {
+    return refuse(
+        "what clients keep between rounds is not for clients that train over several rounds yet: "
+        "choose an [update] without feedback");
+  }
+  return absl::OkStatus();
+}
+
+Course DecideStep(const RoundRules& rules, uint64_t arrivals, const Standing& standing) {
+  if (standing.complete()) return Course::kClose;
+  if (standing.arriving == 0 && standing.counted >= arrivals) return Course::kClose;
+  if (!standing.overdue || standing.counted < rules.Needed(arrivals)) return Course::kWait;
+  return standing.arriving > 0 ? Course::kCloseAtDeadline : Course::kClose;
 }
 
 Course TimelyRounds::Decide(const Standing& standing) const {

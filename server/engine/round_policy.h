@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "core/ids.h"
-#include "plan/cohort.h"
+#include "plan/run_plan.h"
 
 namespace macaw::server {
 
@@ -14,7 +14,9 @@ struct Standing {
   uint64_t cohort = 0;
   uint64_t waiting = 0, leased = 0;    // not settled yet
   uint64_t counted = 0, given_up = 0;  // settled
-  bool overdue = false;                // the phase's deadline has passed
+  uint64_t arriving =
+      0;  // of a ArrivalStep: leased clients that have trained and count in this round
+  bool overdue = false;  // the phase's deadline has passed
 
   bool complete() const { return waiting == 0 && leased == 0; }
 };
@@ -98,8 +100,19 @@ struct RoundRules {
   uint64_t Needed(uint64_t drawn) const { return NeededOf(quorum, drawn); }
 };
 
+// When a live ArrivalStep closes (phase.h), for whoever counts by then:
+//   counted = arrivals           closes; others train on
+//   deadline, quorum of these    closes; arriving clients are given up (kCloseAtDeadline)
+//   nobody trains                closes
+// It does not close before the clients that are arriving are settled, unless the deadline passes.
+Course DecideStep(const RoundRules& rules, uint64_t arrivals, const Standing& standing);
+
 // Refuses rules that a round of this cohort cannot have. Errors name the keys.
 absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules);
+
+// Refuses what a fleet whose rounds do not wait for each other (plan/real_arrivals.h)
+// cannot have. Errors name the keys. `stateful`: its clients keep a state between rounds.
+absl::Status CheckLiveSteps(const RunPlan& run, const RoundRules& rules, bool stateful);
 
 // Rounds that do not wait for everybody.
 //   counted = enough             closes at once

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/local_steps.h"
+#include "plan/real_arrivals.h"
 #include "server/engine/round_policy.h"
 #include "training/api/round_local.h"
 #include "training/api/straggler.h"
@@ -131,7 +132,12 @@ absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
     const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
     const scheduler::Feedback* feedback) {
   CohortConfig cohort = run.cohort;
-  if (run.asynchronous.by_arrival()) cohort.size = run.asynchronous.refill;
+  if (DevicesArrive(run)) {  // at most as many as there are places
+    const auto can = static_cast<uint64_t>(rows.size() - std::ranges::count(rows, 0U));
+    cohort.size = std::min(std::max(run.asynchronous.concurrency, cohort.size), can);
+  } else if (run.asynchronous.by_arrival()) {
+    cohort.size = run.asynchronous.refill;
+  }
   return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence, feedback)
                           : scheduler::MakeSampler(cohort, rows, feedback);
 }

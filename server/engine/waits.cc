@@ -45,9 +45,10 @@ Duration RoundEngine::TaskLimit() const {
 }
 
 void RoundEngine::Renew(const Node& node, TimePoint now) {
-  if (now - node.progressed >= LeastLease()) return;
-  const TimePoint expires = now + options_.lease_timeout;
   const bool waits = node.poll.has_value();  // for others; its time does not run
+  const bool arrives = waits && !node.poll->request.trained.empty();
+  if (!arrives && now - node.progressed >= LeastLease()) return;
+  const TimePoint expires = now + options_.lease_timeout;
   phase_.Renew(node.id, waits ? expires : std::min(expires, node.leased_until));
   evaluation_.Renew(node.id, waits ? expires : std::min(expires, node.tasks_until));
 }
@@ -83,11 +84,13 @@ void RoundEngine::NoteAbsentAtBegin(TimePoint now) {
 }
 
 void RoundEngine::GiveUpGone(const std::vector<HoldingId>& rows) {
-  for (const HoldingId one : rows) {
-    DoTasksWithout(one, fleet::LeftOutReason::kGone,
-                   absl::StrFormat("no node with these rows has been there for %.0f s",
-                                   ToSeconds(options_.lease_timeout)));
-  }
+  for (const HoldingId one : rows) DoTasksWithout(one, fleet::LeftOutReason::kGone, WhyGone());
+  if (live_) GiveUpGoneClients(rows);
+}
+
+std::string RoundEngine::WhyGone() const {
+  return absl::StrFormat("no node with these rows has been there for %.0f s",
+                         ToSeconds(options_.lease_timeout));
 }
 
 // ---- owners that are given up

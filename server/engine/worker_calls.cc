@@ -41,6 +41,12 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
   if (request.slots > kMostSlots)
     return refuse(absl::StrCat("it has ", request.slots, " slots; at most ", kMostSlots));
   const RunPlan& run = options_.run;
+  if (live_ && request.clients > 0 && !request.arrives) {
+    return refuse(absl::StrCat(
+        "its program (", request.program.empty() ? "an older Macaw" : request.program,
+        ") cannot take part in rounds that do not wait for each other (round.mode = \"",
+        run.asynchronous.mode, "\"): update it"));
+  }
   if (request.input_shape != run.model.input_shape) {
     return refuse("its examples have another shape than the run's model.input_shape");
   }
@@ -247,6 +253,7 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Ti
             .since = now,
             .deadline = now + std::min(request.wait, kLongestPoll),
             .request = request};
+  if (!request.trained.empty()) return TakeArrival(*node, std::move(poll), now);
   if (!node->declined.empty()) return AnswerDeclining(*node, std::move(poll), now);
   const bool served = Serve(*node, request, ticket, now);
   if (std::exchange(passed_over_, false) || for_others) ServeOthers(*node, now);
@@ -264,6 +271,7 @@ void RoundEngine::FindWork(Ticket ticket, const fleet::LeaseRequest& request, Ti
 
 bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                         TimePoint now) {
+  if (!request.trained.empty()) return ServeArrival(node, request, ticket, now);
   if (!node.declined.empty()) return false;
   // Its results are of clients that were taken back, and would spoil a part with new ones.
   if (request.running > 0 && phase_.leased_to(node.id) == 0 && caught_up()) {
@@ -294,7 +302,10 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
         task.state_version = states_.versions().Current(task.client);
     }
   }
-  if (more_to_lease(node.holding)) reply.training = ServeTraining(node, request, reply, now);
+  // Where rounds do not wait for each other, an evaluation does not wait for a client that trains.
+  const bool may_train = !live_ || !reply.evaluation.has_value();
+  if (may_train && more_to_lease(node.holding))
+    reply.training = ServeTraining(node, request, reply, now);
   if (reply.training.has_value()) {
     std::ranges::for_each(reply.training->broadcast.channels, name_only);
     for (fleet::OlderModel& older : reply.training->older)
@@ -310,7 +321,9 @@ std::optional<fleet::TrainingLease> RoundEngine::ServeTraining(Node& node,
                                                                const fleet::LeaseRequest& request,
                                                                fleet::LeaseReply& reply,
                                                                TimePoint now) {
-  const uint64_t held = phase_.leased_to(node.id), most = nodes_.MostLeases(node);
+  const uint64_t held = phase_.leased_to(node.id);
+  // A step: each client counts on its own, so a node has one at a time.
+  const uint64_t most = phase_.live() ? 1 : nodes_.MostLeases(node);
   if (held >= most) {  // others get what was planned for it
     phase_.RemoveFromPlan(node);
     passed_over_ = true;
@@ -387,7 +400,7 @@ void RoundEngine::DismissParked(HoldingId holding, TimePoint now) {
 
 void RoundEngine::Dismiss(Node& node, TimePoint now) {
   const bool done = phase_.leased_to(node.id) > 0 && !more_to_lease(node.holding);
-  if (!done || !node.poll.has_value()) return;
+  if (!done || !node.poll.has_value() || !node.poll->request.trained.empty()) return;
   Answer(nodes_.Unpark(node, now).ticket, fleet::LeaseReply{.next = Next::kCommit});
 }
 

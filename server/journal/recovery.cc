@@ -31,6 +31,8 @@ class Follower {
     std::vector<log::GivenUp> gave_up;
     std::map<Attempt, WorkerId> leased;
     std::string dropped, alone;
+    std::vector<ClientId> cohort;
+    std::map<ClientId, uint32_t> staleness;
     bool closed = false;
   };
   std::map<std::pair<Round, macaw::Phase>, Phase> phases;
@@ -67,13 +69,24 @@ class Follower {
   void On(const log::RoundOpened& opened) {
     begun = true;
     lost_states.Opened(opened.round, opened.phase);
-    if (opened.round > checkpoint_)
-      phases[{opened.round, opened.phase}] = {.broadcast = opened.broadcast,
-                                              .present = opened.present};
+    // Of the checkpoint's round only those count that train on in the next one.
+    if (opened.round < checkpoint_ || (opened.round == checkpoint_ && opened.arrivals == 0)) return;
+    Phase& phase = phases[{opened.round, opened.phase}];
+    phase = {.broadcast = opened.broadcast, .present = opened.present};
+    if (opened.arrivals == 0) return;
+    for (const log::Member& member : opened.cohort) phase.cohort.push_back(member.client);
   }
   void On(const log::Leased& leased) {
     if (Phase* phase = Of(leased); phase != nullptr) {
-      for (const Attempt& attempt : leased.attempts) phase->leased[attempt] = leased.node;
+      for (size_t i = 0; i < leased.attempts.size(); ++i) {
+        const Attempt& attempt = leased.attempts[i];
+        phase->leased[attempt] = leased.node;
+        if (i < leased.staleness.size()) {
+          phase->staleness[attempt.client] = static_cast<uint32_t>(leased.staleness[i]);
+        } else {
+          phase->staleness.erase(attempt.client);
+        }
+      }
     }
   }
   void On(const log::Requeued& requeued) {
@@ -259,6 +272,16 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
       if (member.node == node) member.last_commit = std::max(member.last_commit, commit);
     }
   };
+  if (const auto last = log.phases.find({from.checkpoint, Phase(0)}); last != log.phases.end()) {
+    for (const auto& [attempt, node] : last->second.leased) {
+      const auto staleness = last->second.staleness.find(attempt.client);
+      restored.train_on.push_back(
+          {.attempt = attempt,
+           .node = node,
+           .staleness = staleness != last->second.staleness.end() ? staleness->second : 0});
+    }
+    log.phases.erase(last);
+  }
   for (auto& [place, phase] : log.phases) {
     Restored::PhaseStory story{.broadcast = phase.broadcast,
                                .present = std::move(phase.present),
@@ -266,6 +289,8 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
                                .leased = std::move(phase.leased),
                                .dropped = std::move(phase.dropped),
                                .alone = std::move(phase.alone),
+                               .cohort = std::move(phase.cohort),
+                               .staleness = std::move(phase.staleness),
                                .closed = phase.closed};
     for (const auto& [node, commit] : phase.accepted) {
       JournalPart& part = journal.parts.at({node, commit});

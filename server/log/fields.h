@@ -90,16 +90,16 @@ constexpr auto FieldsOf(std::type_identity<Died>) {
                     Field{3, "deaths", &Died::deaths});
 }
 constexpr auto FieldsOf(std::type_identity<RoundOpened>) {
-  return std::tuple(Field{1, "round", &RoundOpened::round}, Field{2, "phase", &RoundOpened::phase},
-                    Field{3, "eligible", &RoundOpened::eligible},
-                    Field{4, "cohort", &RoundOpened::cohort},
-                    Field{5, "max_weight", &RoundOpened::max_weight},
-                    Field{6, "total_weight", &RoundOpened::total_weight},
-                    Field{7, "max_multiplicity", &RoundOpened::max_multiplicity},
-                    Field{8, "total_multiplicity", &RoundOpened::total_multiplicity},
-                    Field{9, "broadcast", &RoundOpened::broadcast},
-                    Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes},
-                    Field{11, "present", &RoundOpened::present});
+  return std::tuple(
+      Field{1, "round", &RoundOpened::round}, Field{2, "phase", &RoundOpened::phase},
+      Field{3, "eligible", &RoundOpened::eligible}, Field{4, "cohort", &RoundOpened::cohort},
+      Field{5, "max_weight", &RoundOpened::max_weight},
+      Field{6, "total_weight", &RoundOpened::total_weight},
+      Field{7, "max_multiplicity", &RoundOpened::max_multiplicity},
+      Field{8, "total_multiplicity", &RoundOpened::total_multiplicity},
+      Field{9, "broadcast", &RoundOpened::broadcast},
+      Field{10, "broadcast_bytes", &RoundOpened::broadcast_bytes},
+      Field{11, "present", &RoundOpened::present}, Field{12, "arrivals", &RoundOpened::arrivals});
 }
 constexpr auto FieldsOf(std::type_identity<Waiting>) {
   return std::tuple(Field{1, "round", &Waiting::round}, Field{2, "present", &Waiting::present},
@@ -111,15 +111,16 @@ constexpr auto FieldsOf(std::type_identity<Planned>) {
 }
 constexpr auto FieldsOf(std::type_identity<Leased>) {
   return std::tuple(Field{1, "round", &Leased::round}, Field{2, "phase", &Leased::phase},
-                    Field{3, "node", &Leased::node}, Field{4, "attempts", &Leased::attempts});
+                    Field{3, "node", &Leased::node}, Field{4, "attempts", &Leased::attempts},
+                    Field{5, "staleness", &Leased::staleness});
 }
 constexpr auto FieldsOf(std::type_identity<Accepted>) {
-  return std::tuple(Field{1, "round", &Accepted::round}, Field{2, "phase", &Accepted::phase},
-                    Field{3, "node", &Accepted::node}, Field{4, "commit", &Accepted::commit},
-                    Field{5, "included", &Accepted::included},
-                    Field{6, "given_up", &Accepted::given_up}, Field{7, "sums", &Accepted::sums},
-                    Field{8, "seconds", &Accepted::seconds},
-                    Field{9, "sums_bytes", &Accepted::sums_bytes});
+  return std::tuple(
+      Field{1, "round", &Accepted::round}, Field{2, "phase", &Accepted::phase},
+      Field{3, "node", &Accepted::node}, Field{4, "commit", &Accepted::commit},
+      Field{5, "included", &Accepted::included}, Field{6, "given_up", &Accepted::given_up},
+      Field{7, "sums", &Accepted::sums}, Field{8, "seconds", &Accepted::seconds},
+      Field{9, "sums_bytes", &Accepted::sums_bytes}, Field{10, "staleness", &Accepted::staleness});
 }
 constexpr auto FieldsOf(std::type_identity<TurnedDown>) {
   return std::tuple(Field{1, "round", &TurnedDown::round}, Field{2, "phase", &TurnedDown::phase},

@@ -82,6 +82,26 @@ void History::AddGivenUp(Round round, Phase phase, const std::vector<GivenUp>& g
 
 Decisions History::decisions() const {
   Decisions decisions;
+  std::set<Round> bases;  // of the rounds behind the one that is looked at
+  for (auto it = rounds_.rbegin(); it != rounds_.rend(); ++it) {
+    const auto& [round, phases] = *it;
+    if (round > completed_ || !phases.contains(Phase(0))) continue;
+    const PhaseStory& story = phases.at(Phase(0));
+    if (story.opened.arrivals == 0) continue;
+    RecordedStep step{.arrivals = story.opened.arrivals,
+                      .counted = story.arrived,
+                      .max_weight = story.opened.max_weight,
+                      .total_weight = story.opened.total_weight,
+                      .max_multiplicity = story.opened.max_multiplicity,
+                      .total_multiplicity = story.opened.total_multiplicity};
+    const uint32_t newest = round.value - 1;
+    bases.erase(bases.lower_bound(Round(newest)), bases.end());
+    for (auto base = bases.rbegin(); base != bases.rend(); ++base)
+      step.kept.push_back(newest - base->value);
+    for (const auto& [client, staleness] : story.arrived)
+      bases.insert(Round(newest - std::min(staleness, newest)));
+    decisions[{round, Phase(0)}].step = std::move(step);
+  }
   for (const auto& [round, phases] : rounds_) {
     if (round > completed_) break;
     for (const auto& [phase, story] : phases) {
@@ -120,6 +140,13 @@ void History::Add(const Record& record) {
     story[opened->phase].opened = *opened;
   } else if (const auto* accepted = std::get_if<Accepted>(&record)) {
     AddGivenUp(accepted->round, accepted->phase, accepted->given_up);
+    PhaseStory* const story = Find(accepted->round, accepted->phase);
+    if (story == nullptr || story->opened.arrivals == 0) return;
+    for (size_t i = 0; i < accepted->included.size(); ++i) {
+      const bool older = i < accepted->staleness.size();
+      story->arrived[accepted->included[i].client] =
+          older ? static_cast<uint32_t>(accepted->staleness[i]) : 0;
+    }
   } else if (const auto* gave_up = std::get_if<GaveUp>(&record)) {
     AddGivenUp(gave_up->round, gave_up->phase, gave_up->given_up);
   } else if (const auto* lost = std::get_if<RoundLost>(&record)) {
@@ -148,7 +175,9 @@ std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
   const auto& was = recorded.opened;
   const auto& is = repeated.opened;
   if (was.eligible != is.eligible) return "other clients, or other numbers of rows, to draw from";
-  if (was.cohort != is.cohort) return "another cohort";
+  // Who trains and does not count yet is no matter of a repeated run.
+  if (was.arrivals > 0 && recorded.arrived != repeated.arrived) return "other arrivals";
+  if (was.arrivals == 0 && was.cohort != is.cohort) return "another cohort";
   if (was.max_weight != is.max_weight || was.total_weight != is.total_weight)
     return "other weights of the clients";
   if (was.broadcast != is.broadcast) return "another model is sent to the clients";

@@ -72,6 +72,18 @@ class CutEvaluations {
   std::set<std::pair<Round, bool>> undone_;  // and whether it is the digest of the states
 };
 
+// A round of a fleet whose rounds do not wait for each other, as its log tells it.
+struct RecordedStep {
+  uint64_t arrivals = 0;  // RoundOpened::arrivals
+  // Who counted, and by how many rounds the model of each was older than the newest one.
+  std::map<ClientId, uint32_t> counted;
+  double max_weight = 0, total_weight = 0;  // of RoundOpened
+  uint32_t max_multiplicity = 0;
+  uint64_t total_multiplicity = 0;
+  // How old those models are, without the newest, from which clients of later rounds have trained.
+  std::vector<uint32_t> kept;
+};
+
 // What the world decided about a phase. It does not follow from the configuration.
 struct Decision {
   std::vector<GivenUp> given_up;
@@ -79,6 +91,7 @@ struct Decision {
   std::vector<ClientId> present;  // RoundOpened::present
   LostStates::At lost_states;
   CutEvaluations::Cuts evaluation = {};  // of a round's first phase: of the evaluation after it
+  std::optional<RecordedStep> step = {};
 };
 using Decisions = std::map<std::pair<Round, Phase>, Decision>;
 
@@ -89,6 +102,8 @@ class History {
   struct PhaseStory {
     RoundOpened opened;
     std::map<ClientId, GivenUp> given_up;
+    // Of a round that says RoundOpened::arrivals; as RecordedStep::counted.
+    std::map<ClientId, uint32_t> arrived;
     bool dropped = false;
     std::optional<Closed> closed;
   };

@@ -118,6 +118,9 @@ struct RoundOpened {
   // The clients that were present, if the round was drawn from those alone and they were not all:
   // of each range the first number and the one after the last, one range after the other.
   std::vector<ClientId> present;
+  // Of a fleet whose rounds do not wait for each other: how many arrivals close the round. Its
+  // cohort is then everybody who trains, also those who began in earlier rounds. 0: it waits.
+  uint64_t arrivals = 0;
   friend bool operator==(const RoundOpened&, const RoundOpened&) = default;
 };
 
@@ -129,11 +132,15 @@ struct Planned {
   friend bool operator==(const Planned&, const Planned&) = default;
 };
 
+// Where rounds do not wait for each other, leases that go on in the next round are written again
+// behind its RoundOpened.
 struct Leased {
   Round round;
   Phase phase;
   WorkerId node;
   std::vector<Attempt> attempts;
+  // By how many rounds the model of each is older than the newest one; empty: none is.
+  std::vector<uint64_t> staleness;
   friend bool operator==(const Leased&, const Leased&) = default;
 };
 
@@ -149,6 +156,7 @@ struct Accepted {
   Digest sums;              // of the blob with the sums; zero when no client is included
   double seconds = 0;       // time of the node's slots for this part, as the node reports it
   uint64_t sums_bytes = 0;  // of that blob, as it travelled
+  std::vector<uint64_t> staleness;  // as Leased::staleness, of those that are included
   friend bool operator==(const Accepted&, const Accepted&) = default;
 };
 

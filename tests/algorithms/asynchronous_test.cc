@@ -123,7 +123,7 @@ TEST(CheckAsynchronous, RefusesWhatArrivalsCannotBe) {
     change(run);
     return Refusal(run);
   };
-  EXPECT_THAT(with([](RunPlan& r) { r.devices.family = "none"; }), HasSubstr("[devices]"));
+  EXPECT_EQ(with([](RunPlan& r) { r.devices.family = "none"; }), "") << "a fleet has real ones";
   EXPECT_THAT(with([](RunPlan& r) { r.cohort.sampling = "poisson"; }), HasSubstr("poisson"));
   EXPECT_THAT(with([](RunPlan& r) { r.cohort.over_selection = 1.5; }),
               HasSubstr("cohort.over_selection"));

@@ -27,6 +27,10 @@ class LogLaw {
         waiting_.clear();
         leased_.clear();
       }
+      if (opened->arrivals > 0) {  // who trains goes on, and is leased again by a record
+        waiting_.clear();
+        train_on_ = std::exchange(leased_, {});
+      }
       EXPECT_TRUE(waiting_.empty() && leased_.empty()) << "the phase before has not ended";
       const bool again = std::exchange(aborted_, false);
       if (again) {
@@ -36,11 +40,13 @@ class LogLaw {
         rounds_ += opened->phase.value == 0 ? 1 : 0;
       }
       round_ = opened->round;
+      arrivals_ = opened->arrivals > 0;
       counted_.clear();
       phase_ = opened->phase;
       for (const log::Member& member : opened->cohort) {
         waiting_.insert(member.client);
-        EXPECT_TRUE(opened->present.empty() || Contains(opened->present, member.client))
+        EXPECT_TRUE(opened->arrivals > 0 || opened->present.empty() ||
+                    Contains(opened->present, member.client))
             << "client " << member.client;
       }
       EXPECT_TRUE(opened->phase.value == 0 || opened->present.empty());
@@ -48,7 +54,8 @@ class LogLaw {
       EXPECT_FALSE(opened->eligible.IsZero());
       EXPECT_FALSE(opened->broadcast.IsZero());
     } else if (const auto* waits = std::get_if<log::Waiting>(&record)) {
-      EXPECT_TRUE(waiting_.empty() && leased_.empty()) << "the round before has not ended";
+      EXPECT_TRUE(arrivals_ || (waiting_.empty() && leased_.empty()))
+          << "the round before has not ended";
       EXPECT_LT(waits->present, waits->needed);
       EXPECT_GT(waits->round, std::exchange(waited_, waits->round)) << "once a round";
     } else if (const auto* leased = std::get_if<log::Leased>(&record)) {
@@ -56,6 +63,13 @@ class LogLaw {
       EXPECT_TRUE(nodes_.contains(leased->node));
       for (const Attempt& attempt : leased->attempts) {
         EXPECT_EQ(waiting_.erase(attempt.client), 1u) << "client " << attempt.client;
+        const bool goes_on = train_on_.contains(attempt);
+        const size_t at = static_cast<size_t>(&attempt - leased->attempts.data());
+        const uint64_t age = at < leased->staleness.size() ? leased->staleness[at] : 0;
+        EXPECT_EQ(age > 0, goes_on) << "client " << attempt.client;
+        if (goes_on) {
+          EXPECT_EQ(train_on_.at(attempt), leased->node);
+        }
         leased_[attempt] = leased->node;
       }
     } else if (const auto* accepted = std::get_if<log::Accepted>(&record)) {
@@ -123,9 +137,10 @@ class LogLaw {
   std::set<WorkerId> nodes_;
   Round round_, waited_;
   Phase phase_;
-  bool aborted_ = false;  // the open phase begins again
+  bool aborted_ = false;   // the open phase begins again
+  bool arrivals_ = false;  // rounds do not wait for each other
   std::set<ClientId> waiting_;
-  std::map<Attempt, WorkerId> leased_;
+  std::map<Attempt, WorkerId> leased_, train_on_;
   uint32_t rounds_ = 0;
   uint64_t settled_ = 0;
   std::set<ClientId> counted_;  // in the open phase

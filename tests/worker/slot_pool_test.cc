@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "aggregation/exact_sum.h"
+#include "algorithms/around/asynchronous.h"
 #include "core/status.h"
 #include "tests/worker/synthetic_run.h"
 
@@ -140,7 +141,11 @@ class SlotPoolTest : public testing::Test {
     context_.epoch = 1;
     context_.backends = &testing_support::OnlyFused();
     context_.spec = *models::BuildSpec(context_.run.model, context_.run.dtype);
-    const algorithms::Description& fedavg = **Registry().Find("fedavg");
+    Use(**Registry().Find("fedavg"));
+    model_ = models::InitialModel(context_.spec, 1);
+  }
+
+  void Use(const algorithms::Description& rule) {
     const algorithms::Setup setup{.config = context_.run.algorithm,
                                   .layout = context_.spec.layout,
                                   .local = context_.run.local,
@@ -148,9 +153,8 @@ class SlotPoolTest : public testing::Test {
                                   .clients = context_.run.clients,
                                   .total_weight = TotalWeight(context_.run),
                                   .contribution_bound = context_.run.contribution_bound};
-    context_.schema = *fedavg.schema(setup);
-    context_.algorithm = *fedavg.client(setup);
-    model_ = models::InitialModel(context_.spec, 1);
+    context_.schema = *rule.schema(setup);
+    context_.algorithm = *rule.client(setup);
   }
 
   std::unique_ptr<SlotPool> Start(uint32_t slots, std::vector<double> slowdown = {}) {
@@ -325,6 +329,81 @@ TEST_F(SlotPoolTest, EndsWhatItsTrainersHaveBegunWhenItIsClearedOrGoes) {
   }
   pool->Enqueue(Phase1(), Assignments(0, 1), TimePoint{});
   while (endless.begun < 5) std::this_thread::yield();
+}
+
+Digest SumOf(const Harvest& harvest) {
+  return fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(harvest.sums)).digest;
+}
+
+// A device that began in round 3 and is told that it counts in round 5 sends the bytes of a
+// simulation's client that was leased in round 5 with a model two rounds old.
+TEST_F(SlotPoolTest, AClientThatArrivesIsAddedAsOneThatWasLeasedInThatRound) {
+  context_.run.asynchronous.mode = "buffered";
+  Use(algorithms::Asynchronous(**Registry().Find("fedavg"), context_.run));
+  const auto pool = Start(1);
+  const auto leased = Phase1();
+  leased->round = Round(5);
+  leased->staleness = 2;
+  auto assignments = Assignments(3, 4);
+  const Attempt attempt{assignments[0].client, assignments[0].fence};
+  assignments[0].staleness = 2;
+  pool->Enqueue(leased, assignments, TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  const Harvest simulated = *pool->TakeHarvest();
+  pool->Settle();
+
+  const auto begun = Phase1();
+  begun->round = Round(3);
+  begun->order.total_weight = 50'000;  // a grid that is not used
+  begun->arrives = true;
+  pool->Enqueue(begun, Assignments(3, 4), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdleOrTrained());
+  ASSERT_THAT(pool->Trained(), testing::ElementsAre(attempt));
+  EXPECT_EQ(pool->held(), 1u);
+  const auto told = std::make_shared<PhaseContext>(*begun);
+  told->round = Round(5);
+  told->staleness = 2;
+  told->order = leased->order;
+  told->arrives = false;
+  pool->Arrive(attempt, told);
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_THAT(pool->Trained(), IsEmpty());
+  const Harvest arrived = *pool->TakeHarvest();
+  ASSERT_THAT(arrived.included, SizeIs(1));
+  EXPECT_EQ(arrived.phase->round, Round(5));
+  EXPECT_EQ(SumOf(arrived), SumOf(simulated));
+  pool->Settle();
+
+  // In time it would count more.
+  pool->Enqueue(begun, Assignments(3, 4), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdleOrTrained());
+  const auto fresh = std::make_shared<PhaseContext>(*told);
+  fresh->round = Round(3);
+  fresh->staleness = 0;
+  pool->Arrive(attempt, fresh);
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_NE(SumOf(*pool->TakeHarvest()), SumOf(simulated));
+}
+
+TEST_F(SlotPoolTest, NothingIsLeftOfAClientThatDoesNotCountAnyMore) {
+  const auto pool = Start(1);
+  const auto begun = Phase1();
+  begun->arrives = true;
+  for (const bool is_left_out : {false, true}) {
+    begun->local.lr = is_left_out ? 1e30 : context_.run.local.lr;
+    pool->Enqueue(begun, Assignments(3, 4), TimePoint{});
+    ASSERT_TRUE(pool->WaitIdleOrTrained());
+    ASSERT_THAT(pool->Trained(), SizeIs(1));
+    pool->Arrive(pool->Trained()[0], nullptr);
+    ASSERT_TRUE(pool->WaitIdle());
+    EXPECT_EQ(pool->held(), 0u);
+    EXPECT_TRUE(pool->TakeHarvest()->empty());
+  }
+  pool->Enqueue(begun, Assignments(5, 6), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdleOrTrained());
+  pool->Clear();  // the session has ended
+  EXPECT_THAT(pool->Trained(), IsEmpty());
+  EXPECT_TRUE(pool->TakeHarvest()->empty());
 }
 
 TEST_F(SlotPoolTest, WakesWhoWaitsWhenInterruptedAndStartsCleanAfterClear) {
