@@ -177,6 +177,12 @@ MUTANTS = {
          "std::floor(error * kErrorCells / limit)"),
         ("the limit lacks the errors of all matrices but one",
          "limit += std::fmax", "limit = std::fmax")],
+    ("core/blocks_reader.cc", "core", "Blocks.*"): [
+        ("a number of a block may come twice", "places[i] <= places[i - 1] ? 1 : 0", "0"),
+        ("places lie beyond a block's end",
+         "if (count - at < kWord) word &= (uint64_t{1} << (count - at)) - 1;", "")],
+    ("aggregation/exact_sum_compact.cc", "aggregation", "ExactSumCompact.*"): [
+        ("a value may be larger than the part says", "span.low = -span.high;", "span = {};")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],

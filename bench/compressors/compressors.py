@@ -76,7 +76,7 @@ def speeds(program: Path) -> dict[str, float]:
     return {
         row[0]: 4 * WEIGHTS * (1 / float(row[1]) + 1 / float(row[5])) / 1e9
         for row in rows
-        if len(row) == 7 and row[1].replace(".", "").isdigit()
+        if len(row) == 10 and row[1].replace(".", "").isdigit()
     }
 
 
