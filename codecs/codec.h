@@ -42,7 +42,6 @@ class Codec {
   // v ← C(v).
   virtual void Apply(VectorView v, Draws& draws) const = 0;
   virtual Bias bias() const = 0;
-  bool unbiased() const { return bias() == Bias::kNone; }
   // Most numbers of C(v) are zero.
   virtual bool sparse() const { return false; }
   // The largest |k| of a quantiser, for whoever writes its values; 0: it is none.

@@ -66,8 +66,6 @@ TEST(ParseCodec, SaysWhatIsBiasedAndWhatIsSparse) {
   EXPECT_EQ(bias({"f16", "topk 0.1", "bits 8"}), Bias::kLarge);
   EXPECT_TRUE(CodecOf({"topk 0.1", "bits 8"})->sparse());
   EXPECT_FALSE(CodecOf({"bits 8"})->sparse());
-  EXPECT_TRUE(CodecOf({"qsgd 4"})->unbiased());
-  EXPECT_FALSE(CodecOf({"bf16"})->unbiased());
 }
 
 }  // namespace
