@@ -46,6 +46,7 @@ POPULATION = [
     (["powersgd 4"], "none", []),
     (["acpsgd 4"], "none", []),
     (["acpsgd 4"], "residual", []),
+    (["powersgd 3"], "none", []),
     (["powersgd 4"], "none, adapt 20", []),
     (["acpsgd 4"], "none, adapt 20", []),
     (["acpsgd 4"], "residual, adapt 20", []),
@@ -64,6 +65,9 @@ SILOS = [
     (["topk 0.01"], "residual", ["topk 0.01"]),
     (["topk 0.01", "bits 8"], "residual", ["topk 0.05", "bits 8"]),
     (["sign"], "residual", ["sign"]),
+    (["acpsgd 3"], "residual", []),
+    (["acpsgd 4"], "residual", []),
+    (["acpsgd 4"], "residual, adapt 20", []),
     (["acpsgd 4"], "residual", ["bits 4"]),
     (["powersgd 2"], "residual", ["bits 4"]),
 ]
