@@ -42,6 +42,7 @@ POPULATION = [
     (["sign"], "none", []),
     (["sign"], "ef21", []),
     (["rotate", "sign"], "none", []),
+    (["rotate", "sign unbiased"], "none", []),
     (["bf16"], "none", []),
     (["powersgd 4"], "none", []),
     (["acpsgd 4"], "none", []),

@@ -89,6 +89,7 @@ void Participation() {
       {"rotated TernGrad", {"rotate", "terngrad"}, "none"},
       {"rotated sign", {"rotate", "sign"}, "none"},
       {"rotated sign", {"rotate", "sign"}, "ef21"},
+      {"rotated sign, unbiased", {"rotate", "sign unbiased"}, "none"},
       {"PowerSGD rank 1", {"powersgd 1"}, "none"},
       {"PowerSGD rank 1", {"powersgd 1"}, "residual"},
       {"ACP-SGD rank 1", {"acpsgd 1"}, "none"},
@@ -168,8 +169,7 @@ void Speed() {
                              "terngrad", "sign", "bits 8", "bits 4", "bf16", "f16", "rotate"}) {
       const std::string name = line;
       const bool rotates = name == "rotate";
-      const auto codec =
-          *codecs::ParseCodec({rotates || name.empty() ? "bf16" : name}, /*scaled=*/true);
+      const auto codec = *codecs::ParseCodec({rotates || name.empty() ? "bf16" : name});
       const auto code = [&](uint64_t client) {
         codecs::Draws draws{RandomStream({.seed = client}), RandomStream({.seed = 2})};
         copy();

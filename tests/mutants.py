@@ -121,7 +121,7 @@ MUTANTS = {
         ("EF21 is resumed without its sum",
          "Copy(state.vectors.at(NameOfSum(c)).view(), sums_[c].view());", "{}")],
     ("algorithms/around/compressed.cc", "algorithms", "Compressed*"): [
-        ("random-k is scaled though its error is fed back", "/*scaled=*/false", "true")],
+        ("random-k is scaled though its error is fed back", "use.scaled = false", "use.scaled = true")],
     ("algorithms/around/coded_broadcast_server.cc", "algorithms", "CodedBroadcast.*"): [
         ("a change may be larger than what it is of",
          "ScaleParameters(Shorter(x), change_.view());", ""),
@@ -189,7 +189,9 @@ MUTANTS = {
     ("codecs/sign.cc", "codecs", "Sign.*"): [
         ("the sign of zero is one", "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),
         ("signs are sent without their scale",
-         "static_cast<float>(norm / static_cast<double>(count))", "float{1}")],
+         "static_cast<float>(norm / static_cast<double>(count))", "float{1}"),
+        ("blocks of a rotation that differ in size share an unbiased scale",
+         "ForEachPiece(values, kPiece, [](", "ForEachPiece(values, values.size(), [](")],
     ("codecs/majority.cc", "codecs", "Majority.*"): [
         ("a tie is a vote for +1, and so is a number that did not change",
          "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),

@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<codecs::Codec>> CodecOf(const BroadcastConfig& br
     }
   }
   // What is dropped comes again with the next change.
-  return codecs::ParseCodec(broadcast.codec, /*scaled=*/!of_change);
+  return codecs::ParseCodec(broadcast.codec, {.scaled = !of_change});
 }
 
 absl::Status CheckBroadcast(const Description& rule, const BroadcastConfig& broadcast,

@@ -30,6 +30,7 @@ OURS = [
     ("TernGrad", "terngrad clip 2.5", 100),
     ("sign", "sign", 1),
     ("sign", "rotate, sign", 100),
+    ("sign", "rotate, sign unbiased", 100),
     ("16 bits", "f16", 1),
     ("16 bits", "bf16", 1),
     ("8 bits", "bits 8", 100),

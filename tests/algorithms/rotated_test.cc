@@ -208,6 +208,7 @@ TEST(Rotated, SignsNeedNoFeedbackToEndAroundTheOptimum) {
     return Distance(mean, bowls.optimum);
   };
   EXPECT_LT(mean_of_ends(Turned("sign")), 0.1);
+  EXPECT_LT(mean_of_ends(Turned("sign unbiased")), 0.1);
   EXPECT_GT(mean_of_ends(Compressed(Builtin("fedavg"), Update({"sign"}, "none"))), 0.5);
 }
 

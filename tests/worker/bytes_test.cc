@@ -108,6 +108,7 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
                  {{"topk 0.01", "bits 8"}, 0.02},
                  {{"rotate", "bits 2"}, 0.08},
                  {{"rotate", "sign"}, 0.06},
+                 {{"rotate", "sign unbiased"}, 0.07},
                  {{"acpsgd 2"}, 0.09}};
   for (const auto& [codec, most] : kCodecs) {
     const UpdateConfig update{.codec = codec, .feedback = "none"};
