@@ -55,6 +55,7 @@ TEST(Factored, SendsAFactorAndTheRest) {
   EXPECT_EQ(loop.schema().up[1].name, "delta_rest");
   EXPECT_EQ(loop.schema().up[1].layout->count(), 6u);
   EXPECT_EQ(loop.schema().down[1].name, "delta_basis");
+  EXPECT_TRUE(loop.schema().down[1].coded) << "so its zeros are not sent";
   ASSERT_EQ(loop.schema().state.size(), 1u) << "all take part: what is left out is fed back";
   EXPECT_TRUE(Loop(Acp("fedavg"), bowls, 2).schema().state.empty());
 }

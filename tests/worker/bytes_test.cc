@@ -123,6 +123,17 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
   }
 }
 
+// Columns that no rank uses cost nothing, up or down.
+TEST_F(BytesTest, RoomForLargerRanksIsNotSent) {
+  UpdateConfig update{.codec = {"powersgd 1"}, .feedback = "none"};
+  const Moved fixed = Run(update, "127.0.0.1:0", false);
+  update.adapt = kRounds + 1;  // chosen once, of as many numbers or fewer
+  const Moved adapting = Run(update, "127.0.0.1:0", false);
+  const double model = Run({}, "127.0.0.1:0", false).down;
+  EXPECT_LT(adapting.down - model, 1.2 * (fixed.down - model));
+  EXPECT_GT(fixed.down, model);
+}
+
 // What goes down: a model that is coded anew, and changes of what a worker has got before.
 TEST_F(BytesTest, OfTheBroadcastAreThoseOfTheSocket) {
   const double clients = static_cast<double>(dataset_->info().clients);
