@@ -149,7 +149,7 @@ def row(codecs, found: dict[str, float], dense: float) -> list[str]:
         f"{100 * found['last']:.1f}",
         f"{100 * found['best']:.1f}",
         f"{found['up'] / 1e3:.1f}",
-        f"1/{dense / found['up']:.1f}",
+        f"1/{dense / found['up']:.1f}" if dense else "–",  # --only left dense updates out
         f"{found['down'] / 1e3:.1f}",
         f"{found['all'] / 1e6:.1f}",
         "–" if found["to"] != found["to"] else f"{found['to'] / 1e6:.1f}",
@@ -175,7 +175,7 @@ def main() -> None:
             if options.only not in ", ".join([*codecs[0], codecs[1], *codecs[2]]):
                 continue
             found = measure(codecs, options, pathlib.Path(folder), goal)
-            dense = dense or found["up"]
+            dense = dense or (0.0 if codecs[0] else found["up"])
             rows.append(row(codecs, found, dense))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     table = f"{about}\n\n{frame.table(head, rows)}"
