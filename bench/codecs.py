@@ -1,9 +1,10 @@
 """Codecs in real training: accuracy, bytes, and how long what a client sends and fetches takes.
 
-./dev bench codecs [--table NAME] [--images PATH] [--only TEXT] [--rounds N] [--repeat N] [--write]
+./dev bench codecs [--table NAME] [--images PATH] [--only TEXT] [--rounds N] [--repeat N]
+                   [--write]
 
-  population   LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20 a
-               round. The images are those of examples/mnist10k.toml, or of a folder with the four
+  population   LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20
+               a round. The images are those of examples/mnist10k.toml, or of a folder with the four
                files of MNIST (--images).
   silos        the same, of 10 clients, all of them in each round
   cifar        simple_cnn on CIFAR-10, an .npz of x_train, y_train, x_test, y_test (--images), 100
@@ -11,8 +12,8 @@
 
 All runs of a table have the same cohorts. A row: accuracy after the last round and the best; bytes
 that a client sends and fetches in a round (means over the run); all bytes, and those until the test
-accuracy was what the head says; the seconds that both take a client at 1 and at 10 Mbit/s. Means over
-seeds. --only: rows whose text contains TEXT. --write puts the table into results/codecs.md.
+accuracy was what the head says; the seconds that both take a client at 1 and at 10 Mbit/s. Means
+over seeds. --only: rows whose text contains TEXT. --write puts the table into results/codecs.md.
 """
 
 import pathlib
@@ -83,7 +84,17 @@ CIFAR = [
 ]
 TABLES = {"population": (POPULATION, 0.9), "silos": (SILOS, 0.9), "cifar": (CIFAR, 0.5)}
 RESULTS = frame.ROOT / "bench/results/codecs.md"
-HEAD = ["codec", "feedback", "broadcast", "accuracy", "best", "kB up", "of dense", "kB down", "MB in all"]
+HEAD = [
+    "codec",
+    "feedback",
+    "broadcast",
+    "accuracy",
+    "best",
+    "kB up",
+    "of dense",
+    "kB down",
+    "MB in all",
+]
 
 
 def listed(codec: list[str]) -> str:
