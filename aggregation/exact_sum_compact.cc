@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include "aggregation/exact_sum_header.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
+#include "core/block_kernels.h"
 #include "core/blocks.h"
 #include "core/status.h"
 
@@ -54,6 +56,16 @@ void WriteVector(const ChannelSpec& spec, ConstVectorView vector, std::vector<st
   } else if (out != nullptr) {
     out->insert(out->end(), vector.bytes.begin(), vector.bytes.end());
   }
+}
+
+// What lies between the tensors, and behind them.
+void ZeroGaps(const ParameterLayout& layout, std::span<int64_t> integers) {
+  uint64_t end = 0;  // of the tensor before
+  for (const LayoutEntry& entry : layout.entries()) {
+    std::ranges::fill(integers.subspan(end, entry.offset - end), 0);
+    end = entry.offset + entry.size;
+  }
+  std::ranges::fill(integers.subspan(end), 0);
 }
 
 constexpr size_t kCollectedHead = sizeof(uint64_t) + sizeof(uint32_t);
@@ -216,7 +228,8 @@ uint64_t ExactSum::MostBytesAlone(std::span<const ConstVectorView> values) const
   return bytes + writer.bytes();
 }
 
-absl::Status ExactSum::State::ReadCompact(std::span<const std::byte> bytes, double w) {
+absl::StatusOr<ExactSum::State::Spans> ExactSum::State::ReadCompact(
+    std::span<const std::byte> bytes, double w) {
   if (clients == 0) return RefusedSum("a compact sum has at least one client");
   if (bytes.size() < SumHeadBytes(channels.size()))
     return RefusedSum("it is shorter than its headers");
@@ -227,6 +240,12 @@ absl::Status ExactSum::State::ReadCompact(std::span<const std::byte> bytes, doub
     return RefusedSum(absl::StrCat("it cannot be of one client that weighs ", w));
   alone_weight = w;
   BlockReader reader(bytes.subspan(SumHeadBytes(channels.size())));
+  Spans spans(channels.size());
+  const auto read = [&](size_t c) -> absl::Status {
+    if (spec(c).reduction == Reduction::kCollect) return ReadVectors(c, reader);
+    MACAW_ASSIGN_OR_RETURN(spans[c], ReadIntegers(c, reader));
+    return absl::OkStatus();
+  };
   for (const bool collected : {false, true}) {
     for (size_t c = 0; c < channels.size(); ++c) {
       if ((spec(c).reduction == Reduction::kCollect) != collected) continue;
@@ -237,43 +256,62 @@ absl::Status ExactSum::State::ReadCompact(std::span<const std::byte> bytes, doub
                                 ? absl::OkStatus()
                                 : absl::InvalidArgumentError(
                                       absl::StrCat("it cannot hold ", head.collected, " vectors"));
-      if (status.ok()) status = collected ? ReadVectors(c, reader) : ReadIntegers(c, reader);
+      if (status.ok()) status = read(c);
       if (!status.ok())
         return RefusedSum(absl::StrCat("channel '", spec(c).name, "': ", status.message()));
     }
   }
   if (reader.left() > 0)
     return RefusedSum(absl::StrCat("it has ", reader.left(), " bytes too many"));
-  return absl::OkStatus();
+  return spans;
 }
 
-absl::Status ExactSum::State::ReadIntegers(size_t c, BlockReader& reader) {
+absl::StatusOr<std::vector<FoldKernels::Span>> ExactSum::State::ReadIntegers(size_t c,
+                                                                             BlockReader& reader) {
   const FoldKernels& kernels = BestKernels();
   const bool as_floats = HasFloats(spec(c)) && alone_weight > 0;
   const double scale =
       as_floats ? plan->Scale(c, alone_weight, static_cast<uint32_t>(multiplicity)) : 1;
   const std::span<int64_t> own = Own(c);
-  std::ranges::fill(own, 0);  // what lies between the tensors
-  std::array<float, kBlock> floats;
+  BlockValues block;
+  std::array<int64_t, kBlock> some;
   absl::Status status;
-  const auto read = [&](std::span<int64_t> to) -> absl::Status {
-    if (!as_floats || reader.HasIntegers()) return reader.Integers(to);
-    const std::span<float> values = std::span(floats).first(to.size());
-    MACAW_RETURN_IF_ERROR(reader.Values(values));
-    const float largest = std::bit_cast<float>(kernels.largest_f32(values.data(), values.size()));
-    // Beyond it rounding to the grid has no meaning.
-    if (!(largest <= spec(c).bound))
-      return absl::InvalidArgumentError("a value is not finite or beyond the bound");
-    kernels.set_f32(values.data(), scale, to.data(), to.size());
+  const auto read = [&](std::span<int64_t> to, FoldKernels::Span& all) -> absl::Status {
+    FoldKernels::Span span;
+    if (!as_floats || reader.HasIntegers()) {
+      MACAW_RETURN_IF_ERROR(reader.Integers(to));
+      span = kernels.span(to.data(), to.size());
+    } else {
+      MACAW_RETURN_IF_ERROR(reader.Values(to.size(), block));
+      const float largest =
+          std::bit_cast<float>(kernels.largest_f32(block.values.data(), block.count));
+      // Beyond it rounding to the grid has no meaning.
+      if (!(largest <= spec(c).bound))
+        return absl::InvalidArgumentError("a value is not finite or beyond the bound");
+      kernels.set_f32(&largest, scale, &span.high, 1);
+      span.low = -span.high;
+      kernels.set_f32(block.values.data(), scale, block.all ? to.data() : some.data(), block.count);
+      if (!block.all) {
+        BestBlockKernels().zero(to.data(), to.size());
+        for (size_t i = 0; i < block.count; ++i) to[block.places[i]] = some[i];
+      }
+    }
+    all = {.low = std::min(all.low, span.low), .high = std::max(all.high, span.high)};
     return absl::OkStatus();
   };
+  std::vector<FoldKernels::Span> spans;
   for (int limb = 0; limb < plan->grids[c].limbs; ++limb) {
+    const std::span<int64_t> integers = own.subspan(limb * size(c), size(c));
+    FoldKernels::Span& span = spans.emplace_back();
+    ZeroGaps(*spec(c).layout, integers);
     ForEachBlock(*spec(c).layout, [&](uint64_t offset, size_t count) {
-      if (status.ok()) status = read(own.subspan(limb * size(c) + offset, count));
+      if (status.ok()) status = read(integers.subspan(offset, count), span);
     });
   }
   channels[c].integers = own;
-  return status.ok() ? reader.End() : status;
+  if (status.ok()) status = reader.End();
+  if (!status.ok()) return status;
+  return spans;
 }
 
 absl::Status ExactSum::State::ReadVectors(size_t c, BlockReader& reader) {

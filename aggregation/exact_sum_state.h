@@ -5,7 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "aggregation/exact_sum.h"
+#include "aggregation/fold_kernels.h"
 #include "aggregation/plan.h"
 #include "core/blocks.h"
 #include "core/buffer.h"
@@ -33,6 +35,9 @@ struct ExactSum::State {
     // the levels. Empty: there are more clients, or none.
     FlatVector alone;
   };
+
+  // Between which integers those of each channel's limbs lie; none for a channel: not known.
+  using Spans = std::vector<std::vector<FoldKernels::Span>>;
 
   explicit State(std::shared_ptr<const Plan> made_from);
 
@@ -81,15 +86,15 @@ struct ExactSum::State {
   // A collected vector that was read is added, unless it is out of order or its values are bad.
   absl::Status Collect(size_t channel, uint64_t client, uint64_t multiplicity, FlatVector vector);
   // For Decode of the compact form: the counts are set already.
-  absl::Status ReadCompact(std::span<const std::byte> bytes, double weight_alone);
-  absl::Status ReadIntegers(size_t channel, BlockReader& reader);
+  absl::StatusOr<Spans> ReadCompact(std::span<const std::byte> bytes, double weight_alone);
+  absl::StatusOr<std::vector<FoldKernels::Span>> ReadIntegers(size_t channel, BlockReader& reader);
   absl::Status ReadVectors(size_t channel, BlockReader& reader);
   // What a channel that is added up adds to BytesAlone, unless a codec has made it.
   void CountAlone(size_t channel, const Contribution& contribution, BlockWriter& writer) const;
   // Refuses counts and weights beyond the plan; and, too, values that no valid sum of so many
   // clients can have.
   absl::Status CheckCounts() const;
-  absl::Status Check() const;
+  absl::Status Check(const Spans& known = {}) const;
 };
 
 // Elements that one thread handles at once where several share a vector's work: 1 MiB of integers.

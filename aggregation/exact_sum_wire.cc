@@ -183,13 +183,14 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> e
   s.weight = header.weight;
   // Before memory is made for what it claims to hold.
   MACAW_RETURN_IF_ERROR(Annotate(s.CheckCounts(), "encoded sum refused"));
+  State::Spans spans;
   if (compact) {
-    MACAW_RETURN_IF_ERROR(s.ReadCompact(bytes, header.alone_weight));
+    MACAW_ASSIGN_OR_RETURN(spans, s.ReadCompact(bytes, header.alone_weight));
   } else {
     s.lender = std::move(encoded);
     MACAW_RETURN_IF_ERROR(s.ReadBlocks(bytes));
   }
-  MACAW_RETURN_IF_ERROR(Annotate(s.Check(), "encoded sum refused"));
+  MACAW_RETURN_IF_ERROR(Annotate(s.Check(spans), "encoded sum refused"));
   return sum;
 }
 
@@ -263,7 +264,7 @@ absl::Status ExactSum::State::CheckCounts() const {
   return absl::OkStatus();
 }
 
-absl::Status ExactSum::State::Check() const {
+absl::Status ExactSum::State::Check(const Spans& known) const {
   MACAW_RETURN_IF_ERROR(CheckCounts());
   for (size_t c = 0; c < channels.size(); ++c) {
     const auto refuse = [&](absl::string_view why) {
@@ -275,7 +276,9 @@ absl::Status ExactSum::State::Check() const {
       return refuse(absl::StrCat("claims a largest value of ", channel.max_abs));
     }
     const auto span_of = [&](int limb) {
-      return SpanOf(channel.integers.subspan(limb * size(c), size(c)));
+      return c < known.size() && !known[c].empty()
+                 ? known[c][limb]
+                 : SpanOf(channel.integers.subspan(limb * size(c), size(c)));
     };
     switch (spec(c).reduction) {
       case Reduction::kCollect: {

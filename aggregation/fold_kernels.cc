@@ -108,9 +108,23 @@ void MergeMax(const int64_t* __restrict from, int64_t* __restrict into, size_t c
 }
 
 FoldKernels::Span SpanOf(const int64_t* sums, size_t count) {
-  int64_t low = count == 0 ? 0 : sums[0];
-  int64_t high = low;
-  for (size_t i = 0; i < count; ++i) {
+  if (count == 0) return {};
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<int64_t> tag;
+  const size_t lanes = hn::Lanes(tag);
+  int64_t low = sums[0], high = sums[0];
+  size_t i = 0;
+  if (count >= lanes) {
+    auto lows = hn::LoadU(tag, sums), highs = lows;
+    for (; i + lanes <= count; i += lanes) {
+      const auto some = hn::LoadU(tag, sums + i);
+      lows = hn::Min(lows, some);
+      highs = hn::Max(highs, some);
+    }
+    low = hn::GetLane(hn::MinOfLanes(tag, lows));
+    high = hn::GetLane(hn::MaxOfLanes(tag, highs));
+  }
+  for (; i < count; ++i) {
     low = std::min(low, sums[i]);
     high = std::max(high, sums[i]);
   }

@@ -1,9 +1,10 @@
 """Codecs in real training: accuracy, bytes, and how long what a client sends and fetches takes.
 
-./dev bench codecs [--table NAME] [--images PATH] [--only TEXT] [--rounds N] [--repeat N] [--write]
+./dev bench codecs [--table NAME] [--images PATH] [--only TEXT] [--rounds N] [--repeat N]
+                   [--write]
 
-  population   LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20 a
-               round. The images are those of examples/mnist10k.toml, or of a folder with the four
+  population   LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20
+               a round. The images are those of examples/mnist10k.toml, or of a folder with the four
                files of MNIST (--images).
   silos        the same, of 10 clients, all of them in each round
   cifar        simple_cnn on CIFAR-10, an .npz of x_train, y_train, x_test, y_test (--images), 100
@@ -11,8 +12,8 @@
 
 All runs of a table have the same cohorts. A row: accuracy after the last round and the best; bytes
 that a client sends and fetches in a round (means over the run); all bytes, and those until the test
-accuracy was what the head says; the seconds that both take a client at 1 and at 10 Mbit/s. Means over
-seeds. --only: rows whose text contains TEXT. --write puts the table into results/codecs.md.
+accuracy was what the head says; the seconds that both take a client at 1 and at 10 Mbit/s. Means
+over seeds. --only: rows whose text contains TEXT. --write puts the table into results/codecs.md.
 """
 
 import pathlib
@@ -42,10 +43,12 @@ POPULATION = [
     (["sign"], "none", []),
     (["sign"], "ef21", []),
     (["rotate", "sign"], "none", []),
+    (["rotate", "sign unbiased"], "none", []),
     (["bf16"], "none", []),
     (["powersgd 4"], "none", []),
     (["acpsgd 4"], "none", []),
     (["acpsgd 4"], "residual", []),
+    (["powersgd 3"], "none", []),
     (["powersgd 4"], "none, adapt 20", []),
     (["acpsgd 4"], "none, adapt 20", []),
     (["acpsgd 4"], "residual, adapt 20", []),
@@ -64,6 +67,9 @@ SILOS = [
     (["topk 0.01"], "residual", ["topk 0.01"]),
     (["topk 0.01", "bits 8"], "residual", ["topk 0.05", "bits 8"]),
     (["sign"], "residual", ["sign"]),
+    (["acpsgd 3"], "residual", []),
+    (["acpsgd 4"], "residual", []),
+    (["acpsgd 4"], "residual, adapt 20", []),
     (["acpsgd 4"], "residual", ["bits 4"]),
     (["powersgd 2"], "residual", ["bits 4"]),
 ]
@@ -78,7 +84,17 @@ CIFAR = [
 ]
 TABLES = {"population": (POPULATION, 0.9), "silos": (SILOS, 0.9), "cifar": (CIFAR, 0.5)}
 RESULTS = frame.ROOT / "bench/results/codecs.md"
-HEAD = ["codec", "feedback", "broadcast", "accuracy", "best", "kB up", "of dense", "kB down", "MB in all"]
+HEAD = [
+    "codec",
+    "feedback",
+    "broadcast",
+    "accuracy",
+    "best",
+    "kB up",
+    "of dense",
+    "kB down",
+    "MB in all",
+]
 
 
 def listed(codec: list[str]) -> str:
@@ -144,7 +160,7 @@ def row(codecs, found: dict[str, float], dense: float) -> list[str]:
         f"{100 * found['last']:.1f}",
         f"{100 * found['best']:.1f}",
         f"{found['up'] / 1e3:.1f}",
-        f"1/{dense / found['up']:.1f}",
+        f"1/{dense / found['up']:.1f}" if dense else "–",  # --only left dense updates out
         f"{found['down'] / 1e3:.1f}",
         f"{found['all'] / 1e6:.1f}",
         "–" if found["to"] != found["to"] else f"{found['to'] / 1e6:.1f}",
@@ -170,7 +186,7 @@ def main() -> None:
             if options.only not in ", ".join([*codecs[0], codecs[1], *codecs[2]]):
                 continue
             found = measure(codecs, options, pathlib.Path(folder), goal)
-            dense = dense or found["up"]
+            dense = dense or (0.0 if codecs[0] else found["up"])
             rows.append(row(codecs, found, dense))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     table = f"{about}\n\n{frame.table(head, rows)}"

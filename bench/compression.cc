@@ -89,6 +89,7 @@ void Participation() {
       {"rotated TernGrad", {"rotate", "terngrad"}, "none"},
       {"rotated sign", {"rotate", "sign"}, "none"},
       {"rotated sign", {"rotate", "sign"}, "ef21"},
+      {"rotated sign, unbiased", {"rotate", "sign unbiased"}, "none"},
       {"PowerSGD rank 1", {"powersgd 1"}, "none"},
       {"PowerSGD rank 1", {"powersgd 1"}, "residual"},
       {"ACP-SGD rank 1", {"acpsgd 1"}, "none"},
@@ -124,60 +125,89 @@ void Participation() {
 
 // ---- Speed: a vector of LeNet-5's size and one of ResNet-18's
 
+constexpr aggregation::GridOrder kOrder{
+    .max_weight = 60, .total_weight = 6000, .max_multiplicity = 1, .total_multiplicity = 100};
+
+// The compact form of a sum, and the seconds that it takes to write and to read it.
+struct OnTheWire {
+  size_t bytes = 0;
+  double writing = 0, reading = 0;
+};
+OnTheWire Measured(const aggregation::ExactSum& sum,
+                   const std::vector<aggregation::ChannelSpec>& channels) {
+  std::shared_ptr<const AlignedBuffer> encoded;
+  OnTheWire wire;
+  wire.writing = Shortest([&] {
+    encoded = std::make_shared<const AlignedBuffer>(
+        *aggregation::ExactSum::EncodeTogether({&sum, 1}, aggregation::SumForm::kCompact));
+  });
+  wire.reading = Shortest([&] { (void)aggregation::ExactSum::Decode(encoded, channels, kOrder); });
+  wire.bytes = encoded->size();
+  return wire;
+}
+
 void Speed() {
+  constexpr uint64_t kSummed = 4;
   for (const int64_t size : {int64_t{61706}, int64_t{11173962}}) {
     const LayoutPtr layout = ParameterLayout::Scalars("w", size, DType::kF32);
-    FlatVector from(layout);
-    RandomStream random({.seed = 1});
-    random.FillNormal(from.As<float>().first(static_cast<size_t>(size)));
-    for (float& value : from.As<float>()) value *= 1e-3f;
-    FlatVector to(layout);
+    FlatVector from(layout), to(layout);
+    const auto draw = [&](uint64_t client) {
+      RandomStream random({.seed = client});
+      random.FillNormal(from.As<float>().first(static_cast<size_t>(size)));
+      for (float& value : from.As<float>()) value *= 1e-3f;
+    };
     const double bytes = 4.0 * static_cast<double>(size);
-    const double copying =
-        Shortest([&] { std::memcpy(to.view().bytes.data(), from.view().bytes.data(), bytes); });
+    const auto copy = [&] { std::memcpy(to.view().bytes.data(), from.view().bytes.data(), bytes); };
+    const double copying = Shortest(copy);
     std::printf("%lld weights; memcpy %.1f GB/s\n\n", static_cast<long long>(size),
                 bytes / copying / 1e9);
-    std::printf("| codec | GB/s | of memcpy | bytes | of dense | write GB/s | read GB/s |\n");
-    std::printf("|---|---|---|---|---|---|---|\n");
+    std::printf(
+        "| codec | GB/s | of memcpy | bytes | of dense | write GB/s | read GB/s | of %d clients: "
+        "bytes | write GB/s | read GB/s |\n|---|---|---|---|---|---|---|---|---|---|\n",
+        static_cast<int>(kSummed));
     for (const char* line : {"", "topk 0.01", "randomk 0.01", "threshold 0.0025", "qsgd 7",
                              "terngrad", "sign", "bits 8", "bits 4", "bf16", "f16", "rotate"}) {
       const std::string name = line;
-      codecs::Draws draws{RandomStream({.seed = 1}), RandomStream({.seed = 2})};
-      double coding = 0;
-      uint32_t levels = 0;
-      std::memcpy(to.view().bytes.data(), from.view().bytes.data(), bytes);
-      if (!name.empty()) {
-        const bool rotates = name == "rotate";
-        const auto codec = *codecs::ParseCodec({rotates ? "bf16" : name}, /*scaled=*/true);
-        levels = rotates ? 0 : codec->levels();
-        coding = Shortest([&] {
-          std::memcpy(to.view().bytes.data(), from.view().bytes.data(), bytes);
-          rotates ? codecs::Rotate(to.view(), draws.common) : codec->Apply(to.view(), draws);
-        });
-      }
+      const bool rotates = name == "rotate";
+      const auto codec = *codecs::ParseCodec({rotates || name.empty() ? "bf16" : name});
+      const auto code = [&](uint64_t client) {
+        codecs::Draws draws{RandomStream({.seed = client}), RandomStream({.seed = 2})};
+        copy();
+        if (rotates) {
+          codecs::Rotate(to.view(), draws.common);
+        } else if (!name.empty()) {
+          codec->Apply(to.view(), draws);
+        }
+      };
       const std::vector<aggregation::ChannelSpec> channels = {
-          {.name = "delta", .layout = layout, .coded = !name.empty(), .levels = levels}};
-      const aggregation::GridOrder order{
-          .max_weight = 60, .total_weight = 6000, .max_multiplicity = 1, .total_multiplicity = 100};
-      aggregation::ExactSum sum = *aggregation::ExactSum::Make(channels, order);
-      const ConstVectorView values[] = {to.view()};
-      if (!sum.Add({.client = ClientId(1), .weight = 60, .values = values}).ok()) continue;
-      std::shared_ptr<const AlignedBuffer> encoded;
-      const double writing = Shortest([&] {
-        encoded = std::make_shared<const AlignedBuffer>(
-            *aggregation::ExactSum::EncodeTogether({&sum, 1}, aggregation::SumForm::kCompact));
-      });
-      const double reading =
-          Shortest([&] { (void)aggregation::ExactSum::Decode(encoded, channels, order); });
+          {.name = "delta",
+           .layout = layout,
+           .coded = !name.empty(),
+           .levels = rotates || name.empty() ? 0 : codec->levels()}};
+      aggregation::ExactSum sum = *aggregation::ExactSum::Make(channels, kOrder);
+      OnTheWire alone, summed;
+      double coding = 0;
+      bool added = true;
+      for (uint64_t client = 1; client <= kSummed; ++client) {
+        draw(client);
+        if (client == 1) coding = Shortest([&] { code(1); });
+        code(client);
+        const ConstVectorView values[] = {to.view()};
+        added &= sum.Add({.client = ClientId(client), .weight = 60, .values = values}).ok();
+        if (client == 1 && added) alone = Measured(sum, channels);
+      }
+      if (!added) continue;
+      summed = Measured(sum, channels);
       std::printf("| %s | ", name.empty() ? "none" : line);
       if (name.empty()) {
         std::printf(" | |");
       } else {
         std::printf("%.2f | %.3f |", bytes / coding / 1e9, copying / coding);
       }
-      std::printf(" %zu | 1/%.1f | %.2f | %.2f |\n", encoded->size(),
-                  bytes / static_cast<double>(encoded->size()), bytes / writing / 1e9,
-                  bytes / reading / 1e9);
+      const auto speed = [&](double seconds) { return bytes / seconds / 1e9; };
+      std::printf(" %zu | 1/%.1f | %.2f | %.2f | %zu | %.2f | %.2f |\n", alone.bytes,
+                  bytes / static_cast<double>(alone.bytes), speed(alone.writing),
+                  speed(alone.reading), summed.bytes, speed(summed.writing), speed(summed.reading));
     }
     std::printf("\n");
   }

@@ -28,7 +28,7 @@ class Bits final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeBits(Line& line, bool) {
+MadeCodec MakeBits(Line& line, const CodecUse&) {
   MACAW_ASSIGN_OR_RETURN(const uint64_t bits, line.Whole("the number of bits", 2, 8));
   MACAW_RETURN_IF_ERROR(line.End("\"bits NUMBER\""));
   return std::make_unique<Bits>(static_cast<int>(bits));

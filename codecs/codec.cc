@@ -41,7 +41,7 @@ class Chain final : public Codec {
 
 struct Entry {
   const char* name;
-  MadeCodec (*make)(Line&, bool);
+  MadeCodec (*make)(Line&, const CodecUse&);
 };
 constexpr Entry kCodecs[] = {
     {"topk", MakeTopK}, {"randomk", MakeRandomK},   {"threshold", MakeThreshold},
@@ -49,11 +49,11 @@ constexpr Entry kCodecs[] = {
     {"bits", MakeBits}, {"bf16", MakeHalf},         {"f16", MakeHalf},
 };
 
-MadeCodec Parse(const std::string& text, bool scaled) {
+MadeCodec Parse(const std::string& text, const CodecUse& use) {
   Line line(text);
   std::vector<std::string> names;
   for (const Entry& codec : kCodecs) {
-    if (line.name() == codec.name) return codec.make(line, scaled);
+    if (line.name() == codec.name) return codec.make(line, use);
     names.emplace_back(codec.name);
   }
   if (line.name() == "rotate")
@@ -72,11 +72,14 @@ MadeCodec Parse(const std::string& text, bool scaled) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Codec>> ParseCodec(const std::vector<std::string>& lines,
-                                                  bool scaled) {
+                                                  const CodecUse& use) {
   if (lines.empty()) return absl::InvalidArgumentError("the list of codecs is empty");
   std::vector<std::unique_ptr<Codec>> parts;
   for (const std::string& line : lines) {
-    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<Codec> part, Parse(line, scaled));
+    // What a codec makes of R v is no rotated vector any more.
+    const bool rotated = use.rotated && parts.empty();
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<Codec> part,
+                           Parse(line, {.scaled = use.scaled, .rotated = rotated}));
     parts.push_back(std::move(part));
   }
   if (parts.size() == 1) return std::move(parts[0]);

@@ -42,7 +42,6 @@ class Codec {
   // v ← C(v).
   virtual void Apply(VectorView v, Draws& draws) const = 0;
   virtual Bias bias() const = 0;
-  bool unbiased() const { return bias() == Bias::kNone; }
   // Most numbers of C(v) are zero.
   virtual bool sparse() const { return false; }
   // The largest |k| of a quantiser, for whoever writes its values; 0: it is none.
@@ -52,11 +51,18 @@ class Codec {
 // The numbers that share a step at least.
 inline constexpr size_t kPiece = 512;
 
+// Where a codec stands.
+struct CodecUse {
+  // Random-k multiplies what stays by d/k, which makes it unbiased; false where what it drops is
+  // fed back.
+  bool scaled = true;
+  bool rotated = false;  // it acts on R v (rotation.h)
+};
+
 // The codec of some lines, which act one after the other: {"topk 0.01", "bits 8"}. README.md lists
-// them. `scaled`: random-k multiplies what stays by d/k, which makes it unbiased; false where what
-// it drops is fed back. Errors name the line, what is wrong with it and what would be right.
+// them. Errors name the line, what is wrong with it and what would be right.
 absl::StatusOr<std::unique_ptr<Codec>> ParseCodec(const std::vector<std::string>& lines,
-                                                  bool scaled);
+                                                  const CodecUse& use = {});
 
 // ["topk 0.01", "bits 8"], as in a configuration, for messages.
 std::string TextOf(const std::vector<std::string>& lines);

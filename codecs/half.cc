@@ -49,7 +49,7 @@ class Half final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeHalf(Line& line, bool) {
+MadeCodec MakeHalf(Line& line, const CodecUse&) {
   const std::string& name = line.name();
   MACAW_RETURN_IF_ERROR(line.End("the name alone"));
   return std::make_unique<Half>(name == "f16" ? kF16 : kBf16);

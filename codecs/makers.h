@@ -8,15 +8,15 @@
 
 namespace macaw::codecs {
 
-// One function a codec, which reads what follows its name. `scaled`: see ParseCodec.
+// One function a codec, which reads what follows its name.
 using MadeCodec = absl::StatusOr<std::unique_ptr<Codec>>;
-MadeCodec MakeTopK(Line& line, bool scaled);
-MadeCodec MakeRandomK(Line& line, bool scaled);
-MadeCodec MakeThreshold(Line& line, bool scaled);
-MadeCodec MakeQsgd(Line& line, bool scaled);
-MadeCodec MakeTernGrad(Line& line, bool scaled);
-MadeCodec MakeSign(Line& line, bool scaled);
-MadeCodec MakeBits(Line& line, bool scaled);
-MadeCodec MakeHalf(Line& line, bool scaled);
+MadeCodec MakeTopK(Line& line, const CodecUse& use);
+MadeCodec MakeRandomK(Line& line, const CodecUse& use);
+MadeCodec MakeThreshold(Line& line, const CodecUse& use);
+MadeCodec MakeQsgd(Line& line, const CodecUse& use);
+MadeCodec MakeTernGrad(Line& line, const CodecUse& use);
+MadeCodec MakeSign(Line& line, const CodecUse& use);
+MadeCodec MakeBits(Line& line, const CodecUse& use);
+MadeCodec MakeHalf(Line& line, const CodecUse& use);
 
 }  // namespace macaw::codecs

@@ -38,7 +38,7 @@ class Qsgd final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeQsgd(Line& line, bool) {
+MadeCodec MakeQsgd(Line& line, const CodecUse&) {
   MACAW_ASSIGN_OR_RETURN(const uint64_t levels, line.Whole("the number of levels", 1, 127));
   uint64_t bucket = kPiece;
   if (line.Take("bucket")) {

@@ -48,10 +48,10 @@ class RandomK final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeRandomK(Line& line, bool scaled) {
+MadeCodec MakeRandomK(Line& line, const CodecUse& use) {
   MACAW_ASSIGN_OR_RETURN(const double fraction, line.Number("the fraction that stays", 1));
   MACAW_RETURN_IF_ERROR(line.End("\"randomk FRACTION\""));
-  return std::make_unique<RandomK>(fraction, scaled);
+  return std::make_unique<RandomK>(fraction, use.scaled);
 }
 
 }  // namespace macaw::codecs

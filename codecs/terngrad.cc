@@ -50,7 +50,7 @@ class TernGrad final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeTernGrad(Line& line, bool) {
+MadeCodec MakeTernGrad(Line& line, const CodecUse&) {
   std::optional<double> clip;
   if (line.Take("clip")) {
     MACAW_ASSIGN_OR_RETURN(clip, line.Number("the clip, in standard deviations,",

@@ -30,7 +30,7 @@ class Threshold final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeThreshold(Line& line, bool) {
+MadeCodec MakeThreshold(Line& line, const CodecUse&) {
   MACAW_ASSIGN_OR_RETURN(const double least, line.Number("the least |value| that stays",
                                                          std::numeric_limits<double>::infinity()));
   MACAW_RETURN_IF_ERROR(line.End("\"threshold VALUE\""));

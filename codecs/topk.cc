@@ -113,7 +113,7 @@ class TopK final : public Codec {
 
 }  // namespace
 
-MadeCodec MakeTopK(Line& line, bool) {
+MadeCodec MakeTopK(Line& line, const CodecUse&) {
   MACAW_ASSIGN_OR_RETURN(const double fraction, line.Number("the fraction that stays", 1));
   Scope scope = Scope::kTensor;
   uint64_t chunk = 0;

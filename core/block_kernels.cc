@@ -4,7 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
+
+#include "core/block_format.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/block_kernels.cc"
@@ -102,12 +105,108 @@ void HalfCodes(const float* __restrict values, size_t count, uint16_t* __restric
   }
 }
 
+HWY_INLINE uint64_t WordAt(const std::byte* from) {
+  uint64_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+// Eight codes lie in `width` whole bytes.
+void ByteCodes(const std::byte* __restrict bits, size_t count, unsigned width,
+               uint8_t* __restrict codes) {
+  const unsigned by = 8 - width;
+  const uint64_t four = (uint64_t{1} << 4 * width) - 1, two = (uint64_t{1} << 2 * width) - 1,
+                 one = (uint64_t{1} << width) - 1;
+  const uint64_t twos = two | two << 32, ones = (one | one << 16) | (one | one << 16) << 32;
+  for (size_t i = 0; i < count; i += 8, bits += width) {
+    uint64_t word = WordAt(bits);
+    word = (word & four) | ((word & four << 4 * width) << 4 * by);
+    word = (word & twos) | ((word & twos << 2 * width) << 2 * by);
+    word = (word & ones) | ((word & ones << width) << by);
+    std::memcpy(codes + i, &word, sizeof(word));
+  }
+}
+
+void ShortCodes(const std::byte* __restrict bits, size_t count, unsigned width,
+                uint16_t* __restrict codes) {
+  const uint64_t mask = (uint64_t{1} << width) - 1;
+  for (size_t i = 0, at = 0; i < count; ++i, at += width)
+    codes[i] = static_cast<uint16_t>(WordAt(bits + at / 8) >> at % 8 & mask);
+}
+
+HWY_INLINE int64_t Unzigzagged(uint64_t code, unsigned shift) {
+  return static_cast<int64_t>(static_cast<uint64_t>(block_format::Unzigzag(code)) << shift);
+}
+
+void Integers(const std::byte* __restrict bits, size_t count, unsigned width, unsigned shift,
+              int64_t* __restrict integers) {
+  constexpr unsigned kInOneWord = 57;  // wherever in its byte a code begins
+  const uint64_t mask = ~uint64_t{0} >> (64 - width);
+  if (width <= kInOneWord) {
+    for (size_t i = 0, at = 0; i < count; ++i, at += width)
+      integers[i] = Unzigzagged(WordAt(bits + at / 8) >> at % 8 & mask, shift);
+    return;
+  }
+  for (size_t i = 0, at = 0; i < count; ++i, at += width) {
+    const std::byte* const from = bits + at / 8;
+    const auto ninth = static_cast<uint64_t>(from[8]);
+    const uint64_t code = WordAt(from) >> at % 8 | ninth << 1 << (63 - at % 8);
+    integers[i] = Unzigzagged(code & mask, shift);
+  }
+}
+
+void Levels(const uint8_t* __restrict codes, size_t count, float step, bool no_zero,
+            float* __restrict values) {
+  const int32_t less = no_zero ? 2 : 1;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t from_one = codes[i] + less;  // 2|k| + (k < 0)
+    const int32_t below = from_one & 1;
+    const int32_t k = ((from_one >> 1) ^ -below) + below;
+    values[i] = step * static_cast<float>(k);  // of 32 bits, so rounded once
+  }
+}
+
+void Halves(const uint16_t* __restrict codes, size_t count, float* __restrict values) {
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t size = codes[i] & 0x7fff;
+    const auto sign = static_cast<int32_t>(uint32_t{codes[i]} >> 15 << 31);
+    const int32_t small = std::bit_cast<int32_t>(static_cast<float>(size) * 0x1p-24f);
+    // Of infinity and NaN the exponent is the largest one, as it is in the half.
+    const int32_t others = (size << 13) + (size < 0x7c00 ? 112 << 23 : 224 << 23);
+    const int32_t is_small = size < 0x400 ? -1 : 0;
+    values[i] = std::bit_cast<float>(sign | (small & is_small) | (others & ~is_small));
+  }
+}
+
+void Brains(const uint16_t* __restrict codes, size_t count, float* __restrict values) {
+  for (size_t i = 0; i < count; ++i) values[i] = std::bit_cast<float>(uint32_t{codes[i]} << 16);
+}
+
+void Zero(int64_t* integers, size_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<int64_t> tag;
+  const size_t lanes = hn::Lanes(tag);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Zero(tag), tag, integers + i);
+    HWY_FENCE;  // or the compiler calls memset
+  }
+  for (; i < count; ++i) integers[i] = 0;
+}
+
 const BlockKernels& TheBlockKernels() {
   static constexpr BlockKernels kKernels = {.scan = Scan,
                                             .are_halves = AreHalves,
                                             .are_levels = AreLevels,
                                             .level_codes = LevelCodes,
-                                            .half_codes = HalfCodes};
+                                            .half_codes = HalfCodes,
+                                            .byte_codes = ByteCodes,
+                                            .short_codes = ShortCodes,
+                                            .integers = Integers,
+                                            .levels = Levels,
+                                            .halves = Halves,
+                                            .brains = Brains,
+                                            .zero = Zero};
   return kKernels;
 }
 

@@ -36,7 +36,28 @@ struct BlockKernels {
 
   // Of values that are halves.
   void (*half_codes)(const float* values, size_t count, uint16_t* codes);
+
+  // ---- Back
+
+  // Codes of `width` bits that lie side by side, lowest first: of up to 8 bits, and of up to 16.
+  // Read up to kBytesBeyond behind them, and byte_codes writes whole groups of eight.
+  void (*byte_codes)(const std::byte* bits, size_t count, unsigned width, uint8_t* codes);
+  void (*short_codes)(const std::byte* bits, size_t count, unsigned width, uint16_t* codes);
+  // Of zigzag codes of up to 64 bits: what each stands for, times 2^shift. Reads beyond, too.
+  void (*integers)(const std::byte* bits, size_t count, unsigned width, unsigned shift,
+                   int64_t* integers);
+
+  // What level_codes gave, and half_codes; and of the upper halves of floats.
+  void (*levels)(const uint8_t* codes, size_t count, float step, bool no_zero, float* values);
+  void (*halves)(const uint16_t* codes, size_t count, float* values);
+  void (*brains)(const uint16_t* codes, size_t count, float* values);
+
+  // Zeros. Stores of vectors: memset's string instruction takes twice as long for a block that is
+  // in no cache.
+  void (*zero)(int64_t* integers, size_t count);
 };
+
+inline constexpr size_t kBytesBeyond = 8;
 
 // Those of one of SupportedIsas(), and of the best.
 const BlockKernels& BlockKernelsOf(Isa isa);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -89,7 +90,16 @@ class BlockWriter {
   friend class BlockReader;
 };
 
-// Reads what BlockWriter wrote. Any bytes give numbers or an error.
+// A block's values without the zeros that are not written.
+struct BlockValues {
+  bool all = true;  // they stand at all places
+  size_t count = 0;
+  std::array<float, kBlock> values;
+  std::array<uint16_t, kBlock> places;  // unless `all`: of each value, ascending
+};
+
+// Reads what BlockWriter wrote. Any bytes give numbers or an error. Blocks have kBlock numbers at
+// most.
 class BlockReader {
  public:
   explicit BlockReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -99,6 +109,8 @@ class BlockReader {
   // Reads the next block as what it holds. A block of zeros is both.
   absl::Status Integers(std::span<int64_t> block);
   absl::Status Values(std::span<float> block);
+  // The next block, of `count` numbers.
+  absl::Status Values(size_t count, BlockValues& block);
 
   // The next `count` bytes; empty if so many are not there.
   std::span<const std::byte> Raw(size_t count);
@@ -108,9 +120,11 @@ class BlockReader {
 
  private:
   struct Block;
-  absl::Status Open(size_t count, Block& block);
+  class Padded;
+  // `places`: room for kBlock.
+  absl::Status Open(size_t count, uint16_t* places, Block& block);
+  absl::Status Decode(const Block& block, float* values);
   bool Varint(uint64_t most, uint64_t& value);
-  bool Bits(size_t values, unsigned width, absl::FunctionRef<void(size_t, uint64_t)> use);
 
   const std::span<const std::byte> bytes_;
   size_t at_ = 0;

@@ -22,8 +22,8 @@ settings::Section<UpdateConfig> UpdateSection() {
       "codec", &U::codec,
       "compression of what clients send, one step a line: [\"topk 0.01\", \"bits 8\"]; topk "
       "F [all | chunks SIZE], randomk F, threshold T, qsgd S [bucket N], terngrad [clip C], sign, "
-      "bits N, bf16, f16; in front of them rotate; or alone \"acpsgd RANK\", \"powersgd RANK\" or "
-      "\"majority STEP\"; default: none");
+      "bits N, bf16, f16; in front of them rotate, and right behind it also sign unbiased; or alone "
+      "\"acpsgd RANK\", \"powersgd RANK\" or \"majority STEP\"; default: none");
   f.AddChoice(
        "feedback", &U::feedback, {"auto", "none", "residual", "ef21"},
        "what becomes of that which update.codec drops. residual: the client adds it to its "

@@ -174,7 +174,7 @@ MUTANTS = {
         ("EF21 is resumed without its sum",
          "Copy(state.vectors.at(NameOfSum(c)).view(), sums_[c].view());", "{}")],
     ("algorithms/around/compressed.cc", "algorithms", "Compressed*"): [
-        ("random-k is scaled though its error is fed back", "/*scaled=*/false", "true")],
+        ("random-k is scaled though its error is fed back", "use.scaled = false", "use.scaled = true")],
     ("algorithms/around/coded_broadcast_server.cc", "algorithms", "CodedBroadcast.*"): [
         ("a change may be larger than what it is of",
          "ScaleParameters(Shorter(x), change_.view());", ""),
@@ -230,13 +230,21 @@ MUTANTS = {
          "std::floor(error * kErrorCells / limit)"),
         ("the limit lacks the errors of all matrices but one",
          "limit += std::fmax", "limit = std::fmax")],
+    ("core/blocks_reader.cc", "core", "Blocks.*"): [
+        ("a number of a block may come twice", "places[i] <= places[i - 1] ? 1 : 0", "0"),
+        ("places lie beyond a block's end",
+         "if (count - at < kWord) word &= (uint64_t{1} << (count - at)) - 1;", "")],
+    ("aggregation/exact_sum_compact.cc", "aggregation", "ExactSumCompact.*"): [
+        ("a value may be larger than the part says", "span.low = -span.high;", "span = {};")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
     ("codecs/sign.cc", "codecs", "Sign.*"): [
         ("the sign of zero is one", "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),
         ("signs are sent without their scale",
-         "static_cast<float>(norm / static_cast<double>(count))", "float{1}")],
+         "static_cast<float>(norm / static_cast<double>(count))", "float{1}"),
+        ("blocks of a rotation that differ in size share an unbiased scale",
+         "ForEachPiece(values, kPiece, [](", "ForEachPiece(values, values.size(), [](")],
     ("codecs/majority.cc", "codecs", "Majority.*"): [
         ("a tie is a vote for +1, and so is a number that did not change",
          "value > 0 ? 1 : value < 0 ? -1 : 0", "value < 0 ? -1 : 1"),

@@ -7,6 +7,7 @@
 #include "algorithms/around/compressed.h"
 #include "algorithms/around/factored.h"
 #include "algorithms/around/guard.h"
+#include "codecs/line.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -23,13 +24,19 @@ bool IsOfChange(const BroadcastConfig& broadcast, const Setup& setup) {
 absl::StatusOr<std::unique_ptr<codecs::Codec>> CodecOf(const BroadcastConfig& broadcast,
                                                        bool of_change) {
   for (const std::string& line : broadcast.codec) {
+    if (codecs::Line(line).name() == "rotate") {
+      return absl::InvalidArgumentError(
+          "\"rotate\" is for update.codec alone, where the server undoes it once for the clients' "
+          "sum; here each device would have to, for weights that it does not help and for changes "
+          "of which it saves half a bit a weight: take it out, and one bit more");
+    }
     if (IsFactored({.codec = {line}})) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", line, "\" acts on the clients' sum and is for update.codec alone"));
     }
   }
   // What is dropped comes again with the next change.
-  return codecs::ParseCodec(broadcast.codec, /*scaled=*/!of_change);
+  return codecs::ParseCodec(broadcast.codec, {.scaled = !of_change});
 }
 
 absl::Status CheckBroadcast(const Description& rule, const BroadcastConfig& broadcast,

@@ -219,10 +219,12 @@ absl::StatusOr<Compression> Compression::Of(const Description& rule, const Schem
   }
   std::vector<std::string> lines = update.codec;
   MACAW_ASSIGN_OR_RETURN(compression.rotated, codecs::TakeRotation(lines));
-  MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, /*scaled=*/true));
+  codecs::CodecUse use{.rotated = compression.rotated};
+  MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, use));
   compression.feedback = FeedbackOf(rule, schema, update, setup, around, compression.codec->bias());
   if (compression.feedback != Feedback::kNone) {
-    MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, /*scaled=*/false));
+    use.scaled = false;
+    MACAW_ASSIGN_OR_RETURN(compression.codec, codecs::ParseCodec(lines, use));
   }
   if (compression.feedback == Feedback::kResidual)
     compression.residual_decay = update.residual_decay;

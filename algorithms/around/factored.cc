@@ -205,7 +205,9 @@ Schema WithFactors(Schema schema, const Factoring& factoring) {
       schema.up.push_back(std::move(rest));
     }
     if (factoring.adapt > 0) schema.up.push_back(ErrorsChannelOf(channel));
-    schema.down.push_back({.name = BasisOf(channel.spec.name), .layout = channel.form.factor()});
+    // Its unused columns, and what the shorter side leaves of a tensor, are zeros.
+    schema.down.push_back(
+        {.name = BasisOf(channel.spec.name), .layout = channel.form.factor(), .coded = true});
     if (factoring.keeps())
       schema.state.push_back({factoring.KeptOf(channel.spec.name), channel.spec.layout});
     if (factoring.residual_decay < 1) schema.state.push_back(ResidualRoundOf(channel.spec.name));

@@ -30,6 +30,7 @@ OURS = [
     ("TernGrad", "terngrad clip 2.5", 100),
     ("sign", "sign", 1),
     ("sign", "rotate, sign", 100),
+    ("sign", "rotate, sign unbiased", 100),
     ("16 bits", "f16", 1),
     ("16 bits", "bf16", 1),
     ("8 bits", "bits 8", 100),
@@ -76,7 +77,7 @@ def speeds(program: Path) -> dict[str, float]:
     return {
         row[0]: 4 * WEIGHTS * (1 / float(row[1]) + 1 / float(row[5])) / 1e9
         for row in rows
-        if len(row) == 7 and row[1].replace(".", "").isdigit()
+        if len(row) == 10 and row[1].replace(".", "").isdigit()
     }
 
 

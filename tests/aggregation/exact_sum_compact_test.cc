@@ -229,6 +229,31 @@ TEST(ExactSumCompact, RefusesValuesBeyondTheBound) {
   }
 }
 
+// Whether the values stand as floats, at some places or as integers of several clients.
+TEST(ExactSumCompact, RefusesALargestValueThatItsValuesExceed) {
+  for (const size_t clients : {1u, 3u}) {
+    TestCohort cohort =
+        Cohort({{.name = "delta", .layout = Tensors(DType::kF32), .coded = true}}, 5);
+    for (const bool sparse : {false, true}) {
+      ExactSum sum = cohort.Empty();
+      for (size_t i = 0; i < clients; ++i) {
+        TestClient& client = cohort.clients[i];
+        const std::span<float> values = client.vectors[0].As<float>();
+        for (size_t at = 0; sparse && at < values.size(); ++at)
+          values[at] = at % 100 == 7 ? -2.5f : 0;
+        ASSERT_TRUE(client.AddTo(sum).ok());
+      }
+      std::vector<std::byte> bytes = Compact(sum);
+      EXPECT_EQ(Bytes(*Decode(cohort, bytes)), Bytes(sum));
+      const double claimed = 0.1;
+      std::memcpy(bytes.data() + 80, &claimed, sizeof(claimed));
+      EXPECT_THAT(std::string(Decode(cohort, bytes).status().message()),
+                  HasSubstr("cannot have reached"))
+          << clients << sparse;
+    }
+  }
+}
+
 // Any change gives a valid sum or an error, and never more than its clients can have sent.
 TEST(ExactSumCompact, AnyBytesGiveASumOrAnError) {
   const TestCohort cohort = Cohort(AllKindsOfTensors(), 17);

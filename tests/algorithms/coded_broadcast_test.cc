@@ -244,6 +244,12 @@ TEST(CodedBroadcast, RefusesWhatCannotBe) {
               HasSubstr("not all clients take part in each round"));
   EXPECT_THAT(Refusal("fedavg", Coded({"acpsgd 4"}), 8, 8), HasSubstr("for update.codec alone"));
   EXPECT_THAT(Refusal("fedavg", Coded({"bots 8"}), 8, 8), HasSubstr("did you mean 'bits'"));
+  for (const char* of : {"model", "change"}) {
+    for (const std::vector<std::string>& codec :
+         {std::vector<std::string>{"rotate", "bits 4"}, {"bits 4", "rotate"}, {"rotate"}})
+      EXPECT_THAT(Refusal("fedavg", Coded(codec, of), 8, 8),
+                  HasSubstr("each device would have to"));
+  }
   EXPECT_THAT(Refusal("local", Coded({"bits 8"}), 8, 8),
               HasSubstr("train from the server's model"));
 }

@@ -12,6 +12,7 @@
 #include "algorithms/around/residual_age.h"
 #include "algorithms/builtin.h"
 #include "sdk/testing/round_loop.h"
+#include "tests/algorithms/bowls.h"
 #include "tests/algorithms/compressed_util.h"
 
 namespace macaw::algorithms {
@@ -212,28 +213,13 @@ TEST(Compressed, Ef21GivesAFixedSumThePartThatCame) {
   EXPECT_LT(Distance(loop.Model(), {-0.375, -0.225}), 1e-12);
 }
 
-// Eight clients that differ, in 36 dimensions; the optimum is the mean of theirs.
 constexpr size_t kClients = 8, kNumbers = 36;
-struct Bowls {
-  std::vector<TestPopulationClient> population;
-  Numbers optimum = Numbers(kNumbers);
-  Bowls() {
-    RandomStream random({.seed = 7});
-    for (size_t client = 0; client < kClients; ++client) {
-      Numbers b(kNumbers);
-      for (size_t i = 0; i < kNumbers; ++i) {
-        b[i] = 2 * random.Normal();
-        optimum[i] += b[i] / kClients;
-      }
-      population.push_back({std::make_shared<SquaredDistance>(b), 1});
-    }
-  }
-};
+Bowls EightBowls() { return {kClients, kNumbers, /*seed=*/7, /*spread=*/2}; }
 
 // The distance of the last of many rounds to the optimum.
 double EndOf(const Description& rule, uint64_t size, uint32_t steps = 1, double lr = 0.2,
              int rounds = 1500) {
-  const Bowls bowls;
+  const Bowls bowls = EightBowls();
   RoundLoop loop(rule, bowls.population,
                  {.steps = steps, .start = Numbers(kNumbers), .lr = lr, .cohort = CohortOf(size)});
   const absl::Status status =
@@ -274,7 +260,7 @@ TEST(CompressedConvergence, UnbiasedCodecsNeedNoFeedback) {
 
 // Two local steps, so that clients drift.
 TEST(CompressedConvergence, ScaffoldKeepsTheMeanOfItsControlsAndConverges) {
-  const Bowls bowls;
+  const Bowls bowls = EightBowls();
   RoundLoop loop(TopKOf("auto", "scaffold"), bowls.population,
                  {.steps = 2, .start = Numbers(kNumbers), .lr = 0.1, .cohort = CohortOf(4)});
   for (size_t first = 0; first < 24; ++first) {
@@ -291,7 +277,7 @@ TEST(CompressedConvergence, ScaffoldKeepsTheMeanOfItsControlsAndConverges) {
 }
 
 TEST(CompressedConvergence, FedDynsHFollowsItsClients) {
-  const Bowls bowls;
+  const Bowls bowls = EightBowls();
   RoundLoop loop(TopKOf("none", "feddyn"), bowls.population,
                  {.steps = 3,
                   .parameters = {{"alpha", 0.5}},

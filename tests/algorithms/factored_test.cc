@@ -11,6 +11,7 @@
 #include "algorithms/around/registry.h"
 #include "algorithms/builtin.h"
 #include "sdk/testing/round_loop.h"
+#include "tests/algorithms/bowls.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -24,19 +25,7 @@ LayoutPtr MatrixLayout(DType dtype = DType::kF64) {
       {{.name = "weight", .shape = {6, 6}}, {.name = "bias", .shape = {6}}}, dtype);
 }
 
-struct Bowls {
-  explicit Bowls(size_t clients = 8) : optimum(kSize) {
-    RandomStream random({.seed = 77});
-    for (size_t i = 0; i < clients; ++i) {
-      Numbers b(kSize);
-      for (double& value : b) value = random.Normal();
-      for (size_t j = 0; j < kSize; ++j) optimum[j] += b[j] / static_cast<double>(clients);
-      population.push_back({std::make_shared<SquaredDistance>(b), 1});
-    }
-  }
-  std::vector<TestPopulationClient> population;
-  Numbers optimum;
-};
+Bowls SomeBowls(size_t clients = 8) { return {clients, kSize, /*seed=*/77, /*spread=*/1}; }
 
 RoundLoop Loop(const Description& rule, const Bowls& bowls, uint64_t cohort, double lr = 0.2,
                DType dtype = DType::kF64) {
@@ -58,7 +47,7 @@ Description Acp(const char* rule, const char* rank = "acpsgd 1", std::string fee
 }
 
 TEST(Factored, SendsAFactorAndTheRest) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   const RoundLoop loop = Loop(Acp("fedavg"), bowls, 8);
   ASSERT_EQ(loop.schema().up.size(), 2u);
   EXPECT_EQ(loop.schema().up[0].name, "delta_factor");
@@ -66,13 +55,14 @@ TEST(Factored, SendsAFactorAndTheRest) {
   EXPECT_EQ(loop.schema().up[1].name, "delta_rest");
   EXPECT_EQ(loop.schema().up[1].layout->count(), 6u);
   EXPECT_EQ(loop.schema().down[1].name, "delta_basis");
+  EXPECT_TRUE(loop.schema().down[1].coded) << "so its zeros are not sent";
   ASSERT_EQ(loop.schema().state.size(), 1u) << "all take part: what is left out is fed back";
   EXPECT_TRUE(Loop(Acp("fedavg"), bowls, 2).schema().state.empty());
 }
 
 // With all clients the local residual gives back what a factor of rank 1 leaves out.
 TEST(Factored, EndsAtTheOptimumWithAllClients) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop fed_back = Loop(Acp("fedavg"), bowls, 8);
   ASSERT_TRUE(fed_back.Rounds(1500).ok());
   EXPECT_LT(Distance(fed_back.Model(), bowls.optimum), 1e-6);
@@ -86,7 +76,7 @@ TEST(Factored, EndsAtTheOptimumWithAllClients) {
 // A residual holds back parts of an update; it must not grow with the rounds, as one with the
 // common mean subtracted would.
 TEST(Factored, AResidualStaysBounded) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop loop = Loop(Acp("fedavg"), bowls, 8);
   const auto residual = [&] {
     double most = 0;
@@ -107,7 +97,7 @@ RoundLoop WithDecay(const char* codec, double decay, const Bowls& bowls) {
 
 // An odd round of acpsgd is linear in the update and the residual, of which a part stays.
 TEST(Factored, AResidualDecaysWithTheRoundsThatItsClientWasAway) {
-  const Bowls bowls(2);
+  const Bowls bowls = SomeBowls(2);
   std::vector<Numbers> left;
   for (const double decay : {1.0, 0.5, 0.25}) {
     RoundLoop loop = WithDecay("acpsgd 1", decay, bowls);
@@ -126,7 +116,7 @@ TEST(Factored, AResidualDecaysWithTheRoundsThatItsClientWasAway) {
 }
 
 TEST(Factored, ADecayChangesNothingOfClientsThatAlwaysCome) {
-  const Bowls bowls(2);
+  const Bowls bowls = SomeBowls(2);
   for (const char* codec : {"acpsgd 1", "powersgd 1"}) {
     RoundLoop plain = WithDecay(codec, 1, bowls), decays = WithDecay(codec, 0.1, bowls);
     ASSERT_TRUE(plain.Rounds(4).ok() && decays.Rounds(4).ok());
@@ -139,7 +129,7 @@ TEST(Factored, ADecayChangesNothingOfClientsThatAlwaysCome) {
 }
 
 TEST(Factored, WithoutFeedbackDrawnClientsAreAsGoodAsDense) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   const auto distance = [&](const Description& rule) {
     RoundLoop loop = Loop(rule, bowls, 2, 0.05);
     double sum = 0;
@@ -155,7 +145,7 @@ TEST(Factored, WithoutFeedbackDrawnClientsAreAsGoodAsDense) {
 
 // A lost client keeps its residual, and a round of nobody keeps the bases.
 TEST(Factored, LostClientsChangeNothingOfTheirs) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop loop = Loop(Acp("fedavg"), bowls, 8);
   ASSERT_TRUE(loop.Rounds(3).ok());
   const Numbers before = loop.State(2, 0);
@@ -169,7 +159,7 @@ TEST(Factored, LostClientsChangeNothingOfTheirs) {
 }
 
 TEST(Factored, GoesOnAfterAResumeWithTheSameBytes) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     RoundLoop whole = Loop(Acp("fedavg", "acpsgd 2"), bowls, 8, 0.2, dtype);
     RoundLoop half = Loop(Acp("fedavg", "acpsgd 2"), bowls, 8, 0.2, dtype);
@@ -183,7 +173,7 @@ TEST(Factored, GoesOnAfterAResumeWithTheSameBytes) {
 }
 
 TEST(Factored, ASavedStateOfAnotherRankIsRefused) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop one = Loop(Acp("fedavg"), bowls, 8), two = Loop(Acp("fedavg", "acpsgd 2"), bowls, 8);
   EXPECT_THAT(std::string(one.server().Load(two.server().Save()).message()),
               HasSubstr("update_p_delta"));
@@ -191,7 +181,7 @@ TEST(Factored, ASavedStateOfAnotherRankIsRefused) {
 
 // SCAFFOLD's c_i follow what the server decoded, so c stays their mean.
 TEST(Factored, AStateThatFollowsMirrorsWhatWasDecoded) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop loop = Loop(Acp("scaffold", "acpsgd 1", "none"), bowls, 8);
   ASSERT_TRUE(loop.Rounds(40).ok());
   Numbers mean(kSize);
@@ -203,7 +193,7 @@ TEST(Factored, AStateThatFollowsMirrorsWhatWasDecoded) {
 }
 
 TEST(Factored, StartsFromTheRunsSeed) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   const algorithms::Setup setup = Loop(Acp("fedavg"), bowls, 8).setup();
   const auto start = [&](uint64_t seed) {
     algorithms::Setup with = setup;
@@ -221,7 +211,7 @@ Description Power(const char* rule, const char* rank = "powersgd 1",
 }
 
 TEST(PowerSgd, HasASecondPhaseThatTrainsNobody) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop loop = Loop(Power("fedavg"), bowls, 8);
   ASSERT_TRUE(loop.Rounds(1).ok());
   EXPECT_EQ(loop.phases(), 2);
@@ -230,7 +220,7 @@ TEST(PowerSgd, HasASecondPhaseThatTrainsNobody) {
 }
 
 TEST(PowerSgd, EndsAtTheOptimumWithAllClients) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   for (const char* feedback : {"residual", "none"}) {
     RoundLoop loop = Loop(Power("fedavg", "powersgd 1", feedback), bowls, 8);
     ASSERT_TRUE(loop.Rounds(1500).ok());
@@ -240,7 +230,7 @@ TEST(PowerSgd, EndsAtTheOptimumWithAllClients) {
 
 // With a rank of the mean update, the first round's P̂ spans it: the model moves as FedAvg's.
 TEST(PowerSgd, AnUpdateOfItsRankIsExact) {
-  Bowls bowls(1);
+  Bowls bowls = SomeBowls(1);
   Numbers b(kSize);
   for (size_t i = 0; i < 6; ++i) {
     for (size_t j = 0; j < 6; ++j)
@@ -258,7 +248,7 @@ TEST(PowerSgd, AnUpdateOfItsRankIsExact) {
 
 // The bias was sent in the first phase: it is no part of what is left.
 TEST(PowerSgd, AClientKeepsMatricesAloneBetweenThePhases) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop loop = Loop(Power("fedavg"), bowls, 8);
   ASSERT_TRUE(loop.Rounds(1).ok());
   for (size_t client = 0; client < 8; ++client) {
@@ -268,7 +258,7 @@ TEST(PowerSgd, AClientKeepsMatricesAloneBetweenThePhases) {
 }
 
 TEST(PowerSgd, GoesOnAfterAResumeWithTheSameBytes) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   RoundLoop whole = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
   RoundLoop half = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
   RoundLoop other = Loop(Power("fedavg", "powersgd 2"), bowls, 8, 0.2, DType::kF32);
@@ -280,7 +270,7 @@ TEST(PowerSgd, GoesOnAfterAResumeWithTheSameBytes) {
 }
 
 TEST(PowerSgd, RefusesRulesWhoseStateMirrorsWhatIsCounted) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   const algorithms::Setup setup = Loop(Builtin("scaffold"), bowls, 8).setup();
   EXPECT_THAT(std::string(Power("scaffold").check(setup).message()), HasSubstr("acpsgd"));
   EXPECT_THAT(std::string(Power("mime").check(Loop(Builtin("mime"), bowls, 8).setup()).message()),
@@ -292,7 +282,7 @@ std::string Refusal(const Description& rule, const Setup& setup) {
 }
 
 TEST(Factored, RefusesWhatItIsNotFor) {
-  const Bowls bowls;
+  const Bowls bowls = SomeBowls();
   const algorithms::Setup setup = Loop(Acp("fedavg"), bowls, 8).setup();
   const auto acp = [](std::vector<std::string> codec, std::string feedback = "auto") {
     return Factored(Builtin("fedavg"),

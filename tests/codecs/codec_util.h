@@ -12,8 +12,9 @@
 namespace macaw::codecs {
 
 // A codec of correct lines.
-inline std::unique_ptr<Codec> CodecOf(const std::vector<std::string>& lines, bool scaled = true) {
-  absl::StatusOr<std::unique_ptr<Codec>> codec = ParseCodec(lines, scaled);
+inline std::unique_ptr<Codec> CodecOf(const std::vector<std::string>& lines,
+                                      const CodecUse& use = {}) {
+  absl::StatusOr<std::unique_ptr<Codec>> codec = ParseCodec(lines, use);
   if (!codec.ok()) {
     ADD_FAILURE() << codec.status();
     std::abort();
@@ -60,9 +61,9 @@ inline std::vector<Doubles> TensorsOf(const FlatVector& vector) {
 
 // C of one tensor.
 inline Doubles Coded(const std::vector<std::string>& lines, const Doubles& values,
-                     DType dtype = DType::kF32, Draws draws = DrawsOf(), bool scaled = true) {
+                     DType dtype = DType::kF32, Draws draws = DrawsOf(), const CodecUse& use = {}) {
   FlatVector vector = VectorOf({values}, dtype);
-  CodecOf(lines, scaled)->Apply(vector.view(), draws);
+  CodecOf(lines, use)->Apply(vector.view(), draws);
   return TensorsOf(vector)[0];
 }
 

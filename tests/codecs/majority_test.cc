@@ -76,9 +76,9 @@ TEST(Majority, ItsLineHasAStepAndStandsAlone) {
   EXPECT_THAT(refusal({"topk 0.1", "majority 1"}), HasSubstr("stands alone"));
   EXPECT_THAT(refusal({"rotate", "majority 1"}), HasSubstr("take \"rotate\" out"));
   // As a codec of one vector, of what goes down.
-  EXPECT_THAT(std::string(ParseCodec({"majority 1"}, true).status().message()),
+  EXPECT_THAT(std::string(ParseCodec({"majority 1"}).status().message()),
               HasSubstr("update.codec alone"));
-  EXPECT_THAT(std::string(ParseCodec({"mayority 1"}, true).status().message()),
+  EXPECT_THAT(std::string(ParseCodec({"mayority 1"}).status().message()),
               HasSubstr("did you mean 'majority'"));
 }
 

@@ -74,7 +74,7 @@ TEST(RandomK, KeepsTheSameIndicesForAllClientsOfARound) {
 
 TEST(RandomK, IsNotScaledWhereItsErrorIsFedBack) {
   for (const double v :
-       Coded({"randomk 0.25"}, Doubles(8, 3.0), DType::kF32, DrawsOf(), /*scaled=*/false))
+       Coded({"randomk 0.25"}, Doubles(8, 3.0), DType::kF32, DrawsOf(), {.scaled = false}))
     EXPECT_TRUE(v == 0 || v == 3);
 }
 
@@ -126,6 +126,28 @@ TEST(Sign, IsTheMeanSizeOfWhatIsNotZero) {
   }
   // Sparse ternary compression.
   EXPECT_THAT(Coded({"topk 0.5", "sign"}, {1, -3, 0.5, 5}), ElementsAre(0, -4, 0, 4));
+}
+
+TEST(Sign, IsUnbiasedWithTheScaleOfSquares) {
+  const auto coded = [](const Doubles& values, DType dtype) {
+    return Coded({"sign unbiased"}, values, dtype, DrawsOf(), {.rotated = true});
+  };
+  for (const DType dtype : kBoth) {
+    Doubles values(64, 1.0), expected(64, 1.25);
+    values[0] = -5;  // ‖v‖² = 25 + 55, ‖v‖₁ = 5 + 55
+    expected[0] = -1.25;
+    for (size_t i = 56; i < 64; ++i) values[i] = expected[i] = 0;
+    values[56] = 4;  // and 16, and 4
+    for (size_t i = 0; i < 57; ++i) expected[i] = values[i] < 0 ? -1.5 : 1.5;
+    EXPECT_EQ(coded(values, dtype), expected);
+    // Each 512 numbers have their own scale.
+    values.assign(1000, 2.0);
+    std::fill(values.begin() + 512, values.end(), -7.0);
+    EXPECT_EQ(coded(values, dtype), values);
+    // So few numbers stay.
+    EXPECT_THAT(coded({1, -3, 0}, dtype), ElementsAre(1, -3, 0));
+    EXPECT_THAT(coded(Doubles(80), dtype), testing::Each(0));
+  }
 }
 
 TEST(Bits, RoundsToWholeLevelsOfTheLargest) {

@@ -10,7 +10,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string Refused(const std::vector<std::string>& lines) {
-  return std::string(ParseCodec(lines, true).status().message());
+  return std::string(ParseCodec(lines).status().message());
 }
 
 TEST(ParseCodec, ReadsEveryFormOfEveryCodec) {
@@ -39,6 +39,7 @@ TEST(ParseCodec, NamesTheLineAndWhatIsWrongWithIt) {
   EXPECT_THAT(Refused({"qsgd 4 bucket 700"}), HasSubstr("multiple of 512"));
   EXPECT_THAT(Refused({"terngrad clip 0"}), HasSubstr("clip"));
   EXPECT_THAT(Refused({"sign 1"}), HasSubstr("'1'"));
+  EXPECT_THAT(Refused({"sign unbiased"}), HasSubstr("write \"rotate\" right in front"));
   EXPECT_THAT(Refused({"bits 1"}), HasSubstr("from 2 to 8"));
   EXPECT_THAT(Refused({"bits 4.5"}), HasSubstr("4.5"));
   EXPECT_THAT(Refused({"f16 nearest"}), HasSubstr("'nearest'"));
@@ -47,14 +48,14 @@ TEST(ParseCodec, NamesTheLineAndWhatIsWrongWithIt) {
 }
 
 TEST(ParseCodec, SaysWhatIsBiasedAndWhatIsSparse) {
-  const auto bias = [](const std::vector<std::string>& lines, bool scaled = true) {
-    return CodecOf(lines, scaled)->bias();
+  const auto bias = [](const std::vector<std::string>& lines, const CodecUse& use = {}) {
+    return CodecOf(lines, use)->bias();
   };
   EXPECT_EQ(bias({"topk 0.1"}), Bias::kLarge);
   EXPECT_EQ(bias({"threshold 1"}), Bias::kLarge);
   EXPECT_EQ(bias({"sign"}), Bias::kLarge);
   EXPECT_EQ(bias({"terngrad clip 2"}), Bias::kLarge);
-  EXPECT_EQ(bias({"randomk 0.1"}, false), Bias::kLarge);
+  EXPECT_EQ(bias({"randomk 0.1"}, {.scaled = false}), Bias::kLarge);
   EXPECT_EQ(bias({"randomk 0.1"}), Bias::kNone);
   EXPECT_EQ(bias({"qsgd 4"}), Bias::kNone);
   EXPECT_EQ(bias({"terngrad"}), Bias::kNone);
@@ -66,8 +67,7 @@ TEST(ParseCodec, SaysWhatIsBiasedAndWhatIsSparse) {
   EXPECT_EQ(bias({"f16", "topk 0.1", "bits 8"}), Bias::kLarge);
   EXPECT_TRUE(CodecOf({"topk 0.1", "bits 8"})->sparse());
   EXPECT_FALSE(CodecOf({"bits 8"})->sparse());
-  EXPECT_TRUE(CodecOf({"qsgd 4"})->unbiased());
-  EXPECT_FALSE(CodecOf({"bf16"})->unbiased());
+  EXPECT_EQ(bias({"sign unbiased"}, {.rotated = true}), Bias::kNone);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -16,6 +17,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
+constexpr size_t kRoom = 512;  // for whole groups of codes
 constexpr float kBlockInfinity = std::numeric_limits<float>::infinity();
 
 class EveryBlockKernel : public testing::TestWithParam<Isa> {
@@ -100,6 +102,95 @@ TEST_P(EveryBlockKernel, KnowsLevelsAndTheirCodes) {
       if (std::fabs(step) > 1e-37f) {
         ASSERT_FALSE(kernels_.are_levels(values.data(), values.size(), step, inverse)) << step;
       }
+    }
+  }
+}
+
+// The bits from `first` on, one by one.
+uint64_t PlainBits(const std::vector<std::byte>& bytes, size_t first, unsigned width) {
+  uint64_t value = 0;
+  for (unsigned bit = 0; bit < width; ++bit) {
+    const size_t at = first + bit;
+    value |= (static_cast<uint64_t>(bytes[at / 8]) >> at % 8 & 1) << bit;
+  }
+  return value;
+}
+
+TEST_P(EveryBlockKernel, ReadsCodesOfAllWidthsFromEveryAddress) {
+  RandomStream random({.seed = 3});
+  for (unsigned width = 0; width <= 64; ++width) {
+    for (const size_t count : {1u, 2u, 7u, 8u, 9u, 63u, 64u, 65u, 511u, 512u}) {
+      const size_t skipped = random.Below(9);
+      // No byte more than may be read.
+      std::vector<std::byte> bytes(skipped + (count * width + 7) / 8 + kBytesBeyond);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Below(256));
+      const std::byte* const from = bytes.data() + skipped;
+      const auto shift = static_cast<unsigned>(random.Below(64));
+      std::vector<uint8_t> short_bytes(kRoom);
+      std::vector<uint16_t> shorts(count);
+      std::vector<int64_t> integers(count);
+      if (width <= 8) kernels_.byte_codes(from, count, width, short_bytes.data());
+      if (width <= 16) kernels_.short_codes(from, count, width, shorts.data());
+      if (width >= 1) kernels_.integers(from, count, width, shift, integers.data());
+      for (size_t i = 0; i < count; ++i) {
+        const uint64_t code = PlainBits(bytes, 8 * skipped + i * width, width);
+        if (width <= 8) {
+          ASSERT_EQ(short_bytes[i], code) << width << " " << count << " " << i;
+        }
+        if (width <= 16) {
+          ASSERT_EQ(shorts[i], code) << width << " " << count << " " << i;
+        }
+        if (width >= 1) {
+          const uint64_t integer = (code & 1) == 0 ? code / 2 : ~(code / 2);
+          ASSERT_EQ(static_cast<uint64_t>(integers[i]), integer << shift)
+              << width << " " << count << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryBlockKernel, GivesTheHalvesAndBrainsOfAllCodes) {
+  for (const size_t offset : {0u, 1u, 5u}) {
+    std::vector<uint16_t> codes(0x10000);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint16_t>(i + offset);
+    Floats halves(codes.size()), brains(codes.size());
+    kernels_.halves(codes.data() + offset, codes.size() - offset, halves.data() + offset);
+    kernels_.brains(codes.data() + offset, codes.size() - offset, brains.data() + offset);
+    for (size_t i = offset; i < codes.size(); ++i) {
+      ASSERT_EQ(std::bit_cast<uint32_t>(halves[i]), std::bit_cast<uint32_t>(FromHalf(codes[i])));
+      ASSERT_EQ(std::bit_cast<uint32_t>(brains[i]), uint32_t{codes[i]} << 16);
+    }
+  }
+}
+
+TEST_P(EveryBlockKernel, ZeroesABlockAndNoMore) {
+  for (const size_t count : {0u, 1u, 7u, 8u, 9u, 511u}) {
+    std::vector<int64_t> integers(count + 2, 7);
+    kernels_.zero(integers.data() + 1, count);
+    EXPECT_EQ(integers.front(), 7);
+    EXPECT_EQ(integers.back(), 7);
+    EXPECT_EQ(std::count(integers.begin(), integers.end(), 0), static_cast<ptrdiff_t>(count));
+  }
+}
+
+// Steps of any bits that are finite, also those that no writer takes.
+TEST_P(EveryBlockKernel, GivesTheLevelsOfAllCodes) {
+  RandomStream random({.seed = 5});
+  std::vector<uint8_t> codes(256);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i);
+  Floats values(codes.size());
+  for (int i = 0; i < 3000; ++i) {
+    auto step = std::bit_cast<float>(static_cast<uint32_t>(random.NextU64()));
+    if (i < 4) step = std::bit_cast<float>(uint32_t{i % 2 == 0} << 31 | uint32_t{i >= 2});
+    if (!std::isfinite(step)) continue;
+    const bool no_zero = random.Below(2) == 0;
+    kernels_.levels(codes.data(), codes.size(), step, no_zero, values.data());
+    for (size_t code = 0; code < codes.size(); ++code) {
+      const size_t from_one = code + (no_zero ? 2 : 1);
+      const int k = static_cast<int>(from_one / 2) * (from_one % 2 == 0 ? 1 : -1);
+      const auto level = static_cast<float>(double{step} * k);
+      ASSERT_EQ(std::bit_cast<uint32_t>(values[code]), std::bit_cast<uint32_t>(level)) << step;
     }
   }
 }

@@ -160,6 +160,7 @@ std::vector<Case> Cases() {
   coded("scaffold_coded", "scaffold", R"("bits 6")", "none");
   coded("median_coded", "median", R"("terngrad")", "none");
   coded("rotated", "fedadam", R"("rotate", "terngrad")", "none");
+  coded("rotated_unbiased", "fedavg", R"("rotate", "sign unbiased")", "none");
   coded("rotated_ef21", "fedavg", R"("rotate", "sign")", "ef21");
   coded("rotated_median", "median", R"("rotate", "bits 2")", "none");
   coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");

@@ -108,6 +108,7 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
                  {{"topk 0.01", "bits 8"}, 0.02},
                  {{"rotate", "bits 2"}, 0.08},
                  {{"rotate", "sign"}, 0.06},
+                 {{"rotate", "sign unbiased"}, 0.07},
                  {{"acpsgd 2"}, 0.09}};
   for (const auto& [codec, most] : kCodecs) {
     const UpdateConfig update{.codec = codec, .feedback = "none"};
@@ -120,6 +121,17 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
     EXPECT_GE(static_cast<double>(network.traffic.up), network.up);
     EXPECT_LT(static_cast<double>(network.traffic.up), network.up + kRounds * 2000.0) << codec[0];
   }
+}
+
+// Columns that no rank uses cost nothing, up or down.
+TEST_F(BytesTest, RoomForLargerRanksIsNotSent) {
+  UpdateConfig update{.codec = {"powersgd 1"}, .feedback = "none"};
+  const Moved fixed = Run(update, "127.0.0.1:0", false);
+  update.adapt = kRounds + 1;  // chosen once, of as many numbers or fewer
+  const Moved adapting = Run(update, "127.0.0.1:0", false);
+  const double model = Run({}, "127.0.0.1:0", false).down;
+  EXPECT_LT(adapting.down - model, 1.2 * (fixed.down - model));
+  EXPECT_GT(fixed.down, model);
 }
 
 // What goes down: a model that is coded anew, and changes of what a worker has got before.
