@@ -99,6 +99,7 @@ class Packer {
       const auto found = object.find(key);
       return found != object.end() && found->is_string() ? found->get<std::string>() : "";
     };
+    MACAW_RETURN_IF_ERROR(CheckAgrees(result.rounds));
     manifest_.name = result.name;
     manifest_.algorithm = result.algorithm;
     manifest_.end = result.end;
@@ -112,6 +113,21 @@ class Packer {
                            .libraries = word(*profile, "libraries")};
     }
     return absl::OkStatus();
+  }
+
+  // A run that goes on has more rows than its last summary says.
+  absl::Status CheckAgrees(uint32_t rounds) const {
+    MACAW_ASSIGN_OR_RETURN(const std::string rows, ReadFile(In("metrics.jsonl")));
+    const size_t end = rows.find_last_not_of('\n');
+    if (end == std::string::npos) return absl::OkStatus();
+    const size_t begin = rows.rfind('\n', end) + 1;  // npos + 1 is 0
+    const OrderedJson row = OrderedJson::parse(rows.substr(begin, end + 1 - begin), nullptr,
+                                               /*allow_exceptions=*/false);
+    if (row.is_object() && row.contains("round") && row["round"] == rounds) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.run, " has not ended: its summary.json is of round ", rounds,
+                     ", and the last row of metrics.jsonl of another one (macaw simulate --resume "
+                     "ends the run)"));
   }
 
   void DescribeData(const std::map<std::string, Value>& values) {

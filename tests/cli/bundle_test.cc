@@ -99,7 +99,7 @@ TEST_F(Bundles, SayWhatTheyHaveAndWhatNot) {
   EXPECT_EQ(manifest.data.path, "/data/rows.csv");
   EXPECT_EQ(manifest.data.digest, DigestOf(absl::string_view("rows")).Hex());
   EXPECT_FALSE(manifest.data.by_name);
-  EXPECT_EQ(manifest.began, "2026-11-18T12:26:40Z");
+  EXPECT_EQ(manifest.began, "2026-11-18T11:06:40Z");
   EXPECT_THAT(manifest.left_out, Contains(HasSubstr("The data, csv from /data/rows.csv")));
 }
 
@@ -337,6 +337,12 @@ TEST_F(Bundles, AreOfRunsThatAreOver) {
   const auto packed =
       PackBundle({.run = WriteHandRun(folder_, "open", open), .out = folder_ / "x.zip"});
   EXPECT_THAT(packed.status().message(), HasSubstr("has no result yet"));
+  // It was given more rounds, and these are not over.
+  const std::string more = WriteHandRun(folder_, "more");
+  folder_.Write("more/metrics.jsonl",
+                absl::StrCat(*ReadFile(more + "/metrics.jsonl"), "{\"round\":3}\n"));
+  EXPECT_THAT(PackBundle({.run = more, .out = folder_ / "x.zip"}).status().message(),
+              HasSubstr("has not ended"));
   EXPECT_THAT(PackBundle({.run = folder_ / "none"}).status().message(),
               HasSubstr("is not the folder of a run"));
 }
