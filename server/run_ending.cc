@@ -38,6 +38,7 @@ void RunThreads::Begin(EndRun order) {
   ended_how_ = kNames[static_cast<int>(end)];
   ended_why_ = over.why;
   SummaryFacts facts{
+      .program = options_.program,
       .name = options_.run.name,
       .algorithm = options_.run.algorithm.name,
       .settings = options_.settings,

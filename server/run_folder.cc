@@ -339,6 +339,7 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
   final.erase("round");
   OrderedJson summary = {
       {"name", facts.name},
+      {"program", facts.program},
       {"algorithm", facts.algorithm},
       {"settings", OrderedJson::parse(facts.settings, nullptr, /*allow_exceptions=*/false)},
       {"seed", facts.seed},

@@ -24,6 +24,7 @@ namespace macaw::server {
 
 // The facts in summary.json that do not come from metrics.jsonl.
 struct SummaryFacts {
+  std::string program;  // with its version: "macaw-server 0.1.0"
   std::string name;
   std::string algorithm;
   std::string settings;        // a JSON object (Options::settings)

@@ -374,7 +374,7 @@ Ran RunOnce(const SimulateOptions& options, const Document& document,
     output.Error(ended, kExitFailed);
     return {.code = kExitFailed};
   }
-  output.Result(*result);
+  if (options.result) output.Result(*result);
   return {};
 }
 
@@ -411,7 +411,9 @@ int Simulate(const SimulateOptions& options) {
     if (!catalogue.ok()) return failed(catalogue.status());
     return RunOnce(options, *document, *catalogue, *output);
   }();
-  output->End(ran.code, ran.go_on, absl::StrCat("macaw simulate --resume ", ran.go_on));
+  // The caller's folder may be gone after it.
+  const std::string go_on = options.result ? ran.go_on : "";
+  output->End(ran.code, go_on, absl::StrCat("macaw simulate --resume ", go_on));
   return ran.code;
 }
 

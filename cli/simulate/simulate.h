@@ -36,7 +36,8 @@ struct SimulateOptions {
   // After each round, wait for a line on standard input: "go ROUND", up to which round to go on, or
   // "stop WHY".
   bool step = false;
-  bool json = false;  // events for programs on standard output (output.h), and nothing else
+  bool result = true;  // print the result; false: the caller tells of it
+  bool json = false;   // events for programs on standard output (output.h), and nothing else
 };
 
 // `macaw simulate` without --repeat: composes the configuration, starts server and workers, shows

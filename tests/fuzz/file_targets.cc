@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "cli/bundle/bundle.h"
+#include "cli/bundle/manifest.h"
 #include "cli/config/reader.h"
 #include "cli/config/toml.h"
 #include "cli/config/writer.h"
@@ -14,11 +16,13 @@
 #include "core/files.h"
 #include "core/random.h"
 #include "core/safetensors.h"
+#include "core/sha256.h"
 #include "core/status.h"
 #include "data/examples.h"
 #include "data/options.h"
 #include "data/partition_file.h"
 #include "data/prepared.h"
+#include "data/zip_writer.h"
 #include "scheduler/cohort.h"
 #include "scheduler/feedback.h"
 #include "sdk/catalogue.h"
@@ -147,6 +151,67 @@ bool FeedPartition(absl::string_view bytes) {
 std::vector<std::string> Partitions() {
   return {R"({"a":[0,1,2],"b":[3,4],"test":[5,6]})",
           R"({"a":[0,1,2],"b":[3,4],"test":[5,6],"validation":{"a":[7]},"client_test":{"b":[8]}})"};
+}
+
+// ---- results of others
+
+bool FeedBundle(absl::string_view bytes) {
+  const auto bundle = cli::Bundle::Parse(std::string(bytes), "bundle");
+  if (!bundle.ok()) {
+    MACAW_FUZZ_EXPECT(!bundle.status().message().empty() &&
+                      bundle.status().message().find('\n') == absl::string_view::npos);
+    return false;
+  }
+  for (const auto& [name, content] : bundle->files()) {
+    MACAW_FUZZ_EXPECT(name.front() != '/' && name.find("..") != 0 &&
+                      name.find("/../") == std::string::npos);
+  }
+  return true;
+}
+
+// What bundle.json says, whatever the archive around it is.
+bool FeedManifest(absl::string_view bytes) {
+  const auto manifest = cli::ParseManifest(std::string(bytes), "bundle");
+  if (!manifest.ok()) {
+    MACAW_FUZZ_EXPECT(manifest.status().message().find('\n') == absl::string_view::npos);
+    return false;
+  }
+  const std::string again = cli::ManifestJson(*manifest);
+  const auto parsed = cli::ParseManifest(again, "again");
+  MACAW_FUZZ_EXPECT(parsed.ok() && cli::ManifestJson(*parsed) == again);
+  return true;
+}
+
+cli::Manifest SmallManifest() {
+  return {.macaw = "9.9.9",
+          .program = "macaw-server 9.9.9",
+          .command = "macaw simulate config.toml",
+          .name = "run",
+          .rounds = 2,
+          .seeds = {{"run.seed", "7"}},
+          .data = {.source = "synthetic", .by_name = true},
+          .inputs = {{.key = "model.init", .path = "w", .bytes = 1, .sha256 = "x", .file = ""}},
+          .left_out = {"The data."}};
+}
+std::vector<std::string> Manifests() { return {cli::ManifestJson(SmallManifest())}; }
+
+std::vector<std::string> Bundles() {
+  std::map<std::string, std::string> files = {{"config.toml", "[run]\n"},
+                                              {"summary.json", "{}"},
+                                              {"metrics.jsonl", "{\"round\":1}\n"},
+                                              {cli::kCrateFile, "{}"}};
+  cli::Manifest manifest = SmallManifest();
+  for (const auto& [name, content] : files)
+    manifest.files.push_back({name, content.size(), Sha256Hex(BytesOf(content))});
+  files[cli::kManifestFile] = cli::ManifestJson(manifest);
+  std::vector<data::ZipEntry> entries;
+  for (const auto& [name, content] : files) entries.push_back({name, BytesOf(content)});
+  char name[] = "/tmp/macaw_fuzz_XXXXXX";
+  const Fd fd(::mkstemp(name));
+  MACAW_FUZZ_EXPECT(fd.open() && data::WriteStoredZip(name, entries).ok());
+  std::vector<std::string> examples = {*ReadFile(name)};
+  ::unlink(name);
+  return examples;
 }
 
 // ---- devices of simulated clients
@@ -357,6 +422,8 @@ std::vector<Target> FileTargets() {
           {"libsvm", FeedLibsvm, LibsvmFiles},
           {"npz", FeedNpz, NpzFiles},
           {"partition", FeedPartition, Partitions},
+          {"bundle", FeedBundle, Bundles},
+          {"bundle_manifest", FeedManifest, Manifests},
           {"device_table", FeedDeviceTable, DeviceTables},
           {"presence_table", FeedPresenceTable, PresenceTables},
           {"state", FeedState, States},

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/diff/tensors.h"
+#include "core/digest.h"
+#include "core/ids.h"
+#include "core/safetensors.h"
+#include "server/log/history.h"
+
+namespace macaw::cli {
+
+// A row of metrics: numbers by column. NaN stands for null, a number that is undefined.
+using MetricsRow = std::map<std::string, double>;
+
+// A model that a folder has, with the round after which it was so.
+struct TracedModel {
+  uint32_t round = 0;
+  std::string file;  // its name in the folder
+  std::shared_ptr<const SafetensorsFile> storage;
+  Tensors tensors;
+};
+
+// What a server has counted as one sum: whose it is, and what it was.
+struct TracedPart {
+  std::vector<ClientId> clients;  // sorted
+  Digest sums;
+};
+
+// The rounds of a run, or of a system that is not Macaw, as far as its files tell of them.
+struct Trace {
+  std::string path;
+  bool is_run = false;  // of Macaw; what follows up to `models` is empty otherwise
+
+  std::map<std::string, std::string> settings;  // config.toml: TOML by key
+  std::string program, profile, data_digest;    // as in summary.json; "": not known
+  std::string end;                              // "finished", …; "": it is not over
+  std::string model_digest, state_digest;       // after the last round of a run that is over
+  std::optional<server::log::History> history;  // rounds.log
+  std::map<std::pair<Round, Phase>, std::vector<TracedPart>> parts;
+  std::string clients_file;  // clients.jsonl; "": there is none
+
+  std::map<uint32_t, MetricsRow> rows;  // by round
+  std::vector<TracedModel> models;      // by round; of equal rounds the final one first
+  std::vector<std::string> notes;       // what could not be read, a sentence each
+
+  // The number of rounds that are told of.
+  uint32_t rounds() const;
+};
+
+// Names of columns and tensors in a trace → the names that they get.
+using Renames = std::map<std::string, std::string>;
+
+// Reads one of:
+//   - the folder of a run;
+//   - a table, FILE.csv or FILE.jsonl: a row a round, with a column "round"; cells that are empty
+//     or no numbers are left out;
+//   - a folder with such a table (metrics.csv, metrics.jsonl), or with models, or with both: files
+//     *.safetensors whose names end with the round ("model-12.safetensors").
+// Errors name the file and the line.
+absl::StatusOr<Trace> ReadTrace(const std::string& path, const Renames& renames);
+
+// The rows of one round in clients.jsonl, by client.
+absl::StatusOr<std::map<uint64_t, MetricsRow>> ClientRows(const Trace& trace, uint32_t round);
+
+}  // namespace macaw::cli

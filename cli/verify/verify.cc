@@ -1,0 +1,354 @@
+#include "cli/verify/verify.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/bundle/portable.h"
+#include "cli/config/reader.h"
+#include "cli/config/settings.h"
+#include "cli/process/exit.h"
+#include "cli/simulate/simulate.h"
+#include "core/files.h"
+#include "core/isa.h"
+#include "core/one_line.h"
+#include "core/sha256.h"
+#include "core/spelling.h"
+#include "core/status.h"
+#include "data/dataset.h"
+#include "sdk/catalogue.h"
+
+namespace macaw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+namespace log = server::log;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr char kInstructionSet[] = "workers.instruction_set";
+
+// A private folder that the destructor removes.
+class ScratchFolder {
+ public:
+  static absl::StatusOr<ScratchFolder> Make() {
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    if (error)
+      return FileError("cannot find the folder for temporary files", "TMPDIR", error.value());
+    std::string path = (parent / "macaw-verify-XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr)
+      return FileError("cannot make a folder in", parent.string());
+    return ScratchFolder(path);
+  }
+  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// Writes what a run's folder has of the bundle, as far as a comparison or a run reads it.
+absl::Status Unpack(const Bundle& bundle, const std::string& folder) {
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  const auto write = [&](const std::string& name) {
+    const auto found = bundle.files().find(name);
+    if (found == bundle.files().end()) return absl::OkStatus();
+    return AtomicWriteFile(folder + "/" + name, absl::string_view(found->second));
+  };
+  for (const char* name : {"summary.json", "metrics.jsonl", "rounds.log", "clients.jsonl",
+                           "model.safetensors", "model.best.safetensors"})
+    MACAW_RETURN_IF_ERROR(write(name));
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder + "/inputs"));
+  for (const BundledInput& input : bundle.manifest().inputs) {
+    // The names are safe (Bundle), and only those of packed inputs are followed.
+    if (absl::StartsWith(input.file, "inputs/")) MACAW_RETURN_IF_ERROR(write(input.file));
+  }
+  return write("config.toml");
+}
+
+// The keys that a verification may set: the others decide the result.
+absl::Status CheckMaySet(const Override& override) {
+  const std::vector<Field>& fields = AllFields();
+  const auto field = std::ranges::find(fields, override.key, &Field::key);
+  if (field == fields.end()) return absl::OkStatus();  // the reader names what was meant
+  const bool given = field->is_path || OnlyComputes(override.key) || override.key == "data.source";
+  if (given && !absl::StartsWith(override.key, "round.")) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      override.place, ": a verification keeps ", override.key,
+      ", which decides the result; it takes paths of files that have moved, and where and how the "
+      "run is computed"));
+}
+
+bool IsSet(const std::vector<Override>& overrides, absl::string_view key) {
+  return std::ranges::any_of(overrides,
+                             [&](const Override& override) { return override.key == key; });
+}
+
+class Verifier {
+ public:
+  Verifier(const Bundle& bundle, const VerifyOptions& options)
+      : bundle_(bundle), manifest_(bundle.manifest()), options_(options) {}
+
+  absl::StatusOr<Verification> Run() {
+    MACAW_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+    const std::string recorded = scratch / "recorded";
+    MACAW_RETURN_IF_ERROR(Unpack(bundle_, recorded));
+    MACAW_ASSIGN_OR_RETURN(Trace first, ReadTrace(recorded, {}));
+    MACAW_RETURN_IF_ERROR(Prepare(recorded));
+    const std::string again = options_.out.empty() ? scratch / "again" : options_.out;
+    MACAW_RETURN_IF_ERROR(Simulated(first, recorded, again));
+    MACAW_ASSIGN_OR_RETURN(Trace second, ReadTrace(again, {}));
+    first.path = bundle_.name();
+    second.path = options_.out.empty() ? "here" : again;
+    Verification& done = verification_;
+    done.folder = options_.out;
+    done.profile = first.profile;
+    done.here = second.profile;
+    done.same_profile = first.profile == second.profile;
+    MACAW_ASSIGN_OR_RETURN(done.diff, Diff(first, second,
+                                           {.tolerance = done.same_profile ? 0 : options_.tolerance,
+                                            .judge_tensors = false}));
+    done.diff.elsewhere.clear();  // the bundle has none of these keys
+    return std::move(verification_);
+  }
+
+ private:
+  // Everything that can be wrong before the run begins.
+  absl::Status Prepare(const std::string& recorded) {
+    MACAW_RETURN_IF_ERROR(WriteConfiguration(recorded));
+    MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config_));
+    for (const std::string& text : options_.set) {
+      MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
+      if (options_.config.empty()) MACAW_RETURN_IF_ERROR(CheckMaySet(override));
+      overrides_.push_back(std::move(override));
+    }
+    set_ = options_.set;
+    if (!options_.config.empty()) return absl::OkStatus();  // it is the user's own
+    const std::map<std::string, Value> values = FlatValues(document);
+    MACAW_RETURN_IF_ERROR(CheckCode(values));
+    MACAW_RETURN_IF_ERROR(UseInputs(recorded));
+    MACAW_RETURN_IF_ERROR(CheckDataIsThere(values));
+    MACAW_RETURN_IF_ERROR(UseInstructionSet(values));
+    return CheckData(document);
+  }
+
+  // The configuration without the keys of one machine, whatever the bundle's file has.
+  absl::Status WriteConfiguration(const std::string& recorded) {
+    config_ = options_.config;
+    if (!config_.empty()) return absl::OkStatus();
+    config_ = recorded + "/run.toml";
+    MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(recorded + "/config.toml"));
+    if (!FlatValues(document).contains("data.source")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the server of ", bundle_.name(),
+                       " had no data: --config names the simulation that has it"));
+    }
+    return AtomicWriteFile(config_, PortableToml(document));
+  }
+
+  absl::Status CheckCode(const std::map<std::string, Value>& values) const {
+    std::vector<std::string> keys = KeysThatRunCode(values);
+    std::erase_if(keys, [&](const std::string& key) { return IsSet(overrides_, key); });
+    if (keys.empty() || options_.trust) return absl::OkStatus();
+    std::vector<std::string> shown;
+    for (const std::string& key : keys)
+      shown.push_back(absl::StrCat(key, " = ", settings::ToToml(values.at(key))));
+    return absl::FailedPreconditionError(
+        absl::StrCat(OneLine(absl::StrJoin(shown, ", ")),
+                     ": the run executes code that the bundle names. --trust allows it; --set ",
+                     keys.front(), "=… names code of yours"));
+  }
+
+  // Files of the bundle stand for those that the configuration names; the others must be what the
+  // run had.
+  absl::Status UseInputs(const std::string& recorded) {
+    for (const BundledInput& input : manifest_.inputs) {
+      if (!input.file.empty() && !IsSet(overrides_, input.key)) {
+        set_.push_back(absl::StrCat(input.key, "=", recorded, "/", input.file));
+        MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
+        overrides_.push_back(std::move(override));
+        continue;
+      }
+      if (input.sha256.empty()) continue;
+      const auto given = std::ranges::find(overrides_, input.key, &Override::key);
+      const std::string path = given == overrides_.end() ? input.path : given->value;
+      if (!FileExists(path)) {
+        return absl::NotFoundError(absl::StrCat(OneLine(input.key), ": there is no ", OneLine(path),
+                                                ": --set ", OneLine(input.key),
+                                                "=PATH says where it is"));
+      }
+      MACAW_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+      if (Sha256Hex(file.bytes()) != input.sha256) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(OneLine(input.key), ": ", OneLine(path),
+                         " is not the file that the run had: its sha256 is not ", input.sha256));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckDataIsThere(const std::map<std::string, Value>& values) const {
+    for (const char* key : {"data.path", "data.test_path", "partition.path"}) {
+      const auto given = std::ranges::find(overrides_, key, &Override::key);
+      const auto own = values.find(key);
+      const std::string* const text = own == values.end() ? nullptr : own->second.As<std::string>();
+      if (given != overrides_.end() || text == nullptr || FileExists(*text)) continue;
+      return absl::NotFoundError(
+          absl::StrCat(key, ": there is no ", OneLine(*text), ", which the run had: --set ", key,
+                       "=PATH says where the data are; they are checked by their digest, ",
+                       OneLine(manifest_.data.digest)));
+    }
+    return absl::OkStatus();
+  }
+
+  // The fused kernels of this machine may be able to do what those of the other one did.
+  absl::Status UseInstructionSet(const std::map<std::string, Value>& values) {
+    if (manifest_.profile.trainer != "fused" || IsSet(overrides_, kInstructionSet))
+      return absl::OkStatus();
+    const std::vector<Isa> isas = SupportedIsas();
+    const auto recorded = std::ranges::find_if(
+        isas, [&](Isa isa) { return Name(isa) == manifest_.profile.instruction_set; });
+    const auto asked = values.find(kInstructionSet);
+    std::string use;
+    if (recorded != isas.end() && *recorded != BestIsa()) {
+      use = std::string(Name(*recorded));
+    } else if (recorded == isas.end() && asked != values.end()) {
+      use = "auto";  // what the run asked for is not here
+    }
+    if (use.empty()) return absl::OkStatus();
+    set_.push_back(absl::StrCat(kInstructionSet, "=", use));
+    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
+    overrides_.push_back(std::move(override));
+    return absl::OkStatus();
+  }
+
+  // Of owners' simulations the server knows a digest of all parts, so theirs is compared afterwards.
+  absl::Status CheckData(const Document& document) const {
+    MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides_));
+    MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides_, catalogue));
+    if (config.node.workers.owners > 0 || manifest_.data.digest.empty()) return absl::OkStatus();
+    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                           catalogue.OpenDataset(config.node.data, config.node.partition));
+    const std::string digest = dataset->info().digest.Hex();
+    if (digest == manifest_.data.digest) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("these are not the data of the run: their digest is ", digest,
+                     ", and the run's ", OneLine(manifest_.data.digest)));
+  }
+
+  // Who was left out because of the time or of a fault follows from no configuration.
+  static bool NeedsTheLog(const Trace& trace) {
+    const auto devices = trace.settings.find("devices.family");
+    const bool virtual_time = devices != trace.settings.end() && devices->second != "\"none\"";
+    return trace.history.has_value() && !virtual_time && !trace.history->decisions().empty();
+  }
+
+  absl::Status Simulated(const Trace& recorded, const std::string& folder,
+                         const std::string& again) {
+    verification_.from_log = NeedsTheLog(recorded);
+    if (verification_.from_log && recorded.history->rounds().begin()->first > Round(1))
+      return absl::FailedPreconditionError(
+          "the bundle's log begins late, so it cannot be repeated");
+    SimulateOptions simulate{.config = config_,
+                             .set = set_,
+                             .out = again,
+                             .processes = options_.processes,
+                             .slots = options_.slots,
+                             .quiet = options_.quiet};
+    simulate.result = false;
+    if (verification_.from_log) simulate.replay = folder + "/rounds.log";
+    // A rule that stops the run stops it again. An operator or a signal does not.
+    const bool by_rule = manifest_.end == "stopped" &&
+                         std::ranges::any_of(recorded.settings, [](const auto& setting) {
+                           return absl::StartsWith(setting.first, "run.stop.");
+                         });
+    if (verification_.from_log || (manifest_.end != "finished" && !by_rule))
+      simulate.rounds = absl::StrCat(manifest_.rounds);
+    if (!recorded.clients_file.empty()) simulate.set.emplace_back("run.client_records=true");
+    const int code = Simulate(simulate);
+    if (code == kExitOk) return absl::OkStatus();
+    if (code == kExitInterrupted) return absl::CancelledError("interrupted");
+    return absl::UnavailableError(
+        absl::StrCat("the run of ", bundle_.name(), " could not be made again here"));
+  }
+
+  const Bundle& bundle_;
+  const Manifest& manifest_;
+  const VerifyOptions& options_;
+  std::string config_;
+  std::vector<Override> overrides_;
+  std::vector<std::string> set_;  // the same as texts
+  Verification verification_;
+};
+
+void AppendLine(std::string& text, absl::string_view what, absl::string_view rest) {
+  absl::StrAppendFormat(&text, "%-10s %s\n", what, OneLine(rest));
+}
+
+}  // namespace
+
+absl::StatusOr<Verification> Verify(const Bundle& bundle, const VerifyOptions& options) {
+  return Verifier(bundle, options).Run();
+}
+
+std::string VerificationText(const Bundle& bundle, const Verification& verification) {
+  std::string text;
+  const Manifest& manifest = bundle.manifest();
+  AppendLine(text, "bundle",
+             absl::StrCat(bundle.name(), ", sha256 ", bundle.sha256(), ": ",
+                          Counted(bundle.files().size(), "file"), " with the right digests"));
+  AppendLine(text, "run",
+             absl::StrCat(manifest.name, ": ", manifest.algorithm, ", ",
+                          Counted(manifest.rounds, "round"), ", ", manifest.end));
+  if (verification.from_log) {
+    AppendLine(text, "log",
+               "who was left out of a round is as the bundle's log says; all else was "
+               "computed again");
+  }
+  if (!verification.same_profile) {
+    AppendLine(
+        text, "profile",
+        absl::StrFormat("the run had %s; here it is %s. The last bits may differ, so metrics "
+                        "are compared with a tolerance: |a - b| <= %g max(1, |a|, |b|)",
+                        verification.profile, verification.here, verification.diff.tolerance));
+  }
+  const DiffReport& diff = verification.diff;
+  if (!diff.parting.has_value()) {
+    AppendLine(text, "same",
+               absl::StrCat(Counted(diff.rounds, "round"), ", ", Counted(diff.columns, "metric"),
+                            ", and the model ", manifest.model_digest));
+    return text;
+  }
+  return absl::StrCat(text, DiffText(diff));
+}
+
+std::string VerificationJson(const Bundle& bundle, const Verification& verification) {
+  const OrderedJson json = {{"same", verification.diff.same()},
+                            {"bundle", bundle.name()},
+                            {"sha256", bundle.sha256()},
+                            {"model_digest", bundle.manifest().model_digest},
+                            {"profile", verification.profile},
+                            {"profile_here", verification.here},
+                            {"from_log", verification.from_log},
+                            {"diff", OrderedJson::parse(DiffJson(verification.diff), nullptr,
+                                                        /*allow_exceptions=*/false)}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+}  // namespace macaw::cli
