@@ -27,7 +27,14 @@ std::vector<Description> BuiltinAlgorithms() {
           GeometricMedian(),
           CenteredClipping(),
           NormBound(),
-          FlTrust()};
+          FlTrust(),
+          FedExP(),
+          Term(),
+          Afl(),
+          FedSam(),
+          PFedMe(),
+          Apfl(),
+          PerFedAvg()};
 }
 
 }  // namespace macaw::algorithms

@@ -26,9 +26,17 @@ Description FedAdagrad();
 Description FedAdam();
 Description FedYogi();
 Description FedAvgM();
+Description FedExP();
 
 Description FedNova();
+
+// Other objectives than the mean of the losses.
 Description QFedAvg();
+Description Term();
+Description Afl();
+
+// Another step of the clients.
+Description FedSam();
 
 // Two phases a round: mime.cc.
 Description Mime();
@@ -38,6 +46,9 @@ Description MimeLite();
 Description Ditto();
 Description FedBn();
 Description FedRep();
+Description PFedMe();
+Description Apfl();
+Description PerFedAvg();
 
 // Hostile clients: robust/.
 Description Median();

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <deque>
+#include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/vector.h"
 
 namespace macaw::algorithms {
@@ -11,15 +13,15 @@ namespace macaw::algorithms {
 // thread. A vector is valid until Reset. Its contents are arbitrary unless Zero is used.
 class Workspace {
  public:
-  VectorView Vector(const LayoutPtr& layout) {
+  VectorView Vector(const LayoutPtr& layout) { return Take(layout, {}); }
+  // The turn's vector of that name and layout: what a hook leaves there, Conclude finds. The first
+  // call takes one.
+  VectorView Named(absl::string_view name, const LayoutPtr& layout) {
     for (Entry& entry : entries_) {
-      if (!entry.taken && entry.vector.layout() == layout) {
-        entry.taken = true;
+      if (entry.taken && entry.name == name && entry.vector.layout() == layout)
         return entry.vector.view();
-      }
     }
-    entries_.push_back({FlatVector(layout), true});
-    return entries_.back().vector.view();
+    return Take(layout, name);
   }
   void Reset() {
     for (Entry& entry : entries_) entry.taken = false;
@@ -29,7 +31,21 @@ class Workspace {
   struct Entry {
     FlatVector vector;
     bool taken = false;
+    std::string name = {};
   };
+
+  VectorView Take(const LayoutPtr& layout, absl::string_view name) {
+    for (Entry& entry : entries_) {
+      if (!entry.taken && entry.vector.layout() == layout) {
+        entry.taken = true;
+        entry.name.assign(name.data(), name.size());
+        return entry.vector.view();
+      }
+    }
+    entries_.push_back({FlatVector(layout), true, std::string(name)});
+    return entries_.back().vector.view();
+  }
+
   std::deque<Entry> entries_;  // a deque keeps views valid while it grows
 };
 
