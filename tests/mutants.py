@@ -263,6 +263,48 @@ MUTANTS = {
         ("FedNova divides statistics by its steps", "ScaleParameters(described->factor", "Scale(described->factor")],
     ("algorithms/qfedavg.cc", "algorithms", "QFedAvg.*"): [
         ("q-FedAvg multiplies statistics by the loss", "ScaleParameters(std::pow", "Scale(std::pow")],
+    ("algorithms/fedexp.cc", "algorithms", "FedExP.*"): [
+        ("FedExP's rate lacks the 2", "const double below = 2 * (", "const double below = ("),
+        ("FedExP shrinks updates that agree", "std::max(1.0, mean_square / below)", "mean_square / below"),
+        ("FedExP's epsilon is beside the quotient",
+         "2 * (SquaredNorm(delta.view()) + epsilon_)", "2 * SquaredNorm(delta.view()) + epsilon_"),
+        ("FedExP reports the last iterate", "return (before + x) / 2;", "return x + 0 * before;"),
+        ("FedExP's mean is of all iterates", "if (mean_) Copy(Model(), *mean_);", "")],
+    ("algorithms/term.cc", "algorithms", "Term.*"): [
+        ("TERM's powers overflow", "std::exp(tilt - context.Down(kLargest).As<double>()[0])", "std::exp(tilt)"),
+        ("TERM does not divide by its weights", "Axpy(server_lr / mean_power_,", "Axpy(server_lr,"),
+        ("TERM multiplies statistics by the loss", "ScaleParameters(power, delta);", "Scale(power, delta);"),
+        ("TERM's loss is of the trained model", "return training::LocalPlan{{loss, LocalWork(context, workspace)}};",
+         "const training::Stage train = LocalWork(context, workspace);\n    loss.start = training::StageEnd{0};\n"
+         "    return training::LocalPlan{{train, loss}};")],
+    ("algorithms/afl.cc", "algorithms", "Afl.*"): [
+        ("AFL does not project", "ProjectOntoSimplex(lambda);", "{}"),
+        ("AFL normalises instead of projecting", "ProjectOntoSimplex(lambda);",
+         "double sum = 0;\n    for (const double v : lambda) sum += v;\n    for (double& v : lambda) v /= sum;"),
+        ("AFL takes a drawn cohort's losses for all", "rate_ * factor *", "rate_ *"),
+        ("AFL's clients forget their weight", "ScaleParameters(clients_ * lambda[context.client.value], delta);", "")],
+    ("algorithms/fedsam.cc", "algorithms", "FedSam.*"): [
+        ("FedSAM goes uphill without the norm", "Axpy(rho_ / norm,", "Axpy(rho_,"),
+        ("FedSAM divides by a gradient of zero", "if (norm == 0) return;", "")],
+    ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
+        ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",
+         "Map(theta, step, batch.GradientAt(theta), theta);"),
+        ("pFedMe sends its personal model", "static_cast<T>(lambda_) * (at - near);", "(at - near) / static_cast<T>(0.1);"),
+        ("pFedMe keeps the global model's copy", "result.state = {{\"personal\", theta}};",
+         "result.state = {{\"personal\", outcomes[0].end}};"),
+        ("pFedMe's statistics stay those of x", "CopyBuffers(outcomes[0].end, theta);",
+         "CopyBuffers(context.model(), theta);")],
+    ("algorithms/apfl.cc", "algorithms", "Apfl.*"): [
+        ("APFL's own step lacks alpha", "Axpy(-own.rate * before,", "Axpy(-own.rate,"),
+        ("APFL's own step is of the own model's gradient", "batch.GradientAt(own.mixed)", "batch.GradientAt(own.v)"),
+        ("APFL's alpha moves uphill", "before - alpha_lr_ * Dot", "before + alpha_lr_ * Dot"),
+        ("APFL's alpha is not kept", "{\"alpha\", alpha}};\n    result.metrics", "};\n    result.metrics"),
+        ("APFL tests the own model alone", "context.State(\"personal\"), context.model(),",
+         "context.State(\"personal\"), context.State(\"personal\"),")],
+    ("algorithms/perfedavg.cc", "algorithms", "PerFedAvg.*"): [
+        ("Per-FedAvg keeps the adaptation", "Zero(g);  // w stays where it is", "ScaleParameters(1, g);"),
+        ("Per-FedAvg takes the gradient before the adaptation",
+         "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
         ("local momentum goes on from client to client",
          "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],

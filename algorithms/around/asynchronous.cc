@@ -93,7 +93,7 @@ absl::Status CheckRule(const Description& rule, const Setup& setup) {
                : "the rule is not made for updates of older models";
   return absl::InvalidArgumentError(
       absl::StrCat("round.mode: ", why,
-                   "; rules that can: fedavg, fedprox, fedavgm, fedadam, fedyogi, "
+                   "; rules that can: fedavg, fedprox, fedsam, fedavgm, fedadam, fedyogi, "
                    "fedadagrad"));
 }
 

@@ -236,8 +236,8 @@ absl::Status RoundLoop::SampledRounds(int count, uint64_t size) {
   return absl::OkStatus();
 }
 
-Numbers RoundLoop::State(size_t client, size_t item) const {
-  return NumbersOf((states_[client].empty() ? zero_state_ : states_[client])[item].view());
+ConstVectorView RoundLoop::StateOf(size_t client, size_t item) const {
+  return (states_[client].empty() ? zero_state_ : states_[client])[item].view();
 }
 
 double RoundLoop::Share(size_t client) const {

@@ -66,7 +66,8 @@ class RoundLoop {
   const Schema& schema() const { return schema_; }
   int phases() const { return phases_; }  // of the last round
   // State item `item` of a client; zero before its first turn.
-  Numbers State(size_t client, size_t item) const;
+  Numbers State(size_t client, size_t item) const { return NumbersOf(StateOf(client, item)); }
+  ConstVectorView StateOf(size_t client, size_t item) const;
   // The client's share p_i of the population's weight.
   double Share(size_t client) const;
   // A vector of the server's saved state.

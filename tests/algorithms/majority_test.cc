@@ -278,9 +278,9 @@ TEST_F(MajorityRun, TakesTheRulesWhoseServerMovesByOneMean) {
       EXPECT_THAT(refusal, AllOf(HasSubstr("\"majority 0.001\""), HasSubstr(rule->name)));
     }
   }
-  EXPECT_THAT(taken,
-              testing::UnorderedElementsAre("ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm",
-                                            "fedprox", "fedrep", "fedyogi", "gd"));
+  EXPECT_THAT(taken, testing::UnorderedElementsAre(
+                         "apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedprox",
+                         "fedrep", "fedsam", "fedyogi", "gd", "perfedavg", "pfedme"));
   run_.cohort.size = run_.clients;
   EXPECT_THAT(Refusal("fltrust"), HasSubstr("\"majority 0.001\""));
 }
@@ -291,6 +291,7 @@ TEST_F(MajorityRun, SaysWhyARuleIsNotForIt) {
   EXPECT_THAT(Refusal("median"), AllOf(HasSubstr("each client's own"), HasSubstr("fedavg")));
   EXPECT_THAT(Refusal("fednova"), HasSubstr("several sums together (direction, tau)"));
   EXPECT_THAT(Refusal("qfedavg"), HasSubstr("several sums together (delta, h)"));
+  EXPECT_THAT(Refusal("fedexp"), HasSubstr("several sums together (delta, square)"));
   EXPECT_THAT(Refusal("local"), HasSubstr("whose server uses"));
 }
 

@@ -385,9 +385,10 @@ std::string WhyNot(const std::string& rule, PrivacyConfig privacy, const CohortC
 TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
   const PrivacyConfig privacy = Gaussian(1, 1);
   for (const char* rule : {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad",
-                           "ditto", "scaffold", "feddyn"})
+                           "ditto", "scaffold", "feddyn", "fedsam", "perfedavg", "pfedme", "apfl"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
-  for (const char* rule : {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled"})
+  for (const char* rule :
+       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "fedexp", "term", "afl"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
 }

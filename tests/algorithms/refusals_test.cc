@@ -52,7 +52,14 @@ TEST(Refusals, NoneForAnOrdinaryRun) {
                                  "geometric_median",
                                  "centered_clipping",
                                  "norm_bound",
-                                 "local"}) {
+                                 "local",
+                                 "fedexp",
+                                 "term",
+                                 "afl",
+                                 "fedsam",
+                                 "pfedme",
+                                 "apfl",
+                                 "perfedavg"}) {
     EXPECT_EQ(Refusal(SetupOf(name)), "");
   }
 }
@@ -98,7 +105,8 @@ TEST(Refusals, ARuleOfAPlugInMayComputeWithTotalsUnlessItSaysOtherwise) {
 }
 
 TEST(Refusals, AClientWithStateTakesOneTurnARound) {
-  for (const std::string name : {"scaffold", "feddyn", "ditto", "fedrep", "local"}) {
+  for (const std::string name :
+       {"scaffold", "feddyn", "ditto", "fedrep", "local", "pfedme", "apfl"}) {
     auto setup = SetupOf(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("keeps state"),
@@ -160,7 +168,7 @@ TEST(Refusals, RulesThatCountSgdSteps) {
 }
 
 TEST(Refusals, RulesThatAverageThoseWhoCame) {
-  for (const std::string name : {"scaffold", "feddyn", "qfedavg"}) {
+  for (const std::string name : {"scaffold", "feddyn", "qfedavg", "fedexp", "term", "afl"}) {
     auto setup = SetupOf(name);
     setup.cohort.sampling = "poisson";
     EXPECT_THAT(Refusal(setup), HasSubstr("poisson"));
@@ -174,6 +182,39 @@ TEST(Refusals, MimeNeitherWithMomentumNorClip) {
   setup.local.momentum = 0;
   setup.local.clip_norm = 1;
   EXPECT_THAT(Refusal(setup), HasSubstr("local.clip_norm"));
+}
+
+TEST(Refusals, RulesThatSayEachStepOfAClient) {
+  for (const std::string name : {"pfedme", "apfl", "perfedavg", "fedsam"}) {
+    auto setup = SetupOf(name);
+    setup.local.clip_norm = 1;
+    EXPECT_THAT(Refusal(setup), AllOf(HasSubstr(name), HasSubstr("local.clip_norm")));
+    setup.local.clip_norm = 0;
+    setup.local.momentum = .9;
+    EXPECT_EQ(Refusal(setup).find("local.momentum") == std::string::npos, name == "fedsam");
+    setup.local.momentum = 0;
+    setup.local.optimizer = "adam";
+    EXPECT_EQ(Refusal(setup).find("local.optimizer") == std::string::npos, name == "fedsam");
+  }
+  auto half = SetupOf("perfedavg");
+  half.local.steps = 1;
+  EXPECT_THAT(Refusal(half), HasSubstr("two batches"));
+}
+
+TEST(Refusals, PFedMeWithStepsThatDiverge) {
+  EXPECT_THAT(Refusal(SetupOf("pfedme", {{"lambda", 15.0}, {"personal_lr", .2}})),
+              HasSubstr("personal_lr * lambda = 3"));
+  EXPECT_THAT(Refusal(SetupOf("pfedme", {{"lambda", 0.0}})), HasSubstr("lambda must be above 0"));
+}
+
+// λ_i belongs to the i-th of all clients, who are drawn alike.
+TEST(Refusals, AflKnowsAllClients) {
+  auto setup = SetupOf("afl");
+  setup.clients = 0;
+  EXPECT_THAT(Refusal(setup), HasSubstr("run.clients"));
+  setup = SetupOf("afl");
+  setup.cohort.sampling = "oort";
+  EXPECT_THAT(Refusal(setup), HasSubstr("no bias"));
 }
 
 TEST(Refusals, ScaffoldTwoWithAClipOfTheCorrectedGradient) {

@@ -140,12 +140,19 @@ std::vector<Case> Cases() {
       Of("rfa_in_buckets", {"weighted=true", "bucket_size=2"}, "geometric_median"),
       Of("krum_in_buckets", {"f=0", "bucket_size=2"}, "krum"),
       Of("fltrust", {"root=3"}),
+      Of("fedexp", {"epsilon=0.01"}),
+      Of("term", {"t=0.5"}),
+      Of("afl", {"mixture_lr=0.02"}),
+      Of("fedsam"),
+      Of("pfedme", {"lambda=5", "personal_steps=3"}),
+      Of("apfl", {"alpha_lr=0.01"}),
+      Of("perfedavg"),
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {
-    std::erase_if(cases, [](const Case& c) {
-      return c.name == "fedbn" || c.name == "mime" || c.name == "mimelite";
-    });
+    const std::set<std::string> without = {"fedbn",  "mime", "mimelite", "fedsam",
+                                           "pfedme", "apfl", "perfedavg"};
+    std::erase_if(cases, [&](const Case& c) { return without.contains(c.name); });
   }
   // A rule under a codec, whose feedback is client state and a sum of the server's.
   const auto coded = [&](const std::string& name, const std::string& algorithm,

@@ -67,7 +67,7 @@ class Comparison:
 
     def own(self, client):
         """The model with which the client's rows are tested, from the run's files."""
-        return np.where(self.group, self.kept[client], self.common) if client in self.kept else self.common
+        return self.rule.tested(client, self.kept[client], self.common) if client in self.kept else self.common
 
     def trace(self):
         """Each row is in as many batches as there are epochs."""
@@ -146,6 +146,9 @@ class Comparison:
         if self.case.rule == "local":
             distances = [np.linalg.norm(self.kept[k] - problem.start) for k in self.run.turns[-1]]
             self.near("rule_distance", self.run.metrics["rule_distance"], np.mean(distances), TOLERANCE[self.dtype])
+        if self.case.rule == "apfl":
+            self.near("rule_alpha", self.run.metrics["rule_alpha"],
+                      np.mean([self.rule.alpha[k] for k in self.run.turns[-1]]), TOLERANCE[self.dtype])
         if self.dtype == "float32" and min(metrics.margin(outputs) for outputs, _ in pooled.values()) < ROUNDED:
             return  # a row may be predicted otherwise
         for name, value in expected.items():

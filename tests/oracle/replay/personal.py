@@ -23,6 +23,10 @@ class Personal(FedAvg):
         """The client's model: x, with its own group in it."""
         return np.where(self.group, self.state.get(k, self.x), self.x)
 
+    def tested(self, _k, kept, common):
+        """The model with which a client's rows are tested, by what it keeps."""
+        return np.where(self.group, kept, common)
+
     def without_group(self, k):
         """What a client sends that has trained `state[k]`."""
         return {"delta": self.delta(k, np.where(self.group, self.x, self.state[k]))}
@@ -70,6 +74,54 @@ class FedRep(Personal):
         with_head = train(self.problem, self.own(k), k, stages[0], self.local, trainable=self.group)
         self.state[k] = train(self.problem, with_head, k, stages[1], self.local, trainable=~self.group)
         return self.without_group(k)
+
+
+class PFedMe(Personal):
+    """For each batch K steps of θ along g(θ) + λ(θ − w), and one of w along λ(w − θ)."""
+    kept = "personal"
+
+    def client(self, k, stages, _phase):
+        theta, pull = self.x.copy(), self.p["lambda"]
+
+        def direction(w, _g, batch):
+            nonlocal theta
+            for _ in range(self.p["personal_steps"]):
+                g = self.problem.gradient(theta, k, batch) + self.local.decay * theta
+                theta = theta - self.p["personal_lr"] * (g + pull * (theta - w))
+            return pull * (w - theta)
+        w = train(self.problem, self.x, k, stages[0], self.local, direction=direction)
+        self.state[k] = np.where(self.problem.network.is_parameter, theta, w)
+        return {"delta": self.delta(k, w)}
+
+
+class APFL(Personal):
+    """v along α·g(v̄) with v̄ = αv + (1 − α)y, y along g(y); α once a turn along ⟨v − y, g(v̄)⟩."""
+    kept = "personal"
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.alpha = {}
+
+    def client(self, k, stages, _phase):
+        v, alpha = self.own(k), self.alpha.get(k, self.p["alpha"])
+
+        def direction(y, g, batch):
+            nonlocal v, alpha
+            mixed = alpha * v + (1 - alpha) * y
+            of_own = np.where(self.problem.network.is_parameter,
+                              self.problem.gradient(mixed, k, batch) + self.local.decay * mixed, 0)
+            before, apart = alpha, v - y
+            if batch is stages[0][0]:
+                alpha = np.clip(alpha - self.p.get("alpha_lr", 0.0) * (apart @ of_own), 0, 1)
+            v = v - self.local.lr * before * of_own
+            return g + self.local.decay * y
+        y = train(self.problem, self.x, k, stages[0], self.local, direction=direction)
+        self.state[k] = np.where(self.problem.network.is_parameter, v, y)
+        self.alpha[k] = alpha
+        return {"delta": self.delta(k, y)}
+
+    def tested(self, k, kept, common):
+        return self.alpha[k] * kept + (1 - self.alpha[k]) * common
 
 
 def fine_tuned(problem, model, client, local, steps, batch_size):

@@ -152,6 +152,89 @@ class QFedAvg(Rule):
         self.move(-delta / h)
 
 
+class FedExP(FedAvg):
+    """η_g = max(1, mean ‖Δ‖²/(2(‖mean Δ‖² + ε))); what is evaluated is the mean of the last two x."""
+    combine = {**FedAvg.combine, "square": "examples"}
+    before = None
+
+    def client(self, k, stages, _phase):
+        delta = self.trained(k, stages[0])
+        return {"delta": delta, "square": delta @ delta}
+
+    def server(self, delta, square):
+        self.before = self.x.copy()
+        self.x = self.x + max(1.0, square / (2 * (delta @ delta + self.p["epsilon"]))) * delta
+
+    def result(self):
+        return self.x if self.p.get("evaluate") == "x" else (self.x + self.before) / 2
+
+
+class Term(Rule):
+    """Clients weigh by their rows and by e^(t·f) at x."""
+    combine = {"delta": "examples", "power": "examples", "statistics": "examples"}
+
+    def client(self, k, stages, _phase):
+        power = np.exp(self.p["t"] * self.problem.loss(self.x, k))
+        return {"delta": power * self.trained(k, stages[0]), "power": power}
+
+    def server(self, delta, power):
+        self.move(delta / power)
+
+
+class Afl(Rule):
+    """x goes down Σλ_i f_i, λ up it and back to the simplex; of the cohort, N/|S| times."""
+    combine = {"delta": "clients", "loss": "each", "statistics": "clients"}
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.mixture = np.full(CLIENTS, 1 / CLIENTS)
+        self.iterates = [self.x.copy()]
+
+    def round(self, turns, attack=None):
+        self.cohort = list(turns)
+        super().round(turns, attack)
+        self.iterates.append(self.x.copy())
+
+    def client(self, k, stages, _phase):
+        return {"delta": CLIENTS * self.mixture[k] * self.trained(k, stages[0]),
+                "loss": self.problem.loss(self.x, k)}
+
+    def server(self, delta, loss):
+        self.move(delta)
+        up = self.mixture.copy()
+        up[self.cohort] += self.p["mixture_lr"] * CLIENTS / len(self.cohort) * loss
+        # Σ max(0, λ − τ) = 1: τ by the number of λ that stay, of which one fits.
+        largest = np.sort(up)[::-1]
+        thresholds = (np.cumsum(largest) - 1) / np.arange(1, CLIENTS + 1)
+        self.mixture = np.maximum(0, up - thresholds[np.count_nonzero(largest > thresholds) - 1])
+
+    def result(self):
+        return self.x if self.p.get("evaluate") == "x" else np.mean(self.iterates, axis=0)
+
+
+class FedSAM(FedAvg):
+    def client(self, k, stages, _phase):
+        def direction(w, g, batch):
+            uphill = w + self.p["rho"] * g / np.linalg.norm(g)
+            return self.problem.gradient(uphill, k, batch) + self.local.decay * w
+        return {"delta": self.trained(k, stages[0], direction=direction)}
+
+
+class PerFedAvg(FedAvg):
+    """Of each pair of batches the first makes w̃ = w − α·g(w), and the second moves w by its gradient at w̃."""
+
+    def client(self, k, stages, _phase):
+        adapted = []
+
+        def direction(w, g, batch):
+            if not adapted:
+                adapted.append(w - self.p["alpha"] * (g + self.local.decay * w))
+                return np.zeros_like(g)
+            at = adapted.pop()
+            return self.problem.gradient(at, k, batch) + self.local.decay * at
+        return {"delta": self.trained(k, stages[0], direction=direction)}
+
+
 class Scaffold(Rule):
     def __init__(self, problem, local, **parameters):
         super().__init__(problem, local, **parameters)
