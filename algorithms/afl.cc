@@ -158,8 +158,7 @@ absl::Status CheckAfl(const Setup& setup) {
 Description Afl() {
   Description afl = {
       .name = "afl",
-      .summary =
-          "the model whose worst mixture of the clients is best: the server weighs up losses",
+      .summary = "AFL: the model that is best for the worst mixture of the clients",
       .paper = "Mohri et al., 2019, Agnostic Federated Learning",
       .formula =
           "client  y ← y − η·g; one step in the paper\n"

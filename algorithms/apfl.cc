@@ -123,7 +123,7 @@ Description Apfl() {
   Description apfl = FedAvg();
   apfl.asynchronous = false;
   apfl.name = "apfl";
-  apfl.summary = "FedAvg, and clients use a mixture of its model and one of their own";
+  apfl.summary = "APFL: FedAvg, and clients use a mixture of its model and one of their own";
   apfl.paper = "Deng et al., 2020, Adaptive Personalized Federated Learning";
   apfl.formula =
       "client  for each batch, of which g is: v̄ = α_i·v_i + (1 − α_i)·y\n"

@@ -47,7 +47,7 @@ class FedSamClient final : public DeltaClient {
 Description FedSam() {
   Description fedsam = FedAvg();
   fedsam.name = "fedsam";
-  fedsam.summary = "FedAvg whose clients look for flat minima (SAM)";
+  fedsam.summary = "FedSAM: FedAvg whose clients look for flat minima";
   fedsam.paper = "Qu et al., 2022, Generalized Federated Learning via Sharpness Aware Minimization";
   fedsam.formula =
       "client  y ← y − η·g(y + ρ·g(y)/‖g(y)‖), both of one batch\n"

@@ -106,7 +106,9 @@ Description PFedMe() {
   Description pfedme = FedAvg();
   pfedme.asynchronous = false;
   pfedme.name = "pfedme";
-  pfedme.summary = "personal models near a global one that learns where they would like it to be";
+  pfedme.summary =
+      "pFedMe: personal models, held near a global one that moves to where they are (Moreau "
+      "envelopes)";
   pfedme.paper = "T. Dinh et al., 2020, Personalized Federated Learning with Moreau Envelopes";
   pfedme.formula =
       "client  for each batch, of which g is, from w = θ = x:\n"

@@ -124,7 +124,9 @@ absl::StatusOr<Schema> TermSchema(const Setup& setup) {
 Description Term() {
   Description term = {
       .name = "term",
-      .summary = "clients weigh by e^(t·loss): t > 0 attends to the worst off, t < 0 to the best",
+      .summary =
+          "TERM: clients weigh by e^(t·loss), which attends to the worst off, or with t < 0 to the "
+          "best",
       .paper = "Li et al., 2021, Tilted Empirical Risk Minimization",
       .formula =
           "phase 0  up t·f_i(x); m: the largest\n"
