@@ -116,7 +116,8 @@ Description FedExP() {
                       .choices = {"mean", "x"}}},
       .remarks =
           "Norms are of the parameters only. Under [update] a client measures its update before "
-          "the codec. The authors' code adds M·ε instead of ε, for M clients of a round, and "
+          "the codec, and under EF21 the mean is of all clients and the squares are of the round's. "
+          "The authors' code adds M·ε instead of ε, for M clients of a round, and "
           "multiplies ε by the square of the decay of the local rate: there ε = 1e-3 with 20 "
           "clients is 2e-2 here.",
       .check = NeedsPlannedCohort,
