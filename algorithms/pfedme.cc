@@ -106,9 +106,7 @@ Description PFedMe() {
   Description pfedme = FedAvg();
   pfedme.asynchronous = false;
   pfedme.name = "pfedme";
-  pfedme.summary =
-      "pFedMe: personal models, held near a global one that moves to where they are (Moreau "
-      "envelopes)";
+  pfedme.summary = "personal models near a common one that moves to where they are (pFedMe)";
   pfedme.paper = "T. Dinh et al., 2020, Personalized Federated Learning with Moreau Envelopes";
   pfedme.formula =
       "client  for each batch, of which g is, from w = θ = x:\n"

@@ -269,19 +269,18 @@ MUTANTS = {
         ("FedExP's epsilon is beside the quotient",
          "2 * (SquaredNorm(delta.view()) + epsilon_)", "2 * SquaredNorm(delta.view()) + epsilon_"),
         ("FedExP reports the last iterate", "return (before + x) / 2;", "return x + 0 * before;"),
-        ("FedExP's mean is of all iterates", "if (mean_) Copy(Model(), *mean_);", "")],
+        ("FedExP's mean is half of the last mean", "if (mean_) Copy(Model(), *mean_);", "")],
     ("algorithms/term.cc", "algorithms", "Term.*"): [
         ("TERM's powers overflow", "std::exp(tilt - context.Down(kLargest).As<double>()[0])", "std::exp(tilt)"),
         ("TERM does not divide by its weights", "Axpy(server_lr / mean_power_,", "Axpy(server_lr,"),
         ("TERM multiplies statistics by the loss", "ScaleParameters(power, delta);", "Scale(power, delta);"),
-        ("TERM's loss is of the trained model", "return training::LocalPlan{{loss, LocalWork(context, workspace)}};",
-         "const training::Stage train = LocalWork(context, workspace);\n    loss.start = training::StageEnd{0};\n"
-         "    return training::LocalPlan{{train, loss}};")],
+        ("TERM's quotient mixes a plain and a weighted mean",
+         ".reduction = schema.up[0].reduction,", ".reduction = aggregation::Reduction::kMean,")],
     ("algorithms/afl.cc", "algorithms", "Afl.*"): [
-        ("AFL does not project", "ProjectOntoSimplex(lambda);", "{}"),
+        ("AFL does not project", "ProjectOntoSimplex(lambda);", "ProjectOntoSimplex({});"),
         ("AFL normalises instead of projecting", "ProjectOntoSimplex(lambda);",
-         "double sum = 0;\n    for (const double v : lambda) sum += v;\n    for (double& v : lambda) v /= sum;"),
-        ("AFL takes a drawn cohort's losses for all", "rate_ * factor *", "rate_ *"),
+         "ProjectOntoSimplex({});\n    double sum = 0;\n    for (const double v : lambda) sum += v;\n    for (double& v : lambda) v /= sum;"),
+        ("AFL takes a drawn cohort's losses for all", "rate_ * factor *", "rate_ * (factor > 0) *"),
         ("AFL's clients forget their weight", "ScaleParameters(clients_ * lambda[context.client.value], delta);", "")],
     ("algorithms/fedsam.cc", "algorithms", "FedSam.*"): [
         ("FedSAM goes uphill without the norm", "Axpy(rho_ / norm,", "Axpy(rho_,"),
