@@ -72,7 +72,32 @@ bool IsMissingBackend(const absl::Status& status) {
   return status.GetPayload(kMissing).has_value();
 }
 
+namespace {
+
+// What no back end can do, whatever is installed.
+absl::Status CheckPasses(const TrainerSetup& setup) {
+  if (setup.local.precision != "full" && setup.dtype != DType::kF32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local.precision = \"", setup.local.precision,
+                     "\" is of runs in float32: set run.dtype = \"float32\""));
+  }
+  if (setup.local.micro_batch == 0) return absl::OkStatus();
+  if (setup.hooks) {
+    return absl::InvalidArgumentError(
+        "local.micro_batch: the algorithm's local steps have hooks (a loss or a correction of its "
+        "own), which look at whole batches: take it out");
+  }
+  if (setup.local.micro_batch == 1 && setup.spec.has_buffers()) {
+    return absl::InvalidArgumentError(
+        "local.micro_batch = 1: batch norm has no variance of one row; set 2 or more");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) {
+  MACAW_RETURN_IF_ERROR(CheckPasses(setup));
   if (setup.spec.name == models::kProgramsName && setup.backend.name != kProcessBackend) {
     return absl::InvalidArgumentError(
         "the run knows only the tensors of its model (model.tensors), which a program of yours can "

@@ -116,7 +116,7 @@ def keys_of(
             )
         add(settings, "model", made.keys)
         if given.get("config") is None:
-            _add_outputs(settings, made, own)
+            _add_outputs(settings, made, columns)
         look_at_outputs(made, settings, own, columns)
     elif own["init"] is not None:
         raise ConfigError(
@@ -238,27 +238,30 @@ def dtype_of(
     return [("dtype", text)]
 
 
-def _add_outputs(settings: dict[str, Any], made: _model.Model, own: Mapping[str, Any]) -> None:
+def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Columns) -> None:
     """What a module's outputs say of the run: how many classes there are, and of texts the task.
 
     A language model knows more tokens than the data has, and one with an output for each text
     classifies them.
     """
-    if made.module is None or "layers" in made.keys or _outputs.is_regression(settings):
+    if made.module is None or "layers" in made.keys:
         return
     x = example(settings, made.module)
     shape = None if x is None else _outputs.shape_of(made.module, x)
-    if shape is None or len(shape) not in (2, 3) or shape[-1] < 2:
+    if shape is None or columns.words or _outputs.is_regression(settings):
         return
     import torch
 
     tokens = x.dtype == torch.int64
-    if not tokens and len(shape) == 3:
+    each = tokens and len(shape) == 3 and shape[1] == x.shape[1]  # outputs at each position
+    if len(shape) != 2 and not each:
         return
-    if tokens:
-        settings.setdefault("run.task", "next-token" if len(shape) == 3 else "classification")
-    if "classes" not in (own["model_options"] or {}):
-        settings.setdefault("model.classes", shape[-1])
+    if tokens and shape[-1] == 1:
+        settings.setdefault("run.task", "binary")
+    elif tokens:
+        settings.setdefault("run.task", "next-token" if each else "classification")
+    if shape[-1] > _outputs.classes_in(settings, settings.get("run.task") == "next-token"):
+        settings.setdefault("data.classes", shape[-1])
 
 
 def look_at_outputs(

@@ -54,6 +54,14 @@ def shape_of(module: Any, x: Any) -> tuple[int, ...] | None:
     return tuple(logits.shape) if torch.is_tensor(logits) else None
 
 
+def classes_in(settings: Mapping[str, Any], tokens: bool) -> int:
+    """How many classes the prepared data shows; of next tokens also as tokens."""
+    data = _safetensors.read(Path(settings["data.path"]))
+    most = max((int(a.max()) for a in (data["labels"], *([data["features"]] if tokens else []))
+                if a.size), default=-1)  # fmt: skip
+    return most + 1
+
+
 def is_regression(settings: Mapping[str, Any]) -> bool:
     return bool(_task(settings) == "regression")
 

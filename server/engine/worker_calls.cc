@@ -51,10 +51,14 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse("its examples have another shape than the run's model.input_shape");
   }
   const bool by_class = run.task == TaskKind::kClassification || run.task == TaskKind::kNextToken;
-  // A model may have more outputs than the data has classes: a vocabulary, a class that a node lacks.
-  if (by_class && (request.classes < 0 || request.classes > run.model.classes)) {
-    return refuse(absl::StrCat("its data has ", request.classes, " classes, the run's model ",
-                               run.model.classes));
+  // Fewer classes may be numbered otherwise, so a node that lacks one has to say how many there are.
+  const int64_t classes = run.task == TaskKind::kBinary ? 2 : run.model.classes;
+  if ((by_class || run.task == TaskKind::kBinary) && request.classes != classes) {
+    return refuse(absl::StrCat(
+        "its data has ", request.classes, " classes, the run's model ", classes,
+        request.classes < classes && request.classes > 0
+            ? absl::StrCat(": set data.classes = ", classes, " on the node, if its data lacks some")
+            : ""));
   }
   const uint64_t central_rows = std::max(request.central_test_rows, request.central_val_rows);
   // Each group of concept shift sees the set in its own way.

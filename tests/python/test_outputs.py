@@ -122,21 +122,21 @@ class OfTexts(TestCase):
     def test_are_classes_of_each_text(self) -> None:
         settings = self.settings(Texts(7, per_position=False))
         self.assertEqual(settings["run.task"], "classification")
-        self.assertEqual(settings["model.classes"], 7)
+        self.assertEqual(settings["data.classes"], 7)
 
     def test_are_the_next_tokens(self) -> None:
         settings = self.settings(Texts(50, per_position=True))
         self.assertEqual(settings["run.task"], "next-token")
-        self.assertEqual(settings["model.classes"], 50)
+        self.assertEqual(settings["data.classes"], 50)
 
     def test_give_way_to_what_is_given(self) -> None:
         settings = self.settings(
             Texts(50, per_position=True),
             run={"task": "classification"},
-            model_options={"classes": 9},
+            data_options={"classes": 9},
         )
         self.assertEqual(settings["run.task"], "classification")
-        self.assertEqual(settings["model.classes"], 9)
+        self.assertEqual(settings["data.classes"], 9)
 
     def test_train(self) -> None:
         rng = np.random.default_rng(2)

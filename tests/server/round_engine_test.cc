@@ -168,20 +168,22 @@ TEST_F(OneRound, APopulationOfAnotherSizeThanTheRunsIsRefusedAtOnce) {
               testing::HasSubstr("its data has 39 clients, the run 40"));
 }
 
-// It may lack a class, or the model may know more tokens than any data has.
-TEST_F(OneRound, ANodesDataMayHaveFewerClassesThanTheModelAndNotMore) {
-  RunPlan run = TestRun(1);
-  run.model.classes = 3;
-  for (const int64_t classes : {2, 3, 4}) {
-    Durable durable;
-    EngineDriver engine({.run = run}, scheduler_, durable, /*rounds=*/1, /*phases=*/1);
-    fleet::RegisterRequest node = Node();
-    node.classes = classes;
-    const absl::Status status = engine.Register(node, Table(), TimePoint{}).status();
-    EXPECT_EQ(status.ok(), classes <= 3) << status;
-    if (classes > 3) {
-      EXPECT_THAT(std::string(status.message()),
-                  testing::HasSubstr("its data has 4 classes, the run's model 3"));
+// Those that it lacks may be any, and then its labels have other numbers.
+TEST_F(OneRound, ANodeWhoseDataHasOtherClassesThanTheModelIsRefused) {
+  for (const TaskKind task : {TaskKind::kClassification, TaskKind::kBinary}) {
+    RunPlan run = TestRun(1);
+    run.task = task;
+    run.model.classes = task == TaskKind::kBinary ? 1 : 2;
+    for (const int64_t classes : {1, 2, 3}) {
+      Durable durable;
+      EngineDriver engine({.run = run}, scheduler_, durable, /*rounds=*/1, /*phases=*/1);
+      fleet::RegisterRequest node = Node();
+      node.classes = classes;
+      const absl::Status status = engine.Register(node, Table(), TimePoint{}).status();
+      EXPECT_EQ(status.ok(), classes == 2) << status;
+      if (classes == 1) {
+        EXPECT_THAT(std::string(status.message()), testing::HasSubstr("set data.classes = 2"));
+      }
     }
   }
 }

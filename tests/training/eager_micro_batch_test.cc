@@ -7,8 +7,6 @@
 namespace macaw::training {
 namespace {
 
-using testing::HasSubstr;
-
 void ExpectSame(const Ran& parts, const Ran& whole) {
   EXPECT_EQ(parts.outcome.steps, whole.outcome.steps);
   EXPECT_EQ(parts.outcome.examples, whole.outcome.examples);
@@ -90,15 +88,29 @@ TEST(MicroBatch, DrawsNewMasksForEachPart) {
   EXPECT_GT(apart, 1e-6);
 }
 
-TEST(MicroBatch, IsRefusedBesideHooksAndByTheFusedTrainer) {
-  TrainerSetup setup;
-  setup.spec = SpecOf({"linear 3"}, {4}, 3, DType::kF32);
-  setup.task = TaskKind::kClassification;
-  setup.backend = TorchChoice();
-  setup.local.micro_batch = 2;
-  EXPECT_TRUE(TorchBackend().Supports(setup).ok());
-  setup.hooks = true;
-  EXPECT_THAT(std::string(TorchBackend().Supports(setup).message()), HasSubstr("whole batches"));
+// Ten rows in parts of at most three are 2, 3, 2 and 3, and three in parts of two are one part.
+TEST(MicroBatch, LeavesNoRowAloneBeforeANorm) {
+  const models::ModelSpec spec =
+      SpecOf({"linear 4", "batchnorm", "tanh", "linear 2"}, {3}, 2, DType::kF64);
+  const FlatVector x = models::InitialModel(spec, 5);
+  const auto run = [&](size_t rows, uint32_t micro) {
+    const Examples examples = RandomExamples(rows, 3, 2, 8);
+    Stage stage = StageFrom(View(x), 0.1);
+    stage.local.micro_batch = micro;
+    LocalPlan plan;
+    plan.stages = {stage};
+    const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+    const StageOutcome outcome = MustRun(*trainer, plan, TaskOf(examples.Classes()))[0];
+    EXPECT_EQ(outcome.examples, rows);
+    return FlatVector::CopyOf(outcome.end, spec.layout);
+  };
+  const FlatVector whole = run(3, 0), together = run(3, 2), parts = run(10, 3);
+  for (size_t i = 0; i < whole.As<double>().size(); ++i)
+    EXPECT_EQ(together.As<double>()[i], whole.As<double>()[i]);
+  // A part of one row would be normalised by the running statistics, which a batch of one leaves.
+  const size_t mean = 5;  // after two weights and biases and the norm's
+  ASSERT_EQ(spec.layout->entries()[mean + 1].group, Group::kBuffer);
+  EXPECT_NE(parts.As<double>()[spec.layout->entries()[mean + 1].offset], 0);
 }
 
 }  // namespace

@@ -60,7 +60,18 @@ TEST(Precision, IsRefusedWhereItCannotBe) {
   TrainerSetup doubles = SetupOf("bf16");
   doubles.spec = SpecOf({"linear 4"}, {32}, 4, DType::kF64);
   doubles.dtype = DType::kF64;
-  EXPECT_THAT(error(doubles), HasSubstr("run.dtype"));
+  const auto refused = [](const TrainerSetup& setup) {
+    return std::string(BackendsFor(setup).status().message());
+  };
+  EXPECT_THAT(refused(doubles), HasSubstr("run.dtype"));
+  TrainerSetup parts = SetupOf("full");
+  parts.local.micro_batch = 1;
+  EXPECT_EQ(refused(parts), "");
+  parts.hooks = true;
+  EXPECT_THAT(refused(parts), HasSubstr("whole batches"));
+  parts.hooks = false;
+  parts.spec = SpecOf({"linear 4", "batchnorm", "linear 4"}, {32}, 4, DType::kF32);
+  EXPECT_THAT(refused(parts), HasSubstr("batch norm"));
 }
 
 TEST(Precision, IsTrainedByLibTorch) {

@@ -43,6 +43,9 @@ TEST(DevicesOfLibTorch, AreTakenInTurn) {
     setup.lane = lane;
     EXPECT_EQ(OpenDevice(setup)->is_cpu(), lane % 2 == 0);
   }
+  setup.lane = 0;
+  setup.backend.program.first_slot = 1;  // of the second process of a host
+  EXPECT_FALSE(OpenDevice(setup)->is_cpu());
   setup.backend.name = "cuda";
   EXPECT_TRUE(OpenDevice(setup)->is_cpu()) << "its devices are not those of stages with hooks";
 }
@@ -51,15 +54,20 @@ TEST(DevicesOfLibTorch, ThatAreNotThereAreNamed) {
   const auto error = [](const char* name) {
     return std::string(TorchBackend().MakeTrainer(SetupOn({name})).status().message());
   };
-  EXPECT_THAT(error("gpu0"), HasSubstr("\"gpu0\" is no device of LibTorch"));
+  EXPECT_THAT(error("gpu0"), HasSubstr("\"gpu0\" is no device that LibTorch trains on"));
   EXPECT_THAT(error("test:1"), HasSubstr("there is no test:1"));
   EXPECT_THAT(error("xpu:0"), HasSubstr("no device of the kind \"xpu\""));
   EXPECT_FALSE(TorchBackend().Supports(SetupOn({"gpu0"})).ok());
+  EXPECT_FALSE(TorchBackend().Supports(SetupOn({"meta"})).ok());
+  EXPECT_FALSE(TorchBackend().Supports(SetupOn({"cpu:3"})).ok());
   EXPECT_TRUE(TorchBackend().Supports(SetupOn({"cuda:0"})).ok()) << "whether it is here or not";
 }
 
 TEST(DevicesOfLibTorch, AreInTheProfile) {
   EXPECT_EQ(TorchBackend().Profile(SetupOn({"test:0"}))->instruction_set, "test");
+  // Which of them trains a client is a matter of time.
+  const auto mixed = TorchBackend().Profile(SetupOn({"test:0", "cpu"})).status();
+  EXPECT_THAT(std::string(mixed.message()), HasSubstr("give other bits"));
 }
 
 // A turn of two stages with all that a step may have, on the host and on the device.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -42,10 +43,10 @@ absl::Status LoadCuda() {
       if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
     }
     const char* const why = ::dlerror();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "workers.devices: the LibTorch in ", folder, " has no kernels for GPUs (", why,
-        "): install PyTorch ", TORCH_VERSION,
-        " for CUDA, and name its folder torch/lib in LD_LIBRARY_PATH"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("workers.devices: the LibTorch in ", folder, " has no kernels for GPUs (", why,
+                     "): install PyTorch ", TORCH_VERSION,
+                     " for CUDA, and name its folder torch/lib in LD_LIBRARY_PATH"));
   }();
   return loaded;
 }
@@ -97,23 +98,47 @@ absl::StatusOr<std::vector<c10::Device>> NamedDevices(const BackendChoice& choic
   std::vector<c10::Device> devices;
   if (choice.name != "torch") return devices;
   for (const std::string& name : choice.devices) {
+    std::optional<c10::Device> device;
     try {
-      devices.emplace_back(name);
-    } catch (const c10::Error&) {
+      device.emplace(name);
+    } catch (const c10::Error&) {  // refused below
+    }
+    const bool odd = device.has_value() && (device->is_meta() || name.starts_with("cpu:"));
+    if (!device.has_value() || odd) {
       return absl::InvalidArgumentError(
           absl::StrCat("workers.devices: \"", name,
-                       "\" is no device of LibTorch; one is \"cuda:0\" or \"cpu\""));
+                       "\" is no device that LibTorch trains on; one is \"cuda:0\" or \"cpu\""));
     }
+    devices.push_back(*device);
   }
   return devices;
 }
 
 absl::StatusOr<c10::Device> OpenDevice(const TrainerSetup& setup) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<c10::Device> devices, NamedDevices(setup.backend));
+  // Slots count through the processes of a host.
+  const size_t slot = size_t{setup.backend.program.first_slot} + setup.lane;
   const c10::Device device =
-      devices.empty() ? c10::Device(c10::kCPU) : devices[setup.lane % devices.size()];
+      devices.empty() ? c10::Device(c10::kCPU) : devices[slot % devices.size()];
   MACAW_RETURN_IF_ERROR(Open(device));
   return device;
+}
+
+absl::StatusOr<std::string> KernelsOf(const std::vector<c10::Device>& devices) {
+  std::string kernels;
+  for (const c10::Device device : devices) {
+    MACAW_RETURN_IF_ERROR(Open(device));
+    const std::string own = KernelsOf(device);
+    if (!kernels.empty() && own != kernels) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "workers.devices: ", devices.front().str(), " is \"", kernels, "\" and ", device.str(),
+          " \"", own,
+          "\", which give other bits, so a result would depend on which of them trains a client: "
+          "start a worker for each kind"));
+    }
+    kernels = own;
+  }
+  return kernels;
 }
 
 std::string KernelsOf(c10::Device device) {

@@ -25,5 +25,7 @@ absl::StatusOr<c10::Device> OpenDevice(const TrainerSetup& setup);
 // What decides the bits of a device's kernels, for the numeric profile: "cuda sm_90". The device is
 // open.
 std::string KernelsOf(c10::Device device);
+// The same of several, which it opens. An error names two that differ, or one that is not there.
+absl::StatusOr<std::string> KernelsOf(const std::vector<c10::Device>& devices);
 
 }  // namespace macaw::training

@@ -43,6 +43,19 @@ auto Caught(F&& f) -> decltype(f()) {
   }
 }
 
+// The parts of a batch of so many rows (local.micro_batch), of sizes that differ by one at most. Batch
+// norm needs two rows in each.
+size_t PartsOf(size_t rows, size_t most, bool norms) {
+  if (most == 0 || rows <= most) return 1;
+  const size_t parts = (rows + most - 1) / most;
+  return norms ? std::max<size_t>(1, std::min(parts, rows / 2)) : parts;
+}
+
+// Rows per pass over all of a client's rows.
+uint64_t PassRows(const LocalConfig& local) {
+  return local.micro_batch > 0 ? std::min<uint64_t>(kPassRows, local.micro_batch) : kPassRows;
+}
+
 // A list of layers says what it takes and returns. A scripted module has to fit the data and the
 // task, which its first batch shows.
 models::ModelSpec SpecFor(const TrainerSetup& setup) {
@@ -211,20 +224,18 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
 
 absl::Status EagerTrainer::Differentiate(const StageRun& run, std::span<const uint32_t> positions,
                                          const data::AugmentKey& augment, StageOutcome& outcome) {
-  const size_t most = run.stage.local.micro_batch;
-  const bool whole = most == 0 || positions.size() <= most;
+  const size_t count = positions.size();
+  const size_t parts = PartsOf(count, run.stage.local.micro_batch, network_.spec().has_buffers());
   Mean mean;
-  if (!whole) {
+  if (parts > 1) {
     MACAW_ASSIGN_OR_RETURN(mean, MeanOver(run.objective, run.rows, positions));
   }
-  uint32_t part = 0;
-  for (size_t first = 0; first < positions.size(); first += whole ? positions.size() : most) {
-    const auto rows =
-        whole ? positions
-              : positions.subspan(first).first(std::min(most, positions.size() - first));
-    MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, rows, &augment, run.objective));
-    const StreamKey dropout = run.Dropout(outcome.steps, part++);
-    batch_.Differentiate(replica_, run.loss(), whole ? batch_.MeanOf(run.objective) : mean,
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t begin = part * count / parts, end = (part + 1) * count / parts;
+    MACAW_RETURN_IF_ERROR(
+        batch_.Load(run.rows, positions.subspan(begin, end - begin), &augment, run.objective));
+    const StreamKey dropout = run.Dropout(outcome.steps, part);
+    batch_.Differentiate(replica_, run.loss(), parts > 1 ? mean : batch_.MeanOf(run.objective),
                          &dropout, models::Statistics::kBatchAndMove, outcome.sums);
   }
   return absl::OkStatus();
@@ -282,8 +293,9 @@ absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {
   replica_.SetTrainable(run.stage.trainable.get());
   replica_.ZeroGradient();
   StageOutcome outcome{.examples = run.rows.size(), .sums = MetricSums(run.objective.metrics())};
-  for (uint64_t begin = 0; begin < run.rows.size(); begin += kPassRows) {
-    const uint64_t end = std::min(begin + kPassRows, run.rows.size());
+  const uint64_t pass = PassRows(run.stage.local);
+  for (uint64_t begin = 0; begin < run.rows.size(); begin += pass) {
+    const uint64_t end = std::min(begin + pass, run.rows.size());
     MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, Positions(begin, end), nullptr, run.objective));
     // No dropout: the gradient at a point is that of the whole network. Batch norm uses batch
     // statistics, as in training, and its buffers do not move.
@@ -299,8 +311,9 @@ absl::StatusOr<StageOutcome> EagerTrainer::Loss(const StageRun& run) {
   MACAW_ASSIGN_OR_RETURN(const Mean mean, MeanOverAll(run.objective, run.rows));
   const std::vector<at::Tensor> parameters = Reading(run.start);
   StageOutcome outcome{.examples = run.rows.size(), .sums = MetricSums(run.objective.metrics())};
-  for (uint64_t begin = 0; begin < run.rows.size(); begin += kPassRows) {
-    const uint64_t end = std::min(begin + kPassRows, run.rows.size());
+  const uint64_t pass = PassRows(run.stage.local);
+  for (uint64_t begin = 0; begin < run.rows.size(); begin += pass) {
+    const uint64_t end = std::min(begin + pass, run.rows.size());
     MACAW_RETURN_IF_ERROR(batch_.Load(run.rows, Positions(begin, end), nullptr, run.objective));
     batch_.Rate(parameters, run.loss(), mean, outcome.sums);
   }

@@ -3,25 +3,21 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "core/status.h"
 #include "training/torch/device.h"
 
 namespace macaw::training {
 
 absl::Status CheckPrecision(const TrainerSetup& setup) {
-  const std::string& precision = setup.local.precision;
-  if (precision == "full") return absl::OkStatus();
-  if (setup.dtype != DType::kF32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("local.precision = \"", precision,
-                     "\" is of runs in float32: set run.dtype = \"float32\""));
-  }
-  if (precision == "bf16") return absl::OkStatus();
+  if (setup.local.precision != "tf32") return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::vector<c10::Device> devices, NamedDevices(setup.backend));
-  if (!devices.empty()) return absl::OkStatus();
+  if (std::ranges::any_of(devices, &c10::Device::is_cuda)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "local.precision = \"tf32\" is of GPUs: name them in workers.devices, with workers.backend = "
-      "\"torch\", or set \"bf16\"");
+      "local.precision = \"tf32\" is of NVIDIA's GPUs: name them in workers.devices, with "
+      "workers.backend = \"torch\", or set \"bf16\"");
 }
 
 void SetPrecision(const std::string& precision, c10::Device device) {

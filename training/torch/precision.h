@@ -14,7 +14,7 @@ namespace macaw::training {
 //   bf16   LibTorch's autocast: products and convolutions in bfloat16, what needs more in float32;
 //          weights, gradients, losses and optimizer stay float32
 //   tf32   GPUs take products of float32 in TF32 (10 bits behind the point)
-// An error says where a run or device cannot have it. Depends on the setup alone.
+// An error says where the devices cannot have it. Depends on the setup alone.
 absl::Status CheckPrecision(const TrainerSetup& setup);
 
 // What holds for all threads of the process, before the first operation: TF32 or not.

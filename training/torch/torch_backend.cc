@@ -6,10 +6,15 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
@@ -29,6 +34,18 @@ absl::string_view Maker() {
   if (__builtin_cpu_is("amd")) return "amd";
 #endif
   return "other";
+}
+
+// The processor's instructions for products in bfloat16, by which oneDNN chooses its kernels.
+std::string Bfloat16Instructions() {
+  std::ifstream cpus("/proc/cpuinfo");
+  std::string line, found;
+  while (std::getline(cpus, line) && !line.starts_with("flags")) {
+  }
+  for (const absl::string_view word : absl::StrSplit(line, ' ')) {
+    if (word == "avx512_bf16" || word == "amx_bf16") absl::StrAppend(&found, " ", word);
+  }
+  return found;
 }
 
 // GFLOP/s of LibTorch's matrix product in float32, on one thread: the best of several products.
@@ -53,22 +70,19 @@ class Torch final : public Backend {
 
   absl::Status Supports(const TrainerSetup& setup) const override {
     MACAW_RETURN_IF_ERROR(NamedDevices(setup.backend).status());
-    if (setup.hooks && setup.local.micro_batch > 0) {
-      return absl::UnimplementedError(
-          "the algorithm's local steps have hooks (a loss or a correction of its own), which look "
-          "at whole batches: take local.micro_batch out");
-    }
     return CheckPrecision(setup);
   }
 
   absl::StatusOr<NumericProfile> Profile(const TrainerSetup& setup) const override {
-    MACAW_ASSIGN_OR_RETURN(const c10::Device device, OpenDevice(setup));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<c10::Device> devices, NamedDevices(setup.backend));
+    MACAW_ASSIGN_OR_RETURN(std::string kernels, KernelsOf(devices));
+    if (devices.empty() || devices.front().is_cpu()) {
+      kernels = absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker());
+      if (setup.local.precision == "bf16") absl::StrAppend(&kernels, Bfloat16Instructions());
+    }
     return NumericProfile{
         .trainer = name(),
-        .instruction_set =
-            device.is_cpu()
-                ? absl::StrCat(absl::AsciiStrToLower(at::get_cpu_capability()), " ", Maker())
-                : KernelsOf(device),
+        .instruction_set = std::move(kernels),
         .libraries = absl::StrCat("libtorch ", TORCH_VERSION, ", glibc ", gnu_get_libc_version())};
   }
 
