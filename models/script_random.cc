@@ -86,7 +86,7 @@ void DrawFromTheRun(torch::jit::Module& module) {
   throw std::invalid_argument(
       absl::StrCat("the scripted module draws random numbers (", absl::StrJoin(kinds, ", "),
                    "), which no run could repeat: script it without them, or train it with "
-                   "code of your own; dropout of every kind and RReLU can be repeated"));
+                   "code of your own; dropout of every kind, stochastic depth and RReLU can be repeated"));
 }
 
 }  // namespace macaw::models

@@ -17,13 +17,16 @@ namespace {
 struct Valued {
   double value = 0;
   ClientId client;
+  uint64_t tie = 0;  // of equal values the smaller one comes first
 };
 
-// The `count` clients with the largest values, by client; of equal ones those with the smaller ids.
+// The `count` clients with the largest values, by client; of equal ones with equal ties those with
+// the smaller ids.
 std::vector<ClientId> Largest(std::vector<Valued> clients, uint64_t count) {
   count = std::min<uint64_t>(count, clients.size());
   std::ranges::sort(clients, [](const Valued& a, const Valued& b) {
-    return a.value != b.value ? a.value > b.value : a.client < b.client;
+    if (a.value != b.value) return a.value > b.value;
+    return a.tie != b.tie ? a.tie < b.tie : a.client < b.client;
   });
   std::vector<ClientId> largest;
   for (uint64_t i = 0; i < count; ++i) largest.push_back(clients[i].client);
@@ -44,11 +47,15 @@ class PowerOfChoice final : public CohortSampler {
 
   Cohort Sample(const Moment& moment) const override {
     RandomStream stream({.seed = seed_, .purpose = Purpose::kCohort, .round = moment.round});
+    // The losses of those that were never asked are equal.
+    RandomStream ties(
+        {.seed = seed_, .purpose = Purpose::kCohort, .round = moment.round, .extra = 1});
     std::vector<Valued> candidates;
     for (const uint64_t id : draw_.Draw(stream, candidates_)) {
       const KnownClient* const known = feedback_.Find(ClientId(id));
-      candidates.push_back(
-          {.value = known == nullptr ? KnownClient::kNoLoss : known->loss, .client = ClientId(id)});
+      candidates.push_back({.value = known == nullptr ? KnownClient::kNoLoss : known->loss,
+                            .client = ClientId(id),
+                            .tie = ties.NextU32()});
     }
     Cohort cohort{.round = moment.round};
     for (const ClientId client : Largest(std::move(candidates), size_))

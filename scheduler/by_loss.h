@@ -15,7 +15,7 @@ namespace macaw::scheduler {
 
 // Power of choice (Cho, Wang and Joshi 2022), π_rpow-d: d candidates are drawn without replacement
 // in proportion to their rows; the `size` of them with the largest losses train, and of equal ones
-// those with the smaller ids. A loss is the one that the client told last, and infinite before it
+// any, drawn at random. A loss is the one that the client told last, and infinite before it
 // told any. (π_pow-d asks the candidates for their losses under the current model, which is a round
 // trip of its own.) Memory: 8 bytes a client. `rows`: those of `clients`. An error names the key.
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakePowerOfChoice(const CohortConfig& config,
