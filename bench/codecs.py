@@ -3,7 +3,7 @@
 ./dev bench codecs [--table NAME] [--images PATH] [--only TEXT] [--rounds N] [--repeat N]
                    [--write]
 
-  population   LeNet-5 on MNIST, 1000 clients with a few digits each (Dirichlet 0.3 over clients), 20
+  population   LeNet-5 on MNIST, 1000 clients with few digits each (Dirichlet 0.3 over clients), 20
                a round. The images are those of examples/mnist10k.toml, or of a folder with the four
                files of MNIST (--images).
   silos        the same, of 10 clients, all of them in each round

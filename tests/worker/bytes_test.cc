@@ -125,7 +125,7 @@ TEST_F(BytesTest, OfCodecsAreThoseOfTheSocket) {
 
 // Columns that no rank uses cost nothing, up or down.
 TEST_F(BytesTest, RoomForLargerRanksIsNotSent) {
-  UpdateConfig update{.codec = {"powersgd 1"}, .feedback = "none"};
+  UpdateConfig update{.codec = {"acpsgd 1"}, .feedback = "none"};
   const Moved fixed = Run(update, "127.0.0.1:0", false);
   update.adapt = kRounds + 1;  // chosen once, of as many numbers or fewer
   const Moved adapting = Run(update, "127.0.0.1:0", false);
