@@ -51,8 +51,22 @@ class Algorithms(TestCase):
             self.assertIn(found["paper"][:30], " ".join(classes[found["name"]].__doc__.split()))
 
     def test_are_named_as_papers_do(self) -> None:
-        for name in ("FedAvg", "FedAvgM", "FedProx", "SCAFFOLD", "FedBN", "QFedAvg", "MimeLite",
-                     "FedExP", "TERM", "AFL", "FedSAM", "pFedMe", "APFL", "PerFedAvg"):
+        for name in (
+            "FedAvg",
+            "FedAvgM",
+            "FedProx",
+            "SCAFFOLD",
+            "FedBN",
+            "QFedAvg",
+            "MimeLite",
+            "FedExP",
+            "TERM",
+            "AFL",
+            "FedSAM",
+            "pFedMe",
+            "APFL",
+            "PerFedAvg",
+        ):
             self.assertIn(name, macaw.algorithms.__all__)
 
 
