@@ -142,7 +142,7 @@ class Verifier {
     if (!options_.config.empty()) return absl::OkStatus();  // it is the user's own
     const std::map<std::string, Value> values = FlatValues(document);
     MACAW_RETURN_IF_ERROR(CheckCode(values));
-    MACAW_RETURN_IF_ERROR(UseInputs(recorded));
+    MACAW_RETURN_IF_ERROR(UseInputs(values, recorded));
     MACAW_RETURN_IF_ERROR(CheckDataIsThere(values));
     MACAW_RETURN_IF_ERROR(UseInstructionSet(values));
     return CheckData(document);
@@ -177,8 +177,9 @@ class Verifier {
 
   // Files of the bundle stand for those that the configuration names; the others must be what the
   // run had.
-  absl::Status UseInputs(const std::string& recorded) {
+  absl::Status UseInputs(const std::map<std::string, Value>& values, const std::string& recorded) {
     for (const BundledInput& input : manifest_.inputs) {
+      if (!values.contains(input.key)) continue;  // what the run does not name is not used
       if (!input.file.empty() && !IsSet(overrides_, input.key)) {
         set_.push_back(absl::StrCat(input.key, "=", recorded, "/", input.file));
         MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
