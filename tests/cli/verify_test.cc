@@ -44,7 +44,8 @@ TEST_F(Refusals, CodeOfTheBundle) {
 }
 
 TEST_F(Refusals, KeysThatDecideTheResult) {
-  for (const char* key : {"local.lr=0.3", "run.seed=8", "round.deadline=1", "run.rounds=1"})
+  for (const char* key : {"local.lr=0.3", "run.seed=8", "round.deadline=1", "run.rounds=1",
+                          "algorithm.fedprox.mu=1", "local={lr=0.3}", "round={deadline=1}"})
     EXPECT_THAT(Of(config_, {.set = {key}}), HasSubstr("which decides the result")) << key;
   EXPECT_THAT(Of(config_, {.set = {"nonsense"}}), HasSubstr("nonsense"));
 }
