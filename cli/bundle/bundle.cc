@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/bundle/portable.h"
 #include "core/digest.h"
 #include "core/files.h"
 #include "core/sha256.h"
@@ -84,6 +85,8 @@ absl::Status CheckFiles(const Manifest& manifest, const std::map<std::string, st
     if (!listed.contains(needed)) return refuse(needed, "is missing");
   }
   for (const BundledInput& input : manifest.inputs) {
+    if (!input.file.empty() && !IsPacked(input.key))
+      return refuse(input.file, "is in it for ", Shown(input.key), ", which no bundle has");
     if (!input.file.empty() && !listed.contains(input.file))
       return refuse(input.file, "is missing, which ", Shown(input.key), " names");
   }

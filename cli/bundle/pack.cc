@@ -269,7 +269,7 @@ class Packer {
           input.bytes = file.bytes().size();
           input.sha256 = Sha256Hex(file.bytes());
         }
-        if (there && options_.model && (key == "model.init" || key == "model.torchscript")) {
+        if (there && options_.model && IsPacked(key)) {
           input.file = absl::StrCat("inputs/", key, key == "model.init" ? ".safetensors" : ".pt");
           MACAW_RETURN_IF_ERROR(AddFile(input.file, path));
         } else {

@@ -90,6 +90,8 @@ std::vector<std::string> FilesNamedBy(const std::string& key, const Value& value
   return files;
 }
 
+bool IsPacked(absl::string_view key) { return key == "model.init" || key == "model.torchscript"; }
+
 std::vector<std::string> KeysThatRunCode(const std::map<std::string, Value>& values) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : values) {

@@ -23,6 +23,9 @@ std::map<std::string, Value> FlatValues(const Document& document);
 // The files that the key's value names; words that are no files ("auto", "zero") are left out.
 std::vector<std::string> FilesNamedBy(const std::string& key, const Value& value);
 
+// Whether a bundle with the model has the file that this key names: first weights and modules.
+bool IsPacked(absl::string_view key);
+
 // Keys of the document with which a run executes code that comes with it: plug-ins, modules, an
 // owner's program. Sorted.
 std::vector<std::string> KeysThatRunCode(const std::map<std::string, Value>& values);

@@ -160,9 +160,11 @@ class Walk {
     const auto trained = [&](std::string what) {
       return Parting{.round = round.value, .stage = Stage::kTraining, .what = std::move(what)};
     };
-    if (was.opened.eligible != is.opened.eligible)
-      return drawn("other clients, or other numbers of their training rows, to draw from");
-    if (was.opened.present != is.opened.present) return drawn("other clients were present");
+    if (was.opened.eligible != is.opened.eligible) {
+      return drawn(was.opened.present != is.opened.present
+                       ? "other clients were present"
+                       : "other clients, or other numbers of their training rows, to draw from");
+    }
     if (was.opened.cohort != is.opened.cohort)
       return drawn(CohortText(was.opened.cohort, is.opened.cohort));
     if (was.opened.max_weight != is.opened.max_weight ||

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -82,17 +83,34 @@ absl::Status Unpack(const Bundle& bundle, const std::string& folder) {
   return write("config.toml");
 }
 
-// The keys that a verification may set: the others decide the result.
+// The keys that a verification may set: paths of files, and what only computes. The others decide
+// the result, and so do [round]'s, whose role says what a resume may change.
 absl::Status CheckMaySet(const Override& override) {
+  const std::string& key = override.key;
   const std::vector<Field>& fields = AllFields();
-  const auto field = std::ranges::find(fields, override.key, &Field::key);
-  if (field == fields.end()) return absl::OkStatus();  // the reader names what was meant
-  const bool given = field->is_path || OnlyComputes(override.key) || override.key == "data.source";
-  if (given && !absl::StartsWith(override.key, "round.")) return absl::OkStatus();
+  const auto field = std::ranges::find(fields, key, &Field::key);
+  const bool is_table = std::ranges::any_of(
+      fields, [&](const Field& one) { return absl::StartsWith(one.key, key + "."); });
+  const bool is_rule = key == "algorithm" || absl::StartsWith(key, "algorithm.");
+  if (field == fields.end() && !is_table && !is_rule)
+    return absl::OkStatus();  // the reader names what was meant
+  const bool is_file = field != fields.end() && (field->is_path || key == "data.source");
+  const bool is_round = key == "round" || absl::StartsWith(key, "round.");
+  if (is_file || (OnlyComputes(key) && !is_round)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      override.place, ": a verification keeps ", override.key,
+      override.place, ": a verification keeps ", key,
       ", which decides the result; it takes paths of files that have moved, and where and how the "
       "run is computed"));
+}
+
+// Whether rounds may close by the time that they take on the machine.
+bool ClosesByTheClock(const Trace& trace) {
+  return std::ranges::any_of(trace.settings, [](const auto& setting) {
+    const auto& [key, value] = setting;
+    double number = 0;
+    return (key == "round.deadline" || key == "round.enough" || key == "round.present_within") &&
+           absl::SimpleAtod(value, &number) && number > 0;
+  });
 }
 
 bool IsSet(const std::vector<Override>& overrides, absl::string_view key) {
@@ -142,7 +160,7 @@ class Verifier {
     if (!options_.config.empty()) return absl::OkStatus();  // it is the user's own
     const std::map<std::string, Value> values = FlatValues(document);
     MACAW_RETURN_IF_ERROR(CheckCode(values));
-    MACAW_RETURN_IF_ERROR(UseInputs(recorded));
+    MACAW_RETURN_IF_ERROR(UseInputs(values, recorded));
     MACAW_RETURN_IF_ERROR(CheckDataIsThere(values));
     MACAW_RETURN_IF_ERROR(UseInstructionSet(values));
     return CheckData(document);
@@ -177,8 +195,9 @@ class Verifier {
 
   // Files of the bundle stand for those that the configuration names; the others must be what the
   // run had.
-  absl::Status UseInputs(const std::string& recorded) {
+  absl::Status UseInputs(const std::map<std::string, Value>& values, const std::string& recorded) {
     for (const BundledInput& input : manifest_.inputs) {
+      if (!values.contains(input.key)) continue;  // what the run does not name is not used
       if (!input.file.empty() && !IsSet(overrides_, input.key)) {
         set_.push_back(absl::StrCat(input.key, "=", recorded, "/", input.file));
         MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
@@ -256,7 +275,8 @@ class Verifier {
   static bool NeedsTheLog(const Trace& trace) {
     const auto devices = trace.settings.find("devices.family");
     const bool virtual_time = devices != trace.settings.end() && devices->second != "\"none\"";
-    return trace.history.has_value() && !virtual_time && !trace.history->decisions().empty();
+    return trace.history.has_value() && !trace.history->rounds().empty() && !virtual_time &&
+           (ClosesByTheClock(trace) || !trace.history->decisions().empty());
   }
 
   absl::Status Simulated(const Trace& recorded, const std::string& folder,

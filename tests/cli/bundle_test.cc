@@ -252,6 +252,9 @@ TEST_F(Bundles, AreRefusedWithContentsThatAreNotTheListedOnes) {
                                   {"file", "../../etc/passwd"}});
   });
   EXPECT_THAT(Refusal(Archive(input)), HasSubstr("is missing"));
+  // A library for a run that names none.
+  Edit(input, [](auto& manifest) { manifest["inputs"].back()["key"] = "plugins"; });
+  EXPECT_THAT(Refusal(Archive(input)), HasSubstr("\"plugins\", which no bundle has"));
 }
 
 TEST_F(Bundles, AreRefusedWithSizesBeyondTheFile) {
