@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -177,6 +178,49 @@ TEST(Steps, AServerThatDiesAfterAnyArrivalGoesOnWithAllClientsAndARepeatedRunIsT
   Finish(repeating);
   EXPECT_EQ(log::FirstDifference(second, HistoryOf(again)), std::nullopt);
   EXPECT_EQ(RunBytes(again.path()).digest, RunBytes(killed.path()).digest);
+}
+
+absl::Status Order(Coordinator& run, const std::string& id, admin::Action action) {
+  std::promise<absl::Status> promise;
+  run.operations().Apply({.request_id = id, .action = action, .by = "ada"},
+                         [&](auto said) { promise.set_value(said.status()); });
+  return promise.get_future().get();
+}
+
+// As for an upgrade of the server: the run is paused, and its newest round is in a checkpoint.
+TEST(Steps, WhoTrainsWhileARunIsPausedCountsUnderTheNextServer) {
+  const TemporaryFolder folder;
+  const auto options = [&](bool resume) {
+    Options made = Durable(folder.path(), resume);
+    made.run.evaluation.every = 0;
+    made.config.checkpoint_every = 1;
+    return made;
+  };
+  auto coordinator = StartTiny(options(false));
+  std::vector<Device> devices = Devices(*coordinator);
+  std::vector<Device*> train;
+  for (Device& device : devices) {
+    if (device.Begin()) train.push_back(&device);
+  }
+  ASSERT_EQ(train.size(), 4u);
+  ASSERT_TRUE(Order(*coordinator, "1", admin::Action::kPause).ok());
+  EXPECT_EQ(train[0]->Count(), 0u);
+  EXPECT_EQ(train[1]->Count(), 0u);
+  EXPECT_EQ(train[2]->Count(), std::nullopt) << "no round is open";
+  EXPECT_TRUE(train[2]->trains());
+  coordinator->Suspend();
+  ASSERT_TRUE(coordinator->Wait().ok());
+
+  coordinator = StartTiny(options(true));
+  for (Device& device : devices) device.Follow(*coordinator);
+  EXPECT_EQ(train[3]->Count(), std::nullopt);
+  EXPECT_TRUE(train[3]->trains());
+  ASSERT_TRUE(Order(*coordinator, "2", admin::Action::kResume).ok());
+  EXPECT_EQ(train[3]->Count(), 1u);
+  EXPECT_EQ(train[2]->Count(), 1u);
+  Work(devices, [] {});
+  ASSERT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(HistoryOf(folder).completed(), Round(kRounds));
 }
 
 TEST(Steps, ARunThatWasResumedFromItsCheckpointBeginsWithNewClients) {
