@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -106,23 +108,19 @@ class Device {
   std::optional<fleet::TrainingLease> begun_;
 };
 
-// Device 0 is slow: it counts in every third of its turns. `after`: called after each count.
+// In each turn all devices train, and those that are ready count. Device 0 is ready in every third
+// turn only. `after`: called after each count.
 template <typename After>
 void Work(std::vector<Device>& devices, const After& after) {
   std::map<uint32_t, int> ages;
-  for (int turn = 0; turn < 200; ++turn) {
-    bool any = false;
+  for (int turn = 0; turn < 100; ++turn) {
+    for (Device& device : devices) device.Begin();
+    if (std::ranges::none_of(devices, &Device::trains)) break;
     for (size_t i = 0; i < devices.size(); ++i) {
-      if (!devices[i].Begin() || (i == 0 && turn % 3 != 2)) {
-        any = any || devices[i].trains();
-        continue;
-      }
-      const std::optional<uint32_t> age = devices[i].Count();
-      if (age.has_value()) ++ages[*age];
-      any = true;
-      after(turn * kDevices + static_cast<int>(i));
+      if (!devices[i].trains() || (i == 0 && turn % 3 != 2)) continue;
+      if (const auto age = devices[i].Count(); age.has_value()) ++ages[*age];
+      after();
     }
-    if (!any) break;
   }
   EXPECT_GT(ages[0], 0);
   EXPECT_GT(ages[1] + ages[2] + ages[3], 0) << "nobody trains over several rounds";
@@ -145,15 +143,14 @@ TEST(Steps, AServerThatDiesAfterAnyArrivalGoesOnWithAllClientsAndARepeatedRunIsT
   {
     const auto coordinator = StartTiny(Durable(undisturbed.path()));
     std::vector<Device> devices = Devices(*coordinator);
-    Work(devices, [](int) {});
+    Work(devices, [] {});
     ASSERT_TRUE(coordinator->Wait().ok());
   }
   {
     auto coordinator = StartTiny(Durable(killed.path()));
     std::vector<Device> devices = Devices(*coordinator);
     int servers = 1;
-    Work(devices, [&](int turn) {
-      if (turn >= 40) return;
+    Work(devices, [&] {
       coordinator->Suspend();
       const auto outcome = coordinator->Wait();
       ASSERT_TRUE(outcome.ok()) << outcome.status();
@@ -183,6 +180,49 @@ TEST(Steps, AServerThatDiesAfterAnyArrivalGoesOnWithAllClientsAndARepeatedRunIsT
   EXPECT_EQ(RunBytes(again.path()).digest, RunBytes(killed.path()).digest);
 }
 
+absl::Status Order(Coordinator& run, const std::string& id, admin::Action action) {
+  std::promise<absl::Status> promise;
+  run.operations().Apply({.request_id = id, .action = action, .by = "ada"},
+                         [&](auto said) { promise.set_value(said.status()); });
+  return promise.get_future().get();
+}
+
+// As for an upgrade of the server: the run is paused, and its newest round is in a checkpoint.
+TEST(Steps, WhoTrainsWhileARunIsPausedCountsUnderTheNextServer) {
+  const TemporaryFolder folder;
+  const auto options = [&](bool resume) {
+    Options made = Durable(folder.path(), resume);
+    made.run.evaluation.every = 0;
+    made.config.checkpoint_every = 1;
+    return made;
+  };
+  auto coordinator = StartTiny(options(false));
+  std::vector<Device> devices = Devices(*coordinator);
+  std::vector<Device*> train;
+  for (Device& device : devices) {
+    if (device.Begin()) train.push_back(&device);
+  }
+  ASSERT_EQ(train.size(), 4u);
+  ASSERT_TRUE(Order(*coordinator, "1", admin::Action::kPause).ok());
+  EXPECT_EQ(train[0]->Count(), 0u);
+  EXPECT_EQ(train[1]->Count(), 0u);
+  EXPECT_EQ(train[2]->Count(), std::nullopt) << "no round is open";
+  EXPECT_TRUE(train[2]->trains());
+  coordinator->Suspend();
+  ASSERT_TRUE(coordinator->Wait().ok());
+
+  coordinator = StartTiny(options(true));
+  for (Device& device : devices) device.Follow(*coordinator);
+  EXPECT_EQ(train[3]->Count(), std::nullopt);
+  EXPECT_TRUE(train[3]->trains());
+  ASSERT_TRUE(Order(*coordinator, "2", admin::Action::kResume).ok());
+  EXPECT_EQ(train[3]->Count(), 1u);
+  EXPECT_EQ(train[2]->Count(), 1u);
+  Work(devices, [] {});
+  ASSERT_TRUE(coordinator->Wait().ok());
+  EXPECT_EQ(HistoryOf(folder).completed(), Round(kRounds));
+}
+
 TEST(Steps, ARunThatWasResumedFromItsCheckpointBeginsWithNewClients) {
   const TemporaryFolder folder;
   const auto options = [&](bool resume) {
@@ -195,7 +235,7 @@ TEST(Steps, ARunThatWasResumedFromItsCheckpointBeginsWithNewClients) {
     const auto coordinator = StartTiny(options(false));
     std::vector<Device> devices = Devices(*coordinator);
     int counted = 0;
-    Work(devices, [&](int) {
+    Work(devices, [&] {
       if (++counted == 5) coordinator->Interrupt();
     });
     ASSERT_TRUE(coordinator->Wait().ok());
@@ -203,7 +243,7 @@ TEST(Steps, ARunThatWasResumedFromItsCheckpointBeginsWithNewClients) {
   {
     const auto coordinator = StartTiny(options(true));
     std::vector<Device> devices = Devices(*coordinator);
-    Work(devices, [](int) {});
+    Work(devices, [] {});
     ASSERT_TRUE(coordinator->Wait().ok());
   }
   EXPECT_EQ(HistoryOf(folder).completed(), Round(kRounds));
