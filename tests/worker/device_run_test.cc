@@ -131,6 +131,7 @@ Ended TrainWith(const std::string& rule, uint32_t slots, const std::vector<FakeB
   run.model.layers = {"linear 12", "relu", "linear 10"};
   run.algorithm.name = rule;
   if (rule == "fedbn") run.algorithm.parameters["local"] = std::string("0.*");
+  if (rule == "fltrust") run.cohort.size = run.clients;  // its root trains in each round
   if (change != nullptr) change(run);
   Ended ended;
   const auto server = StartServer(OptionsOf(run, folder.path()));
