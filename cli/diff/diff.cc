@@ -400,6 +400,10 @@ void SayWhichModelsAreMissing(const Trace& a, const Trace& b, const Parting& par
   const bool there = std::ranges::any_of(
       report.models, [&](const ModelDifference& model) { return model.round == parting.round; });
   if (there || !IsOfClients(parting.stage)) return;
+  // A table of metrics has no tensors at all.
+  for (const Trace* const trace : {&a, &b}) {
+    if (!trace->is_run && trace->models.empty()) return;
+  }
   if (!a.is_run || !b.is_run) {
     report.unknown.push_back(
         absl::StrCat("Which tensor differs first: not both have a model after round ",
