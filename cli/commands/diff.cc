@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/diff/trace.h"
 #include "cli/process/exit.h"
+#include "core/files.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -41,10 +42,8 @@ absl::StatusOr<int> ShowDifference(const DiffCommand& command) {
   // Names of a run of Macaw stay: those of the other side get them.
   std::vector<Trace> traces;
   for (const std::string* const path : {&command.first, &command.second}) {
-    MACAW_ASSIGN_OR_RETURN(Trace trace, ReadTrace(*path, {}));
-    if (!trace.is_run && !renames.empty()) {
-      MACAW_ASSIGN_OR_RETURN(trace, ReadTrace(*path, renames));
-    }
+    const bool is_run = FileExists(*path + "/config.toml");
+    MACAW_ASSIGN_OR_RETURN(Trace trace, ReadTrace(*path, is_run ? Renames() : renames));
     traces.push_back(std::move(trace));
   }
   MACAW_ASSIGN_OR_RETURN(const DiffReport report,

@@ -112,7 +112,8 @@ class Walk {
       auto parting = InLogs(round);
       if (parting.has_value()) return parting;
     }
-    return InRows(round, /*common=*/true);
+    auto parting = InRows(round, /*common=*/true);
+    return parting.has_value() ? parting : InModelDigests(round);
   }
 
   // `common`: only columns that both rows have.
@@ -195,10 +196,25 @@ class Walk {
       return trained(absl::StrCat("the first counted ", Counted(was.closed->counted, "client"),
                                   ", the second ", is.closed->counted));
     }
-    const Digest &model = was.closed->model, &other = is.closed->model;
-    if (exact() && !model.IsZero() && !other.IsZero() && model != other)
-      return Parting{
-          .round = round.value, .stage = Stage::kModel, .what = "it ends with another model"};
+    return std::nullopt;
+  }
+
+  // What evaluations saw: the digest of the model after a round.
+  std::optional<Parting> InModelDigests(Round round) const {
+    if (!exact() || !a_.history.has_value() || !b_.history.has_value()) return std::nullopt;
+    const auto first = a_.history->rounds().find(round), second = b_.history->rounds().find(round);
+    if (first == a_.history->rounds().end() || second == b_.history->rounds().end())
+      return std::nullopt;
+    for (const auto& [phase, story] : first->second) {
+      const auto other = second->second.find(phase);
+      if (other == second->second.end() || !story.closed.has_value() ||
+          !other->second.closed.has_value())
+        continue;
+      const Digest &model = story.closed->model, &is = other->second.closed->model;
+      if (!model.IsZero() && !is.IsZero() && model != is)
+        return Parting{
+            .round = round.value, .stage = Stage::kModel, .what = "it ends with another model"};
+    }
     return std::nullopt;
   }
 
@@ -384,6 +400,10 @@ void SayWhichModelsAreMissing(const Trace& a, const Trace& b, const Parting& par
   const bool there = std::ranges::any_of(
       report.models, [&](const ModelDifference& model) { return model.round == parting.round; });
   if (there || !IsOfClients(parting.stage)) return;
+  // A table of metrics has no tensors at all.
+  for (const Trace* const trace : {&a, &b}) {
+    if (!trace->is_run && trace->models.empty()) return;
+  }
   if (!a.is_run || !b.is_run) {
     report.unknown.push_back(
         absl::StrCat("Which tensor differs first: not both have a model after round ",

@@ -107,7 +107,8 @@ void ModelLines(const ModelDifference& model, std::string& text) {
   for (size_t at = 0; at < table.size();) {
     const size_t end = table.find('\n', at);
     const std::string line = table.substr(at, end - at);
-    absl::StrAppend(&text, "           ", OneLine(line.substr(0, line.find_last_not_of(' ') + 1)), "\n");
+    absl::StrAppend(&text, "           ", OneLine(line.substr(0, line.find_last_not_of(' ') + 1)),
+                    "\n");
     at = end + 1;
   }
 }

@@ -120,7 +120,7 @@ TEST_F(Bundles, LeaveOutWhatIsAskedForAndClientsUnlessAsked) {
 
 TEST_F(Bundles, HaveNoKeysOfTheMachineAndKeepThoseThatDecideBits) {
   const std::string config = Whole().at("config.toml");
-  for (const char* key : {"out", "listen", "[server]"}) EXPECT_THAT(config, Not(HasSubstr(key)));
+  for (const char* key : {"out =", "listen", "[server]"}) EXPECT_THAT(config, Not(HasSubstr(key)));
   for (const char* key : {"rounds = 2", "seed = 7", "lr = 0.1", "path = \"/data/rows.csv\""})
     EXPECT_THAT(config, HasSubstr(key));
   const auto again = ParseDocument(config, "again", "");

@@ -93,7 +93,7 @@ json DiffOf(const std::string& arguments, int code) {
 
 TEST(Diff, FindsTheRoundAndTheClientWhoseDataDiffer) {
   const TemporaryFolder folder;
-  constexpr int kChanged = 5;
+  constexpr int kChanged = 3;
   WriteTable(folder, "one.csv", -1);
   WriteTable(folder, "two.csv", kChanged);
   const std::vector<std::string> records = {"--set", "run.client_records=true"};
