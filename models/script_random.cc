@@ -83,10 +83,10 @@ void DrawFromTheRun(torch::jit::Module& module) {
   std::set<std::string> kinds;
   CollectRandom(*graph->block(), kinds);
   if (kinds.empty()) return;
-  throw std::invalid_argument(
-      absl::StrCat("the scripted module draws random numbers (", absl::StrJoin(kinds, ", "),
-                   "), which no run could repeat: script it without them, or train it with "
-                   "code of your own; dropout of every kind, stochastic depth and RReLU can be repeated"));
+  throw std::invalid_argument(absl::StrCat(
+      "the scripted module draws random numbers (", absl::StrJoin(kinds, ", "),
+      "), which no run could repeat: script it without them, or train it with "
+      "code of your own; dropout of every kind, stochastic depth and RReLU can be repeated"));
 }
 
 }  // namespace macaw::models
