@@ -11,8 +11,8 @@
 
 namespace macaw::models {
 
-// Each element is 0 or 1/(1−p), so that the expectation is unchanged. The mask is drawn on the host,
-// so it is the same for every device that `like` may be on.
+// Each element is 0 or 1/(1−p), so that the expectation is unchanged. The mask is drawn on the
+// host, so it is the same for every device that `like` may be on.
 inline at::Tensor DropoutMask(const at::Tensor& like, double p, RandomStream& stream) {
   if (p >= 1) return at::zeros_like(like.detach());  // as PyTorch, and 1/(1−p) is no number
   const bool doubles = like.scalar_type() == at::kDouble;

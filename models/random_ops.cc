@@ -102,7 +102,8 @@ void RunSlopes(Stack& stack) {
 // ---- random layers
 
 // Ones with probability p, as stochastic depth draws the rows that a block keeps. Without a stream
-// each number is its mean, p: what is kept is divided by p, so a block is then as it is in evaluation.
+// each number is its mean, p: what is kept is divided by p, so a block is then as it is in
+// evaluation.
 void RunBernoulliInPlace(Stack& stack) {
   torch::jit::pop(stack);  // the generator
   const double p = torch::jit::pop(stack).toDouble();

@@ -6,8 +6,8 @@
 
 namespace macaw {
 
-// Whether rounds do not wait for each other and real devices say when clients arrive: on a fleet, or
-// where the log of one is repeated. With [devices] the virtual clock says it.
+// Whether rounds do not wait for each other and real devices say when clients arrive: on a fleet,
+// or where the log of one is repeated. With [devices] the virtual clock says it.
 inline bool DevicesArrive(const RunPlan& plan) {
   return plan.asynchronous.by_arrival() && !plan.devices.on();
 }

@@ -30,8 +30,8 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakePowerOfChoice(const CohortCon
 // p_i: the client's share of the rows; N_i = Σ γ^age over the rounds that asked it, L_i = Σ γ^age ·
 // loss over those, T = Σ γ^age over all rounds. Clients that were never asked come first, in random
 // order; of equal ones those with the smaller ids. A round in which the client was left out counts
-// in N_i with a loss of 0. σ: the deviation of the losses that a round's clients tell; the paper's is
-// of a client's losses over its local steps, which clients do not tell.
+// in N_i with a loss of 0. σ: the deviation of the losses that a round's clients tell; the paper's
+// is of a client's losses over its local steps, which clients do not tell.
 std::unique_ptr<CohortSampler> MakeUpperBound(const CohortConfig& config, uint64_t size,
                                               Trainable clients, const Feedback& feedback);
 

@@ -113,8 +113,8 @@ void Feedback::Observe(Round round, std::span<const ClientFact> facts) {
   }
 }
 
-// The pacer of oort.py: utilities are means over the clients of a round that were chosen for theirs,
-// and sums over rounds.
+// The pacer of oort.py: utilities are means over the clients of a round that were chosen for
+// theirs, and sums over rounds.
 void Feedback::ObserveUtilities(std::span<const ClientFact> facts) {
   double sum = 0, count = 0;
   for (const ClientFact& fact : facts) {

@@ -18,8 +18,8 @@ namespace macaw::scheduler {
 struct ClientFact {
   ClientId client;
   uint32_t rows = 0;  // training rows
-  // Mean loss of the rows of its local steps, before each step. Nothing: the client was left out, or
-  // its rule reports none.
+  // Mean loss of the rows of its local steps, before each step. Nothing: the client was left out,
+  // or its rule reports none.
   std::optional<double> loss = {};
   std::optional<double> seconds = {};  // of its turn in virtual time
   bool left_out = false;               // it did not count

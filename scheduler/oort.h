@@ -17,8 +17,8 @@ namespace macaw::scheduler {
 //
 // U_i = n_i · loss_i, of n_i rows with their mean loss; clip: a quantile of the U; least: 0.999
 // times the smallest U, range: the largest U less that; L_i: the last round that asked it, by its
-// number; t_i: the seconds of its last turn; T: a quantile of the t. Without virtual time, and for a
-// client whose t is not known, the last factor is 1. A client that never told a loss has no first
+// number; t_i: the seconds of its last turn; T: a quantile of the t. Without virtual time, and for
+// a client whose t is not known, the last factor is 1. A client that never told a loss has no first
 // term.
 //
 // Of the paper: U_i = n_i · √(mean of squared losses). Clients report the sum of their losses, so

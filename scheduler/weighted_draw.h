@@ -10,8 +10,8 @@ namespace macaw::scheduler {
 
 // Draws `count` distinct places of `weights` (at least 0), one after the other, each of those that
 // are left with a probability in proportion to its weight. Places of weight 0 come last, by number.
-// Returned ascending. By keys −ln(u) ÷ weight, of which the least are taken (Efraimidis and Spirakis
-// 2006): one number of the stream a place. O(n). `count` is at most n.
+// Returned ascending. By keys −ln(u) ÷ weight, of which the least are taken (Efraimidis and
+// Spirakis 2006): one number of the stream a place. O(n). `count` is at most n.
 std::vector<uint64_t> DrawWeighted(RandomStream& stream, std::span<const double> weights,
                                    uint64_t count);
 

@@ -77,12 +77,13 @@ class SlotPool {
   bool WaitForIdleSlot() ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks until nothing is queued or running, or Interrupt is called.
   bool WaitIdle() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same, or a client is trained and waits for Arrive. Blocks until then, or Interrupt is called.
+  // The same, or a client is trained and waits for Arrive. Blocks until then, or Interrupt is
+  // called.
   bool WaitIdleOrTrained() ABSL_LOCKS_EXCLUDED(mutex_);
   // Clients of phases that say `arrives`, which are trained and wait for Arrive.
   std::vector<Attempt> Trained() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The round in which such a client counts, with the model from which it was trained; null: it does
-  // not count any more, and the pool forgets it.
+  // The round in which such a client counts, with the model from which it was trained; null: it
+  // does not count any more, and the pool forgets it.
   void Arrive(const Attempt& attempt, std::shared_ptr<const PhaseContext> round)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);  // makes all waits return false until Clear

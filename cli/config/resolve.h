@@ -55,9 +55,9 @@ bool InitFollowsTheSeed(const Config& config);
 // The weights before round 1: from the seed, or from model.init.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 
-// Slots per worker process: as configured, or one for each device of LibTorch's, or so many for each
-// of the `devices` of another back end (training::Backends::DevicesFor), or without devices the
-// cores that this process may use, divided by the processes.
+// Slots per worker process: as configured, or one for each device of LibTorch's, or so many for
+// each of the `devices` of another back end (training::Backends::DevicesFor), or without devices
+// the cores that this process may use, divided by the processes.
 uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices = 0);
 
 }  // namespace macaw::cli

@@ -32,8 +32,8 @@ struct PlannedRound {
 
 // Who trains in which round and how much, by the run's own draws: the server's cohorts without a
 // server. Stragglers, over-selection and, with [devices], [round] are in it; that clients fail or
-// are away is not (round.present_within). A sampling that learns from rounds needs their losses: here
-// its cohorts are drawn uniformly. Immutable after Make.
+// are away is not (round.present_within). A sampling that learns from rounds needs their losses:
+// here its cohorts are drawn uniformly. Immutable after Make.
 class TurnPlan {
  public:
   // `rows`: the training rows of each client, 0 for those that cannot be drawn (DrawableRows).

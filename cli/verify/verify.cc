@@ -257,7 +257,8 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Of owners' simulations the server knows a digest of all parts, so theirs is compared afterwards.
+  // Of owners' simulations the server knows a digest of all parts, so theirs is compared
+  // afterwards.
   absl::Status CheckData(const Document& document) const {
     MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides_));
     MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides_, catalogue));

@@ -118,7 +118,8 @@ struct RegisterRequest {
   std::string program;          // "macaw-worker 0.1.0"; "" of releases that do not say it
   // Of the names of its columns of features, and of its classes, in their order. Zero: unknown.
   Digest feature_names, class_names;
-  // It asks for the step in which a client counts once the client is trained (LeaseRequest::trained).
+  // It asks for the step in which a client counts once the client is trained
+  // (LeaseRequest::trained).
   bool arrives = false;
 };
 struct RegisterReply {

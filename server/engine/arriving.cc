@@ -1,7 +1,7 @@
-// Rounds of a fleet that do not wait for each other: a round (a ArrivalStep, phase.h) counts the clients
-// that arrive in it, whenever they began. A client arrives when its node has trained it and is told
-// in which round it counts; from that follow its discount and the grid of its sum, so its update is
-// what a simulation's client would have sent. Then its part comes as any other.
+// Rounds of a fleet that do not wait for each other: a round (an ArrivalStep, phase.h) counts the
+// clients that arrive in it, whenever they began. A client arrives when its node has trained it and
+// is told in which round it counts; from that follow its discount and the grid of its sum, so its
+// update is what a simulation's client would have sent. Then its part comes as any other.
 #include <algorithm>
 #include <utility>
 

@@ -65,7 +65,8 @@ struct EngineOptions {
   std::shared_ptr<const virtual_time::Devices> devices;
   std::shared_ptr<const virtual_time::Presence> presence;
   virtual_time::ClockState clock;  // after `completed`
-  // Of a resumed run whose sampling learns from rounds: scheduler::Feedback::Save after `completed`.
+  // Of a resumed run whose sampling learns from rounds: scheduler::Feedback::Save after
+  // `completed`.
   std::string feedback;
   bool paused = false;  // by an operator, who had not let it go on: of a resumed run, too,
   std::map<std::string, admin::Quarantined> quarantine;  // by name of the node

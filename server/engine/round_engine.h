@@ -318,9 +318,9 @@ class RoundEngine {
   // The clients that the node is leased now, if there are any for it.
   std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
                                                     fleet::LeaseReply& reply, TimePoint now);
-  // Rounds that do not wait for each other (arriving.cc). TakeArrival: the node has trained a client
-  // and asks in which round it counts. ServeArrival: as Serve, for such a call. It has to wait where
-  // the open round has its arrivals, and between two rounds.
+  // Rounds that do not wait for each other (arriving.cc). TakeArrival: the node has trained a
+  // client and asks in which round it counts. ServeArrival: as Serve, for such a call. It has to
+  // wait where the open round has its arrivals, and between two rounds.
   void TakeArrival(Node& node, Poll poll, TimePoint now);
   bool ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
   // Serves those that wait, in the order in which they came.

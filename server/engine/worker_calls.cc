@@ -51,7 +51,8 @@ absl::Status RoundEngine::CheckNode(const fleet::RegisterRequest& request,
     return refuse("its examples have another shape than the run's model.input_shape");
   }
   const bool by_class = run.task == TaskKind::kClassification || run.task == TaskKind::kNextToken;
-  // Fewer classes may be numbered otherwise, so a node that lacks one has to say how many there are.
+  // Fewer classes may be numbered otherwise, so a node that lacks one has to say how many there
+  // are.
   const int64_t classes = run.task == TaskKind::kBinary ? 2 : run.model.classes;
   if ((by_class || run.task == TaskKind::kBinary) && request.classes != classes) {
     return refuse(absl::StrCat(

@@ -28,8 +28,8 @@ struct StageLoss {
 
 // A slot's current batch: gathered into buffers that are allocated once, then evaluated or
 // differentiated at any point. The buffers start at a multiple of 64 bytes, because other
-// alignments give other bits in MKL. For a device they are copied there. Methods throw what LibTorch
-// throws. One thread at a time. `network` must outlive it.
+// alignments give other bits in MKL. For a device they are copied there. Methods throw what
+// LibTorch throws. One thread at a time. `network` must outlive it.
 class EagerBatch final : public StepBatch {
  public:
   // Counts each batch in `work`, which outlives it and may be null. `device`: of the network.
@@ -43,8 +43,9 @@ class EagerBatch final : public StepBatch {
   Mean MeanOf(const Objective& objective) const;
 
   // Adds the gradient of the mean loss at `replica` to the replica's gradient, and the batch's sums
-  // to `sums`, which on a device have them after TakeSums. `dropout` is the key of the step's masks; null: no dropout. `statistics` tells batch
-  // norm what to use; kBatchAndMove updates the replica's buffers.
+  // to `sums`, which on a device have them after TakeSums. `dropout` is the key of the step's
+  // masks; null: no dropout. `statistics` tells batch norm what to use; kBatchAndMove updates the
+  // replica's buffers.
   void Differentiate(Replica& replica, const StageLoss& loss, const Mean& mean,
                      const StreamKey* dropout, models::Statistics statistics, MetricSums& sums);
   void TakeSums(MetricSums& sums) { on_device_.Take(sums); }

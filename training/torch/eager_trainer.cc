@@ -43,8 +43,8 @@ auto Caught(F&& f) -> decltype(f()) {
   }
 }
 
-// The parts of a batch of so many rows (local.micro_batch), of sizes that differ by one at most. Batch
-// norm needs two rows in each.
+// The parts of a batch of so many rows (local.micro_batch), of sizes that differ by one at most.
+// Batch norm needs two rows in each.
 size_t PartsOf(size_t rows, size_t most, bool norms) {
   if (most == 0 || rows <= most) return 1;
   const size_t parts = (rows + most - 1) / most;
