@@ -46,7 +46,11 @@ bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, T
       Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kCommit});
       return true;
     }
-    if (!phase_.TakesArrivals() || Decide() != Course::kWait) return false;
+    // The round does not close before the evaluation of the round before. A node that is to do some
+    // of that does not wait for the next round.
+    const bool evaluates =
+        evaluation_.waits(node.holding) || (node.central_test && evaluation_.central_waits());
+    if (!evaluates && (!phase_.TakesArrivals() || Decide() != Course::kWait)) return false;
     // It has some time to send its part. Asking once more gives it no more of it.
     node.progressed = now;
     node.leased_until = std::max(node.leased_until, now + LeastLease());
@@ -57,17 +61,21 @@ bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, T
 }
 
 void RoundEngine::ServeArrivals(TimePoint now) {
+  std::deque<WorkerId> waiting;
   while (!arrivals_.empty()) {
     const WorkerId id = arrivals_.front();
-    if (nodes_.Knows(id)) {
-      Node& node = nodes_.At(id);
-      if (node.poll.has_value() && !node.poll->request.trained.empty()) {
-        if (!Serve(node, node.poll->request, node.poll->ticket, now)) return;
-        nodes_.Unpark(node, now);
-      }
-    }
     arrivals_.pop_front();
+    if (!nodes_.Knows(id)) continue;
+    Node& node = nodes_.At(id);
+    if (!node.poll.has_value() || node.poll->request.trained.empty()) continue;
+    if (Serve(node, node.poll->request, node.poll->ticket, now)) {
+      nodes_.Unpark(node, now);
+      continue;
+    }
+    waiting.push_back(id);
+    if (!evaluation_.open()) break;  // those behind it wait, too
   }
+  arrivals_.insert(arrivals_.begin(), waiting.begin(), waiting.end());
 }
 
 void RoundEngine::GiveUpGoneClients(const std::vector<HoldingId>& rows) {

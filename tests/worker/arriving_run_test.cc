@@ -53,18 +53,18 @@ class ArrivingRun : public testing::TestWithParam<Rule> {
   }
   // Four nodes, of which node i takes i + 1 times as long as node 0 for a client.
   void RunOn(server::Coordinator& server) const {
-    std::vector<std::jthread> nodes;
+    std::vector<std::thread> nodes;
     for (uint32_t i = 0; i < kNodes; ++i) {
-      nodes.emplace_back([&, i](const std::stop_token& stop) {
+      nodes.emplace_back([&, i] {
         const absl::Status status =
             Work(server, *dataset_,
                  {.name = absl::StrCat("node-", i),
                   .slots = 2,
-                  .emulation = {.pause_probability = 1, .pause_seconds = 0.02 * (i + 1)}},
-                 stop);
+                  .emulation = {.pause_probability = 1, .pause_seconds = 0.02 * (i + 1)}});
         EXPECT_TRUE(status.ok()) << status;
       });
     }
+    for (std::thread& node : nodes) node.join();
   }
   static server::log::History HistoryOf(const TemporaryFolder& folder) {
     const auto history = server::log::ReadHistory(folder / "rounds.log");
