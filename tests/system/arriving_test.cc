@@ -31,7 +31,7 @@ using testing_support::WriteConfig;
 
 constexpr int kDevices = 6;
 
-class Fleet : public testing::Test {
+class ArrivingFleet : public testing::Test {
  protected:
   // `settings`: of the plan, and of a simulation of it.
   void Plan(const std::vector<std::string>& settings) {
@@ -147,7 +147,7 @@ std::vector<std::string> With(std::vector<std::string> settings) {
   return settings;
 }
 
-TEST_F(Fleet, OfUnevenDevicesDoesNotWaitAndIsSimulatedFromItsLogAfterKills) {
+TEST_F(ArrivingFleet, OfUnevenDevicesDoesNotWaitAndIsSimulatedFromItsLogAfterKills) {
   Plan(With({"run.rounds=30", "run.checkpoint_every=4", "cohort.size=2", "round.mode=buffered",
              "round.concurrency=5", R"(update.codec=["topk 0.2", "bits 8"])",
              "update.feedback=none"}));
@@ -178,7 +178,7 @@ TEST_F(Fleet, OfUnevenDevicesDoesNotWaitAndIsSimulatedFromItsLogAfterKills) {
   EXPECT_EQ(RunMacaw("timeline " + run_).exit, 0);
 }
 
-TEST_F(Fleet, WithAsManyPlacesAsArrivalsIsTheSynchronousSimulationToTheByte) {
+TEST_F(ArrivingFleet, WithAsManyPlacesAsArrivalsIsTheSynchronousSimulationToTheByte) {
   Plan(With({"run.rounds=4", "cohort.size=3", "round.mode=buffered", "round.concurrency=3"}));
   Begin();
   WaitForEnd();
@@ -195,7 +195,7 @@ TEST_F(Fleet, WithAsManyPlacesAsArrivalsIsTheSynchronousSimulationToTheByte) {
   EXPECT_EQ(same.exit, 0) << same.text;
 }
 
-TEST_F(Fleet, SaysWhichKeysAreForSimulations) {
+TEST_F(ArrivingFleet, SaysWhichKeysAreForSimulations) {
   const auto plan = [&](const std::string& setting) {
     return RunMacaw(absl::StrCat(
         "plan ", config_, " --set partition.clients=6 --set cohort.size=2 ",
