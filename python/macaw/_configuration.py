@@ -239,10 +239,10 @@ def dtype_of(
 
 
 def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Columns) -> None:
-    """What a module's outputs say of the run: how many classes there are, and of texts the task.
+    """What the outputs of a module of texts say of the run.
 
-    A language model knows more tokens than the data has, and one with an output for each text
-    classifies them.
+    One with outputs at each position predicts the next token, and knows more of them than the data
+    has; any other classifies the texts.
     """
     if made.module is None or "layers" in made.keys:
         return
@@ -252,16 +252,14 @@ def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Co
         return
     import torch
 
-    tokens = x.dtype == torch.int64
-    each = tokens and len(shape) == 3 and shape[1] == x.shape[1]  # outputs at each position
-    if len(shape) != 2 and not each:
+    if x.dtype != torch.int64:
         return
-    if tokens and shape[-1] == 1:
-        settings.setdefault("run.task", "binary")
-    elif tokens:
-        settings.setdefault("run.task", "next-token" if each else "classification")
-    if shape[-1] > _outputs.classes_in(settings, settings.get("run.task") == "next-token"):
-        settings.setdefault("data.classes", shape[-1])
+    if len(shape) == 2:
+        settings.setdefault("run.task", "classification" if shape[-1] > 1 else "binary")
+    elif len(shape) == 3 and shape[1] == x.shape[1]:
+        settings.setdefault("run.task", "next-token")
+        if settings["run.task"] == "next-token" and shape[-1] > _outputs.tokens_in(settings):
+            settings.setdefault("data.classes", shape[-1])
 
 
 def look_at_outputs(

@@ -54,12 +54,11 @@ def shape_of(module: Any, x: Any) -> tuple[int, ...] | None:
     return tuple(logits.shape) if torch.is_tensor(logits) else None
 
 
-def classes_in(settings: Mapping[str, Any], tokens: bool) -> int:
-    """How many classes the prepared data shows; of next tokens also as tokens."""
+def tokens_in(settings: Mapping[str, Any]) -> int:
+    """One more than the largest token of the prepared data."""
     data = _safetensors.read(Path(settings["data.path"]))
-    most = max((int(a.max()) for a in (data["labels"], *([data["features"]] if tokens else []))
-                if a.size), default=-1)  # fmt: skip
-    return most + 1
+    found = [int(a.max()) for a in (data["labels"], data["features"]) if a.size]
+    return max(found, default=-1) + 1
 
 
 def is_regression(settings: Mapping[str, Any]) -> bool:

@@ -122,7 +122,7 @@ class OfTexts(TestCase):
     def test_are_classes_of_each_text(self) -> None:
         settings = self.settings(Texts(7, per_position=False))
         self.assertEqual(settings["run.task"], "classification")
-        self.assertEqual(settings["data.classes"], 7)
+        self.assertNotIn("data.classes", settings, "seven outputs for three classes are a mistake")
 
     def test_are_the_next_tokens(self) -> None:
         settings = self.settings(Texts(50, per_position=True))
@@ -141,7 +141,7 @@ class OfTexts(TestCase):
     def test_train(self) -> None:
         rng = np.random.default_rng(2)
         x = rng.integers(0, 9, (60, 6)).astype(np.int32)
-        for model, y in ((Texts(7, False), np.arange(60) % 3), (Texts(50, True), x[:, -1])):
+        for model, y in ((Texts(3, False), np.arange(60) % 3), (Texts(50, True), x[:, -1])):
             run = macaw.simulate(
                 **self.job("run", model=model, data=(x[:, :-1], y), rounds=1, overwrite=True,
                            partition=macaw.iid(4), cohort=2)
