@@ -94,7 +94,8 @@ TEST(Fleet, KeepsTheRestsOfACodecOnTheDevices) {
                               {{"\"data/", absl::StrCat("\"", MACAW_SOURCE_DIR, "/examples/data/")},
                                {"\"lenet5\"", "\"logistic\""}}),
           "\n[update]\ncodec = [\"topk 0.1\", \"bits 8\"]\nfeedback = \"ef21\"\n"));
-  const Printed printed = Rehearse("--devices 4 --rounds 4 --config " + config);
+  // Rounds enough that the device which is killed is drawn again before the run is over.
+  const Printed printed = Rehearse("--devices 4 --rounds 60 --config " + config);
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
 }
