@@ -4,13 +4,11 @@
 
 Needs PyTorch of the version that `macaw doctor` names, torchvision and transformers; `./dev build`
 makes build/python. Each model is built from a configuration of its own library, in a tiny size, and
-given to macaw.simulate as it is: two rounds of two clients. A row: what the module became, or the
-sentence with which it was refused. `agrees` is the largest difference between the module's own
-outputs and those of the run's model in it, before the run, which macaw.simulate checks itself.
+given to macaw.simulate as it is: two rounds of two clients. A row: what the module became, what
+was compared with the module in its own PyTorch before the run, or the sentence of the refusal.
 """
 
 import argparse
-import collections
 import pathlib
 import tempfile
 import time
@@ -86,12 +84,6 @@ MODELS = {
 }  # fmt: skip
 
 
-def batch_loss(outputs, y):
-    """The loss of the second path: any module, trained in Python."""
-    logits = getattr(outputs, "logits", outputs)
-    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
-
-
 def tried(make, data, folder: pathlib.Path, **more) -> list[str]:
     """What became of it, seconds, and the change of the training loss."""
     torch.manual_seed(0)
@@ -104,9 +96,12 @@ def tried(make, data, folder: pathlib.Path, **more) -> list[str]:
             partition=dict(clients=4), local=dict(batch_size=4), progress=False, **more,
         )  # fmt: skip
     except macaw.Error as error:
-        return [f"{count:,}", f"refused: {' '.join(str(error).split())}", "–"]
-    said = collections.OrderedDict(run.said)
-    return [f"{count:,}", said.get("model", ""), f"{time.monotonic() - began:.1f}"]
+        return [f"{count:,}", f"refused: {' '.join(str(error).split())}", "–", "–"]
+    said = next(text for what, text in run.said if what == "model")
+    check = next(text for what, text in run.said if what == "check")
+    how = said.partition(", with its weights")[0].split()[1:]
+    compared = check.partition(" equal the module's")[0]
+    return [f"{count:,}", " ".join(how), compared, f"{time.monotonic() - began:.1f}"]
 
 
 def main() -> None:
@@ -126,7 +121,7 @@ def main() -> None:
         print("  ".join(rows[-1]), flush=True)
     versions = f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}, "
     versions += f"transformers {transformers.__version__}"
-    table = frame.table(["model", "trained numbers", "what it became", "s"], rows)
+    table = frame.table(["model", "trained numbers", "became", "equal to the module", "s"], rows)
     text = f"{frame.heading()}; {versions}\n\n{table}"
     print(text)
     if options.write:

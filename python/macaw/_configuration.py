@@ -258,7 +258,7 @@ def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Co
         settings.setdefault("run.task", "classification" if shape[-1] > 1 else "binary")
     elif len(shape) == 3 and shape[1] == x.shape[1]:
         settings.setdefault("run.task", "next-token")
-        if settings["run.task"] == "next-token" and shape[-1] > _outputs.tokens_in(settings):
+        if settings["run.task"] == "next-token" and shape[-1] > _outputs.classes_in(settings):
             settings.setdefault("data.classes", shape[-1])
 
 

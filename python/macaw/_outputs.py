@@ -54,11 +54,10 @@ def shape_of(module: Any, x: Any) -> tuple[int, ...] | None:
     return tuple(logits.shape) if torch.is_tensor(logits) else None
 
 
-def tokens_in(settings: Mapping[str, Any]) -> int:
-    """One more than the largest token of the prepared data."""
-    data = _safetensors.read(Path(settings["data.path"]))
-    found = [int(a.max()) for a in (data["labels"], data["features"]) if a.size]
-    return max(found, default=-1) + 1
+def classes_in(settings: Mapping[str, Any]) -> int:
+    """How many classes the labels of the prepared data show."""
+    labels = _safetensors.read(Path(settings["data.path"]))["labels"]
+    return int(labels.max()) + 1 if labels.size else 0
 
 
 def is_regression(settings: Mapping[str, Any]) -> bool:
