@@ -107,6 +107,12 @@ training::Stage DeltaClient::LocalWork(const ClientContext& context, Workspace&)
   return {.kind = training::StageKind::kTrain, .start = context.model(), .local = context.local};
 }
 
+training::Stage DeltaClient::LossAtStart(const ClientContext& context, Workspace& workspace) const {
+  training::Stage loss = LocalWork(context, workspace);
+  loss.kind = training::StageKind::kLoss;
+  return loss;
+}
+
 absl::StatusOr<training::LocalPlan> DeltaClient::Prepare(const ClientContext& context,
                                                          Workspace& workspace) const {
   return training::LocalPlan{{LocalWork(context, workspace)}};

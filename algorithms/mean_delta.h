@@ -66,6 +66,8 @@ class DeltaClient : public ClientAlgorithm {
  protected:
   // The local work. A rule that changes the local objective overrides this.
   virtual training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const;
+  // The loss over all rows at the local work's start.
+  training::Stage LossAtStart(const ClientContext& context, Workspace& workspace) const;
   // y_i − x, clipped if the run asks for it.
   VectorView Delta(const ClientContext& context, ConstVectorView end, Workspace& workspace) const;
   // The same times `factor`, for rules that only send it: described, unless it must be clipped.

@@ -24,10 +24,7 @@ class QFedAvgClient final : public DeltaClient {
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
-    const training::Stage train = LocalWork(context, workspace);
-    training::Stage loss = train;  // at x, before the first step
-    loss.kind = training::StageKind::kLoss;
-    return training::LocalPlan{{train, loss}};
+    return training::LocalPlan{{LocalWork(context, workspace), LossAtStart(context, workspace)}};
   }
 
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,

@@ -34,8 +34,7 @@ class TermClient final : public DeltaClient {
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
-    training::Stage loss = LocalWork(context, workspace);  // at x, before the first step
-    loss.kind = training::StageKind::kLoss;
+    const training::Stage loss = LossAtStart(context, workspace);
     if (context.phase == kLosses) return training::LocalPlan{{loss}};
     return training::LocalPlan{{loss, LocalWork(context, workspace)}};
   }

@@ -23,7 +23,7 @@ LayoutPtr ShareLayout() {
 
 bool Collects(const ChannelSpec& channel) { return channel.reduction == Reduction::kCollect; }
 
-// Of a rule that would trust a hostile client.
+// Why a rule is refused that trusts a hostile client; names an honest one.
 std::string HostileRoot(const Trusted& trusted, const HostileClients& hostile) {
   ClientId honest;
   while (hostile.Contains(honest)) ++honest.value;

@@ -153,7 +153,7 @@ class AttackedServer final : public DecoratedServer {
     return lie.gamma;
   }
 
-  // Of a channel that collects.
+  // In a channel that collects: gives hostile clients the lie, and returns its γ.
   std::optional<double> ReplaceByRows(Rows& rows) const {
     const std::vector<const FlatVector*> honest = HonestOf(rows);
     if (honest.empty() || honest.size() == rows.size()) return std::nullopt;
@@ -172,7 +172,7 @@ class AttackedServer final : public DecoratedServer {
     return honest;
   }
 
-  // Of a channel that collects: plain mean and deviation, since its rule sees no weights.
+  // The same by plain mean and deviation, since a rule that collects sees no weights.
   std::optional<Lie> ReplaceRows(Rows& rows) const {
     std::vector<FlatVector*> honest, hostile;
     for (auto& [client, vector] : rows)

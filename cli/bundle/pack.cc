@@ -220,7 +220,7 @@ class Packer {
     return absl::OkStatus();
   }
 
-  // Of a run without a log.
+  // A run without a log has no time of its end: the file's stands for it.
   absl::Status DateBySummary() {
     std::error_code error;
     const auto written = fs::last_write_time(In("summary.json"), error);
@@ -233,7 +233,7 @@ class Packer {
     return absl::OkStatus();
   }
 
-  // Pictures and pages that somebody has put into the run's folder.
+  // Adds pictures and pages that lie in the run's folder.
   absl::Status AddFigures() {
     std::vector<std::string> names;
     std::error_code ignored;

@@ -10,7 +10,7 @@
 namespace macaw::cli {
 
 // Whether a key says only how one machine computes and serves a run (workers, ports, stores,
-// trackers). A bundle does not have it, and a run of somebody else's bundle does not follow it.
+// trackers). `macaw bundle` leaves such keys out, and `macaw verify` ignores them in a bundle.
 // Keys of [round], workers.backend and the like decide bits, so they are kept.
 bool IsOfOneMachine(absl::string_view key);
 

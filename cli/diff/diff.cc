@@ -260,7 +260,7 @@ class Walk {
 
 // ---- what is known beside the rounds
 
-// Of a path only the last part counts: the same data may lie elsewhere.
+// The last part of a path. Two runs may have the same data in different folders.
 std::string LastOf(const std::string& toml) {
   const bool quoted = toml.size() >= 2 && toml.front() == '"' && toml.back() == '"';
   std::filesystem::path path(quoted ? toml.substr(1, toml.size() - 2) : toml);

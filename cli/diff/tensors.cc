@@ -65,7 +65,7 @@ int64_t Rank(Bits bits) {
   return (bits & sign) != 0 ? -size : size;
 }
 
-// Of a value that has no more digits than the format.
+// The place of `value` among the numbers of this format, in which it must be exact.
 int64_t RankIn(int float_bits, double value) {
   switch (float_bits) {
     case 64:

@@ -257,8 +257,8 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Of owners' simulations the server knows a digest of all parts, so theirs is compared
-  // afterwards.
+  // Compares the data's digest before the run. A simulation with owners is compared after it,
+  // since only its server knows the digest of all parts.
   absl::Status CheckData(const Document& document) const {
     MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides_));
     MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides_, catalogue));
