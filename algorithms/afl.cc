@@ -64,9 +64,10 @@ class AflClient final : public DeltaClient {
                                         Workspace& workspace) const override {
     const std::span<const double> lambda = context.Down(kMixture).As<double>();
     if (context.client.value >= static_cast<uint64_t>(clients_)) {
-      return absl::InvalidArgumentError(absl::StrCat("client ", context.client.value,
-                                                     " has no weight: the mixture is of ", clients_,
-                                                     " clients, numbered from 0"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "client ", context.client.value, " has no weight: the mixture is of ", clients_,
+          " clients, numbered from 0; where clients without training rows are among them, give "
+          "each a row (partition.min_size) or take them out of the data"));
     }
     const VectorView delta = Delta(context, outcomes[0].end, workspace);
     ScaleParameters(clients_ * lambda[context.client.value], delta);

@@ -72,8 +72,9 @@ absl::Status CheckFlTrust(const Setup& setup) {
   if (cohort.straggler_policy == "drop" && cohort.straggler_fraction > 0)
     return refuse("cohort.straggler_policy = \"drop\" leaves it out of some rounds");
   if (root >= setup.clients) {
-    return absl::InvalidArgumentError(absl::StrCat("root = ", root, ", and there are ",
-                                                   setup.clients, " clients, numbered from 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("root = ", root, ", and ", setup.clients,
+                     " clients train: name one with a smaller number that has training rows"));
   }
   return absl::OkStatus();
 }
