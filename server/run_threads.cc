@@ -32,7 +32,7 @@ RunThreads::RunThreads(Opening opening)
       seconds_before_(opening.seconds_before),
       started_(SteadyClock().Now()),
       run_id_(opening.engine.run_id),
-      blobs_(opening.engine.evaluate_first),
+      blobs_(opening.engine.evaluate_first, opening.keeper.split()),
       sessions_(FromSeconds(options_.config.lease_timeout)),
       durable_commits_(options_.config.keeps_commits()),
       past_sums_(std::move(opening.sums)),
@@ -44,6 +44,7 @@ RunThreads::RunThreads(Opening opening)
       early_stopping_(std::move(opening.early_stopping)),
       keeper_(std::move(opening.keeper)),
       layout_(keeper_.Layouts().front()),
+      split_(keeper_.split()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {

@@ -253,7 +253,8 @@ class RunThreads final : public admin::AdminHandler {
 
   // sums thread
   ModelKeeper keeper_;
-  const LayoutPtr layout_;  // of the model; any thread
+  const LayoutPtr layout_;                         // of the model; any thread
+  const std::shared_ptr<const SplitModel> split_;  // of it, or null; any thread
   const bool small_model_;
 
   RunWriter writer_;

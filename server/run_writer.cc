@@ -95,10 +95,8 @@ void RunWriter::Row(std::function<std::string()> text,
   });
 }
 
-void RunWriter::RoundModel(Round round, fleet::Blob model, LayoutPtr layout) {
-  Write([this, round, model = std::move(model), layout = std::move(layout)] {
-    return folder_.WriteRoundModel(round, model, layout);
-  });
+void RunWriter::RoundModel(Round round, KeptModel model) {
+  Write([this, round, model = std::move(model)] { return folder_.WriteRoundModel(round, model); });
 }
 
 void RunWriter::Confusion(std::string text) {
@@ -109,9 +107,9 @@ void RunWriter::ClientEvaluation(std::string text) {
   Write([this, text = std::move(text)] { return folder_.WriteClientEvaluation(text); });
 }
 
-void RunWriter::Best(Round round, fleet::Blob model, LayoutPtr layout) {
-  Write([this, round, model = std::move(model), layout = std::move(layout)]() mutable {
-    folder_.HoldBest(round, std::move(model), std::move(layout));
+void RunWriter::Best(Round round, KeptModel model) {
+  Write([this, round, model = std::move(model)]() mutable {
+    folder_.HoldBest(round, std::move(model));
     return absl::OkStatus();
   });
 }
@@ -169,7 +167,7 @@ absl::Status RunWriter::WriteResult(Ending& ending) {
   if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(KeepLast(ending));
   SampleMemory();
   ending.facts.server_memory = memory_peak_;
-  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.facts));
+  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.split.get(), ending.facts));
   folder_.DropJournal();
   return absl::OkStatus();
 }

@@ -41,9 +41,9 @@ class RunWriter {
   void Confusion(std::string text);
   void ClientEvaluation(std::string text);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.
-  void Best(Round round, fleet::Blob model, LayoutPtr layout);
+  void Best(Round round, KeptModel model);
   // Writes the model of a round (round_model.h).
-  void RoundModel(Round round, fleet::Blob model, LayoutPtr layout);
+  void RoundModel(Round round, KeptModel model);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
   // Writes to the log and to events.jsonl. `since_start`: time since the start of this session;
   // `seconds`: spent on the run in all sessions.
@@ -71,8 +71,9 @@ class RunWriter {
     bool has_checkpoint = false;  // false: there is no state from which a resume could continue
     bool checkpoint_first = false;
     Checkpoint checkpoint;
-    FlatVector model;
-    SummaryFacts facts;  // without the server's memory
+    FlatVector model;                              // of a split one, what is trained
+    std::shared_ptr<const SplitModel> split = {};  // null: it has no parts
+    SummaryFacts facts;                            // without the server's memory
   };
   struct Ended {
     absl::Status result;      // the error of the ending, or of the first failed write

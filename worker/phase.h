@@ -13,6 +13,7 @@
 #include "training/backends.h"
 #include "worker/state_keeper.h"
 #include "worker/trace.h"
+#include "worker/whole_models.h"
 
 namespace macaw::worker {
 
@@ -30,6 +31,7 @@ struct RunContext {
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
   StateKeeper* states = nullptr;  // null: the algorithm keeps no client states
+  WholeModels* whole = nullptr;   // null: the model has no frozen tensors
   const Trace* trace = nullptr;   // null: no trace is written
 };
 
@@ -39,8 +41,10 @@ struct PhaseContext {
   uint64_t id = 0;  // within its session, from 1
   Round round{};
   Phase phase{};
-  fleet::Broadcast broadcast;            // keeps the views below alive
-  std::vector<ConstVectorView> vectors;  // parallel to Schema::down; empty: not sent in this phase
+  fleet::Broadcast broadcast;  // keeps the views below alive
+  ReceivedModel model;
+  // Parallel to Schema::down; empty: not sent in this phase, and the model, which `model` has.
+  std::vector<ConstVectorView> vectors;
   aggregation::GridOrder order;
   LocalConfig local;  // with the round's learning rate
   // Of clients that train from an older model: by how many rounds it is older than the newest one.
@@ -57,7 +61,7 @@ struct PhaseContext {
 struct EvaluationContext {
   Round round{};
   fleet::Blob blob;
-  ConstVectorView model;
+  ReceivedModel model;
   LocalConfig local;  // with the round's learning rate
 };
 

@@ -21,6 +21,7 @@
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/round_local.h"
+#include "worker/base_files.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/slot_pool.h"
@@ -189,6 +190,9 @@ class Session {
                                 .declined = available_.declined,
                                 .wait = LongestPoll()};
     for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
+    if (context_.whole != nullptr) {
+      if (const Digest base = context_.whole->base(); !base.IsZero()) request.have.push_back(base);
+    }
     return request;
   }
 
@@ -369,9 +373,7 @@ class Session {
     phase->arrives = lease.arrives;
     phase->local = training::RoundLocal(context_.run, phase->work());
     phase->broadcast = broadcast;
-    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
-                           FetchChannels(lease.phase, phase->broadcast));
-    phase->vectors = algorithms::ParallelToDown(context_.schema, lease.phase, sent);
+    MACAW_RETURN_IF_ERROR(FetchChannels(*phase));
     phases_.push_back(std::move(phase));
     return phases_.back();
   }
@@ -382,32 +384,64 @@ class Session {
     evaluation->round = lease.round;
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
-    MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
-    const LayoutPtr layouts[] = {context_.spec.layout};
-    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
-                           fleet::DecodeVectors(evaluation->blob.bytes->bytes(), layouts));
-    evaluation->model = views[0];
+    evaluation->blob = lease.model;
+    MACAW_ASSIGN_OR_RETURN(evaluation->model, FetchModel(evaluation->blob));
     return evaluation;
   }
 
-  // Gets the bytes of the broadcast. Returns its vectors, which are valid as long as `broadcast`.
-  absl::StatusOr<std::vector<ConstVectorView>> FetchChannels(Phase phase,
-                                                             fleet::Broadcast& broadcast) {
-    const std::vector<LayoutPtr> layouts = algorithms::DownLayouts(context_.schema, phase);
-    if (broadcast.channels.size() != layouts.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the server sent ", broadcast.channels.size(),
-                                                     " channels where phase ", phase.value,
+  // Gets the bytes of the phase's broadcast, and its views of them.
+  absl::Status FetchChannels(PhaseContext& phase) {
+    const std::vector<LayoutPtr> layouts = algorithms::DownLayouts(context_.schema, phase.phase);
+    std::vector<fleet::Blob>& channels = phase.broadcast.channels;
+    if (channels.size() != layouts.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the server sent ", channels.size(),
+                                                     " channels where phase ", phase.phase.value,
                                                      " of the algorithm has ", layouts.size()));
     }
-    std::vector<ConstVectorView> vectors;
-    for (size_t i = 0; i < layouts.size(); ++i) {
-      fleet::Blob& channel = broadcast.channels[i];
-      MACAW_ASSIGN_OR_RETURN(channel, FetchVector(channel, layouts[i]));
-      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> one,
-                             fleet::DecodeVectors(channel.bytes->bytes(), {&layouts[i], 1}));
-      vectors.push_back(one[0]);
+    MACAW_ASSIGN_OR_RETURN(phase.model, FetchModel(channels[0]));
+    std::vector<ConstVectorView> vectors(1);
+    for (size_t i = 1; i < layouts.size(); ++i) {
+      MACAW_ASSIGN_OR_RETURN(vectors.emplace_back(), FetchVector(channels[i], layouts[i]));
     }
-    return vectors;
+    phase.vectors = algorithms::ParallelToDown(context_.schema, phase.phase, vectors);
+    return absl::OkStatus();
+  }
+
+  // Gets the bytes of a model, or of what is trained of it and, once, of its base. A server of
+  // release 0.1.0 sends whole models.
+  absl::StatusOr<ReceivedModel> FetchModel(fleet::Blob& model) {
+    ReceivedModel received{.name = model.digest};
+    if (context_.whole == nullptr || !model.has_parts()) {
+      MACAW_ASSIGN_OR_RETURN(received.whole, FetchVector(model, context_.spec.layout));
+      return received;
+    }
+    MACAW_RETURN_IF_ERROR(FetchBase(model.base()));
+    MACAW_ASSIGN_OR_RETURN(received.trained,
+                           FetchVector(model.parts[0], context_.whole->parts().trained.layout()));
+    return received;
+  }
+
+  absl::Status FetchBase(const fleet::Blob& base) {
+    if (context_.whole->base() == base.digest) return absl::OkStatus();
+    const LayoutPtr& layout = context_.whole->parts().base.layout();
+    const auto take = [&](std::span<const std::byte> bytes) -> absl::Status {
+      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+                             fleet::DecodeVectors(bytes, {&layout, 1}));
+      context_.whole->TakeBase(base.digest, views[0]);
+      return absl::OkStatus();
+    };
+    // A worker of the server's own machine maps its memory.
+    const BaseFiles files(options_.scratch_dir.empty() || link_.shares_memory()
+                              ? ""
+                              : absl::StrCat(options_.scratch_dir, "/bases"));
+    if (const absl::StatusOr<MappedFile> kept = files.Read(base.digest); kept.ok())
+      return take(kept->bytes());
+    MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
+                           calls_.Repeat([&] { return link_.Fetch(base); }));
+    MACAW_RETURN_IF_ERROR(take(fetched.bytes->bytes()));
+    files.Write(fetched);
+    log_.Info(absl::StrCat("base_fetched bytes=", base.size));
+    return absl::OkStatus();
   }
 
   // Null: it is not here.
@@ -433,8 +467,16 @@ class Session {
     return Keep(std::move(fetched));
   }
 
-  // Fetch, of a vector of the broadcast: in its shortest form that can be read here, if it has any.
-  absl::StatusOr<fleet::Blob> FetchVector(const fleet::Blob& blob, const LayoutPtr& layout) {
+  // The vector of a blob, which gets its bytes: in its shortest form that can be read here, if it
+  // has any.
+  absl::StatusOr<ConstVectorView> FetchVector(fleet::Blob& blob, const LayoutPtr& layout) {
+    MACAW_ASSIGN_OR_RETURN(blob, FetchShortest(blob, layout));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+                           fleet::DecodeVectors(blob.bytes->bytes(), {&layout, 1}));
+    return views[0];
+  }
+
+  absl::StatusOr<fleet::Blob> FetchShortest(const fleet::Blob& blob, const LayoutPtr& layout) {
     const fleet::CompactForm* least = nullptr;
     for (const fleet::CompactForm& form : blob.compact) {
       const bool readable = form.base.IsZero() || Cached(form.base) != nullptr;

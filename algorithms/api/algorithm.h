@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "aggregation/channel.h"
 #include "aggregation/exact_sum.h"
+#include "algorithms/api/parameter_group.h"
 #include "algorithms/api/workspace.h"
 #include "core/ids.h"
 #include "core/random.h"
@@ -68,6 +69,10 @@ struct Schema {
   std::vector<MetricSpec> metrics = {};
   // Layouts of vectors that the server half saves, beside those of the channels.
   std::vector<LayoutPtr> saved = {};
+  // Null: the whole model moves. Else the server half has the trained part alone (Configure, Model,
+  // Result, ServerContext::base), and a client gets the whole model, as down[0] says: the base,
+  // which never changes, is sent once, and put to the trained part where the client is.
+  std::shared_ptr<const ModelParts> parts = nullptr;
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
 
@@ -261,6 +266,7 @@ class ServerAlgorithm {
   // fixed-divisor sums are zero.
   virtual absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                            aggregation::Aggregate aggregate) = 0;
+  // With Schema::parts: what is trained of it.
   virtual ConstVectorView Model() const = 0;
   // The model that is evaluated and written as the run's result: the model itself, unless the rule
   // reports another one.
