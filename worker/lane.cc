@@ -123,14 +123,13 @@ absl::StatusOr<Lane> Lane::Make(const RunContext& context, const data::Dataset& 
   return Lane(context, dataset, work, std::move(trainer));
 }
 
-HeldModel Lane::Hold(const ReceivedModel& model) const {
-  if (context_->whole == nullptr) return {.view = model.whole};
-  return context_->whole->Of(model);
+HeldModel Lane::Hold(ConstVectorView model, const TrainedPart& part) const {
+  return part.vector.empty() ? HeldModel{.view = model} : context_->whole->Of(part);
 }
 
 Lane::Received Lane::Receive(const PhaseContext& phase) const {
-  Received received{.model = Hold(phase.model), .vectors = phase.vectors};
-  received.vectors[0] = received.model.view;
+  Received received{.model = Hold(phase.vectors.front(), phase.part), .vectors = phase.vectors};
+  received.vectors.front() = received.model.view;
   return received;
 }
 
@@ -471,7 +470,7 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
   if (task.kind == fleet::EvaluationKind::kStateDigest) return DigestStates(evaluation, task);
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
   state::ClientState state;  // outlives the evaluation
-  const HeldModel received = Hold(evaluation.model);
+  const HeldModel received = Hold(evaluation.model, evaluation.part);
   ConstVectorView model = received.view;
   data::Rows rows;
   uint64_t begin = task.begin, end = task.end;

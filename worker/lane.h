@@ -103,7 +103,7 @@ class Lane {
         work_(&work),
         trainer_(std::move(trainer)),
         sum_(std::make_unique<LaneSum>(trainer_->device_seat(), trainer_->turns_at_once())) {}
-  HeldModel Hold(const ReceivedModel& model) const;
+  HeldModel Hold(ConstVectorView model, const TrainedPart& part) const;
   Received Receive(const PhaseContext& phase) const;
   template <typename Work>
   static Subject SubjectOf(const Work& work) {

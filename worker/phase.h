@@ -42,9 +42,9 @@ struct PhaseContext {
   Round round{};
   Phase phase{};
   fleet::Broadcast broadcast;  // keeps the views below alive
-  ReceivedModel model;
-  // Parallel to Schema::down; empty: not sent in this phase, and the model, which `model` has.
+  // Parallel to Schema::down; empty: not sent in this phase, and the model if it came in parts.
   std::vector<ConstVectorView> vectors;
+  TrainedPart part;
   aggregation::GridOrder order;
   LocalConfig local;  // with the round's learning rate
   // Of clients that train from an older model: by how many rounds it is older than the newest one.
@@ -61,7 +61,8 @@ struct PhaseContext {
 struct EvaluationContext {
   Round round{};
   fleet::Blob blob;
-  ReceivedModel model;
+  ConstVectorView model;  // empty: it came in parts
+  TrainedPart part;
   LocalConfig local;  // with the round's learning rate
 };
 

@@ -385,7 +385,7 @@ class Session {
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
     evaluation->blob = lease.model;
-    MACAW_ASSIGN_OR_RETURN(evaluation->model, FetchModel(evaluation->blob));
+    MACAW_ASSIGN_OR_RETURN(evaluation->model, FetchModel(evaluation->blob, evaluation->part));
     return evaluation;
   }
 
@@ -398,8 +398,8 @@ class Session {
                                                      " channels where phase ", phase.phase.value,
                                                      " of the algorithm has ", layouts.size()));
     }
-    MACAW_ASSIGN_OR_RETURN(phase.model, FetchModel(channels[0]));
     std::vector<ConstVectorView> vectors(1);
+    MACAW_ASSIGN_OR_RETURN(vectors[0], FetchModel(channels[0], phase.part));
     for (size_t i = 1; i < layouts.size(); ++i) {
       MACAW_ASSIGN_OR_RETURN(vectors.emplace_back(), FetchVector(channels[i], layouts[i]));
     }
@@ -407,18 +407,16 @@ class Session {
     return absl::OkStatus();
   }
 
-  // Gets the bytes of a model, or of what is trained of it and, once, of its base. A server of
-  // release 0.1.0 sends whole models.
-  absl::StatusOr<ReceivedModel> FetchModel(fleet::Blob& model) {
-    ReceivedModel received{.name = model.digest};
-    if (context_.whole == nullptr || !model.has_parts()) {
-      MACAW_ASSIGN_OR_RETURN(received.whole, FetchVector(model, context_.spec.layout));
-      return received;
-    }
+  // Gets the bytes of a model, or `part` of it and, once, its base: then the view is empty. A server
+  // of release 0.1.0 sends whole models.
+  absl::StatusOr<ConstVectorView> FetchModel(fleet::Blob& model, TrainedPart& part) {
+    if (context_.whole == nullptr || !model.has_parts())
+      return FetchVector(model, context_.spec.layout);
     MACAW_RETURN_IF_ERROR(FetchBase(model.base()));
-    MACAW_ASSIGN_OR_RETURN(received.trained,
+    part.whole = model.digest;
+    MACAW_ASSIGN_OR_RETURN(part.vector,
                            FetchVector(model.parts[0], context_.whole->parts().trained.layout()));
-    return received;
+    return ConstVectorView();
   }
 
   absl::Status FetchBase(const fleet::Blob& base) {

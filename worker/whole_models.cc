@@ -19,19 +19,18 @@ void WholeModels::TakeBase(const Digest& digest, ConstVectorView base) {
   state_->base = digest;
 }
 
-HeldModel WholeModels::Of(const ReceivedModel& model) {
-  if (model.trained.empty()) return {.view = model.whole};
+HeldModel WholeModels::Of(const TrainedPart& trained) {
   State& state = *state_;
   absl::MutexLock lock(&state.mutex);
-  auto found = std::ranges::find(state.held, model.name, &Held::holds);
+  auto found = std::ranges::find(state.held, trained.whole, &Held::holds);
   if (found == state.held.end()) {
     found = std::ranges::find(state.held, 0, &Held::users);
     if (found == state.held.end()) {
       state.held.push_back({.vector = state.held.front().vector.Clone(), .holds = {}});
       found = std::prev(state.held.end());
     }
-    parts_->trained.Insert(model.trained, found->vector.view());
-    found->holds = model.name;
+    parts_->trained.Insert(trained.vector, found->vector.view());
+    found->holds = trained.whole;
   }
   ++found->users;
   Held* const held = &*found;

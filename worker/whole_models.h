@@ -11,11 +11,10 @@
 
 namespace macaw::worker {
 
-// A model as a node has received it. One of the views is empty.
-struct ReceivedModel {
-  Digest name;              // of the whole
-  ConstVectorView whole;    // of one that came whole
-  ConstVectorView trained;  // of one with parts: what is trained
+// A model that came in parts, whose base this node has.
+struct TrainedPart {
+  Digest whole;            // name of the model
+  ConstVectorView vector;  // what is trained; empty: the model came whole
 };
 
 // A whole model, which is valid as long as `keep`.
@@ -39,7 +38,7 @@ class WholeModels {
   // Takes the base, a vector of parts().base. No model of another base may be in use.
   void TakeBase(const Digest& digest, ConstVectorView base) ABSL_LOCKS_EXCLUDED(state_->mutex);
   // The model of this trained part. A base must have been taken.
-  HeldModel Of(const ReceivedModel& model) ABSL_LOCKS_EXCLUDED(state_->mutex);
+  HeldModel Of(const TrainedPart& trained) ABSL_LOCKS_EXCLUDED(state_->mutex);
 
  private:
   struct Held {

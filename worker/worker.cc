@@ -154,6 +154,26 @@ class RunStates {
   Digest run_;
 };
 
+// The whole models of a run with frozen tensors, kept over sessions, so that its base is fetched
+// once. Null if the model has none.
+class RunModels {
+ public:
+  WholeModels* Of(const RunContext& context) {
+    const std::shared_ptr<const algorithms::ModelParts>& parts = context.schema.parts;
+    if (parts == nullptr) return nullptr;
+    const auto same = [](const LayoutPtr& a, const LayoutPtr& b) {
+      return a->digest() == b->digest();
+    };
+    if (models_ == nullptr || !same(models_->parts().whole, parts->whole) ||
+        !same(models_->parts().trained.layout(), parts->trained.layout()))
+      models_ = std::make_unique<WholeModels>(parts);
+    return models_.get();
+  }
+
+ private:
+  std::unique_ptr<WholeModels> models_;
+};
+
 // Zero: there are no names.
 Digest DigestOfNames(const std::vector<std::string>& names) {
   if (names.empty()) return {};
@@ -204,6 +224,10 @@ absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms:
   Demand demand{.parameters = spec.layout->count(), .rows = LargestClient(dataset)};
   for (const LayoutPtr& layout : algorithms::DownLayouts(schema, Phase(0)))
     demand.bytes_down += layout->bytes();
+  if (schema.parts != nullptr) {
+    demand.base_bytes = schema.parts->base.layout()->bytes();
+    demand.bytes_down -= schema.parts->whole->bytes() - schema.parts->trained.layout()->bytes();
+  }
   MACAW_ASSIGN_OR_RETURN(const aggregation::ExactSum sum,
                          aggregation::ExactSum::Make(algorithms::UpChannels(schema, Phase(0)),
                                                      aggregation::GridOrder()));
@@ -289,6 +313,7 @@ class Participation {
     tried_ = true;
     if (trace_.has_value()) context.trace = &*trace_;
     MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
+    context.whole = models_.Of(context);
     Logger("worker").Info(absl::StrCat("registered epoch=", registration.epoch));
     const absl::StatusOr<SessionEnd> end = RunSession({.options = options_,
                                                        .dataset = dataset_,
@@ -377,6 +402,7 @@ class Participation {
   std::unique_ptr<Availability> availability_;
   std::optional<Trace> trace_;
   RunStates states_;
+  RunModels models_;
   uint64_t commits_ = 0;
   bool tried_ = false;    // one batch of the run
   std::string declined_;  // what the server was told of the owner's refusal
@@ -397,6 +423,7 @@ absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, 
   MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
   trial.bytes_up = demand.bytes_up;
   trial.bytes_down = demand.bytes_down;
+  trial.base_bytes = demand.base_bytes;
   MACAW_RETURN_IF_ERROR(CheckRun(options, run, demand));
   MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
   return trial;
