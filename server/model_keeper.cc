@@ -10,7 +10,6 @@
 #include "absl/strings/strip.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
-#include "algorithms/around/coded_broadcast.h"
 #include "algorithms/around/frozen.h"
 #include "core/status.h"
 #include "proto/fleet/compact_vector.h"
@@ -275,13 +274,6 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
 }
 
 absl::Status ModelKeeper::TakeSavedBase(const algorithms::ServerState& state) {
-  const auto sent = state.vectors.find(algorithms::kBroadcastSent);
-  if (sent != state.vectors.end() &&
-      algorithms::SameLayout(sent->second.layout().get(), layout_.get())) {
-    return absl::FailedPreconditionError(
-        "its [broadcast] sent frozen tensors, too, as release 0.1.0 did, and now sends those alone "
-        "that are trained: go on with that release, or begin the run again");
-  }
   const auto whole = state.vectors.find(algorithms::kWholeModel);
   if (whole == state.vectors.end()) return absl::OkStatus();
   if (!algorithms::SameLayout(whole->second.layout().get(), layout_.get())) {

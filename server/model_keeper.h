@@ -78,9 +78,9 @@ class ModelKeeper {
   }
   // The base of a whole model, unless it is the one that is here.
   void TakeBaseOf(const FlatVector& model);
-  // That of a state of 0.1.0, which has a whole model.
+  // That of a state of release 0.1.0, which has a whole model.
   absl::Status TakeSavedBase(const algorithms::ServerState& state);
-  // A saved model as it is sent: those of 0.1.0 have frozen tensors, too.
+  // A saved model as it is sent: it may have frozen tensors, too.
   FlatVector AsSent(const FlatVector& model) const;
   // The model in a broadcast that was kept, as it was sent.
   absl::StatusOr<ConstVectorView> ModelOf(const fleet::Broadcast& broadcast) const;

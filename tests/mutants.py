@@ -183,8 +183,7 @@ MUTANTS = {
          "if (made_ != context.round || x != made_of_) Make", "Make"),
         ("a stop inside a round keeps what the round has sent",
          "again ? before_.Clone() : sent_.Clone()", "sent_.Clone()"),
-        ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
-        ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
+        ("statistics change by a difference", "CopyBuffers(x, change_.view());", "")],
     ("algorithms/around/residual_age.cc", "algorithms", "Compressed.*"): [
         ("a residual decays at each turn, whether its client was away or not",
          "since > 0 ? since - 1 : 0", "since"),
@@ -333,6 +332,11 @@ MUTANTS = {
     ("algorithms/kept_state.cc", "algorithms", "FedOpt.*"): [
         ("FedOpt is resumed without its count of steps",
          "number = state.numbers.at(name);", "number += 0;")],
+    ("server/split_model.cc", "server", "*SplitModel*:FrozenKeeper.*"): [
+        ("a model has the name of the one before",
+         "leaves_.empty() || newest_.first != trained.digest", "leaves_.empty()"),
+        ("only the first leaf of a trained tensor is hashed again",
+         "(piece.at + piece.bytes - 1) / kBlobLeafBytes", "piece.at / kBlobLeafBytes")],
     ("server/checkpoint.cc", "server", "Checkpoint.*"): [
         ("a checkpoint holds the model alone",
          "for (const auto& [name, vector] : checkpoint.state.vectors) {", '@ if (name != "model") continue;')],

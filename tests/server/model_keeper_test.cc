@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "algorithms/around/channels.h"
-#include "algorithms/around/coded_broadcast.h"
 #include "algorithms/mean_delta.h"
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
@@ -415,13 +414,6 @@ TEST_F(FrozenKeeper, TakesAStateOfAnEarlierRelease) {
   EXPECT_EQ(older.layout()->digest(), keeper.split()->parts().trained.layout()->digest());
   EXPECT_EQ(older.As<float>()[2], 3);
   EXPECT_EQ(keeper.ModelBlob().digest, Make(WithBias(9)).ModelBlob().digest);
-}
-
-TEST_F(FrozenKeeper, RefusesAStateWhoseBroadcastCodedWholeModels) {
-  ModelKeeper keeper = Make(TinyModel());
-  algorithms::ServerState state = keeper.Save();
-  state.vectors[algorithms::kBroadcastSent] = TinyModel();
-  EXPECT_THAT(std::string(keeper.Load(state).message()), HasSubstr("0.1.0"));
 }
 
 }  // namespace
