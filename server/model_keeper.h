@@ -60,8 +60,6 @@ class ModelKeeper {
   // With the older models that are kept.
   algorithms::ServerState Save() const;
   absl::Status Load(const algorithms::ServerState& state);
-  // Of the model as it is sent in each round, without codecs.
-  uint64_t sent_bytes() const { return sent_layout_->bytes(); }
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
   // All layouts that a saved vector may have.

@@ -375,8 +375,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     options.stop_after = budget->rounds;
     options.stop_reason = std::move(budget->reason);
   }
+  const auto model_bytes = static_cast<double>(initial.layout()->bytes());
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
-  const auto model_bytes = static_cast<double>(keeper.sent_bytes());
 
   if (options.replays.IsZero()) {
     MACAW_RETURN_IF_ERROR(CheckLiveSteps(options.run, options.config.round, keeper.stateful()));

@@ -14,7 +14,7 @@ namespace macaw::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr char kBaseFile[] = "/base.safetensors";
 
