@@ -291,19 +291,19 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
                         ToWire(fleet::RandomBlob(5, 2), InlineRule{});
                 }),
                 "compact");
-  const v1::Blob part = ToWire(fleet::RandomBlob(5, 2), InlineRule{});
-  ExpectRefused(forms([&](v1::Blob& m) { *m.add_parts() = part; }), "parts");
+  const v1::Blob one = ToWire(fleet::RandomBlob(5, 2), InlineRule{});
+  ExpectRefused(forms([&](v1::Blob& m) { *m.add_parts() = one; }), "parts");
   ExpectRefused(forms([&](v1::Blob& m) {
-                  for (int i = 0; i < 3; ++i) *m.add_parts() = part;
+                  for (int i = 0; i < 3; ++i) *m.add_parts() = one;
                 }),
                 "parts");
   ExpectRefused(forms([&](v1::Blob& m) {
-                  for (int i = 0; i < 2; ++i) *m.add_parts() = part;
-                  for (int i = 0; i < 2; ++i) *m.mutable_parts(1)->add_parts() = part;
+                  for (int i = 0; i < 2; ++i) *m.add_parts() = one;
+                  for (int i = 0; i < 2; ++i) *m.mutable_parts(1)->add_parts() = one;
                 }),
                 "parts");
   ExpectRefused(forms([&](v1::Blob& m) {
-                  *m.add_parts() = part;
+                  *m.add_parts() = one;
                   m.add_parts();
                 }),
                 "parts");
