@@ -69,7 +69,7 @@ void AddAdapter(const std::string& weight, int64_t out, int64_t in, const Adapte
 }
 
 void AddProjections(const std::string& prefix, int64_t width, const Adapter& in_proj,
-                 const Adapter& out_proj, Plans& plans) {
+                    const Adapter& out_proj, Plans& plans) {
   AddAdapter(prefix + "in_proj_weight", 3 * width, width, in_proj, plans);
   AddAdapter(prefix + "out_proj.weight", width, width, out_proj, plans);
 }
