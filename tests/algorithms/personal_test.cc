@@ -122,6 +122,13 @@ TEST(ParameterGroup, MatchesGlobs) {
   EXPECT_FALSE(MatchesGlob("fc", "fc.weight"));
   EXPECT_TRUE(MatchesGlob("*", "x"));
   EXPECT_FALSE(MatchesGlob("", "x"));
+  // In their order; "!" takes out.
+  const std::vector<std::string> globs = {"*", "!*.lora_?.weight", "!4.*", "4.bias"};
+  EXPECT_TRUE(MatchesAny(globs, "0.weight"));
+  EXPECT_FALSE(MatchesAny(globs, "0.lora_A.weight"));
+  EXPECT_FALSE(MatchesAny(globs, "4.weight"));
+  EXPECT_TRUE(MatchesAny(globs, "4.bias"));
+  EXPECT_FALSE(MatchesAny({}, "4.bias"));
 }
 
 TEST(ParameterGroup, ChoosesTensorsByNameAndKind) {
