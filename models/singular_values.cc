@@ -99,8 +99,9 @@ SingularValues LargestSingularValues(const std::vector<double>& matrix, uint64_t
   for (size_t i = 0; i < vectors.count; ++i) rotations.At(i)[i] = 1;
   double all = 0;
   for (size_t i = 0; i < vectors.count; ++i) all += SquareOf(vectors, i);
-  constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-  const double zero_square = kEpsilon * kEpsilon * all;
+  const double rounding = std::numeric_limits<double>::epsilon() *
+                          static_cast<double>(std::max(vectors.count, vectors.length));
+  const double zero_square = rounding * rounding * all;
   MakeOrthogonal(vectors, rotations, zero_square);
 
   std::vector<double> norms(vectors.count);

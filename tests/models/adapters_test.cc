@@ -217,7 +217,7 @@ TEST(MergeAdapters, AddsTheScaledProductToTheWeight) {
       for (size_t i = 0; i < in; ++i) {
         for (size_t k = 0; k < rank; ++k)
           expected[o * in + i] += (first ? 2.5 : 1.0) * b[o * rank + k] * a[k * in + i];
-        EXPECT_NEAR(found[o * in + i], expected[o * in + i], 1e-14) << entry.name;
+        EXPECT_NEAR(found[o * in + i], expected[o * in + i], 1e-13) << entry.name;
       }
     }
   }
