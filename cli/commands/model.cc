@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +19,7 @@
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "models/adapters.h"
 #include "models/spec.h"
 
 namespace macaw::cli {
@@ -78,8 +82,38 @@ absl::StatusOr<FlatVector> VectorOf(const StoredModel& stored, const models::Mod
   return model;
 }
 
-absl::Status Merge(const std::string& path, const std::string& base, const std::string& out) {
-  MACAW_ASSIGN_OR_RETURN(const StoredModel stored, OpenStoredModel(path, base));
+// The model as a run's configuration has it; its adapters are folded into their weights.
+absl::Status WriteMerged(const StoredModel& stored, const std::string& out,
+                         const std::map<std::string, std::string>& metadata) {
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(stored.run + "/config.toml"));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
+  MACAW_ASSIGN_OR_RETURN(const FlatVector model, VectorOf(stored, spec));
+  if (spec.adapters.empty()) return WriteModel(out, model.view(), metadata);
+  MACAW_ASSIGN_OR_RETURN(const models::MergedModel merged, models::MergeAdapters(spec, model));
+  return WriteModel(out, merged.model.view(), metadata);
+}
+
+// The tensors as they are: no configuration says more of them.
+absl::Status WriteUnion(const StoredModel& stored, const std::string& out,
+                        const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, tensor] : stored.tensors) {
+    if (absl::StrContains(name, ".lora_A.")) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          stored.file, " has adapters (\"", name,
+          "\"), and the run's config.toml says how they are folded: name its folder with --run"));
+    }
+    tensors.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
+  }
+  return WriteSafetensors(out, tensors, metadata);
+}
+
+absl::Status Merge(const std::string& path, const std::string& base, const std::string& run,
+                   const std::string& out) {
+  MACAW_ASSIGN_OR_RETURN(StoredModel stored, OpenStoredModel(path, base));
+  if (!run.empty()) stored.run = run;
   const auto is_read = [&](const auto& file) {
     std::error_code ignored;
     return std::filesystem::equivalent(file->path(), out, ignored);
@@ -87,22 +121,9 @@ absl::Status Merge(const std::string& path, const std::string& base, const std::
   if (std::ranges::any_of(stored.storage, is_read))
     return absl::InvalidArgumentError(absl::StrCat(out, " is read: name another file with --out"));
   const std::map<std::string, std::string> metadata = {{"merged_from", stored.file}};
-  if (stored.run.empty()) {
-    std::vector<TensorToWrite> tensors;
-    for (const auto& [name, tensor] : stored.tensors)
-      tensors.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
-    MACAW_RETURN_IF_ERROR(WriteSafetensors(out, tensors, metadata));
-  } else {
-    MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(stored.run + "/config.toml"));
-    MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
-    MACAW_ASSIGN_OR_RETURN(const Config config,
-                           ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
-    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
-    MACAW_ASSIGN_OR_RETURN(const FlatVector model, VectorOf(stored, spec));
-    MACAW_RETURN_IF_ERROR(WriteModel(out, model.view(), metadata));
-  }
-  std::cout << "model    " << out << ": " << stored.tensors.size() << " tensors of " << stored.file
-            << "\n";
+  MACAW_RETURN_IF_ERROR(stored.run.empty() ? WriteUnion(stored, out, metadata)
+                                           : WriteMerged(stored, out, metadata));
+  std::cout << "model    " << out << ", of " << stored.file << "\n";
   return absl::OkStatus();
 }
 
@@ -112,7 +133,7 @@ void AddModel(CLI::App& app, std::function<int()>& run) {
   CLI::App* model = app.add_subcommand("model", "Look at a run's model, or write it as one file");
   model->require_subcommand(1);
   auto from = std::make_shared<std::string>(), base = std::make_shared<std::string>(),
-       out = std::make_shared<std::string>();
+       out = std::make_shared<std::string>(), folder = std::make_shared<std::string>();
   const auto add = [&](const std::string& name, const std::string& help) {
     CLI::App* command = model->add_subcommand(name, help);
     command
@@ -127,9 +148,14 @@ void AddModel(CLI::App& app, std::function<int()>& run) {
   add("show", "Its tensors: shape, size, and whether they are trained")->final_callback([=, &run] {
     run = [=] { return Report(Show(*from, *base)); };
   });
-  CLI::App* merge = add("merge", "Write what is trained and its base as one model (safetensors)");
+  CLI::App* merge = add("merge",
+                        "Write what is trained and its base as one model (safetensors), with "
+                        "adapters folded into their weights");
   merge->add_option("--out,-o", *out, "The file to write")->required();
-  merge->final_callback([=, &run] { run = [=] { return Report(Merge(*from, *base, *out)); }; });
+  merge->add_option("--run", *folder,
+                    "The run's folder, whose config.toml has the model; default: that of FROM");
+  merge->final_callback(
+      [=, &run] { run = [=] { return Report(Merge(*from, *base, *folder, *out)); }; });
 }
 
 }  // namespace macaw::cli
