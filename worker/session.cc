@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,10 +17,8 @@
 #include "core/memory.h"
 #include "core/pause.h"
 #include "core/status.h"
-#include "proto/fleet/compact_vector.h"
-#include "proto/fleet/vector_codec.h"
 #include "training/api/round_local.h"
-#include "worker/base_files.h"
+#include "worker/downloads.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/slot_pool.h"
@@ -75,7 +72,8 @@ class Session {
                 .longest_pause = options_.longest_pause,
                 .reconnect_every = registration.reconnect_every,
                 .seed = parts.seed},
-               stop_) {}
+               stop_),
+        downloads_(link_, calls_, context_, options_.scratch_dir) {}
 
   absl::StatusOr<SessionEnd> Run() {
     MACAW_ASSIGN_OR_RETURN(
@@ -189,10 +187,7 @@ class Session {
                                 .running = static_cast<uint32_t>(held),
                                 .declined = available_.declined,
                                 .wait = LongestPoll()};
-    for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
-    if (context_.whole != nullptr) {
-      if (const Digest base = context_.whole->base(); !base.IsZero()) request.have.push_back(base);
-    }
+    request.have = downloads_.Have();
     return request;
   }
 
@@ -352,7 +347,7 @@ class Session {
     const auto newest = [](const fleet::Assignment& one) { return one.staleness == 0; };
     if (std::ranges::any_of(lease.assignments, newest))
       MACAW_RETURN_IF_ERROR(add(0, lease.broadcast));
-    most_models_ = std::max(most_models_, lease.older.size());
+    downloads_.ExpectModels(lease.older.size());
     for (const fleet::OlderModel& older : lease.older)
       MACAW_RETURN_IF_ERROR(add(older.staleness, older.broadcast));
     return open;
@@ -385,7 +380,7 @@ class Session {
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
     evaluation->blob = lease.model;
-    MACAW_ASSIGN_OR_RETURN(evaluation->model, FetchModel(evaluation->blob, evaluation->part));
+    MACAW_ASSIGN_OR_RETURN(evaluation->model, downloads_.Model(evaluation->blob, evaluation->part));
     return evaluation;
   }
 
@@ -399,111 +394,12 @@ class Session {
                                                      " of the algorithm has ", layouts.size()));
     }
     std::vector<ConstVectorView> vectors(1);
-    MACAW_ASSIGN_OR_RETURN(vectors[0], FetchModel(channels[0], phase.part));
+    MACAW_ASSIGN_OR_RETURN(vectors[0], downloads_.Model(channels[0], phase.part));
     for (size_t i = 1; i < layouts.size(); ++i) {
-      MACAW_ASSIGN_OR_RETURN(vectors.emplace_back(), FetchVector(channels[i], layouts[i]));
+      MACAW_ASSIGN_OR_RETURN(vectors.emplace_back(), downloads_.Vector(channels[i], layouts[i]));
     }
     phase.vectors = algorithms::ParallelToDown(context_.schema, phase.phase, vectors);
     return absl::OkStatus();
-  }
-
-  // Gets the bytes of a model, or `part` of it and, once, its base: then the view is empty. A server
-  // of release 0.1.0 sends whole models.
-  absl::StatusOr<ConstVectorView> FetchModel(fleet::Blob& model, TrainedPart& part) {
-    if (context_.whole == nullptr || !model.has_parts())
-      return FetchVector(model, context_.spec.layout);
-    MACAW_RETURN_IF_ERROR(FetchBase(model.base()));
-    part.whole = model.digest;
-    MACAW_ASSIGN_OR_RETURN(part.vector,
-                           FetchVector(model.parts[0], context_.whole->parts().trained.layout()));
-    return ConstVectorView();
-  }
-
-  absl::Status FetchBase(const fleet::Blob& base) {
-    if (context_.whole->base() == base.digest) return absl::OkStatus();
-    const LayoutPtr& layout = context_.whole->parts().base.layout();
-    const auto take = [&](std::span<const std::byte> bytes) -> absl::Status {
-      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
-                             fleet::DecodeVectors(bytes, {&layout, 1}));
-      context_.whole->TakeBase(base.digest, views[0]);
-      return absl::OkStatus();
-    };
-    // A worker of the server's own machine maps its memory.
-    const BaseFiles files(options_.scratch_dir.empty() || link_.shares_memory()
-                              ? ""
-                              : absl::StrCat(options_.scratch_dir, "/bases"));
-    if (const absl::StatusOr<MappedFile> kept = files.Read(base.digest); kept.ok())
-      return take(kept->bytes());
-    MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
-                           calls_.Repeat([&] { return link_.Fetch(base); }));
-    MACAW_RETURN_IF_ERROR(take(fetched.bytes->bytes()));
-    files.Write(fetched);
-    log_.Info(absl::StrCat("base_fetched bytes=", base.size));
-    return absl::OkStatus();
-  }
-
-  // Null: it is not here.
-  const fleet::Blob* Cached(const Digest& digest) {
-    const auto cached = std::ranges::find(cache_, digest, &fleet::Blob::digest);
-    if (cached == cache_.end()) return nullptr;
-    std::rotate(cached, cached + 1, cache_.end());  // the newest use is last
-    return &cache_.back();
-  }
-
-  fleet::Blob Keep(fleet::Blob blob) {
-    blob.compact.clear();
-    cache_.push_back(blob);
-    // Room for a phase's channels, the model under evaluation, the newest model before it, and
-    // older ones from which clients train.
-    if (cache_.size() > context_.schema.down.size() + 2 + most_models_) cache_.pop_front();
-    return blob;
-  }
-
-  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
-    if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
-    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
-    return Keep(std::move(fetched));
-  }
-
-  // The vector of a blob, which gets its bytes: in its shortest form that can be read here, if it
-  // has any.
-  absl::StatusOr<ConstVectorView> FetchVector(fleet::Blob& blob, const LayoutPtr& layout) {
-    MACAW_ASSIGN_OR_RETURN(blob, FetchShortest(blob, layout));
-    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
-                           fleet::DecodeVectors(blob.bytes->bytes(), {&layout, 1}));
-    return views[0];
-  }
-
-  absl::StatusOr<fleet::Blob> FetchShortest(const fleet::Blob& blob, const LayoutPtr& layout) {
-    const fleet::CompactForm* least = nullptr;
-    for (const fleet::CompactForm& form : blob.compact) {
-      const bool readable = form.base.IsZero() || Cached(form.base) != nullptr;
-      if (readable && (least == nullptr || form.size < least->size)) least = &form;
-    }
-    const bool here = blob.bytes != nullptr || blob.place.has_value();
-    if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
-    absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
-    if (whole.ok()) return Keep(*std::move(whole));
-    log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
-    return Fetch(blob);
-  }
-
-  // `blob`, made of one of its short forms.
-  absl::StatusOr<fleet::Blob> Expand(const fleet::CompactForm& form, const fleet::Blob& blob,
-                                     const LayoutPtr& layout) {
-    const fleet::Blob named{form.digest, form.size, form.bytes};
-    MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
-                           calls_.Repeat([&] { return link_.Fetch(named); }));
-    std::span<const std::byte> before;
-    if (!form.base.IsZero()) before = Cached(form.base)->bytes->bytes();
-    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
-                           fleet::ExpandCompact(fetched.bytes->bytes(), layout, before));
-    fleet::Blob whole = fleet::Blob::Of(std::move(bytes));
-    if (whole.digest != blob.digest) {
-      return absl::DataLossError(absl::StrCat("a short form of the server's vector ",
-                                              blob.digest.Hex(), " gives ", whole.digest.Hex()));
-    }
-    return whole;
   }
 
   // Leaves out results whose counts of classes would not fit a message; the server hands those
@@ -613,6 +509,7 @@ class Session {
   const std::stop_token stop_;
   const Logger log_{"worker"};
   const PatientCalls calls_;
+  Downloads downloads_;
   std::unique_ptr<SlotPool> pool_;
   Availability::Answer available_;  // as the working thread saw it last
   bool when_idle_ = false;          // whether the server asked for requests with an idle slot only
@@ -622,8 +519,6 @@ class Session {
   uint64_t phase_ids_ = 0;                                   // given
   std::vector<std::shared_ptr<const PhaseContext>> phases_;  // of the open phase
   std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
-  size_t most_models_ = 0;                     // older ones of a lease
-  std::deque<fleet::Blob> cache_;              // the one used last is last
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };
