@@ -154,7 +154,7 @@ class CodedBroadcastServer final : public DecoratedServer {
   const std::shared_ptr<const codecs::Codec> codec_;
   const bool of_change_;
   const std::string channel_;  // of the model
-  bool was_sent_ = false;  // sent_ is of a round that is over (change)
+  bool was_sent_ = false;      // sent_ is of a round that is over (change)
   // Made with the round's first broadcast.
   mutable FlatVector sent_;             // z
   mutable FlatVector before_, change_;  // of sent_ (change)
