@@ -20,7 +20,6 @@ using block_format::kPlaceBits;
 using block_format::kPlacesShift;
 using block_format::Level;
 using block_format::LevelCode;
-using block_format::Zigzag;
 
 namespace {
 
@@ -222,32 +221,34 @@ void BlockWriter::Head(const Shape& shape, std::span<const uint16_t> places, siz
 }
 
 void BlockWriter::Integers(std::span<const int64_t> block) {
-  std::array<uint16_t, kBlock> places;
-  size_t nonzeros = 0;
-  uint64_t seen = 0;
-  for (size_t i = 0; i < block.size(); ++i) {
-    if (block[i] == 0) continue;
-    places[nonzeros++] = static_cast<uint16_t>(i);
-    seen |= static_cast<uint64_t>(block[i]);
-  }
-  if (nonzeros == 0) return Zeros();
-  Shape shape{.kind = Kind::kIntegers, .values = nonzeros};
-  shape.shift = static_cast<unsigned>(std::countr_zero(seen));
-  uint64_t codes = 0;
-  for (const int64_t integer : block) codes |= Zigzag(integer >> shape.shift);
-  shape.width = static_cast<unsigned>(std::bit_width(codes));
+  const BlockKernels& kernels = BestBlockKernels();
+  const IntegerScan scan = kernels.scan_integers(block.data(), block.size());
+  if (scan.nonzeros == 0) return Zeros();
+  Shape shape{.kind = Kind::kIntegers, .values = scan.nonzeros};
+  shape.shift = static_cast<unsigned>(std::countr_zero(scan.seen));
+  shape.width = static_cast<unsigned>(std::bit_width(scan.sizes >> shape.shift)) + 1;
   shape = Least(shape, shape, block.size());
   if (out_ == nullptr) {
     End();
     bytes_ += shape.bytes;
     return;
   }
-  const bool all = shape.places == Places::kAll;
-  Head(shape, std::span(places).first(nonzeros), block.size());
-  Bits bits(*this);
-  for (size_t i = 0; i < shape.values; ++i)
-    bits.Put(Zigzag(block[all ? i : places[i]] >> shape.shift), shape.width);
-  bits.Close();
+  std::array<uint16_t, kBlock> places;
+  std::array<int64_t, kBlock> some;
+  const int64_t* integers = block.data();
+  if (shape.places != Places::kAll) {
+    size_t count = 0;
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (block[i] == 0) continue;
+      places[count] = static_cast<uint16_t>(i);
+      some[count++] = block[i];
+    }
+    integers = some.data();
+  }
+  Head(shape, std::span(places).first(scan.nonzeros), block.size());
+  std::array<std::byte, kBlock * sizeof(int64_t) + kBytesBeyond> packed;
+  kernels.pack_integers(integers, shape.values, shape.width, shape.shift, packed.data());
+  Append(std::span(packed).first(BytesOfBits(uint64_t{shape.values} * shape.width)));
 }
 
 void BlockWriter::CountFloats(size_t nonzeros, size_t count) {
