@@ -33,6 +33,8 @@ constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);
 // Counts of classes in a commit: 2 MB of a message of 4.
 constexpr size_t kMostCounts = 400'000;
+// Models of former rounds are kept for changes that come as such, up to so many bytes.
+constexpr uint64_t kMostCached = uint64_t{1} << 30;
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
 constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
@@ -399,6 +401,8 @@ class Session {
                                                      " channels where phase ", phase.value,
                                                      " of the algorithm has ", layouts.size()));
     }
+    of_lease_.clear();
+    for (const fleet::Blob& channel : broadcast.channels) of_lease_.push_back(channel.digest);
     std::vector<ConstVectorView> vectors;
     for (size_t i = 0; i < layouts.size(); ++i) {
       fleet::Blob& channel = broadcast.channels[i];
@@ -427,8 +431,20 @@ class Session {
     return blob;
   }
 
+  // Before a large blob comes: forgets those used longest ago, unless all are small. The channels of
+  // the newest lease stay, and whoever works with another blob holds it.
+  void MakeRoomFor(uint64_t bytes) {
+    for (const fleet::Blob& blob : cache_) bytes += blob.size;
+    for (auto blob = cache_.begin(); blob != cache_.end() && bytes > kMostCached;) {
+      const bool of_lease = std::ranges::find(of_lease_, blob->digest) != of_lease_.end();
+      if (!of_lease) bytes -= blob->size;
+      blob = of_lease ? std::next(blob) : cache_.erase(blob);
+    }
+  }
+
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
     if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
+    MakeRoomFor(blob.size);
     MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
     return Keep(std::move(fetched));
   }
@@ -443,7 +459,10 @@ class Session {
     const bool here = blob.bytes != nullptr || blob.place.has_value();
     if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
     absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
-    if (whole.ok()) return Keep(*std::move(whole));
+    if (whole.ok()) {
+      MakeRoomFor(whole->size);
+      return Keep(*std::move(whole));
+    }
     log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
     return Fetch(blob);
   }
@@ -584,6 +603,7 @@ class Session {
   std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
   size_t most_models_ = 0;                     // older ones of a lease
   std::deque<fleet::Blob> cache_;              // the one used last is last
+  std::vector<Digest> of_lease_;               // the channels of the newest broadcast
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };
