@@ -101,6 +101,7 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
   const std::unique_ptr<State> state = std::move(state_);
   if (state == nullptr) return absl::FailedPreconditionError("this sum was reported already");
   State& s = *state;
+  s.Unfold();
   Aggregate aggregate;
   aggregate.clients = s.clients;
   for (size_t c = 0; c < s.channels.size(); ++c) {

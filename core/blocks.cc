@@ -117,6 +117,36 @@ void ForEachBlock(const ParameterLayout& layout,
   }
 }
 
+std::vector<BlockPiece> BlockPiecesOf(const ParameterLayout& layout) {
+  std::vector<BlockPiece> pieces;
+  uint64_t room = 0;  // blocks that the last piece still takes
+  for (size_t entry = 0; entry < layout.entries().size(); ++entry) {
+    const uint64_t size = layout.entries()[entry].size;
+    for (uint64_t at = 0; at < size;) {
+      if (room == 0) {
+        pieces.push_back({entry, at});
+        room = kBlocksOfPiece;
+      }
+      const uint64_t some = std::min(room, (size - at - 1) / kBlock + 1);
+      room -= some;
+      at += some * kBlock;
+    }
+  }
+  return pieces;
+}
+
+void ForEachBlockOf(const ParameterLayout& layout, const BlockPiece& piece,
+                    absl::FunctionRef<void(uint64_t offset, size_t count)> use) {
+  const std::vector<LayoutEntry>& entries = layout.entries();
+  uint64_t at = piece.at;
+  size_t room = kBlocksOfPiece;
+  for (size_t entry = piece.entry; entry < entries.size() && room > 0; ++entry, at = 0) {
+    const LayoutEntry& tensor = entries[entry];
+    for (; at < tensor.size && room > 0; at += kBlock, --room)
+      use(tensor.offset + at, std::min<uint64_t>(kBlock, tensor.size - at));
+  }
+}
+
 // Collects a block's values of some bits each, and appends them.
 class BlockWriter::Bits {
  public:
@@ -188,6 +218,26 @@ BlockWriter::Shape BlockWriter::Least(Shape all, Shape some, size_t count) {
 }
 
 void BlockWriter::Zeros() { ++zeros_; }
+
+void BlockWriter::Join(const BlockWriter& next) {
+  std::span<const std::byte> bytes(*next.out_);
+  if (!bytes.empty() && bytes[0] == std::byte{0}) {  // they begin with blocks of zeros
+    uint64_t less = 0;                               // their number less one
+    size_t at = 1;
+    for (unsigned shift = 0;; shift += 7) {
+      const auto byte = static_cast<uint64_t>(bytes[at++]);
+      less |= (byte & 127) << shift;
+      if (byte < 128) break;
+    }
+    zeros_ += less + 1;
+    bytes = bytes.subspan(at);
+  }
+  if (!bytes.empty()) {
+    End();
+    Append(bytes);
+  }
+  zeros_ += next.zeros_;
+}
 
 void BlockWriter::End() {
   if (zeros_ == 0) return;

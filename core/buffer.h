@@ -33,6 +33,10 @@ class AlignedBuffer {
   int memory_file() const { return data_ == nullptr ? -1 : data_.get_deleter().file; }
   static size_t MemoryFileBytes(size_t size);
 
+  // Forgets the bytes from `size` on, whose memory stays taken if it was written. Not for a memory
+  // file.
+  void Truncate(size_t size) { size_ = size < size_ ? size : size_; }
+
   std::span<std::byte> bytes() { return {data_.get(), size_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
   size_t size() const { return size_; }
