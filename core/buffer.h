@@ -22,7 +22,8 @@ class AlignedBuffer {
   // large model that is then overwritten.
   static AlignedBuffer Unset(size_t size);
   // Like Unset, but from 128 KiB on in a memory file that other processes can map
-  // (proto/wire/shared_memory.h). Where the system has none it is an ordinary buffer.
+  // (proto/wire/shared_memory.h). Where the system has none, and where large blocks lie in files of
+  // a folder (core/page_pool.h), it is an ordinary buffer.
   static AlignedBuffer Shareable(size_t size);
   // Memory of somebody else, which `release` gives back.
   static AlignedBuffer Adopt(std::byte* data, size_t size, Release release, size_t mapped,
