@@ -90,7 +90,9 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
     return;
   }
   if (first && HasFloats(spec(channel)) && !spec(channel).coded && n >= kLargeSum) {
-    channels[channel].first = FlatVector::CopyOf(view, spec(channel).layout);
+    FlatVector given = contribution.give ? contribution.give(channel) : FlatVector();
+    if (given.empty()) given = FlatVector::CopyOf(view, spec(channel).layout);
+    channels[channel].first = std::move(given);
     return;
   }
   const std::span<const int64_t> before = channels[channel].integers;

@@ -183,7 +183,9 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
   const AffineCorrection& correction = stage.correction;
   MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, Resolve(stage.start, before));
   MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, start, "start"));
-  Copy(start, memory.At(kStart));
+  const bool corrects = correction.mu != 0 || !correction.v.empty();
+  const TurnVector weights = resident_->ready.in_place && !corrects ? kEnd : kStart;
+  if (start.bytes.data() != memory.At(weights).bytes.data()) Copy(start, memory.At(weights));
   if (correction.anchor.has_value()) {
     MACAW_ASSIGN_OR_RETURN(const ConstVectorView anchor, Resolve(*correction.anchor, before));
     MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, anchor, "anchor"));
@@ -198,7 +200,8 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
   MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, 0, rows.size()));
   const uint64_t id = ++questions_;
   MACAW_ASSIGN_OR_RETURN(
-      Answer answer, Ask(TrainLine(id, stage, before.size(), task, place), [&](const auto& line) {
+      Answer answer,
+      Ask(TrainLine(id, stage, before.size(), task, weights, place), [&](const auto& line) {
         return ParseTrained(line, id, setup_.task, place.has_value());
       }));
   if (answer.fatal)
