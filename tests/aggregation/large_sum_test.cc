@@ -118,6 +118,23 @@ TEST_F(LargeSums, AnyTreeOfDecodedAndOtherSumsGivesTheSameSum) {
   }
 }
 
+// The mean takes the place of the sum, unless the sum's memory is another's.
+TEST_F(LargeSums, TheMeanIsTheSameInPlaceAndElsewhere) {
+  const Aggregate elsewhere = *std::move(*Decode(Bytes(Of({0, 1, 2})))).Report();
+  const Aggregate in_place = *Of({0, 1, 2}).Report();
+  const ConstVectorView mean = in_place.channels[0].value.view();
+  EXPECT_EQ(mean.bytes.size(), cohort_.channels[0].layout->bytes());
+  EXPECT_TRUE(std::ranges::equal(mean.bytes, elsewhere.channels[0].value.view().bytes));
+  double weight = 0, sum = 0;
+  const uint64_t at = cohort_.channels[0].layout->entries()[1].offset + 4'000'000;
+  for (const TestClient& client : cohort_.clients) {
+    const double times = client.weight * client.multiplicity;
+    weight += times;
+    sum += times * client.vectors[0].As<float>()[at];
+  }
+  EXPECT_NEAR(mean.As<float>()[at], sum / weight, 1e-6);
+}
+
 TEST_F(LargeSums, ADecodedOneKeepsItsBytesUntilItsIntegersAreMade) {
   const std::shared_ptr<const AlignedBuffer> bytes = Buffer(Compact(Of({0})));
   ExactSum sum = *ExactSum::Decode(bytes, cohort_.channels, cohort_.order);
