@@ -517,6 +517,7 @@ class Session {
       if (!harvest.sums.empty()) {
         MACAW_ASSIGN_OR_RETURN(AlignedBuffer sums,
                                aggregation::ExactSum::EncodeTogether(harvest.sums, sum_form_));
+        harvest.sums.clear();  // the upload of a large model may take long
         part.sums = fleet::Blob::Of(std::move(sums));
       }
       request.part = std::move(part);
