@@ -139,6 +139,11 @@ bool LiesInFiles(size_t bytes) {
   return place != nullptr && bytes >= place->from;
 }
 
+Fd UnnamedFileFor(size_t bytes) {
+  if (!LiesInFiles(bytes) || !MayWrite(bytes)) return Fd();
+  return MakeUnnamedFile(file_place.load()->folder);
+}
+
 PagePool& ThePagePool() {
   static auto* const pool = new PagePool();
   return *pool;

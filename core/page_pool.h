@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "core/fd.h"
 
 namespace macaw {
 
@@ -73,5 +74,8 @@ PagePool& ThePagePool();
 absl::Status KeepLargeBlocksIn(const std::string& folder, size_t from);
 // Whether blocks of this size are meant to lie in files.
 bool LiesInFiles(size_t bytes);
+// An empty file without a name where such blocks lie. Not open: they do not, or the folder takes
+// none.
+Fd UnnamedFileFor(size_t bytes);
 
 }  // namespace macaw

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <new>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "core/page_pool.h"
+#include "core/shared_memory.h"
 #include "testing/temporary_folder.h"
 
 namespace macaw {
@@ -90,6 +92,15 @@ void UseLargeBuffersInFiles(const std::string& folder) {
   large = AlignedBuffer();
   const AlignedBuffer again(9 * kMiB + 1);
   must(std::ranges::all_of(again.bytes(), [](std::byte b) { return b == std::byte{}; }));
+  const int before = MappedIn(folder);
+  const auto in_memory = SharedMemory::Make("test", 9 * kMiB);
+  const auto shared = SharedMemory::Make("test", 9 * kMiB, Backing::kFileIfLarge);
+  must(in_memory.ok() && shared.ok());
+  must(MappedIn(folder) == before + 1);
+  must((*shared)->Reserve(kMiB, 2 * kMiB).ok());
+  must((*shared)->data()[2 * kMiB] == std::byte{});
+  std::memset((*shared)->data() + kMiB, 7, 2 * kMiB);
+  must(!(*shared)->Reserve(0, size_t{1} << 60).ok());
   std::_Exit(0);
 }
 
