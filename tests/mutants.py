@@ -234,8 +234,17 @@ MUTANTS = {
         ("a number of a block may come twice", "places[i] <= places[i - 1] ? 1 : 0", "0"),
         ("places lie beyond a block's end",
          "if (count - at < kWord) word &= (uint64_t{1} << (count - at)) - 1;", "")],
-    ("aggregation/exact_sum_compact.cc", "aggregation", "ExactSumCompact.*"): [
+    ("core/blocks.cc", "core", "Blocks.*"): [
+        ("blocks of zeros at the end of a piece are lost", "zeros_ += next.zeros_;", "")],
+    ("aggregation/exact_sum_unfold.cc", "aggregation", "ExactSumCompact.*"): [
         ("a value may be larger than the part says", "span.low = -span.high;", "span = {};")],
+    ("aggregation/exact_sum_unfold.cc", "aggregation", "LargeSums.*"): [
+        ("a large sum that came over the network is not added",
+         "merge(block.data(), own.data() + at, block.size());", ""),
+        ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
+    ("server/served_blobs.h", "server", "ServedBlobs.*"): [
+        ("a large model is forgotten that an evaluation needs",
+         "lent_.insert_or_assign(blob.digest, blob.bytes);", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
