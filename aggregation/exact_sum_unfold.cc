@@ -154,7 +154,9 @@ void ExactSum::State::Unfold() {
   }
   if (folded.empty()) return;
   BlockReader reader(std::exchange(folded, {}));
-  for (size_t c = 0; c < channels.size(); ++c) (void)Unfold(c, reader);  // it was read before
+  for (size_t c = 0; c < channels.size(); ++c) {  // collected vectors come behind the others
+    if (spec(c).reduction != Reduction::kCollect) (void)Unfold(c, reader);  // it was read before
+  }
   lender = nullptr;
 }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr unsigned kWordBits = 64;
 constexpr size_t kGroup = 8;  // codes in a whole number of bytes, whatever their width
 
-using Pack = void (*)(const uint64_t* codes, size_t groups, std::byte* out);
+using PackLoop = void (*)(const uint64_t* codes, size_t groups, std::byte* out);
 
 // Adds code I of a group to the word that it begins in, which is written once it is full. Which
 // word, and which of its bits, is known to the compiler: no code waits for the place of the one
@@ -43,7 +43,7 @@ void PackOfWidth(const uint64_t* codes, size_t groups, std::byte* out) {
 }
 
 template <unsigned... kLess>
-constexpr std::array<Pack, sizeof...(kLess)> OfEachWidth(
+constexpr std::array<PackLoop, sizeof...(kLess)> OfEachWidth(
     std::integer_sequence<unsigned, kLess...>) {
   return {PackOfWidth<kLess + 1>...};
 }
@@ -51,7 +51,7 @@ constexpr std::array<Pack, sizeof...(kLess)> OfEachWidth(
 }  // namespace
 
 void PackCodes(const uint64_t* codes, size_t groups, unsigned width, std::byte* out) {
-  static constexpr std::array<Pack, kWordBits> kPacks =
+  static constexpr std::array<PackLoop, kWordBits> kPacks =
       OfEachWidth(std::make_integer_sequence<unsigned, kWordBits>());
   kPacks[width - 1](codes, groups, out);
 }

@@ -24,13 +24,18 @@ LayoutPtr LargeLayout() {
                                 DType::kF32);
 }
 
-// The first client's vector begins with zeros, and others lie in it.
+// Beside the large channel there is one of each other kind. The first client's vector begins with
+// zeros, and others lie in it.
 TestCohort LargeCohort() {
   const LayoutPtr layout = LargeLayout();
-  TestCohort cohort(
-      {{.name = "delta", .layout = Vector(1, DType::kF32)},
-       {.name = "largest", .layout = Vector(3, DType::kF64), .reduction = Reduction::kMax}},
-      3, 5);
+  const auto channel = [](const char* name, DType dtype, Reduction reduction) {
+    return ChannelSpec{.name = name, .layout = Vector(3, dtype), .reduction = reduction};
+  };
+  TestCohort cohort({channel("delta", DType::kF32, Reduction::kWeightedMean),
+                     channel("rows", DType::kF32, Reduction::kCollect),
+                     channel("largest", DType::kF64, Reduction::kMax),
+                     channel("tau", DType::kF64, Reduction::kMean)},
+                    3, 5);
   cohort.channels[0].layout = layout;
   RandomStream random({.seed = 5});
   for (size_t i = 0; i < cohort.clients.size(); ++i) {
