@@ -540,12 +540,23 @@ class Session {
     return std::move(reply.lease);
   }
 
+  // As it was looked at last: the system counts the pages of large vectors one by one, which may
+  // take a fiftieth of the time.
+  uint64_t MemoryInUse() {
+    const TimePoint now = SteadyClock().Now();
+    if (now < look_at_memory_) return memory_;
+    if (const auto bytes = ProportionalSetSize(); bytes.ok()) memory_ = *bytes;
+    const TimePoint looked = SteadyClock().Now();
+    look_at_memory_ = looked + 50 * (looked - now);
+    return memory_;
+  }
+
   absl::StatusOr<fleet::HeartbeatReply> SendHeartbeat() {
     fleet::HeartbeatRequest request{.session = session_,
                                     .held = pool_->Queued(),
                                     .progress = Progress(),
                                     .left_out = pool_->TakeLeftOut()};
-    if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
+    request.memory_bytes = MemoryInUse();
     const fleet::Traffic traffic = link_.traffic();
     request.sent_bytes = traffic.up - traffic_before_.up;
     request.received_bytes = traffic.down - traffic_before_.down;
@@ -589,7 +600,9 @@ class Session {
   const fleet::Traffic traffic_before_ = link_.traffic();  // of earlier sessions
   const SessionId session_;
   const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
-  Duration pulse_;                // the thread's that sends them
+  Duration pulse_;                // the thread's that sends them, which has these, too:
+  uint64_t memory_ = 0;
+  TimePoint look_at_memory_{};
   const std::stop_token stop_;
   const Logger log_{"worker"};
   const PatientCalls calls_;
