@@ -71,7 +71,7 @@ struct ExactSum::State {
 
   // Makes the integers, where `first` or `folded` stands for them.
   void Unfold();
-  // Adds all channels that are added up to those of `sum`, which has integers, or takes the maximum.
+  // Adds all integers to those of `sum`, which has them, or takes the maximum.
   void AddTo(State& sum);
   // Whether a decoded sum of its size stays folded.
   bool IsLarge() const;
@@ -85,8 +85,8 @@ struct ExactSum::State {
 
   // The aligned form of their sum. All have the same plan, and CheckMerge has passed them.
   static AlignedBuffer Encode(std::span<const State* const> states);
-  // The compact form (exact_sum_compact.cc); empty if it is not less. A sum with `first` is the only
-  // one, and none is folded.
+  // The compact form (exact_sum_compact.cc); empty if it is not less. A sum with `first` comes
+  // alone, and none is folded.
   static AlignedBuffer EncodeCompact(std::span<const State* const> states);
   // Some integers of a channel's sum over `parts`, from `at` on.
   static void BlockOf(std::span<const State* const> parts, size_t channel, uint64_t at,

@@ -16,8 +16,8 @@ struct BlockScan {
   uint32_t smallest = 0, largest = 0;
 };
 
-// What a block of integers holds. With u = v for v ≥ 0 and −v − 1 for others, the zigzag code of v is
-// 2u, and one more where v < 0.
+// What a block of integers holds. With u = v for v ≥ 0 and −v − 1 for others, the zigzag code of v
+// is 2u, and one more where v < 0.
 struct IntegerScan {
   size_t nonzeros = 0;
   uint64_t seen = 0;   // the bits of all v

@@ -32,8 +32,8 @@ class SharedMemory {
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // Before bytes are written that may lie in a file: takes the space. A ResourceExhausted error says
-  // how much there is not.
+  // Before bytes are written that may lie in a file: takes the space. A ResourceExhausted error
+  // says how much there is not.
   absl::Status Reserve(size_t offset, size_t bytes);
   // Makes it at least so large; else by half of what it has. data() changes, and the contents stay.
   // A ResourceExhausted error says how much there is not; the memory is as it was then.

@@ -431,8 +431,8 @@ class Session {
     return blob;
   }
 
-  // Before a large blob comes: forgets those used longest ago, unless all are small. The channels of
-  // the newest lease stay, and whoever works with another blob holds it.
+  // Before a large blob comes: forgets those used longest ago, unless all are small. The channels
+  // of the newest lease stay, and whoever works with another blob holds it.
   void MakeRoomFor(uint64_t bytes) {
     for (const fleet::Blob& blob : cache_) bytes += blob.size;
     for (auto blob = cache_.begin(); blob != cache_.end() && bytes > kMostCached;) {

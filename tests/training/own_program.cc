@@ -1,9 +1,9 @@
 // A training program as an owner would write one without our Python module. It depends on nothing
 // of Macaw, and does what the number of the client says:
 //   own_program STARTS MODE [ROWS]
-// STARTS: a file that gets a byte a start. MODE: "plain", "corrects", "dies" (whenever it is to
-// train), "in place" (trains where the end lies), "given" (writes the rows that it is given, and gives them back as outputs) or "broken"
-// (it never starts). ROWS: examples for softmax regression.
+// STARTS: a file that gets a byte a start. MODE: "plain", "corrects", "in place" (trains where the
+// end lies), "dies" (whenever it is to train), "given" (writes the rows that it is given, and gives
+// them back as outputs) or "broken" (it never starts). ROWS: examples for softmax regression.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
