@@ -19,7 +19,7 @@ OrderedJson ListsOf(const std::vector<EvaluationSums::ClientSums>& clients,
                     const training::MetricSchema& schema) {
   OrderedJson lists;
   for (const EvaluationSums::ClientSums& client : clients) {
-    if (client.sums.size() != schema.sums.size() || client.sums[0] == 0) continue;
+    if (client.sums.size() < schema.sums.size() || client.sums[0] == 0) continue;
     lists["client"].push_back(client.client.value);
     lists["rows"].push_back(static_cast<int64_t>(client.sums[0]));
     for (const training::MetricRatio& ratio : schema.ratios) {

@@ -7,6 +7,7 @@
 #include "server/statistics.h"
 #include "training/api/class_counts.h"
 #include "training/api/metrics.h"
+#include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -38,10 +39,6 @@ static_assert(std::size(kFamilies) == kEvaluatedRows);
 
 constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
 
-bool HasClasses(TaskKind task) {
-  return task == TaskKind::kClassification || task == TaskKind::kBinary;
-}
-
 }  // namespace
 
 const char* ColumnPrefix(EvaluatedRows rows) { return kFamilies[static_cast<size_t>(rows)].prefix; }
@@ -62,8 +59,8 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
       columns.push_back({prefix + ratio.name, of});
-    if (!of.has_value() || !HasClasses(task)) return;
-    for (const training::ClassMetric& metric : training::ClassMetricList())
+    if (!of.has_value()) return;
+    for (const training::AskedMetric& metric : training::AskedMetricsOf(task))
       columns.push_back({prefix + metric.name, of, false, metric.name});
   };
   const auto add_statistics = [&](const std::string& prefix, std::optional<Rows> of) {
@@ -71,8 +68,8 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
       for (const ClientStatistic& statistic : kClientStatistics)
         columns.push_back({StatisticName(prefix + ratio.name, statistic.name), of, true});
     }
-    if (!of.has_value() || !HasClasses(task)) return;
-    for (const training::ClassMetric& metric : training::ClassMetricList()) {
+    if (!of.has_value()) return;
+    for (const training::AskedMetric& metric : training::AskedMetricsOf(task)) {
       for (const ClientStatistic& statistic : kClientStatistics)
         columns.push_back(
             {StatisticName(prefix + metric.name, statistic.name), of, true, metric.name});
@@ -141,10 +138,14 @@ std::vector<ColumnHelp> DescribeColumns() {
                  "be read, their owner declines or is gone)"});
   all.push_back({kPenalty, "the penalty λ/2‖w‖², λ = `local.weight_decay`"});
   all.push_back({kObjective, "`clients_train_loss` and the penalty together"});
+  const auto add_asked = [&](const char* name, const char* help) {
+    all.push_back({absl::StrCat("*_", name), absl::StrCat("with `evaluation.metrics`: ", help,
+                                                          "; null where it is undefined")});
+  };
   for (const training::ClassMetric& metric : training::ClassMetricList())
-    all.push_back(
-        {absl::StrCat("*_", metric.name),
-         absl::StrCat("with `evaluation.metrics`: ", metric.help, "; null where it is undefined")});
+    add_asked(metric.name, metric.help);
+  for (const training::RowMetric& metric : training::RowMetricList())
+    add_asked(metric.name, metric.help);
   all.push_back({"test_groupN_*",
                  "by group N of `data.concept_shift`; `test_*` are over the test set as "
                  "all groups see it. So `clients_test_groupN_*`"});

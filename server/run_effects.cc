@@ -146,7 +146,8 @@ void RunThreads::Begin(JudgeEvaluation order) {
 
 std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
   const training::ClassCounts counts = training::ClassCountsOf(options_.run);
-  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
+  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed),
+                           options_.run.evaluation.metrics);
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
   if (std::string text = ClientEvaluationText(sums, options_.run.task); !text.empty())

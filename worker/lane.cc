@@ -16,6 +16,7 @@
 #include "plan/local_steps.h"
 #include "plan/real_arrivals.h"
 #include "state/range_digest.h"
+#include "training/api/row_metrics.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
 
@@ -509,12 +510,13 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
         absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of ", rows.size()));
   }
   if (begin == end) {
-    result.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
+    result.sums.assign(training::EvaluationSumsOf(context_->run), 0.0);
     return result;
   }
   MACAW_ASSIGN_OR_RETURN(result.sums,
                          trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch));
   MoveCounts(training::SchemaFor(context_->run.task).sums.size(), result);
+  training::AddLabelSums(context_->run, rows, begin, end, result.sums);
   return result;
 }
 

@@ -259,4 +259,4 @@ def higher_is_better(metric: str) -> bool:
         return False
     if name.endswith(("_std", "_gini", "_missing")):
         return False
-    return not any(word in name for word in ("loss", "mae", "objective"))
+    return not any(word in name for word in ("loss", "mae", "objective", "perplexity", "_ece"))

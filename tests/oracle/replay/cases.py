@@ -11,7 +11,7 @@ LR, DECAY, FINE_TUNE_LR = 0.2, 1e-3, 0.07
 BASE = {
     "run.rounds": ROUNDS, "run.seed": 5, "cohort.size": COHORT, "local.epochs": 2, "local.batch_size": BATCH,
     "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
-    "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "confusion"],
+    "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "ece", "confusion"],
 }
 RULES = {
     "afl": rules.Afl, "apfl": personal.APFL, "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,

@@ -10,6 +10,7 @@ from problem import BATCH, CLIENTS
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}  # of models, and of losses
 EXACT, ROUNDED = TOLERANCE.values()              # what is counted is exact in both
+CALIBRATED = 1e-6                                # some units of 2⁻²⁴
 OBJECTIVE = {"l2_penalty", "train_objective"}
 
 
@@ -153,7 +154,10 @@ class Comparison:
             return  # a row may be predicted otherwise
         for name, value in expected.items():
             counted = "loss" not in name and name not in OBJECTIVE
-            if self.dtype == "float64" or "_auc" not in name:  # else a score may be in the next cell
+            if "_ece" in name:  # a confidence may be rounded to the next unit; float32: be in the next bin
+                if self.dtype == "float64":
+                    self.near(name, self.run.metrics.get(name), value, CALIBRATED)
+            elif self.dtype == "float64" or "_auc" not in name:  # else a score may be in the next cell
                 self.near(name, self.run.metrics.get(name), value, EXACT if counted else TOLERANCE[self.dtype])
         for prefix, (outputs, y) in pooled.items():
             self.classes(prefix, outputs, y)
