@@ -53,7 +53,7 @@ std::string StatisticName(const std::string& metric, const char* statistic) {
 
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema, uint32_t groups,
-                                        bool backdoor) {
+                                        bool backdoor, std::span<const ClientGroups> divisions) {
   using Rows = EvaluatedRows;
   std::vector<MetricColumn> columns;
   const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
@@ -96,13 +96,17 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     }
     columns.push_back({GroupPrefix(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
   }
+  for (const ClientGroups& division : divisions) {
+    for (std::string& name : GroupColumns(ColumnPrefix(Rows::kClients), task, division))
+      columns.push_back({std::move(name), Rows::kClients});
+  }
   if (backdoor) columns.push_back({kBackdoorSuccess, Rows::kCentral});
   columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
   columns.push_back({"l2_penalty", Rows::kTrain});
   columns.push_back({"train_objective", Rows::kTrain});
   add_totals("train_", std::nullopt);
   add_statistics("train_client_", std::nullopt);
-  if (algorithm.has_personal_models) {
+  if (algorithm.has_personal_models && !algorithm.has_several_models) {
     add_totals("personal_train_", std::nullopt);
     add_statistics("personal_train_client_", std::nullopt);
   }
@@ -113,6 +117,20 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   for (const RoundColumn& column : std::span(kRoundColumns).subspan(1))  // without `round`
     columns.push_back({column.name});
   return columns;
+}
+
+std::vector<ClientGroups> DivisionsOf(const RunPlan& run, size_t models) {
+  std::vector<ClientGroups> divisions;
+  if (std::optional<ClientGroups> groups = GroupsByModel(static_cast<uint32_t>(models)))
+    divisions.push_back(*std::move(groups));
+  return divisions;
+}
+
+std::vector<MetricColumn> ColumnsOf(const RunPlan& run, const algorithms::Description& algorithm,
+                                    const algorithms::Schema& schema) {
+  return MetricColumns(run.task, algorithm, schema, ConceptGroups(run.transform, run.seed).count(),
+                       run.attack.on() && run.attack.backdoor(),
+                       DivisionsOf(run, 1 + schema.models.size()));
 }
 
 std::vector<ColumnHelp> DescribeColumns() {
@@ -149,6 +167,9 @@ std::vector<ColumnHelp> DescribeColumns() {
   all.push_back({"test_groupN_*",
                  "by group N of `data.concept_shift`; `test_*` are over the test set as "
                  "all groups see it. So `clients_test_groupN_*`"});
+  all.push_back({"clients_test_modelN_*",
+                 "with `algorithm.name = \"ifca\"`: over the clients that chose model N, and how "
+                 "many they are"});
   all.push_back({kBackdoorSuccess,
                  "with `attack.kind = \"backdoor\"`: the share of the central test rows of other "
                  "classes that get the class `attack.target` once they have the trigger"});

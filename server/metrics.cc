@@ -226,7 +226,8 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 }
 
 void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts,
-                               const ConceptGroups& groups, const EvaluationMetrics& asked) {
+                               const ConceptGroups& groups, const EvaluationMetrics& asked,
+                               std::span<const ClientGroups> divisions) {
   AddTotal(ColumnPrefix(EvaluatedRows::kCentral), {sums.central});
   AddTotal(ColumnPrefix(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(ColumnPrefix(EvaluatedRows::kTrain), {sums.train});
@@ -247,6 +248,13 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::Class
   AddClassMetrics(sums, counts);
   AddRowMetrics(sums, asked);
   if (groups.count() > 1) AddGroups(sums, groups);
+  const std::vector<EvaluationSums::ClientSums>& clients = sums.Of(EvaluatedRows::kClients);
+  if (clients.empty()) return;
+  for (const ClientGroups& division : divisions) {
+    for (auto& column :
+         GroupValues(ColumnPrefix(EvaluatedRows::kClients), task_, division, clients))
+      columns_.push_back(std::move(column));
+  }
 }
 
 void MetricsRow::AddBackdoor(const std::vector<double>& sums) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
+#include "server/client_groups.h"
 #include "server/columns.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/phase.h"
@@ -41,7 +43,8 @@ class MetricsRow {
   // reports.
   void AddPenalty(double lambda, ConstVectorView model);
   void AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts = {},
-                     const ConceptGroups& groups = {}, const EvaluationMetrics& asked = {});
+                     const ConceptGroups& groups = {}, const EvaluationMetrics& asked = {},
+                     std::span<const ClientGroups> divisions = {});
   std::string Text() const;  // one line of JSON
   std::optional<double> Get(const std::string& column) const;
 

@@ -190,6 +190,7 @@ bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& r
   by_fence_.erase(result.task.fence.counter);
   slot->state = State::kDone;
   slot->sums = result.sums;
+  slot->choice = result.choice;
   AddCounts(result, *slot);
   slot->digest = result.digest;
   slot->task.states = {};
@@ -356,7 +357,7 @@ EvaluationSums EvaluationBoard::Report() const {
     }
     const EvaluatedRows rows = RowsOf(slot.task.kind, slot.heldout);
     if (IsOfClients(rows)) {
-      report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
+      report.Of(rows).push_back({slot.task.client, slot.sums, slot.values, slot.choice});
       continue;
     }
     training::AddTo(rows == EvaluatedRows::kCentral             ? report.central

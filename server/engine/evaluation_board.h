@@ -52,6 +52,7 @@ struct EvaluationSums {
     ClientId client;
     std::vector<double> sums;
     std::vector<double> values = {};  // parallel to ClassCounts::names(); NaN: undefined
+    uint32_t choice = 0;              // of the rule's models
   };
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
   // Clients without some of their rows: they were given up. Each once; the other fields omit them.
@@ -154,6 +155,7 @@ class EvaluationBoard {
     WorkerId worker;
     TimePoint expires{};
     std::vector<double> sums, values;
+    uint32_t choice = 0;
     Digest digest;
   };
   struct Line {

@@ -108,7 +108,7 @@ absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& p
 
 absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keeps_states,
                              const fleet::EvaluationTask& task,
-                             const fleet::EvaluationResult& result) {
+                             const fleet::EvaluationResult& result, uint32_t models) {
   const auto refuse = [&](const char* what) {
     return absl::InvalidArgumentError(
         absl::StrCat("an evaluation after round ", result.round.value, " ", what));
@@ -124,6 +124,7 @@ absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keep
                                   : absl::OkStatus();
   }
   const training::MetricSchema& schema = training::SchemaFor(run.task);
+  if (result.choice >= models) return refuse("names a model that the rule does not have");
   const bool counted =
       result.sums.size() == training::EvaluationSumsOf(run) &&
       training::CountsFit(schema, std::span(result.sums).first(schema.sums.size()));
