@@ -223,7 +223,7 @@ Description Ifca() {
           "model, in training and in evaluation, and gets k models and sends k updates, k − 1 of "
           "them zeros, which take next to nothing. rule_clientsJ says how many took model J. Like "
           "k-means it may end in a poor division: if one model takes all, try another run.seed. "
-          "model.safetensors is model 0, model1.safetensors … the others.",
+          "model.safetensors is model 0, and models/ has all of them.",
       .has_personal_models = true,
       .has_common_model = false,
       .has_several_models = true,

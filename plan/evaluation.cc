@@ -151,6 +151,12 @@ settings::Section<EvaluationConfig> EvaluationSection() {
       .Needs([](const E& e) { return e.train || (e.test && e.central) || EvaluatesClients(e); },
              "something to evaluate: evaluation.central, clients or heldout, or "
              "evaluation.splits with \"validation\" or \"train\"");
+  f.Add(
+       "groups", &E::groups,
+       "groups of clients with columns of their own beside clients_test_*: NAME=PATTERN, a pattern "
+       "of clients' names with * for any text and ? for any character; the first that matches "
+       "counts. Also the worst group and its distance from the best one")
+      .Needs([](const E& e) { return e.test && e.clients; }, "evaluation.clients = true");
   f.Add("heldout", &E::heldout,
         "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
         "clients that join later: heldout_test_*")

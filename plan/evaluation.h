@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/settings/section.h"
 
@@ -52,6 +54,8 @@ struct EvaluationConfig {
   FineTune fine_tune;  // needs `clients` or `heldout`
   bool train = false;  // every client's training rows, and the objective over all of them
   EvaluationMetrics metrics;
+  // Groups of clients that have columns of their own: "NAME=PATTERN" (plan/named_groups.h).
+  std::vector<std::string> groups;
   // Clients without training rows apart from the others: they stand for clients that join later.
   // Before: the global model on their test rows. After: fine_tune on their validation rows.
   bool heldout = false;

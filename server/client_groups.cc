@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plan/named_groups.h"
 #include "server/columns.h"
 #include "training/api/metrics.h"
 
@@ -28,6 +29,17 @@ std::optional<ClientGroups> GroupsByModel(uint32_t models) {
   groups.of = [](const EvaluationSums::ClientSums& client) -> std::optional<uint32_t> {
     return client.choice;
   };
+  return groups;
+}
+
+std::optional<ClientGroups> GroupsByName(const std::vector<std::string>& entries) {
+  const absl::StatusOr<NamedGroups> named = NamedGroups::Parse(entries);
+  if (!named.ok() || named->names().empty()) return std::nullopt;
+  ClientGroups groups;
+  for (const std::string& name : named->names())
+    groups.names.push_back(absl::StrCat("group_", name));
+  groups.of = [](const EvaluationSums::ClientSums& client) { return client.group; };
+  groups.compared = true;
   return groups;
 }
 

@@ -25,6 +25,9 @@ struct ClientGroups {
 // By the model at which each client was evaluated, of a rule with so many; nothing for one.
 std::optional<ClientGroups> GroupsByModel(uint32_t models);
 
+// By evaluation.groups, compared with each other; nothing without groups, or if they are wrong.
+std::optional<ClientGroups> GroupsByName(const std::vector<std::string>& entries);
+
 // The names of the columns of a family with that prefix, in the order of GroupValues.
 std::vector<std::string> GroupColumns(const std::string& prefix, TaskKind task,
                                       const ClientGroups& groups);

@@ -123,6 +123,8 @@ std::vector<ClientGroups> DivisionsOf(const RunPlan& run, size_t models) {
   std::vector<ClientGroups> divisions;
   if (std::optional<ClientGroups> groups = GroupsByModel(static_cast<uint32_t>(models)))
     divisions.push_back(*std::move(groups));
+  if (std::optional<ClientGroups> groups = GroupsByName(run.evaluation.groups))
+    divisions.push_back(*std::move(groups));
   return divisions;
 }
 
@@ -170,6 +172,11 @@ std::vector<ColumnHelp> DescribeColumns() {
   all.push_back({"clients_test_modelN_*",
                  "with `algorithm.name = \"ifca\"`: over the clients that chose model N, and how "
                  "many they are"});
+  all.push_back({"clients_test_group_NAME_*",
+                 "over the clients of a group of `evaluation.groups`, and how many they are"});
+  all.push_back(
+      {"clients_test_worst_group_*", "of the group that is worst off; null groups do not count"});
+  all.push_back({"clients_test_group_gap_*", "by how much it is behind the best one"});
   all.push_back({kBackdoorSuccess,
                  "with `attack.kind = \"backdoor\"`: the share of the central test rows of other "
                  "classes that get the class `attack.target` once they have the trigger"});

@@ -75,6 +75,7 @@ bool HigherIsBetter(const std::string& metric) {
   // How much clients differ.
   if (absl::EndsWith(metric, "_std") || absl::EndsWith(metric, "_gini")) return false;
   if (absl::EndsWith(metric, "_missing") || metric == "left_out") return false;
+  if (metric.find("_group_gap_") != std::string::npos) return false;
   if (metric.find("bytes_") != std::string::npos || metric == kBackdoorSuccess) return false;
   if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||
       metric == "staleness")

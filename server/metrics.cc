@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/status.h"
+#include "plan/named_groups.h"
 #include "server/early_stopping.h"
 #include "training/api/metrics.h"
 #include "training/api/row_metrics.h"
@@ -107,6 +108,7 @@ static absl::Status CheckMetricsOf(const RunPlan& run) {
 absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description& algorithm) {
   const EvaluationConfig& evaluation = run.evaluation;
   MACAW_RETURN_IF_ERROR(CheckMetricsOf(run));
+  MACAW_RETURN_IF_ERROR(NamedGroups::Parse(evaluation.groups).status());
   if (evaluation.heldout && !algorithm.has_common_model) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation.heldout: algorithm \"", run.algorithm.name,

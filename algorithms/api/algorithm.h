@@ -270,7 +270,7 @@ class ServerAlgorithm {
   // reports another one.
   virtual ConstVectorView Result() const { return Model(); }
   // The further models (Schema::models). Evaluations get them behind Result(), and the run writes
-  // each as NAME.safetensors.
+  // all as models/0.safetensors, models/1.safetensors, …
   virtual std::vector<ConstVectorView> MoreModels() const { return {}; }
   virtual ServerState Save() const = 0;
   virtual absl::Status Load(const ServerState& state) = 0;  // on an error nothing is changed

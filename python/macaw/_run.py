@@ -106,6 +106,15 @@ class Run:
             return self._model.state_dict(tensors)
         return tensors
 
+    def models(self) -> list[dict[str, Any]]:
+        """The final models of a rule that has several (``macaw.IFCA``), in order; of another rule
+        the one model alone. Each is a dict from names to arrays.
+        """
+        folder = self.folder / "models"
+        if not folder.is_dir():
+            return [self._tensors()]
+        return [_safetensors.read(folder / f"{i}.safetensors") for i in range(len(list(folder.iterdir())))]
+
     def _best_tensors(self) -> Any:
         path = self.folder / "model.best.safetensors"
         if path.exists():
