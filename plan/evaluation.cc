@@ -157,6 +157,9 @@ settings::Section<EvaluationConfig> EvaluationSection() {
        "of clients' names with * for any text and ? for any character; the first that matches "
        "counts. Also the worst group and its distance from the best one")
       .Needs([](const E& e) { return e.test && e.clients; }, "evaluation.clients = true");
+  f.Add("updates", &E::updates,
+        "whether each round reports how far clients move and how much they agree: rule_drift_mean, "
+        "rule_drift_max, rule_update_norm, rule_update_agreement");
   f.Add("heldout", &E::heldout,
         "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
         "clients that join later: heldout_test_*")

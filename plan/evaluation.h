@@ -56,6 +56,9 @@ struct EvaluationConfig {
   EvaluationMetrics metrics;
   // Groups of clients that have columns of their own: "NAME=PATTERN" (plan/named_groups.h).
   std::vector<std::string> groups;
+  // Columns of how far the clients' updates are from the model and from each other
+  // (algorithms/around/drift.h).
+  bool updates = false;
   // Clients without training rows apart from the others: they stand for clients that join later.
   // Before: the global model on their test rows. After: fine_tune on their validation rows.
   bool heldout = false;

@@ -304,6 +304,12 @@ MUTANTS = {
         ("Per-FedAvg keeps the adaptation", "Zero(g);  // w stays where it is", "ScaleParameters(1, g);"),
         ("Per-FedAvg takes the gradient before the adaptation",
          "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
+    ("algorithms/around/drift.cc", "algorithms", "Drift.*"): [
+        ("agreement is a quotient of norms, not of squares", "norm / squares);", "std::sqrt(norm) / squares);"),
+        ("squares are added without the clients' weights", ".reduction = update.reduction,",
+         ".reduction = Reduction::kMean,"),
+        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, std::sqrt(square));",
+         "result.metrics.emplace_back(kDriftMean, square);")],
     ("algorithms/ifca.cc", "algorithms", "Ifca.*"): [
         ("IFCA's clients take the model of the largest loss", "std::ranges::min_element", "std::ranges::max_element"),
         ("IFCA's models are moved by the updates of all clients",

@@ -131,10 +131,9 @@ TEST(Ifca, ServersModelsAreThoseOfTheSchema) {
 TEST(Ifca, BeginsWithPermutedTensors) {
   Numbers start(64);
   for (size_t i = 0; i < start.size(); ++i) start[i] = static_cast<double>(i);
-  const LayoutPtr layout = *ParameterLayout::Make({{.name = "a.weight", .shape = {32}},
-                                                   {.name = "b.weight", .shape = {32}}},
-                                                  DType::kF64);
-  Setup setup;
+  const LayoutPtr layout = *ParameterLayout::Make(
+      {{.name = "a.weight", .shape = {32}}, {.name = "b.weight", .shape = {32}}}, DType::kF64);
+  algorithms::Setup setup;
   setup.layout = layout;
   setup.seed = 3;
   for (const ParameterSpec& spec : Builtin("ifca").parameters)

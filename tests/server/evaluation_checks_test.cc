@@ -70,6 +70,14 @@ TEST_F(EvaluationChecks, ABackdoorHasNoMoreRowsThanTheTask) {
   EXPECT_THAT(error(41), HasSubstr("does not report the rows"));
 }
 
+TEST_F(EvaluationChecks, AChoiceIsOfAModelThatThereIs) {
+  const fleet::EvaluationTask task{.kind = EvaluationKind::kClientTest, .client = ClientId(1)};
+  const fleet::EvaluationResult result{.round = Round(1), .sums = {7, 0.5, 0}, .choice = 1};
+  EXPECT_TRUE(CheckEvaluation(run_, roster_, false, task, result, /*models=*/2).ok());
+  EXPECT_THAT(std::string(CheckEvaluation(run_, roster_, false, task, result).message()),
+              HasSubstr("a model that the rule does not have"));
+}
+
 // With r2, the sums of the labels follow those of the task.
 TEST_F(EvaluationChecks, R2NeedsTheSumsOfLabels) {
   run_.task = TaskKind::kRegression;
