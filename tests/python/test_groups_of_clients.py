@@ -13,14 +13,14 @@ from support import TestCase
 
 
 def two_kinds() -> dict[str, Any]:
-    """Twelve clients; the labels of those of the second kind are another function of x."""
+    """Twelve clients; what is the likeliest class for one kind is the unlikeliest for the other."""
     rng = np.random.default_rng(5)
-    truths = rng.normal(size=(2, 6, 3))
+    truth = rng.normal(size=(6, 3))
     owners = {}
     for n in range(12):
         kind = ("left", "right")[n % 2]
         x = rng.normal(size=(60, 6)).astype(np.float32)
-        y = np.argmax(x @ truths[n % 2], axis=1)
+        y = np.argmax(x @ (truth if n % 2 == 0 else -truth), axis=1)
         owners[f"{kind}-{n}"] = {"train": (x[:40], y[:40]), "test": (x[40:], y[40:])}
     return owners
 
