@@ -113,7 +113,8 @@ class Run:
         folder = self.folder / "models"
         if not folder.is_dir():
             return [self._tensors()]
-        return [_safetensors.read(folder / f"{i}.safetensors") for i in range(len(list(folder.iterdir())))]
+        count = len(list(folder.glob("*.safetensors")))
+        return [_safetensors.read(folder / f"{i}.safetensors") for i in range(count)]
 
     def _best_tensors(self) -> Any:
         path = self.folder / "model.best.safetensors"
