@@ -42,9 +42,9 @@ Description WithFrozen(Description rule, std::vector<std::string> frozen) {
   result.check = [rule, inside = OfTheInside(rule.check, frozen)](const Setup& setup) {
     if (!rule.has_several_models) return inside ? inside(setup) : absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("model.frozen: the server of ", rule.name,
-                     " has several models, and frozen tensors are put back into one: remove the "
-                     "key"));
+        absl::StrCat("model.frozen, trained and adapters: the server of ", rule.name,
+                     " has several models, and frozen tensors are put back into one: remove "
+                     "the keys"));
   };
   result.notes = OfTheInside(rule.notes, frozen);
   result.totals = OfTheInside(rule.totals, frozen);

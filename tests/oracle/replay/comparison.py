@@ -57,6 +57,7 @@ class Comparison:
         self.rule = repeated(case, problem, run.turns, run.hostile, starts=starts)
         self.common, self.group = run.model, getattr(self.rule, "group", None)
         self.kept = run.states(self.rule.kept) if isinstance(self.rule, Personal) else {}
+        self.several = run.models() if starts else []
 
     def that(self, fact, words):
         self.facts += 1
@@ -72,12 +73,12 @@ class Comparison:
     def own(self, client):
         """The model with which the client's rows are tested, from the run's files."""
         if self.starts:
-            return self.run.models()[self.choice(client)]
+            return self.several[self.choice(client)]
         return self.rule.tested(client, self.kept[client], self.common) if client in self.kept else self.common
 
     def choice(self, client):
         """Which of the run's models has the least loss on the client's training rows."""
-        return int(np.argmin([self.problem.loss(model, client) for model in self.run.models()]))
+        return int(np.argmin([self.problem.loss(model, client) for model in self.several]))
 
     def trace(self):
         """Each row is in as many batches as there are epochs."""
@@ -98,8 +99,8 @@ class Comparison:
         """Returns the largest difference, and how far the models have moved."""
         start, pairs = self.problem.start, []
         if self.starts:
-            pairs = list(zip(self.run.models(), self.rule.models, self.starts))
-            self.near("model.safetensors", self.common, self.run.models()[0], 0)
+            pairs = list(zip(self.several, self.rule.models, self.starts))
+            self.near("model.safetensors", self.common, self.several[0], 0)
         elif self.case.rule == "local":
             self.near("the initial model", self.common, start, 0)
         else:
