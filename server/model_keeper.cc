@@ -247,6 +247,13 @@ fleet::Blob ModelKeeper::SentModel() {
   return *sent_model_;
 }
 
+fleet::Blob ModelKeeper::EvaluatedBlob() {
+  std::vector<ConstVectorView> models = MoreModels();
+  if (models.empty()) return ModelBlob();
+  models.insert(models.begin(), Model());
+  return fleet::Blob::Of(fleet::EncodeVectors(models));
+}
+
 algorithms::ServerState ModelKeeper::Save() const {
   algorithms::ServerState state = algorithm_->Save();
   for (const auto& [round, broadcast] : models_) {

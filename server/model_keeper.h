@@ -51,8 +51,13 @@ class ModelKeeper {
   // The algorithm's Result: the model that is evaluated and written; of a model with frozen tensors
   // what is trained (split).
   ConstVectorView Model() const { return algorithm_->Result(); }
+  // The algorithm's further models, and their names. Such a rule has no frozen tensors.
+  std::vector<ConstVectorView> MoreModels() const { return algorithm_->MoreModels(); }
+  const std::vector<std::string>& model_names() const { return schema_.models; }
   // The model as a blob with its digest. It is encoded once and cached until Model changes.
   fleet::Blob ModelBlob() { return Whole(SentModel()); }
+  // What an evaluation gets: Model() and the further models, in one blob.
+  fleet::Blob EvaluatedBlob();
   // Null: the run has no frozen tensors.
   const std::shared_ptr<const SplitModel>& split() const { return split_; }
   // Takes another base, which a run has kept (a vector of split()->parts().base).

@@ -75,11 +75,13 @@ void RunThreads::Begin(EndRun order) {
             ending = std::move(ending)]() mutable {
     ending.checkpoint.state = keeper_.Save();
     ending.split = split_;
-    ending.model = FlatVector::CopyOf(
-        keeper_.Model(), split_ != nullptr ? split_->parts().trained.layout() : layout_);
+    const LayoutPtr& sent = split_ != nullptr ? split_->parts().trained.layout() : layout_;
+    ending.model = FlatVector::CopyOf(keeper_.Model(), sent);
     const ConstVectorView model = std::as_const(ending.model).view();
     ending.facts.model_digest =
         DigestOfTensors(split_ != nullptr ? split_->Tensors(model) : TensorsOf(model));
+    for (const ConstVectorView more : keeper_.MoreModels())
+      ending.more_models.push_back(FlatVector::CopyOf(more, layout_));
     ending.facts.parameters = layout_->count();
     ending.facts.base_bytes = split_ != nullptr ? split_->base().size : 0;
     if (options_.run.privacy.on()) {

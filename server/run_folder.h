@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -112,8 +113,9 @@ class RunFolder {
   // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
   // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
-  // `split`: null, or `model` is what is trained.
-  absl::Status WriteFinal(ConstVectorView model, const SplitModel* split,
+  // `models`: more than one for a rule with several, of which the first is model.safetensors.
+  // `split`: null, or the one model is what is trained.
+  absl::Status WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
                           const SummaryFacts& facts);
 
  private:

@@ -73,6 +73,7 @@ class RunWriter {
     Checkpoint checkpoint;
     FlatVector model;                              // of a split one, what is trained
     std::shared_ptr<const SplitModel> split = {};  // null: it has no parts
+    std::vector<FlatVector> more_models;           // of a rule with several
     SummaryFacts facts;                            // without the server's memory
   };
   struct Ended {

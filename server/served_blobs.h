@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,13 +19,15 @@
 namespace macaw::server {
 
 // The blobs that workers may download: recent broadcasts and models, and pinned blobs, which stay
-// (tables of clients, which many workers refer to; the base of a model with frozen tensors). A
-// model with parts is made whole for a worker that asks for it, which is one of release 0.1.0.
-// Thread-safe.
+// (tables of clients, which many workers refer to; the base of a model with frozen tensors). Beside
+// the newest broadcast it keeps kMostBytes of older ones. What is larger is served as long as
+// somebody else holds it: an open evaluation its model, a stream what it sends. A model with parts
+// is made whole for a worker that asks for it, which is one of release 0.1.0. Thread-safe.
 class ServedBlobs {
  public:
   // `split`: of the run's model; null: it has no parts.
-  ServedBlobs(std::optional<fleet::Blob> first, std::shared_ptr<const SplitModel> split)
+  explicit ServedBlobs(std::optional<fleet::Blob> first,
+                       std::shared_ptr<const SplitModel> split = nullptr)
       : split_(std::move(split)) {
     if (first.has_value()) recent_.push_back({*std::move(first)});
     if (split_ != nullptr) Pin(split_->base());
@@ -39,7 +43,18 @@ class ServedBlobs {
       return;
     }
     recent_.push_back(blobs);
-    if (recent_.size() > kRecent) recent_.pop_front();
+    std::erase_if(lent_, [](const auto& blob) { return blob.second.expired(); });
+    uint64_t older = 0;
+    for (size_t i = recent_.size() - 1; i-- > 0;) older += BytesOf(recent_[i]);
+    while (recent_.size() > kRecent || (recent_.size() > 1 && older > kMostBytes)) {
+      older -= BytesOf(recent_.front());
+      for (const fleet::Blob& blob : recent_.front()) {
+        ForEachPiece(blob, [&](const fleet::Blob& piece) {
+          lent_.insert_or_assign(piece.digest, piece.bytes);
+        });
+      }
+      recent_.pop_front();
+    }
   }
 
   // Models from which clients of the open round train, instead of those of the round before.
@@ -47,7 +62,8 @@ class ServedBlobs {
     absl::MutexLock lock(&mutex_);
     older_.clear();
     for (const fleet::OlderModel& model : older) {
-      for (const fleet::Blob& blob : model.broadcast.channels) AddOlder(blob);
+      for (const fleet::Blob& blob : model.broadcast.channels)
+        ForEachPiece(blob, [&](const fleet::Blob& piece) { older_.emplace(piece.digest, piece); });
     }
   }
 
@@ -59,45 +75,52 @@ class ServedBlobs {
   // Null if the blob is not served, or no longer served.
   std::shared_ptr<const AlignedBuffer> Find(const Digest& digest) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
-    std::optional<fleet::Blob> whole;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
-      if (const auto it = older_.find(digest); it != older_.end()) {
-        if (!it->second.has_parts()) return it->second.bytes;
-        whole = it->second;
-      }
-      for (const std::vector<fleet::Blob>& blobs : recent_) {
-        for (const fleet::Blob& blob : blobs) {
-          if (blob.digest == digest && blob.has_parts()) whole = blob;
-          if (const auto bytes = BytesIn(blob, digest); bytes != nullptr) return bytes;
-        }
-      }
-    }
-    return whole.has_value() ? Joined(*whole) : nullptr;
+    const fleet::Blob found = FindBlob(digest);
+    return found.has_parts() ? Joined(found) : found.bytes;
   }
+
+  static constexpr size_t kRecent = 4;  // broadcasts, enough for slow downloads of older ones
+  static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
  private:
-  static constexpr size_t kRecent = 4;  // enough for slow downloads of older ones
   static constexpr size_t kJoined = 2;
 
-  void AddOlder(const fleet::Blob& blob) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    older_.emplace(blob.digest, blob);
+  // The blob, its short forms, and what is trained of one with parts (its base is pinned).
+  template <typename F>
+  static void ForEachPiece(const fleet::Blob& blob, F&& f) {
+    f(blob);
     for (const fleet::CompactForm& form : blob.compact)
-      older_.emplace(form.digest, fleet::Blob{form.digest, form.size, form.bytes});
-    for (const fleet::Blob& part : blob.parts) AddOlder(part);
+      f(fleet::Blob{form.digest, form.size, form.bytes});
+    if (blob.has_parts()) ForEachPiece(blob.trained(), f);
   }
 
-  // Those of the blob, of one of its parts or of a short form of them; null: neither has the digest.
-  static std::shared_ptr<const AlignedBuffer> BytesIn(const fleet::Blob& blob,
-                                                      const Digest& digest) {
-    if (blob.digest == digest) return blob.bytes;
-    const auto form = std::ranges::find(blob.compact, digest, &fleet::CompactForm::digest);
-    if (form != blob.compact.end()) return form->bytes;
-    for (const fleet::Blob& part : blob.parts) {
-      if (auto bytes = BytesIn(part, digest); bytes != nullptr) return bytes;
+  // That is in memory.
+  static uint64_t BytesOf(const std::vector<fleet::Blob>& blobs) {
+    uint64_t bytes = 0;
+    for (const fleet::Blob& blob : blobs) {
+      ForEachPiece(blob,
+                   [&](const fleet::Blob& piece) { bytes += piece.has_parts() ? 0 : piece.size; });
     }
-    return nullptr;
+    return bytes;
+  }
+
+  // Without bytes and parts: it is not served.
+  fleet::Blob FindBlob(const Digest& digest) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second;
+    if (const auto it = older_.find(digest); it != older_.end()) return it->second;
+    fleet::Blob found;
+    for (const std::vector<fleet::Blob>& blobs : recent_) {
+      for (const fleet::Blob& blob : blobs) {
+        ForEachPiece(blob, [&](const fleet::Blob& piece) {
+          if (piece.digest == digest) found = piece;
+        });
+      }
+      if (found.named()) return found;
+    }
+    if (const auto lent = lent_.find(digest); lent != lent_.end())
+      found.bytes = lent->second.lock();
+    return found;
   }
 
   std::shared_ptr<const AlignedBuffer> Joined(const fleet::Blob& whole) const
@@ -116,9 +139,11 @@ class ServedBlobs {
 
   mutable absl::Mutex mutex_;
   std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
-  // Those of ServeOlder, with their parts and short forms.
+  // Those of ServeOlder, with what is trained of them and their short forms.
   absl::flat_hash_map<Digest, fleet::Blob> older_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
+  // What was recent, while others hold it.
+  std::map<Digest, std::weak_ptr<const AlignedBuffer>> lent_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Mutex joined_mutex_;
   mutable std::deque<fleet::Blob> joined_ ABSL_GUARDED_BY(joined_mutex_);
 };

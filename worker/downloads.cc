@@ -1,5 +1,6 @@
 #include "worker/downloads.h"
 
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -9,6 +10,12 @@
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::worker {
+namespace {
+
+// Models of former rounds are kept for changes that come as such, up to so many bytes.
+constexpr uint64_t kMostCached = uint64_t{1} << 30;
+
+}  // namespace
 
 // A worker on the server's machine maps its memory, and needs no file.
 Downloads::Downloads(fleet::FleetLink& link, const PatientCalls& calls, const RunContext& context,
@@ -26,6 +33,18 @@ std::vector<Digest> Downloads::Have() const {
     if (const Digest base = context_.whole->base(); !base.IsZero()) have.push_back(base);
   }
   return have;
+}
+
+void Downloads::BeginLease(const std::vector<fleet::Blob>& channels) {
+  of_lease_.clear();
+  for (const fleet::Blob& channel : channels)
+    of_lease_.push_back(channel.has_parts() ? channel.trained().digest : channel.digest);
+}
+
+absl::StatusOr<std::vector<ConstVectorView>> Downloads::Vectors(
+    fleet::Blob& blob, const std::vector<LayoutPtr>& layouts) {
+  MACAW_ASSIGN_OR_RETURN(blob, Fetch(blob));
+  return fleet::DecodeVectors(blob.bytes->bytes(), layouts);
 }
 
 absl::StatusOr<ConstVectorView> Downloads::Vector(fleet::Blob& blob, const LayoutPtr& layout) {
@@ -80,8 +99,18 @@ fleet::Blob Downloads::Keep(fleet::Blob blob) {
   return blob;
 }
 
+void Downloads::MakeRoomFor(uint64_t bytes) {
+  for (const fleet::Blob& blob : cache_) bytes += blob.size;
+  for (auto blob = cache_.begin(); blob != cache_.end() && bytes > kMostCached;) {
+    const bool of_lease = std::ranges::find(of_lease_, blob->digest) != of_lease_.end();
+    if (!of_lease) bytes -= blob->size;
+    blob = of_lease ? std::next(blob) : cache_.erase(blob);
+  }
+}
+
 absl::StatusOr<fleet::Blob> Downloads::Fetch(const fleet::Blob& blob) {
   if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
+  MakeRoomFor(blob.size);
   MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
   return Keep(std::move(fetched));
 }
@@ -96,7 +125,10 @@ absl::StatusOr<fleet::Blob> Downloads::FetchShortest(const fleet::Blob& blob,
   const bool here = blob.bytes != nullptr || blob.place.has_value();
   if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
   absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
-  if (whole.ok()) return Keep(*std::move(whole));
+  if (whole.ok()) {
+    MakeRoomFor(whole->size);
+    return Keep(*std::move(whole));
+  }
   log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
   return Fetch(blob);
 }

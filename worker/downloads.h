@@ -27,10 +27,15 @@ class Downloads {
   std::vector<Digest> Have() const;
   // Clients of a lease train from so many older models.
   void ExpectModels(size_t older) { most_models_ = std::max(most_models_, older); }
+  // The channels of the newest lease, whose blobs stay.
+  void BeginLease(const std::vector<fleet::Blob>& channels);
 
   // The vector of a blob, which gets its bytes: in its shortest form that can be read here, if it
   // has any.
   absl::StatusOr<ConstVectorView> Vector(fleet::Blob& blob, const LayoutPtr& layout);
+  // The vectors of a blob, which gets its bytes.
+  absl::StatusOr<std::vector<ConstVectorView>> Vectors(fleet::Blob& blob,
+                                                       const std::vector<LayoutPtr>& layouts);
   // The vector of a model; or `part` of it and, once, its base: then the view is empty. A server of
   // release 0.1.0 sends whole models.
   absl::StatusOr<ConstVectorView> Model(fleet::Blob& model, TrainedPart& part);
@@ -39,6 +44,9 @@ class Downloads {
   absl::Status TakeBase(const fleet::Blob& base);
   const fleet::Blob* Cached(const Digest& digest);  // null: it is not here
   fleet::Blob Keep(fleet::Blob blob);
+  // Before a large blob comes: forgets those used longest ago, unless all are small. The channels
+  // of the newest lease stay, and whoever works with another blob holds it.
+  void MakeRoomFor(uint64_t bytes);
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob);
   absl::StatusOr<fleet::Blob> FetchShortest(const fleet::Blob& blob, const LayoutPtr& layout);
   // `blob`, made of one of its short forms.
@@ -52,6 +60,7 @@ class Downloads {
   const Logger log_{"worker"};
   size_t most_models_ = 0;
   std::deque<fleet::Blob> cache_;  // the one used last is last
+  std::vector<Digest> of_lease_;
 };
 
 }  // namespace macaw::worker

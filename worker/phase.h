@@ -57,12 +57,14 @@ struct PhaseContext {
   Round work() const { return Round(round.value - staleness); }
 };
 
-// A model to evaluate.
+// What an evaluation is of.
 struct EvaluationContext {
   Round round{};
   fleet::Blob blob;
   ConstVectorView model;  // empty: it came in parts
   TrainedPart part;
+  // Of a rule with further models (Schema::models): the model and these.
+  std::vector<ConstVectorView> models;
   LocalConfig local;  // with the round's learning rate
 };
 

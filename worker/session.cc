@@ -380,7 +380,14 @@ class Session {
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
     evaluation->blob = lease.model;
-    MACAW_ASSIGN_OR_RETURN(evaluation->model, downloads_.Model(evaluation->blob, evaluation->part));
+    if (context_.schema.models.empty()) {
+      MACAW_ASSIGN_OR_RETURN(evaluation->model,
+                             downloads_.Model(evaluation->blob, evaluation->part));
+      return evaluation;
+    }
+    const std::vector<LayoutPtr> layouts(1 + context_.schema.models.size(), context_.spec.layout);
+    MACAW_ASSIGN_OR_RETURN(evaluation->models, downloads_.Vectors(evaluation->blob, layouts));
+    evaluation->model = evaluation->models[0];
     return evaluation;
   }
 
@@ -393,6 +400,7 @@ class Session {
                                                      " channels where phase ", phase.phase.value,
                                                      " of the algorithm has ", layouts.size()));
     }
+    downloads_.BeginLease(channels);
     std::vector<ConstVectorView> vectors(1);
     MACAW_ASSIGN_OR_RETURN(vectors[0], downloads_.Model(channels[0], phase.part));
     for (size_t i = 1; i < layouts.size(); ++i) {
@@ -434,6 +442,7 @@ class Session {
       if (!harvest.sums.empty()) {
         MACAW_ASSIGN_OR_RETURN(AlignedBuffer sums,
                                aggregation::ExactSum::EncodeTogether(harvest.sums, sum_form_));
+        harvest.sums.clear();  // the upload of a large model may take long
         part.sums = fleet::Blob::Of(std::move(sums));
       }
       request.part = std::move(part);
@@ -456,12 +465,23 @@ class Session {
     return std::move(reply.lease);
   }
 
+  // As it was looked at last: the system counts the pages of large vectors one by one, which may
+  // take a fiftieth of the time.
+  uint64_t MemoryInUse() {
+    const TimePoint now = SteadyClock().Now();
+    if (now < look_at_memory_) return memory_;
+    if (const auto bytes = ProportionalSetSize(); bytes.ok()) memory_ = *bytes;
+    const TimePoint looked = SteadyClock().Now();
+    look_at_memory_ = looked + 50 * (looked - now);
+    return memory_;
+  }
+
   absl::StatusOr<fleet::HeartbeatReply> SendHeartbeat() {
     fleet::HeartbeatRequest request{.session = session_,
                                     .held = pool_->Queued(),
                                     .progress = Progress(),
                                     .left_out = pool_->TakeLeftOut()};
-    if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
+    request.memory_bytes = MemoryInUse();
     const fleet::Traffic traffic = link_.traffic();
     request.sent_bytes = traffic.up - traffic_before_.up;
     request.received_bytes = traffic.down - traffic_before_.down;
@@ -505,7 +525,9 @@ class Session {
   const fleet::Traffic traffic_before_ = link_.traffic();  // of earlier sessions
   const SessionId session_;
   const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
-  Duration pulse_;                // the thread's that sends them
+  Duration pulse_;                // the thread's that sends them, which has these, too:
+  uint64_t memory_ = 0;
+  TimePoint look_at_memory_{};
   const std::stop_token stop_;
   const Logger log_{"worker"};
   const PatientCalls calls_;
