@@ -1,0 +1,137 @@
+"""Flower's baseline niid_bench, MNIST: four rules, five divisions of the rows among ten clients.
+
+Its README.md has the figures: the best test accuracy of 50 rounds, mean and deviation of 3 seeds.
+"""
+
+import gzip
+import pathlib
+
+import numpy as np
+
+from tables.table import Cell, Published, Table, name_of_file
+
+CLIENTS = 10
+CONFIG = """
+[run]
+name = "niid"
+rounds = 50
+[data]
+source = "idx"
+path = "{data}/train-images-idx3-ubyte.gz"
+test_path = "{data}/t10k-images-idx3-ubyte.gz"
+test_fraction = 0
+[model]
+layers = ["conv 6 5", "relu", "maxpool 2", "conv 16 5", "relu", "maxpool 2", "flatten",
+          "linear 120", "relu", "linear 84", "relu", "linear 10"]
+[cohort]
+size = 10
+[local]
+epochs = 10
+batch_size = 64
+lr = 0.01
+momentum = 0.9
+weight_decay = 1e-5
+"""
+# Their fedprox is the best of four μ, 0.001, 0.01, 0.1 and 1; 0.01 is its default.
+FEDPROX = ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.01"]
+RULES = {
+    "FedAvg": ["algorithm.name=fedavg"],
+    "SCAFFOLD": ["algorithm.name=scaffold", "algorithm.scaffold.weighted=true"],
+    "FedProx": FEDPROX,
+    "FedNova": ["algorithm.name=fednova"],
+}
+PUBLISHED = {
+    "1 label": [(19.33, 11.82), (9.93, 0.12), (51.79, 26.75), (52.58, 14.08)],
+    "Dirichlet 0.5": [(98.89, 0.07), (99.07, 0.06), (99.02, 0.02), (98.03, 0.06)],
+    "2 labels": [(96.86, 0.30), (96.92, 0.52), (96.85, 0.15), (96.65, 0.39)],
+    "3 labels": [(97.86, 0.34), (97.91, 0.10), (97.85, 0.06), (97.62, 0.07)],
+    "IID": [(99.09, 0.05), (99.06, 0.15), (99.16, 0.04), (99.05, 0.06)],
+}
+
+
+def cells() -> list[Cell]:
+    found = []
+    for row, figures in PUBLISHED.items():
+        for (rule, settings), figure in zip(RULES.items(), figures, strict=True):
+            found.append(Cell(row, rule, settings, Published(*figure, seeds=3), row == "IID"))
+    one = dict(zip(RULES, PUBLISHED["1 label"], strict=True))
+    for mu in ("0.001", "0.1", "1"):  # of the four, the one that was published is not told
+        settings = ["algorithm.name=fedprox", f"algorithm.fedprox.mu={mu}"]
+        published = Published(*one["FedProx"], seeds=3)
+        found.append(Cell("1 label", f"FedProx, μ = {mu}", settings, published, True))
+    return found
+
+
+def labels_of(images: pathlib.Path) -> np.ndarray:
+    with gzip.open(images / "train-labels-idx1-ubyte.gz") as file:
+        return np.frombuffer(file.read(), np.uint8, offset=8).astype(np.int64)
+
+
+def dirichlet(labels: np.ndarray, alpha: float, seed: int) -> np.ndarray:
+    """Rows by client and class. Per class, shares ~ Dirichlet(alpha); a client that has a tenth of
+    all rows gets none of the classes that follow. Drawn again until each has 10 rows. The draws are
+    those of the baseline (partition_data_dirichlet), in their order."""
+    draws = np.random.default_rng(seed)
+    classes = int(labels.max()) + 1
+    while True:
+        counts = np.zeros((CLIENTS, classes), np.int64)
+        for k in range(classes):
+            rows = np.flatnonzero(labels == k)
+            draws.shuffle(rows)
+            shares = draws.dirichlet(np.repeat(alpha, CLIENTS))
+            shares *= counts.sum(1) < len(labels) / CLIENTS
+            cuts = (np.cumsum(shares / shares.sum()) * len(rows)).astype(int)[:-1]
+            counts[:, k] = np.diff(np.concatenate([[0], cuts, [len(rows)]]))
+        if counts.sum(1).min() >= 10:
+            return counts
+
+
+def label_quantity(labels: np.ndarray, each: int, seed: int) -> np.ndarray:
+    """Rows by client and class. Client i has class i and each - 1 others, drawn; the clients of a
+    class share its rows evenly (partition_data_label_quantity)."""
+    draws = np.random.default_rng(seed)
+    classes = int(labels.max()) + 1
+    has = np.zeros((CLIENTS, classes), bool)
+    for client in range(CLIENTS):
+        has[client, client % classes] = True
+        while has[client].sum() < each:
+            has[client, draws.choice(classes, 1)[0]] = True
+    counts = np.zeros((CLIENTS, classes), np.int64)
+    for k in range(classes):
+        rows, owners = int((labels == k).sum()), np.flatnonzero(has[:, k])
+        for place, owner in enumerate(owners):  # as numpy.array_split: the first ones get one more
+            counts[owner, k] = rows // len(owners) + (place < rows % len(owners))
+    return counts
+
+
+def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> list[str]:
+    if cell.row == "IID":
+        return ["partition.scheme=iid", f"partition.clients={CLIENTS}"]
+    labels, seed = labels_of(images), 41 + seed  # their seed is 42
+    if cell.row.startswith("Dirichlet"):
+        counts = dirichlet(labels, float(cell.row.split()[1]), seed)
+    else:
+        counts = label_quantity(labels, int(cell.row.split()[0]), seed)
+    file = folder / f"{name_of_file(cell.row)}-{seed}.npy"
+    np.save(file, counts)
+    return ["partition.scheme=histogram", f"partition.path={file}"]
+
+
+TABLE = Table(
+    name="flower_mnist",
+    title="Flower's niid_bench: MNIST",
+    about=(
+        "[Flower, baselines/niid_bench](https://github.com/adap/flower/tree/main/baselines/niid_bench),"
+        " after Li et al. 2022, *Federated Learning on Non-IID Data Silos*. Ten clients, all in each"
+        " of 50 rounds; 10 epochs of SGD, batches of 64, rate 0.01, momentum 0.9, weight decay 1e-5;"
+        " two 5x5 convolutions (6, 16) without padding, then 120 and 84; pixels from 0 to 1. The best"
+        " test accuracy of all rounds, in percent. The numbers of rows by client and class are drawn"
+        " as the baseline's code draws them, with its seed 42 and the next ones. FedProx has its"
+        " default μ = 0.01; the published figure is that of the best of 0.001, 0.01, 0.1 and 1."
+    ),
+    data="images",
+    config=CONFIG,
+    cells=cells(),
+    metric="best",
+    drawn=drawn,
+)
