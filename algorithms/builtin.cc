@@ -34,7 +34,9 @@ std::vector<Description> BuiltinAlgorithms() {
           FedSam(),
           PFedMe(),
           Apfl(),
-          PerFedAvg()};
+          PerFedAvg(),
+          FedPer(),
+          Moon()};
 }
 
 }  // namespace macaw::algorithms

@@ -79,10 +79,16 @@ struct EagerTrainer::StageRun {
   ConstVectorView anchor;
   ConstVectorView v;                   // empty: no correction
   at::Tensor device_anchor, device_v;  // on a device
+  std::vector<std::vector<at::Tensor>> references = {};
   Pieces pieces;
   StreamKey key;  // seed, round, phase, client
 
-  StageLoss loss() const { return {&objective, stage.hooks.get(), stage.trainable.get()}; }
+  StageLoss loss() const {
+    return {.objective = &objective,
+            .hooks = stage.hooks.get(),
+            .references = &references,
+            .trainable = stage.trainable.get()};
+  }
   // `part`: of the step's batch (local.micro_batch).
   StreamKey Dropout(uint64_t step, uint64_t part = 0) const {
     StreamKey dropout = key;
@@ -169,6 +175,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
     if (correction.mu != 0) run.device_anchor = FlatTensor(run.anchor).to(device_);
     if (!run.v.empty()) run.device_v = FlatTensor(run.v).to(device_);
   }
+  MACAW_ASSIGN_OR_RETURN(run.references, References(stage, before));
   switch (stage.kind) {
     case StageKind::kTrain:
       return Train(run);
@@ -178,6 +185,32 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
       return Loss(run);
   }
   return absl::InternalError("unknown kind of stage");
+}
+
+absl::StatusOr<std::vector<std::vector<at::Tensor>>> EagerTrainer::References(
+    const Stage& stage, const std::vector<StageOutcome>& before) {
+  std::vector<std::vector<at::Tensor>> references;
+  if (stage.hooks == nullptr || !stage.hooks->representations) return references;
+  if (stage.hooks->loss) {
+    return absl::InvalidArgumentError(
+        "has a loss of its own and one on representations: put the second into the first");
+  }
+  if (task_ == TaskKind::kNextToken) {
+    return absl::InvalidArgumentError(
+        "has a loss on the representations of rows, and the task rates each position of a row");
+  }
+  const LayoutPtr& layout = network_.spec().layout;
+  reference_copies_.resize(std::max(reference_copies_.size(), stage.references.size()));
+  for (size_t i = 0; i < stage.references.size(); ++i) {
+    MACAW_ASSIGN_OR_RETURN(const ConstVectorView point, Resolve(stage.references[i], before));
+    MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), point, absl::StrCat("reference ", i)));
+    FlatVector& copy = reference_copies_[i];
+    if (copy.empty()) copy = FlatVector(layout);
+    std::memcpy(copy.view().bytes.data(), point.bytes.data(), point.bytes.size());
+    references.push_back(
+        models::ViewsOf(FlatTensor(std::as_const(copy).view()).to(device_), *layout));
+  }
+  return references;
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
