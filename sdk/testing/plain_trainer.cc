@@ -29,16 +29,40 @@ class FullBatch final : public training::StepGradients {
   FlatVector gradient_;
 };
 
+// Which of NumbersOf's numbers the stage trains.
+std::vector<bool> Trained(const ParameterLayout& layout, const Stage& stage) {
+  std::vector<bool> trained;
+  for (size_t i = 0; i < layout.entries().size(); ++i) {
+    const LayoutEntry& entry = layout.entries()[i];
+    if (entry.group != Group::kParameter) continue;
+    trained.insert(trained.end(), entry.size,
+                   stage.trainable == nullptr || stage.trainable->at(i));
+  }
+  return trained;
+}
+
+Numbers Chosen(const Numbers& all, const std::vector<bool>& which) {
+  Numbers chosen;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (which[i]) chosen.push_back(all[i]);
+  return chosen;
+}
+
 // The gradient of the objective and of a hook on representations.
-Numbers GradientOf(const Stage& stage, const Objective& objective,
+Numbers GradientOf(const Stage& stage, const Objective& objective, const ParameterLayout& layout,
                    const std::vector<Numbers>& references, const Numbers& w) {
   Numbers gradient = objective.Gradient(w);
   if (stage.hooks == nullptr || !stage.hooks->representations) return gradient;
-  training::Representations z{.rows = 1, .width = w.size(), .own = w};
-  for (const Numbers& reference : references) z.references.emplace_back(reference);
-  Numbers more(w.size());
+  const std::vector<bool> trained = Trained(layout, stage);
+  const Numbers own = Chosen(w, trained);
+  std::vector<Numbers> others;
+  for (const Numbers& reference : references) others.push_back(Chosen(reference, trained));
+  training::Representations z{.rows = 1, .width = own.size(), .own = own};
+  for (const Numbers& other : others) z.references.emplace_back(other);
+  Numbers more(own.size());
   stage.hooks->representations(z, more);
-  for (size_t i = 0; i < w.size(); ++i) gradient[i] += more[i];
+  for (size_t i = 0, next = 0; i < w.size(); ++i)
+    if (trained[i]) gradient[i] += more[next++];
   return gradient;
 }
 
@@ -107,7 +131,7 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
       stage.local.steps > 0 ? stage.local.steps : uint64_t{stage.local.epochs} * examples;
   DispatchDType(layout_->dtype(), [&]<typename T>(T) {
     for (uint64_t k = 0; k < outcome.steps; ++k) {
-      SetNumbers(GradientOf(stage, objective, references, NumbersOf(w)), gradient_.view());
+      SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(w)), gradient_.view());
       const bool hooked = stage.hooks != nullptr && stage.hooks->correct;
       if (hooked) {
         const double scale = training::ClipFactor(stage.local.clip_norm,
@@ -175,7 +199,7 @@ absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::Loca
       Train(stage, objective, anchor, v, references, end, examples, outcome);
     } else if (stage.kind == StageKind::kGradient) {
       std::memset(end.bytes.data(), 0, end.bytes.size());
-      SetNumbers(GradientOf(stage, objective, references, NumbersOf(start)), end);
+      SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(start)), end);
     }
     if (stage.kind != StageKind::kLoss) outcome.end = end;
     outcomes.push_back(outcome);

@@ -52,8 +52,8 @@ class SquaredDistance final : public Objective {
 // steps, or epochs · examples if that is 0, with the trainers' own step
 // (training/local_optimizer.h). Buffers in the layout move a tenth of the way to `examples` in each
 // step, as statistics would. Hooks may correct gradients, and rate representations, for which the
-// client is one row whose representation is its model; a loss hook, which needs LibTorch, is
-// refused. The vectors of outcomes are valid until the next Run. One thread.
+// client is one row whose representation is what the stage trains of the model; a loss hook, which
+// needs LibTorch, is refused. The vectors of outcomes are valid until the next Run. One thread.
 class PlainTrainer {
  public:
   explicit PlainTrainer(LayoutPtr layout);
