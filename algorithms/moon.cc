@@ -92,12 +92,14 @@ class MoonClient final : public DeltaClient {
  protected:
   training::Stage LocalWork(const ClientContext& context, Workspace& workspace) const override {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
-    if (context.first_turn || mu_ == 0) return stage;
-    stage.references = {context.model(), context.State("previous")};
+    if (mu_ == 0) return stage;
+    // Without references the hook adds nothing, and a model without representations is refused in
+    // the first round.
+    if (!context.first_turn) stage.references = {context.model(), context.State("previous")};
     training::Hooks hooks;
     hooks.representations = [mu = mu_, tau = temperature_](const training::Representations& z,
                                                            std::span<double> gradient) {
-      return Contrast(mu, tau, z, gradient);
+      return z.references.empty() ? 0.0 : Contrast(mu, tau, z, gradient);
     };
     stage.hooks = std::make_shared<const training::Hooks>(std::move(hooks));
     return stage;

@@ -297,8 +297,8 @@ MUTANTS = {
          "const double back = 0 * (far.back - near.back);"),
         ("MOON's previous model is the one that came down", "{{\"previous\", outcomes[0].end}}",
          "{{\"previous\", context.model()}}"),
-        ("MOON's first turn is pushed away from a model of zeros", "if (context.first_turn || mu_ == 0)",
-         "if (mu_ == 0)")],
+        ("MOON's first turn is pushed away from a model of zeros", "if (!context.first_turn) stage.references",
+         "stage.references")],
     ("algorithms/fedper.cc", "algorithms", "FedPer.*"): [
         ("FedPer keeps the body and shares the head", "LocalGroupClient(setup, HeadOf(setup))",
          "LocalGroupClient(setup, HeadOf(setup).Others())")],

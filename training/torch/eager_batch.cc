@@ -162,7 +162,7 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
     if (loss.hooks != nullptr && loss.hooks->representations) {
       at::Tensor gradient;
       sums.at(1) += RateRepresentations(outputs.representation, loss, mean.rows, &gradient);
-      if (outputs.representation.requires_grad()) {
+      if (gradient.defined() && outputs.representation.requires_grad()) {
         roots.push_back(outputs.representation);
         gradients.push_back(gradient);
       }
@@ -214,11 +214,11 @@ double EagerBatch::RateRepresentations(const at::Tensor& representation, const S
   for (const at::Tensor& reference : at_references)
     z.references.push_back(ValuesOf<double>(reference));
   const at::Tensor by_hand = at::zeros_like(own);
-  const double sum = loss.hooks->representations(
-      z, {by_hand.mutable_data_ptr<double>(), static_cast<size_t>(by_hand.numel())});
-  if (gradient != nullptr) {
+  const std::span<double> slope(by_hand.mutable_data_ptr<double>(),
+                                static_cast<size_t>(by_hand.numel()));
+  const double sum = loss.hooks->representations(z, slope);
+  if (gradient != nullptr && std::ranges::any_of(slope, [](double g) { return g != 0; }))
     *gradient = (by_hand / rows).to(representation.options()).reshape(representation.sizes());
-  }
   return sum;
 }
 

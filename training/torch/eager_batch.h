@@ -78,7 +78,7 @@ class EagerBatch final : public StepBatch {
   void Send();                                              // to the device
   void LabelAllPositions(std::span<const int32_t> tokens);  // of the batch
   // The hook's loss on the batch's representations, summed over its rows. With `gradient`, that of
-  // the mean over `rows` rows, as a tensor like the representation.
+  // the mean over `rows` rows, as a tensor like the representation; left undefined where it is 0.
   double RateRepresentations(const at::Tensor& representation, const StageLoss& loss, double rows,
                              at::Tensor* gradient) const;
   // A matrix on the host with a row for an example.

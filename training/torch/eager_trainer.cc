@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -38,6 +39,8 @@ auto Caught(F&& f) -> decltype(f()) {
     return memory ? absl::ResourceExhaustedError(words) : absl::InvalidArgumentError(words);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory: use a smaller batch or fewer slots");
+  } catch (const std::invalid_argument& error) {
+    return absl::InvalidArgumentError(error.what());
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
   }
@@ -126,6 +129,7 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::D
              setup.local.precision == "bf16"),
       replica_(setup.spec.layout, device),
       optimizer_(setup.spec.layout),
+      references_(network_.spec(), device),
       kept_{.layout = setup.spec.layout, .ends = {}} {}
 
 absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
@@ -175,7 +179,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
     if (correction.mu != 0) run.device_anchor = FlatTensor(run.anchor).to(device_);
     if (!run.v.empty()) run.device_v = FlatTensor(run.v).to(device_);
   }
-  MACAW_ASSIGN_OR_RETURN(run.references, References(stage, before));
+  MACAW_ASSIGN_OR_RETURN(run.references, references_.Of(stage, before, task_));
   switch (stage.kind) {
     case StageKind::kTrain:
       return Train(run);
@@ -185,32 +189,6 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
       return Loss(run);
   }
   return absl::InternalError("unknown kind of stage");
-}
-
-absl::StatusOr<std::vector<std::vector<at::Tensor>>> EagerTrainer::References(
-    const Stage& stage, const std::vector<StageOutcome>& before) {
-  std::vector<std::vector<at::Tensor>> references;
-  if (stage.hooks == nullptr || !stage.hooks->representations) return references;
-  if (stage.hooks->loss) {
-    return absl::InvalidArgumentError(
-        "has a loss of its own and one on representations: put the second into the first");
-  }
-  if (task_ == TaskKind::kNextToken) {
-    return absl::InvalidArgumentError(
-        "has a loss on the representations of rows, and the task rates each position of a row");
-  }
-  const LayoutPtr& layout = network_.spec().layout;
-  reference_copies_.resize(std::max(reference_copies_.size(), stage.references.size()));
-  for (size_t i = 0; i < stage.references.size(); ++i) {
-    MACAW_ASSIGN_OR_RETURN(const ConstVectorView point, Resolve(stage.references[i], before));
-    MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), point, absl::StrCat("reference ", i)));
-    FlatVector& copy = reference_copies_[i];
-    if (copy.empty()) copy = FlatVector(layout);
-    std::memcpy(copy.view().bytes.data(), point.bytes.data(), point.bytes.size());
-    references.push_back(
-        models::ViewsOf(FlatTensor(std::as_const(copy).view()).to(device_), *layout));
-  }
-  return references;
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {

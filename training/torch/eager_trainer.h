@@ -13,6 +13,7 @@
 #include "training/objective.h"
 #include "training/stage_inputs.h"
 #include "training/torch/eager_batch.h"
+#include "training/torch/references.h"
 #include "training/torch/replica.h"
 #include "training/torch/tensor_optimizer.h"
 
@@ -44,9 +45,6 @@ class EagerTrainer final : public LocalTrainer {
   absl::StatusOr<StageOutcome> RunStage(const Stage& stage, size_t index,
                                         const std::vector<StageOutcome>& before,
                                         const ClientTask& task);
-  // The tensors of the stage's references, where a hook asks for representations there.
-  absl::StatusOr<std::vector<std::vector<at::Tensor>>> References(
-      const Stage& stage, const std::vector<StageOutcome>& before);
   absl::StatusOr<StageOutcome> Train(const StageRun& run);
   // Adds the gradient of a batch's mean loss to the replica's.
   absl::Status Differentiate(const StageRun& run, std::span<const uint32_t> positions,
@@ -80,10 +78,10 @@ class EagerTrainer final : public LocalTrainer {
   BatchOrder order_;
   LocalOptimizer optimizer_;
   TensorOptimizer device_optimizer_;
+  References references_;
   KeptEnds kept_;       // of all stages but the last, whose end stays in the replica
   FlatVector v_sum_;    // sum of a correction's terms
   FlatVector aligned_;  // a copy of a point that is not 64-byte aligned
-  std::vector<FlatVector> reference_copies_;  // aligned
   std::vector<uint32_t> positions_;
 };
 
