@@ -29,10 +29,12 @@ import subprocess
 import sys
 
 import frame
-from tables import flower_mnist
+from tables import flower_mnist, niid_cifar, pfl_cifar, stragglers
 from tables.table import Cell, Published, Table, name_of_file
 
-TABLES = {table.name: table for table in (flower_mnist.TABLE,)}
+TABLES = {
+    module.TABLE.name: module.TABLE for module in (flower_mnist, stragglers, niid_cifar, pfl_cifar)
+}
 RESULTS = frame.ROOT / "bench/results/published.md"
 HEAD = [
     "setting",
@@ -85,10 +87,11 @@ def run(table: Table, cell: Cell, seed: int, options) -> None:
 
 
 def value(table: Table, folder: pathlib.Path) -> float:
-    summary = frame.Run(folder).summary
+    run = frame.Run(folder)
     if table.metric == "best":
-        return 100 * summary["bests"]["test_accuracy"]["value"]
-    return 100 * summary["final"]["test_accuracy"]
+        return 100 * run.summary["bests"]["test_accuracy"]["value"]
+    found = [100 * row["test_accuracy"] for row in run.metrics() if "test_accuracy" in row]
+    return found[-1] if table.metric == "last" else statistics.mean(found[-10:])
 
 
 def difference(ours: list[float], published: Published) -> tuple[str, str]:
@@ -180,8 +183,8 @@ def main() -> None:
         if not rows:
             print(f"{table.name}: no finished runs in {options.runs}", file=sys.stderr)
             continue
-        text = f"{about}\n\n{frame.table(HEAD, rows)}"
-        print(f"## {table.title}\n{table.about}\n\n{text}")
+        text = f"{table.about}\n\n{about}\n\n{frame.table(HEAD, rows)}"
+        print(f"## {table.title}\n{text}")
         if options.write:
             frame.write(RESULTS, table.name, text)
 

@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 
+from tables.divisions import dirichlet, label_quantity
 from tables.table import Cell, Published, Table, name_of_file
 
 CLIENTS = 10
@@ -67,51 +68,17 @@ def labels_of(images: pathlib.Path) -> np.ndarray:
         return np.frombuffer(file.read(), np.uint8, offset=8).astype(np.int64)
 
 
-def dirichlet(labels: np.ndarray, alpha: float, seed: int) -> np.ndarray:
-    """Rows by client and class. Per class, shares ~ Dirichlet(alpha); a client that has a tenth of
-    all rows gets none of the classes that follow. Drawn again until each has 10 rows. The draws are
-    those of the baseline (partition_data_dirichlet), in their order."""
-    draws = np.random.default_rng(seed)
-    classes = int(labels.max()) + 1
-    while True:
-        counts = np.zeros((CLIENTS, classes), np.int64)
-        for k in range(classes):
-            rows = np.flatnonzero(labels == k)
-            draws.shuffle(rows)
-            shares = draws.dirichlet(np.repeat(alpha, CLIENTS))
-            shares *= counts.sum(1) < len(labels) / CLIENTS
-            cuts = (np.cumsum(shares / shares.sum()) * len(rows)).astype(int)[:-1]
-            counts[:, k] = np.diff(np.concatenate([[0], cuts, [len(rows)]]))
-        if counts.sum(1).min() >= 10:
-            return counts
-
-
-def label_quantity(labels: np.ndarray, each: int, seed: int) -> np.ndarray:
-    """Rows by client and class. Client i has class i and each - 1 others, drawn; the clients of a
-    class share its rows evenly (partition_data_label_quantity)."""
-    draws = np.random.default_rng(seed)
-    classes = int(labels.max()) + 1
-    has = np.zeros((CLIENTS, classes), bool)
-    for client in range(CLIENTS):
-        has[client, client % classes] = True
-        while has[client].sum() < each:
-            has[client, draws.choice(classes, 1)[0]] = True
-    counts = np.zeros((CLIENTS, classes), np.int64)
-    for k in range(classes):
-        rows, owners = int((labels == k).sum()), np.flatnonzero(has[:, k])
-        for place, owner in enumerate(owners):  # as numpy.array_split: the first ones get one more
-            counts[owner, k] = rows // len(owners) + (place < rows % len(owners))
-    return counts
-
-
 def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> list[str]:
+    """The division of the rows."""
     if cell.row == "IID":
         return ["partition.scheme=iid", f"partition.clients={CLIENTS}"]
     labels, seed = labels_of(images), 41 + seed  # their seed is 42
+    draws = np.random.default_rng(seed)
     if cell.row.startswith("Dirichlet"):
-        counts = dirichlet(labels, float(cell.row.split()[1]), seed)
+        counts = dirichlet(labels, CLIENTS, float(cell.row.split()[1]), draws)
     else:
-        counts = label_quantity(labels, int(cell.row.split()[0]), seed)
+        each = int(cell.row.split()[0])
+        counts = label_quantity(labels, CLIENTS, each, lambda: int(draws.choice(10, 1)[0]))
     file = folder / f"{name_of_file(cell.row)}-{seed}.npy"
     np.save(file, counts)
     return ["partition.scheme=histogram", f"partition.path={file}"]

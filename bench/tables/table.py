@@ -39,7 +39,7 @@ class Table:
     data: str  # what it needs: "images" (the four files of MNIST) or "cifar" (an .npz)
     config: str  # the run's configuration, as TOML
     cells: Sequence[Cell]
-    metric: str  # "best" or "last", of the test accuracy
+    metric: str  # of the test accuracies: the "best", the "last", "tail": the mean of the last ten
     # Settings of a cell that the seed decides, such as a division of the rows that is drawn as the
     # paper's code draws it. Files go to the folder.
     drawn: Callable[[Cell, int, pathlib.Path, pathlib.Path], Sequence[str]] | None = None
