@@ -60,6 +60,16 @@ def cells() -> list[Cell]:
         settings = ["algorithm.name=fedprox", f"algorithm.fedprox.mu={mu}"]
         published = Published(*one["FedProx"], seeds=3)
         found.append(Cell("1 label", f"FedProx, μ = {mu}", settings, published, True))
+    # One setting changed at a time, where our figure may be off theirs.
+    for rule, change in (
+        ("FedAvg", "local.momentum=0"),
+        ("SCAFFOLD", "local.momentum=0"),
+        ("SCAFFOLD", "algorithm.scaffold.option=1"),
+        ("SCAFFOLD", "local.epochs=1"),
+    ):
+        words = change.removeprefix("local.").removeprefix("algorithm.scaffold.")
+        name = f"{rule}, {words.replace('=', ' = ')}"
+        found.append(Cell("1 label", name, [*RULES[rule], change], None, True))
     return found
 
 
