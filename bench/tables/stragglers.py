@@ -49,6 +49,12 @@ def cells() -> list[Cell]:
                     continue
             row = f"{100 * float(share):.0f} % stragglers"
             found.append(Cell(row, rule, [*settings, *more], None))
+    # One setting changed at a time.
+    for rule in ("FedAvg", "FedNova"):
+        for change in ("cohort.min_rows=30", "local.lr=0.003"):
+            words = change.split(".", 1)[1].replace("=", " = ")
+            settings = [*RULES[rule], "cohort.straggler_fraction=0.9", change]
+            found.append(Cell("90 % stragglers", f"{rule}, {words}", settings, None, True))
     return found
 
 
