@@ -27,6 +27,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import textwrap
 
 import frame
 from tables import flower_mnist, niid_cifar, pfl_cifar, stragglers
@@ -183,7 +184,8 @@ def main() -> None:
         if not rows:
             print(f"{table.name}: no finished runs in {options.runs}", file=sys.stderr)
             continue
-        text = f"{table.about}\n\n{about}\n\n{frame.table(HEAD, rows)}"
+        words = textwrap.fill(table.about, 180, break_long_words=False, break_on_hyphens=False)
+        text = f"{words}\n\n{about}\n\n{frame.table(HEAD, rows)}"
         print(f"## {table.title}\n{text}")
         if options.write:
             frame.write(RESULTS, table.name, text)
