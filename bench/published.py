@@ -184,7 +184,9 @@ def main() -> None:
         if not rows:
             print(f"{table.name}: no finished runs in {options.runs}", file=sys.stderr)
             continue
-        words = textwrap.fill(table.about, 180, break_long_words=False, break_on_hyphens=False)
+        words = textwrap.fill(
+            " ".join(table.about.split()), 180, break_long_words=False, break_on_hyphens=False
+        )
         text = f"{words}\n\n{about}\n\n{frame.table(HEAD, rows)}"
         print(f"## {table.title}\n{text}")
         if options.write:

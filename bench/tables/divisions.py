@@ -34,8 +34,8 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, draws: Any) -> np.
 def label_quantity(
     labels: np.ndarray, clients: int, each: int, draw: Callable[[], int]
 ) -> np.ndarray:
-    """NIID-Bench's #C = each. Client i has class i and each - 1 others; the clients of a class share
-    its rows evenly. draw: another class."""
+    """NIID-Bench's #C = each. Client i has class i and each - 1 others; the clients of a class
+    share its rows evenly. draw: another class."""
     classes = int(labels.max()) + 1
     has = np.zeros((clients, classes), bool)
     for client in range(clients):

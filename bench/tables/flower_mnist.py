@@ -94,18 +94,20 @@ def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> 
     return ["partition.scheme=histogram", f"partition.path={file}"]
 
 
+ABOUT = """
+[Flower, baselines/niid_bench](https://github.com/adap/flower/tree/main/baselines/niid_bench),
+after Li et al. 2022, *Federated Learning on Non-IID Data Silos*. Ten clients, all in each of
+50 rounds; 10 epochs of SGD, batches of 64, rate 0.01, momentum 0.9, weight decay 1e-5; two
+5x5 convolutions (6, 16) without padding, then 120 and 84; pixels from 0 to 1. The best test
+accuracy of all rounds, in percent. The rows by client and class are drawn as the baseline's
+code draws them, with its seed 42 and the next ones. FedProx has its default μ = 0.01; the
+published figure is that of the best of 0.001, 0.01, 0.1 and 1.
+"""
+
 TABLE = Table(
     name="flower_mnist",
     title="Flower's niid_bench: MNIST",
-    about=(
-        "[Flower, baselines/niid_bench](https://github.com/adap/flower/tree/main/baselines/niid_bench),"
-        " after Li et al. 2022, *Federated Learning on Non-IID Data Silos*. Ten clients, all in each"
-        " of 50 rounds; 10 epochs of SGD, batches of 64, rate 0.01, momentum 0.9, weight decay 1e-5;"
-        " two 5x5 convolutions (6, 16) without padding, then 120 and 84; pixels from 0 to 1. The best"
-        " test accuracy of all rounds, in percent. The numbers of rows by client and class are drawn"
-        " as the baseline's code draws them, with its seed 42 and the next ones. FedProx has its"
-        " default μ = 0.01; the published figure is that of the best of 0.001, 0.01, 0.1 and 1."
-    ),
+    about=ABOUT,
     data="images",
     config=CONFIG,
     cells=cells(),

@@ -68,18 +68,20 @@ def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> 
     return ["partition.scheme=histogram", f"partition.path={path}"]
 
 
+ABOUT = """
+Li et al. 2020, *Federated Optimization in Heterogeneous Networks*, 5.2, and Wang et al. 2020,
+*Tackling the Objective Inconsistency Problem*. 1000 devices with two digits each and sizes of
+a log-normal law, drawn as [the authors' code](https://github.com/litian96/FedProx) draws
+them; logistic regression, 10 devices a round, 20 epochs of SGD in batches of 10 at rate 0.03,
+100 rounds. A straggler does 1 to 19 of the epochs, or is dropped. The papers show curves and
+no figures, so what is to be made again is the order of the rules. The mean test accuracy of
+the last ten rounds, in percent.
+"""
+
 TABLE = Table(
     name="stragglers",
     title="Uneven local work: FedProx's stragglers on MNIST",
-    about=(
-        "Li et al. 2020, *Federated Optimization in Heterogeneous Networks*, 5.2, and Wang et al. "
-        "2020, *Tackling the Objective Inconsistency Problem*. 1000 devices with two digits each "
-        "and sizes of a log-normal law, drawn as [the authors' code](https://github.com/litian96/"
-        "FedProx) draws them; logistic regression, 10 devices a round, 20 epochs of SGD in batches "
-        "of 10 at rate 0.03, 100 rounds. A straggler does 1 to 19 of the epochs, or is dropped. The "
-        "papers show curves and no figures, so what is to be made again is the order of the rules. "
-        "The mean test accuracy of the last ten rounds, in percent."
-    ),
+    about=ABOUT,
     data="images",
     config=CONFIG,
     cells=cells(),

@@ -35,8 +35,7 @@ std::vector<bool> Trained(const ParameterLayout& layout, const Stage& stage) {
   for (size_t i = 0; i < layout.entries().size(); ++i) {
     const LayoutEntry& entry = layout.entries()[i];
     if (entry.group != Group::kParameter) continue;
-    trained.insert(trained.end(), entry.size,
-                   stage.trainable == nullptr || stage.trainable->at(i));
+    trained.insert(trained.end(), entry.size, stage.trainable == nullptr || stage.trainable->at(i));
   }
   return trained;
 }
@@ -131,7 +130,8 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
       stage.local.steps > 0 ? stage.local.steps : uint64_t{stage.local.epochs} * examples;
   DispatchDType(layout_->dtype(), [&]<typename T>(T) {
     for (uint64_t k = 0; k < outcome.steps; ++k) {
-      SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(w)), gradient_.view());
+      SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(w)),
+                 gradient_.view());
       const bool hooked = stage.hooks != nullptr && stage.hooks->correct;
       if (hooked) {
         const double scale = training::ClipFactor(stage.local.clip_norm,

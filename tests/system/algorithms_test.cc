@@ -153,7 +153,7 @@ std::vector<Case> Cases() {
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {
-    const std::set<std::string> without = {"fedbn",  "mime", "mimelite", "fedsam",
+    const std::set<std::string> without = {"fedbn",  "mime", "mimelite",  "fedsam",
                                            "pfedme", "apfl", "perfedavg", "moon"};
     std::erase_if(cases, [&](const Case& c) { return without.contains(c.name); });
   }
