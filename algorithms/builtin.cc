@@ -35,6 +35,7 @@ std::vector<Description> BuiltinAlgorithms() {
           PFedMe(),
           Apfl(),
           PerFedAvg(),
+          Ifca(),
           FedPer(),
           Moon()};
 }

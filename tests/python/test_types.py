@@ -68,6 +68,7 @@ class Algorithms(TestCase):
             "pFedMe",
             "APFL",
             "PerFedAvg",
+            "IFCA",
         ):
             self.assertIn(name, macaw.algorithms.__all__)
 
