@@ -38,6 +38,9 @@ Description Afl();
 // Another step of the clients.
 Description FedSam();
 
+// Smaller models for weaker clients.
+Description HeteroFl();
+
 // Two phases a round: mime.cc.
 Description Mime();
 Description MimeLite();

@@ -111,6 +111,7 @@ struct Apply {
     const Tensor result = at::linear(Dropped(hidden, l.dropout), own[6], own[7]);
     return y + Dropped(result, l.dropout);
   }
+  Tensor operator()(const Scale& l) const { return x * l.factor; }
   Tensor operator()(const Residual& l) const {
     Tensor y = x;
     size_t parameter = 0, buffer = 0;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/vector.h"
 #include "data/dataset.h"
+#include "models/slice.h"
 #include "plan/local.h"
 #include "training/api/end_vector.h"
 #include "training/api/metrics.h"
@@ -71,6 +72,11 @@ struct Stage {
       trainable;                       // per layout entry; null: all parameters are trained
   std::shared_ptr<const Hooks> hooks;  // null: the task's own loss
   Losses losses = Losses::kTrain;
+  // Of the model that it trains: start, end and all its other vectors have the layout of
+  // models::SliceOf. The same for all stages of a plan, of a rule with Description::has_slices.
+  models::Width width;
+  // Classification: an output whose class none of the rows has counts as 0, and has no gradient.
+  bool masks_classes = false;
 };
 
 // The result of a stage. `end` belongs to the trainer and is valid until its next Run.
@@ -80,6 +86,7 @@ struct StageOutcome {
   double rate_sum = 0;  // Σ learning rate over those steps
   double a_norm1 = 0;  // FedNova's ‖a‖₁: −displacement/η of the same optimizer for a unit gradient
   uint64_t examples = 0;  // rows used, counting repetitions
+  std::vector<bool> classes;  // by class, of a stage that masks them: whether a row has it
   MetricSums sums;        // kTrain: over the minibatches during training; kLoss: over all rows
 };
 

@@ -104,6 +104,7 @@ struct TrainerSetup {
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
   bool hooks = false;     // whether the algorithm has hooks (Description::has_hooks)
+  bool slices = false;    // whether it trains slices of the model (Description::has_slices)
   BackendChoice backend;  // of the node
   uint32_t lane = 0;  // which of the node's trainers it is: for its log, and to share devices out
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
