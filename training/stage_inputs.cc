@@ -1,5 +1,6 @@
 #include "training/stage_inputs.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <variant>
@@ -95,6 +96,7 @@ absl::StatusOr<Objective> ObjectiveOf(const Stage& stage, TaskKind task, int64_t
     MACAW_RETURN_IF_ERROR(objective.CheckClasses({&label, 1}));
     classes[static_cast<size_t>(label)] = true;
   }
+  if (std::ranges::count(classes, false) == 0) return objective;
   return objective.Among(std::move(classes));
 }
 

@@ -24,6 +24,8 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
   // With four clients Krum can tolerate no malicious one.
   static std::map<std::string, ParameterValue> Parameters() {
     if (GetParam() == "krum") return {{"f", int64_t{0}}};
+    // Narrower models need a list of layers.
+    if (GetParam() == "heterofl") return {{"rates", "1"}};
     return {};
   }
   // A network with a norm layer and a head, so that each rule has what it needs.

@@ -387,8 +387,8 @@ TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
   for (const char* rule : {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad",
                            "ditto", "scaffold", "feddyn", "fedsam", "perfedavg", "pfedme", "apfl"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
-  for (const char* rule :
-       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "fedexp", "term", "afl"})
+  for (const char* rule : {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled",
+                           "fedexp", "term", "afl", "heterofl"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
 }

@@ -86,8 +86,9 @@ struct StageOutcome {
   double rate_sum = 0;  // Σ learning rate over those steps
   double a_norm1 = 0;  // FedNova's ‖a‖₁: −displacement/η of the same optimizer for a unit gradient
   uint64_t examples = 0;  // rows used, counting repetitions
-  std::vector<bool> classes;  // by class, of a stage that masks them: whether a row has it
-  MetricSums sums;        // kTrain: over the minibatches during training; kLoss: over all rows
+  // Of a stage that masks classes, by class: whether a row has it; empty: the rows have all.
+  std::vector<bool> classes;
+  MetricSums sums;  // kTrain: over the minibatches during training; kLoss: over all rows
 };
 
 struct LocalPlan {
