@@ -301,7 +301,8 @@ std::vector<std::string> NotesOnHeteroFl(const Setup& setup) {
 Description HeteroFl() {
   Description heterofl = FedAvg();
   heterofl.name = "heterofl";
-  heterofl.summary = "weaker clients train narrower models, whose weights are parts of one model";
+  heterofl.summary =
+      "HeteroFL: weaker clients train narrower models, whose weights are parts of one model";
   heterofl.paper =
       "Diao et al., 2021, HeteroFL: Computation and Communication Efficient Federated Learning for "
       "Heterogeneous Clients";
@@ -328,18 +329,17 @@ Description HeteroFl() {
                         .help =
                             "the rate of the model that is evaluated and written, with 0 for what "
                             "it lacks; 1: the whole one",
-                        .minimum = 0x1p-20,
+                        .minimum = 0,
                         .maximum = 1});
   for (ParameterSpec& parameter : heterofl.parameters) parameters.push_back(std::move(parameter));
   heterofl.parameters = std::move(parameters);
   heterofl.remarks =
-      "Convolutions, linear layers, batch and group norm, pools and element-wise layers can be "
-      "narrowed; a model with another layer is refused. A client fetches the whole model and takes "
-      "its part; what it sends and trains shrinks with about the square of its rate. Each mean is "
-      "weighted by cohort.weight; the paper's is plain: set cohort.weight = \"uniform\". Rates of 1 "
-      "alone are FedAvg. Batch norm's running statistics are averaged as in FedAvg, by coordinate: "
-      "the paper's static batch norm, a pass over all clients' rows before each evaluation, is left "
-      "out, and so are models without a norm or with group norm the better choice.";
+      "Convolutions, linear layers, batch and group norm, pools and layers of single numbers can be "
+      "narrowed; a model with another layer is refused. A client fetches the whole model and takes its "
+      "part. What it trains and sends shrinks with about the square of its rate. The mean is weighted "
+      "by cohort.weight; the paper's is plain: cohort.weight = \"uniform\". Rates of 1 alone are "
+      "FedAvg. Batch norm's running statistics are averaged by coordinate, as in FedAvg: the paper's "
+      "static batch norm, a pass over all clients' rows before each evaluation, is left out.";
   heterofl.notes = NotesOnHeteroFl;
   heterofl.totals = [](const Setup& setup) {
     return TotalsUsed{.clients = Levels::NeedClients(setup), .weight = false};

@@ -66,6 +66,7 @@ class Algorithms(TestCase):
             "pFedMe",
             "APFL",
             "PerFedAvg",
+            "HeteroFL",
         ):
             self.assertIn(name, macaw.algorithms.__all__)
 

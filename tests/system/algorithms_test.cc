@@ -147,6 +147,9 @@ std::vector<Case> Cases() {
       Of("pfedme", {"lambda=5", "personal_steps=3"}),
       Of("apfl", {"alpha_lr=0.01"}),
       Of("perfedavg"),
+      Of("heterofl", {R"(rates="1 0.5 0.25")", "evaluate=0.5"}),
+      Of("heterofl_drawn", {R"(rates="0.75 0.25")", "assign=dynamic", R"(shares="1 3")"},
+         "heterofl"),
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {
@@ -172,6 +175,7 @@ std::vector<Case> Cases() {
   coded("rotated_median", "median", R"("rotate", "bits 2")", "none");
   coded("acpsgd", "fedavg", R"("acpsgd 2")", "residual");
   coded("powersgd", "fedavgm", R"("powersgd 2")", "residual");
+  coded("heterofl_coded", "heterofl", R"("topk 0.3", "bits 6")", "none");
   coded("majority", "fedavgm", R"("majority 0.01")", "none");
   for (const char* codec : {"acpsgd", "powersgd"}) {
     coded(absl::StrCat(codec, "_adapt"), "fedavg", absl::StrCat("\"", codec, " 2\""), "residual");
