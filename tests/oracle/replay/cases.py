@@ -1,6 +1,7 @@
 """What is repeated: every built-in rule, every attack, and what else decides a model."""
 from dataclasses import dataclass, field, replace
 
+import elastic
 import personal
 import robust
 import rules
@@ -18,6 +19,7 @@ RULES = {
     "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
     "feddyn": rules.FedDyn, "fedexp": rules.FedExP, "fednova": rules.FedNova, "fedprox": rules.FedProx, "fedrep": personal.FedRep,
     "fedsam": rules.FedSAM, "fedyogi": rules.FedYogi, "fltrust": robust.FLTrust, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
+    "heterofl": elastic.HeteroFL,
     "krum": robust.Krum, "local": personal.Alone, "median": robust.Median, "mime": rules.Mime,
     "mimelite": rules.MimeLite, "norm_bound": robust.NormBound, "perfedavg": rules.PerFedAvg, "pfedme": personal.PFedMe,
     "pooled": personal.Pooled, "qfedavg": rules.QFedAvg, "scaffold": rules.Scaffold, "term": rules.Term,
@@ -106,6 +108,10 @@ CASES = [
     Case("fedsam, batch norm", "fedsam", {"rho": 0.2}, 0.0, "norm"),
     Case("perfedavg", "perfedavg", {"alpha": 0.15, "server_lr": 0.9}, settings=FINE_TUNE),
     Case("perfedavg, batch norm", "perfedavg", {"alpha": 0.2}, 0.0, "norm"),
+    Case("heterofl", "heterofl", {"rates": "1 0.5 0.25", "server_lr": 0.9, "scaler": True, "mask": True}, 0.5, "hidden"),
+    Case("heterofl, batch norm", "heterofl", {"rates": "1 0.5", "shares": "1 2"}, 0.5, "norm"),
+    Case("heterofl, no wide client", "heterofl",
+         {"rates": "0.7 0.3", "shares": "3 1", "scaler": False, "mask": False, "evaluate": 0.5}, 0.0, "hidden"),
     Case("median, even", "median", {"server_lr": 0.9}, 0.5),
     Case("median, odd", "median", {}, 0.5, "norm", settings=SEVEN),
     Case("trimmed mean", "trimmed_mean", {"beta": 0.2}, 0.5),

@@ -50,6 +50,13 @@ def batchnorm(tensors, name, x, training):
     return z * weight + bias, backward, moved
 
 
+def scale(factor):
+    def layer(_tensors, _name, x, _training):
+        return x * factor, lambda d: (d * factor, {}), {}
+
+    return layer
+
+
 LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "relu": relu, "batchnorm": batchnorm}
 
 
@@ -57,9 +64,13 @@ class Network:
     """Layers as in [model] layers. A model is one vector: the parameters, behind them batch norm's statistics."""
 
     def __init__(self, layers, features):
-        self.layers, parameters, buffers, width = [], {}, {}, features
-        for place, layer in enumerate(layers):
+        self.layers, parameters, buffers, width, place = [], {}, {}, features, -1
+        for layer in layers:
             kind, *size = layer.split()
+            if kind == "scale":  # has no place in names
+                self.layers.append((scale(float(size[0])), ""))
+                continue
+            place += 1
             self.layers.append((LAYERS[kind], str(place)))
             if kind == "linear":
                 parameters |= {f"{place}.weight": (int(size[0]), width), f"{place}.bias": (int(size[0]),)}
@@ -69,7 +80,8 @@ class Network:
                 buffers |= {f"{place}.running_mean": (width,), f"{place}.running_var": (width,)}
         self.outputs = width
         self.shapes = parameters | buffers
-        self.last_layer = str(len(layers) - 1)
+        self.last_layer = str(place)
+        self.absent = []  # classes whose outputs count as 0 in training, and stay
         self.norms = {name.split(".")[0] for name in buffers}
         self.places, at = {}, 0  # of the tensors in a vector
         for name, shape in self.shapes.items():
@@ -108,7 +120,11 @@ class Network:
             backward.append(back)
             for statistic, value in moved.items():
                 after[statistic] = value
+        if self.absent:
+            x = x.copy()
+            x[:, self.absent] = 0
         d, gradients = (probabilities(x) - targets(x, y)) / len(y), {}
+        d[:, self.absent] = 0
         for back in reversed(backward):
             d, of_layer = back(d)
             gradients |= of_layer
