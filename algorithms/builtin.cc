@@ -35,7 +35,9 @@ std::vector<Description> BuiltinAlgorithms() {
           PFedMe(),
           Apfl(),
           PerFedAvg(),
-          HeteroFl()};
+          HeteroFl(),
+          Ridge(),
+          KMeans()};
 }
 
 }  // namespace macaw::algorithms

@@ -41,6 +41,10 @@ Description FedSam();
 // Smaller models for weaker clients.
 Description HeteroFl();
 
+// Solved for from sums over rows.
+Description Ridge();
+Description KMeans();
+
 // Two phases a round: mime.cc.
 Description Mime();
 Description MimeLite();

@@ -24,6 +24,8 @@ namespace macaw::training {
 
 // A loss or a gradient rule beyond the formula below (training/api/hooks.h); LibTorch only.
 struct Hooks;
+// Sums over rows (training/api/row_statistics.h).
+class RowStatistics;
 
 // The result of stage `stage` of the same plan.
 struct StageEnd {
@@ -59,6 +61,9 @@ enum class StageKind : uint8_t {
   kTrain,     // local training steps from `start`
   kGradient,  // mean gradient at `start` over all rows; it is the outcome's `end`
   kLoss,      // metric sums at `start` over all rows; no `end`
+  // `statistics` over all rows; they are the outcome's `end`. Only in plans of such stages, of a
+  // rule with Description::has_statistics; LocalPlan::more is not asked.
+  kStatistics,
 };
 
 struct Stage {
@@ -77,6 +82,7 @@ struct Stage {
   models::Width width;
   // Classification: an output whose class none of the rows has counts as 0, and has no gradient.
   bool masks_classes = false;
+  std::shared_ptr<const RowStatistics> statistics;  // of kStatistics
 };
 
 // The result of a stage. `end` belongs to the trainer and is valid until its next Run.

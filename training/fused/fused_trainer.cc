@@ -81,6 +81,8 @@ absl::Status Supports(const TrainerSetup& setup) {
 
 absl::Status Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
+  if (stage.kind == StageKind::kStatistics)
+    return absl::UnimplementedError("a stage is of statistics");
   if (stage.local.optimizer != "sgd") {
     return absl::UnimplementedError(
         absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));

@@ -177,8 +177,10 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
       return Gradient(run);
     case StageKind::kLoss:
       return Loss(run);
+    case StageKind::kStatistics:
+      break;  // StatisticsTrainer's
   }
-  return absl::InternalError("unknown kind of stage");
+  return absl::InternalError("no kind of stage that a back end knows");
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
