@@ -234,7 +234,7 @@ absl::StatusOr<Schema> KMeansSchema(const Setup& setup) {
 Description KMeans() {
   return {
       .name = "kmeans",
-      .summary = "k-means: clients sum their rows by nearest centre, and centres become the means",
+      .summary = "KMeans: clients sum their rows by nearest centre, and centres become the means",
       .paper = "Lloyd, 1982, Least squares quantization in PCM",
       .formula =
           "up      Σ x and the number of rows by nearest centre\n"

@@ -284,6 +284,15 @@ MUTANTS = {
          "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
         ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
         ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false")],
+    ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
+        ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
+        ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
+        ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram"),
+        ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
+    ("algorithms/kmeans.cc", "algorithms", "KMeans.*"): [
+        ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
+        ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
+        ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
     ("models/slice.cc", "models_spec", "Slice.*"): [
         ("a slice behind a flatten has other channels",
          "use(from.offset + r * wide, to.offset + r * narrow, narrow);",

@@ -248,7 +248,8 @@ std::vector<std::string> Names() {
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
   for (const Description* description : registry.All()) {
-    names.push_back(description->name);
+    // Those that sum over rows train nothing: statistics_rules_test.cc.
+    if (!description->has_statistics) names.push_back(description->name);
   }
   return names;
 }

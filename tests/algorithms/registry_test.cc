@@ -29,9 +29,9 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   EXPECT_THAT(names, ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad",
                                  "fedadam", "fedavg", "fedavgm", "fedbn", "feddyn", "fedexp",
                                  "fednova", "fedprox", "fedrep", "fedsam", "fedyogi", "fltrust",
-                                 "gd", "geometric_median", "heterofl", "krum", "local", "median",
-                                 "mime", "mimelite", "norm_bound", "perfedavg", "pfedme", "pooled",
-                                 "qfedavg", "scaffold", "term", "trimmed_mean"));
+                                 "gd", "geometric_median", "heterofl", "kmeans", "krum", "local",
+                                 "median", "mime", "mimelite", "norm_bound", "perfedavg", "pfedme",
+                                 "pooled", "qfedavg", "ridge", "scaffold", "term", "trimmed_mean"));
 }
 
 TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {

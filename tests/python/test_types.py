@@ -67,6 +67,7 @@ class Algorithms(TestCase):
             "APFL",
             "PerFedAvg",
             "HeteroFL",
+            "KMeans",
         ):
             self.assertIn(name, macaw.algorithms.__all__)
 
