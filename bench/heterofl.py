@@ -8,8 +8,8 @@ SGD at 0.01 with momentum 0.9, decay 5e-4 and a clip at 1; equal shares of rows,
 each (--division classes). Rates are 1 (a), 0.5 (b), 0.25 (c), 0.125 (d) and 0.0625 (e). The images
 are those of examples/mnist10k.toml, of which 1,000 are for testing, or of a folder with the four
 files of MNIST (--images). --network paper: four convolutions with 64 to 512 channels and batch
-norm, which LibTorch trains; small: two convolutions and a hidden layer without a norm. The paper has
-200 rounds (400 with --division classes), and static batch norm, which is left out here.
+norm, which LibTorch trains; small: two convolutions and a hidden layer without a norm. The paper
+has 200 rounds (400 with --division classes), and static batch norm, which is left out here.
 
 A row: clients' rates; test accuracy of the whole model at the end and at best, and of the narrowest
 that is trained (of the same run, tested with zeros around); bytes that a client sends in a round,
@@ -46,10 +46,10 @@ ALL = "1 0.5 0.25 0.125 0.0625"
 # The way, its narrowest rate, and its settings.
 WAYS = [
     ("a: FedAvg", 1.0, ["algorithm.name=fedavg"]),
-    ("a to e, fix", 0.0625, of(ALL)),
+    ("a and e, dynamic", 0.0625, of("1 0.0625", "assign=dynamic")),
     ("a to e, dynamic", 0.0625, of(ALL, "assign=dynamic")),
-    ("a and e, fix", 0.0625, of("1 0.0625")),
-    ("a and e, without the scaler", 0.0625, of("1 0.0625", "scaler=false")),
+    ("a to e, fix", 0.0625, of(ALL)),
+    ("a to e, fix, without the scaler", 0.0625, of(ALL, "scaler=false")),
     ("b alone", 0.5, of("0.5", "scaler=false")),
     ("e alone", 0.0625, of("0.0625", "scaler=false")),
 ]  # fmt: skip
