@@ -60,9 +60,21 @@ struct Plan {
     MACAW_ASSIGN_OR_RETURN(plan.levels, Levels::Of(setup));
     MACAW_ASSIGN_OR_RETURN(plan.slices, SliceLayouts::Of(setup, plan.levels));
     plan.classes = MaskedClasses(setup);
+    MACAW_RETURN_IF_ERROR(plan.CheckClasses(*setup.layout));
     MACAW_ASSIGN_OR_RETURN(plan.held, HeldLayout(plan.levels.count(), plan.classes));
     plan.scaled = setup.Get<bool>("scaler");
     return plan;
+  }
+
+  // Each class is a row of the output layer.
+  absl::Status CheckClasses(const ParameterLayout& layout) const {
+    if (classes == 0) return absl::OkStatus();
+    bool fits = !slices.output.empty();
+    for (const size_t e : slices.output)
+      fits = fits && layout.entries()[e].shape[0] == static_cast<int64_t>(classes);
+    if (fits) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "mask: the model does not end in a layer with an output for each class: set mask = false");
   }
 };
 
@@ -313,7 +325,7 @@ Description HeteroFl() {
       "server  x[c] ← x[c] + η_g·mean(Δ[c])   over the clients that train c";
   heterofl.asynchronous = false;
   heterofl.has_slices = true;
-  std::vector<ParameterSpec> parameters = Levels::Parameters();
+  std::vector<ParameterSpec> parameters = Levels::Parameters("heterofl");
   parameters.push_back({.name = "scaler",
                         .default_value = true,
                         .help =

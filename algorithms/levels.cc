@@ -68,22 +68,34 @@ auto Checked(const Parse& parse) {
 
 }  // namespace
 
-std::vector<ParameterSpec> Levels::Parameters() {
+std::vector<ParameterSpec> Levels::Parameters(absl::string_view rule) {
+  const auto lists = [](const AlgorithmConfig& config) {
+    const auto assign = config.parameters.find("assign");
+    return assign != config.parameters.end() && assign->second == ParameterValue(std::string("list"));
+  };
+  const std::string key = absl::StrCat("algorithm.", rule, ".assign");
   return {
       {.name = "rates",
        .default_value = "1 0.5 0.25 0.125 0.0625",
        .help = "the widths that clients train, the widest first: of a hidden layer's n channels "
                "the first ⌈rate·n⌉",
        .check = Checked(RatesIn)},
-      {.name = "shares",
-       .default_value = "",
-       .help = "how many clients have each rate, in proportion: \"4 1 1\"; \"\": as many each",
-       .check = Checked(SharesIn)},
       {.name = "assign",
        .default_value = "fix",
        .help = "who has which rate: fix, by number, the first clients the widest; once, drawn for "
-               "each client; dynamic, drawn for each client in each round",
-       .choices = {"fix", "once", "dynamic"}}};
+               "each client; dynamic, drawn for each client in each round; list, as each says",
+       .choices = {"fix", "once", "dynamic", "list"}},
+      {.name = "shares",
+       .default_value = "",
+       .help = "how many clients have each rate, in proportion: \"4 1 1\"; \"\": as many each",
+       .check = Checked(SharesIn),
+       .needs = {{[lists](const AlgorithmConfig& config) { return !lists(config); },
+                  absl::StrCat(key, " other than \"list\"")}}},
+      {.name = "each",
+       .default_value = "",
+       .help = "the rate of each client, in the order of their numbers: \"1 0.5 0.5\"",
+       .check = Checked(NumbersIn),
+       .needs = {{lists, absl::StrCat(key, " = \"list\"")}}}};
 }
 
 bool Levels::NeedClients(const Setup& setup) { return setup.Get<std::string>("assign") == "fix"; }
@@ -101,7 +113,9 @@ absl::StatusOr<Levels> Levels::Of(const Setup& setup) {
   const std::string assign = setup.Get<std::string>("assign");
   levels.assign_ = assign == "fix"    ? Assign::kFix
                    : assign == "once" ? Assign::kOnce
+                   : assign == "list" ? Assign::kList
                                       : Assign::kDynamic;
+  if (levels.assign_ == Assign::kList) MACAW_RETURN_IF_ERROR(levels.List(setup));
   if (levels.assign_ != Assign::kFix) return levels;
   uint64_t sum = 0;
   for (const double share : levels.shares_) {
@@ -113,6 +127,24 @@ absl::StatusOr<Levels> Levels::Of(const Setup& setup) {
   }
   levels.per_share_ = setup.clients / sum;
   return levels;
+}
+
+absl::Status Levels::List(const Setup& setup) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<double> each, NumbersIn(setup.Get<std::string>("each")));
+  if (each.empty() || (setup.clients > 0 && each.size() != setup.clients)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("each has ", each.size(), " rates for ", setup.clients,
+                     " clients: name one for each, in the order of their numbers"));
+  }
+  for (const double rate : each) {
+    const auto level = std::ranges::find(rates_, rate);
+    if (level == rates_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("each has a rate of ", rate, ", which is none of rates"));
+    }
+    each_.push_back(static_cast<size_t>(level - rates_.begin()));
+  }
+  return absl::OkStatus();
 }
 
 size_t Levels::Drawn(RandomStream stream) const {
@@ -137,6 +169,8 @@ size_t Levels::LevelOf(const ClientContext& context) const {
                                  .purpose = Purpose::kClientRule,
                                  .client = context.client,
                                  .extra = kLevelOfClient}));
+    case Assign::kList:  // a batch is tried before clients have numbers
+      return each_[std::min<uint64_t>(context.client.value, each_.size() - 1)];
     case Assign::kFix:
       break;
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "algorithms/api/description.h"
 #include "models/slice.h"
 
@@ -13,8 +14,8 @@ namespace macaw::algorithms {
 // The widths of a run's models, the widest first, and which client has which.
 class Levels {
  public:
-  // The parameters that Of reads: rates, shares, assign.
-  static std::vector<ParameterSpec> Parameters();
+  // The parameters that Of reads, of a rule with this name: rates, assign, shares, each.
+  static std::vector<ParameterSpec> Parameters(absl::string_view rule);
   static absl::StatusOr<Levels> Of(const Setup& setup);
   // Whether Of's levels need the number of clients.
   static bool NeedClients(const Setup& setup);
@@ -25,13 +26,16 @@ class Levels {
   size_t LevelOf(const ClientContext& context) const;
 
  private:
-  enum class Assign { kFix, kOnce, kDynamic };
+  enum class Assign { kFix, kOnce, kDynamic, kList };
+  // Reads each.
+  absl::Status List(const Setup& setup);
   size_t Drawn(RandomStream stream) const;
 
   std::vector<double> rates_;   // falling
   std::vector<double> shares_;  // of the clients; only their ratios count
   Assign assign_ = Assign::kFix;
-  uint64_t per_share_ = 0;  // kFix: clients for each share of 1
+  uint64_t per_share_ = 0;    // kFix: clients for each share of 1
+  std::vector<size_t> each_;  // kList: by client
 };
 
 // What is sent at each level: the layout of the narrower model, or the whole one's at rate 1.

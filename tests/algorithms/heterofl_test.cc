@@ -311,6 +311,13 @@ TEST(HeteroFl, FixGivesTheFirstClientsTheWidestAndTheRestTheLast) {
   for (const size_t client : {1, 2, 3}) EXPECT_EQ(run.StageOf(client).width.rate, 0.5);
 }
 
+TEST(HeteroFl, TakesAListOfRates) {
+  HeteroFlRun run(Parameters{{"rates", "1 0.5"}, {"assign", "list"}, {"each", "0.5 1 0.5 1"}});
+  const double expected[] = {0.5, 1, 0.5, 1};
+  for (size_t client = 0; client < 4; ++client)
+    EXPECT_EQ(run.StageOf(client).width.rate, expected[client]);
+}
+
 // Of a run of this rule.
 class HeteroFlRefusals : public testing::Test {
  protected:
@@ -347,8 +354,12 @@ TEST_F(HeteroFlRefusals, OfRatesAndShares) {
   EXPECT_THAT(Refusal({{"shares", "1 2"}}), HasSubstr("name a share for each rate"));
   EXPECT_THAT(Refusal({{"rates", "1 0.5"}, {"shares", "0.5 0.5"}}), HasSubstr("whole numbers"));
   EXPECT_EQ(Refusal({{"rates", "1 0.5"}, {"shares", "0.5 0.5"}, {"assign", "once"}}), "");
+  EXPECT_THAT(Refusal({{"assign", "list"}, {"each", "1 0.5"}}),
+              HasSubstr("each has 2 rates for 40 clients"));
   run_.clients = 3;
   run_.cohort.size = 3;
+  EXPECT_THAT(Refusal({{"assign", "list"}, {"each", "1 0.5 0.3"}}), HasSubstr("a rate of 0.3"));
+  EXPECT_EQ(Refusal({{"assign", "list"}, {"each", "1 0.5 0.5"}}), "");
   EXPECT_THAT(Refusal(), HasSubstr("divides 3 clients among 5 rates"));
   EXPECT_EQ(Refusal({{"assign", "dynamic"}}), "");
 }
@@ -363,6 +374,10 @@ TEST_F(HeteroFlRefusals, OfModelsThatCannotBeNarrowed) {
   run_.model.layers = {"conv 16 3", "groupnorm 1", "relu", "flatten", "linear 3"};
   EXPECT_EQ(Refusal(), "");
   EXPECT_THAT(Refusal({{"evaluate", 0.5}}), HasSubstr("groupnorm"));
+  run_.model.input_shape = {1, 5, 3};
+  run_.model.layers = {"conv 8 3", "relu", "conv 1 1", "flatten"};  // a class is a pixel
+  EXPECT_THAT(Refusal(), HasSubstr("set mask = false"));
+  EXPECT_EQ(Refusal({{"mask", false}}), "");
 }
 
 TEST_F(HeteroFlRefusals, OfWhatMixesTheClientsParts) {
