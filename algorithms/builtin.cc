@@ -37,7 +37,8 @@ std::vector<Description> BuiltinAlgorithms() {
           PerFedAvg(),
           HeteroFl(),
           Ridge(),
-          KMeans()};
+          KMeans(),
+          Ifca()};
 }
 
 }  // namespace macaw::algorithms

@@ -57,6 +57,9 @@ Description PFedMe();
 Description Apfl();
 Description PerFedAvg();
 
+// Several models.
+Description Ifca();
+
 // Hostile clients: robust/.
 Description Median();
 Description TrimmedMean();

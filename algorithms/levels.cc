@@ -71,7 +71,8 @@ auto Checked(const Parse& parse) {
 std::vector<ParameterSpec> Levels::Parameters(absl::string_view rule) {
   const auto lists = [](const AlgorithmConfig& config) {
     const auto assign = config.parameters.find("assign");
-    return assign != config.parameters.end() && assign->second == ParameterValue(std::string("list"));
+    return assign != config.parameters.end() &&
+           assign->second == ParameterValue(std::string("list"));
   };
   const std::string key = absl::StrCat("algorithm.", rule, ".assign");
   return {
@@ -190,7 +191,8 @@ absl::StatusOr<SliceLayouts> SliceLayouts::Of(const Setup& setup, const Levels& 
     MACAW_ASSIGN_OR_RETURN(spec, models::BuildSpec(setup.model, setup.layout->dtype()));
     if (!SameLayout(spec.layout.get(), setup.layout.get())) {
       return absl::InvalidArgumentError(
-          "model.frozen leaves tensors out, and a narrower model has parts of all: take it out");
+          "model.frozen, trained or adapters leave tensors out, and a narrower model has parts of "
+          "all: take them out");
     }
     if (!spec.is_script()) {
       const auto [first, count] = spec.tensors[models::OutputLayerOf(spec)];

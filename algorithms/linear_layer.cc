@@ -21,7 +21,7 @@ absl::StatusOr<LinearLayer> LinearLayer::Of(const Setup& setup, absl::string_vie
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec,
                            models::BuildSpec(setup.model, setup.layout->dtype()));
     if (!SameLayout(spec.layout.get(), setup.layout.get()))
-      return refuse("model.frozen leaves tensors of the model out");
+      return refuse("model.frozen, trained or adapters leave tensors of the model out");
     const bool flattens =
         spec.layers.size() == 2 && std::holds_alternative<models::Flatten>(spec.layers[0]);
     if ((spec.layers.size() != 1 && !flattens) ||

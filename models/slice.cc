@@ -29,6 +29,8 @@ struct Narrow {
     return Layer(l);
   }
   absl::StatusOr<Layer> operator()(Linear l) const {
+    if (l.adapter.rank > 0)
+      return absl::UnimplementedError("its adapter cannot be narrowed: take model.adapters out");
     l.in = input[0];
     if (!last) l.out = ChannelsOf(l.out, rate);
     return Layer(l);

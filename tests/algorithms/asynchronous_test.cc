@@ -162,8 +162,8 @@ TEST(Asynchronous, RefusesRulesWithTheReason) {
   for (const char* stateful : {"scaffold", "feddyn", "fedbn", "ditto", "fedrep", "pfedme", "apfl"})
     EXPECT_THAT(refused(stateful), HasSubstr("round.mode: what the rule's clients keep"))
         << stateful;
-  for (const char* other :
-       {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term", "perfedavg", "heterofl"})
+  for (const char* other : {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term",
+                            "perfedavg", "heterofl", "ifca"})
     EXPECT_THAT(refused(other), HasSubstr("round.mode: the rule is not made for")) << other;
 }
 

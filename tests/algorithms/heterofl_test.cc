@@ -371,6 +371,9 @@ TEST_F(HeteroFlRefusals, OfModelsThatCannotBeNarrowed) {
   run_.model.frozen = {"0.*"};
   EXPECT_THAT(Refusal(), HasSubstr("model.frozen"));
   run_.model = SmallNetwork();
+  run_.model.adapters = {"lora 2 4.*"};
+  EXPECT_THAT(Refusal(), HasSubstr("adapters"));
+  run_.model = SmallNetwork();
   run_.model.layers = {"conv 16 3", "groupnorm 1", "relu", "flatten", "linear 3"};
   EXPECT_EQ(Refusal(), "");
   EXPECT_THAT(Refusal({{"evaluate", 0.5}}), HasSubstr("groupnorm"));
@@ -381,6 +384,9 @@ TEST_F(HeteroFlRefusals, OfModelsThatCannotBeNarrowed) {
 }
 
 TEST_F(HeteroFlRefusals, OfWhatMixesTheClientsParts) {
+  run_.evaluation.updates = true;
+  EXPECT_THAT(Refusal(), HasSubstr("evaluation.updates"));
+  run_.evaluation.updates = false;
   for (const char* kind : {"alie", "inner-product", "min-max", "mimic", "free-rider"}) {
     run_.attack.kind = kind;
     run_.attack.fraction = 0.2;

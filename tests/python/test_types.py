@@ -68,6 +68,7 @@ class Algorithms(TestCase):
             "PerFedAvg",
             "HeteroFL",
             "KMeans",
+            "IFCA",
         ):
             self.assertIn(name, macaw.algorithms.__all__)
 

@@ -155,6 +155,7 @@ std::vector<Case> Cases() {
       Of("kmeans"),
       Of("heterofl_drawn", {R"(rates="0.75 0.25")", "assign=dynamic", R"(shares="1 3")"},
          "heterofl"),
+      Of("ifca", {"clusters=3"}),
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {
