@@ -35,10 +35,12 @@ std::vector<Description> BuiltinAlgorithms() {
           PFedMe(),
           Apfl(),
           PerFedAvg(),
+          Ifca(),
+          FedPer(),
+          Moon(),
           HeteroFl(),
           Ridge(),
-          KMeans(),
-          Ifca()};
+          KMeans()};
 }
 
 }  // namespace macaw::algorithms
