@@ -103,6 +103,8 @@ struct Lane::Turn {
 training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset) {
   auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
   setup.hooks = context.hooks;
+  setup.slices = context.slices;
+  setup.statistics = context.statistics;
   setup.backend = context.backend;
   return setup;
 }

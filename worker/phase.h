@@ -24,7 +24,9 @@ struct RunContext {
   uint32_t epoch = 0;
   training::Backends* backends = nullptr;
   training::BackendChoice backend;  // of the node
-  bool hooks = false;
+  bool hooks = false;               // of the rule, as the next two
+  bool slices = false;
+  bool statistics = false;
   bool redact_errors = false;  // of the node: what its clients' errors say stays here
   models::ModelSpec spec;
   HostileClients hostile;  // of the run's attack

@@ -83,6 +83,8 @@ absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
                            registry.Find(run->algorithm.name));
     setup = training::TrainerSetup::Of(*run, spec, info.feature_type);
     setup.hooks = algorithm->has_hooks;
+    setup.slices = algorithm->has_slices;
+    setup.statistics = algorithm->has_statistics;
   }
   setup.backend = options.backend;
   if (!run.has_value()) return training::FusedBackend().Profile(setup);
@@ -127,6 +129,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm.client(setup));
   context.hooks = algorithm.has_hooks;
+  context.slices = algorithm.has_slices;
+  context.statistics = algorithm.has_statistics;
   return context;
 }
 

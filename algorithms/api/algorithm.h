@@ -19,6 +19,7 @@
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/vector.h"
+#include "plan/model.h"
 #include "plan/run_plan.h"
 #include "plan/task.h"
 #include "training/api/stage.h"
@@ -84,6 +85,7 @@ struct Schema {
 struct Setup {
   AlgorithmConfig config;  // parameters complete and checked against the description
   LayoutPtr layout;        // the model's
+  ModelConfig model;       // its layers; no name: only the layout is known
   LocalConfig local;       // the run's (training/api/round_local.h: a round's)
   CohortConfig cohort;
   // Over the clients that can be drawn. 0: not known, which MakeSchema refuses of a rule that uses

@@ -185,6 +185,7 @@ TEST(CodedBroadcast, SendsTheSameAgainAfterAStopInsideARound) {
 TEST(CodedBroadcast, EveryRuleHasItsResultUnderACodecThatChangesNothing) {
   for (const Description& rule : BuiltinAlgorithms()) {
     if (rule.pools_clients || !rule.has_common_model || rule.has_hooks) continue;
+    if (rule.has_slices || rule.has_statistics) continue;  // of a list of layers
     const auto loop = [&](const Description& description) {
       return Dishes(description, {{1, -2, 3}, {3, 0, 1}, {0, 0, 2}}, {0.5, 0.5, 0.5});
     };
