@@ -106,7 +106,7 @@ def keys_of(
             seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
         made = _model.read(
             own["model"], own["init"], folder / "models", functools.partial(example, settings),
-            seeds or (0,), in_python=_train.wanted(own),
+            seeds or (0,), in_python=_train.wanted(own) or _by_a_program(own["model"], settings),
         )  # fmt: skip
         if made.module is not None and "frozen" in (own["model_options"] or {}):
             raise ConfigError(
@@ -134,6 +134,13 @@ def keys_of(
         _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
     told = _train.add(settings, own["train"], own["loss"], own["evaluate"], made, folder)
     return Keys(settings, made, folder, columns, told)
+
+
+def _by_a_program(model: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether a program of the caller's trains the module, and knows it by its own names."""
+    if settings.get("workers.backend") != "process" or not hasattr(model, "named_parameters"):
+        return False
+    return _model.names_itself(model)
 
 
 def _refuse_missing(
