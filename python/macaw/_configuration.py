@@ -19,6 +19,7 @@ from . import (
     _names,
     _normalise,
     _outputs,
+    _peft,
     _privacy,
     _rule_file,
     _safetensors,
@@ -39,7 +40,7 @@ _ARGUMENTS = (
     *("name", "rounds", "seed", "data", "test", "features", "label", "client", "missing"),
     "normalise",
     *("data_options", "partition"),
-    *("model", "init", "model_options", "algorithm", "cohort", "local"),
+    *("model", "peft", "init", "model_options", "algorithm", "cohort", "local"),
     *("train", "loss", "evaluate"),
 )
 _NO_KEYS = ("config", "out", "overwrite", "progress", "check_model", "on_round", "metrics")
@@ -81,6 +82,9 @@ def keys_of(
     _refuse_no_dicts({**own, **left})
     add(settings, "", left)
     add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
+    if own["peft"] is not None:
+        seed = run_seed(settings, given.get("config"))
+        own["model"] = _peft.with_adapters(own["model"], own["peft"], seed)
     seen = [_model.made_by(m) if _model.is_factory(m) else m for m in models or [own["model"]]]
     tokens = any(_names.embeds(each, left.get("run")) for each in seen)
     columns = _data.Columns(
@@ -265,7 +269,9 @@ def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Co
         settings.setdefault("run.task", "classification" if shape[-1] > 1 else "binary")
     elif len(shape) == 3 and shape[1] == x.shape[1]:
         settings.setdefault("run.task", "next-token")
-        if settings["run.task"] == "next-token" and shape[-1] > _outputs.classes_in(settings):
+        known = _outputs.classes_in(settings)
+        more = shape[-1] > known or (columns.next_tokens and shape[-1] == known)
+        if settings["run.task"] == "next-token" and more:
             settings.setdefault("data.classes", shape[-1])
 
 

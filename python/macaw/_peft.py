@@ -1,0 +1,72 @@
+"""``peft=``: a model's adapters, of which a run trains and sends nothing else."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from . import _model
+from ._spaces import Space
+from .errors import ConfigError, ModelError
+
+
+def with_adapters(model: Any, config: Any, seed: int) -> Any:
+    """The model with the adapters of a configuration of peft, such as LoraConfig.
+
+    A module is copied, and stays as it is; its adapters are drawn from the seed. A function that
+    makes modules becomes one whose modules have adapters.
+    """
+    if type(config).__module__.partition(".")[0] != "peft":
+        raise ConfigError(
+            f"peft={config!r}: it is a configuration of the package peft, such as "
+            'peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"])',
+            key="peft",
+        )
+    if _model.is_factory(model):
+        return _Made(model, config)
+    if not hasattr(model, "named_parameters"):
+        raise ModelError(
+            f"model: peft= is for a torch.nn.Module, and this is {type(model).__name__}", key="peft"
+        )
+    if hasattr(model, "peft_config"):
+        raise ModelError("model: it has adapters of peft already: leave peft= out", key="peft")
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _wrapped(copy.deepcopy(model), config)
+
+
+def of_a_sweep(model: Any, config: Any, seed: int) -> Any:
+    """The model of a sweep, or its values, with adapters; several configurations are values."""
+    if config is None:
+        return model
+    if isinstance(config, Space):
+        if isinstance(model, Space):
+            raise ConfigError("peft: a sweep varies the model or its adapters, and not both",
+                              key="peft")  # fmt: skip
+        return Space(config.kind, tuple(with_adapters(model, c, seed) for c in config.values))
+    if isinstance(model, Space):
+        return Space(model.kind, tuple(with_adapters(m, config, seed) for m in model.values))
+    return with_adapters(model, config, seed)
+
+
+class _Made:
+    """A function that makes modules with adapters."""
+
+    def __init__(self, factory: Any, config: Any) -> None:
+        self._factory, self._config = factory, config
+
+    def __call__(self) -> Any:
+        return _wrapped(self._factory(), self._config)
+
+
+def _wrapped(module: Any, config: Any) -> Any:
+    from peft import get_peft_model
+
+    if not isinstance(getattr(module, "config", None), dict) and not hasattr(module, "config"):
+        module.config = {"model_type": "custom"}  # of a module that is not Hugging Face's
+    try:
+        return get_peft_model(module, copy.deepcopy(config))
+    except ValueError as error:  # no target_modules, or none of these names
+        raise ModelError(f"model: peft refuses it: {error}", key="peft") from error
