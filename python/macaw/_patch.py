@@ -51,8 +51,8 @@ def program(ranks: int = 1) -> int:
     starts the program again for the ranks 1, 2, …, with what ``torch.distributed`` reads
     (``RANK``, ``WORLD_SIZE``, …). Returns this process's rank.
     """
-    rank: int = _client.program(ranks)
-    return rank
+    start: Callable[[int], int] = _client.program
+    return start(ranks)
 
 
 def patch(
@@ -82,7 +82,7 @@ def patch(
     if "MACAW_SLOT" not in os.environ:
         return
     _refuse_shared_gpus()
-    options = {"data": data, "local": local, "metrics": dict(metrics or {})}
+    options: dict[str, Any] = {"data": data, "local": local, "metrics": dict(metrics or {})}
     if kind == "transformers":
         from ._patch_transformers import Patched as HuggingFace
 
@@ -145,7 +145,7 @@ _MEANS = {"loss": "loss", "accuracy": "correct", "mae": "absolute_error"}
 
 
 def _sums(means: Mapping[str, float], rows: int, task: Any, all_of: bool) -> dict[str, float]:
-    sums = {name: 0.0 for name in task.sums[1:]} if all_of else {}
+    sums = dict.fromkeys(task.sums[1:], 0.0) if all_of else {}
     for mean, name in _MEANS.items():
         if name not in task.sums:
             continue
@@ -227,7 +227,11 @@ def changed(thing: Any, **values: Any) -> Iterator[None]:
 def _kind(trainer: Any) -> str:
     for base in type(trainer).__mro__:
         root = base.__module__.partition(".")[0]
-        if base.__name__ == "Trainer" and root in ("transformers", "lightning", "pytorch_lightning"):
+        if base.__name__ == "Trainer" and root in (
+            "transformers",
+            "lightning",
+            "pytorch_lightning",
+        ):
             return root
     raise ArgumentError(
         f"macaw.patch takes a Trainer of transformers or Lightning, and not {type(trainer)}; a "
@@ -238,11 +242,10 @@ def _kind(trainer: Any) -> str:
 def _refuse_shared_gpus() -> None:
     """Slots that see the same GPUs would all take the first one."""
     torch = sys.modules.get("torch")
-    shared = int(os.environ.get("MACAW_SLOTS", 1)) > 1 and torch is not None
-    if shared and torch is not None and torch.cuda.device_count() > 1:
-        if "MACAW_RANKS" not in os.environ:
-            warnings.warn(
-                f"this slot sees {torch.cuda.device_count()} GPUs, and other slots see them, too: "
-                "call macaw.program() before the Trainer is made",
-                stacklevel=3,
-            )
+    alone = int(os.environ.get("MACAW_SLOTS", 1)) == 1 or "MACAW_RANKS" in os.environ
+    if torch is not None and torch.cuda.device_count() > 1 and not alone:
+        warnings.warn(
+            f"this slot sees {torch.cuda.device_count()} GPUs, and other slots see them, too: "
+            "call macaw.program() before the Trainer is made",
+            stacklevel=3,
+        )

@@ -83,8 +83,8 @@ class Patched:
     def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float]]:
         trainer, loop = self._trainer, self._trainer.fit_loop
         loader = rows_of(task, self._data, self._loaders["train"], self._served)
-        if (rows := _rows_in(loader)) is not None:
-            refuse_other_count(task, rows)
+        if (there := _rows_in(loader)) is not None:
+            refuse_other_count(task, there)
         self._begin_anew()
         report = self._report
         report.begin(task, weights, task.local["lr"] if self._local else None)
@@ -95,9 +95,7 @@ class Patched:
                 stack.enter_context(changed(loop.epoch_loop, max_steps=steps))
             if is_trial(task):
                 stack.enter_context(changed(loop.epoch_loop, max_steps=1))
-                stack.enter_context(
-                    changed(trainer, limit_val_batches=0, num_sanity_val_steps=0)
-                )
+                stack.enter_context(changed(trainer, limit_val_batches=0, num_sanity_val_steps=0))
             self._fit(self.module, loader, self._loaders["val"])
         rows, losses = over_ranks([report.rows, report.losses], self._device())
         return int(rows), trainer.global_step, {"loss": losses / max(rows, 1)}
@@ -117,7 +115,7 @@ class Patched:
         if "loss" not in means:
             raise KeyError(
                 "validation_step logs no loss that is known here; it logs "
-                f"{', '.join(found) or 'nothing'}: self.log(\"val_loss\", …), or "
+                f'{", ".join(found) or "nothing"}: self.log("val_loss", …), or '
                 'macaw.patch(trainer, metrics={"loss": "its name there"})'
             )
         return task.end - task.begin, means
@@ -167,7 +165,7 @@ class Patched:
                 self.task, self.weights, self.rate = task, weights, rate
                 self.rows, self.losses = 0, 0.0
 
-            def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            def on_train_start(self, trainer: Any, _: Any) -> None:
                 if self.rate is None:
                     return
                 for optimizer in trainer.optimizers:
@@ -178,7 +176,7 @@ class Patched:
                         config.scheduler.base_lrs = [self.rate] * len(config.scheduler.base_lrs)
 
             def on_train_batch_end(
-                self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any
+                self, _: Any, __: Any, outputs: Any, batch: Any, *___: Any
             ) -> None:
                 rows = size_of(batch)
                 self.rows += rows
@@ -186,7 +184,7 @@ class Patched:
                 if loss is not None:
                     self.losses += float(loss) * rows
 
-            def on_before_optimizer_step(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            def on_before_optimizer_step(self, *_: Any) -> None:
                 self.weights.correct(self.task)
 
         report = Report()
@@ -218,7 +216,7 @@ def _loader_of(thing: Any, name: str) -> Any:
 
 
 def _rows_in(loader: Any) -> int | None:
-    rows = getattr(loader, "dataset", None)
+    rows: Any = getattr(loader, "dataset", None)
     return len(rows) if hasattr(rows, "__len__") else None
 
 

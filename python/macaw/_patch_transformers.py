@@ -154,7 +154,7 @@ class Patched:
         patched = self
 
         class Correction(TrainerCallback):  # type: ignore[misc]
-            def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
                 if patched._turn is not None:
                     task, weights = patched._turn
                     weights.correct(task)

@@ -27,7 +27,9 @@ def read(data: Any, what: str, columns: Columns) -> tuple[list[Array], Any] | No
         if _IDS not in data.column_names or columns.features not in (None, _IDS):
             return None
         label = columns.label or next((n for n in _LABELS if n in data.column_names), None)
-        column = {name: list(data[name]) for name in (_IDS, _MASK, label) if name in data.column_names}
+        column = {
+            name: list(data[name]) for name in (_IDS, _MASK, label) if name in data.column_names
+        }
         return _rows(column[_IDS], column.get(_MASK), column.get(label), what, columns)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or hasattr(data, "dtype"):
         return None
@@ -56,7 +58,9 @@ def _rows(
 ) -> tuple[list[Array], Any]:
     tokens = [_array(row) for row in ids]
     if masks is not None:
-        tokens = [_used(row, _array(mask), i, what) for i, (row, mask) in enumerate(zip(tokens, masks))]
+        tokens = [
+            _used(row, _array(mask), i, what) for i, (row, mask) in enumerate(zip(tokens, masks))
+        ]
     if labels is not None and not _are_texts(labels):
         return tokens, labels
     for number, row in enumerate(tokens):
@@ -92,9 +96,9 @@ def _used(row: Array, mask: Array, number: int, what: str) -> Array:
 
 def _refuse_own_labels(row: Array, labels: Array, number: int, what: str) -> None:
     """Labels other than the tokens themselves, such as of a prompt that is left out."""
-    if len(labels) >= len(row) and np.array_equal(labels[: len(row)], row):
-        if (labels[len(row) :] == _LEFT_OUT).all():
-            return
+    rest = labels[len(row) :]
+    if np.array_equal(labels[: len(row)], row) and (rest == _LEFT_OUT).all():
+        return
     raise DataError(
         f"{what}: the labels of row {number} are not its tokens ({_LEFT_OUT} leaves some out?): a "
         "run counts every token but the first; leave the labels out, or train by train=f or "

@@ -4,7 +4,8 @@
 |---|---|
 | LoRA, beside peft's own loop | Adapters.test_train_as_in_pefts_own_loop |
 | what is sent and kept | Adapters.test_alone_are_sent |
-| seeds, functions that make modules, sweeps | Adapters.test_are_drawn_from_the_seed, test_of_a_sweep |
+| seeds, functions that make modules | Adapters.test_are_drawn_from_the_seed |
+| sweeps | Adapters.test_of_a_sweep |
 | rows of several lengths, with and without labels | Texts |
 | wrong configurations, texts, labels | Adapters.test_refused, Texts.test_refused |
 """
@@ -176,8 +177,8 @@ class Texts(TextCase):
         texts = rows()
         ids, labels = padded(texts)
         mask = (labels != -100).long()
-        whole = [{"input_ids": i, "attention_mask": m, "labels": l}
-                 for i, m, l in zip(ids, mask, labels)]  # fmt: skip
+        whole = [{"input_ids": i, "attention_mask": m, "labels": own}
+                 for i, m, own in zip(ids, mask, labels)]  # fmt: skip
         pairs = [t[:-1] for t in texts], np.array([t[-1] for t in texts])
         digests = {
             self.run_of(name, data=data).digest

@@ -24,7 +24,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 from pathlib import Path
@@ -230,7 +229,8 @@ class Refusals(TrainerCase):
             self.assertIn("the trainer has 10", str(caught.exception))
 
     def test_of_another_model(self) -> None:
-        text = self.refused("lightning", model=torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False)))
+        less = torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False))
+        text = self.refused("lightning", model=less)
         self.assertIn("which the run's model does not have", text)
         wide = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 3))
         self.assertIn("has no place", self.refused("lightning", model=wide))
@@ -246,7 +246,7 @@ class AFleet(TrainerCase):
         simulated = macaw.simulate(**job)
         table = macaw.model_table(programs.gpt(), self.folder / "model.safetensors")
         (self.folder / "server.toml").write_text(
-            f"run.rounds = 2\nrun.seed = 5\nrun.task = \"next-token\"\n{table}"
+            f'run.rounds = 2\nrun.seed = 5\nrun.task = "next-token"\n{table}'
             '[cohort]\nsize = 1\n[data]\nsource = "declared"\npath = "rows.json"\n'
         )
         command = json.dumps(job["workers"]["command"])
@@ -309,13 +309,13 @@ class Ranks(TrainerCase):
             with self.subTest(kind):
                 run = self.run_of(kind, "ranks=2")
                 self.assertEqual(run.rows[0]["left_out"], 0)
-                # Ranks have every second batch, or row: the order is another one, the steps are not.
+                # Ranks have every second batch or row: other orders, and as many steps.
                 self.assertEqual(run.rows[0]["steps"], 6)
                 alone = self.run_of(kind, out=self.folder / "alone")
                 self.assertAlmostEqual(run.rows[-1]["train_loss"], alone.rows[-1]["train_loss"], 1)
 
     def test_start_again_when_one_dies(self) -> None:
-        mark = f"mark={os.path.basename(self.folder)}"
+        mark = f"mark={self.folder.name}"
         run = self.run_of("lightning", "ranks=2", "data", "fail=2", mark, rounds=3)
         self.assertEqual([row["left_out"] for row in run.rows], [0, 1, 0])
         self.assertEqual(processes_of(mark), [], "the other ranks have ended")
