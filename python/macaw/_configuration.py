@@ -267,6 +267,12 @@ def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Co
         return
     if len(shape) == 2:
         settings.setdefault("run.task", "classification" if shape[-1] > 1 else "binary")
+        if "lengths" in _safetensors.read(Path(settings["data.path"])):
+            columns.warnings.append(
+                "the rows differ in length, and a module is not told lengths: it sees padding as "
+                "token 0; give a module that leaves it out, such as one whose forward calls "
+                "bert(x, attention_mask=(x != 0).long())"
+            )
     elif len(shape) == 3 and shape[1] == x.shape[1]:
         settings.setdefault("run.task", "next-token")
         known = _outputs.classes_in(settings)

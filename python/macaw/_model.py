@@ -184,6 +184,8 @@ def _of_factory(
         other_names = not in_python and names_of(module) != model.names
         if other_names or _shapes(module) != _shapes(model.module):
             raise ModelError("model: the function makes another network with another seed")
+        if not model.names:
+            _refuse_other_frozen(model.module, module)
         weights = _weights_file(model, module, folder)
         path = folder / f"{stem}-{seed}.safetensors"
         if path.exists() and path.read_bytes() != weights.read_bytes():
@@ -196,6 +198,18 @@ def _of_factory(
     model.said = model.said.replace("with its weights", "with weights drawn from the run's seed")
     model.module = made[0]
     return model
+
+
+def _refuse_other_frozen(first: Any, other: Any) -> None:
+    """Frozen parameters stay in the file of the module, of which there is one for all seeds."""
+    others = dict(other.named_parameters())
+    for name, parameter in first.named_parameters():
+        if not parameter.requires_grad and not parameter.equal(others[name]):
+            raise ModelError(
+                f"model: the function draws {name} anew for each seed, and it is frozen: what is "
+                "frozen is the same in all runs. Load it in the function, or seed torch before it "
+                "is made"
+            )
 
 
 def _shapes(module: Any) -> dict[str, tuple[int, ...]]:

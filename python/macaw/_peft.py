@@ -14,22 +14,11 @@ def with_adapters(model: Any, config: Any, seed: int) -> Any:
     """The model with the adapters of a configuration of peft, such as LoraConfig.
 
     A module is copied, and stays as it is; its adapters are drawn from the seed. A function that
-    makes modules becomes one whose modules have adapters.
+    makes modules is called once, with torch seeded by 0: what is frozen is the same in all runs.
     """
-    if type(config).__module__.partition(".")[0] != "peft":
-        raise ConfigError(
-            f"peft={config!r}: it is a configuration of the package peft, such as "
-            'peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"])',
-            key="peft",
-        )
+    _check(model, config)
     if _model.is_factory(model):
         return _Made(model, config)
-    if not hasattr(model, "named_parameters"):
-        raise ModelError(
-            f"model: peft= is for a torch.nn.Module, and this is {type(model).__name__}", key="peft"
-        )
-    if hasattr(model, "peft_config"):
-        raise ModelError("model: it has adapters of peft already: leave peft= out", key="peft")
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -37,28 +26,51 @@ def with_adapters(model: Any, config: Any, seed: int) -> Any:
         return _wrapped(copy.deepcopy(model), config)
 
 
-def of_a_sweep(model: Any, config: Any, seed: int) -> Any:
-    """The model of a sweep, or its values, with adapters; several configurations are values."""
+def _check(model: Any, config: Any) -> None:
+    if type(config).__module__.partition(".")[0] != "peft":
+        raise ConfigError(
+            f"peft={config!r}: it is a configuration of the package peft, such as "
+            'peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"])',
+            key="peft",
+        )
+    if not hasattr(model, "named_parameters") and not _model.is_factory(model):
+        raise ModelError(
+            f"model: peft= is for a torch.nn.Module, and this is {type(model).__name__}", key="peft"
+        )
+    if hasattr(model, "peft_config"):
+        raise ModelError("model: it has adapters of peft already: leave peft= out", key="peft")
+
+
+def of_a_sweep(model: Any, config: Any) -> Any:
+    """The model of a sweep, or its values, with adapters that are drawn from each run's seed.
+
+    Several configurations are values of the model.
+    """
     if config is None:
         return model
+    if isinstance(config, Space) and isinstance(model, Space):
+        raise ConfigError("peft: a sweep varies the model or its adapters, not both", key="peft")
     if isinstance(config, Space):
-        if isinstance(model, Space):
-            raise ConfigError("peft: a sweep varies the model or its adapters, and not both",
-                              key="peft")  # fmt: skip
-        return Space(config.kind, tuple(with_adapters(model, c, seed) for c in config.values))
+        return Space(config.kind, tuple(_of_each_seed(model, c) for c in config.values))
     if isinstance(model, Space):
-        return Space(model.kind, tuple(with_adapters(m, config, seed) for m in model.values))
-    return with_adapters(model, config, seed)
+        return Space(model.kind, tuple(_of_each_seed(m, config) for m in model.values))
+    return _of_each_seed(model, config)
+
+
+def _of_each_seed(model: Any, config: Any) -> _Made:
+    _check(model, config)
+    return _Made(model, config)
 
 
 class _Made:
-    """A function that makes modules with adapters."""
+    """Makes copies of one module, whose adapters are drawn from torch as it is then seeded."""
 
-    def __init__(self, factory: Any, config: Any) -> None:
-        self._factory, self._config = factory, config
+    def __init__(self, model: Any, config: Any) -> None:
+        self._base = _model.made_by(model) if _model.is_factory(model) else copy.deepcopy(model)
+        self._config = config
 
     def __call__(self) -> Any:
-        return _wrapped(self._factory(), self._config)
+        return _wrapped(copy.deepcopy(self._base), self._config)
 
 
 def _wrapped(module: Any, config: Any) -> Any:

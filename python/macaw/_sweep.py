@@ -102,7 +102,7 @@ def sweep(
     if repeat is not None:
         seeds = _repeated(seeds, repeat, run_seed(run_settings, config))
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
-    model = _peft.of_a_sweep(model, arguments.pop("peft", None), own_seeds[0])
+    model = _peft.of_a_sweep(model, arguments.pop("peft", None))
     _note_weights(model, own_seeds)
 
     drawn = samples is not None

@@ -149,8 +149,19 @@ class Adapters(TextCase):
             partition=macaw.iid(clients=1), out=self.folder / "sweep", cache=self.folder / "cache",
             progress=False,
         )  # fmt: skip
-        sizes = sorted(sum(t.size for t in run.model().values()) for run in sweep.runs)
+        models = [run.model() for run in sweep.runs.values()]
+        sizes = sorted(sum(t.size for n, t in m.items() if "lora_" in n) for m in models)
         self.assertEqual(sizes, [32, 96])  # r · (8 + 24)
+
+    def test_of_a_base_that_each_seed_draws_are_refused(self) -> None:
+        import peft
+
+        def made() -> Any:
+            return peft.get_peft_model(programs.gpt(seed=None), programs.lora())
+
+        with self.assertRaises(macaw.ModelError) as caught:
+            self.run_of(model=made, seed=1)
+        self.assertIn("it is frozen", str(caught.exception))
 
     def test_refused(self) -> None:
         for config, model, words in (
