@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -182,6 +182,11 @@ def _part(rows: Any, task: Any) -> Any:
         raise RuntimeError(
             f"the trainer has no rows of {task.split}: give Trainer(eval_dataset=…), or "
             "macaw.patch(trainer, data=f)"
+        )
+    if isinstance(rows, Mapping):
+        raise RuntimeError(
+            f"the trainer's eval_dataset is several, {', '.join(map(str, rows))}: give one of them "
+            "for a run, or macaw.patch(trainer, data=f)"
         )
     if task.end > len(rows):
         raise RuntimeError(

@@ -178,7 +178,7 @@ class _Ranks:
 
         self._torch, self._all = torch, group
         if not group.is_initialized():
-            group.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            group.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         self._gloo = group.new_group(backend="gloo")
         self.rank = group.get_rank()
 

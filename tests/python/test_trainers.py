@@ -314,6 +314,25 @@ class Ranks(TrainerCase):
                 alone = self.run_of(kind, out=self.folder / "alone")
                 self.assertAlmostEqual(run.rows[-1]["train_loss"], alone.rows[-1]["train_loss"], 1)
 
+    def test_see_the_gpus_of_their_slot(self) -> None:
+        code = (
+            "import os, threading, macaw; rank = macaw.program({ranks}); "
+            "print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ.get('RANK'), flush=True); "
+            "rank or [t.join() for t in threading.enumerate() if t.daemon]"  # until others ended
+        )
+        for ranks, slot, expected in (
+            (1, 0, ["4 None"]),
+            (1, 5, ["5 None"]),
+            (2, 1, ["6,7 0", "6,7 1"]),
+            (2, 2, ["4,5 0", "4,5 1"]),
+        ):
+            program = subprocess.run(
+                [sys.executable, "-c", code.format(ranks=ranks)],
+                env={**os.environ, "MACAW_SLOT": str(slot), "CUDA_VISIBLE_DEVICES": "4,5,6,7"},
+                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            )  # fmt: skip
+            self.assertEqual(sorted(program.stdout.split("\n"))[1:], expected)
+
     def test_start_again_when_one_dies(self) -> None:
         mark = f"mark={self.folder.name}"
         run = self.run_of("lightning", "ranks=2", "data", "fail=2", mark, rounds=3)
