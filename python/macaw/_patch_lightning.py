@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -89,16 +90,18 @@ class Patched:
         report = self._report
         report.begin(task, weights, task.local["lr"] if self._local else None)
         with ExitStack() as stack:
-            if self._local and not is_trial(task):
+            if is_trial(task):  # an epoch of a batch, so that callbacks find what they look at
+                one = {"limit_train_batches": 1, "limit_val_batches": 1, "num_sanity_val_steps": 0}
+                stack.enter_context(changed(trainer, **one))
+                stack.enter_context(changed(loop, max_epochs=1))
+            elif self._local:
                 stack.enter_context(changed(loop, max_epochs=task.local["epochs"]))
                 steps = task.local["steps"] or -1
                 stack.enter_context(changed(loop.epoch_loop, max_steps=steps))
-            if is_trial(task):
-                stack.enter_context(changed(loop.epoch_loop, max_steps=1))
-                stack.enter_context(changed(trainer, limit_val_batches=0, num_sanity_val_steps=0))
             self._fit(self.module, loader, self._loaders["val"])
         rows, losses = over_ranks([report.rows, report.losses], self._device())
-        return int(rows), trainer.global_step, {"loss": losses / max(rows, 1)}
+        loss = losses / max(rows, 1) if report.told else math.nan
+        return int(rows), trainer.global_step, {"loss": loss}
 
     def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
         own = self._loaders["train" if task.split == "train" else "val"]
@@ -146,6 +149,7 @@ class Patched:
 
     def _begin_anew(self) -> None:
         """Epochs, steps and callbacks count from 0. Each fit makes its optimizers by itself."""
+        self._trainer.should_stop = False
         loop = self._trainer.fit_loop
         loop.load_state_dict(copy.deepcopy(self._progress))
         for part in _loops(loop):  # it is no restart
@@ -163,7 +167,7 @@ class Patched:
 
             def begin(self, task: Any, weights: Weights, rate: float | None) -> None:
                 self.task, self.weights, self.rate = task, weights, rate
-                self.rows, self.losses = 0, 0.0
+                self.rows, self.losses, self.told = 0, 0.0, False
 
             def on_train_start(self, trainer: Any, _: Any) -> None:
                 if self.rate is None:
@@ -182,6 +186,7 @@ class Patched:
                 self.rows += rows
                 loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
                 if loss is not None:
+                    self.told = True
                     self.losses += float(loss) * rows
 
             def on_before_optimizer_step(self, *_: Any) -> None:

@@ -71,6 +71,10 @@ class Patched:
         self._turn, self._rows = (task, weights), 0
         with ExitStack() as stack:
             stack.enter_context(changed(trainer, train_dataset=rows))
+            if is_trial(task):  # what callbacks look at is there, and nothing is saved
+                tested = None if self._own[1] is None else _first(self._own[1], 2)
+                unsaved = {"eval_dataset": tested, "_save_checkpoint": lambda *_, **__: None}
+                stack.enter_context(changed(trainer, **unsaved))
             stack.enter_context(changed(args, **self._arguments(task)))
             output = self._train(**self._given)
         self._turn = None
@@ -86,7 +90,7 @@ class Patched:
             if trainer.compute_metrics is None and "correct" in task.sums:
                 counting = {
                     "compute_metrics": _correct_tokens if task.task == "next-token" else _correct,
-                    "preprocess_logits_for_metrics": _chosen,
+                    "preprocess_logits_for_metrics": _classes,
                 }
                 stack.enter_context(changed(trainer, **counting))
             found = trainer.evaluate(eval_dataset=rows)
@@ -108,7 +112,6 @@ class Patched:
 
     def _arguments(self, task: Any) -> dict[str, Any]:
         """The TrainingArguments that a turn changes."""
-        args = self._trainer.args
         changes: dict[str, Any] = {}
         if self._local:
             changes = {
@@ -117,11 +120,7 @@ class Patched:
                 "max_steps": task.local["steps"] or -1,
             }
         if is_trial(task):
-            never = {"max_steps": 1, "load_best_model_at_end": False}
-            for name in ("save_strategy", "eval_strategy", "evaluation_strategy"):
-                if hasattr(args, name):
-                    never[name] = type(getattr(args, name))("no")
-            changes |= never
+            changes["max_steps"] = 1
         return changes
 
     def _begin_anew(self) -> None:
@@ -135,6 +134,9 @@ class Patched:
                 part.load_state_dict(copy.deepcopy(state))
         trainer.state = type(trainer.state)()
         trainer.control = type(trainer.control)()
+        for callback in trainer.callback_handler.callbacks:
+            if hasattr(callback, "early_stopping_patience_counter"):
+                callback.early_stopping_patience_counter = 0
 
     def _count_rows(self) -> None:
         step = self._trainer.training_step
@@ -195,14 +197,26 @@ def _part(rows: Any, task: Any) -> Any:
         )
     if (task.begin, task.end) == (0, len(rows)):
         return rows
-    if hasattr(rows, "select"):
-        return rows.select(range(task.begin, task.end))
+    return _chosen_rows(rows, range(task.begin, task.end))
+
+
+def _first(rows: Any, count: int) -> Any:
+    if isinstance(rows, Mapping):
+        return {name: _first(part, count) for name, part in rows.items()}
+    if not hasattr(rows, "__len__"):
+        return rows
+    return _chosen_rows(rows, range(min(count, len(rows))))
+
+
+def _chosen_rows(rows: Any, numbers: range) -> Any:
+    if hasattr(rows, "select"):  # a dataset of Hugging Face
+        return rows.select(numbers)
     import torch
 
-    return torch.utils.data.Subset(rows, range(task.begin, task.end))
+    return torch.utils.data.Subset(rows, numbers)
 
 
-def _chosen(logits: Any, _: Any) -> Any:
+def _classes(logits: Any, _: Any) -> Any:
     """The classes, in place of logits, which would fill the memory."""
     return (logits[0] if isinstance(logits, (tuple, list)) else logits).argmax(-1)
 

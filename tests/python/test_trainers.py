@@ -5,17 +5,18 @@ What surrounds it, and the test that holds it:
 | a patched trainer and … | test |
 |---|---|
 | the trainer alone, from the same weights | test_trains_as_it_does_alone, of both |
-| the optimizer's state, schedules, callbacks, counters | the same: the optimizer has momentum |
+| the optimizer's state | the same: it has momentum |
+| callbacks, counters | Both.test_stop_early_in_each_turn_anew |
 | an optimizer of the caller's | HuggingFace.test_resets_an_optimizer_that_it_was_given |
 | rows, steps, losses, evaluation | test_reports_what_the_trainer_reports |
 | [local] of the run | test_takes_the_rate_and_epochs_of_the_run |
 | FedProx | Lightning.test_adds_the_correction_of_a_rule |
-| several clients, workers, a resume | test_has_the_same_bytes_in_two_processes_and_after_a_resume |
+| several clients, workers, a resume | Both.test_have_the_same_bytes_in_two_processes_and_after_a_resume |
 | a fleet | AFleet |
 | several processes: DDP, FSDP | Ranks |
 | a rank that dies | Ranks.test_start_again_when_one_dies |
 | wrong rows, models, trainers | Refusals |
-| no worker | test_trains_alone_when_started_by_hand |
+| no worker | Both.test_train_alone_when_started_by_hand |
 """
 
 from __future__ import annotations
@@ -196,6 +197,12 @@ class Both(TrainerCase):
                 self.assertEqual(resumed.digest, whole.digest)
                 other = macaw.simulate(**{**job, "seed": 6, "out": self.folder / "other"})
                 self.assertNotEqual(other.digest, whole.digest, "the order is the run's")
+
+    def test_stop_early_in_each_turn_anew(self) -> None:
+        for kind in ("hugging", "lightning"):
+            with self.subTest(kind):
+                run = self.run_of(kind, "stop", rounds=3)
+                self.assertEqual([row["steps"] for row in run.rows], [6, 6, 6])
 
     def test_train_alone_when_started_by_hand(self) -> None:
         for kind in ("hugging", "lightning"):

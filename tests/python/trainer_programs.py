@@ -3,7 +3,7 @@
     python trainer_programs.py KIND [OPTION…]
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
-run), given (an optimizer of the caller's), peft, ranks=N, shuffle, prox, fail=ROUND.
+run), given (an optimizer of the caller's), peft, ranks=N, shuffle, stop (early), fail=ROUND.
 """
 
 from __future__ import annotations
@@ -74,6 +74,25 @@ class WithMomentum:
 class InOrder:
     def _get_train_sampler(self, *_: Any) -> Any:
         return torch.utils.data.SequentialSampler(self.train_dataset)
+
+
+def saving() -> dict[str, Any]:
+    """Five epochs of which the best counts; early stopping wants all of it."""
+    import transformers
+
+    old = hasattr(transformers.TrainingArguments, "evaluation_strategy")
+    return {
+        "num_train_epochs": 5, "evaluation_strategy" if old else "eval_strategy": "epoch",
+        "save_strategy": "epoch", "load_best_model_at_end": True, "save_total_limit": 1,
+        "metric_for_best_model": "eval_loss",
+    }  # fmt: skip
+
+
+def stopper() -> Any:
+    """Stops after two epochs: the second one is not better by ten."""
+    import transformers
+
+    return transformers.EarlyStoppingCallback(1, early_stopping_threshold=10.0)
 
 
 def sgd(model: Any, rate: float = RATE) -> Any:
@@ -188,7 +207,10 @@ def main(kind: str, *options: str) -> None:
 
     if kind == "hugging":
         given = "given" in words
-        trainer = hugging(gpt("peft" in words), shuffle=shuffle, given=given, ranks=ranks)
+        more = saving() if "stop" in words else {}
+        trainer = hugging(gpt("peft" in words), shuffle=shuffle, given=given, ranks=ranks, **more)
+        if more:
+            trainer.add_callback(stopper())
 
         def rows(task: Any) -> Any:
             failing(task)
@@ -204,7 +226,11 @@ def main(kind: str, *options: str) -> None:
         failing(task)
         return loader(task.name, task.split, BATCH // ranks, shuffle and task.split == "train")
 
-    trainer = lightning_trainer(ranks=ranks)
+    more = {}
+    if "stop" in words:
+        stop = lightning().callbacks.EarlyStopping("val_loss", min_delta=10.0, patience=1)
+        more = {"epochs": 5, "callbacks": [stop]}
+    trainer = lightning_trainer(ranks=ranks, **more)
     data = batches if "data" in words or "fail" in words else None
     macaw.patch(trainer, data=data, local="local" in words)
     trainer.fit(classifier(), loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
