@@ -148,7 +148,7 @@ class Patched:
         self._trainer.training_step = counting
 
     def _add_correction(self) -> bool:
-        """Whether the trainer tells before it steps, from transformers 4.46 on."""
+        """Whether the trainer tells before it steps, which older ones do not."""
         from transformers import TrainerCallback
 
         if not hasattr(TrainerCallback, "on_pre_optimizer_step") or self._trainer.args.fp16:

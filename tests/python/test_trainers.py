@@ -10,8 +10,8 @@ What surrounds it, and the test that holds it:
 | an optimizer of the caller's | HuggingFace.test_resets_an_optimizer_that_it_was_given |
 | rows, steps, losses, evaluation | test_reports_what_the_trainer_reports |
 | [local] of the run | test_takes_the_rate_and_epochs_of_the_run |
-| FedProx | Lightning.test_adds_the_correction_of_a_rule |
-| several clients, workers, a resume | Both.test_have_the_same_bytes_in_two_processes_and_after_a_resume |
+| FedProx | test_adds_the_correction_of_a_rule |
+| clients, workers, a resume | Both.test_have_the_same_bytes_in_two_processes_and_… |
 | a fleet | AFleet |
 | several processes: DDP, FSDP | Ranks |
 | a rank that dies | Ranks.test_start_again_when_one_dies |
@@ -133,6 +133,31 @@ class HuggingFace(TrainerCase):
         self.assert_near(run.model(), expected)
         run = self.run_of("hugging", "local", rounds=1, local={"lr": 0.03, "steps": 5})
         self.assertEqual(run.rows[0]["steps"], 5)
+
+    def test_adds_the_correction_of_a_rule(self) -> None:
+        import transformers
+
+        job = {"rounds": 1, "algorithm": macaw.FedProx(mu=0.5)}
+        if not hasattr(transformers.TrainerCallback, "on_pre_optimizer_step"):
+            with self.assertRaises(macaw.Error) as caught:
+                self.run_of("hugging", **job)
+            self.assertIn("a correction of the gradients", str(caught.exception))
+            return
+        model, start = programs.gpt(), programs.gpt()
+        anchors = list(start.parameters())
+
+        class Proximal(torch.optim.SGD):
+            def step(self, closure: Any = None) -> Any:
+                for p, anchor in zip(model.parameters(), anchors):
+                    p.grad += 0.5 * (p - anchor).detach()
+                return super().step(closure)
+
+        trainer = programs.hugging(model)
+        trainer.optimizer = Proximal(
+            model.parameters(), lr=programs.RATE, momentum=programs.MOMENTUM
+        )
+        trainer.train()
+        self.assert_near(self.run_of("hugging", **job).model(), model.state_dict())
 
     def test_trains_adapters_alone(self) -> None:
         run = self.run_of("hugging", "peft")
