@@ -218,6 +218,14 @@ class Texts(TextCase):
                             local={"lr": 0.1}, run={"task": "classification"})  # fmt: skip
         self.assertEqual(run.digest, again.digest)
 
+    def test_of_several_lengths_are_told_to_a_module_that_sees_padding(self) -> None:
+        texts = [{"input_ids": t, "label": len(t) % 3} for t in rows()]
+        run = self.run_of(model=Bag(), data=texts, test=texts[:6], local={"lr": 0.1})
+        self.assertIn("it sees padding as token 0", dict(run.said)["warning"])
+        even = [{"input_ids": t[:2], "label": len(t) % 3} for t in rows()]
+        run = self.run_of(model=Bag(), data=even, test=even[:6], local={"lr": 0.1})
+        self.assertNotIn("padding", dict(run.said).get("warning", ""))
+
     def test_of_clients(self) -> None:
         texts = rows()
         run = self.run_of(data={"ann": texts[:12], "bob": texts[12:]}, partition=None, cohort=2)
@@ -237,6 +245,17 @@ class Texts(TextCase):
             with self.assertRaises(macaw.DataError) as caught:
                 self.run_of(data=data)
             self.assertIn(words, str(caught.exception))
+
+
+class Bag(torch.nn.Module):
+    """Classifies texts by the mean of their tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(TOKENS, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embedding(x).mean(1))
 
 
 class Dataset:
