@@ -144,8 +144,7 @@ def _start_ranks(count):
         port = free.getsockname()[1]
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), MACAW_RANKS=str(count))
-    lifeline, _held = os.pipe()  # closes with this process, however it ends
-    _start_ranks.held = _held
+    lifeline, _ = os.pipe()  # the other end stays open until this process ends, however it does
     theirs = {name: value for name, value in os.environ.items()
               if name not in ("MACAW_CHANNEL", "MACAW_MEMORY", "MACAW_ROWS")}
     theirs["MACAW_LIFELINE"] = str(lifeline)
