@@ -34,7 +34,10 @@ std::vector<Description> BuiltinAlgorithms() {
           FedSam(),
           PFedMe(),
           Apfl(),
-          PerFedAvg()};
+          PerFedAvg(),
+          Ifca(),
+          FedPer(),
+          Moon()};
 }
 
 }  // namespace macaw::algorithms

@@ -49,8 +49,13 @@ class ModelKeeper {
 
   // The algorithm's Result: the model that is evaluated and written.
   ConstVectorView Model() const { return algorithm_->Result(); }
+  // The algorithm's further models, and their names.
+  std::vector<ConstVectorView> MoreModels() const { return algorithm_->MoreModels(); }
+  const std::vector<std::string>& model_names() const { return schema_.models; }
   // Model() as an encoded blob with its digest. It is encoded once and cached until Model changes.
   fleet::Blob ModelBlob();
+  // What an evaluation gets: Model() and the further models, in one blob.
+  fleet::Blob EvaluatedBlob();
   // With the older models that are kept.
   algorithms::ServerState Save() const;
   absl::Status Load(const algorithms::ServerState& state);

@@ -317,10 +317,7 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
-  const uint32_t groups = ConceptGroups(run.transform, run.seed).count();
-  return CheckStopRule(
-      config.stop, run,
-      MetricColumns(run.task, algorithm, schema, groups, run.attack.on() && run.attack.backdoor()));
+  return CheckStopRule(config.stop, run, ColumnsOf(run, algorithm, schema));
 }
 
 // The keeper of the initial model.
@@ -363,6 +360,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.models = 1 + static_cast<uint32_t>(keeper.model_names().size());
   engine.totals = totals;
   if (engine.devices != nullptr) engine.clock.traffic = {.down = model_bytes, .up = model_bytes};
   EvaluationConfig& evaluation = engine.run.evaluation;
@@ -382,12 +380,12 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
-      engine.evaluate_first = keeper.ModelBlob();
+      engine.evaluate_first = keeper.EvaluatedBlob();
     }
   }
   if (options.run.rounds == 0 && !checkpoint.has_value()) {  // the initial model is evaluated
     owed_row = MetricsRow::Parse(options.run.task, R"({"round": 0})");
-    engine.evaluate_first = keeper.ModelBlob();
+    engine.evaluate_first = keeper.EvaluatedBlob();
   }
   std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
   if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);

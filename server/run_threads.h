@@ -123,6 +123,7 @@ class RunThreads final : public admin::AdminHandler {
     std::optional<MetricsRow> row =
         std::nullopt;  // of a round whose evaluation is not complete yet
     std::optional<fleet::Blob> model = std::nullopt;              // to evaluate
+    std::optional<fleet::Blob> alone = std::nullopt;              // of several the first
     std::optional<algorithms::ServerState> state = std::nullopt;  // to keep
     std::optional<fleet::Blob> shown = std::nullopt;              // the model, of a stepwise run
 
@@ -253,6 +254,7 @@ class RunThreads final : public admin::AdminHandler {
 
   // sums thread
   ModelKeeper keeper_;
+  const size_t models_;     // of the rule
   const LayoutPtr layout_;  // of the model; any thread
   const bool small_model_;
 

@@ -13,7 +13,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;scheduler;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;models;scheduler;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -185,6 +185,23 @@ MUTANTS = {
          "again ? before_.Clone() : sent_.Clone()", "sent_.Clone()"),
         ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
         ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
+    ("models/adapters.cc", "models_spec", "*Adapters.*"): [
+        ("PiSSA forgets that the product is scaled", "found.values[k] / adapted.adapter.scale", "found.values[k]"),
+        ("PiSSA leaves the weight whole", "AddProduct<T>(-adapted.adapter.scale, a, b, rank, weight);", ""),
+        ("a merge forgets the scale", "AddProduct<T>(adapted.adapter.scale, ", "AddProduct<T>(1, ")],
+    ("models/init.cc", "models_spec", "Adapters.*"): [
+        ("adapters shift the draws of other tensors", "plan.adapter ? adapter++ : plain++",
+         "plan.adapter ? plain++ + 0 * adapter : plain++")],
+    ("plan/model.cc", "models_spec", "Adapters.*"): [
+        ("a base is trained beside its adapters", "globs = {\"*\"};", "globs;")],
+    ("training/fused/adapted_linear.cc", "training_fused", "*FusedAdapted.*"): [
+        ("the gradient of A lacks the scale", "    Scale(pass.n, d_inner);\n", ""),
+        ("the input's gradient lacks the adapter's part", "pass.d_in[i] += down.d_in[i];", "pass.d_in[i] += 0;"),
+        ("the weight's gradient is computed though nobody wants it", "wants = wants || pass.Wants(i);",
+         "wants = wants || pass.Wants(i) || true;")],
+    ("training/device/program_builder.cc", "training_device", "*Adapters*"): [
+        ("an adapter on a device is not scaled",
+         "AddSum(low_rank, relu, static_cast<float>(adapter.scale));", "AddSum(low_rank, relu);")],
     ("algorithms/around/residual_age.cc", "algorithms", "Compressed.*"): [
         ("a residual decays at each turn, whether its client was away or not",
          "since > 0 ? since - 1 : 0", "since"),
@@ -234,8 +251,17 @@ MUTANTS = {
         ("a number of a block may come twice", "places[i] <= places[i - 1] ? 1 : 0", "0"),
         ("places lie beyond a block's end",
          "if (count - at < kWord) word &= (uint64_t{1} << (count - at)) - 1;", "")],
-    ("aggregation/exact_sum_compact.cc", "aggregation", "ExactSumCompact.*"): [
+    ("core/blocks.cc", "core", "Blocks.*"): [
+        ("blocks of zeros at the end of a piece are lost", "zeros_ += next.zeros_;", "")],
+    ("aggregation/exact_sum_unfold.cc", "aggregation", "ExactSumCompact.*"): [
         ("a value may be larger than the part says", "span.low = -span.high;", "span = {};")],
+    ("aggregation/exact_sum_unfold.cc", "aggregation", "LargeSums.*"): [
+        ("a large sum that came over the network is not added",
+         "merge(block.data(), own.data() + at, block.size());", ""),
+        ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
+    ("server/served_blobs.h", "server", "ServedBlobs.*"): [
+        ("a large model is forgotten that an evaluation needs",
+         "lent_.insert_or_assign(blob.digest, blob.bytes);", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
@@ -285,6 +311,28 @@ MUTANTS = {
     ("algorithms/fedsam.cc", "algorithms", "FedSam.*"): [
         ("FedSAM goes uphill without the norm", "Axpy(rho_ / norm,", "Axpy(rho_,"),
         ("FedSAM divides by a gradient of zero", "if (norm == 0) return;", "")],
+    ("algorithms/moon.cc", "algorithms", "Moon.*"): [
+        ("MOON is pushed away from the common model",
+         "{context.model(), context.State(\"previous\")}", "{context.State(\"previous\"), context.model()}"),
+        ("MOON's gradient lacks the temperature", "const double slope = mu / tau /", "const double slope = mu /"),
+        ("MOON's softmax lacks the temperature", "(far.value - near.value) / tau;", "far.value - near.value;"),
+        ("MOON's products are not divided by lengths", "const double lengths = norm * NormOf(other);",
+         "const double lengths = norm > 0 && NormOf(other) > 0;"),
+        ("MOON divides by the length of zeros", "if (lengths == 0) return {};", ""),
+        ("MOON's cosine has no slope in its own length", "const double back = far.back - near.back;",
+         "const double back = 0 * (far.back - near.back);"),
+        ("MOON's previous model is the one that came down", "{{\"previous\", outcomes[0].end}}",
+         "{{\"previous\", context.model()}}"),
+        ("MOON's first turn is pushed away from a model of zeros", "if (!context.first_turn) stage.references",
+         "stage.references")],
+    ("algorithms/fedper.cc", "algorithms", "FedPer.*"): [
+        ("FedPer keeps the body and shares the head", "LocalGroupClient(setup, HeadOf(setup))",
+         "LocalGroupClient(setup, HeadOf(setup).Others())")],
+    ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
+        ("FedNova's momentum is of the step before it is normalised",
+         "Axpy(tau_eff_, mean_direction, momentum_);", "Axpy(1, mean_direction, momentum_);"),
+        ("FedNova's momentum takes the server's rate in", "Axpy(tau_eff_, mean_direction, momentum_);",
+         "Axpy(server_lr * tau_eff_, mean_direction, momentum_);")],
     ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
         ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",
          "Map(theta, step, batch.GradientAt(theta), theta);"),
@@ -304,6 +352,35 @@ MUTANTS = {
         ("Per-FedAvg keeps the adaptation", "Zero(g);  // w stays where it is", "ScaleParameters(1, g);"),
         ("Per-FedAvg takes the gradient before the adaptation",
          "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
+    ("algorithms/around/drift.cc", "algorithms", "Drift.*"): [
+        ("agreement is a quotient of norms, not of squares", "norm / squares);", "std::sqrt(norm) / squares);"),
+        ("squares are added without the clients' weights", ".reduction = update.reduction,",
+         ".reduction = Reduction::kMean,"),
+        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, std::sqrt(square));",
+         "result.metrics.emplace_back(kDriftMean, square);")],
+    ("algorithms/ifca.cc", "algorithms", "Ifca.*"): [
+        ("IFCA's clients take the model of the largest loss", "std::ranges::min_element", "std::ranges::max_element"),
+        ("IFCA's models are moved by the updates of all clients",
+         "Scale(1 / part, mean);", "static_cast<void>(mean);"),
+        ("IFCA's clients send the update of their model for each model",
+         "result.up.push_back({DeltaName(j), nothing});",
+         "result.up.push_back({DeltaName(j), Displacement(outcomes.back().end, context.Down(ModelName(best)))});"),
+        ("IFCA's clients train the first model, whatever they chose",
+         "work.start = context.Down(ModelName(Best(outcomes)));", "work.start = context.model();"),
+        ("IFCA's losses are all of the first model", "plan.stages.back().start = context.Down(ModelName(j));",
+         "plan.stages.back().start = context.model();"),
+        ("IFCA's models begin equal", "if (permuted) random.Shuffle(tensor);", "")],
+    ("training/api/calibration.cc", "training_api", "ClassCounts.*"): [
+        ("a calibration error is a mean over bins", "return error / rows;", "return error / kCalibrationBins;"),
+        ("a bin of confidences holds its lower end", "std::ceil(units / kUnits * kCalibrationBins)",
+         "std::floor(units / kUnits * kCalibrationBins) + 1")],
+    ("training/api/class_counts.cc", "training_api", "ClassCounts.*"): [
+        ("ties are all among the five largest", " || (z[c] == z[label] && c < label)", "")],
+    ("training/api/row_metrics.cc", "training_api", "RowMetrics.*"): [
+        ("R2 is against the mean square of labels, not their spread", "- mean * sums[kTargets]", "- 0 * mean")],
+    ("server/client_groups.cc", "server", "*"): [
+        ("the worst group is the one with the largest number",
+         "ratio.higher_is_better ? least : most", "ratio.higher_is_better ? most : least")],
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
         ("local momentum goes on from client to client",
          "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],
@@ -312,7 +389,7 @@ MUTANTS = {
          "} else if (input.size() == 2) {", "} else if (input.empty()) {")],
     ("training/fused/program.cc", "training_device", "DeviceAgreement.*"): [
         ("a fused linear layer reads a sequence of numbers as one vector",
-         ".positions = input.size() == 2 ?", ".positions = input.empty() ?"),
+         "AppendLinear(*linear, input.size() == 2 ?", "AppendLinear(*linear, input.empty() ?"),
         ("outputs behind a last flatten lie as the layer before it left them",
          "if (!builder.shape.InOneLine())", "if (false)")],
     ("training/fused/elementwise.cc", "training_device", "DeviceAgreement.*"): [

@@ -11,6 +11,7 @@
 #include "algorithms/around/channels.h"
 #include "algorithms/around/coded_broadcast.h"
 #include "algorithms/around/compressed.h"
+#include "algorithms/around/drift.h"
 #include "algorithms/around/factored.h"
 #include "algorithms/around/frozen.h"
 #include "algorithms/around/guard.h"
@@ -235,6 +236,14 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         run.attack.takes_distances() ? "set attack.perturbation = \"unit\", or " : "",
         "take one of the two out"));
   }
+  if (run.evaluation.updates) {
+    if (run.privacy.on()) {
+      return absl::InvalidArgumentError(
+          "evaluation.updates tells of the clients' updates before they are noised, which "
+          "[privacy]'s epsilon does not cover: take one of the two out");
+    }
+    rule = WithDrift(rule);
+  }
   if (run.asynchronous.on()) rule = Asynchronous(rule, run);
   if (IsMajority(run.update)) MACAW_RETURN_IF_ERROR(CheckAttackOnVotes(run.attack));
   if (IsFactored(run.update)) {
@@ -246,8 +255,9 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   }
   if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
-  if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
-  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast, run.model.frozen);
+  const std::vector<std::string> frozen = run.model.FrozenGlobs();
+  if (!frozen.empty()) rule = WithFrozen(std::move(rule), frozen);
+  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast, frozen);
   return rule;
 }
 

@@ -104,6 +104,7 @@ def serve(loop: Loop, name: str | None) -> None:
         name=name or loop.name(),
         corrections=loop.corrects,
         hidden=(__file__,),
+        in_place=True,
     )
     sys.exit(0)
 

@@ -59,6 +59,7 @@ struct EngineOptions {
   log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
   TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
   bool stateful = false;         // clients keep a state between rounds
+  uint32_t models = 1;           // from which a client chooses in an evaluation
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
   // Of a run with [devices]; null: it has no virtual time, and nobody says when clients are there.

@@ -51,7 +51,9 @@ struct EvaluationSums {
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
-    std::vector<double> values = {};  // parallel to ClassCounts::names(); NaN: undefined
+    std::vector<double> values = {};     // parallel to ClassCounts::names(); NaN: undefined
+    uint32_t choice = 0;                 // of the rule's models
+    std::optional<uint32_t> group = {};  // of evaluation.groups
   };
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
   // Clients without some of their rows: they were given up. Each once; the other fields omit them.
@@ -154,6 +156,8 @@ class EvaluationBoard {
     WorkerId worker;
     TimePoint expires{};
     std::vector<double> sums, values;
+    uint32_t choice = 0;
+    std::optional<uint32_t> group;  // of the client
     Digest digest;
   };
   struct Line {

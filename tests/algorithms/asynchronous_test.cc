@@ -159,11 +159,12 @@ TEST(Asynchronous, RefusesRulesWithTheReason) {
   EXPECT_EQ(refused("fedavg"), "");
   EXPECT_EQ(refused("fedprox"), "");
   EXPECT_EQ(refused("fedsam"), "");
-  for (const char* stateful : {"scaffold", "feddyn", "fedbn", "ditto", "fedrep", "pfedme", "apfl"})
+  for (const char* stateful :
+       {"scaffold", "feddyn", "fedbn", "ditto", "fedrep", "fedper", "pfedme", "apfl", "moon"})
     EXPECT_THAT(refused(stateful), HasSubstr("round.mode: what the rule's clients keep"))
         << stateful;
   for (const char* other :
-       {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term", "perfedavg"})
+       {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term", "perfedavg", "ifca"})
     EXPECT_THAT(refused(other), HasSubstr("round.mode: the rule is not made for")) << other;
 }
 

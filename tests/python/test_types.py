@@ -63,9 +63,12 @@ class Algorithms(TestCase):
             "TERM",
             "AFL",
             "FedSAM",
+            "FedPer",
+            "MOON",
             "pFedMe",
             "APFL",
             "PerFedAvg",
+            "IFCA",
         ):
             self.assertIn(name, macaw.algorithms.__all__)
 

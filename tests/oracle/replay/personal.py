@@ -17,7 +17,7 @@ class Personal(FedAvg):
 
     def __init__(self, problem, local, **parameters):
         super().__init__(problem, local, **parameters)
-        self.group = np.ones(len(self.x), bool)
+        self.group = problem.network.free
 
     def own(self, k):
         """The client's model: x, with its own group in it."""
@@ -60,6 +60,14 @@ class FedBN(Personal):
     def client(self, k, stages, _phase):
         self.state[k] = train(self.problem, self.own(k), k, stages[0], self.local)
         return self.without_group(k)
+
+
+class FedPer(FedBN):
+    """The last layer stays."""
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.group = problem.network.group({problem.network.last_layer})
 
 
 class FedRep(Personal):

@@ -5,6 +5,16 @@ from local_work import a_norm, train
 from problem import CLIENTS
 
 
+def lengths(z):
+    """Of the rows; of a row of zeros infinite, so that it has no direction."""
+    norms = np.linalg.norm(z, axis=1, keepdims=True)
+    return np.where(norms > 0, norms, np.inf)
+
+
+def unit(z):
+    return z / lengths(z)
+
+
 class Rule:
     """A round: what each client sends, by name (`client`), how that is combined, what the server does (`server`).
 
@@ -81,6 +91,30 @@ class FedAvg(Rule):
 
     def server(self, delta):
         self.move(delta)
+
+
+class Ifca(Rule):
+    """Each client trains the model of the least loss on its rows; a model is the mean of its own clients."""
+
+    def begin(self, starts):
+        """The initial models: those of the others are another draw, which is the run's."""
+        self.models = [start.copy() for start in starts]
+
+    def choice(self, k):
+        return int(np.argmin([self.problem.loss(model, k) for model in self.models]))
+
+    def round(self, turns, attack=None):
+        chosen = {k: self.choice(k) for k in turns}
+        ends = {k: train(self.problem, self.models[chosen[k]], k, stages[0], self.local) for k, stages in turns.items()}
+        rate = np.where(self.problem.network.is_parameter, self.p.get("server_lr", 1.0), 1.0)
+        for j, model in enumerate(self.models):
+            own = [k for k in turns if chosen[k] == j]
+            if own:
+                mean = np.average([ends[k] - model for k in own], axis=0, weights=self.problem.n[own])
+                self.models[j] = model + rate * mean
+
+    def result(self):
+        return np.concatenate(self.models)
 
 
 class FedProx(FedAvg):
@@ -220,6 +254,30 @@ class FedSAM(FedAvg):
         return {"delta": self.trained(k, stages[0], direction=direction)}
 
 
+class Moon(FedAvg):
+    """Each row's loss has μ·(−log softmax(cosines/τ)) of its representation z with those of x, the first, and of the
+    client's last model; only z moves."""
+
+    def client(self, k, stages, _phase):
+        network, before = self.problem.network, self.state.get(k)
+
+        def direction(w, _g, batch):
+            rows, labels = self.problem.batch(k, batch)
+            others = [unit(network.representation_of(model, rows)) for model in (self.x, before)]
+
+            def pull(z):
+                z1 = unit(z)
+                scores = np.exp(np.stack([(z1 * other).sum(axis=1) for other in others]) / self.p["temperature"])
+                p = scores / scores.sum(axis=0)
+                to_unit = (p[0] - 1)[:, None] * others[0] + p[1][:, None] * others[1]
+                across = to_unit - (to_unit * z1).sum(axis=1, keepdims=True) * z1
+                return self.p["mu"] / self.p["temperature"] * across / lengths(z)
+            return network.gradient(w, rows, labels, pull)[0] + self.local.decay * w
+        y = train(self.problem, self.x, k, stages[0], self.local, direction=None if before is None else direction)
+        self.state[k] = y
+        return {"delta": self.delta(k, y)}
+
+
 class PerFedAvg(FedAvg):
     """Of each pair of batches the first makes w̃ = w − α·g(w), and the second moves w by its gradient at w̃."""
 
@@ -260,6 +318,7 @@ class Scaffold(Rule):
 
 class FedNova(Rule):
     combine = {"direction": "examples", "tau": "examples", "statistics": "examples"}
+    m = 0.0
 
     def client(self, k, stages, _phase):
         mu = self.p.get("mu", 0.0)
@@ -269,7 +328,8 @@ class FedNova(Rule):
         return {"direction": delta / norm, "tau": tau}
 
     def server(self, direction, tau):
-        self.move(tau * direction)
+        self.m = self.p.get("server_momentum", 0.0) * self.m + tau * direction
+        self.move(self.m)
 
 
 class FedDyn(Rule):
