@@ -69,4 +69,5 @@ def evaluate(weights, task):
             "correct": (outputs.argmax(1) == y).sum().item()}
 
 
-macaw_client.serve(train, evaluate, name=f"examples/process 1, torch {torch.__version__}")
+if __name__ == "__main__":
+    macaw_client.serve(train, evaluate, name=f"examples/process 1, torch {torch.__version__}")

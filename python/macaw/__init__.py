@@ -17,7 +17,9 @@ from ._context import Rows, TrainContext
 from ._data import prepare
 from ._figures import Plot, plot, plot_clients
 from ._latex import to_latex
+from ._model import model_table
 from ._normalise import Normalisation
+from ._patch import patch, program
 from ._run import Run
 from ._simulate import resume, simulate, stream
 from ._spaces import choice, grid, integers, log_uniform, uniform
@@ -84,12 +86,15 @@ __all__ = [
     "k_classes",
     "log_uniform",
     "lognormal",
+    "model_table",
     "natural",
     "partitions",
+    "patch",
     "plot",
     "plot_clients",
     "power_law",
     "prepare",
+    "program",
     "resume",
     "rules",
     "shards",

@@ -38,6 +38,7 @@ class Columns:
         self.missing, self.tokens = missing, tokens
         self.words: list[str] = []  # of the classes
         self.own_clients = False  # the data says whose each row is
+        self.next_tokens = False  # rows are texts, and y the token behind each
         self.reader: _tables.Reader | None = None
         self.normalisation: Normalisation | None = None
         self.notes: list[str] = []
@@ -164,7 +165,9 @@ class Columns:
 
     def look_at_test(self, trained: Sequence[Array], tested: Array) -> None:
         """Notices classes of the test set that no training row has."""
-        if self.words or any(y.dtype != np.int32 or not len(y) for y in (*trained, tested)):
+        if self.next_tokens or self.words:
+            return
+        if any(y.dtype != np.int32 or not len(y) for y in (*trained, tested)):
             return
         most = max(int(y.max()) for y in trained)
         if tested.max() > most:
@@ -179,6 +182,8 @@ class Columns:
                 "x is uint8 with values 0 and 1 alone, and uint8 is scaled by 1/255; for 0 and 1 "
                 'give x.astype("float32")'
             )
+        if self.next_tokens:
+            return
         if y.dtype == np.int32 and not self.words and y.min() >= 1:
             self.warnings.append(
                 f"no row has class 0: y is {y.min()} to {y.max()}, and classes count from 0; "

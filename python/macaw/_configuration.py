@@ -19,6 +19,7 @@ from . import (
     _names,
     _normalise,
     _outputs,
+    _peft,
     _privacy,
     _rule_file,
     _safetensors,
@@ -39,7 +40,7 @@ _ARGUMENTS = (
     *("name", "rounds", "seed", "data", "test", "features", "label", "client", "missing"),
     "normalise",
     *("data_options", "partition"),
-    *("model", "init", "model_options", "algorithm", "cohort", "local"),
+    *("model", "peft", "init", "model_options", "algorithm", "cohort", "local"),
     *("train", "loss", "evaluate"),
 )
 _NO_KEYS = ("config", "out", "overwrite", "progress", "check_model", "on_round", "metrics")
@@ -81,6 +82,9 @@ def keys_of(
     _refuse_no_dicts({**own, **left})
     add(settings, "", left)
     add(settings, "run", {"name": own["name"], "rounds": own["rounds"], "seed": own["seed"]})
+    if own["peft"] is not None:
+        seed = run_seed(settings, given.get("config"))
+        own["model"] = _peft.with_adapters(own["model"], own["peft"], seed)
     seen = [_model.made_by(m) if _model.is_factory(m) else m for m in models or [own["model"]]]
     tokens = any(_names.embeds(each, left.get("run")) for each in seen)
     columns = _data.Columns(
@@ -106,7 +110,7 @@ def keys_of(
             seeds = [run_seed(settings, given.get("config")) if own_seed == "run" else own_seed]
         made = _model.read(
             own["model"], own["init"], folder / "models", functools.partial(example, settings),
-            seeds or (0,), in_python=_train.wanted(own),
+            seeds or (0,), in_python=_train.wanted(own) or _by_a_program(own["model"], settings),
         )  # fmt: skip
         if made.module is not None:
             _refuse_frozen(own["model_options"] or {})
@@ -130,6 +134,13 @@ def keys_of(
         _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
     told = _train.add(settings, own["train"], own["loss"], own["evaluate"], made, folder)
     return Keys(settings, made, folder, columns, told)
+
+
+def _by_a_program(model: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether a program of the caller's trains the module, and knows it by its own names."""
+    if settings.get("workers.backend") != "process" or not hasattr(model, "named_parameters"):
+        return False
+    return _model.names_itself(model)
 
 
 def _refuse_frozen(options: Mapping[str, Any]) -> None:
@@ -263,9 +274,17 @@ def _add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Co
         return
     if len(shape) == 2:
         settings.setdefault("run.task", "classification" if shape[-1] > 1 else "binary")
+        if "lengths" in _safetensors.read(Path(settings["data.path"])):
+            columns.warnings.append(
+                "the rows differ in length, and a module is not told lengths: it sees padding as "
+                "token 0; give a module that leaves it out, such as one whose forward calls "
+                "bert(x, attention_mask=(x != 0).long())"
+            )
     elif len(shape) == 3 and shape[1] == x.shape[1]:
         settings.setdefault("run.task", "next-token")
-        if settings["run.task"] == "next-token" and shape[-1] > _outputs.classes_in(settings):
+        known = _outputs.classes_in(settings)
+        more = shape[-1] > known or (columns.next_tokens and shape[-1] == known)
+        if settings["run.task"] == "next-token" and more:
             settings.setdefault("data.classes", shape[-1])
 
 

@@ -70,7 +70,7 @@ class TrainContext:
         self.batch_size = task.local["batch_size"] or len(task.y)
         self.device, self.personal = device, task.personal
         self.trainable = frozenset(task.trainable)
-        self.seed = _seed(task)
+        self.seed = seed_of(task)
         self._mu = float(task.mu)
         self._anchor: Mapping[str, Array] = task.anchor
         self._v: Mapping[str, Array] | None = task.correction
@@ -159,7 +159,7 @@ class TrainContext:
                     parameter.grad.add_(torch.from_numpy(np.array(self._v[name])).to(parameter))
 
 
-def _seed(task: Any) -> int:
+def seed_of(task: Any) -> int:
     """53 bits of the run's seed, round, phase, stage and client."""
     words = [task.seed, task.round, task.phase, task.stage, task.client]
     state = np.random.SeedSequence(words).generate_state(1, np.uint64)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _safetensors, _tables
+from . import _safetensors, _tables, _texts
 from ._columns import Columns as Columns  # _simulate takes it from here
 from ._columns import plain
 from ._paths import path_of
@@ -215,7 +215,9 @@ def _pair(data: Any, what: str, columns: Columns) -> _Block:
         return data
     x: Any
     y: Any
-    if _tables.is_table(data):
+    if (texts := _texts.read(data, what, columns)) is not None:
+        x, y = texts
+    elif _tables.is_table(data):
         assert columns.reader is not None
         if columns.reader.label is None:
             raise DataError(f"{what}: a table without labels; give (table, y) or label=…")

@@ -8,7 +8,10 @@ and LibTorch trains it. Weights go along in each case.
 from __future__ import annotations
 
 import io
+import json
+import os
 import sys
+import tempfile
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +24,7 @@ import numpy as np
 from . import _layers as _layers_file
 from . import _libtorch, _modules, _names, _safetensors, _trace
 from ._layers import Layer, layers_of
+from ._paths import Path_, path_of
 from ._trace import first_line
 from .errors import ModelError
 
@@ -180,6 +184,8 @@ def _of_factory(
         other_names = not in_python and names_of(module) != model.names
         if other_names or _shapes(module) != _shapes(model.module):
             raise ModelError("model: the function makes another network with another seed")
+        if not model.names:
+            _refuse_other_frozen(model.module, module)
         weights = _weights_file(model, module, folder)
         path = folder / f"{stem}-{seed}.safetensors"
         if path.exists() and path.read_bytes() != weights.read_bytes():
@@ -192,6 +198,18 @@ def _of_factory(
     model.said = model.said.replace("with its weights", "with weights drawn from the run's seed")
     model.module = made[0]
     return model
+
+
+def _refuse_other_frozen(first: Any, other: Any) -> None:
+    """Frozen parameters stay in the file of the module, of which there is one for all seeds."""
+    others = dict(other.named_parameters())
+    for name, parameter in first.named_parameters():
+        if not parameter.requires_grad and not parameter.equal(others[name]):
+            raise ModelError(
+                f"model: the function draws {name} anew for each seed, and it is frozen: what is "
+                "frozen is the same in all runs. Load it in the function, or seed torch before it "
+                "is made"
+            )
 
 
 def _shapes(module: Any) -> dict[str, tuple[int, ...]]:
@@ -254,8 +272,16 @@ def _layers(module: Any, layers: Sequence[Layer], folder: Path) -> Model:
 
 
 def _tensors_alone(module: Any, dtype: str | None, folder: Path) -> Model:
-    """Of a module that a function of the caller's trains: names and shapes, and the weights."""
-    lines = [
+    """Of a module that Python trains: names and shapes, and the weights."""
+    said = f"{type(module).__name__} itself, with its weights, in processes of Python"
+    model = Model({"tensors": _lines_of(module)}, said, module, dtype=dtype)
+    model.keys["init"] = _weights_file(model, module, folder)
+    return model
+
+
+def _lines_of(module: Any) -> list[str]:
+    """model.tensors: what is trained and what is a statistic, by name and shape."""
+    return [
         " ".join([kind, name, *map(str, tensor.shape)])
         for kind, named in (
             ("parameter", [(n, p) for n, p in module.named_parameters() if p.requires_grad]),
@@ -263,10 +289,34 @@ def _tensors_alone(module: Any, dtype: str | None, folder: Path) -> Model:
         )
         for name, tensor in named
     ]
-    said = f"{type(module).__name__} itself, with its weights, in processes of Python"
-    model = Model({"tensors": lines}, said, module, dtype=dtype)
-    model.keys["init"] = _weights_file(model, module, folder)
-    return model
+
+
+def model_table(module: Any, path: Path_) -> str:
+    """The table ``[model]`` of a configuration whose clients train this module by programs of
+    their own (``workers.backend = "process"``), such as ``macaw.patch(trainer)``.
+
+    Its weights, with which the run begins, are written to `path`, a safetensors file. Frozen
+    parameters (``requires_grad_(False)``) are in neither: each program has them.
+    """
+    if not _is_module(module):
+        raise ModelError(f"model: expected a torch.nn.Module, got {_kind(module)}", key="model")
+    _modules.dtype_of(module)
+    file = path_of(path, "path")
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        os.replace(_weights_file(Model({}, ""), module, Path(folder)), file)
+    lines = "".join(f"  {json.dumps(line)},\n" for line in _lines_of(module))
+    return f"[model]\ntensors = [\n{lines}]\ninit = {json.dumps(str(path))}\n"
+
+
+def names_itself(module: Any) -> bool:
+    """Whether a run of the module as layers has other names than the module, or is none of layers.
+
+    A program of the caller's that trains the module knows the module's own names alone.
+    """
+    found = layers_of(module)
+    if isinstance(found, str):
+        return True
+    return any(ours != own for ours, own in _layers_file.names_of(found).items())
 
 
 def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:

@@ -63,6 +63,8 @@ _ARGUMENTS = {
     "callbacks": "on_round=function",
     "dropna": 'missing="mean", or data=df.dropna()',
     "epsilon": "privacy=dict(epsilon=…)",
+    "lora": "peft=LoraConfig(…)",
+    "peft_config": "peft=LoraConfig(…)",
     "compression": 'update=dict(codec=["topk 0.01"])',
     "compressor": 'update=dict(codec=["topk 0.01"])',
     "quantization": 'update=dict(codec=["bits 8"])',

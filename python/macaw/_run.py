@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Sequence
@@ -110,6 +111,22 @@ class Run:
         if self._model is not None and self._model.module is not None:
             return self._model.state_dict(tensors)
         return tensors
+
+    def module(self, module: Any = None, *, best: bool = False) -> Any:
+        """A copy of the module with the weights of ``model()``, in evaluation mode.
+
+        The module is that given here, or to ``simulate``; with ``peft=`` the one with adapters,
+        whose ``save_pretrained(folder)`` and ``merge_and_unload()`` are peft's.
+        """
+        own = module if module is not None or self._model is None else self._model.module
+        if own is None:
+            raise ArgumentError(
+                "run.module() needs the module: the run was begun without one, or is opened from "
+                "its folder; give run.module(net)"
+            )
+        made = copy.deepcopy(own)
+        made.load_state_dict(self.model(module, best=best))
+        return made.eval()
 
     def models(self) -> list[dict[str, Any]]:
         """The final models of a rule that has several (``macaw.IFCA``), in order; of another rule

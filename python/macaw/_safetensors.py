@@ -34,7 +34,7 @@ def write_by_content(
 ) -> Path:
     """Writes a file whose name is the digest of its content, unless it is there already."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     at = 0
     for name, array in arrays.items():
         header[name] = {

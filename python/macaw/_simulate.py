@@ -48,6 +48,7 @@ def stream(
     metrics: Mapping[str, Metric] | None = None,
     seed: int | None = None,
     init: Any = None,
+    peft: Any = None,
     config: Path_ | None = None,
     name: str | None = None,
     out: Path_ | None = None,
@@ -126,6 +127,7 @@ def simulate(
     metrics: Mapping[str, Metric] | None = None,
     seed: int | None = None,
     init: Any = None,
+    peft: Any = None,
     config: Path_ | None = None,
     name: str | None = None,
     out: Path_ | None = None,
@@ -146,7 +148,8 @@ def simulate(
         seeded by the run's seed, so that runs with other seeds start from other weights.
     data: ``(x, y)``, a dict of clients, a table of pandas, polars or Arrow, a torch or Hugging Face
         ``Dataset`` (``macaw.prepare`` tells what these may be), or the path of a file or folder.
-        Whole numbers are tokens where the model embeds them, and numbers elsewhere.
+        Whole numbers are tokens where the model embeds them, and numbers elsewhere. Tokenised
+        texts are also a list of lists of tokens, or rows with ``input_ids``.
     test: rows of the central test set. Without them, ``data_options=dict(test_fraction=…)`` of
         all rows, a tenth by default. Clients of one's own (a dict, or ``client=``) keep their rows
         unless it is given; ``client_test_fraction`` gives each client test rows of its own.
@@ -171,6 +174,8 @@ def simulate(
     on_round: a function of a ``macaw.OpenRun``, called after each round; False stops the run.
     metrics: ``{"name": f}``, with f(y, outputs) over the test rows: columns of ``run.metrics``.
     init: weights to start from: a dict of arrays, a safetensors file, or "zero".
+    peft: a configuration of the package peft, such as ``LoraConfig(r=8)``: a copy of the module
+        gets these adapters, which alone are trained and sent. ``run.module()`` is that copy.
     config: a configuration file to start from. What is given here replaces its keys.
     name, out: of the run, and its folder; by default ``runs/NAME``, ``runs/NAME-2``, …
     overwrite: replaces a run that is in the folder already.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _division, _libtorch, _model, _spaces, _train
+from . import _data, _division, _libtorch, _model, _peft, _spaces, _train
 from ._configuration import (
     add_algorithm,
     add_partition,
@@ -102,6 +102,7 @@ def sweep(
     if repeat is not None:
         seeds = _repeated(seeds, repeat, run_seed(run_settings, config))
     own_seeds = list(seeds) if seeds is not None else [run_seed(run_settings, config)]
+    model = _peft.of_a_sweep(model, arguments.pop("peft", None))
     _note_weights(model, own_seeds)
 
     drawn = samples is not None

@@ -10,13 +10,18 @@ Copy this file beside your program; it needs NumPy alone. The worker starts the 
         return None, rows, steps, losses   # rows used, steps taken, the sum of the rows' losses
 
     macaw_client.serve(train, name="hospital trainer 2.1, torch 2.4")
+
+A program that trains one model by several processes (torch.distributed) begins with program(ranks=…).
 """
 import json
 import math
 import mmap
 import os
+import pathlib
 import socket
+import subprocess
 import sys
+import threading
 import traceback
 
 import numpy as np
@@ -105,6 +110,119 @@ class _Rows:
         np.ndarray(shape, self.dtype, self.bytes, at["outputs"])[...] = outputs
 
 
+def program(ranks=1):
+    """Call it first, before anything looks at a GPU. Leaves this process the GPUs of its slot, a GPU
+    a rank (CUDA_VISIBLE_DEVICES), and with ranks > 1 starts this program again for the ranks 1, 2, …,
+    with what torch.distributed reads: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Returns
+    this process's rank. Only rank 0 speaks with the worker; serve() hands the others what it is asked.
+    They end when rank 0 does, and a rank that fails ends rank 0, which the worker starts again."""
+    if "MACAW_LIFELINE" in os.environ:  # a rank that the lines below have started
+        threading.Thread(target=_end_with_rank_0, daemon=True).start()
+        return int(os.environ["RANK"])
+    _take_gpus(ranks)
+    if ranks > 1:
+        _start_ranks(ranks)
+    return 0
+
+
+def _take_gpus(count):
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        files = pathlib.Path("/dev").glob("nvidia[0-9]*")
+        there = sorted((file.name[6:] for file in files), key=int)
+    else:
+        there = [word for word in given.split(",") if word]
+    if there:
+        first = int(os.environ.get("MACAW_SLOT", 0)) * count
+        mine = [there[(first + rank) % len(there)] for rank in range(min(count, len(there)))]
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+
+
+def _start_ranks(count):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), MACAW_RANKS=str(count))
+    lifeline, _ = os.pipe()  # the other end stays open until this process ends, however it does
+    theirs = {name: value for name, value in os.environ.items()
+              if name not in ("MACAW_CHANNEL", "MACAW_MEMORY", "MACAW_ROWS")}
+    theirs["MACAW_LIFELINE"] = str(lifeline)
+    for rank in range(1, count):
+        child = subprocess.Popen(
+            [sys.executable, *sys.orig_argv[1:]], stdin=subprocess.DEVNULL, pass_fds=[lifeline],
+            env={**theirs, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        threading.Thread(target=_watch, args=(child, rank), daemon=True).start()
+    os.close(lifeline)
+
+
+def _watch(child, rank):
+    code = child.wait()
+    if code != 0:
+        print(f"rank {rank} ended with code {code}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _end_with_rank_0():
+    os.read(int(os.environ["MACAW_LIFELINE"]), 1)
+    os._exit(0)
+
+
+class _Ranks:
+    """The processes of program(ranks=…): each question goes to all of them, over gloo."""
+
+    def __init__(self):
+        import torch
+        import torch.distributed as group
+
+        self._torch, self._all = torch, group
+        if not group.is_initialized():
+            group.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        self._gloo = group.new_group(backend="gloo")
+        self.rank = group.get_rank()
+
+    def ask(self, function):
+        """The same function; what it is called with goes to the other ranks first."""
+        if function is None:
+            return None
+
+        def call(weights, task):
+            about = dict(task.__dict__)
+            if not about.get("mu"):
+                about["anchor"] = None  # the weights themselves
+            shapes = [(name, array.shape, array.dtype.str) for name, array in weights.items()]
+            self._send((about, shapes))
+            for array in weights.values():
+                self._share(array)
+            return function(weights, task)
+
+        return call
+
+    def end(self):
+        self._send(None)
+
+    def follow(self, functions):
+        """Of the other ranks: does what rank 0 is asked, until rank 0 ends."""
+        while (question := self._send(None)) is not None:
+            about, shapes = question
+            weights = {name: np.empty(shape, dtype) for name, shape, dtype in shapes}
+            for name, array in weights.items():
+                weights[name] = self._share(array)
+            if about["kind"] == "train" and about["anchor"] is None and not about.get("in_place"):
+                about["anchor"] = {name: array.copy() for name, array in weights.items()}
+            functions[about["kind"]](weights, Task(about))
+
+    def _send(self, question):
+        box = [question]
+        self._all.broadcast_object_list(box, src=0, group=self._gloo)
+        return box[0]
+
+    def _share(self, array):
+        tensor = self._torch.from_numpy(np.array(array))
+        self._all.broadcast(tensor, src=0, group=self._gloo)
+        return tensor.numpy()
+
+
 def _sums(losses):
     sums = losses if isinstance(losses, dict) else {"loss": losses}
     return {name: float(x) if math.isfinite(x) else None for name, x in sums.items()}  # JSON has no NaN
@@ -154,7 +272,16 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
     With workers.give_rows, train may leave the losses None, and outputs(weights, task) may return the
     model's outputs for task.x instead of evaluate: the worker computes losses and metrics from them.
     in_place: train does without task.anchor where nothing is corrected; the weights are then in memory
-    once instead of twice. fatal: an exception ends the run. hidden: files whose lines are left out of its words."""
+    once instead of twice. fatal: an exception ends the run. hidden: files whose lines are left out of
+    its words.
+
+    After program(ranks=…) all ranks call serve, and each question calls the function in each of them
+    with the same weights and task. What rank 0 returns counts, so its rows and losses are those of all
+    ranks. An exception ends the program: its ranks may wait for each other."""
+    ranks = _Ranks() if "MACAW_RANKS" in os.environ else None
+    if ranks is not None and ranks.rank > 0:
+        ranks.follow({"train": train, "evaluate": evaluate, "outputs": outputs})
+        return
     if "MACAW_CHANNEL" not in os.environ:
         sys.exit("this program is started by macaw-worker: set workers.backend = \"process\" and "
                  f"workers.command = [\"python3\", {json.dumps(sys.argv[0])}]")
@@ -174,6 +301,8 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
     memory = _Memory(hello)
     rows = _Rows(hello) if hello.get("rows") else None
     about = {key: hello[key] for key in ("sums", "task", "outputs", "dtype")}
+    if ranks is not None:
+        train, evaluate, outputs = map(ranks.ask, (train, evaluate, outputs))
     say({"ready": PROTOCOL, "name": name, "corrections": corrections,
          "evaluates": evaluate is not None, "outputs": outputs is not None, "in_place": in_place})
     for line in lines:
@@ -194,5 +323,11 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
                 rows.take(outputs(memory.arrays("start"), task), shape, question[kind]["at"])
                 answer = {}
         except Exception as error:  # the client's own doing: the next one may fare better
+            if ranks is not None:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
             answer = _error(error, fatal, {__file__, *hidden})
         say({"id": question["id"], **answer})
+    if ranks is not None:
+        ranks.end()

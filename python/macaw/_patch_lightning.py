@@ -1,0 +1,246 @@
+"""Lightning's Trainer as a client: macaw.patch(trainer)."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from ._patch import (
+    DataFunction,
+    changed,
+    is_trial,
+    over_ranks,
+    refuse_other_count,
+    rows_of,
+    size_of,
+)
+from ._weights import Weights
+from .errors import ArgumentError
+
+# What modules usually call the run's metrics, where macaw.patch(metrics=…) does not say it.
+_USUAL = {
+    "loss": ("val_loss", "valid_loss", "validation_loss", "eval_loss", "test_loss", "loss"),
+    "accuracy": ("val_accuracy", "val_acc", "valid_acc", "eval_accuracy", "accuracy", "acc"),
+    "mae": ("val_mae", "mae"),
+}
+
+
+class Patched:
+    def __init__(
+        self, trainer: Any, *, data: DataFunction | None, local: bool, metrics: dict[str, str]
+    ) -> None:
+        strategy = type(trainer.strategy).__name__
+        if any(word in strategy for word in ("FSDP", "DeepSpeed", "ModelParallel")):
+            raise ArgumentError(
+                f"macaw.patch: the trainer divides its model ({strategy}), and a turn needs whole "
+                'tensors: write the loop as examples/process/ranks.py does, or strategy="ddp"'
+            )
+        self._trainer, self._data, self._local, self._names = trainer, data, local, metrics
+        self.corrects = True
+        self.module: Any = None
+        self._loaders: dict[str, Any] = {}
+        self._served: set[str] = set()
+        self._fit = trainer.fit
+        self._progress = copy.deepcopy(trainer.fit_loop.state_dict())
+        self._callbacks: list[tuple[Any, Any]] = []
+        self._report: Any = None
+
+    def take_over(self, serve: Callable[[], None]) -> None:
+        def fit(
+            model: Any,
+            train_dataloaders: Any = None,
+            val_dataloaders: Any = None,
+            datamodule: Any = None,
+            ckpt_path: Any = None,
+            **_: Any,
+        ) -> None:
+            if ckpt_path:
+                raise ArgumentError(
+                    "trainer.fit(ckpt_path=…): the model of a turn is the run's; leave it out"
+                )
+            self.module = model
+            self._take_loaders(train_dataloaders, val_dataloaders, datamodule)
+            self._report = self._add_report()
+            self._callbacks = [
+                (callback, copy.deepcopy(callback.state_dict()))
+                for callback in self._trainer.callbacks
+            ]
+            serve()
+
+        self._trainer.fit = fit
+
+    @property
+    def evaluates(self) -> bool:
+        return self._data is not None or self._loaders["val"] is not None
+
+    def prepare(self, seed: int) -> None:
+        os.environ["PL_GLOBAL_SEED"] = str(seed)  # of Lightning's DistributedSampler
+
+    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float]]:
+        trainer, loop = self._trainer, self._trainer.fit_loop
+        loader = rows_of(task, self._data, self._loaders["train"], self._served)
+        if (there := _rows_in(loader)) is not None:
+            refuse_other_count(task, there)
+        self._begin_anew()
+        report = self._report
+        report.begin(task, weights, task.local["lr"] if self._local else None)
+        with ExitStack() as stack:
+            if is_trial(task):  # an epoch of a batch, so that callbacks find what they look at
+                one = {"limit_train_batches": 1, "limit_val_batches": 1, "num_sanity_val_steps": 0}
+                stack.enter_context(changed(trainer, **one))
+                stack.enter_context(changed(loop, max_epochs=1))
+            elif self._local:
+                stack.enter_context(changed(loop, max_epochs=task.local["epochs"]))
+                steps = task.local["steps"] or -1
+                stack.enter_context(changed(loop.epoch_loop, max_steps=steps))
+            self._fit(self.module, loader, self._loaders["val"])
+        rows, losses = over_ranks([report.rows, report.losses], self._device())
+        loss = losses / max(rows, 1) if report.told else math.nan
+        return int(rows), trainer.global_step, {"loss": loss}
+
+    def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
+        own = self._loaders["train" if task.split == "train" else "val"]
+        loader = _part(rows_of(task, self._data, own, self._served), task)
+        found: dict[str, float] = {}
+        for metrics in self._trainer.validate(self.module, loader, verbose=False):
+            found.update(metrics)
+        means = {}
+        for mean, usual in _USUAL.items():
+            names = (self._names[mean],) if mean in self._names else usual
+            there = next((name for name in names if name in found), None)
+            if there is not None:
+                means[mean] = found[there]
+        if "loss" not in means:
+            raise KeyError(
+                "validation_step logs no loss that is known here; it logs "
+                f'{", ".join(found) or "nothing"}: self.log("val_loss", …), or '
+                'macaw.patch(trainer, metrics={"loss": "its name there"})'
+            )
+        return task.end - task.begin, means
+
+    def name(self) -> str:
+        import torch
+
+        package = importlib.import_module(_package(self._trainer))
+        kind = type(self.module).__name__
+        return f"{kind} of Lightning {package.__version__}, torch {torch.__version__}"
+
+    def _device(self) -> Any:
+        return self._trainer.strategy.root_device
+
+    def _take_loaders(self, train: Any, val: Any, datamodule: Any) -> None:
+        if hasattr(train, "train_dataloader"):  # a LightningDataModule in the second place
+            datamodule, train = train, None
+        if datamodule is not None:
+            datamodule.trainer = self._trainer
+            datamodule.prepare_data()
+            datamodule.setup("fit")
+            train, val = datamodule.train_dataloader(), _loader_of(datamodule, "val_dataloader")
+        if train is None and self._data is None:
+            train = self.module.train_dataloader()
+        if val is None:
+            val = _loader_of(self.module, "val_dataloader")
+        self._loaders = {"train": train, "val": val}
+
+    def _begin_anew(self) -> None:
+        """Epochs, steps and callbacks count from 0. Each fit makes its optimizers by itself."""
+        self._trainer.should_stop = False
+        loop = self._trainer.fit_loop
+        loop.load_state_dict(copy.deepcopy(self._progress))
+        for part in _loops(loop):  # it is no restart
+            for name in ("_restarting", "_loaded_from_state_dict", "_resuming_from_checkpoint"):
+                if hasattr(part, name):
+                    setattr(part, name, False)
+        for callback, state in self._callbacks:
+            callback.load_state_dict(copy.deepcopy(state))
+
+    def _add_report(self) -> Any:
+        base = importlib.import_module(_package(self._trainer)).Callback
+
+        class Report(base):  # type: ignore[misc,valid-type]
+            """Counts rows and losses of a turn, and adds the rule's correction to gradients."""
+
+            def begin(self, task: Any, weights: Weights, rate: float | None) -> None:
+                self.task, self.weights, self.rate = task, weights, rate
+                self.rows, self.losses, self.told = 0, 0.0, False
+
+            def on_train_start(self, trainer: Any, _: Any) -> None:
+                if self.rate is None:
+                    return
+                for optimizer in trainer.optimizers:
+                    for group in optimizer.param_groups:
+                        group["lr"] = self.rate
+                for config in trainer.lr_scheduler_configs:
+                    if hasattr(config.scheduler, "base_lrs"):
+                        config.scheduler.base_lrs = [self.rate] * len(config.scheduler.base_lrs)
+
+            def on_train_batch_end(
+                self, _: Any, __: Any, outputs: Any, batch: Any, *___: Any
+            ) -> None:
+                rows = size_of(batch)
+                self.rows += rows
+                loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+                if loss is not None:
+                    self.told = True
+                    self.losses += float(loss) * rows
+
+            def on_before_optimizer_step(self, *_: Any) -> None:
+                self.weights.correct(self.task)
+
+        report = Report()
+        self._trainer.callbacks.append(report)
+        return report
+
+
+def _package(trainer: Any) -> str:
+    """The package that the trainer is of: `lightning.pytorch` or `pytorch_lightning`."""
+    roots = [base.__module__.partition(".")[0] for base in type(trainer).__mro__]
+    return "lightning.pytorch" if "lightning" in roots else "pytorch_lightning"
+
+
+def _loops(loop: Any) -> Iterator[Any]:
+    yield loop
+    for part in vars(loop).values():
+        if hasattr(part, "on_save_checkpoint") and hasattr(part, "load_state_dict"):
+            yield from _loops(part)
+
+
+def _loader_of(thing: Any, name: str) -> Any:
+    """What a hook of a module or datamodule gives; None where it is not written."""
+    try:
+        return getattr(thing, name)()
+    except Exception as error:
+        if type(error).__name__ in ("MisconfigurationException", "NotImplementedError"):
+            return None
+        raise
+
+
+def _rows_in(loader: Any) -> int | None:
+    rows: Any = getattr(loader, "dataset", None)
+    return len(rows) if hasattr(rows, "__len__") else None
+
+
+def _part(loader: Any, task: Any) -> Any:
+    rows = _rows_in(loader)
+    if rows is None:
+        return loader
+    if task.end > rows:
+        raise RuntimeError(
+            f"{task.name} has {task.end} {task.split} rows for the run, and the trainer has "
+            f"{rows}: the file of data.path must say how many there are"
+        )
+    if (task.begin, task.end) == (0, rows) and loader.batch_size is not None:
+        return loader
+    import torch
+
+    return torch.utils.data.DataLoader(
+        torch.utils.data.Subset(loader.dataset, range(task.begin, task.end)),
+        batch_size=loader.batch_size or 1,
+        collate_fn=loader.collate_fn,
+        num_workers=loader.num_workers,
+    )

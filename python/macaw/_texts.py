@@ -1,0 +1,106 @@
+"""Tokenised texts as rows: lists of token ids, or rows and datasets with ``input_ids``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _tables
+from ._columns import Columns, plain
+from ._safetensors import Array
+from .errors import DataError
+
+_IDS, _MASK = "input_ids", "attention_mask"
+_LABELS = ("labels", "label")
+_LEFT_OUT = -100  # a label that no loss counts, of Hugging Face
+
+
+def read(data: Any, what: str, columns: Columns) -> tuple[list[Array], Any] | None:
+    """Rows of tokens, and their labels; None: the data is no such thing.
+
+    Labels are classes where the data has them. Otherwise, and where its labels are the tokens
+    themselves, a row predicts its tokens: x is all of them but the last one, which is y.
+    """
+    if _tables.is_dataset(data):
+        if _IDS not in data.column_names or columns.features not in (None, _IDS):
+            return None
+        label = columns.label or next((n for n in _LABELS if n in data.column_names), None)
+        column = {
+            name: list(data[name]) for name in (_IDS, _MASK, label) if name in data.column_names
+        }
+        return _rows(column[_IDS], column.get(_MASK), column.get(label), what, columns)
+    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or hasattr(data, "dtype"):
+        return None
+    if isinstance(data, Mapping) or len(data) == 0:
+        return None
+    first = data[0]
+    if hasattr(first, "keys") and _IDS in first:
+        rows = [data[i] for i in range(len(data))]
+        label = columns.label or next((n for n in _LABELS if n in first), None)
+        masks = [row[_MASK] for row in rows] if _MASK in first else None
+        labels = [row[label] for row in rows] if label is not None else None
+        return _rows([row[_IDS] for row in rows], masks, labels, what, columns)
+    if isinstance(data, list) and all(_is_tokens(row) for row in data):
+        return _rows(data, None, None, what, columns)
+    return None
+
+
+def _is_tokens(row: Any) -> bool:
+    if isinstance(row, list):
+        return len(row) > 0 and all(isinstance(token, (int, np.integer)) for token in row)
+    return getattr(row, "ndim", 0) == 1 and np.asarray(plain(row)).dtype.kind in "iu"
+
+
+def _rows(
+    ids: Sequence[Any], masks: Sequence[Any] | None, labels: Any, what: str, columns: Columns
+) -> tuple[list[Array], Any]:
+    tokens = [_array(row) for row in ids]
+    if masks is not None:
+        tokens = [
+            _used(row, _array(mask), i, what) for i, (row, mask) in enumerate(zip(tokens, masks))
+        ]
+    if labels is not None and not _are_texts(labels):
+        return tokens, labels
+    for number, row in enumerate(tokens):
+        if len(row) < 2:
+            raise DataError(
+                f"{what}: row {number} has {len(row)} tokens; one that predicts the next token "
+                "needs two"
+            )
+        if labels is not None:
+            _refuse_own_labels(row, _array(labels[number]), number, what)
+    columns.next_tokens = True
+    return [row[:-1] for row in tokens], np.array([row[-1] for row in tokens])
+
+
+def _array(row: Any) -> Array:
+    return np.asarray(plain(row))
+
+
+def _are_texts(labels: Iterable[Any]) -> bool:
+    return any(np.ndim(plain(label)) == 1 for label in labels)
+
+
+def _used(row: Array, mask: Array, number: int, what: str) -> Array:
+    """The tokens that a mask lets through, which stand at the beginning."""
+    count = int(mask.sum())
+    if mask[:count].all():
+        return row[:count]
+    raise DataError(
+        f"{what}: row {number} is padded on the left, or has gaps; give the tokens alone, or "
+        'tokenizer(…, padding_side="right")'
+    )
+
+
+def _refuse_own_labels(row: Array, labels: Array, number: int, what: str) -> None:
+    """Labels other than the tokens themselves, such as of a prompt that is left out."""
+    rest = labels[len(row) :]
+    if np.array_equal(labels[: len(row)], row) and (rest == _LEFT_OUT).all():
+        return
+    raise DataError(
+        f"{what}: the labels of row {number} are not its tokens ({_LEFT_OUT} leaves some out?): a "
+        "run counts every token but the first; leave the labels out, or train by train=f or "
+        "macaw.patch(trainer)"
+    )

@@ -1,0 +1,282 @@
+"""peft= and tokenised texts: models of Hugging Face as they are, and what travels of them.
+
+| what | test |
+|---|---|
+| LoRA, beside peft's own loop | Adapters.test_train_as_in_pefts_own_loop |
+| what is sent and kept | Adapters.test_alone_are_sent |
+| seeds, functions that make modules | Adapters.test_are_drawn_from_the_seed |
+| sweeps | Adapters.test_of_a_sweep |
+| rows of several lengths, with and without labels | Texts |
+| wrong configurations, texts, labels | Adapters.test_refused, Texts.test_refused |
+"""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+import trainer_programs as programs
+
+import macaw
+from support import TestCase
+
+TOKENS = programs.TOKENS
+
+
+def rows(count: int = 20, seed: int = 0) -> list[list[int]]:
+    """Texts of two to eight tokens that count up."""
+    random = np.random.default_rng(seed)
+    starts, lengths = random.integers(0, TOKENS, count), random.integers(2, 9, count)
+    lengths[:4] = 8  # whole rows, on which a run compares the module with what trains
+    return [((s + np.arange(n)) % TOKENS).tolist() for s, n in zip(starts, lengths)]
+
+
+class TextCase(TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        quiet = warnings.catch_warnings()
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+        warnings.simplefilter("ignore")
+
+    def run_of(self, name: str = "run", **changes: Any) -> macaw.Run:
+        job = {
+            "model": programs.gpt(),
+            "data": rows(),
+            "test": rows(6, 1),
+            "partition": macaw.iid(clients=1),
+            "cohort": 1,
+            "rounds": 2,
+            "local": {"lr": 0.5, "batch_size": 5, "epochs": 2, "shuffle": False},
+            "out": self.folder / name,
+            "cache": self.folder / "cache",
+            "overwrite": True,
+        }
+        try:
+            return macaw.simulate(**{**job, **changes})
+        except macaw.MissingBackendError as error:
+            raise unittest.SkipTest(str(error)) from error
+
+
+def padded(texts: list[list[int]]) -> tuple[Any, Any]:
+    ids = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
+    labels = torch.full_like(ids, -100)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = labels[row, : len(text)] = torch.tensor(text)
+    return ids, labels
+
+
+def loss_of(model: Any, texts: list[list[int]]) -> Any:
+    ids, labels = padded(texts)
+    logits = model(input_ids=ids).logits[:, :-1].reshape(-1, TOKENS)
+    return torch.nn.functional.cross_entropy(logits, labels[:, 1:].reshape(-1), ignore_index=-100)
+
+
+def train_by_hand(model: Any, texts: list[list[int]], rate: float = 0.5) -> None:
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate)
+    for _ in range(4):
+        for begin in range(0, len(texts), 5):
+            optimizer.zero_grad()
+            loss_of(model, texts[begin : begin + 5]).backward()
+            optimizer.step()
+
+
+class Adapters(TextCase):
+    def test_train_as_in_pefts_own_loop(self) -> None:
+        first = self.run_of("first", rounds=0, peft=programs.lora())
+        run = self.run_of(peft=programs.lora())
+        model = first.module().train()
+        start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        train_by_hand(model, rows())
+        found = run.module().state_dict()
+        moved = []
+        for name, tensor in model.state_dict().items():
+            np.testing.assert_allclose(found[name], tensor, atol=1e-6, err_msg=name)
+            if not np.allclose(tensor, start[name], atol=1e-3):
+                moved.append(name)
+        self.assertTrue(moved and all("lora_" in name for name in moved), moved)
+        with torch.no_grad():
+            expected = loss_of(model.eval(), rows(6, 1)).item()
+        self.assertAlmostEqual(run.rows[-1]["test_loss"], expected, 5)
+
+    def test_alone_are_sent(self) -> None:
+        whole, run = self.run_of("whole"), self.run_of(peft=programs.lora())
+        self.assertLess(run.rows[0]["bytes_up"], whole.rows[0]["bytes_up"] / 4)
+        sent = [name for name in macaw.Run(run.folder).model() if "masked_bias" not in name]
+        self.assertTrue(sent and all("lora_" in name for name in sent), sent)
+
+    def test_go_back_to_peft(self) -> None:
+        import peft
+
+        run = self.run_of(peft=programs.lora())
+        run.module().save_pretrained(self.folder / "adapters")
+        loaded = peft.PeftModel.from_pretrained(programs.gpt(), str(self.folder / "adapters"))
+        ids, _ = padded(rows(6, 1))
+        mine, theirs = (m.eval()(input_ids=ids).logits for m in (run.module(), loaded))
+        self.assertTrue(torch.equal(mine, theirs))
+        fresh = peft.get_peft_model(programs.gpt(), programs.lora())
+        fresh.load_state_dict(run.model())
+        self.assertTrue(torch.equal(fresh.eval()(input_ids=ids).logits, mine))
+
+    def test_leave_the_given_module_as_it_is(self) -> None:
+        model = programs.gpt()
+        names = list(model.state_dict())
+        self.run_of(model=model, peft=programs.lora())
+        self.assertEqual(list(model.state_dict()), names)
+        self.assertTrue(all(p.requires_grad for p in model.parameters()))
+
+    def test_are_drawn_from_the_seed(self) -> None:
+        def first(name: str, **more: Any) -> Any:
+            return self.run_of(name, rounds=0, peft=programs.lora(), **more).model()
+
+        one, same, other = first("one", seed=1), first("same", seed=1), first("other", seed=2)
+        name = next(name for name in one if "lora_A" in name)
+        self.assertTrue(torch.equal(one[name], same[name]))
+        self.assertFalse(torch.equal(one[name], other[name]))
+        made = [
+            first(f"made-{seed}", seed=seed, model=lambda: programs.gpt(seed=None))
+            for seed in (1, 2)
+        ]
+        self.assertFalse(torch.equal(made[0][name], made[1][name]))
+
+    def test_of_a_sweep(self) -> None:
+        ranks = [programs.lora(r=1), programs.lora(r=3)]
+        sweep = macaw.sweep(
+            programs.gpt(), rows(), test=rows(6, 1), peft=macaw.grid(ranks), cohort=1, rounds=1,
+            partition=macaw.iid(clients=1), out=self.folder / "sweep", cache=self.folder / "cache",
+            progress=False,
+        )  # fmt: skip
+        models = [run.model() for run in sweep.runs.values()]
+        sizes = sorted(sum(t.size for n, t in m.items() if "lora_" in n) for m in models)
+        self.assertEqual(sizes, [32, 96])  # r · (8 + 24)
+
+    def test_of_a_base_that_each_seed_draws_are_refused(self) -> None:
+        import peft
+
+        def made() -> Any:
+            return peft.get_peft_model(programs.gpt(seed=None), programs.lora())
+
+        with self.assertRaises(macaw.ModelError) as caught:
+            self.run_of(model=made, seed=1)
+        self.assertIn("it is frozen", str(caught.exception))
+
+    def test_refused(self) -> None:
+        for config, model, words in (
+            ({"r": 2}, programs.gpt(), "a configuration of the package peft"),
+            (programs.lora(), ["linear 3"], "is for a torch.nn.Module"),
+            (programs.lora(), programs.gpt(adapters=True), "adapters of peft already"),
+            (programs.lora(target_modules=["nowhere"]), programs.gpt(), "nowhere"),
+        ):
+            with self.assertRaises(macaw.Error) as caught:
+                self.run_of(peft=config, model=model)
+            self.assertIn(words, str(caught.exception))
+
+
+class Texts(TextCase):
+    def test_of_several_lengths_train_on_their_tokens_alone(self) -> None:
+        model = programs.gpt()
+        run = self.run_of(local={"lr": 0.1, "batch_size": 5, "epochs": 2, "shuffle": False})
+        train_by_hand(model, rows(), rate=0.1)
+        for name, tensor in run.module().named_parameters():
+            expected = dict(model.named_parameters())[name].detach()
+            np.testing.assert_allclose(tensor.detach(), expected, atol=1e-6, err_msg=name)
+
+    def test_are_the_same_rows_in_any_form(self) -> None:
+        texts = rows()
+        ids, labels = padded(texts)
+        mask = (labels != -100).long()
+        whole = [{"input_ids": i, "attention_mask": m, "labels": own}
+                 for i, m, own in zip(ids, mask, labels)]  # fmt: skip
+        pairs = [t[:-1] for t in texts], np.array([t[-1] for t in texts])
+        digests = {
+            self.run_of(name, data=data).digest
+            for name, data in {
+                "lists": texts,
+                "arrays": [np.array(t) for t in texts],
+                "ids": [{"input_ids": t} for t in texts],
+                "padded": whole,
+                "dataset": Dataset(input_ids=texts),
+                "padded dataset": Dataset(
+                    input_ids=ids.tolist(), attention_mask=mask.tolist(), labels=labels.tolist()
+                ),
+            }.items()
+        }
+        self.assertEqual(len(digests), 1)
+        self.assertEqual(digests, {self.run_of("pairs", data=pairs).digest})
+
+    def test_with_classes_are_classified(self) -> None:
+        texts = [{"input_ids": t, "label": len(t) % 3} for t in rows()]
+        layers = [f"embedding {TOKENS} 4", "mean", "linear 3"]
+        run = self.run_of(data=texts, test=texts[:6], model=layers,
+                          local={"lr": 0.1}, run={"task": "classification"})  # fmt: skip
+        self.assertIn("accuracy", " ".join(run.rows[-1]))
+        pairs = [t["input_ids"] for t in texts], np.array([t["label"] for t in texts])
+        again = self.run_of("pairs", data=pairs, test=texts[:6], model=layers,
+                            local={"lr": 0.1}, run={"task": "classification"})  # fmt: skip
+        self.assertEqual(run.digest, again.digest)
+
+    def test_of_several_lengths_are_told_to_a_module_that_sees_padding(self) -> None:
+        texts = [{"input_ids": t, "label": len(t) % 3} for t in rows()]
+        run = self.run_of(model=Bag(), data=texts, test=texts[:6], local={"lr": 0.1})
+        self.assertIn("it sees padding as token 0", dict(run.said)["warning"])
+        even = [{"input_ids": t[:2], "label": len(t) % 3} for t in rows()]
+        run = self.run_of(model=Bag(), data=even, test=even[:6], local={"lr": 0.1})
+        self.assertNotIn("padding", dict(run.said).get("warning", ""))
+
+    def test_of_clients(self) -> None:
+        texts = rows()
+        run = self.run_of(data={"ann": texts[:12], "bob": texts[12:]}, partition=None, cohort=2)
+        self.assertEqual(run.rows[0]["clients"], 2)
+        who = ["ann"] * 12 + ["bob"] * 8
+        again = self.run_of("again", data=texts, client=who, partition=None, cohort=2)
+        self.assertEqual(run.digest, again.digest)
+
+    def test_refused(self) -> None:
+        prompt = [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4
+        left = [{"input_ids": [0, 2, 3], "attention_mask": [0, 1, 1]}] * 4
+        for data, words in (
+            ([[1], [2, 3]], "row 0 has 1 tokens"),
+            (prompt, "the labels of row 0 are not its tokens"),
+            (left, "row 0 is padded on the left"),
+        ):
+            with self.assertRaises(macaw.DataError) as caught:
+                self.run_of(data=data)
+            self.assertIn(words, str(caught.exception))
+
+
+class Bag(torch.nn.Module):
+    """Classifies texts by the mean of their tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(TOKENS, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embedding(x).mean(1))
+
+
+class Dataset:
+    """What a Dataset of Hugging Face is to a reader of columns."""
+
+    def __init__(self, **columns: Any) -> None:
+        self._columns = columns
+        self.features = dict.fromkeys(columns)
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self._columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._columns[key]
+        return {name: column[key] for name, column in self._columns.items()}
+
+
+if __name__ == "__main__":
+    unittest.main()
