@@ -19,16 +19,23 @@ namespace {
 // A model that is kept for clients that began from it, in a saved state: "model_after_12". A rule
 // leaves vectors alone that are not its own.
 constexpr absl::string_view kOlder = "model_after_";
+// A model without a client that is still to be evaluated, likewise: "without_17".
+constexpr absl::string_view kWithout = "without_";
 
 }  // namespace
 
 absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& algorithm,
-                                              algorithms::Setup setup, FlatVector initial) {
+                                              algorithms::Setup setup, FlatVector initial,
+                                              uint32_t leave_one_out) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
   keeper.seed_ = setup.seed;
   keeper.keeps_older_ = setup.asynchronous;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
+  if (leave_one_out > 0) {
+    MACAW_ASSIGN_OR_RETURN(keeper.leave_one_out_,
+                           LeaveOneOut::Make(algorithm, setup, initial.Clone(), leave_one_out));
+  }
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
 }
@@ -36,6 +43,9 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
 absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   sum_.reset();
   order_ = order;
+  if (keeps_parts()) {
+    leave_one_out_->Open(order, algorithms::UpChannels(schema_, order.phase), algorithm_->Save());
+  }
   MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
                          algorithm_->Configure(ContextOf(order.round, order.phase)));
   MACAW_RETURN_IF_ERROR(algorithms::DownViews(schema_, order.phase, broadcast).status());
@@ -131,6 +141,12 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
     return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
                                                    " clients but its sums hold ", sum.clients()));
   }
+  if (keeps_parts() && part.included.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("round ", part.round.value,
+                                                   " asks for a part for each client "
+                                                   "(evaluation.leave_one_out), and this one has ",
+                                                   part.included.size()));
+  }
   uint64_t multiplicity = 0;
   double weight = 0;
   for (const fleet::ClientRecord& record : part.included) {
@@ -152,15 +168,25 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
   return sum;
 }
 
-absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum) {
+absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum, ClientId client) {
   if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
+  if (keeps_parts()) return leave_one_out_->Add(client, std::move(sum));
   if (sum_.has_value()) return sum_->Merge(std::move(sum));
   sum_ = std::move(sum);
   return absl::OkStatus();
 }
 
+void ModelKeeper::DropSum() {
+  sum_.reset();
+  if (leave_one_out_.has_value()) leave_one_out_->Drop();
+}
+
 absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   const std::vector<aggregation::ChannelSpec> channels = algorithms::UpChannels(schema_, phase);
+  const bool kept = keeps_parts();
+  if (kept) {
+    MACAW_ASSIGN_OR_RETURN(sum_, leave_one_out_->Sum());
+  }
   if (!sum_.has_value()) {  // no part was added
     MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(channels, order_->grid));
   }
@@ -182,6 +208,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
       before->second = std::max(before->second, used);
     }
   }
+  if (kept) leave_one_out_->Compare(aggregate);
   algorithms::ServerContext context = ContextOf(round, phase);
   if (keeps_older_ && order_->staleness.size() == 1) {
     context.staleness = order_->staleness.front();
@@ -192,6 +219,9 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
+  if (kept) {
+    MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(schema_, seed_));
+  }
   return next == algorithms::AfterApply::kNextPhase;
 }
 
@@ -227,20 +257,36 @@ algorithms::ServerState ModelKeeper::Save() const {
     state.vectors.emplace(absl::StrCat(kOlder, round.value),
                           FlatVector::CopyOf(*ModelOf(broadcast), layout_));  // Open has read it
   }
+  for (const WithoutClient& one : without_) {
+    const auto views = fleet::DecodeVectors(one.model.bytes->bytes(), {&layout_, 1});
+    state.vectors.emplace(absl::StrCat(kWithout, one.client.value),
+                          FlatVector::CopyOf(views->at(0), layout_));  // this program has made it
+  }
   return state;
 }
 
 absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
   model_blob_.reset();
   models_.clear();
+  without_.clear();
   for (const auto& [name, model] : state.vectors) {
     absl::string_view number = name;
+    if (uint64_t client = 0;
+        absl::ConsumePrefix(&number, kWithout) && absl::SimpleAtoi(number, &client)) {
+      const ConstVectorView view = model.view();
+      without_.push_back({.client = ClientId(client),
+                          .model = fleet::Blob::Of(fleet::EncodeVectors({&view, 1})),
+                          .digest = DigestOfValues(view)});
+      continue;
+    }
+    number = name;
     uint32_t round = 0;
     if (!absl::ConsumePrefix(&number, kOlder) || !absl::SimpleAtoi(number, &round)) continue;
     const ConstVectorView view = model.view();
     models_.emplace(Round(round),
                     fleet::Broadcast::Of({fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))}));
   }
+  std::ranges::sort(without_, {}, &WithoutClient::client);
   return algorithm_->Load(state);
 }
 

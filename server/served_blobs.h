@@ -19,7 +19,9 @@ namespace macaw::server {
 // (tables of clients, which many workers refer to). Thread-safe.
 class ServedBlobs {
  public:
-  explicit ServedBlobs(std::optional<fleet::Blob> first) {
+  // What the evaluation asks for with which the run begins.
+  explicit ServedBlobs(std::optional<fleet::Blob> first, std::vector<fleet::Blob> beside = {}) {
+    if (!beside.empty()) recent_.push_back(std::move(beside));
     if (first.has_value()) recent_.push_back({*std::move(first)});
   }
 

@@ -14,6 +14,7 @@
 #include "plan/run_plan.h"
 #include "proto/admin/status.h"
 #include "proto/fleet/messages.h"
+#include "server/engine/model_without.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/version_index.h"
 #include "server/log/history.h"
@@ -54,6 +55,7 @@ struct EngineOptions {
   std::string instruction_set = "auto";  // of every node's profile; "auto": of the first one's
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
+  std::vector<ModelWithout> evaluate_first_without;  // beside it (evaluation.leave_one_out)
   Digest run_id;
   RoundRules round;              // when rounds end
   log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
@@ -76,7 +78,7 @@ struct EngineOptions {
   std::function<uint64_t()> session_numbers;
 };
 
-// The last round is always evaluated. `stop_after`: EngineOptions has it.
+// The last round is always evaluated, and rounds of evaluation.leave_one_out are. `stop_after`: EngineOptions has it.
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
 }  // namespace macaw::server

@@ -40,7 +40,8 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
   const uint32_t every = run.evaluation.every;
   const uint32_t last = stop_after > 0 ? stop_after : run.rounds;
-  return round.value == last || (every > 0 && round.value % every == 0);
+  return round.value == last || (every > 0 && round.value % every == 0) ||
+         LeaveOneOutDue(run.evaluation, round);
 }
 
 // ---- rounds
@@ -72,7 +73,8 @@ void RoundEngine::Begin(TimePoint now) {
       LoseStates(node.holding, node.name, "its store is new");
   }
   if (options_.evaluate_first.has_value())
-    OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
+    OpenEvaluation(Round(completed_), *options_.evaluate_first, options_.evaluate_first_without,
+                   now);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     state_ = State::kDraining;
@@ -287,13 +289,14 @@ void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting,
 }
 
 Effects RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
-                             TimePoint now) {
-  if (state_ == State::kClosing) MoveOn(std::move(another_phase), std::move(model), now);
+                             TimePoint now, std::vector<ModelWithout> without) {
+  if (state_ == State::kClosing)
+    MoveOn(std::move(another_phase), std::move(model), std::move(without), now);
   return Take();
 }
 
 void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
-                         TimePoint now) {
+                         std::vector<ModelWithout> without, TimePoint now) {
   speeds_.Of(phase_.phase()).EndRound();
   const Round round = phase_.round();
   if (!another_phase.ok()) {
@@ -315,7 +318,7 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;
-  if (model.has_value()) OpenEvaluation(round, *std::move(model), now);
+  if (model.has_value()) OpenEvaluation(round, *std::move(model), std::move(without), now);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     ServeParked(now);
