@@ -42,10 +42,11 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "macaw " MACAW_VERSION);
   app.require_subcommand(1);
   std::function<int()> run;
-  for (const auto& add : {AddSimulate, AddData,   AddLists,  AddDevices,  AddDoctor, AddPrivacy,
-                          AddNew,      AddPlugin, AddState,  AddTimeline, AddReport, AddWatch,
-                          AddTrack,    AddLog,    AddReplay, AddCompare,  AddDiff,   AddBundle,
-                          AddVerify,   AddSweep,  AddPlan,   AddPki,      AddAudit})
+  for (const auto& add :
+       {AddSimulate, AddData,   AddLists,  AddDevices,  AddDoctor,       AddPrivacy,
+        AddNew,      AddPlugin, AddState,  AddTimeline, AddReport,       AddWatch,
+        AddTrack,    AddLog,    AddReplay, AddCompare,  AddContribution, AddDiff,
+        AddBundle,   AddVerify, AddSweep,  AddPlan,     AddPki,          AddAudit})
     add(app, run);
   app.add_subcommand("admin", "See and steer a run while it goes on");  // for the list; see above
   try {

@@ -14,10 +14,10 @@
 namespace macaw::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json NumberOrNull(std::optional<double> value) {
-  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+OrderedJson NumberOrNull(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
 // nullopt: there are no such sums.
@@ -29,8 +29,9 @@ std::optional<double> RatioOf(const std::vector<double>& sums, const training::M
 }  // namespace
 
 std::string ContributionsOf(Round round, std::span<const WithoutClient> without) {
-  Json line = {{"round", round.value}};
-  for (const char* list : {"client", "weight", "cosine", "model"}) line[list] = Json::array();
+  OrderedJson line = {{"round", round.value}};
+  for (const char* list : {"client", "weight", "cosine", "model"})
+    line[list] = OrderedJson::array();
   for (const WithoutClient& one : without) {
     line["client"].push_back(one.client.value);
     line["weight"].push_back(one.weight);
@@ -41,21 +42,21 @@ std::string ContributionsOf(Round round, std::span<const WithoutClient> without)
 }
 
 std::string WithEvaluation(const std::string& line, const EvaluationSums& sums, TaskKind task) {
-  Json all = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  OrderedJson all = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!all.is_object() || !all.contains("client")) return line;
   std::map<uint64_t, const std::vector<double>*> of_client;
   for (const EvaluationSums::ClientSums& one : sums.without)
     of_client[one.client.value] = &one.sums;
   for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
     const std::optional<double> with_all = RatioOf(sums.central, ratio);
-    Json values = Json::array(), deltas = Json::array();
-    for (const Json& client : all["client"]) {
+    OrderedJson values = OrderedJson::array(), deltas = OrderedJson::array();
+    for (const OrderedJson& client : all["client"]) {
       const auto found = of_client.find(client.get<uint64_t>());
       std::optional<double> value;
       if (found != of_client.end()) value = RatioOf(*found->second, ratio);
       values.push_back(NumberOrNull(value));
       deltas.push_back(with_all.has_value() && value.has_value() ? NumberOrNull(*with_all - *value)
-                                                                 : Json(nullptr));
+                                                                 : OrderedJson(nullptr));
     }
     all[absl::StrCat("test_", ratio.name)] = std::move(values);
     all[absl::StrCat("delta_test_", ratio.name)] = std::move(deltas);
@@ -66,7 +67,7 @@ std::string WithEvaluation(const std::string& line, const EvaluationSums& sums, 
 std::map<Round, std::string> ContributionLines(absl::string_view text) {
   std::map<Round, std::string> lines;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const OrderedJson parsed = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!parsed.is_object() || !parsed.contains("round") || !parsed["round"].is_number()) break;
     lines[Round(parsed["round"].get<uint32_t>())] = std::string(line);
   }

@@ -493,10 +493,13 @@ class Session {
       fleet::CommitRequest request;
       if (std::exchange(first, false)) {
         request.evaluations = std::move(harvest.evaluations);  // later ones would go to others
-        if (together) MACAW_ASSIGN_OR_RETURN(request.part, PartOf(harvest));
+        if (together) {
+          MACAW_ASSIGN_OR_RETURN(request.part, PartOf(harvest));
+        }
       }
-      if (!request.part.has_value() && !harvest.alone.empty())
+      if (!request.part.has_value() && !harvest.alone.empty()) {
         MACAW_ASSIGN_OR_RETURN(request.part, NextAlone(harvest));
+      }
       const bool last = harvest.alone.empty();
       if (last) request.ask = Ask(options_.slots, 0);
       MACAW_ASSIGN_OR_RETURN(std::optional<fleet::LeaseReply> lease, Send(std::move(request)));
