@@ -217,6 +217,13 @@ absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLeftOutOnce(const EvaluationConfig& evaluation, const data::DatasetInfo& info) {
+  if (evaluation.leave_one_out == 0 || info.test_examples > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "evaluation.leave_one_out tests models on the central test set, and the data have none: give "
+      "them one (data.test_path), or remove the key");
+}
+
 }  // namespace
 
 void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info) {
@@ -292,6 +299,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
   }
   MACAW_RETURN_IF_ERROR(CheckTogether(config));
   MACAW_RETURN_IF_ERROR(CheckHeldout(config, info));
+  MACAW_RETURN_IF_ERROR(CheckLeftOutOnce(config.run.evaluation, info));
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   ModelConfig& model = config.run.model;

@@ -19,7 +19,7 @@
 namespace macaw::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 struct Tally {
   ClientContribution all;
