@@ -29,7 +29,7 @@ struct WithoutClient {
 };
 
 // evaluation.leave_one_out: the models of a round without each of its clients, one after the other
-// (Ghorbani and Zou 2019, "Data Shapley", section 3: the leave-one-out value of k is the metric of
+// (Ghorbani and Zou 2019, "Data Shapley": the leave-one-out value of k is the metric of
 // all less that of all but k). Sums are integers, so the sum without client k is the one that the
 // round would have had, to the bit; the rule's server half takes it from the same state as the
 // round's own. So the model is that of a run that gives k up in this round and in no other.
