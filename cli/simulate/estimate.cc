@@ -92,8 +92,8 @@ uint64_t CohortOfTrial(const Config& config, const LayoutPtr& layout,
   return whole;
 }
 
-// The last round is always evaluated; a run without rounds evaluates its first model. Models without
-// a client are evaluations, too.
+// The last round is always evaluated; a run without rounds evaluates its first model. Models
+// without a client are evaluations, too.
 uint64_t EvaluationsOf(const RunPlan& run, uint32_t rounds) {
   const uint32_t every = run.evaluation.every, one_out = run.evaluation.leave_one_out;
   const uint64_t usual = every == 0 || rounds == 0 ? 1 : (uint64_t{rounds} + every - 1) / every;

@@ -78,7 +78,8 @@ struct EngineOptions {
   std::function<uint64_t()> session_numbers;
 };
 
-// The last round is always evaluated, and rounds of evaluation.leave_one_out are. `stop_after`: EngineOptions has it.
+// The last round is always evaluated, and rounds of evaluation.leave_one_out are. `stop_after`:
+// EngineOptions has it.
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
 }  // namespace macaw::server

@@ -123,8 +123,8 @@ class EvaluationBoard {
   }
 
   // Leases up to `count` of the queue's tasks to the worker and appends them to `taken`; fewer, but
-  // at least one, if their answers might be too large for a message. The tasks of a lease are of one
-  // model, `of`: none are taken of another one.
+  // at least one, if their answers might be too large for a message. The tasks of a lease are of
+  // one model, `of`: none are taken of another one.
   void Take(WorkerId worker, Queue queue, size_t count, TimePoint expires, FenceSource& fences,
             std::vector<fleet::EvaluationTask>& taken, size_t of = 0);
   // Of which model the queue's next task is; nullopt: none waits.

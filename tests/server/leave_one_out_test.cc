@@ -268,8 +268,8 @@ TEST(LeaveOneOut, IsTheRunThatIsRepeatedWithoutTheClient) {
 
 class LeaveOneOutInterrupted : public testing::TestWithParam<bool> {};
 
-// `durable`: the server goes on inside the round. Else the evaluation of the models without a client
-// is owed in the checkpoint.
+// With durable commits the server goes on inside the round. Without, the evaluation of the models
+// without a client is owed in the checkpoint.
 TEST_P(LeaveOneOutInterrupted, GivesTheSameLines) {
   for (const uint32_t rounds : {1, 2, 3}) {
     const TemporaryFolder whole, parts;

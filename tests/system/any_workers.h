@@ -15,8 +15,8 @@
 namespace macaw::testing_support {
 
 // The law that who trains decides nothing: one worker with one slot, three with two, and two over
-// TCP give the same bytes, and the run that is repeated from its log has the same model. `also`: what
-// else the runs of one worker and of three must share.
+// TCP give the same bytes, and the run that is repeated from its log has the same model. `also`:
+// what else the runs of one worker and of three must share.
 inline void ExpectTheSameBytesForAnyWorkers(
     const std::string& config, const std::vector<std::string>& settings,
     const std::function<void(const Simulation& one, const Simulation& three)>& also = {}) {
