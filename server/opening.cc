@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -351,6 +352,9 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.check_rows =
+      [algorithm, setup = algorithms::SetupOf(options.run, keeper.Layouts().front())](
+          std::span<const uint32_t> rows) { return algorithms::CheckRows(algorithm, setup, rows); };
   engine.totals = totals;
   if (engine.devices != nullptr) engine.clock.traffic = {.down = model_bytes, .up = model_bytes};
   EvaluationConfig& evaluation = engine.run.evaluation;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/devices.h"
 #include "cli/config/key_error.h"
 #include "core/cores.h"
@@ -271,6 +272,14 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
       const Drawable drawable,
       DrawableOf(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
+  // The server looks again, at the rows that its nodes bring.
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
+                         catalogue.algorithms().Find(config.run.algorithm.name));
+  if (rule->trusts || rule->numbers_clients) {
+    MACAW_RETURN_IF_ERROR(algorithms::CheckRows(
+        *rule, algorithms::SetupOf(config.run, nullptr),
+        DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName)));
+  }
   MACAW_ASSIGN_OR_RETURN(const virtual_time::Tables tables, ReadDevices(config));
   return CheckDevices(config, tables,
                       {.clients = dataset.info().clients, .name = [&](ClientId client) {

@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/ids.h"
@@ -57,9 +59,12 @@ struct EngineOptions {
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
   std::vector<ModelWithout> evaluate_first_without;  // beside it (evaluation.leave_one_out)
   Digest run_id;
-  RoundRules round;              // when rounds end
-  log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
-  TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
+  RoundRules round;          // when rounds end
+  log::Decisions decisions;  // of the run that this one repeats; `round` should be the default
+  TotalsUsed totals;         // of the plan, which the rule or the sampling computes with
+  // Whether the rule can do with the clients that have so many rows, 0 for those that are never
+  // drawn; empty: with any.
+  std::function<absl::Status(std::span<const uint32_t> rows)> check_rows;
   bool stateful = false;         // clients keep a state between rounds
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run

@@ -61,6 +61,10 @@ void RoundEngine::Begin(TimePoint now) {
   if (!warning.ok()) return Fail(warning.status());
   if (!warning->empty()) Logger("server").Warning(absl::StrCat("totals_differ ", *warning));
   draw_ = *std::move(draw);
+  if (options_.check_rows) {
+    if (const absl::Status status = options_.check_rows(draw_->drawable_rows()); !status.ok())
+      return Fail(status);
+  }
   if (const absl::Status status = LoadFeedback(); !status.ok()) return Fail(status);
   if (const std::string bounded = draw_->BoundedWeights(); !bounded.empty())
     Logger("server").Warning(absl::StrCat("weights_bounded ", bounded));
