@@ -66,8 +66,8 @@ TEST_P(Contribution, IsTheSameForAnyWorkersAndInAReplay) {
 // From a checkpoint, and in the middle of a round.
 TEST_P(Contribution, IsTheSameAfterKills) {
   const Settings settings = Plus(Plus(kClients, GetParam().settings),
-                                 {"evaluation.leave_one_out=1", "emulation.pause_probability=1",
-                                  "emulation.pause_seconds=0.01"});
+                                 {"evaluation.leave_one_out=1", "run.rounds=6",
+                                  "emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
