@@ -75,7 +75,7 @@ class Run:
 
     @property
     def contributions(self) -> list[dict[str, Any]]:
-        """A dict a round in which each client was left out once: the lists of contributions.jsonl."""
+        """A dict a round in which each client was left out once, as in contributions.jsonl."""
         file = self.folder / "contributions.jsonl"
         if not file.exists():
             raise Error(
