@@ -9,6 +9,7 @@
   silos        the same, of 10 clients, all of them in each round
   cifar        simple_cnn on CIFAR-10, an .npz of x_train, y_train, x_test, y_test (--images), 100
                clients (Dirichlet 0.5 over clients), 10 a round
+  resnet       the same data and clients, a ResNet of eight layers with group norm (LibTorch)
 
 All runs of a table have the same cohorts. A row: accuracy after the last round and the best; bytes
 that a client sends and fetches in a round (means over the run); all bytes, and those until the test
@@ -82,7 +83,24 @@ CIFAR = [
     (["powersgd 4"], "none", []),
     (["bits 4"], "none", ["bits 8"]),
 ]
-TABLES = {"population": (POPULATION, 0.9), "silos": (SILOS, 0.9), "cifar": (CIFAR, 0.5)}
+RESNET = [
+    ([], "auto", []),
+    (["powersgd 2"], "none", []),
+    (["powersgd 4"], "none", []),
+    (["acpsgd 4"], "residual", []),
+    (["bits 4"], "none", []),
+    (["topk 0.01"], "residual", []),
+]
+RESNET_LAYERS = [
+    "conv 16 3 pad 1 nobias", "groupnorm 2", "relu", "block 16", "block 32 stride 2",
+    "block 64 stride 2", "globalavgpool", "flatten", "linear 10",
+]  # fmt: skip
+TABLES = {
+    "population": (POPULATION, 0.9),
+    "silos": (SILOS, 0.9),
+    "cifar": (CIFAR, 0.5),
+    "resnet": (RESNET, 0.5),
+}
 RESULTS = frame.ROOT / "bench/results/codecs.md"
 HEAD = [
     "codec",
@@ -111,9 +129,13 @@ def settings(update, feedback: str, broadcast, seed: int, options) -> list[str]:
         found += ["local.batch_size=100"]
     else:
         found += ["data.source=npz", f"data.path={images}", "data.test_fraction=0"]
-        found += ["partition.clients=100", "partition.concentration=0.5", "model.name=simple_cnn"]
-        found += ["cohort.size=10", "local.epochs=1", "local.batch_size=32", "local.lr=0.05"]
-    if images and options.table != "cifar":
+        found += ["partition.clients=100", "partition.concentration=0.5"]
+        found += ["cohort.size=10", "local.epochs=1", "local.batch_size=32"]
+        if options.table == "cifar":
+            found += ["model.name=simple_cnn", "local.lr=0.05"]
+        else:
+            found += [f"model.layers={listed(RESNET_LAYERS)}", "local.lr=0.1"]
+    if images and options.table in ("population", "silos"):
         found += [f"data.path={images}/train-images-idx3-ubyte.gz", "data.test_fraction=0"]
         found += [f"data.test_path={images}/t10k-images-idx3-ubyte.gz"]
     if update:
@@ -175,8 +197,8 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    if options.table == "cifar" and not options.images:
-        parser.error("--table cifar needs --images FILE.npz")
+    if options.table in ("cifar", "resnet") and not options.images:
+        parser.error(f"--table {options.table} needs --images FILE.npz")
     rows, dense = [], 0.0
     chosen, goal = TABLES[options.table]
     about = frame.heading()

@@ -1,7 +1,5 @@
 #include "core/glob.h"
 
-#include <algorithm>
-
 namespace macaw {
 
 bool MatchesGlob(absl::string_view glob, absl::string_view name) {
@@ -17,8 +15,12 @@ bool MatchesGlob(absl::string_view glob, absl::string_view name) {
 }
 
 bool MatchesAny(std::span<const std::string> globs, absl::string_view name) {
-  return std::ranges::any_of(globs,
-                             [name](const std::string& glob) { return MatchesGlob(glob, name); });
+  bool chosen = false;
+  for (const absl::string_view glob : globs) {
+    const bool out = !glob.empty() && glob[0] == '!';
+    if (MatchesGlob(out ? glob.substr(1) : glob, name)) chosen = !out;
+  }
+  return chosen;
 }
 
 }  // namespace macaw

@@ -46,7 +46,8 @@ struct Apply {
     return Conv(x, own[0], l.bias ? own[1] : Tensor(), l.stride, l.padding);
   }
   Tensor operator()(const Linear& l) const {
-    return at::linear(x, own[0], l.bias ? own[1] : Tensor());
+    const size_t weights = l.bias ? 2 : 1;
+    return Adapted(x, own[0], l.bias ? own[1] : Tensor(), l.adapter, own.subspan(weights));
   }
   Tensor operator()(const MaxPool2d& l) const { return at::max_pool2d(x, l.kernel, l.stride); }
   Tensor operator()(const AvgPool2d& l) const { return at::avg_pool2d(x, l.kernel, l.stride); }
@@ -101,14 +102,24 @@ struct Apply {
   Tensor operator()(const models::LayerNorm&) const { return LayerNorm(x, own[0], own[1]); }
   Tensor operator()(const Gelu&) const { return at::gelu(x); }
   Tensor operator()(const models::Attention& l) const {
-    return Attention(x, own, l.heads, l.causal, 0);
+    return Attention(x, own, l, 0, own.subspan(4));
   }
   Tensor operator()(const TransformerBlock& l) const {
-    const Tensor attended =
-        Attention(LayerNorm(x, own[8], own[9]), own, l.heads, l.causal, l.dropout);
+    Tensors adapters = own.subspan(12);  // in the order of LinearMapsOf
+    const auto take = [&adapters](const Adapter& adapter) {
+      const Tensors taken = adapters.first(adapter.rank == 0 ? 0 : 2);
+      adapters = adapters.subspan(taken.size());
+      return taken;
+    };
+    const Tensors projections = adapters;
+    take(l.in_proj);
+    take(l.out_proj);
+    const Tensors first = take(l.linear1), second = take(l.linear2);
+    const Tensor attended = Attention(LayerNorm(x, own[8], own[9]), own, l, l.dropout, projections);
     const Tensor y = x + Dropped(attended, l.dropout);
-    const Tensor hidden = at::gelu(at::linear(LayerNorm(y, own[10], own[11]), own[4], own[5]));
-    const Tensor result = at::linear(Dropped(hidden, l.dropout), own[6], own[7]);
+    const Tensor hidden =
+        at::gelu(Adapted(LayerNorm(y, own[10], own[11]), own[4], own[5], l.linear1, first));
+    const Tensor result = Adapted(Dropped(hidden, l.dropout), own[6], own[7], l.linear2, second);
     return y + Dropped(result, l.dropout);
   }
   Tensor operator()(const Residual& l) const {
@@ -135,12 +146,23 @@ struct Apply {
   static Tensor LayerNorm(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     return at::layer_norm(input, weight.sizes(), weight, bias, kNormEpsilon);
   }
+  // A linear map with its adapter, whose A and B are `low_rank`, if it has one.
+  static Tensor Adapted(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        const Adapter& adapter, Tensors low_rank) {
+    Tensor y = at::linear(input, weight, bias);
+    if (adapter.rank == 0) return y;
+    return y.add(at::linear(at::linear(input, low_rank[0]), low_rank[1]), adapter.scale);
+  }
   // Self-attention of [n, positions, width]. `weights` begin with those of torch.nn's
-  // MultiheadAttention; `p` is the probability that an attention weight is dropped.
-  Tensor Attention(const Tensor& input, Tensors weights, int64_t heads, bool causal,
-                   double p) const {
+  // MultiheadAttention, `low_rank` with those of the layer's in_proj and out_proj; `p` is the
+  // probability that an attention weight is dropped.
+  template <typename Layer>
+  Tensor Attention(const Tensor& input, Tensors weights, const Layer& layer, double p,
+                   Tensors low_rank) const {
+    const int64_t heads = layer.heads;
+    const bool causal = layer.causal;
     const int64_t n = input.size(0), positions = input.size(1), width = input.size(2);
-    const Tensor all = at::linear(input, weights[0], weights[1])
+    const Tensor all = Adapted(input, weights[0], weights[1], layer.in_proj, low_rank)
                            .view({n, positions, 3, heads, width / heads})
                            .permute({2, 0, 3, 1, 4});  // [3, n, heads, positions, width / heads]
     const Tensor q = all.select(0, 0), k = all.select(0, 1), v = all.select(0, 2);
@@ -159,7 +181,8 @@ struct Apply {
       if (seen) scores = scores.masked_fill(seen->logical_not(), -HUGE_VAL);
       y = at::matmul(Dropped(at::softmax(scores, 3), p), v);
     }
-    return at::linear(y.transpose(1, 2).reshape({n, positions, width}), weights[2], weights[3]);
+    return Adapted(y.transpose(1, 2).reshape({n, positions, width}), weights[2], weights[3],
+                   layer.out_proj, low_rank.subspan(layer.in_proj.rank == 0 ? 0 : 2));
   }
 
   // `first`: the index of the norm's mean among the buffers; its variance is the next one.

@@ -52,13 +52,14 @@ absl::StatusOr<Layer> ParseResidual(absl::string_view text, const Shape& input) 
     if (!layer.ok()) return Annotate(layer.status(), where);
     absl::StatusOr<Shape> output = OutputShape(*layer, shape);
     if (!output.ok()) return Annotate(output.status(), where);
-    std::pair<size_t, size_t>& count = block.tensors.emplace_back();
-    for (const TensorPlan& tensor : TensorsOf(*layer))
-      ++(tensor.group == Group::kParameter ? count.first : count.second);
     block.layers.push_back(*std::move(layer));
     shape = *std::move(output);
   }
-  if (shape == input) return block;
+  if (shape == input) {
+    Layer layer = std::move(block);
+    CountTensors(layer);
+    return layer;
+  }
   return Wrong(absl::StrCat("its layers make ", ShapeText(shape), " of ", ShapeText(input),
                             ", and only equal shapes can be added"));
 }

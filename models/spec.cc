@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "core/glob.h"
 #include "core/status.h"
+#include "models/adapters.h"
+#include "models/lay_out.h"
 #include "models/named.h"
 #include "models/parse.h"
 #include "models/script.h"
@@ -77,31 +80,46 @@ absl::Status CheckBuffers(const ModelConfig& config) {
       "model.buffers is \"mean\", \"local\" or \"server\", got \"", config.buffers, "\""));
 }
 
-// The tensors that [model] frozen names.
-absl::StatusOr<std::vector<bool>> FrozenOf(const ModelConfig& config,
-                                           const ParameterLayout& layout) {
-  std::vector<bool> frozen;
-  if (config.frozen.empty()) return frozen;
-  const auto names = [&] {
-    return absl::StrJoin(layout.entries(), ", ", [](std::string* out, const LayoutEntry& entry) {
-      absl::StrAppend(out, entry.name);
-    });
-  };
-  for (const std::string& glob : config.frozen) {
+std::string NamesOf(const ParameterLayout& layout) {
+  return absl::StrJoin(layout.entries(), ", ", [](std::string* out, const LayoutEntry& entry) {
+    absl::StrAppend(out, entry.name);
+  });
+}
+
+// Each glob names a tensor. A "!" before it takes tensors out.
+absl::Status CheckGlobs(absl::string_view key, const std::vector<std::string>& globs,
+                        const ParameterLayout& layout) {
+  for (const std::string& text : globs) {
+    absl::string_view glob = text;
+    absl::ConsumePrefix(&glob, "!");
     const auto matches = [&](const LayoutEntry& entry) { return MatchesGlob(glob, entry.name); };
     if (std::ranges::any_of(layout.entries(), matches)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("model.frozen: \"", glob, "\" is no tensor of the model; it has ", names()));
+        absl::StrCat(key, ": \"", glob, "\" is no tensor of the model; it has ", NamesOf(layout)));
   }
+  return absl::OkStatus();
+}
+
+// The tensors that [model] frozen, trained and adapters leave out of training.
+absl::StatusOr<std::vector<bool>> FrozenOf(const ModelConfig& config,
+                                           const ParameterLayout& layout) {
+  std::vector<bool> frozen;
+  const std::vector<std::string> globs = config.FrozenGlobs();
+  if (globs.empty()) return frozen;
+  MACAW_RETURN_IF_ERROR(CheckGlobs("model.frozen", config.frozen, layout));
+  MACAW_RETURN_IF_ERROR(CheckGlobs("model.trained", config.trained, layout));
   bool trains = false;
   for (const LayoutEntry& entry : layout.entries()) {
-    frozen.push_back(MatchesAny(config.frozen, entry.name));
+    frozen.push_back(MatchesAny(globs, entry.name));
     trains = trains || (entry.group == Group::kParameter && !frozen.back());
   }
   if (trains) return frozen;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "model.frozen names every parameter of the model, so there is nothing to train; it has ",
-      names()));
+  const bool by_frozen = !config.frozen.empty();
+  return absl::InvalidArgumentError(
+      absl::StrCat(by_frozen ? "model.frozen names every parameter of the model"
+                             : "model.trained names no parameter of the model",
+                   config.adapters.empty() || !by_frozen ? "" : " that is trained",
+                   ", so there is nothing to train; it has ", NamesOf(layout)));
 }
 
 }  // namespace
@@ -138,8 +156,6 @@ absl::StatusOr<ModelSpec> BuildLayers(const ModelConfig& config, DType dtype) {
   }
 
   ModelSpec spec{.name = config.name, .input_shape = config.input_shape};
-  std::vector<LayoutEntry> entries;
-  size_t parameters = 0, buffers = 0;
   std::vector<int64_t> shape = config.input_shape;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string where = absl::StrCat("layer ", i + 1, " \"", lines[i], "\"");
@@ -147,22 +163,11 @@ absl::StatusOr<ModelSpec> BuildLayers(const ModelConfig& config, DType dtype) {
     if (!layer.ok()) return Annotate(layer.status(), where);
     absl::StatusOr<std::vector<int64_t>> output = OutputShape(*layer, shape);
     if (!output.ok()) return Annotate(output.status(), where);
-
-    spec.tensors.emplace_back(parameters, 0);
-    spec.buffers.emplace_back(buffers, 0);
-    for (TensorPlan& tensor : TensorsOf(*layer)) {
-      const bool trained = tensor.group == Group::kParameter;
-      ++(trained ? spec.tensors : spec.buffers).back().second;
-      ++(trained ? parameters : buffers);
-      entries.push_back({.name = absl::StrCat(i, ".", tensor.name),
-                         .shape = std::move(tensor.shape),
-                         .group = tensor.group});
-    }
     spec.layers.push_back(*std::move(layer));
     spec.shapes.push_back(shape = *std::move(output));
   }
   MACAW_RETURN_IF_ERROR(CheckOutput(spec, config.classes));
-  if (parameters == 0) {
+  if (std::ranges::all_of(spec.layers, [](const Layer& l) { return TensorsOf(l).empty(); })) {
     return absl::InvalidArgumentError(
         absl::StrCat("model \"", spec.name, "\" has no parameters: add a linear or conv layer"));
   }
@@ -171,21 +176,62 @@ absl::StatusOr<ModelSpec> BuildLayers(const ModelConfig& config, DType dtype) {
     MACAW_RETURN_IF_ERROR(CheckCausal(spec, lines));
     spec.positions = shape[0];
   }
-  // In a layout all buffers come after all parameters.
-  for (std::pair<size_t, size_t>& own : spec.buffers) own.first += parameters;
-  if (buffers > 0) {
+  MACAW_RETURN_IF_ERROR(AddAdapters(config.adapters, spec.layers));
+  MACAW_RETURN_IF_ERROR(LayOut(dtype, spec));
+  if (spec.has_buffers()) {
     MACAW_RETURN_IF_ERROR(CheckBuffers(config));
     spec.move_buffers = config.buffers != "server";
   }
-  MACAW_ASSIGN_OR_RETURN(spec.layout, ParameterLayout::Make(std::move(entries), dtype));
   return spec;
 }
 
 }  // namespace
 
+absl::Status LayOut(DType dtype, ModelSpec& spec) {
+  spec.tensors.clear();
+  spec.buffers.clear();
+  spec.adapters.clear();
+  std::vector<LayoutEntry> entries;
+  size_t parameters = 0, buffers = 0;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    spec.tensors.emplace_back(parameters, 0);
+    spec.buffers.emplace_back(buffers, 0);
+    for (TensorPlan& tensor : TensorsOf(spec.layers[i])) {
+      const bool trained = tensor.group == Group::kParameter;
+      ++(trained ? spec.tensors : spec.buffers).back().second;
+      ++(trained ? parameters : buffers);
+      entries.push_back({.name = absl::StrCat(i, ".", tensor.name),
+                         .shape = std::move(tensor.shape),
+                         .group = tensor.group});
+    }
+  }
+  // In a layout all buffers come after all parameters.
+  for (std::pair<size_t, size_t>& own : spec.buffers) own.first += parameters;
+  MACAW_ASSIGN_OR_RETURN(spec.layout, ParameterLayout::Make(std::move(entries), dtype));
+  const auto place = [&](const std::string& name) {
+    return static_cast<size_t>(spec.layout->Find(name) - spec.layout->entries().data());
+  };
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    for (const LinearMap& map : LinearMapsOf(spec.layers[i])) {
+      if (map.adapter->rank == 0) continue;
+      const std::string weight = absl::StrCat(i, ".", map.weight);
+      spec.adapters.push_back({.weight = place(weight),
+                               .a = place(AdapterTensor(weight, 'A')),
+                               .b = place(AdapterTensor(weight, 'B')),
+                               .adapter = *map.adapter});
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype) {
   MACAW_RETURN_IF_ERROR(CheckInput(config));
   const bool tensors_alone = config.name == kScriptName || config.name == kProgramsName;
+  if (tensors_alone && !config.adapters.empty()) {
+    return absl::InvalidArgumentError(
+        "model.adapters: adapters are for lists of layers and named models; a module of PyTorch "
+        "brings its own, such as those of peft");
+  }
   MACAW_ASSIGN_OR_RETURN(
       ModelSpec spec, tensors_alone ? BuildScriptSpec(config, dtype) : BuildLayers(config, dtype));
   MACAW_ASSIGN_OR_RETURN(spec.frozen, FrozenOf(config, *spec.layout));

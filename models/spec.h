@@ -20,9 +20,19 @@ struct Conv2d {
   int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;
   bool bias = true;
 };
+// How an adapter begins (models/adapters.h).
+enum class AdapterStart : uint8_t { kZero, kPissa };
+// A low-rank adapter of a linear map ([model] adapters; Hu et al. 2021, equation 3):
+// y = x·Wᵀ + b + scale·(x·Aᵀ)·Bᵀ, with A [rank, in], B [out, rank] and scale = α/rank.
+struct Adapter {
+  int64_t rank = 0;  // 0: there is none
+  double scale = 1;
+  AdapterStart start = AdapterStart::kZero;
+};
 struct Linear {
   int64_t in = 0, out = 0;
   bool bias = true;
+  Adapter adapter = {};
 };
 struct MaxPool2d {
   int64_t kernel = 2, stride = 2;
@@ -77,6 +87,7 @@ struct Gelu {};
 struct Attention {
   int64_t width = 0, heads = 1;
   bool causal = false;
+  Adapter in_proj = {}, out_proj = {};
 };
 // A transformer's block with the norms in front (Xiong et al. 2020), as PyTorch's
 // TransformerEncoderLayer with norm_first and GELU has it.
@@ -84,6 +95,7 @@ struct TransformerBlock {
   int64_t width = 0, heads = 1, ff = 0;
   bool causal = false;
   double dropout = 0;
+  Adapter in_proj = {}, out_proj = {}, linear1 = {}, linear2 = {};
 };
 struct Residual;
 
@@ -97,6 +109,12 @@ struct Residual {
   std::vector<Layer> layers;
   // The number of parameters, and of buffers, of each of them.
   std::vector<std::pair<size_t, size_t>> tensors;
+};
+
+// An adapter's tensors and the weight that it adapts, by entry of the layout.
+struct AdaptedWeight {
+  size_t weight = 0, a = 0, b = 0;
+  Adapter adapter;
 };
 
 // Whether the layer draws random masks while it trains.
@@ -116,8 +134,10 @@ struct ModelSpec {
   // The place of layer i's parameters, and of its buffers, in layout->entries(): (first, count).
   std::vector<std::pair<size_t, size_t>> tensors;
   std::vector<std::pair<size_t, size_t>> buffers;
+  // One of each adapter, in the order of the layout.
+  std::vector<AdaptedWeight> adapters;
   bool move_buffers = true;  // false: batch norm always uses its running statistics
-  // Which tensors no client trains ([model] frozen), by entry of the layout; empty: none.
+  // Which tensors no client trains (ModelConfig::FrozenGlobs), by entry of the layout; empty: none.
   std::vector<bool> frozen;
   // The file's bytes of a scripted module (models/script.h), which has no layers. Null until a node
   // that trains has read them.
@@ -144,7 +164,8 @@ absl::StatusOr<ModelSpec> BuildSpec(const ModelConfig& config, DType dtype);
 
 // PyTorch's default initialisation: weights and biases uniform in ±1/√fan_in, norms 1 and 0,
 // embeddings standard normal. Each tensor has a random stream of its own, derived from the seed, so
-// the values do not depend on any order.
+// the values do not depend on any order. A model with adapters has the values of the one without
+// them, A as InitialAdapters of models/adapters.h says, and B zero.
 FlatVector InitialModel(const ModelSpec& spec, uint64_t seed);
 
 struct NamedModel {

@@ -5,6 +5,16 @@ namespace macaw {
 using settings::AtLeast;
 using settings::Role;
 
+std::vector<std::string> ModelConfig::FrozenGlobs() const {
+  if (adapters.empty() && trained.empty()) return frozen;
+  std::vector<std::string> globs = {"*"};
+  if (!adapters.empty()) globs.insert(globs.end(), {"!*.lora_A.weight", "!*.lora_B.weight"});
+  for (const std::string& glob : trained)
+    globs.push_back(glob.starts_with('!') ? glob.substr(1) : "!" + glob);
+  globs.insert(globs.end(), frozen.begin(), frozen.end());
+  return globs;
+}
+
 settings::Section<ModelConfig> ModelSection() {
   settings::Section<ModelConfig> f;
   f.Add("name", &ModelConfig::name, "name of a model; `macaw models` lists them")
@@ -33,6 +43,12 @@ settings::Section<ModelConfig> ModelSection() {
              "model.name = \"logistic\" (a line of model.layers takes the word nobias)");
   f.Add("frozen", &ModelConfig::frozen,
         "tensors that are not trained and not sent, by name or pattern: [\"0.*\", \"2.bias\"]");
+  f.Add("adapters", &ModelConfig::adapters,
+        "low-rank adapters of linear layers, \"lora RANK [alpha A] [start zero|pissa] PATTERN\" on "
+        "the names of their weights: [\"lora 8 0.*\"]; other tensors are frozen");
+  f.Add("trained", &ModelConfig::trained,
+        "tensors that are trained, by name or pattern, beside adapters; all others are frozen: "
+        "[\"4.*\"]");
   f.AddChoice("buffers", &ModelConfig::buffers, {"mean", "local", "server"},
               "batch-norm statistics. mean: aggregated; local: kept by each client (fedbn); "
               "server: frozen");

@@ -21,6 +21,11 @@ struct ModelConfig {
   bool bias = true;  // false: the named model "logistic" without its bias
   // Globs on names of tensors that nobody trains and no client sends: {"0.*"}.
   std::vector<std::string> frozen;
+  // Low-rank adapters of linear layers: {"lora 8 0.*"} (models/adapters.h). With them, tensors that
+  // are neither adapters nor named in `trained` are frozen, too.
+  std::vector<std::string> adapters;
+  // Globs on names of tensors: with adapters what is trained beside them, else what is trained.
+  std::vector<std::string> trained;
   // How batch-norm statistics are treated. "mean": averaged over clients like parameters; "local":
   // each client keeps its own; "server": they never change.
   std::string buffers = "mean";
@@ -29,6 +34,11 @@ struct ModelConfig {
   // a program's model ("program"): the tensors alone.
   std::string script_digest;
   std::vector<std::string> tensors;
+
+  // The tensors that no client trains, as one list of globs (core/glob.h): what follows from
+  // `adapters` and `trained`, then `frozen`. Empty: every tensor is trained.
+  std::vector<std::string> FrozenGlobs() const;
+
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

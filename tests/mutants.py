@@ -13,7 +13,7 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;scheduler;training;server"]
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;models;scheduler;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -185,6 +185,23 @@ MUTANTS = {
          "again ? before_.Clone() : sent_.Clone()", "sent_.Clone()"),
         ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
         ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
+    ("models/adapters.cc", "models_spec", "*Adapters.*"): [
+        ("PiSSA forgets that the product is scaled", "found.values[k] / adapted.adapter.scale", "found.values[k]"),
+        ("PiSSA leaves the weight whole", "AddProduct<T>(-adapted.adapter.scale, a, b, rank, weight);", ""),
+        ("a merge forgets the scale", "AddProduct<T>(adapted.adapter.scale, ", "AddProduct<T>(1, ")],
+    ("models/init.cc", "models_spec", "Adapters.*"): [
+        ("adapters shift the draws of other tensors", "plan.adapter ? adapter++ : plain++",
+         "plan.adapter ? plain++ + 0 * adapter : plain++")],
+    ("plan/model.cc", "models_spec", "Adapters.*"): [
+        ("a base is trained beside its adapters", "globs = {\"*\"};", "globs;")],
+    ("training/fused/adapted_linear.cc", "training_fused", "*FusedAdapted.*"): [
+        ("the gradient of A lacks the scale", "    Scale(pass.n, d_inner);\n", ""),
+        ("the input's gradient lacks the adapter's part", "pass.d_in[i] += down.d_in[i];", "pass.d_in[i] += 0;"),
+        ("the weight's gradient is computed though nobody wants it", "wants = wants || pass.Wants(i);",
+         "wants = wants || pass.Wants(i) || true;")],
+    ("training/device/program_builder.cc", "training_device", "*Adapters*"): [
+        ("an adapter on a device is not scaled",
+         "AddSum(low_rank, relu, static_cast<float>(adapter.scale));", "AddSum(low_rank, relu);")],
     ("algorithms/around/residual_age.cc", "algorithms", "Compressed.*"): [
         ("a residual decays at each turn, whether its client was away or not",
          "since > 0 ? since - 1 : 0", "since"),
@@ -312,7 +329,7 @@ MUTANTS = {
          "} else if (input.size() == 2) {", "} else if (input.empty()) {")],
     ("training/fused/program.cc", "training_device", "DeviceAgreement.*"): [
         ("a fused linear layer reads a sequence of numbers as one vector",
-         ".positions = input.size() == 2 ?", ".positions = input.empty() ?"),
+         "AppendLinear(*linear, input.size() == 2 ?", "AppendLinear(*linear, input.empty() ?"),
         ("outputs behind a last flatten lie as the layer before it left them",
          "if (!builder.shape.InOneLine())", "if (false)")],
     ("training/fused/elementwise.cc", "training_device", "DeviceAgreement.*"): [

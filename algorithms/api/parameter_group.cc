@@ -6,15 +6,19 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/glob.h"
 
 namespace macaw::algorithms {
 namespace {
 
-// The module of a tensor: "features.3" for "features.3.weight".
-std::string ModuleOf(const std::string& name) {
+// The module of a tensor: "features.3" for "features.3.weight". An adapter's tensors are of the
+// layer that it adapts: "0" for "0.lora_A.weight".
+std::string ModuleOf(absl::string_view name) {
   const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
+  absl::string_view module = dot == absl::string_view::npos ? "" : name.substr(0, dot);
+  if (!absl::ConsumeSuffix(&module, ".lora_A")) absl::ConsumeSuffix(&module, ".lora_B");
+  return std::string(module);
 }
 
 template <typename F>

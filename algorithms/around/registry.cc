@@ -270,8 +270,9 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   }
   if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
-  if (!run.model.frozen.empty()) rule = WithFrozen(std::move(rule), run.model.frozen);
-  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast, run.model.frozen);
+  const std::vector<std::string> frozen = run.model.FrozenGlobs();
+  if (!frozen.empty()) rule = WithFrozen(std::move(rule), frozen);
+  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast, frozen);
   return rule;
 }
 

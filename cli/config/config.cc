@@ -97,9 +97,11 @@ void AddNeedsOfARun(std::vector<Field>& fields) {
   FieldOf(fields, "model.seed")
       .Needs(
           [](const Config& config) {
-            return config.node.model_init.empty() && config.node.model_script.empty();
+            const bool drawn = config.node.model_init.empty() && config.node.model_script.empty();
+            return drawn || !config.run.model.adapters.empty();
           },
-          "initial weights that are drawn: model.init and model.torchscript give their own");
+          "initial weights that are drawn: model.init and model.torchscript give their own, but "
+          "for adapters");
   AddNeedsOfDevices(fields);
 }
 

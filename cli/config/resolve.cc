@@ -8,12 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "algorithms/around/registry.h"
 #include "cli/config/devices.h"
 #include "cli/config/key_error.h"
 #include "core/cores.h"
-#include "core/safetensors.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/foreign_token.h"
@@ -328,9 +326,10 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
 absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
   absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config.run.model, config.run.dtype);
   if (spec.ok()) return spec;
-  constexpr absl::string_view kFrozen = "model.frozen";
-  if (absl::StartsWith(spec.status().message(), kFrozen))
-    return WithKeyError(spec.status(), {.key = std::string(kFrozen)});
+  for (const absl::string_view key : {"model.frozen", "model.trained", "model.adapters"}) {
+    if (absl::StartsWith(spec.status().message(), key))
+      return WithKeyError(spec.status(), {.key = std::string(key)});
+  }
   const std::string& name = config.run.model.name;
   std::vector<std::string> names;
   for (const models::NamedModel& model : models::NamedModels()) names.push_back(model.name);
@@ -363,32 +362,6 @@ absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
           key, ": the model's embedding knows the tokens 0 to ", embedding.tokens - 1, ", and ",
           PlaceOf(*found, dataset), " has token ", found->token, ": ", remedy)),
       {.key = key});
-}
-
-bool InitFollowsTheSeed(const Config& config) {
-  return absl::StrContains(config.node.model_init, kSeedInPath) &&
-         config.run.model.seed == config.run.seed;
-}
-
-absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
-  if (config.node.model_init.empty() && spec.is_script()) {
-    return absl::InvalidArgumentError(
-        "model.init is missing: a model of which the run knows the tensors alone starts from the "
-        "values in a file, which `macaw simulate` writes beside the config.toml of the run");
-  }
-  if (config.node.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
-  if (config.node.model_init == "zero") {
-    FlatVector weights = models::InitialModel(spec, config.run.model.seed);
-    const uint64_t bytes = spec.layout->parameter_size() * SizeOf(spec.layout->dtype());
-    // Buffers keep their initial values.
-    std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
-    return weights;
-  }
-  const std::string file = absl::StrReplaceAll(
-      config.node.model_init, {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
-  absl::StatusOr<FlatVector> weights = ReadModel(file, spec.layout);
-  if (!weights.ok()) return Annotate(weights.status(), "model.init");
-  return weights;
 }
 
 uint32_t SlotsPerProcess(const worker::WorkersConfig& workers, uint32_t devices) {

@@ -52,7 +52,8 @@ inline constexpr char kSeedInPath[] = "{seed}";
 // Whether runs that differ in run.seed start from other weights of model.init.
 bool InitFollowsTheSeed(const Config& config);
 
-// The weights before round 1: from the seed, or from model.init.
+// The weights before round 1: from the seed, or from model.init. Of a model with adapters, the file
+// has all its tensors, or those of the model without: then adapters begin as their `start` says.
 absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec);
 
 // Slots per worker process: as configured, or one for each device of LibTorch's, or so many for

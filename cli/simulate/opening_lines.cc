@@ -42,8 +42,10 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
   uint64_t frozen = 0;
   for (size_t i = 0; i < spec.frozen.size(); ++i)
     frozen += spec.frozen[i] ? spec.layout->entries()[i].size : 0;
+  const std::string adapters =
+      spec.adapters.empty() ? "" : absl::StrCat(", ", Counted(spec.adapters.size(), "adapter"));
   return absl::StrCat(config.run.model.name, ": ", Grouped(spec.layout->count()), " parameters",
-                      frozen > 0 ? absl::StrCat(" (", Grouped(frozen), " frozen)") : "",
+                      frozen > 0 ? absl::StrCat(" (", Grouped(frozen), " frozen)") : "", adapters,
                       ", input [", absl::StrJoin(spec.input_shape, ", "), "], ", spec.outputs,
                       " outputs, ", Name(config.run.task));
 }

@@ -108,12 +108,8 @@ def keys_of(
             own["model"], own["init"], folder / "models", functools.partial(example, settings),
             seeds or (0,), in_python=_train.wanted(own),
         )  # fmt: skip
-        if made.module is not None and "frozen" in (own["model_options"] or {}):
-            raise ConfigError(
-                "model_options=dict(frozen=…) is for lists of layers and names; a module says it "
-                "itself: net.body.requires_grad_(False)",
-                key="model.frozen",
-            )
+        if made.module is not None:
+            _refuse_frozen(own["model_options"] or {})
         add(settings, "model", made.keys)
         if given.get("config") is None:
             _add_outputs(settings, made, columns)
@@ -134,6 +130,17 @@ def keys_of(
         _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
     told = _train.add(settings, own["train"], own["loss"], own["evaluate"], made, folder)
     return Keys(settings, made, folder, columns, told)
+
+
+def _refuse_frozen(options: Mapping[str, Any]) -> None:
+    """Refuses keys that say of a module what it says itself; its adapters are the run's alone."""
+    for key in ("frozen",) if "adapters" in options else ("frozen", "trained"):
+        if key in options:
+            raise ConfigError(
+                f"model_options=dict({key}=…) is for lists of layers and names; a module says it "
+                "itself: net.body.requires_grad_(False)",
+                key=f"model.{key}",
+            )
 
 
 def _refuse_missing(
@@ -304,6 +311,8 @@ def check_model(
     chosen = {**keys, **settings}
     if any(chosen.get(f"model.{key}") != made.keys.get(key) for key in ("init", "torchscript")):
         return [("check", "the run starts from other weights than the module's: not compared")]
+    if config is not None or "model.adapters" in chosen:  # the module is the model without them
+        chosen |= {"model.adapters": [], "model.trained": []}
     return [("check", _check.check(made, _for_check(chosen, config), words))]
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _kept, _model, _normalise, _own_rows, _safetensors
+from . import _adapters, _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
 from ._paths import path_of
+from ._settings import kept_table
 from .errors import ArgumentError, Error, PackageMissingError
 
 if TYPE_CHECKING:
@@ -107,15 +108,24 @@ class Run:
         best: instead the one of the best round, by ``run.stop.metric``; a run with
         ``run.stop.patience`` keeps it, and ``run.summary["best_model"]`` says which round.
 
-        With a ``torch.nn.Module``, given here or to ``simulate``: a state dict that loads into it.
+        With a ``torch.nn.Module``, given here or to ``simulate``: a state dict that loads into it,
+        with the adapters of ``model_options=dict(adapters=…)`` added to their weights.
         Otherwise a dict from names to arrays.
         """
         tensors = self._best_tensors() if best else self._tensors()
+        own = module if module is not None else self._model and self._model.module
+        if own is not None and (rules := self._adapters()):
+            tensors = _adapters.merged(tensors, rules)
         if module is not None:
             return _model.state_dict(module, tensors, _model.names_of(module))
         if self._model is not None and self._model.module is not None:
             return self._model.state_dict(tensors)
         return tensors
+
+    def _adapters(self) -> list[str]:
+        """``model.adapters`` of the run."""
+        config = (self.folder / "config.toml").read_text()
+        return list(kept_table(config, "model").get("adapters", []))
 
     def _best_tensors(self) -> Any:
         path = self.folder / "model.best.safetensors"

@@ -166,7 +166,12 @@ TEST(WithFrozen, IsOutsidePrivacyAndAttackers) {
       run.attack = {.kind = "sign-flip", .fraction = 0.5};
     }
     RoundLoop held = Loop(*registry.RuleOf(run), true, DType::kF64);
-    run.model.frozen = {"base.*"};
+    // [model] frozen names what stays, trained the rest.
+    if (private_run) {
+      run.model.frozen = {"base.*"};
+    } else {
+      run.model.trained = {"bn.*", "fc.*"};
+    }
     RoundLoop frozen(*registry.RuleOf(run), Population(false),
                      {.steps = 3,
                       .start = {kFrozen, 1, -1},

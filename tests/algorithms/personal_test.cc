@@ -122,6 +122,13 @@ TEST(ParameterGroup, MatchesGlobs) {
   EXPECT_FALSE(MatchesGlob("fc", "fc.weight"));
   EXPECT_TRUE(MatchesGlob("*", "x"));
   EXPECT_FALSE(MatchesGlob("", "x"));
+  // In their order; "!" takes out.
+  const std::vector<std::string> globs = {"*", "!*.lora_?.weight", "!4.*", "4.bias"};
+  EXPECT_TRUE(MatchesAny(globs, "0.weight"));
+  EXPECT_FALSE(MatchesAny(globs, "0.lora_A.weight"));
+  EXPECT_FALSE(MatchesAny(globs, "4.weight"));
+  EXPECT_TRUE(MatchesAny(globs, "4.bias"));
+  EXPECT_FALSE(MatchesAny({}, "4.bias"));
 }
 
 TEST(ParameterGroup, ChoosesTensorsByNameAndKind) {
@@ -140,6 +147,14 @@ TEST(ParameterGroup, ChoosesTensorsByNameAndKind) {
   EXPECT_THAT(NamesOf(ParameterGroup::OfLastLayer(net)), ElementsAre("fc.weight", "fc.bias"));
   EXPECT_THAT(NamesOf(ParameterGroup::Matching(net, "conv1.* *.bias")),
               ElementsAre("conv1.weight", "layer.bn1.bias", "fc.bias"));
+  // An adapter is of the layer that it adapts.
+  const LayoutPtr adapted = *ParameterLayout::Make({{.name = "0.lora_A.weight", .shape = {3}},
+                                                    {.name = "2.weight", .shape = {3}},
+                                                    {.name = "2.lora_A.weight", .shape = {3}},
+                                                    {.name = "2.lora_B.weight", .shape = {3}}},
+                                                   DType::kF64);
+  EXPECT_THAT(NamesOf(ParameterGroup::OfLastLayer(adapted)),
+              ElementsAre("2.weight", "2.lora_A.weight", "2.lora_B.weight"));
   EXPECT_TRUE(ParameterGroup::Matching(net, "nothing").empty());
   EXPECT_TRUE(ParameterGroup::Matching(net, "*").everything());
 }

@@ -47,6 +47,11 @@ TEST(KeyError, OfANameThatDoesNotExistHasTheNearestName) {
       kMinimal, {"model.name=lenet5", "model.input_shape=[1,28,28]", "model.frozen=[\"head.*\"]"});
   config.run.model.classes = 10;
   EXPECT_EQ(KeyErrorOf(SpecOf(config).status()).key, "model.frozen");
+  config.run.model.frozen.clear();
+  config.run.model.trained = {"head.*"};
+  EXPECT_EQ(KeyErrorOf(SpecOf(config).status()).key, "model.trained");
+  config.run.model.adapters = {"lora 2 head.*"};
+  EXPECT_EQ(KeyErrorOf(SpecOf(config).status()).key, "model.adapters");
 }
 
 TEST(KeyError, OfAParameterNamesItsAlgorithm) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -149,6 +150,40 @@ TEST(DeviceAgreement, WithTheFusedTrainerOnSequencesOfNumbersAndLastFlattens) {
     for (const double scale : {0.2, 0.1, 0.01}) vectors.push_back(random.Vector(scale));
     const ClientTask task = TaskOf(random.Rows(seed == 5 ? 150 : random.Below(30)));
     const LocalPlan plan = PlanOf(random, vectors, task.train);
+    ExpectAgreement(MustRun(*trainer, plan, task), MustRun(*fused, plan, task), plan, vectors[0]);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(DeviceAgreement, WithTheFusedTrainerOnAdapters) {
+  const std::vector<models::ModelSpec> specs = {
+      SpecOf({"linear 9", "relu", "linear 4"}, {7}, 4, DType::kF32,
+             {"lora 2 alpha 5 0.*", "lora 3 alpha 1 2.*"}),
+      SpecOf({"linear 20 nobias", "tanh", "flatten", "linear 3"}, {5, 6}, 3, DType::kF32,
+             {"lora 4 alpha 2 *"}),
+      SpecOf({"conv 3 3", "relu", "maxpool 2", "flatten", "linear 11", "relu", "linear 3"},
+             {2, 8, 8}, 3, DType::kF32, {"lora 2 alpha 3 4.*"})};
+  for (uint64_t seed = 1; seed <= 45; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun random(specs[seed % specs.size()], seed);
+    random.KeepToTheFusedTrainer();
+    const TrainerSetup setup = random.Setup();
+    const auto fused = FusedTrainerOf(setup);
+    const auto device = TeamsOf(seed % 5 == 0 ? 3 : 1, seed);
+    const auto trainer = DeviceTrainerOf(setup, *device);
+    ASSERT_TRUE(fused != nullptr && trainer != nullptr);
+    std::vector<FlatVector> vectors;
+    for (const double scale : {0.3, 0.1, 0.01}) vectors.push_back(random.Vector(scale));
+    const ClientTask task = TaskOf(random.Rows(seed % 9 == 0 ? 150 : random.Below(30)));
+    LocalPlan plan = PlanOf(random, vectors, task.train);
+    // Most stages leave the weights that are adapted as they are.
+    for (Stage& stage : plan.stages) {
+      if (seed % 4 == 0) continue;
+      std::vector<bool> trainable(random.spec().layout->entries().size(), true);
+      for (const models::AdaptedWeight& adapted : random.spec().adapters)
+        trainable[adapted.weight] = false;
+      stage.trainable = std::make_shared<const std::vector<bool>>(std::move(trainable));
+    }
     ExpectAgreement(MustRun(*trainer, plan, task), MustRun(*fused, plan, task), plan, vectors[0]);
     if (HasFailure()) return;
   }

@@ -168,6 +168,7 @@ struct Tried {
   std::map<std::string, double> worst;       // likewise
   std::map<std::string, std::map<RowKind, uint64_t>> rows;
   std::set<std::pair<std::string, size_t>> layers;
+  std::map<std::string, uint64_t> adapted;  // of them with adapters
   uint64_t sequences_with_lengths = 0;
   uint64_t rounded = 0;  // beyond the tolerance, as LibTorch itself
 };
@@ -200,6 +201,7 @@ void Try(uint64_t seed, Tried& tried) {
       EXPECT_LE(worst, 10 * RoundingOf(network, work, theirs));
     }
     ++tried.networks[ours.name];
+    tried.adapted[ours.name] += network.adapted() ? 1 : 0;
     ++tried.rows[ours.name][network.rows()];
     if (worst <= kTolerance) tried.worst[ours.name] = std::max(tried.worst[ours.name], worst);
   }
@@ -225,9 +227,11 @@ TEST(EveryTrainer, ComputesWhatItSupportsAsLibTorchDoes) {
   EXPECT_LE(tried.rounded, count / 100);
   // A device takes every list of layers. The fused trainer takes its share of each kind of rows.
   EXPECT_EQ(tried.networks["device"], count);
+  EXPECT_GE(tried.adapted["device"], count / 8);
   for (const fused::Isa isa : fused::SupportedIsas()) {
     const std::string name = absl::StrCat("fused ", fused::Name(isa));
     EXPECT_GE(tried.networks[name], count / 4) << name;
+    EXPECT_GE(tried.adapted[name], count / 20) << name;
     for (const RowKind rows :
          {RowKind::kVector, RowKind::kImage, RowKind::kSequence, RowKind::kOtherAxes}) {
       EXPECT_GE(tried.rows[name][rows], 5) << name << ", rows " << static_cast<int>(rows);

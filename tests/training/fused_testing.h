@@ -71,8 +71,8 @@ class BlockRig {
                     .scratch = scratch_.data(),
                     .dropout = dropout});
   }
-  // Of the sum of out · direction.
-  void Backward() {
+  // Of the sum of out · direction. `wanted`: of these tensors.
+  void Backward(uint32_t wanted = ~uint32_t{0}) {
     std::copy_n(direction_.data(), n_ * block_.out().stride(), d_out_.data());
     block_.Backward({.n = n_,
                      .in = in(),
@@ -82,7 +82,8 @@ class BlockRig {
                      .scratch = scratch_.data(),
                      .d_out = d_out_.data(),
                      .d_in = d_in(),
-                     .gradient = gradient()});
+                     .gradient = gradient(),
+                     .wanted = wanted});
   }
   // Σ out · direction, which Backward differentiates.
   double Value() {

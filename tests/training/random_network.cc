@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "models/parse.h"
+#include "models/tensors.h"
 
 namespace macaw::training {
 namespace {
@@ -54,6 +55,24 @@ RandomNetwork::RandomNetwork(uint64_t seed) : stream_({.seed = seed, .extra = 0x
   }
   EXPECT_TRUE(spec.ok()) << spec.status() << " of " << Text();
   if (spec.ok()) spec_ = *std::move(spec);
+  DrawAdapters(seed);
+}
+
+// Of a stream of its own, so that networks without adapters stay as they are.
+void RandomNetwork::DrawAdapters(uint64_t seed) {
+  RandomStream stream({.seed = seed, .extra = 0x6c6f7261});
+  if (stream.Below(3) != 0) return;
+  for (size_t i = 0; i < spec_.layers.size(); ++i) {
+    for (const models::LinearMap& map : models::LinearMapsOf(spec_.layers[i])) {
+      if (stream.Below(3) == 0) continue;
+      const auto most = static_cast<uint64_t>(std::min<int64_t>({map.in, map.out, 5}));
+      config_.adapters.push_back(absl::StrCat("lora ", 1 + stream.Below(most), " alpha ",
+                                              1 + stream.Below(4), " ", i, ".", map.weight));
+    }
+  }
+  absl::StatusOr<models::ModelSpec> spec = models::BuildSpec(config_, DType::kF32);
+  EXPECT_TRUE(spec.ok()) << spec.status() << " of " << Text();
+  if (spec.ok()) spec_ = *std::move(spec);
 }
 
 models::ModelSpec RandomNetwork::SpecIn(DType dtype) const {
@@ -61,7 +80,9 @@ models::ModelSpec RandomNetwork::SpecIn(DType dtype) const {
 }
 
 std::string RandomNetwork::Text() const {
-  return absl::StrCat(models::ShapeText(input_), ": ", absl::StrJoin(lines_, ", "));
+  const std::string adapters =
+      config_.adapters.empty() ? "" : absl::StrCat("; ", absl::StrJoin(config_.adapters, ", "));
+  return absl::StrCat(models::ShapeText(input_), ": ", absl::StrJoin(lines_, ", "), adapters);
 }
 
 void RandomNetwork::DrawRows() {

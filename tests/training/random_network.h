@@ -24,6 +24,8 @@ class RandomNetwork {
 
   const models::ModelSpec& spec() const { return spec_; }
   models::ModelSpec SpecIn(DType dtype) const;
+  // Whether some of its linear layers have adapters.
+  bool adapted() const { return !spec_.adapters.empty(); }
   TaskKind task() const { return task_; }
   RowKind rows() const { return rows_; }
   // Each kind of layer, with the number of axes of what it received, also within residual blocks.
@@ -43,6 +45,8 @@ class RandomNetwork {
   bool Take(const std::string& line, std::vector<std::string>& lines, Shape& shape);
   void TakeSome(uint64_t count, std::vector<std::string>& lines, Shape& shape);
   void End();
+  // Gives some linear layers adapters.
+  void DrawAdapters(uint64_t seed);
 
   uint64_t Below(uint64_t bound) { return stream_.Below(bound); }
   bool OneIn(uint64_t n) { return Below(n) == 0; }

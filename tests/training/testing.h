@@ -78,12 +78,14 @@ inline Examples RandomExamples(size_t count, size_t width, size_t classes, uint6
 }
 
 inline models::ModelSpec SpecOf(std::vector<std::string> layers, std::vector<int64_t> input,
-                                int64_t classes, DType dtype) {
+                                int64_t classes, DType dtype,
+                                std::vector<std::string> adapters = {}) {
   ModelConfig config;
   config.name = "layers";
   config.layers = std::move(layers);
   config.input_shape = std::move(input);
   config.classes = classes;
+  config.adapters = std::move(adapters);
   return *models::BuildSpec(config, dtype);
 }
 

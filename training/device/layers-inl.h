@@ -38,7 +38,7 @@ MACAW_INLINE_KERNEL void ElementsForward(const device::Team& team, const Pass& p
         x = x + weight[op.out_size.Remainder(i)];
         break;
       case OpKind::kAdd:
-        x = x + pass.Activation(op.in2)[i];
+        x = device::Fma(op.factor, pass.Activation(op.in2)[i], x);
         if (op.out.relu != 0) x = Positive(x);
         break;
       case OpKind::kDropout:
@@ -76,7 +76,7 @@ MACAW_INLINE_KERNEL void ElementsBackward(const device::Team& team, const Pass& 
       case OpKind::kPositions:
         break;
       case OpKind::kAdd:
-        if (sink2.gradient != nullptr) sink2.Put(i, d);
+        if (sink2.gradient != nullptr) sink2.Put(i, op.factor * d);
         break;
       case OpKind::kDropout:
         d *= DropoutFactor(pass, op, op.out.size, i);

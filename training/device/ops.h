@@ -69,7 +69,7 @@ enum class OpKind : uint32_t {
   kGroupNorm,
   kBatchNorm,
   kLayerNorm,
-  kAdd,        // of two values: the end of a residual block
+  kAdd,        // in + factor · in2: the end of a residual block, or of an adapter
   kEmbedding,  // reads the rows' tokens
   kPositions,
   kLast,
@@ -119,7 +119,7 @@ struct Op {
   uint32_t groups = 0;        // of channels; heads
   uint32_t causal = 0;        // whether a position sees no later ones
   uint32_t dropped = 0;       // of 2^32 words
-  float factor = 1;           // of what dropout keeps; of an average
+  float factor = 1;           // of what dropout keeps; of an average; of a sum's second input
   uint64_t dropout_base = 0;  // elements per example of earlier dropout layers
   GemmShape forward, backward, gradient;
   GemmShape step_forward, step_backward, step_gradient;  // of a recurrent layer's own weights

@@ -117,6 +117,21 @@ void ProgramBuilder::AddLinear(uint64_t inputs, uint64_t outputs, uint32_t weigh
   Append(OpKind::kLinear, op, in, AddVectors(outputs), relu);
 }
 
+void ProgramBuilder::AddAdapted(uint64_t inputs, uint64_t outputs, uint32_t weight, bool bias,
+                                bool relu, const models::Adapter& adapter, uint32_t a) {
+  if (adapter.rank == 0) return AddLinear(inputs, outputs, weight, bias, relu);
+  const auto rank = static_cast<uint64_t>(adapter.rank);
+  const size_t in = at_;
+  AddLinear(inputs, outputs, weight, bias, /*relu=*/false);
+  const size_t plain = at_;
+  at_ = in;
+  AddLinear(inputs, rank, a, /*bias=*/false, /*relu=*/false);
+  AddLinear(rank, outputs, a + 1, /*bias=*/false, /*relu=*/false);
+  const size_t low_rank = at_;
+  at_ = plain;
+  AddSum(low_rank, relu, static_cast<float>(adapter.scale));
+}
+
 // Returns its output.
 size_t ProgramBuilder::AddConv(const models::Conv2d& conv, uint32_t weight, size_t in, bool relu) {
   const Value from = values_[in];
@@ -235,10 +250,12 @@ void ProgramBuilder::AddDropout(double p) {
   AddElements(OpKind::kDropout, op);
 }
 
-// Adds an earlier value to the current one.
-void ProgramBuilder::AddSum(size_t with, bool relu) {
+// Adds another value, times a factor, to the current one.
+void ProgramBuilder::AddSum(size_t with, bool relu, float factor) {
   const size_t in = at_;
-  Append(OpKind::kAdd, {}, in, AddLike(in), relu);
+  Op op;
+  op.factor = factor;
+  Append(OpKind::kAdd, op, in, AddLike(in), relu);
   drafts_.back().in2 = with;
 }
 
@@ -293,8 +310,8 @@ void ProgramBuilder::Add(const models::Residual& residual) {
 
 void ProgramBuilder::Add(const models::Conv2d& conv) { AddConv(conv, tensor_, at_, TakeRelu()); }
 void ProgramBuilder::Add(const models::Linear& linear) {
-  AddLinear(static_cast<uint64_t>(linear.in), static_cast<uint64_t>(linear.out), tensor_,
-            linear.bias, TakeRelu());
+  AddAdapted(static_cast<uint64_t>(linear.in), static_cast<uint64_t>(linear.out), tensor_,
+             linear.bias, TakeRelu(), linear.adapter, tensor_ + (linear.bias ? 2 : 1));
 }
 void ProgramBuilder::Add(const models::MaxPool2d& pool) {
   const auto kernel = static_cast<uint32_t>(pool.kernel);

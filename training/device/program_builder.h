@@ -81,6 +81,9 @@ class ProgramBuilder {
 
   // The parts of layers. Those with an input as an argument return their output.
   void AddLinear(uint64_t inputs, uint64_t outputs, uint32_t weight, bool bias, bool relu);
+  // With an adapter, whose A is tensor `a` and B the next one, if it has a rank.
+  void AddAdapted(uint64_t inputs, uint64_t outputs, uint32_t weight, bool bias, bool relu,
+                  const models::Adapter& adapter, uint32_t a);
   size_t AddConv(const models::Conv2d& conv, uint32_t weight, size_t in, bool relu);
   void AddPool(OpKind kind, uint32_t height, uint32_t width, uint32_t stride);
   size_t AddGroupNorm(uint32_t groups, uint32_t weight, size_t in, bool relu);
@@ -88,10 +91,12 @@ class ProgramBuilder {
   void AddLayerNorm(uint32_t weight);
   void AddElements(OpKind kind, Op op = {});
   void AddDropout(double p);
-  void AddSum(size_t with, bool relu);
+  void AddSum(size_t with, bool relu, float factor = 1);
   void AddOneVector(OpKind kind);
   void AddRecurrent(OpKind kind, int64_t inputs, int64_t outputs, int64_t layers);
-  void AddAttention(int64_t heads, bool causal, double dropout, uint32_t weight);
+  // `projections`: the A of in_proj, if it has an adapter; that of out_proj lies behind.
+  template <typename Layer>
+  void AddAttention(const Layer& layer, double dropout, uint32_t weight, uint32_t projections);
   void PlaceGradients();
 
   const models::ModelSpec& spec_;

@@ -6,6 +6,12 @@
 
 // The operations of layers that know positions.
 namespace macaw::training::ondevice {
+namespace {
+
+// A and B, or nothing.
+uint32_t TensorsOf(const models::Adapter& adapter) { return adapter.rank == 0 ? 0 : 2; }
+
+}  // namespace
 
 void ProgramBuilder::Add(const models::Embedding& embedding) {
   Op op;
@@ -71,13 +77,15 @@ void ProgramBuilder::AddRecurrent(OpKind kind, int64_t from, int64_t outputs, in
   }
 }
 
-void ProgramBuilder::AddAttention(int64_t heads, bool causal, double dropout, uint32_t weight) {
+template <typename Layer>
+void ProgramBuilder::AddAttention(const Layer& layer, double dropout, uint32_t weight,
+                                  uint32_t projections) {
   const uint64_t width = values_[at_].size / positions_;
-  AddLinear(width, 3 * width, weight, /*bias=*/true, /*relu=*/false);
+  AddAdapted(width, 3 * width, weight, /*bias=*/true, /*relu=*/false, layer.in_proj, projections);
   Op op;
   op.positions = static_cast<uint32_t>(positions_);
-  op.groups = static_cast<uint32_t>(heads);
-  op.causal = causal ? 1 : 0;
+  op.groups = static_cast<uint32_t>(layer.heads);
+  op.causal = layer.causal ? 1 : 0;
   const uint64_t scores = op.groups * positions_ * positions_;
   too_large_ = too_large_ || scores > kMostFloats;
   op.kept = Keep(scores);
@@ -90,22 +98,26 @@ void ProgramBuilder::AddAttention(int64_t heads, bool causal, double dropout, ui
   }
   const size_t in = at_;
   Append(OpKind::kAttention, op, in, AddVectors(width));
-  AddLinear(width, width, weight + 2, /*bias=*/true, /*relu=*/false);
+  AddAdapted(width, width, weight + 2, /*bias=*/true, /*relu=*/false, layer.out_proj,
+             projections + TensorsOf(layer.in_proj));
 }
 
 void ProgramBuilder::Add(const models::TransformerBlock& block) {
   const auto width = static_cast<uint64_t>(block.width), hidden = static_cast<uint64_t>(block.ff);
+  const uint32_t projections = tensor_ + 12;
+  const uint32_t first = projections + TensorsOf(block.in_proj) + TensorsOf(block.out_proj);
   const size_t x = at_;
   AddLayerNorm(tensor_ + 8);
-  AddAttention(block.heads, block.causal, block.dropout, tensor_);
+  AddAttention(block, block.dropout, tensor_, projections);
   AddDropout(block.dropout);
   AddSum(x, /*relu=*/false);
   const size_t y = at_;
   AddLayerNorm(tensor_ + 10);
-  AddLinear(width, hidden, tensor_ + 4, /*bias=*/true, /*relu=*/false);
+  AddAdapted(width, hidden, tensor_ + 4, /*bias=*/true, /*relu=*/false, block.linear1, first);
   AddElements(OpKind::kGelu);
   AddDropout(block.dropout);
-  AddLinear(hidden, width, tensor_ + 6, /*bias=*/true, /*relu=*/false);
+  AddAdapted(hidden, width, tensor_ + 6, /*bias=*/true, /*relu=*/false, block.linear2,
+             first + TensorsOf(block.linear1));
   AddDropout(block.dropout);
   AddSum(y, /*relu=*/false);
 }
@@ -119,7 +131,7 @@ void ProgramBuilder::Add(const models::Gru& gru) {
   AddRecurrent(OpKind::kGru, gru.in, gru.out, gru.layers);
 }
 void ProgramBuilder::Add(const models::Attention& attention) {
-  AddAttention(attention.heads, attention.causal, /*dropout=*/0, tensor_);
+  AddAttention(attention, /*dropout=*/0, tensor_, tensor_ + 4);
 }
 
 }  // namespace macaw::training::ondevice

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -96,11 +97,15 @@ struct BackwardPass {
   float* d_out = nullptr;     // gradient of `out`; the block may overwrite it
   float* d_in = nullptr;      // to be written; null: not needed
   float* gradient = nullptr;  // gradient of `weights`, to be written; null: not needed
+  // Bit i: whether that of tensors()[i] is needed. A block may leave the others as they are.
+  uint32_t wanted = ~uint32_t{0};
   // If set, `gradient` is null, and the block updates its weights here instead. Only for blocks
   // with can_step().
   const PlainStep* step = nullptr;
   float* stepped = nullptr;  // the same memory as `weights`
   const float* v = nullptr;  // the step's v for this block
+
+  bool Wants(size_t tensor) const { return (wanted >> tensor & 1) != 0; }
 };
 
 // The place of one of a block's tensors in its packed weights: a piece of its own, whose size is a

@@ -43,10 +43,11 @@ struct FusedTrainer::StageRun {
   const Objective objective;
   const SoftmaxRule rule;
   ConstVectorView start;
-  StreamKey key;              // seed, round, phase, client
-  std::vector<Pieces> moves;  // per block
-  std::vector<bool> steps;    // per block: whether it takes its steps itself
-  size_t lowest = 0;          // the first block in which something moves
+  StreamKey key;                        // seed, round, phase, client
+  std::vector<Pieces> moves;            // per block
+  std::vector<uint32_t> moved_tensors;  // per block, as bits
+  std::vector<bool> steps;              // per block: whether it takes its steps itself
+  size_t lowest = 0;                    // the first block in which something moves
 
   SgdRule sgd() const { return SgdRule::Of(stage.local, stage.correction.mu); }
   // Whether a step is just w ← w − lr·(g + v + decay·w).
@@ -162,6 +163,7 @@ absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const Stage& stage, size_t i
   run.lowest = blocks;
   for (size_t i = 0; i < blocks; ++i) {
     run.moves.push_back(program_.TrainablePieces(i, stage.trainable.get()));
+    run.moved_tensors.push_back(program_.TrainableTensors(i, stage.trainable.get()));
     if (!run.moves[i].empty()) run.lowest = std::min(run.lowest, i);
     const Program::Step& step = program_.steps()[i];
     const Pieces whole = {{step.offset, step.offset + step.size}};
@@ -286,9 +288,12 @@ absl::Status FusedTrainer::Differentiate(const StageRun& run, std::span<const ui
     const float* const logits = tape_.Forward(n, weights, dropout);
     Rate(run.objective, run.rule, batch_mean ? *batch_mean : run.objective.MeanOf(feed_.labels()),
          n, logits, sums);
-    tape_.Backward(n, weights, gradient, run.lowest, step, wish, [&](size_t block) {
-      if (one_pass) done(block);
-    });
+    tape_.Backward(
+        n, weights, gradient, run.lowest, step, wish,
+        [&](size_t block) { return run.moved_tensors[block]; },
+        [&](size_t block) {
+          if (one_pass) done(block);
+        });
     if (one_pass) return absl::OkStatus();
     if (total_.size() == 0) total_ = Floats(program_.packed_size());
     if (first == 0) {

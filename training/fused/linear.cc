@@ -34,7 +34,8 @@ class LinearBlock final : public Block {
         outputs_(plan.outputs),
         columns_(RoundUp(plan.outputs)),
         bias_(plan.bias),
-        relu_(plan.relu) {}
+        relu_(plan.relu),
+        adds_(plan.adds) {}
 
   std::vector<PackedTensor> tensors() const override {
     std::vector<PackedTensor> tensors = {{0, inputs_ * columns_}};
@@ -77,6 +78,7 @@ class LinearBlock final : public Block {
     // Initial value of the sums, the same for each row.
     Columns<const float> start = {kZeros, 0, 0};
     if (bias_) start = {pass.weights + inputs_ * columns_, 0};
+    if (adds_) start = {pass.out, columns_};
     for (size_t k = 0; k < inputs_; k += kPiece) {
       const size_t steps = std::min(kPiece, inputs_ - k);
       // The sum is the second operand, so that a NaN is kept.
@@ -200,7 +202,7 @@ class LinearBlock final : public Block {
 
   const Shape row_;  // that the weights are multiplied with
   const size_t positions_, inputs_, outputs_, columns_;
-  const bool bias_, relu_;
+  const bool bias_, relu_, adds_;
 };
 
 std::unique_ptr<Block> NewLinear(const LinearPlan& plan) {

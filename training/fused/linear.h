@@ -14,6 +14,8 @@ struct LinearPlan {
   size_t positions = 1;
   bool bias = true;
   bool relu = false;  // applied to the outputs in the same pass
+  // Whether it adds to what Forward's `out` holds. Only without a bias.
+  bool adds = false;
 };
 
 // y = x·Wᵀ + b, followed by a ReLU if the plan has one. Accepts any input layout; the output is a

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "training/fused/adapted_linear.h"
 #include "training/fused/conv.h"
 #include "training/fused/elementwise.h"
 #include "training/fused/linear.h"
@@ -49,6 +50,18 @@ struct Builder {
     tensor += tensors.size();
   }
 
+  // A linear layer also takes the ReLU that follows it.
+  void AppendLinear(const models::Linear& linear, size_t positions) {
+    const LinearPlan plan{.in = shape,
+                          .outputs = static_cast<size_t>(linear.out),
+                          .positions = positions,
+                          .bias = linear.bias,
+                          .relu = Take<models::Relu>()};
+    const auto rank = static_cast<size_t>(linear.adapter.rank);
+    Append(rank == 0 ? MakeLinear(isa, plan)
+                     : MakeAdaptedLinear(isa, plan, rank, linear.adapter.scale));
+  }
+
   // A convolution also takes the ReLU and the max pool that follow it, in either order: the maximum
   // of the positive parts is the positive part of the maximum.
   void AppendConv(const models::Conv2d& conv) {
@@ -90,11 +103,7 @@ struct Builder {
     const std::vector<int64_t>& input = InputOf(layer);
     const models::Layer& next = spec.layers[layer++];
     if (const auto* linear = std::get_if<models::Linear>(&next)) {
-      Append(MakeLinear(isa, {.in = shape,
-                              .outputs = static_cast<size_t>(linear->out),
-                              .positions = input.size() == 2 ? static_cast<size_t>(input[0]) : 1,
-                              .bias = linear->bias,
-                              .relu = Take<models::Relu>()}));
+      AppendLinear(*linear, input.size() == 2 ? static_cast<size_t>(input[0]) : 1);
     } else if (const auto* conv = std::get_if<models::Conv2d>(&next)) {
       if (conv->in * conv->kernel * conv->kernel * conv->out > kMostConvWeights) return false;
       AppendConv(*conv);
@@ -191,6 +200,14 @@ void Program::Unpack(std::span<const float> packed, VectorView to) const {
     }
     step.block->Unpack(packed.data() + step.offset, std::span(tensors).first(count));
   }
+}
+
+uint32_t Program::TrainableTensors(size_t index, const std::vector<bool>* trainable) const {
+  if (trainable == nullptr) return ~uint32_t{0};
+  uint32_t tensors = 0;
+  for (size_t i = 0; i < steps_[index].block->tensors().size(); ++i)
+    tensors |= (*trainable)[steps_[index].first_tensor + i] ? uint32_t{1} << i : 0;
+  return tensors;
 }
 
 Pieces Program::TrainablePieces(size_t index, const std::vector<bool>* trainable) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -37,6 +38,8 @@ class Program {
   void Pack(ConstVectorView from, std::span<float> packed) const;
   void Unpack(std::span<const float> packed, VectorView to) const;
 
+  // Which tensors of block `step` move: bit i for the i-th one.
+  uint32_t TrainableTensors(size_t step, const std::vector<bool>* trainable) const;
   // The pieces of block `step` that move, in its packed weights. `trainable` is per layout entry;
   // null: all.
   Pieces TrainablePieces(size_t step, const std::vector<bool>* trainable) const;

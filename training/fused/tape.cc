@@ -46,7 +46,7 @@ const float* Tape::Forward(size_t n, std::span<const float> weights, RandomStrea
 }
 
 void Tape::BackwardBlock(size_t index, size_t n, std::span<float> weights, float* gradient,
-                         const PlainStep* step_of, bool d_in) {
+                         uint32_t wanted, const PlainStep* step_of, bool d_in) {
   const Program::Step& step = program_.steps()[index];
   const size_t behind = program_.steps().size() - 1 - index;  // number of blocks behind this one
   step.block->Backward(
@@ -59,6 +59,7 @@ void Tape::BackwardBlock(size_t index, size_t n, std::span<float> weights, float
        .d_out = At(behind % 2 == 0 ? d_even_ : d_odd_),
        .d_in = d_in ? At(behind % 2 == 0 ? d_odd_ : d_even_) : nullptr,
        .gradient = gradient == nullptr ? nullptr : gradient + step.offset,
+       .wanted = wanted,
        .step = step_of,
        .stepped = step_of == nullptr ? nullptr : weights.data() + step.offset,
        .v = step_of == nullptr || step_of->v == nullptr ? nullptr : step_of->v + step.offset});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -32,14 +33,15 @@ class Tape {
 
   // The backward pass, from the last block to block `first`. Before each block it calls
   // wish(block), which decides whether the gradient is written to `gradient`, used by `step` (only
-  // for blocks with can_step()) or not computed. After each block it calls done(block).
-  template <typename WishOf, typename Done>
+  // for blocks with can_step()) or not computed. wanted(block): of which of its tensors
+  // (BackwardPass::wanted). After each block it calls done(block).
+  template <typename WishOf, typename Wanted, typename Done>
   void Backward(size_t n, std::span<float> weights, std::span<float> gradient, size_t first,
-                const PlainStep& step, const WishOf& wish, const Done& done) {
+                const PlainStep& step, const WishOf& wish, const Wanted& wanted, const Done& done) {
     for (size_t i = program_.steps().size(); i-- > first;) {
-      const Wish wanted = wish(i);
-      BackwardBlock(i, n, weights, wanted == Wish::kGradient ? gradient.data() : nullptr,
-                    wanted == Wish::kStep ? &step : nullptr, i > first);
+      const Wish wished = wish(i);
+      BackwardBlock(i, n, weights, wished == Wish::kGradient ? gradient.data() : nullptr, wanted(i),
+                    wished == Wish::kStep ? &step : nullptr, i > first);
       done(i);
     }
   }
@@ -52,7 +54,7 @@ class Tape {
 
   float* At(size_t place) { return buffer_.As<float>().data() + place; }
   void BackwardBlock(size_t index, size_t n, std::span<float> weights, float* gradient,
-                     const PlainStep* step, bool d_in);
+                     uint32_t wanted, const PlainStep* step, bool d_in);
 
   const Program& program_;
   size_t capacity_ = 0;

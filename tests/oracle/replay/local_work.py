@@ -15,7 +15,7 @@ class Local:
 def train(problem, start, client, batches, local, mu=0.0, anchor=None, v=0.0, direction=None, trainable=None):
     """Steps along g + μ(w − anchor) + v + decay·w, or along `direction(w, g, batch)`, with momentum.
 
-    `trainable` says which elements move; batch norm's statistics move as the batches say."""
+    `trainable` says which elements move, unless they are frozen; batch norm's statistics move as the batches say."""
     w, velocity = start.copy(), 0.0
     anchor = start if anchor is None else anchor
     for batch in batches:
@@ -23,7 +23,8 @@ def train(problem, start, client, batches, local, mu=0.0, anchor=None, v=0.0, di
         d = direction(w, g, batch) if direction else g + mu * (w - anchor) + v + local.decay * w
         velocity = local.momentum * velocity + d
         moved = np.where(problem.network.is_parameter, w - local.lr * velocity, statistics)
-        w = moved if trainable is None else np.where(trainable, moved, w)
+        moves = problem.network.free if trainable is None else problem.network.free & trainable
+        w = np.where(moves, moved, w)
     return w
 
 

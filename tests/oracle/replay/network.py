@@ -1,4 +1,6 @@
 """A small network: its tensors in one flat vector, its outputs, its loss and its gradient by hand."""
+from fnmatch import fnmatchcase
+
 import numpy as np
 
 NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.1  # PyTorch's
@@ -11,6 +13,23 @@ def linear(tensors, name, x, _training):
         return d @ weight, {name + ".weight": d.T @ x, name + ".bias": d.sum(axis=0)}
 
     return x @ weight.T + bias, backward, {}
+
+
+def adapted(scale):
+    """A linear layer with an adapter: x Wᵀ + b + scale · (x Aᵀ) Bᵀ."""
+    def layer(tensors, name, x, training):
+        out, plain, _ = linear(tensors, name, x, training)
+        a, b = tensors[name + ".lora_A.weight"], tensors[name + ".lora_B.weight"]
+        inner = x @ a.T
+
+        def backward(d):
+            dx, gradients = plain(d)
+            d_inner = scale * (d @ b)
+            gradients |= {name + ".lora_A.weight": d_inner.T @ x, name + ".lora_B.weight": scale * (d.T @ inner)}
+            return dx + d_inner @ a, gradients
+
+        return out + scale * (inner @ b.T), backward, {}
+    return layer
 
 
 def flatten(_tensors, _name, x, _training):
@@ -54,16 +73,26 @@ LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "relu": relu, "bat
 
 
 class Network:
-    """Layers as in [model] layers. A model is one vector: the parameters, behind them batch norm's statistics."""
+    """Layers as in [model] layers. A model is one vector: the parameters, behind them batch norm's statistics.
 
-    def __init__(self, layers, features):
+    `options`: other keys of [model]. With adapters, what is neither one nor `trained` is frozen."""
+
+    def __init__(self, layers, features, options=None):
+        options = options or {}
+        adapters = [rule.split() for rule in options.get("adapters", ())]  # "lora RANK alpha A PATTERN"
         self.layers, parameters, buffers, width = [], {}, {}, features
         for place, layer in enumerate(layers):
             kind, *size = layer.split()
             self.layers.append((LAYERS[kind], str(place)))
             if kind == "linear":
-                parameters |= {f"{place}.weight": (int(size[0]), width), f"{place}.bias": (int(size[0]),)}
-                width = int(size[0])
+                out = int(size[0])
+                parameters |= {f"{place}.weight": (out, width), f"{place}.bias": (out,)}
+                for _, rank, _, alpha, pattern in adapters:
+                    if fnmatchcase(f"{place}.weight", pattern):
+                        self.layers[-1] = adapted(float(alpha) / int(rank)), str(place)
+                        parameters |= {f"{place}.lora_A.weight": (int(rank), width),
+                                       f"{place}.lora_B.weight": (out, int(rank))}
+                width = out
             elif kind == "batchnorm":
                 parameters |= {f"{place}.weight": (width,), f"{place}.bias": (width,)}
                 buffers |= {f"{place}.running_mean": (width,), f"{place}.running_var": (width,)}
@@ -77,6 +106,10 @@ class Network:
             at = self.places[name].stop
         self.parameters = sum(self.places[name].stop - self.places[name].start for name in parameters)
         self.is_parameter = np.arange(at) < self.parameters
+        self.free = np.ones(at, bool)  # what is not frozen
+        for name, place in self.places.items():
+            trained = not adapters or "lora_" in name or any(fnmatchcase(name, p) for p in options["trained"])
+            self.free[place] = trained and not any(fnmatchcase(name, p) for p in options.get("frozen", ()))
 
     def tensors(self, vector):
         return {name: vector[place].reshape(self.shapes[name]) for name, place in self.places.items()}
@@ -100,7 +133,8 @@ class Network:
         return x
 
     def gradient(self, model, x, y):
-        """Of the mean loss, and the statistics that batch norm has afterwards; each in a whole vector."""
+        """Of the mean loss, 0 where something is frozen, and the statistics that batch norm has afterwards; each in a
+        whole vector."""
         tensors, backward = self.tensors(model), []
         after = dict(tensors)
         for layer, name in self.layers:
@@ -112,7 +146,7 @@ class Network:
         for back in reversed(backward):
             d, of_layer = back(d)
             gradients |= of_layer
-        return self.vector(gradients), self.vector(after)
+        return np.where(self.free, self.vector(gradients), 0), self.vector(after)
 
 
 def probabilities(outputs):

@@ -17,7 +17,7 @@ class Personal(FedAvg):
 
     def __init__(self, problem, local, **parameters):
         super().__init__(problem, local, **parameters)
-        self.group = np.ones(len(self.x), bool)
+        self.group = problem.network.free
 
     def own(self, k):
         """The client's model: x, with its own group in it."""

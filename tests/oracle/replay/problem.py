@@ -14,6 +14,12 @@ MODELS = {  # layers, with one output for two classes
     "hidden": ["linear 9", "tanh", f"linear {CLASSES}"],
     "image": ["flatten", f"linear {CLASSES}"],  # of one line of pixels
     "norm": ["linear 6", "batchnorm", "relu", f"linear {CLASSES}"],
+    "adapted": ["linear 9", "tanh", "linear 6", "relu", f"linear {CLASSES}"],
+    "half adapted": ["linear 9", "tanh", f"linear {CLASSES}"],
+}
+OPTIONS = {  # other keys of [model]
+    "adapted": {"adapters": ["lora 2 alpha 3 0.*", "lora 4 alpha 2 2.*"], "trained": ["4.*"]},
+    "half adapted": {"adapters": ["lora 3 alpha 6 *"], "trained": [], "frozen": ["*.lora_A.weight"]},
 }
 
 
@@ -45,7 +51,7 @@ class Problem:
             self.client_test.append(np.sort(rows[size:]))
             at += size + test
         self.n = sizes.astype(float)
-        self.network = Network(MODELS[model], FEATURES)
+        self.network = Network(MODELS[model], FEATURES, OPTIONS.get(model))
         start = {name: 0.5 * random.standard_normal(shape) for name, shape in self.network.shapes.items()}
         for norm in self.network.norms:
             start[norm + ".weight"] += 1
@@ -65,7 +71,8 @@ class Problem:
     def settings(self):
         """The keys of a run's configuration that say all this."""
         image = {"data.input_shape": [1, 1, FEATURES]} if self.model == "image" else {}
-        return image | {"data.source": "csv", "data.path": "rows.csv", "partition.scheme": "file",
+        options = {f"model.{key}": value for key, value in OPTIONS.get(self.model, {}).items()}
+        return image | options | {"data.source": "csv", "data.path": "rows.csv", "partition.scheme": "file",
                 "partition.path": "partition.json", "model.layers": MODELS[self.model],
                 "model.init": "init.safetensors", "run.task": "binary" if self.model == "binary" else "classification"}
 

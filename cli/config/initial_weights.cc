@@ -1,0 +1,74 @@
+// What a run starts from: model.init.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "cli/config/resolve.h"
+#include "core/safetensors.h"
+#include "core/status.h"
+#include "models/adapters.h"
+
+namespace macaw::cli {
+
+bool InitFollowsTheSeed(const Config& config) {
+  return absl::StrContains(config.node.model_init, kSeedInPath) &&
+         config.run.model.seed == config.run.seed;
+}
+
+namespace {
+
+std::string InitFile(const Config& config) {
+  return absl::StrReplaceAll(config.node.model_init,
+                             {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
+}
+
+absl::StatusOr<bool> HasTensor(const std::string& path, const std::string& name) {
+  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  if (!file.ok()) return Annotate(file.status(), "model.init");
+  return file->tensors().contains(name);
+}
+
+// The name of a model's first adapter.
+const std::string& AdapterOf(const models::ModelSpec& spec) {
+  return spec.layout->entries()[spec.adapters.front().a].name;
+}
+
+// As model.init says, of a model without adapters or of all its tensors.
+absl::StatusOr<FlatVector> PlainWeights(const Config& config, const models::ModelSpec& spec) {
+  if (config.node.model_init.empty()) return models::InitialModel(spec, config.run.model.seed);
+  if (config.node.model_init == "zero") {
+    FlatVector weights = models::InitialModel(spec, config.run.model.seed);
+    const uint64_t bytes = spec.layout->parameter_size() * SizeOf(spec.layout->dtype());
+    // Buffers keep their initial values.
+    std::fill_n(weights.view().bytes.data(), bytes, std::byte{0});
+    return weights;
+  }
+  absl::StatusOr<FlatVector> weights = ReadModel(InitFile(config), spec.layout);
+  if (!weights.ok()) return Annotate(weights.status(), "model.init");
+  return weights;
+}
+
+}  // namespace
+
+absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::ModelSpec& spec) {
+  if (config.node.model_init.empty() && spec.is_script()) {
+    return absl::InvalidArgumentError(
+        "model.init is missing: a model of which the run knows the tensors alone starts from the "
+        "values in a file, which `macaw simulate` writes beside the config.toml of the run");
+  }
+  if (spec.adapters.empty()) return PlainWeights(config, spec);
+  if (!config.node.model_init.empty() && config.node.model_init != "zero") {
+    // The model of a run with adapters has them in its file, and they go on from there.
+    MACAW_ASSIGN_OR_RETURN(const bool whole, HasTensor(InitFile(config), AdapterOf(spec)));
+    if (whole) return PlainWeights(config, spec);
+  }
+  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec plain, models::WithoutAdapters(spec));
+  MACAW_ASSIGN_OR_RETURN(const FlatVector weights, PlainWeights(config, plain));
+  FlatVector model = models::WithInitialAdapters(spec, weights, config.run.model.seed);
+  MACAW_RETURN_IF_ERROR(models::StartAdapters(spec, model));
+  return model;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,190 @@
+// [model] adapters beside the other sections of a configuration, in whole runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/safetensors.h"
+#include "tests/system/rows.h"
+#include "tests/system/simulation.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing_support::Plus;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::StateBytesOf;
+using testing_support::WithSettings;
+using testing_support::WriteConfig;
+
+// 784-200-200-10, with adapters on both hidden layers; the last layer is trained as it is.
+const std::vector<std::string> kAdapted = {
+    "partition.clients=40", "cohort.size=12", "model.name=mlp",
+    R"(model.adapters=["lora 4 alpha 8 1.*", "lora 2 3.*"])", R"(model.trained=["5.*"])"};
+constexpr uint64_t kTrained = 4 * 784 + 200 * 4 + 2 * 200 + 200 * 2 + 10 * 200 + 10;
+const std::vector<std::string> kPrivately = {
+    "privacy.mechanism=gaussian", "privacy.clip=1",          "privacy.noise=1",
+    "privacy.delta=0.001",        "cohort.sampling=poisson", "cohort.weight=uniform"};
+
+struct With {
+  const char* name;
+  std::vector<std::string> settings;
+  const char* still = "";  // the adapters of the common model that do not move
+};
+void PrintTo(const With& with, std::ostream* out) { *out << with.name; }
+
+std::map<std::string, std::string> TensorsOf(const std::string& path) {
+  std::map<std::string, std::string> tensors;
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  if (!file.ok()) return tensors;
+  for (const auto& [name, tensor] : file->tensors())
+    tensors[name] = {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()};
+  return tensors;
+}
+
+class Adapters : public testing::TestWithParam<With> {};
+
+TEST_P(Adapters, GiveTheSameBytesForAnyWorkersAndInAReplay) {
+  const std::vector<std::string> settings = Plus(kAdapted, GetParam().settings);
+  if (!MACAW_HAS_LIBTORCH && absl::StrContains(GetParam().name, "LibTorch")) GTEST_SKIP();
+  const std::string config = WriteConfig("adapters");
+  Simulation one("one", WithSettings(config, settings, {"--processes", "1", "--slots", "1"}));
+  ASSERT_EQ(one.Wait(), 0) << one.output();
+  Simulation three("three", WithSettings(config, settings, {"--processes", "3", "--slots", "1"}));
+  ASSERT_EQ(three.Wait(), 0) << three.output();
+  EXPECT_EQ(StateBytesOf(three), StateBytesOf(one));
+  const auto replay =
+      RunMacaw(absl::StrCat("replay ", three.folder(), " --out ", three.folder(), "-again"));
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_THAT(replay.text,
+              HasSubstr(absl::StrCat("same       3 rounds, and the same model: ", one.digest())));
+
+  // Adapters and the last layer have moved, and nothing else has.
+  Simulation start("start", WithSettings(config, settings, {"--rounds", "0"}));
+  ASSERT_EQ(start.Wait(), 0) << start.output();
+  const auto before = TensorsOf(start.folder() + "/model.safetensors");
+  for (const auto& [name, bytes] : TensorsOf(one.folder() + "/model.safetensors")) {
+    const std::string still = GetParam().still;  // of the adapters
+    const bool moves =
+        absl::StartsWith(name, "5.") ||
+        (absl::StrContains(name, "lora_") && (still.empty() || !absl::StrContains(name, still)));
+    EXPECT_EQ(bytes != before.at(name), moves) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Adapters,
+    testing::Values(
+        With{"FedAvg", {}}, With{"FrozenA", {R"(model.frozen=["*.lora_A.weight"])"}, "lora_A"},
+        With{"EachItsOwnB",
+             {"algorithm.name=fedbn", R"(algorithm.fedbn.local="*.lora_B.weight")"},
+             "lora_B"},
+        With{"Pissa", {R"(model.adapters=["lora 4 start pissa 1.*"])"}},
+        With{"LibTorch", {"workers.backend=torch"}}, With{"Scaffold", {"algorithm.name=scaffold"}},
+        With{"Ditto", {"algorithm.name=ditto"}}, With{"FedAdam", {"algorithm.name=fedadam"}},
+        With{"MedianWithHostileClients",
+             {"algorithm.name=median", "attack.kind=sign-flip", "attack.fraction=0.3"}},
+        With{"Topk", {R"(update.codec=["topk 0.1"])"}},
+        With{"PowerSgd", {R"(update.codec=["powersgd 1"])"}},
+        With{"Majority", {R"(update.codec=["majority 0.001"])"}},
+        With{"CodedBroadcast", {R"(broadcast.codec=["bits 8"])"}},
+        With{"OverSelection", {"cohort.over_selection=1.3"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(AdaptersSent, AreAllThatGoesUp) {
+  const std::string config = WriteConfig("bytes");
+  Simulation run("run", WithSettings(config, kAdapted));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  for (const nlohmann::json& row : testing_support::RowsOf(run)) {
+    const double each = row.at("bytes_up").get<double>() / row.at("clients").get<double>();
+    // What pads tensors to 64 bytes, and a frame.
+    EXPECT_GT(each, 0.5 * 4 * kTrained);  // zeros cost nothing
+    EXPECT_LT(each, 4 * kTrained + 6 * 64 + 200);
+  }
+}
+
+TEST(AdaptersState, HasTheSizeOfWhatIsTrained) {
+  const std::string config = WriteConfig("state");
+  Simulation run(
+      "run", WithSettings(config, Plus(kAdapted, {"algorithm.name=scaffold", "cohort.size=40"})));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::string out = run.folder() + "/client.safetensors";
+  const auto exported = RunMacaw(absl::StrCat("state export ", run.folder(), " 3 --out ", out));
+  ASSERT_EQ(exported.exit, 0) << exported.text;
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : TensorsOf(out)) {
+    EXPECT_FALSE(absl::EndsWith(name, "/1.weight")) << name;
+    names.push_back(name.substr(name.find('/') + 1));
+  }
+  EXPECT_THAT(names, ElementsAre("1.lora_A.weight", "1.lora_B.weight", "3.lora_A.weight",
+                                 "3.lora_B.weight", "5.bias", "5.weight"));
+}
+
+// The norm is that of what is trained, so a clip leaves the base as it is.
+TEST(AdaptersPrivacy, ClipsAndNoisesWhatIsTrained) {
+  const std::string config = WriteConfig("private");
+  Simulation run("run", WithSettings(config, Plus(kAdapted, kPrivately)));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  Simulation start("start", WithSettings(config, kAdapted, {"--rounds", "0"}));
+  ASSERT_EQ(start.Wait(), 0) << start.output();
+  const auto before = TensorsOf(start.folder() + "/model.safetensors");
+  for (const auto& [name, bytes] : TensorsOf(run.folder() + "/model.safetensors")) {
+    const bool moves = absl::StrContains(name, "lora_") || absl::StartsWith(name, "5.");
+    EXPECT_EQ(bytes != before.at(name), moves) << name;
+  }
+}
+
+TEST(AdaptersInit, OfTheModelWithoutThemOrWithThem) {
+  const std::string config = WriteConfig("init");
+  const std::vector<std::string> plain(kAdapted.begin(), kAdapted.begin() + 3);
+  Simulation base("base", WithSettings(config, plain));
+  ASSERT_EQ(base.Wait(), 0) << base.output();
+  const std::string weights = base.folder() + "/model.safetensors";
+  Simulation tuned("tuned", WithSettings(config, Plus(kAdapted, {"model.init=" + weights})));
+  ASSERT_EQ(tuned.Wait(), 0) << tuned.output();
+  const auto first = TensorsOf(weights), second = TensorsOf(tuned.folder() + "/model.safetensors");
+  EXPECT_EQ(second.at("1.weight"), first.at("1.weight"));
+  EXPECT_NE(second.at("5.weight"), first.at("5.weight"));
+  // Without a round, the run ends with what it starts from.
+  Simulation again("again", WithSettings(config,
+                                         Plus(kAdapted, {absl::StrCat("model.init=", tuned.folder(),
+                                                                      "/model.safetensors")}),
+                                         {"--rounds", "0"}));
+  ASSERT_EQ(again.Wait(), 0) << again.output();
+  EXPECT_EQ(TensorsOf(again.folder() + "/model.safetensors"), second);
+}
+
+TEST(AdaptersInput, ThatDoesNotFitIsRefusedBeforeTheRunHasAFolder) {
+  const std::string config = WriteConfig("refused");
+  struct Refused {
+    std::vector<std::string> settings;
+    const char *key, *why;
+  };
+  for (const Refused& refused : std::vector<Refused>{
+           {{R"(model.adapters=["lora 4 2.*"])"}, "model.adapters", "1.weight, 3.weight, 5.weight"},
+           {{R"(model.adapters=["lora 11 5.*"])"}, "model.adapters", "larger than a side"},
+           {{R"(model.adapters=["lora 2 start hdpissa 1.*"])"}, "model.adapters", "start pissa"},
+           {{R"(model.trained=["7.*"])"}, "model.trained", "5.bias"},
+           {{R"(model.frozen=["*"])"}, "model.frozen", "nothing to train"}}) {
+    Simulation run("refused", WithSettings(config, Plus(kAdapted, refused.settings)));
+    EXPECT_EQ(run.Wait(), 2) << run.output();
+    EXPECT_THAT(run.output(), AllOf(HasSubstr(refused.key), HasSubstr(refused.why)));
+    EXPECT_FALSE(std::filesystem::exists(run.folder())) << refused.why;
+  }
+}
+
+}  // namespace
+}  // namespace macaw
