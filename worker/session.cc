@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,9 +18,9 @@
 #include "core/memory.h"
 #include "core/pause.h"
 #include "core/status.h"
+#include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
 #include "training/api/round_local.h"
-#include "worker/fetched_blobs.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/slot_pool.h"
@@ -187,7 +188,7 @@ class Session {
                                 .running = static_cast<uint32_t>(held),
                                 .declined = available_.declined,
                                 .wait = LongestPoll()};
-    request.have = blobs_.Digests();
+    for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
     return request;
   }
 
@@ -347,7 +348,7 @@ class Session {
     const auto newest = [](const fleet::Assignment& one) { return one.staleness == 0; };
     if (std::ranges::any_of(lease.assignments, newest))
       MACAW_RETURN_IF_ERROR(add(0, lease.broadcast));
-    blobs_.KeepOlder(lease.older.size());
+    most_models_ = std::max(most_models_, lease.older.size());
     for (const fleet::OlderModel& older : lease.older)
       MACAW_RETURN_IF_ERROR(add(older.staleness, older.broadcast));
     return open;
@@ -369,7 +370,7 @@ class Session {
     phase->local = training::RoundLocal(context_.run, phase->work());
     phase->broadcast = broadcast;
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
-                           blobs_.FetchChannels(lease.phase, phase->broadcast));
+                           FetchChannels(lease.phase, phase->broadcast));
     phase->vectors = algorithms::ParallelToDown(context_.schema, lease.phase, sent);
     phases_.push_back(std::move(phase));
     return phases_.back();
@@ -381,12 +382,88 @@ class Session {
     evaluation->round = lease.round;
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
-    MACAW_ASSIGN_OR_RETURN(evaluation->blob, blobs_.Fetch(lease.model));
+    MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
     const LayoutPtr layouts[] = {context_.spec.layout};
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
                            fleet::DecodeVectors(evaluation->blob.bytes->bytes(), layouts));
     evaluation->model = views[0];
     return evaluation;
+  }
+
+  // Gets the bytes of the broadcast. Returns its vectors, which are valid as long as `broadcast`.
+  absl::StatusOr<std::vector<ConstVectorView>> FetchChannels(Phase phase,
+                                                             fleet::Broadcast& broadcast) {
+    const std::vector<LayoutPtr> layouts = algorithms::DownLayouts(context_.schema, phase);
+    if (broadcast.channels.size() != layouts.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the server sent ", broadcast.channels.size(),
+                                                     " channels where phase ", phase.value,
+                                                     " of the algorithm has ", layouts.size()));
+    }
+    std::vector<ConstVectorView> vectors;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      fleet::Blob& channel = broadcast.channels[i];
+      MACAW_ASSIGN_OR_RETURN(channel, FetchVector(channel, layouts[i]));
+      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> one,
+                             fleet::DecodeVectors(channel.bytes->bytes(), {&layouts[i], 1}));
+      vectors.push_back(one[0]);
+    }
+    return vectors;
+  }
+
+  // Null: it is not here.
+  const fleet::Blob* Cached(const Digest& digest) {
+    const auto cached = std::ranges::find(cache_, digest, &fleet::Blob::digest);
+    if (cached == cache_.end()) return nullptr;
+    std::rotate(cached, cached + 1, cache_.end());  // the newest use is last
+    return &cache_.back();
+  }
+
+  fleet::Blob Keep(fleet::Blob blob) {
+    blob.compact.clear();
+    cache_.push_back(blob);
+    // Room for a phase's channels, the model under evaluation, the newest model before it, and
+    // older ones from which clients train.
+    if (cache_.size() > context_.schema.down.size() + 2 + most_models_) cache_.pop_front();
+    return blob;
+  }
+
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
+    if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
+    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
+    return Keep(std::move(fetched));
+  }
+
+  // Fetch, of a vector of the broadcast: in its shortest form that can be read here, if it has any.
+  absl::StatusOr<fleet::Blob> FetchVector(const fleet::Blob& blob, const LayoutPtr& layout) {
+    const fleet::CompactForm* least = nullptr;
+    for (const fleet::CompactForm& form : blob.compact) {
+      const bool readable = form.base.IsZero() || Cached(form.base) != nullptr;
+      if (readable && (least == nullptr || form.size < least->size)) least = &form;
+    }
+    const bool here = blob.bytes != nullptr || blob.place.has_value();
+    if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
+    absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
+    if (whole.ok()) return Keep(*std::move(whole));
+    log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
+    return Fetch(blob);
+  }
+
+  // `blob`, made of one of its short forms.
+  absl::StatusOr<fleet::Blob> Expand(const fleet::CompactForm& form, const fleet::Blob& blob,
+                                     const LayoutPtr& layout) {
+    const fleet::Blob named{form.digest, form.size, form.bytes};
+    MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
+                           calls_.Repeat([&] { return link_.Fetch(named); }));
+    std::span<const std::byte> before;
+    if (!form.base.IsZero()) before = Cached(form.base)->bytes->bytes();
+    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
+                           fleet::ExpandCompact(fetched.bytes->bytes(), layout, before));
+    fleet::Blob whole = fleet::Blob::Of(std::move(bytes));
+    if (whole.digest != blob.digest) {
+      return absl::DataLossError(absl::StrCat("a short form of the server's vector ",
+                                              blob.digest.Hex(), " gives ", whole.digest.Hex()));
+    }
+    return whole;
   }
 
   // Leaves out results whose counts of classes would not fit a message; the server hands those
@@ -545,7 +622,8 @@ class Session {
   uint64_t phase_ids_ = 0;                                   // given
   std::vector<std::shared_ptr<const PhaseContext>> phases_;  // of the open phase
   std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
-  FetchedBlobs blobs_{link_, calls_, context_};
+  size_t most_models_ = 0;                     // older ones of a lease
+  std::deque<fleet::Blob> cache_;              // the one used last is last
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };
