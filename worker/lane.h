@@ -132,7 +132,8 @@ class Lane {
   // Leaves the client out of the round if it is itself the cause of the error; else returns it.
   absl::Status LeaveOutIfOwn(const fleet::Assignment& assignment, const absl::Status& why);
   // The state of the client before the work. kDataLoss for any fault of this client's state.
-  absl::StatusOr<state::ClientState> ReadState(const Attempt& version) const;
+  template <typename Work>
+  absl::StatusOr<state::ClientState> ReadState(const Work& work) const;
   // The parameters to evaluate for a client; `state` keeps them alive.
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
                                           const fleet::EvaluationTask& task,
