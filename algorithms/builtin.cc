@@ -34,7 +34,8 @@ std::vector<Description> BuiltinAlgorithms() {
           FedSam(),
           PFedMe(),
           Apfl(),
-          PerFedAvg()};
+          PerFedAvg(),
+          Ifca()};
 }
 
 }  // namespace macaw::algorithms

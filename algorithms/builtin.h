@@ -50,6 +50,9 @@ Description PFedMe();
 Description Apfl();
 Description PerFedAvg();
 
+// Several models.
+Description Ifca();
+
 // Hostile clients: robust/.
 Description Median();
 Description TrimmedMean();

@@ -34,6 +34,10 @@ constexpr Word kMetrics[] = {
     {"f1", [](EvaluationConfig& e) { return &e.metrics.f1; }},
     {"auc", [](EvaluationConfig& e) { return &e.metrics.auc; }},
     {"confusion", [](EvaluationConfig& e) { return &e.metrics.confusion; }},
+    {"top5", [](EvaluationConfig& e) { return &e.metrics.top5; }},
+    {"ece", [](EvaluationConfig& e) { return &e.metrics.ece; }},
+    {"r2", [](EvaluationConfig& e) { return &e.metrics.r2; }},
+    {"perplexity", [](EvaluationConfig& e) { return &e.metrics.perplexity; }},
 };
 
 // Sets the flags that the list names, each at most once, and clears the others.
@@ -141,11 +145,21 @@ settings::Section<EvaluationConfig> EvaluationSection() {
   };
   AddFlags(
       f, "metrics", kMetrics,
-      "metrics of classes beside loss and accuracy: balanced_accuracy, f1, auc; confusion writes "
-      "the matrix and each class to confusion.json")
+      "metrics beside loss and accuracy. Of classes: balanced_accuracy, f1, auc, top5, ece "
+      "(calibration); confusion writes the matrix and each class to confusion.json. Of regression: "
+      "r2; of texts: perplexity")
       .Needs([](const E& e) { return e.train || (e.test && e.central) || EvaluatesClients(e); },
              "something to evaluate: evaluation.central, clients or heldout, or "
              "evaluation.splits with \"validation\" or \"train\"");
+  f.Add(
+       "groups", &E::groups,
+       "groups of clients with columns of their own beside clients_test_*: NAME=PATTERN, a pattern "
+       "of clients' names with * for any text and ? for any character; the first that matches "
+       "counts. Also the worst group and its distance from the best one")
+      .Needs([](const E& e) { return e.test && e.clients; }, "evaluation.clients = true");
+  f.Add("updates", &E::updates,
+        "whether each round reports how far clients move and how much they agree: rule_drift_mean, "
+        "rule_drift_max, rule_update_norm, rule_update_agreement");
   f.Add("heldout", &E::heldout,
         "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
         "clients that join later: heldout_test_*")

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/ids.h"
 #include "core/settings/section.h"
@@ -15,15 +17,22 @@ struct FineTune {
   friend bool operator==(const FineTune&, const FineTune&) = default;
 };
 
-// Metrics of classes beside loss and accuracy; all are counts of rows on the way. See
-// training/api/class_counts.h.
-struct ClassMetrics {
+// Metrics of evaluated rows beside those that every run of the task has. See
+// training/api/class_counts.h (those of classes) and training/api/row_metrics.h.
+struct EvaluationMetrics {
   bool balanced_accuracy = false;  // the mean of the classes' recalls
-  bool f1 = false;         // binary: of class 1; classification: the mean of the classes' F1
-  bool auc = false;        // binary: of class 1; classification: the mean of one class against all
-  bool confusion = false;  // the whole matrix and the metrics of each class, in confusion.json
-  bool any() const { return balanced_accuracy || f1 || auc || confusion; }
-  friend bool operator==(const ClassMetrics&, const ClassMetrics&) = default;
+  bool f1 = false;          // binary: of class 1; classification: the mean of the classes' F1
+  bool auc = false;         // binary: of class 1; classification: the mean of one class against all
+  bool confusion = false;   // the whole matrix and the metrics of each class, in confusion.json
+  bool top5 = false;        // classification: the label is among the five largest outputs
+  bool ece = false;         // the expected calibration error of 15 bins
+  bool r2 = false;          // regression: the coefficient of determination
+  bool perplexity = false;  // next token: e to the mean loss of a token
+  bool OfClasses() const { return balanced_accuracy || f1 || auc || confusion || top5 || ece; }
+  // Counts by label and prediction, or by class: their number grows with that of the classes.
+  bool ByClass() const { return balanced_accuracy || f1 || auc || confusion; }
+  bool any() const { return OfClasses() || r2 || perplexity; }
+  friend bool operator==(const EvaluationMetrics&, const EvaluationMetrics&) = default;
 };
 
 struct EvaluationConfig {
@@ -45,7 +54,12 @@ struct EvaluationConfig {
   uint64_t sample = 0;
   FineTune fine_tune;  // needs `clients` or `heldout`
   bool train = false;  // every client's training rows, and the objective over all of them
-  ClassMetrics metrics;
+  EvaluationMetrics metrics;
+  // Groups of clients that have columns of their own: "NAME=PATTERN" (plan/named_groups.h).
+  std::vector<std::string> groups;
+  // Columns of how far the clients' updates are from the model and from each other
+  // (algorithms/around/drift.h).
+  bool updates = false;
   // Clients without training rows apart from the others: they stand for clients that join later.
   // Before: the global model on their test rows. After: fine_tune on their validation rows.
   bool heldout = false;

@@ -11,7 +11,9 @@ namespace macaw::server {
 // parallel to its numbers, by the columns' beginnings:
 //   {"round": 200, "clients_test": {"client": [0, 1], "rows": [12, 7], "accuracy": [0.9, 0.8], …}}
 // Metrics are those of the task (training/api/metrics.h), and null where undefined. Clients without
-// rows are left out. "": no client was evaluated. Thread-safe.
-std::string ClientEvaluationText(const EvaluationSums& sums, TaskKind task);
+// rows are left out. Of a rule with several models also "model", which each client chose. "": no
+// client was evaluated. Thread-safe.
+std::string ClientEvaluationText(const EvaluationSums& sums, TaskKind task,
+                                 bool several_models = false);
 
 }  // namespace macaw::server

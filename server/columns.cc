@@ -7,6 +7,7 @@
 #include "server/statistics.h"
 #include "training/api/class_counts.h"
 #include "training/api/metrics.h"
+#include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -38,10 +39,6 @@ static_assert(std::size(kFamilies) == kEvaluatedRows);
 
 constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
 
-bool HasClasses(TaskKind task) {
-  return task == TaskKind::kClassification || task == TaskKind::kBinary;
-}
-
 }  // namespace
 
 const char* ColumnPrefix(EvaluatedRows rows) { return kFamilies[static_cast<size_t>(rows)].prefix; }
@@ -56,14 +53,14 @@ std::string StatisticName(const std::string& metric, const char* statistic) {
 
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema, uint32_t groups,
-                                        bool backdoor) {
+                                        bool backdoor, std::span<const ClientGroups> divisions) {
   using Rows = EvaluatedRows;
   std::vector<MetricColumn> columns;
   const auto add_totals = [&](const std::string& prefix, std::optional<Rows> of) {
     for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
       columns.push_back({prefix + ratio.name, of});
-    if (!of.has_value() || !HasClasses(task)) return;
-    for (const training::ClassMetric& metric : training::ClassMetricList())
+    if (!of.has_value()) return;
+    for (const training::AskedMetric& metric : training::AskedMetricsOf(task))
       columns.push_back({prefix + metric.name, of, false, metric.name});
   };
   const auto add_statistics = [&](const std::string& prefix, std::optional<Rows> of) {
@@ -71,8 +68,8 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
       for (const ClientStatistic& statistic : kClientStatistics)
         columns.push_back({StatisticName(prefix + ratio.name, statistic.name), of, true});
     }
-    if (!of.has_value() || !HasClasses(task)) return;
-    for (const training::ClassMetric& metric : training::ClassMetricList()) {
+    if (!of.has_value()) return;
+    for (const training::AskedMetric& metric : training::AskedMetricsOf(task)) {
       for (const ClientStatistic& statistic : kClientStatistics)
         columns.push_back(
             {StatisticName(prefix + metric.name, statistic.name), of, true, metric.name});
@@ -99,13 +96,17 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     }
     columns.push_back({GroupPrefix(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
   }
+  for (const ClientGroups& division : divisions) {
+    for (std::string& name : GroupColumns(ColumnPrefix(Rows::kClients), task, division))
+      columns.push_back({std::move(name), Rows::kClients});
+  }
   if (backdoor) columns.push_back({kBackdoorSuccess, Rows::kCentral});
   columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
   columns.push_back({"l2_penalty", Rows::kTrain});
   columns.push_back({"train_objective", Rows::kTrain});
   add_totals("train_", std::nullopt);
   add_statistics("train_client_", std::nullopt);
-  if (algorithm.has_personal_models) {
+  if (algorithm.has_personal_models && !algorithm.has_several_models) {
     add_totals("personal_train_", std::nullopt);
     add_statistics("personal_train_client_", std::nullopt);
   }
@@ -116,6 +117,22 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
   for (const RoundColumn& column : std::span(kRoundColumns).subspan(1))  // without `round`
     columns.push_back({column.name});
   return columns;
+}
+
+std::vector<ClientGroups> DivisionsOf(const RunPlan& run, size_t models) {
+  std::vector<ClientGroups> divisions;
+  if (std::optional<ClientGroups> groups = GroupsByModel(static_cast<uint32_t>(models)))
+    divisions.push_back(*std::move(groups));
+  if (std::optional<ClientGroups> groups = GroupsByName(run.evaluation.groups))
+    divisions.push_back(*std::move(groups));
+  return divisions;
+}
+
+std::vector<MetricColumn> ColumnsOf(const RunPlan& run, const algorithms::Description& algorithm,
+                                    const algorithms::Schema& schema) {
+  return MetricColumns(run.task, algorithm, schema, ConceptGroups(run.transform, run.seed).count(),
+                       run.attack.on() && run.attack.backdoor(),
+                       DivisionsOf(run, 1 + schema.models.size()));
 }
 
 std::vector<ColumnHelp> DescribeColumns() {
@@ -141,13 +158,25 @@ std::vector<ColumnHelp> DescribeColumns() {
                  "be read, their owner declines or is gone)"});
   all.push_back({kPenalty, "the penalty λ/2‖w‖², λ = `local.weight_decay`"});
   all.push_back({kObjective, "`clients_train_loss` and the penalty together"});
+  const auto add_asked = [&](const char* name, const char* help) {
+    all.push_back({absl::StrCat("*_", name), absl::StrCat("with `evaluation.metrics`: ", help,
+                                                          "; null where it is undefined")});
+  };
   for (const training::ClassMetric& metric : training::ClassMetricList())
-    all.push_back(
-        {absl::StrCat("*_", metric.name),
-         absl::StrCat("with `evaluation.metrics`: ", metric.help, "; null where it is undefined")});
+    add_asked(metric.name, metric.help);
+  for (const training::RowMetric& metric : training::RowMetricList())
+    add_asked(metric.name, metric.help);
   all.push_back({"test_groupN_*",
                  "by group N of `data.concept_shift`; `test_*` are over the test set as "
                  "all groups see it. So `clients_test_groupN_*`"});
+  all.push_back({"clients_test_modelN_*",
+                 "with `algorithm.name = \"ifca\"`: over the clients that chose model N, and how "
+                 "many they are"});
+  all.push_back({"clients_test_group_NAME_*",
+                 "over the clients of a group of `evaluation.groups`, and how many they are"});
+  all.push_back(
+      {"clients_test_worst_group_*", "of the group that is worst off; null groups do not count"});
+  all.push_back({"clients_test_group_gap_*", "by how much it is behind the best one"});
   all.push_back({kBackdoorSuccess,
                  "with `attack.kind = \"backdoor\"`: the share of the central test rows of other "
                  "classes that get the class `attack.target` once they have the trigger"});

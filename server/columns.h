@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "algorithms/around/registry.h"
+#include "plan/run_plan.h"
 #include "plan/task.h"
+#include "server/client_groups.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/phase.h"
 
@@ -86,11 +89,18 @@ struct MetricColumn {
   const char* metric = nullptr;
 };
 
+// The divisions of the clients by which a run's columns are given, too.
+std::vector<ClientGroups> DivisionsOf(const RunPlan& run, size_t models);
+
 // All columns but `round`. A statistic or a metric is absent from rows to which no client
 // contributed. `groups`: of concept shift. `backdoor`: the run is attacked by one.
 std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Description& algorithm,
                                         const algorithms::Schema& schema, uint32_t groups = 1,
-                                        bool backdoor = false);
+                                        bool backdoor = false,
+                                        std::span<const ClientGroups> divisions = {});
+// Those of a run.
+std::vector<MetricColumn> ColumnsOf(const RunPlan& run, const algorithms::Description& algorithm,
+                                    const algorithms::Schema& schema);
 
 // What is said of columns: a name, or a pattern in which * stands for a metric ("train_*") and a
 // word in capitals for a name.

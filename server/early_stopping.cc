@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/spelling.h"
 #include "core/status.h"
-#include "training/api/class_counts.h"
+#include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -32,10 +32,11 @@ absl::Status NoSuchColumn(const std::string& key, const std::string& metric,
       of_classes.empty() ? "" : "; and with evaluation.metrics columns such as ", of_classes));
 }
 
-bool Asks(const ClassMetrics& metrics, absl::string_view name) {
-  return std::ranges::any_of(training::ClassMetricList(), [&](const training::ClassMetric& metric) {
-    return name == metric.name && metrics.*metric.asked;
-  });
+bool Asks(const RunPlan& run, absl::string_view name) {
+  return std::ranges::any_of(training::AskedMetricsOf(run.task),
+                             [&](const training::AskedMetric& metric) {
+                               return name == metric.name && run.evaluation.metrics.*metric.asked;
+                             });
 }
 
 // The keys by which these rows would be evaluated and which are not set.
@@ -74,12 +75,14 @@ bool HigherIsBetter(const std::string& metric) {
   // How much clients differ.
   if (absl::EndsWith(metric, "_std") || absl::EndsWith(metric, "_gini")) return false;
   if (absl::EndsWith(metric, "_missing") || metric == "left_out") return false;
+  if (metric.find("_group_gap_") != std::string::npos) return false;
   if (metric.find("bytes_") != std::string::npos || metric == kBackdoorSuccess) return false;
   if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||
       metric == "staleness")
     return false;
   return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
-         metric.find("objective") == std::string::npos;
+         metric.find("objective") == std::string::npos &&
+         metric.find("perplexity") == std::string::npos && metric.find("_ece") == std::string::npos;
 }
 
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
@@ -95,7 +98,7 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
   }
   std::vector<std::string> missing;
   if (column->of.has_value()) AddMissing(*column->of, evaluation, missing);
-  if (column->metric != nullptr && !Asks(evaluation.metrics, column->metric))
+  if (column->metric != nullptr && !Asks(run, column->metric))
     missing.push_back(absl::StrCat("evaluation.metrics with \"", column->metric, "\""));
   if (missing.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(key, " \"", metric, "\" is never evaluated: set ",

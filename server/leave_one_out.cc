@@ -163,6 +163,11 @@ absl::Status CheckLeaveOneOut(const RunPlan& run, const algorithms::Description&
     return refuse(absl::StrCat("algorithm \"", run.algorithm.name,
                                "\" has no common model that a client could be left out of"));
   }
+  if (!schema.models.empty()) {
+    return refuse(absl::StrCat("algorithm \"", run.algorithm.name,
+                               "\" has several models, and each client is tested with its own: "
+                               "replay the run without it (macaw replay --without)"));
+  }
   for (const aggregation::ChannelSpec& channel : schema.up) {
     if (channel.phases.empty() || channel.phases == std::vector<Phase>{Phase(0)}) continue;
     return refuse(absl::StrCat(

@@ -7,7 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/status.h"
+#include "plan/named_groups.h"
+#include "server/early_stopping.h"
 #include "training/api/metrics.h"
+#include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -22,6 +26,15 @@ double RowsOf(const EvaluationSums& sums, EvaluatedRows of) {
   double all = 0;
   for (const EvaluationSums::ClientSums& client : sums.Of(of)) all += rows(client.sums);
   return all;
+}
+
+// The sums over these rows.
+training::MetricSums TotalOf(const EvaluationSums& sums, EvaluatedRows of) {
+  if (of == EvaluatedRows::kCentralValidation) return sums.validation;
+  if (!IsOfClients(of)) return of == EvaluatedRows::kCentral ? sums.central : sums.train;
+  training::MetricSums total;
+  for (const EvaluationSums::ClientSums& client : sums.Of(of)) training::AddTo(total, client.sums);
+  return total;
 }
 
 // Whether rows of the client were evaluated.
@@ -63,20 +76,39 @@ std::string ConfusionText(const EvaluationSums& sums, const training::ClassCount
   return text.dump() + "\n";
 }
 
+// Whether the run's task and model have the metrics of evaluation.metrics.
+static absl::Status CheckMetricsOf(const RunPlan& run) {
+  const EvaluationMetrics& metrics = run.evaluation.metrics;
+  const auto wrong = [&](const char* which, const char* are) {
+    return absl::InvalidArgumentError(absl::StrCat("evaluation.metrics: ", which, " ", are,
+                                                   ", and run.task is \"", Name(run.task),
+                                                   "\": remove the word"));
+  };
+  const bool classes = run.task == TaskKind::kBinary || run.task == TaskKind::kClassification;
+  if (metrics.OfClasses() && !classes)
+    return wrong("balanced_accuracy, f1, auc, confusion, top5 and ece", "are of classes");
+  if (metrics.r2 && run.task != TaskKind::kRegression) return wrong("r2", "is of regression");
+  if (metrics.perplexity && run.task != TaskKind::kNextToken)
+    return wrong("perplexity", "is of the next-token task");
+  constexpr int64_t kLeastOfTop5 = 6;
+  if (metrics.top5 && (run.task == TaskKind::kBinary || run.model.classes < kLeastOfTop5)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation.metrics: top5 is 1 for every model of up to five classes, and this one has ",
+        run.task == TaskKind::kBinary ? 2 : run.model.classes, ": remove the word"));
+  }
+  if (metrics.ByClass() && run.model.classes > training::kMostClasses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evaluation.metrics: balanced_accuracy, f1, auc and confusion count rows by "
+                     "label and prediction, for at most ",
+                     training::kMostClasses, " classes; the model has ", run.model.classes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description& algorithm) {
   const EvaluationConfig& evaluation = run.evaluation;
-  if (evaluation.metrics.any()) {
-    if (run.task != TaskKind::kBinary && run.task != TaskKind::kClassification) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("evaluation.metrics are of classes, and run.task is \"", Name(run.task),
-                       "\": remove the key"));
-    }
-    if (run.model.classes > training::kMostClasses) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("evaluation.metrics count rows by label and prediction, for at most ",
-                       training::kMostClasses, " classes; the model has ", run.model.classes));
-    }
-  }
+  MACAW_RETURN_IF_ERROR(CheckMetricsOf(run));
+  MACAW_RETURN_IF_ERROR(NamedGroups::Parse(evaluation.groups).status());
   if (evaluation.heldout && !algorithm.has_common_model) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation.heldout: algorithm \"", run.algorithm.name,
@@ -110,7 +142,7 @@ void MetricsRow::AddTotal(const std::string& prefix, const std::vector<std::vect
   const training::MetricSchema& schema = training::SchemaFor(task_);
   training::MetricSums total;
   for (const std::vector<double>& client : sums) training::AddTo(total, client);
-  if (total.size() != schema.sums.size()) return;
+  if (total.size() < schema.sums.size()) return;
   for (const training::MetricRatio& ratio : schema.ratios) {
     columns_.emplace_back(prefix + ratio.name, total[ratio.numerator] / total[ratio.denominator]);
   }
@@ -122,7 +154,7 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
   for (const training::MetricRatio& ratio : schema.ratios) {
     std::vector<double> values;
     for (const std::vector<double>& client : sums) {
-      if (client.size() != schema.sums.size() || client[ratio.denominator] == 0) continue;
+      if (client.size() < schema.sums.size() || client[ratio.denominator] == 0) continue;
       values.push_back(client[ratio.numerator] / client[ratio.denominator]);
     }
     AddStatistics(prefix + ratio.name, std::move(values), ratio.higher_is_better);
@@ -154,7 +186,29 @@ void MetricsRow::AddClassMetrics(const EvaluationSums& sums, const training::Cla
         if (m < client.values.size() && !std::isnan(client.values[m]))
           of_clients.push_back(client.values[m]);
       }
-      AddStatistics(ColumnPrefix(of) + names[m], std::move(of_clients), /*higher_is_better=*/true);
+      AddStatistics(ColumnPrefix(of) + names[m], std::move(of_clients),
+                    HigherIsBetter(ColumnPrefix(of) + names[m]));
+    }
+  }
+}
+
+void MetricsRow::AddRowMetrics(const EvaluationSums& sums, const EvaluationMetrics& asked) {
+  const std::vector<const training::RowMetric*> metrics = training::RowMetricsOf(asked, task_);
+  if (metrics.empty()) return;
+  for (size_t i = 0; i < kEvaluatedRows; ++i) {
+    const auto of = static_cast<EvaluatedRows>(i);
+    if (IsOfClients(of) ? sums.Of(of).empty() : RowsOf(sums, of) == 0) continue;
+    const training::MetricSums total = TotalOf(sums, of);
+    for (const training::RowMetric* metric : metrics) {
+      columns_.emplace_back(std::string(ColumnPrefix(of)) + metric->name, metric->value(total));
+      if (!IsOfClients(of)) continue;
+      std::vector<double> of_clients;
+      for (const EvaluationSums::ClientSums& client : sums.Of(of)) {
+        const double value = HasRows(client) ? metric->value(client.sums) : std::nan("");
+        if (!std::isnan(value)) of_clients.push_back(value);
+      }
+      AddStatistics(std::string(ColumnPrefix(of)) + metric->name, std::move(of_clients),
+                    metric->higher_is_better);
     }
   }
 }
@@ -174,7 +228,8 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 }
 
 void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts,
-                               const ConceptGroups& groups) {
+                               const ConceptGroups& groups, const EvaluationMetrics& asked,
+                               std::span<const ClientGroups> divisions) {
   AddTotal(ColumnPrefix(EvaluatedRows::kCentral), {sums.central});
   AddTotal(ColumnPrefix(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(ColumnPrefix(EvaluatedRows::kTrain), {sums.train});
@@ -193,7 +248,15 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::Class
       AddClients(ColumnPrefix(static_cast<EvaluatedRows>(i)), sums.clients[i], sums.missing[i]);
   }
   AddClassMetrics(sums, counts);
+  AddRowMetrics(sums, asked);
   if (groups.count() > 1) AddGroups(sums, groups);
+  const std::vector<EvaluationSums::ClientSums>& clients = sums.Of(EvaluatedRows::kClients);
+  if (clients.empty()) return;
+  for (const ClientGroups& division : divisions) {
+    for (auto& column :
+         GroupValues(ColumnPrefix(EvaluatedRows::kClients), task_, division, clients))
+      columns_.push_back(std::move(column));
+  }
 }
 
 void MetricsRow::AddBackdoor(const std::vector<double>& sums) {

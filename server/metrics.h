@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "algorithms/around/registry.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
+#include "server/client_groups.h"
 #include "server/columns.h"
 #include "server/engine/evaluation_board.h"
 #include "server/engine/phase.h"
@@ -41,7 +43,8 @@ class MetricsRow {
   // reports.
   void AddPenalty(double lambda, ConstVectorView model);
   void AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts = {},
-                     const ConceptGroups& groups = {});
+                     const ConceptGroups& groups = {}, const EvaluationMetrics& asked = {},
+                     std::span<const ClientGroups> divisions = {});
   std::string Text() const;  // one line of JSON
   std::optional<double> Get(const std::string& column) const;
 
@@ -49,6 +52,7 @@ class MetricsRow {
   MetricsRow() = default;
   // AddTotal: columns over the rows of all clients together. AddClientStatistics: columns over the
   // clients, such as the mean and the quantiles. AddClassMetrics: of the metrics of classes, both.
+  // AddRowMetrics: of the row metrics that are asked for, both.
   void AddTotal(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   // Both, and how many clients they are over.
   void AddClients(const std::string& prefix, const std::vector<EvaluationSums::ClientSums>& clients,
@@ -59,6 +63,7 @@ class MetricsRow {
   void AddGroups(const EvaluationSums& sums, const ConceptGroups& groups);
   void AddClientStatistics(const std::string& prefix, const std::vector<std::vector<double>>& sums);
   void AddClassMetrics(const EvaluationSums& sums, const training::ClassCounts& counts);
+  void AddRowMetrics(const EvaluationSums& sums, const EvaluationMetrics& asked);
   void AddStatistics(const std::string& metric, std::vector<double> values, bool higher_is_better);
   TaskKind task_ = TaskKind::kClassification;
   std::vector<std::pair<std::string, double>> columns_;  // in the order written

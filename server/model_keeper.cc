@@ -251,6 +251,13 @@ fleet::Blob ModelKeeper::ModelBlob() {
   return *model_blob_;
 }
 
+fleet::Blob ModelKeeper::EvaluatedBlob() {
+  std::vector<ConstVectorView> models = MoreModels();
+  if (models.empty()) return ModelBlob();
+  models.insert(models.begin(), Model());
+  return fleet::Blob::Of(fleet::EncodeVectors(models));
+}
+
 algorithms::ServerState ModelKeeper::Save() const {
   algorithms::ServerState state = algorithm_->Save();
   for (const auto& [round, broadcast] : models_) {

@@ -53,8 +53,13 @@ class ModelKeeper {
 
   // The algorithm's Result: the model that is evaluated and written.
   ConstVectorView Model() const { return algorithm_->Result(); }
+  // The algorithm's further models, and their names.
+  std::vector<ConstVectorView> MoreModels() const { return algorithm_->MoreModels(); }
+  const std::vector<std::string>& model_names() const { return schema_.models; }
   // Model() as an encoded blob with its digest. It is encoded once and cached until Model changes.
   fleet::Blob ModelBlob();
+  // What an evaluation gets: Model() and the further models, in one blob.
+  fleet::Blob EvaluatedBlob();
   // Of the newest round that evaluation.leave_one_out is due in, by client; empty: there was none,
   // or they are forgotten. Of a loaded state they have the clients and models alone.
   const std::vector<WithoutClient>& without() const { return without_; }

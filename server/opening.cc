@@ -305,10 +305,7 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_RETURN_IF_ERROR(CheckLeaveOneOut(run, algorithm, schema));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
-  const uint32_t groups = ConceptGroups(run.transform, run.seed).count();
-  return CheckStopRule(
-      config.stop, run,
-      MetricColumns(run.task, algorithm, schema, groups, run.attack.on() && run.attack.backdoor()));
+  return CheckStopRule(config.stop, run, ColumnsOf(run, algorithm, schema));
 }
 
 // The keeper of the initial model.
@@ -352,6 +349,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.models = 1 + static_cast<uint32_t>(keeper.model_names().size());
   engine.check_rows =
       [algorithm, setup = algorithms::SetupOf(options.run, keeper.Layouts().front())](
           std::span<const uint32_t> rows) { return algorithms::CheckRows(algorithm, setup, rows); };
@@ -376,14 +374,14 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
       owed_contributions = checkpoint->owed_contributions;
-      engine.evaluate_first = keeper.ModelBlob();
+      engine.evaluate_first = keeper.EvaluatedBlob();
       for (const WithoutClient& one : keeper.without())
         engine.evaluate_first_without.push_back({one.client, one.model});
     }
   }
   if (options.run.rounds == 0 && !checkpoint.has_value()) {  // the initial model is evaluated
     owed_row = MetricsRow::Parse(options.run.task, R"({"round": 0})");
-    engine.evaluate_first = keeper.ModelBlob();
+    engine.evaluate_first = keeper.EvaluatedBlob();
   }
   std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
   if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);

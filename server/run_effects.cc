@@ -124,10 +124,11 @@ void RunThreads::Begin(ApplySum order) {
     if (closed.round_done()) {
       if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
         if (LeaveOneOutDue(options_.run.evaluation, report->round)) ServeWithout(closed);
-        closed.model = keeper_.ModelBlob();
+        closed.model = keeper_.EvaluatedBlob();
+        closed.alone = models_ > 1 ? keeper_.ModelBlob() : *closed.model;
         blobs_.Serve({*closed.model});
         closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
-        if (options_.run.evaluation.train) {
+        if (options_.run.evaluation.train && keeper_.model_names().empty()) {
           closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
         }
       }
@@ -160,10 +161,11 @@ void RunThreads::Begin(JudgeEvaluation order) {
 
 std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
   const training::ClassCounts counts = training::ClassCountsOf(options_.run);
-  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed));
+  owed_row_->AddEvaluation(sums, counts, ConceptGroups(options_.run.transform, options_.run.seed),
+                           options_.run.evaluation.metrics, DivisionsOf(options_.run, models_));
   const MetricsRow row = *std::exchange(owed_row_, std::nullopt);
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
-  if (std::string text = ClientEvaluationText(sums, options_.run.task); !text.empty())
+  if (std::string text = ClientEvaluationText(sums, options_.run.task, models_ > 1); !text.empty())
     writer_.ClientEvaluation(std::move(text));
   FinishContributions(sums);
   WriteRow([row] { return row.Text(); });
@@ -248,7 +250,7 @@ void RunThreads::OnClosed(Closed closed) {
     if (closed.row.has_value()) {
       owed_row_ = *std::move(closed.row);
       owed_contributions_ = std::move(closed.contributions);
-      if (options_.config.stop.active()) observed_model_ = closed.model;
+      if (options_.config.stop.active()) observed_model_ = closed.alone;
     } else {
       // Its statistics are computed on the writer's thread, so the next round need not wait.
       WriteRow([task = options_.run.task, report = closed.report, headroom = closed.headroom,

@@ -78,6 +78,8 @@ void RunThreads::Begin(EndRun order) {
     const LayoutPtr layout = keeper_.Layouts().front();
     ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
     ending.facts.model_digest = DigestOfValues(ending.model.view());
+    for (const ConstVectorView model : keeper_.MoreModels())
+      ending.more_models.push_back(FlatVector::CopyOf(model, layout));
     ending.facts.parameters = layout->count();
     if (options_.run.privacy.on()) {
       ending.facts.epsilon = [this, rounds = ending.checkpoint.round.value] {

@@ -342,9 +342,24 @@ absl::Status RunFolder::SyncCommits() {
   return journal_.has_value() ? journal_->NoteSynced(log_.bytes()) : absl::OkStatus();
 }
 
-absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& facts) {
+// Writes all models of a rule with several, and returns what summary.json says of them.
+static absl::StatusOr<OrderedJson> WriteModels(const std::string& folder,
+                                               std::span<const ConstVectorView> models,
+                                               const std::string& run) {
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder + "/models"));
+  OrderedJson written = OrderedJson::array();
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string file = absl::StrCat("models/", i, ".safetensors");
+    MACAW_RETURN_IF_ERROR(WriteModel(absl::StrCat(folder, "/", file), models[i], {{"run", run}}));
+    written.push_back({{"file", file}, {"model_digest", DigestOfValues(models[i]).Hex()}});
+  }
+  return written;
+}
+
+absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models,
+                                   const SummaryFacts& facts) {
   MACAW_RETURN_IF_ERROR(metrics_.CutTail());  // of rounds that were not done again
-  MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", model, {{"run", facts.name}}));
+  MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", models[0], {{"run", facts.name}}));
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
   OrderedJson final = extremes.last;
@@ -388,6 +403,9 @@ absl::Status RunFolder::WriteFinal(ConstVectorView model, const SummaryFacts& fa
   if (!profiles.empty()) summary["profile"] = profiles.front();
   if (profiles.size() > 1) summary["profiles"] = std::move(profiles);
   if (facts.state_digest.has_value()) summary["state_digest"] = facts.state_digest->Hex();
+  if (models.size() > 1) {
+    MACAW_ASSIGN_OR_RETURN(summary["models"], WriteModels(path_, models, facts.name));
+  }
   if (facts.best_model_round > 0) {
     MACAW_RETURN_IF_ERROR(best_.WriteHeld());
     MACAW_ASSIGN_OR_RETURN(const std::optional<Digest> digest,

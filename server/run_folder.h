@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -120,7 +121,8 @@ class RunFolder {
   // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
   // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
-  absl::Status WriteFinal(ConstVectorView model, const SummaryFacts& facts);
+  // `models`: more than one for a rule with several, of which the first is model.safetensors.
+  absl::Status WriteFinal(std::span<const ConstVectorView> models, const SummaryFacts& facts);
 
  private:
   RunFolder(std::string path, LineFile metrics, LineFile events, log::Writer log, Timeline timeline,

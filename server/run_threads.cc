@@ -51,6 +51,7 @@ RunThreads::RunThreads(Opening opening)
       owed_contributions_(std::move(opening.owed_contributions)),
       early_stopping_(std::move(opening.early_stopping)),
       keeper_(std::move(opening.keeper)),
+      models_(1 + keeper_.model_names().size()),
       layout_(keeper_.Layouts().front()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       writer_(std::move(opening.folder),
@@ -59,6 +60,7 @@ RunThreads::RunThreads(Opening opening)
               }),
       loop_([this] { return NextDeadline(); }, [this] { OnDeadline(); },
             [this] { writer_.Flush(); }) {
+  if (observed_model_.has_value()) observed_model_ = keeper_.ModelBlob();
   writer_.TellEvents(events_);
   NoteInstructionSet();
   // Restore the sessions before the first call, so that all workers keep theirs.

@@ -123,6 +123,7 @@ class RunThreads final : public admin::AdminHandler {
     std::optional<MetricsRow> row =
         std::nullopt;  // of a round whose evaluation is not complete yet
     std::optional<fleet::Blob> model = std::nullopt;  // to evaluate
+    std::optional<fleet::Blob> alone = std::nullopt;  // of several the first
     // Of a round of evaluation.leave_one_out: to evaluate beside it, and its line so far.
     std::vector<ModelWithout> without = {};
     std::string contributions = {};
@@ -266,6 +267,7 @@ class RunThreads final : public admin::AdminHandler {
 
   // sums thread
   ModelKeeper keeper_;
+  const size_t models_;     // of the rule
   const LayoutPtr layout_;  // of the model; any thread
   const bool small_model_;
 

@@ -173,7 +173,9 @@ absl::Status RunWriter::WriteResult(Ending& ending) {
   if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(KeepLast(ending));
   SampleMemory();
   ending.facts.server_memory = memory_peak_;
-  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(ending.model.view(), ending.facts));
+  std::vector<ConstVectorView> models = {ending.model.view()};
+  for (const FlatVector& model : ending.more_models) models.push_back(model.view());
+  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(models, ending.facts));
   folder_.DropJournal();
   return absl::OkStatus();
 }

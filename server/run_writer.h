@@ -74,7 +74,8 @@ class RunWriter {
     bool checkpoint_first = false;
     Checkpoint checkpoint;
     FlatVector model;
-    SummaryFacts facts;  // without the server's memory
+    std::vector<FlatVector> more_models;  // of a rule with several
+    SummaryFacts facts;                   // without the server's memory
   };
   struct Ended {
     absl::Status result;      // the error of the ending, or of the first failed write

@@ -321,6 +321,35 @@ MUTANTS = {
         ("Per-FedAvg keeps the adaptation", "Zero(g);  // w stays where it is", "ScaleParameters(1, g);"),
         ("Per-FedAvg takes the gradient before the adaptation",
          "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
+    ("algorithms/around/drift.cc", "algorithms", "Drift.*"): [
+        ("agreement is a quotient of norms, not of squares", "norm / squares);", "std::sqrt(norm) / squares);"),
+        ("squares are added without the clients' weights", ".reduction = update.reduction,",
+         ".reduction = Reduction::kMean,"),
+        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, std::sqrt(square));",
+         "result.metrics.emplace_back(kDriftMean, square);")],
+    ("algorithms/ifca.cc", "algorithms", "Ifca.*"): [
+        ("IFCA's clients take the model of the largest loss", "std::ranges::min_element", "std::ranges::max_element"),
+        ("IFCA's models are moved by the updates of all clients",
+         "Scale(1 / part, mean);", "static_cast<void>(mean);"),
+        ("IFCA's clients send the update of their model for each model",
+         "result.up.push_back({DeltaName(j), nothing});",
+         "result.up.push_back({DeltaName(j), Displacement(outcomes.back().end, context.Down(ModelName(best)))});"),
+        ("IFCA's clients train the first model, whatever they chose",
+         "work.start = context.Down(ModelName(Best(outcomes)));", "work.start = context.model();"),
+        ("IFCA's losses are all of the first model", "plan.stages.back().start = context.Down(ModelName(j));",
+         "plan.stages.back().start = context.model();"),
+        ("IFCA's models begin equal", "if (permuted) random.Shuffle(tensor);", "")],
+    ("training/api/calibration.cc", "training_api", "ClassCounts.*"): [
+        ("a calibration error is a mean over bins", "return error / rows;", "return error / kCalibrationBins;"),
+        ("a bin of confidences holds its lower end", "std::ceil(units / kUnits * kCalibrationBins)",
+         "std::floor(units / kUnits * kCalibrationBins) + 1")],
+    ("training/api/class_counts.cc", "training_api", "ClassCounts.*"): [
+        ("ties are all among the five largest", " || (z[c] == z[label] && c < label)", "")],
+    ("training/api/row_metrics.cc", "training_api", "RowMetrics.*"): [
+        ("R2 is against the mean square of labels, not their spread", "- mean * sums[kTargets]", "- 0 * mean")],
+    ("server/client_groups.cc", "server", "*"): [
+        ("the worst group is the one with the largest number",
+         "ratio.higher_is_better ? least : most", "ratio.higher_is_better ? most : least")],
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
         ("local momentum goes on from client to client",
          "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],

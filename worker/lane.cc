@@ -16,6 +16,7 @@
 #include "plan/local_steps.h"
 #include "plan/real_arrivals.h"
 #include "state/range_digest.h"
+#include "training/api/row_metrics.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
 
@@ -409,6 +410,26 @@ absl::StatusOr<ConstVectorView> Lane::PointOf(const EvaluationContext& evaluatio
   return *view;
 }
 
+absl::StatusOr<uint32_t> Lane::ChoiceOf(const EvaluationContext& evaluation,
+                                        const fleet::EvaluationTask& task) {
+  if (evaluation.models.size() < 2) return 0;
+  training::ClientTask client{
+      .seed = context_->run.seed, .round = evaluation.round, .client = task.client};
+  MACAW_ASSIGN_OR_RETURN(
+      client.train, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTrain, work_));
+  if (client.train.size() == 0) return 0;
+  training::LocalPlan plan;
+  for (const ConstVectorView model : evaluation.models) {
+    plan.stages.push_back({.kind = training::StageKind::kLoss, .start = model});
+    plan.stages.back().local = evaluation.local;
+  }
+  training::TurnOutcome outcomes = trainer_->Run(plan, client);
+  if (!outcomes.ok())
+    return Annotate(outcomes.status(), "choosing among the rule's models before an evaluation");
+  const auto loss = [](const training::StageOutcome& of) { return of.sums[1] / of.sums[0]; };
+  return static_cast<uint32_t>(std::ranges::min_element(*outcomes, {}, loss) - outcomes->begin());
+}
+
 absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluation,
                                                 const fleet::EvaluationTask& task,
                                                 ConstVectorView start) {
@@ -511,6 +532,8 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
       }
       MACAW_ASSIGN_OR_RETURN(state, std::move(read));
       MACAW_ASSIGN_OR_RETURN(model, PointOf(evaluation, task, state));
+      MACAW_ASSIGN_OR_RETURN(result.choice, ChoiceOf(evaluation, task));
+      if (result.choice > 0) model = evaluation.models[result.choice];
       if (task.kind == fleet::EvaluationKind::kClientTuned && rows.size() > 0) {
         MACAW_ASSIGN_OR_RETURN(model, FineTuned(evaluation, task, model));
         if (model.empty()) end = begin;  // no rows to tune on: not evaluated
@@ -520,6 +543,8 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
     case fleet::EvaluationKind::kClientTrain: {
       MACAW_ASSIGN_OR_RETURN(
           rows, LoadRows(*context_, *dataset_, SubjectOf(task), data::Split::kTrain, work_));
+      MACAW_ASSIGN_OR_RETURN(result.choice, ChoiceOf(evaluation, task));
+      if (result.choice > 0) model = evaluation.models[result.choice];
       break;
     }
     case fleet::EvaluationKind::kStateDigest:
@@ -530,12 +555,13 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
         absl::StrCat("asked to evaluate rows ", begin, " to ", end, " of ", rows.size()));
   }
   if (begin == end) {
-    result.sums.assign(training::SchemaFor(context_->run.task).sums.size(), 0.0);
+    result.sums.assign(training::EvaluationSumsOf(context_->run), 0.0);
     return result;
   }
   MACAW_ASSIGN_OR_RETURN(result.sums,
                          trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch));
   MoveCounts(training::SchemaFor(context_->run.task).sums.size(), result);
+  training::AddLabelSums(context_->run, rows, begin, end, result.sums);
   return result;
 }
 

@@ -138,6 +138,10 @@ class Lane {
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
                                           const fleet::EvaluationTask& task,
                                           const state::ClientState& state);
+  // Which of the models has the least loss on the client's training rows: the first of equals, and
+  // of a client without rows.
+  absl::StatusOr<uint32_t> ChoiceOf(const EvaluationContext& evaluation,
+                                    const fleet::EvaluationTask& task);
   // The parameters after the run's fine-tuning of `start` on the client's rows for that
   // (LoadRowsToTuneOn); empty if it has none. Valid until the trainer's next Run.
   absl::StatusOr<ConstVectorView> FineTuned(const EvaluationContext& evaluation,

@@ -53,11 +53,13 @@ struct PhaseContext {
   Round work() const { return Round(round.value - staleness); }
 };
 
-// A model to evaluate.
+// What an evaluation is of.
 struct EvaluationContext {
   Round round{};
   fleet::Blob blob;
   ConstVectorView model;
+  // It and the rule's further models (Schema::models).
+  std::vector<ConstVectorView> models;
   LocalConfig local;  // with the round's learning rate
 };
 

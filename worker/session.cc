@@ -383,10 +383,10 @@ class Session {
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
     MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
-    const LayoutPtr layouts[] = {context_.spec.layout};
-    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+    const std::vector<LayoutPtr> layouts(1 + context_.schema.models.size(), context_.spec.layout);
+    MACAW_ASSIGN_OR_RETURN(evaluation->models,
                            fleet::DecodeVectors(evaluation->blob.bytes->bytes(), layouts));
-    evaluation->model = views[0];
+    evaluation->model = evaluation->models[0];
     return evaluation;
   }
 

@@ -316,8 +316,9 @@ class Participation {
  private:
   // What the server runs: whether this node can and may take part.
   absl::Status LookAt(const fleet::HelloReply& hello, const PatientCalls& calls) {
-    if (hello.run.has_value() && !hello.run->cohort.eligible.empty()) {
-      // The server chooses clients by their names.
+    if (hello.run.has_value() &&
+        (!hello.run->cohort.eligible.empty() || !hello.run->evaluation.groups.empty())) {
+      // The server chooses clients by their names, or groups them.
       MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset_, /*by_name=*/true));
       request_.table = fleet::Blob::Of(table.Encode());
     }

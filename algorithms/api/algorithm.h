@@ -66,6 +66,10 @@ struct Schema {
   std::vector<aggregation::ChannelSpec> up;  // what every client returns
   std::vector<NamedLayout> state;            // what a client keeps between rounds; empty: stateless
   std::vector<MetricSpec> metrics = {};
+  // Further models of the server's, of the model's layout, by name: ServerAlgorithm::MoreModels, in
+  // its order. Each client is evaluated at the one of all models whose loss on its training rows is
+  // the least (the first of equals; without rows the first).
+  std::vector<std::string> models = {};
   // Layouts of vectors that the server half saves, beside those of the channels.
   std::vector<LayoutPtr> saved = {};
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
@@ -265,6 +269,9 @@ class ServerAlgorithm {
   // The model that is evaluated and written as the run's result: the model itself, unless the rule
   // reports another one.
   virtual ConstVectorView Result() const { return Model(); }
+  // The further models (Schema::models). Evaluations get them behind Result(), and the run writes
+  // all as models/0.safetensors, models/1.safetensors, …
+  virtual std::vector<ConstVectorView> MoreModels() const { return {}; }
   virtual ServerState Save() const = 0;
   virtual absl::Status Load(const ServerState& state) = 0;  // on an error nothing is changed
 };

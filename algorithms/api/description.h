@@ -73,6 +73,10 @@ struct Description {
   bool has_personal_models = false;
   // false: the clients' models are all there is, so the server's is not evaluated.
   bool has_common_model = true;
+  // The server has several models, none of them the common one: Schema::models has the others.
+  bool has_several_models = false;
+  // What clients send moves the server's models.
+  bool shares_models() const { return has_common_model || has_several_models; }
   // So that clients are evaluated at both.
   bool has_both_models() const { return has_personal_models && has_common_model; }
   // The run trains one client that has all clients' training rows (partition.train_together).

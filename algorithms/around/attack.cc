@@ -40,7 +40,11 @@ absl::Status CheckAttack(const Description& rule, const Setup& setup, const Atta
   if (attack.hostile.clients() == 0)
     return refuse("the number of clients must be known (run.clients) to draw the hostile ones");
   if (rule.pools_clients) return refuse("one client has all training rows, so none can be hostile");
-  if (!rule.has_common_model)
+  if (rule.has_several_models && (attack.config.omniscient() || attack.config.backdoor()))
+    return refuse(
+        "it is of clients that share one model; take label-flip, sign-flip, scaling or "
+        "free-rider");
+  if (!rule.shares_models())
     return refuse("the clients share no model, so a hostile client harms no other");
   if (attack.config.changes_rows() && setup.task != TaskKind::kClassification &&
       setup.task != TaskKind::kBinary) {

@@ -43,6 +43,9 @@ absl::Status CheckBroadcast(const Description& rule, const BroadcastConfig& broa
                             const Setup& setup) {
   const bool of_change = IsOfChange(broadcast, setup);
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<codecs::Codec> codec, CodecOf(broadcast, of_change));
+  if (rule.has_several_models) {
+    return absl::InvalidArgumentError("is of one model, and the server of this rule sends several");
+  }
   if (rule.pools_clients || !rule.has_common_model) {
     return absl::InvalidArgumentError(
         "is for rules whose clients train from the server's model, and this one's do not");

@@ -75,6 +75,11 @@ Feedback FeedbackOf(const Description& rule, const Schema& schema, const UpdateC
 }
 
 absl::Status CheckRuleForCodec(const Description& rule, const Schema& schema, const Setup& setup) {
+  if (rule.has_several_models) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "is of updates of one model, and the clients of ", rule.name,
+        " send one for each of several, most of them zeros, which cost nothing already"));
+  }
   if (rule.pools_clients || !rule.has_common_model) {
     return absl::InvalidArgumentError(
         "is for rules whose server uses what clients send, and this one's does not");

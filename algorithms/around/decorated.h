@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "algorithms/api/algorithm.h"
 
@@ -62,6 +63,7 @@ class DecoratedServer : public ServerAlgorithm {
   }
   ConstVectorView Model() const override { return inner_->Model(); }
   ConstVectorView Result() const override { return inner_->Result(); }
+  std::vector<ConstVectorView> MoreModels() const override { return inner_->MoreModels(); }
   ServerState Save() const override { return inner_->Save(); }
   absl::Status Load(const ServerState& state) override { return inner_->Load(state); }
 

@@ -50,6 +50,9 @@ absl::Status CheckFactored(const Description& rule, const Schema& schema,
   };
   if (noised)
     return refuse("[privacy] clips updates of the model's layout: take one of the two out");
+  if (rule.has_several_models)
+    return refuse("it is of updates of one model, and the clients of ", rule.name,
+                  " send one for each of several");
   if (rule.pools_clients || !rule.has_common_model)
     return refuse("it is for rules whose server uses what clients send, and ", rule.name,
                   "'s does not");

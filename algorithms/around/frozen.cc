@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "algorithms/around/guard.h"
 #include "core/status.h"
 
@@ -38,7 +39,13 @@ absl::StatusOr<Schema> RuleSchema(const Description& rule, const Setup& setup) {
 
 Description WithFrozen(Description rule, std::vector<std::string> frozen) {
   Description result = rule;
-  result.check = OfTheInside(rule.check, frozen);
+  result.check = [rule, inside = OfTheInside(rule.check, frozen)](const Setup& setup) {
+    if (!rule.has_several_models) return inside ? inside(setup) : absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.frozen, trained and adapters: the server of ", rule.name,
+                     " has several models, and frozen tensors are put back into one: remove "
+                     "the keys"));
+  };
   result.notes = OfTheInside(rule.notes, frozen);
   result.totals = OfTheInside(rule.totals, frozen);
   result.withstands = OfTheInside(rule.withstands, frozen);

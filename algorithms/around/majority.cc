@@ -23,6 +23,8 @@ absl::Status CheckRuleForVotes(const Description& rule, const Schema& schema, co
   const auto refuse = [](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat(why...));
   };
+  if (rule.has_several_models)
+    return refuse("is a vote on one model, and the clients of ", rule.name, " share several");
   if (rule.pools_clients || !rule.has_common_model)
     return refuse("is for rules whose server uses what clients send, and ", rule.name,
                   "'s does not");

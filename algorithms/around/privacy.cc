@@ -59,6 +59,11 @@ Setup InnerSetup(Setup setup) {
 }
 
 absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema& schema) {
+  if (rule.has_several_models) {
+    return absl::InvalidArgumentError(
+        "is for rules with one model: which of several each client takes would tell of its rows, "
+        "and no noise covers it");
+  }
   if (rule.pools_clients || !rule.has_common_model) {
     return absl::InvalidArgumentError(
         "is for rules whose server adds up what clients send, and this one's does not");

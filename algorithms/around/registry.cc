@@ -11,6 +11,7 @@
 #include "algorithms/around/channels.h"
 #include "algorithms/around/coded_broadcast.h"
 #include "algorithms/around/compressed.h"
+#include "algorithms/around/drift.h"
 #include "algorithms/around/factored.h"
 #include "algorithms/around/frozen.h"
 #include "algorithms/around/guard.h"
@@ -258,6 +259,14 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         ", and with \"rotate\" in update.codec they send mixtures of thousands of weights: ",
         run.attack.takes_distances() ? "set attack.perturbation = \"unit\", or " : "",
         "take one of the two out"));
+  }
+  if (run.evaluation.updates) {
+    if (run.privacy.on()) {
+      return absl::InvalidArgumentError(
+          "evaluation.updates tells of the clients' updates before they are noised, which "
+          "[privacy]'s epsilon does not cover: take one of the two out");
+    }
+    rule = WithDrift(rule);
   }
   if (run.asynchronous.on()) rule = Asynchronous(rule, run);
   if (IsMajority(run.update)) MACAW_RETURN_IF_ERROR(CheckAttackOnVotes(run.attack));

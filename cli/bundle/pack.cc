@@ -188,6 +188,8 @@ class Packer {
     }
     MACAW_RETURN_IF_ERROR(AddIfThere("model.safetensors"));
     MACAW_RETURN_IF_ERROR(AddIfThere("model.best.safetensors"));
+    if (FileExists(In("models/0.safetensors")))
+      manifest_.left_out.push_back("The models in models/ beyond the first, model.safetensors.");
     manifest_.left_out.push_back("Checkpoints and clients' states.");
     return absl::OkStatus();
   }

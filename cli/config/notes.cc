@@ -42,12 +42,15 @@ bool AnyCanBeTested(const data::Dataset& dataset) {
   return false;
 }
 
-std::string PersonalModelsNote(const Config& config, const data::Dataset& dataset) {
-  const std::string& name = config.run.algorithm.name;
+// `several`: the rule has several models of the server's, and a client is tested at its choice.
+std::string PersonalModelsNote(const Config& config, const data::Dataset& dataset, bool several) {
+  const std::string name = absl::StrCat(config.run.algorithm.name,
+                                        several ? " tests each client at the model that it takes"
+                                                : " leaves each client a model of its own");
   if (!AnyCanBeTested(dataset)) {
     return absl::StrCat(
         name,
-        " leaves each client a model of its own, but no client that trains has test rows, so "
+        ", but no client that trains has test rows, so "
         "these models are not evaluated",
         config.run.evaluation.clients ? " (clients_test_* will be missing or null)" : "",
         ": set data.client_test_fraction, or give them with the data (data.test_path of LEAF files, "
@@ -55,8 +58,8 @@ std::string PersonalModelsNote(const Config& config, const data::Dataset& datase
   }
   if (config.run.evaluation.clients) return "";
   return absl::StrCat(name,
-                      " leaves each client a model of its own, which test_* does not show: set "
-                      "evaluation.clients = true for clients_test_*");
+                      ", which test_* does not show: set evaluation.clients = true for "
+                      "clients_test_*");
 }
 
 // Of clients that train without a step, or without fewer steps as stragglers.
@@ -282,7 +285,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
       notes.push_back(std::move(note));
   }
   if (algorithm->has_personal_models) {
-    const std::string note = PersonalModelsNote(config, dataset);
+    const std::string note = PersonalModelsNote(config, dataset, algorithm->has_several_models);
     if (!note.empty()) notes.push_back(note);
   } else if (run.evaluation.clients && !AnyHas(dataset, data::Split::kTest)) {
     notes.push_back(

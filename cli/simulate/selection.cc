@@ -62,9 +62,7 @@ absl::StatusOr<std::vector<server::MetricColumn>> ColumnsOf(const Config& config
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema,
                          algorithms::MakeSchema(algorithm, algorithms::SetupOf(plan, spec.layout)));
   MACAW_RETURN_IF_ERROR(server::CheckEvaluationOf(plan, algorithm));
-  return server::MetricColumns(plan.task, algorithm, schema,
-                               ConceptGroups(plan.transform, plan.seed).count(),
-                               plan.attack.on() && plan.attack.backdoor());
+  return server::ColumnsOf(plan, algorithm, schema);
 }
 
 absl::Status CheckHas(const std::string& key, const std::string& metric, const RunPlan& run,

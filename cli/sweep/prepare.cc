@@ -168,7 +168,7 @@ class Preparation {
     const std::string* const name = WordAt(point, "algorithm.name");
     if (name == nullptr) return false;
     const auto rule = catalogue_.algorithms().Find(*name);
-    return rule.ok() && ((*rule)->pools_clients || !(*rule)->has_common_model);
+    return rule.ok() && ((*rule)->pools_clients || !(*rule)->shares_models());
   }
 
   bool BaseHas(const OffSwitch& section) const {

@@ -156,7 +156,8 @@ constexpr auto FieldsOf(Of<Part> of) {
 }
 constexpr auto FieldsOf(Of<EvaluationResult> of) {
   return std::tuple(MACAW_FIELD(task), MACAW_FIELD(round), MACAW_FIELD(sums), MACAW_FIELD(counted),
-                    MACAW_FIELD(counts), MACAW_FIELD(failure, FreeText()), MACAW_FIELD(digest));
+                    MACAW_FIELD(counts), MACAW_FIELD(choice), MACAW_FIELD(failure, FreeText()),
+                    MACAW_FIELD(digest));
 }
 constexpr auto FieldsOf(Of<CommitRequest> of) {
   return std::tuple(MACAW_FIELD(session), MACAW_FIELD(commit_id), MACAW_FIELD(part),

@@ -223,7 +223,7 @@ struct EvaluationTask {
 };
 struct EvaluationLease {
   Round round{};  // the model after this round
-  Blob model;     // EncodeVectors of the model alone
+  Blob model;     // EncodeVectors of the model, and behind it the rule's further models
   std::vector<EvaluationTask> tasks;
 };
 struct LeaseReply {
@@ -317,6 +317,8 @@ struct EvaluationResult {
   // Both empty: none are asked for, or the node's trainer cannot give them.
   std::vector<uint32_t> counted;
   std::vector<uint32_t> counts;
+  // Of a client, where the rule has several models: the one at which it was evaluated.
+  uint32_t choice = 0;
   std::string failure;  // why a client's state could not be read; then there are no sums
   Digest digest;        // kStateDigest
 };

@@ -257,6 +257,8 @@ def higher_is_better(metric: str) -> bool:
         return False
     if "bytes_" in name or "virtual_seconds" in name:
         return False
+    if "_group_gap_" in name:
+        return False
     if name.endswith(("_std", "_gini", "_missing")):
         return False
-    return not any(word in name for word in ("loss", "mae", "objective"))
+    return not any(word in name for word in ("loss", "mae", "objective", "perplexity", "_ece"))

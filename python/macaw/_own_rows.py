@@ -24,7 +24,7 @@ _OF_A_RUN = {
     "train_objective",
 }
 _FAMILIES = re.compile(
-    r"(train|test|val|test_group\d+)_(loss|accuracy|mae|balanced_accuracy|f1|auc)"
+    r"(train|test|val|test_group\d+)_(loss|accuracy|mae|balanced_accuracy|f1|auc|top5|ece|r2|perplexity)"
     r"|(train_client|personal_train|clients|heldout|rule|used_bound)_.*"
 )
 

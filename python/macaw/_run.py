@@ -122,6 +122,16 @@ class Run:
             return self._model.state_dict(tensors)
         return tensors
 
+    def models(self) -> list[dict[str, Any]]:
+        """The final models of a rule that has several (``macaw.IFCA``), in order; of another rule
+        the one model alone. Each is a dict from names to arrays.
+        """
+        folder = self.folder / "models"
+        if not folder.is_dir():
+            return [self._tensors()]
+        count = len(list(folder.glob("*.safetensors")))
+        return [_safetensors.read(folder / f"{i}.safetensors") for i in range(count)]
+
     def _adapters(self) -> list[str]:
         """``model.adapters`` of the run."""
         config = (self.folder / "config.toml").read_text()

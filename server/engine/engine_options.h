@@ -66,6 +66,7 @@ struct EngineOptions {
   // drawn; empty: with any.
   std::function<absl::Status(std::span<const uint32_t> rows)> check_rows;
   bool stateful = false;         // clients keep a state between rounds
+  uint32_t models = 1;           // from which a client chooses in an evaluation
   bool personal_models = false;  // clients have their own models beside the common one
   VersionIndex versions;         // of a resumed run
   // Of a run with [devices]; null: it has no virtual time, and nobody says when clients are there.

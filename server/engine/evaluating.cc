@@ -151,7 +151,8 @@ absl::Status RoundEngine::CheckEvaluations(
   for (const fleet::EvaluationResult& result : results) {
     const fleet::EvaluationTask* task = evaluation_.Find(node.id, result);
     if (task == nullptr) continue;  // the result is late and does not count
-    MACAW_RETURN_IF_ERROR(CheckEvaluation(options_.run, roster_, states_.keeps(), *task, result));
+    MACAW_RETURN_IF_ERROR(
+        CheckEvaluation(options_.run, roster_, states_.keeps(), *task, result, options_.models));
   }
   return absl::OkStatus();
 }

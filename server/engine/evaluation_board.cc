@@ -70,6 +70,7 @@ void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_m
       const ClientId client(id);
       Add(Of(roster.HoldingOf(client)),
           {.kind = kind, .client = client, .place = roster.PlaceOf(client)}, heldout);
+      slots_.back().group = roster.GroupOf(client);
     }
   };
   if (config.clients && !heldout) add(EvaluationKind::kClientTest);
@@ -217,6 +218,7 @@ bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& r
   by_fence_.erase(result.task.fence.counter);
   slot->state = State::kDone;
   slot->sums = result.sums;
+  slot->choice = result.choice;
   AddCounts(result, *slot);
   slot->digest = result.digest;
   slot->task.states = {};
@@ -401,7 +403,8 @@ EvaluationSums EvaluationBoard::Report() const {
     }
     const EvaluatedRows rows = RowsOf(slot.task.kind, slot.heldout);
     if (IsOfClients(rows)) {
-      report.Of(rows).push_back({slot.task.client, slot.sums, slot.values});
+      report.Of(rows).push_back(
+          {slot.task.client, slot.sums, slot.values, slot.choice, slot.group});
       continue;
     }
     training::AddTo(rows == EvaluatedRows::kCentral             ? report.central

@@ -52,7 +52,9 @@ struct EvaluationSums {
   struct ClientSums {
     ClientId client;
     std::vector<double> sums;
-    std::vector<double> values = {};  // parallel to ClassCounts::names(); NaN: undefined
+    std::vector<double> values = {};     // parallel to ClassCounts::names(); NaN: undefined
+    uint32_t choice = 0;                 // of the rule's models
+    std::optional<uint32_t> group = {};  // of evaluation.groups
   };
   // Of the central test set with the model without each client, added in chunk order; by client. A
   // client of which a task was given up is not there.
@@ -167,6 +169,8 @@ class EvaluationBoard {
     WorkerId worker;
     TimePoint expires{};
     std::vector<double> sums, values;
+    uint32_t choice = 0;
+    std::optional<uint32_t> group;  // of the client
     Digest digest;
   };
   struct Line {

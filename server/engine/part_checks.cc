@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "core/status.h"
 #include "training/api/class_counts.h"
 #include "training/api/metrics.h"
+#include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -106,7 +108,7 @@ absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& p
 
 absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keeps_states,
                              const fleet::EvaluationTask& task,
-                             const fleet::EvaluationResult& result) {
+                             const fleet::EvaluationResult& result, uint32_t models) {
   const auto refuse = [&](const char* what) {
     return absl::InvalidArgumentError(
         absl::StrCat("an evaluation after round ", result.round.value, " ", what));
@@ -121,7 +123,11 @@ absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keep
     return result.digest.IsZero() ? absl::InvalidArgumentError("a digest of states is missing")
                                   : absl::OkStatus();
   }
-  const bool counted = training::CountsFit(training::SchemaFor(run.task), result.sums);
+  const training::MetricSchema& schema = training::SchemaFor(run.task);
+  if (result.choice >= models) return refuse("names a model that the rule does not have");
+  const bool counted =
+      result.sums.size() == training::EvaluationSumsOf(run) &&
+      training::CountsFit(schema, std::span(result.sums).first(schema.sums.size()));
   const auto rows = static_cast<double>(RowsOf(task, roster));
   // The server knows how many rows there are, and not how many tokens are in use in them, nor how
   // many rows are of the class that a backdoor aims at.

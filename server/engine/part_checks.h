@@ -14,10 +14,11 @@ namespace macaw::server {
 absl::Status CheckPart(const RunPlan& run, bool keeps_states, const OpenPhase& phase,
                        const fleet::Part& part);
 
-// Checks the result of an evaluation task in the same way. `roster`: has begun.
+// Checks the result of an evaluation task in the same way. `roster`: has begun. `models`: of the
+// rule, from which a client chooses.
 absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keeps_states,
                              const fleet::EvaluationTask& task,
-                             const fleet::EvaluationResult& result);
+                             const fleet::EvaluationResult& result, uint32_t models = 1);
 
 // The attempts of a part: included clients first, then those left out.
 std::vector<Attempt> AttemptsOf(const fleet::Part& part);

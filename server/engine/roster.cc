@@ -168,9 +168,13 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
   return id;
 }
 
-void Roster::Begin(const std::vector<std::string>& eligible) {
+void Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& groups) {
   begun_ = true;
   const auto note = [&](const std::string& name) {
+    if (!groups.names().empty()) {
+      const std::optional<uint32_t> group = groups.Of(name);
+      groups_.push_back(group.has_value() ? *group + 1 : 0);
+    }
     if (eligible.empty()) return;
     matches_.push_back(std::ranges::any_of(
         eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); }));
@@ -198,8 +202,14 @@ void Roster::Begin(const std::vector<std::string>& eligible) {
     for (uint64_t place = 0; place < table.clients(); ++place)
       order.push_back({table.NameOf(place), HoldingId(h), place});
   }
-  std::ranges::sort(order,
-                    [](const Named& a, const Named& b) { return NameBefore(a.name, b.name); });
+  // Where groups are all that names are asked for, a simulation's clients keep their numbers: its
+  // results are those of a run without groups.
+  const bool for_groups = !groups.names().empty() && eligible.empty() &&
+                          At(first_).clients == clients_ && At(first_).owner.empty();
+  if (!for_groups) {
+    std::ranges::sort(order,
+                      [](const Named& a, const Named& b) { return NameBefore(a.name, b.name); });
+  }
   const auto fill = [&](std::vector<uint32_t>& to,
                         std::vector<uint32_t> fleet::ClientTable::*column) {
     for (uint64_t number = 0; number < order.size(); ++number) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "core/digest.h"
 #include "core/ids.h"
+#include "plan/named_groups.h"
 #include "proto/fleet/client_table.h"
 #include "proto/fleet/messages.h"
 
@@ -35,7 +36,8 @@ class Roster {
 
   // Numbers the clients. Nodes that register later may only bring known holdings. `eligible`:
   // patterns of the names of the clients that may be drawn; none: everybody.
-  void Begin(const std::vector<std::string>& eligible = {});
+  // `groups`: by their names, of evaluation.groups.
+  void Begin(const std::vector<std::string>& eligible = {}, const NamedGroups& groups = {});
   bool begun() const { return begun_; }
 
   std::optional<HoldingId> Find(const Digest& data) const;
@@ -58,6 +60,11 @@ class Roster {
   uint32_t ValidationRowsOf(ClientId client) const { return In(validation_rows_, client); }
   HoldingId HoldingOf(ClientId client) const {
     return holding_.empty() ? first_ : holding_[client.value];
+  }
+  // The group of evaluation.groups; nothing: none.
+  std::optional<uint32_t> GroupOf(ClientId client) const {
+    if (groups_.empty() || groups_[client.value] == 0) return std::nullopt;
+    return groups_[client.value] - 1;
   }
   bool MayBeDrawn(ClientId client) const {  // by its name
     return matches_.empty() || matches_[client.value];
@@ -109,7 +116,8 @@ class Roster {
   std::vector<uint32_t> test_rows_, validation_rows_;  // by client; empty: no client has any
   std::vector<HoldingId> holding_;  // by client; empty: all clients are in `first_`, in its order
   std::vector<uint64_t> place_;
-  std::vector<bool> matches_;  // by client; empty: everybody may be drawn
+  std::vector<bool> matches_;     // by client; empty: everybody may be drawn
+  std::vector<uint32_t> groups_;  // by client, from 1, 0: none; empty: there are no groups
 };
 
 // The order of clients' names: runs of digits compare as numbers, everything else by byte.

@@ -53,7 +53,9 @@ void RoundEngine::Begin(TimePoint now) {
         "the workers' data (files, partition or seed) differs from what the checkpoint was trained "
         "on"));
   }
-  roster_.Begin(options_.run.cohort.eligible);
+  const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(options_.run.evaluation.groups);
+  if (!groups.ok()) return Fail(groups.status());
+  roster_.Begin(options_.run.cohort.eligible, *groups);
   absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_, options_.presence.get());
   if (!draw.ok()) return Fail(draw.status());
   const absl::StatusOr<std::string> warning =

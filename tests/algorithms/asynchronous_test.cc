@@ -163,7 +163,7 @@ TEST(Asynchronous, RefusesRulesWithTheReason) {
     EXPECT_THAT(refused(stateful), HasSubstr("round.mode: what the rule's clients keep"))
         << stateful;
   for (const char* other :
-       {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term", "perfedavg"})
+       {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term", "perfedavg", "ifca"})
     EXPECT_THAT(refused(other), HasSubstr("round.mode: the rule is not made for")) << other;
 }
 

@@ -85,6 +85,8 @@ std::string Refusal(const std::string& rule, const AttackConfig& attack, uint64_
 TEST(Attacks, WithoutAMeaningAreRefused) {
   EXPECT_EQ(Refusal("median", Of("alie", .2)), "");
   EXPECT_THAT(Refusal("local", Of("sign-flip", .2)), HasSubstr("share no model"));
+  EXPECT_EQ(Refusal("ifca", Of("sign-flip", .2)), "");
+  EXPECT_THAT(Refusal("ifca", Of("alie", .2)), HasSubstr("share one model"));
   EXPECT_THAT(Refusal("pooled", Of("sign-flip", .2)), HasSubstr("all training rows"));
   EXPECT_THAT(Refusal("fedavg", Of("sign-flip", .2), 0), HasSubstr("run.clients"));
   EXPECT_EQ(Refusal("fedavg", Of("label-flip", .2)), "");

@@ -144,12 +144,29 @@ std::vector<std::string> Names() {
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
-  for (const Description* description : registry.All()) names.push_back(description->name);
+  for (const Description* description : registry.All()) {
+    if (!description->has_several_models) names.push_back(description->name);
+  }
   return names;
 }
 
 INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryFrozenRule, ::testing::ValuesIn(Names()),
                          [](const auto& test) { return test.param; });
+
+TEST(WithFrozen, RefusesARuleWithSeveralModels) {
+  algorithms::Setup setup;
+  setup.layout = LayoutOf(false, DType::kF32);
+  setup.config = *[] {
+    Registry registry;
+    registry.AddBuiltin(BuiltinAlgorithms());
+    return registry.Complete({.name = "ifca"});
+  }();
+  setup.cohort.size = 3;
+  setup.clients = 4;
+  setup.total_weight = 4;
+  const auto schema = MakeSchema(WithFrozen(Builtin("ifca"), {"base.*"}), setup);
+  EXPECT_NE(std::string(schema.status().message()).find("model.frozen"), std::string::npos);
+}
 
 // Privacy and hostile clients stand inside, too: their norms and noise are of the other tensors.
 TEST(WithFrozen, IsOutsidePrivacyAndAttackers) {

@@ -388,9 +388,10 @@ TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
                            "ditto", "scaffold", "feddyn", "fedsam", "perfedavg", "pfedme", "apfl"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   for (const char* rule :
-       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "fedexp", "term", "afl"})
+       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "fedexp", "term", "afl", "ifca"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
+  EXPECT_THAT(WhyNot("ifca", privacy, Poisson(10)), HasSubstr("which of several"));
 }
 
 TEST(Privacy, RefusesRunsOfWhichItsEpsilonIsNot) {

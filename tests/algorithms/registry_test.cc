@@ -29,7 +29,8 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   EXPECT_THAT(
       names, ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad", "fedadam",
                          "fedavg", "fedavgm", "fedbn", "feddyn", "fedexp", "fednova", "fedprox",
-                         "fedrep", "fedsam", "fedyogi", "fltrust", "gd", "geometric_median", "krum",
+                         "fedrep", "fedsam", "fedyogi", "fltrust", "gd", "geometric_median",
+                         "ifca", "krum",
                          "local", "median", "mime", "mimelite", "norm_bound", "perfedavg", "pfedme",
                          "pooled", "qfedavg", "scaffold", "term", "trimmed_mean"));
 }

@@ -287,7 +287,7 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
 TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
   EXPECT_FALSE(Parse(kMinimal)->run.evaluation.metrics.any());
   const auto some = Parse(kMinimal, {"evaluation.metrics=[\"auc\", \"confusion\"]"});
-  EXPECT_EQ(some->run.evaluation.metrics, (ClassMetrics{.auc = true, .confusion = true}));
+  EXPECT_EQ(some->run.evaluation.metrics, (EvaluationMetrics{.auc = true, .confusion = true}));
   EXPECT_FALSE(Parse(kMinimal, {"evaluation.metrics=[]"})->run.evaluation.metrics.any());
   for (const char* bad : {"[\"recall\"]", "[\"f1\", \"f1\"]", "\"f1\""}) {
     EXPECT_THAT(Parse(kMinimal, {absl::StrCat("evaluation.metrics=", bad)}).status().message(),

@@ -341,7 +341,7 @@ TEST(EveryConditionalParameter, IsHeldToItsNeed) {
       }
     }
   }
-  EXPECT_EQ(parameters, 6u);
+  EXPECT_EQ(parameters, 7u);
 }
 
 }  // namespace

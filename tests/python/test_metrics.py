@@ -80,5 +80,56 @@ class Contributions(TestCase):
             _ = plain.contributions
 
 
+class OtherMetrics(TestCase):
+    def test_are_those_of_the_model(self) -> None:
+        rng = np.random.default_rng(2)
+        x = rng.normal(size=(900, 8)).astype(np.float32)
+        y = np.argmax(x @ rng.normal(size=(8, 7)) + rng.gumbel(size=(900, 7)), axis=1)
+        run = macaw.simulate(**self.job(
+            "classes", model=["linear 7"], data=(x[:600], y[:600]), test=(x[600:], y[600:]),
+            evaluation={"metrics": ["top5", "ece"]}))  # fmt: skip
+        model = run.model()
+        weight, bias = (np.asarray(model[name], np.float64) for name in ("0.weight", "0.bias"))
+        logits = x[600:].astype(np.float64) @ weight.T + bias
+        order = np.argsort(-logits, axis=1, kind="stable")
+        final = run.summary["final"]
+        self.assertEqual(final["test_top5"], np.mean(order[:, :5] == y[600:, None], axis=0).sum())
+        power = np.exp(logits - logits.max(1, keepdims=True))
+        confidence = 1 / power.sum(1)
+        bins = np.ceil(confidence * 15) - 1
+        right = order[:, 0] == y[600:]
+        ece = sum(
+            abs(right[bins == m].sum() - confidence[bins == m].sum()) for m in range(15)
+        ) / len(right)  # fmt: skip
+        # An output in float32 may be in the next bin: it then moves the error by 1 / 300 at most.
+        self.assertAlmostEqual(final["test_ece"], ece, delta=1 / 300)
+        self.assertGreater(final["test_ece"], 0)
+
+    def test_r2_is_of_all_rows(self) -> None:
+        rng = np.random.default_rng(3)
+        x = rng.normal(size=(500, 4)).astype(np.float32)
+        y = (x @ rng.normal(size=4) + 5 + rng.normal(size=500)).astype(np.float32)
+        owners = {
+            f"owner{n}": {"train": (x[n : n + 20], y[n : n + 20]),
+                          "test": (x[n + 250 : n + 270], y[n + 250 : n + 270])}
+            for n in range(0, 240, 20)
+        }  # fmt: skip
+        run = macaw.simulate(**self.job(
+            "numbers", model=["linear 1"], data=owners, partition=None,
+            evaluation={"clients": True, "central": False, "metrics": ["r2"]}))  # fmt: skip
+        model = run.model()
+        weight, bias = (np.asarray(model[name], np.float64) for name in ("0.weight", "0.bias"))
+        found = (x[250:490].astype(np.float64) @ weight.T + bias)[:, 0]
+        truth = y[250:490].astype(np.float64)
+
+        def r2(found: Any, truth: Any) -> float:
+            return float(1 - ((found - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum())
+
+        final = run.summary["final"]
+        self.assertAlmostEqual(final["clients_test_r2"], r2(found, truth), delta=1e-6)
+        each = [r2(f, t) for f, t in zip(found.reshape(-1, 20), truth.reshape(-1, 20))]
+        self.assertAlmostEqual(final["clients_test_r2_mean"], np.mean(each), delta=1e-6)
+
+
 if __name__ == "__main__":
     unittest.main()

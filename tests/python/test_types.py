@@ -66,6 +66,7 @@ class Algorithms(TestCase):
             "pFedMe",
             "APFL",
             "PerFedAvg",
+            "IFCA",
         ):
             self.assertIn(name, macaw.algorithms.__all__)
 

@@ -26,6 +26,16 @@ TEST(ClientEvaluation, ListsTheMetricsOfEachClientWithRows) {
     "heldout_test": {"client": [9], "rows": [1], "loss": [null], "accuracy": [0.0]}})"));
 }
 
+TEST(ClientEvaluation, SaysWhichOfSeveralModelsEachClientChose) {
+  EvaluationSums sums;
+  sums.clients[static_cast<size_t>(EvaluatedRows::kClients)] = {
+      {.client = ClientId(0), .sums = {4, 2, 3}, .choice = 1},
+      {.client = ClientId(1), .sums = {2, 8, 1}, .choice = 0}};
+  const json text =
+      json::parse(ClientEvaluationText(sums, TaskKind::kClassification, /*several_models=*/true));
+  EXPECT_EQ(text["clients_test"]["model"], json::parse("[1, 0]"));
+}
+
 TEST(ClientEvaluation, IsEmptyWhereNoClientIsEvaluated) {
   EvaluationSums sums;
   sums.central = {10, 5, 5};

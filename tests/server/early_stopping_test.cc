@@ -78,6 +78,11 @@ TEST(EarlyStopping, SaysWhatMetricsOfClassesAndHeldoutClientsNeed) {
   for (const char* metric : {"test_auc", "heldout_test_tuned_f1_worst10", "heldout_test_loss"})
     EXPECT_EQ(Check({.metric = metric, .patience = 1}, run), "OK") << metric;
   EXPECT_TRUE(HigherIsBetter("test_balanced_accuracy") && HigherIsBetter("clients_test_f1_mean"));
+  EXPECT_FALSE(HigherIsBetter("test_ece") || HigherIsBetter("clients_test_ece_worst10") ||
+               HigherIsBetter("val_perplexity"));
+  EXPECT_TRUE(HigherIsBetter("test_top5") && HigherIsBetter("clients_test_r2"));
+  EXPECT_THAT(Check({.metric = "test_ece", .patience = 1}, run), HasSubstr("\"ece\""));
+  EXPECT_THAT(Check({.metric = "test_top5", .patience = 1}, run), HasSubstr("no such column"));
   run.task = TaskKind::kRegression;
   EXPECT_THAT(Check({.metric = "test_auc", .patience = 1}, run), HasSubstr("no such column"));
 }

@@ -70,6 +70,26 @@ TEST_F(EvaluationChecks, ABackdoorHasNoMoreRowsThanTheTask) {
   EXPECT_THAT(error(41), HasSubstr("does not report the rows"));
 }
 
+TEST_F(EvaluationChecks, AChoiceIsOfAModelThatThereIs) {
+  const fleet::EvaluationTask task{.kind = EvaluationKind::kClientTest, .client = ClientId(1)};
+  const fleet::EvaluationResult result{.round = Round(1), .sums = {7, 0.5, 0}, .choice = 1};
+  EXPECT_TRUE(CheckEvaluation(run_, roster_, false, task, result, /*models=*/2).ok());
+  EXPECT_THAT(std::string(CheckEvaluation(run_, roster_, false, task, result).message()),
+              HasSubstr("a model that the rule does not have"));
+}
+
+// With r2, the sums of the labels follow those of the task.
+TEST_F(EvaluationChecks, R2NeedsTheSumsOfLabels) {
+  run_.task = TaskKind::kRegression;
+  run_.evaluation.metrics.r2 = true;
+  EXPECT_THAT(Error(EvaluationKind::kClientTest, 1, 7), HasSubstr("does not report the rows"));
+  const fleet::EvaluationTask task{.kind = EvaluationKind::kClientTest, .client = ClientId(1)};
+  const fleet::EvaluationResult result{.round = Round(1), .sums = {7, 0.5, 0, 14, 30}};
+  EXPECT_TRUE(CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).ok());
+  run_.evaluation.metrics.r2 = false;
+  EXPECT_FALSE(CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).ok());
+}
+
 // How many of a row's tokens are in use is the node's to say.
 TEST_F(EvaluationChecks, ARowHasNoMoreTokensThanPositions) {
   run_.task = TaskKind::kNextToken;

@@ -247,6 +247,33 @@ TEST(MetricsRow, HasMetricsOfClasses) {
   EXPECT_FALSE(row.Get("heldout_test_balanced_accuracy").has_value());
 }
 
+TEST(MetricsRow, HasR2OfAllRowsAndOverClients) {
+  MetricsRow row(TaskKind::kRegression, {.round = Round(1)}, {});
+  EvaluationSums sums{.round = Round(1), .central = {4, 1.5, 2, 11.5, 62.25}};
+  // Labels 0 and 2, then 4 and 8; the last client has one row.
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {2, 1, 1, 2, 4}},
+                                      {ClientId(1), {2, 4, 2, 12, 80}},
+                                      {ClientId(2), {1, 9, 3, 6, 36}}};
+  row.AddEvaluation(sums, {}, {}, {.r2 = true});
+  EXPECT_NEAR(*row.Get("test_r2"), 0.9486081370449679, 1e-15);
+  EXPECT_NEAR(*row.Get("clients_test_r2"), 1 - 14.0 / (120 - 80), 1e-15);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_r2_mean"), 0.5) << "1/2 and 1/2; one row has none";
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss"), 14.0 / 5);
+  EXPECT_FALSE(row.Get("val_r2").has_value());
+}
+
+TEST(MetricsRow, HasPerplexities) {
+  MetricsRow row(TaskKind::kNextToken, {.round = Round(1)}, {});
+  EvaluationSums sums{.round = Round(1), .central = {8, 8 * std::log(3.0), 2}};
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {2, 2 * std::log(2.0), 1}},
+                                      {ClientId(1), {2, 2 * std::log(8.0), 1}}};
+  row.AddEvaluation(sums, {}, {}, {.perplexity = true});
+  EXPECT_DOUBLE_EQ(*row.Get("test_perplexity"), 3);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_perplexity"), 4) << "of the mean loss of a token";
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_perplexity_worst10"), 8) << "less is better";
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_perplexity_mean"), 5);
+}
+
 TEST(MetricsRow, IsUndefinedWhereRowsAreNotCounted) {
   const training::ClassCounts counts =
       training::ClassCounts::Of({.balanced_accuracy = true}, TaskKind::kClassification, 2);
@@ -289,6 +316,19 @@ TEST(CheckEvaluationOf, RefusesWhatCannotBeEvaluated) {
               run.model.classes = 100000;
             }).find("100000"),
             std::string::npos);
+  const auto top5 = [](int64_t classes) {
+    return [classes](auto& run, auto&) {
+      run.evaluation.metrics.top5 = true;
+      run.model.classes = classes;
+    };
+  };
+  EXPECT_EQ(check(top5(100000)), "") << "top5 has no matrix";
+  EXPECT_NE(check(top5(5)).find("top5"), std::string::npos);
+  EXPECT_NE(check([](auto& run, auto&) { run.evaluation.metrics.r2 = true; }).find("r2"),
+            std::string::npos);
+  EXPECT_NE(
+      check([](auto& run, auto&) { run.evaluation.metrics.perplexity = true; }).find("next-token"),
+      std::string::npos);
   EXPECT_NE(check([](auto& run, auto& algorithm) {
               run.evaluation.heldout = true;
               algorithm.has_common_model = false;
@@ -323,24 +363,34 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
   const FlatVector model(ParameterLayout::Scalars("w", 3, DType::kF32));
   for (const TaskKind task : {TaskKind::kClassification, TaskKind::kBinary, TaskKind::kRegression,
                               TaskKind::kNextToken}) {
+    const EvaluationMetrics asked = {.balanced_accuracy = true,
+                                     .f1 = true,
+                                     .auc = true,
+                                     .top5 = true,
+                                     .ece = true,
+                                     .r2 = true,
+                                     .perplexity = true};
     const std::vector<double> sums(training::SchemaFor(task).sums.size(), 1);
+    // With labels 0 and 1, so that R² is defined.
+    const std::vector<double> rated =
+        task == TaskKind::kRegression ? std::vector<double>{2, 1, 1, 1, 1} : sums;
     PhaseReport report{.round = Round(1), .records = {Record(0, 1, 1, sums)}};
     report.records[0].personal_sums = sums;
     report.virtual_time.emplace();  // with all columns of virtual time
     report.mean_staleness = 0;
     MetricsRow row(task, report, {{"delta", 0.5}}, {{"epsilon", 1}});
     row.AddPenalty(0.5, model.view());
-    const training::ClassCounts counts =
-        training::ClassCounts::Of({.balanced_accuracy = true, .f1 = true, .auc = true}, task, 2);
+    const training::ClassCounts counts = training::ClassCounts::Of(asked, task, 2);
     const std::vector<EvaluationSums::ClientSums> client = {
-        {ClientId(0), sums, std::vector<double>(counts.names().size(), 0.5)}};
-    EvaluationSums evaluated{.round = Round(1), .central = sums, .train = sums, .validation = sums};
+        {ClientId(0), rated, std::vector<double>(counts.names().size(), 0.5)}};
+    EvaluationSums evaluated{
+        .round = Round(1), .central = rated, .train = rated, .validation = rated};
     for (size_t rows = 0; rows < kEvaluatedRows; ++rows) {
       if (IsOfClients(static_cast<EvaluatedRows>(rows))) evaluated.clients[rows] = client;
     }
     const bool classes = task == TaskKind::kClassification || task == TaskKind::kBinary;
     if (classes) evaluated.backdoor = sums;
-    row.AddEvaluation(evaluated, counts);
+    row.AddEvaluation(evaluated, counts, {}, asked);
     std::set<std::string> written, listed = {"round"};
     const Json json = Json::parse(row.Text());
     for (const auto& [name, value] : json.items()) written.insert(name);

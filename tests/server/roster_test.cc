@@ -195,5 +195,34 @@ TEST(Roster, ANodeWithNothingIsRefusedAndOneWithTheTestSetAloneIsNot) {
   EXPECT_EQ(roster.clients(), 1u);
 }
 
+TEST(Roster, GroupsClientsByTheirNames) {
+  const NamedGroups groups = *NamedGroups::Parse({"a=x*", "b=y*"});
+  // The clients of a simulation keep their places, which decide their streams.
+  Roster roster;
+  Join(roster, Holder("w", {"y2", "x9", "z", "x1"}));
+  roster.Begin({}, groups);
+  EXPECT_EQ(roster.GroupOf(ClientId(0)), 1u);
+  EXPECT_EQ(roster.GroupOf(ClientId(1)), 0u);
+  EXPECT_FALSE(roster.GroupOf(ClientId(2)).has_value());
+  EXPECT_EQ(roster.GroupOf(ClientId(3)), 0u);
+  EXPECT_EQ(roster.PlaceOf(ClientId(0)), 0u);
+  // Those of owners are in the order of their names.
+  Roster fleet;
+  Join(fleet, Owner("one", {"y2"}));
+  Join(fleet, Owner("two", {"x1"}));
+  fleet.Begin({}, groups);
+  EXPECT_EQ(fleet.GroupOf(ClientId(0)), 0u);
+  EXPECT_EQ(fleet.GroupOf(ClientId(1)), 1u);
+  // Without names they are their numbers.
+  Roster numbered;
+  Join(numbered, Everybody("w", {1, 1, 1}));
+  numbered.Begin({}, *NamedGroups::Parse({"first=0", "rest=*"}));
+  EXPECT_EQ(numbered.GroupOf(ClientId(0)), 0u);
+  EXPECT_EQ(numbered.GroupOf(ClientId(2)), 1u);
+  numbered = Roster();
+  numbered.Begin();
+  EXPECT_FALSE(numbered.GroupOf(ClientId(0)).has_value());
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -147,6 +147,7 @@ std::vector<Case> Cases() {
       Of("pfedme", {"lambda=5", "personal_steps=3"}),
       Of("apfl", {"alpha_lr=0.01"}),
       Of("perfedavg"),
+      Of("ifca", {"clusters=3"}),
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {

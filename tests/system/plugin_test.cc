@@ -195,9 +195,8 @@ MACAW_PLUGIN("outside", "1", Contribute)
   }
 }
 
-// Top-k with error feedback, Gaussian noise with its ε, IFCA, PowerSGD: client state, random
-// numbers on the server, stages by what came out, state from one phase to the next, metrics of
-// their own.
+// Top-k with error feedback, Gaussian noise with its ε, PowerSGD: client state, random numbers on
+// the server, state from one phase to the next, metrics of their own.
 TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
   const std::string folder = root_ + "/rules";
   fs::copy(absl::StrCat(MACAW_SOURCE_DIR, "/tests/sdk/plugins"), folder);
@@ -218,7 +217,6 @@ TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
                           "rule_epsilon",
                           {"cohort.sampling=poisson", "cohort.weight=uniform",
                            "algorithm.gaussian.update_clip=1"}},
-                         {"ifca", "rule_best_loss", {}},
                          {"powersgd", "used_bound_whole", {}}}) {
     SCOPED_TRACE(rule.name);
     const auto arguments = [&](std::vector<std::string> more) {
@@ -258,7 +256,7 @@ TEST_F(Plugin, RulesOutsideTheTreePassTheirTestsAndKeepTheLaw) {
 
     // The clients of two keep what they did not send, which a codec would change.
     Simulation coded("coded", arguments({"--set", R"(update.codec=["bits 8"])"}));
-    if (rule.name == "gaussian" || rule.name == "ifca") {
+    if (rule.name == "gaussian") {
       EXPECT_EQ(coded.Wait(), 0) << coded.output();
       EXPECT_NE(coded.digest(), one.digest());
     } else {

@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Pointwise;
 
-constexpr ClassMetrics kAll = {
+constexpr EvaluationMetrics kAll = {
     .balanced_accuracy = true, .f1 = true, .auc = true, .confusion = true};
 
 MATCHER(IsClose, "") { return std::abs(std::get<0>(arg) - std::get<1>(arg)) < 1e-12; }
@@ -155,6 +155,84 @@ TEST(ClassCounts, AreUndefinedWhereAnOutputIsNotFinite) {
   }
 }
 
+// Labels that follow each other in steps of three; expected: NumPy's of the same outputs.
+TEST(ClassCounts, HaveTheLabelsAmongTheFiveLargestOutputs) {
+  const ClassCounts counts = ClassCounts::Of({.top5 = true}, TaskKind::kClassification, 8);
+  std::vector<int64_t> labels;
+  for (int64_t row = 0; row < 20; ++row) labels.push_back(row * 3 % 8);
+  const SparseCounts counted = Count(counts, 8, Scaled(kOutputs, 0.125F), labels);
+  EXPECT_TRUE(counts.Fit(counted, 20));
+  EXPECT_FALSE(counts.Fit(counted, 19));
+  EXPECT_THAT(counts.Values(counted, 20), ElementsAre(0.45));
+  // Of equal outputs the first one is the larger.
+  const std::vector<float> equal(8, 1.0F);
+  EXPECT_EQ(counts.Values(Count(counts, 8, equal, std::vector<int64_t>{4}), 1)[0], 1);
+  EXPECT_EQ(counts.Values(Count(counts, 8, equal, std::vector<int64_t>{5}), 1)[0], 0);
+}
+
+// Expected: NumPy's of the same outputs, with confidences rounded to 2⁻²⁴.
+TEST(ClassCounts, HaveTheCalibrationError) {
+  const ClassCounts counts = ClassCounts::Of({.ece = true}, TaskKind::kClassification, 4);
+  const SparseCounts counted = Count(counts, 4, Scaled(kOutputs, 0.125F), kLabels);
+  EXPECT_TRUE(counts.Fit(counted, 40));
+  EXPECT_FALSE(counts.Fit(counted, 39));
+  EXPECT_THAT(counts.Values(counted, 40), Pointwise(IsClose(), {0.22730601578950882}));
+  EXPECT_NEAR(counts.Values(counted, 40)[0], 0.22730601295735803, 0x1p-25) << "not rounded";
+  const ClassCounts binary = ClassCounts::Of({.ece = true}, TaskKind::kBinary, 1);
+  EXPECT_THAT(binary.Values(Count(binary, 1, Scaled(kFine, 0.125F), kFineLabels), 40),
+              Pointwise(IsClose(), {0.23480866700410843}));
+}
+
+TEST(ClassCounts, OfOneRowHaveItsDistanceFromBeingRight) {
+  const ClassCounts counts = ClassCounts::Of({.ece = true}, TaskKind::kClassification, 3);
+  const std::vector<float> equal(3, 0.0F), sure = {100.0F, 0.0F, 0.0F};
+  const auto error = [&](const std::vector<float>& outputs, int64_t label) {
+    const SparseCounts counted = Count(counts, 3, outputs, std::vector<int64_t>{label});
+    EXPECT_TRUE(counts.Fit(counted, 1));
+    return counts.Values(counted, 1)[0];
+  };
+  EXPECT_NEAR(error(equal, 0), 2.0 / 3, 0x1p-25);
+  EXPECT_NEAR(error(equal, 1), 1.0 / 3, 0x1p-25);
+  EXPECT_EQ(error(sure, 0), 0);
+  EXPECT_EQ(error(sure, 2), 1);
+}
+
+TEST(ClassCounts, RefuseCalibrationsThatNoRowsHave) {
+  const ClassCounts counts = ClassCounts::Of({.ece = true}, TaskKind::kClassification, 4);
+  const SparseCounts good = Count(counts, 4, Scaled(kOutputs, 0.125F), kLabels);
+  std::vector<double> whole(counts.size());
+  for (size_t i = 0; i < good.at.size(); ++i) whole[good.at[i]] = good.count[i];
+  for (size_t bin = 0; bin < kCalibrationBins; ++bin) {
+    if (whole[5 * bin] == 0) continue;
+    const auto changed = [&](size_t place, double value) {
+      std::vector<double> bad = whole;
+      bad[5 * bin + place] = value;
+      return counts.Fit(SparseCounts::Of(bad), 40);
+    };
+    EXPECT_FALSE(changed(1, whole[5 * bin] + 1)) << "more right rows than rows";
+    EXPECT_FALSE(changed(2, 257 * whole[5 * bin])) << "a confidence above 1";
+    EXPECT_FALSE(changed(2, 0)) << "a confidence below the bin";
+    EXPECT_FALSE(changed(4, 256 * whole[5 * bin])) << "a digit of more than 8 bits";
+  }
+}
+
+// Merged counts are those of all rows, whatever the order and the parts.
+TEST(ClassCounts, AddUpExactly) {
+  const ClassCounts counts =
+      ClassCounts::Of({.top5 = true, .ece = true}, TaskKind::kClassification, 8);
+  RandomStream stream({.seed = 4});
+  std::vector<float> outputs(8 * 300);
+  std::vector<int64_t> labels(300);
+  for (float& output : outputs) output = static_cast<float>(stream.Normal());
+  for (int64_t& label : labels) label = static_cast<int64_t>(stream.Below(8));
+  std::vector<double> whole(counts.size()), parts(counts.size());
+  counts.Add(outputs.data(), 8, labels, whole);
+  for (size_t first = 300; first > 0; first -= 50)
+    counts.Add(outputs.data() + 8 * (first - 50), 8, std::span(labels).subspan(first - 50, 50),
+               parts);
+  EXPECT_EQ(whole, parts);
+}
+
 TEST(ClassCounts, FitOnlyRowsThatThereAre) {
   const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kBinary, 1);
   const SparseCounts good = Count(counts, 1, Scaled(kFine, 0.25F), kFineLabels);
@@ -196,6 +274,9 @@ TEST(ClassCounts, AreNothingUnlessAsked) {
   EXPECT_EQ(ClassCounts::Of({.f1 = true}, TaskKind::kClassification, 10).size(), 100u);
   EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 10).per_row(), 10u);
   EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kClassification, 100).bins(), 1024u);
+  EXPECT_EQ(ClassCounts::Of({.r2 = true, .perplexity = true}, TaskKind::kClassification, 10).size(),
+            0u);
+  EXPECT_EQ(ClassCounts::Of({.top5 = true}, TaskKind::kBinary, 1).names().size(), 0u);
 }
 
 TEST(Objective, PutsTheCountsBehindTheSums) {

@@ -12,6 +12,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLargestScore = 16;  // a probability within 1.2e-7 of 0 or 1
 constexpr size_t kMostBins = 4096;
 constexpr size_t kMostCells = size_t{1} << 17;  // of the curves together
+constexpr size_t kTop = 5;
 
 double MeanOfDefined(const std::vector<double>& values) {
   double sum = 0, count = 0;
@@ -30,6 +31,15 @@ double Ratio(double numerator, double denominator) {
 template <typename T>
 bool AllFinite(const T* z, size_t count) {
   return std::all_of(z, z + count, [](T value) { return std::isfinite(value); });
+}
+
+// Whether fewer than five classes have a larger output than the label, or an equal one before it.
+template <typename T>
+bool IsAmongTheTop(const T* z, size_t width, size_t label) {
+  size_t before = 0;
+  for (size_t c = 0; c < width; ++c)
+    before += static_cast<size_t>(z[c] > z[label] || (z[c] == z[label] && c < label));
+  return before < kTop;
 }
 
 // The entries of counts that belong to `size` indices from `first` on.
@@ -52,15 +62,21 @@ double SumOf(const SparseCounts& counts, size_t first, size_t size) {
 }
 
 constexpr ClassMetric kClassMetrics[] = {
-    {"balanced_accuracy", "the mean of the classes' recalls", &ClassMetrics::balanced_accuracy,
+    {"balanced_accuracy", "the mean of the classes' recalls", &EvaluationMetrics::balanced_accuracy,
      [](const ClassCounts::PerClass& each, bool) { return MeanOfDefined(each.recall); }},
-    {"f1", "F1 of class 1 in a binary task, else the mean of the classes' F1", &ClassMetrics::f1,
+    {"f1", "F1 of class 1 in a binary task, else the mean of the classes' F1",
+     &EvaluationMetrics::f1,
      [](const ClassCounts::PerClass& each, bool binary) {
        return binary ? each.f1[1] : MeanOfDefined(each.f1);
      }},
     {"auc", "AUC of class 1 in a binary task, else the mean of one class against all",
-     &ClassMetrics::auc,
+     &EvaluationMetrics::auc,
      [](const ClassCounts::PerClass& each, bool) { return MeanOfDefined(each.auc); }},
+    {"top5", "the share of rows whose label is among the five largest outputs",
+     &EvaluationMetrics::top5, [](const ClassCounts::PerClass& each, bool) { return each.top5; },
+     /*higher_is_better=*/true, /*of_binary=*/false},
+    {"ece", "the expected calibration error, of 15 bins of the confidence", &EvaluationMetrics::ece,
+     [](const ClassCounts::PerClass& each, bool) { return each.ece; }, /*higher_is_better=*/false},
 };
 
 }  // namespace
@@ -77,11 +93,12 @@ SparseCounts SparseCounts::Of(std::span<const double> all) {
   return counts;
 }
 
-ClassCounts ClassCounts::Of(const ClassMetrics& metrics, TaskKind task, int64_t outputs) {
+ClassCounts ClassCounts::Of(const EvaluationMetrics& metrics, TaskKind task, int64_t outputs) {
   ClassCounts counts;
   const bool binary = task == TaskKind::kBinary;
-  if (!metrics.any() || !(binary || task == TaskKind::kClassification)) return counts;
+  if (!metrics.OfClasses() || !(binary || task == TaskKind::kClassification)) return counts;
   counts.metrics_ = metrics;
+  counts.metrics_.top5 &= !binary;
   counts.binary_ = binary;
   counts.matrix_ = metrics.balanced_accuracy || metrics.f1 || metrics.confusion;
   counts.classes_ = binary ? 2 : static_cast<size_t>(outputs);
@@ -98,6 +115,24 @@ size_t ClassCounts::BinOf(double log_odds) const {
   return static_cast<size_t>(std::clamp(cell, 0.0, cells - 1));
 }
 
+// `others`: Σ e^(z − top) without the largest output, of classification.
+template <typename T>
+void ClassCounts::AddCurves(const T* z, size_t best, int64_t label, double others,
+                            std::span<double> counts) const {
+  const auto add = [&](size_t curve, bool positive, double log_odds) {
+    counts[(positive ? Positives(curve) : Negatives(curve)) + BinOf(log_odds)] += 1;
+  };
+  if (binary_) return add(0, label == 1, static_cast<double>(z[0]));
+  const auto top = static_cast<double>(z[best]);
+  const double log_partition = std::log1p(others);
+  for (size_t c = 0; c < classes_; ++c) {
+    // log(1 − p) without cancellation: p ≤ 1/2 but for the largest.
+    const double log_p = static_cast<double>(z[c]) - top - log_partition;
+    add(c, label == static_cast<int64_t>(c),
+        c == best ? -std::log(others) : log_p - std::log1p(-std::exp(log_p)));
+  }
+}
+
 template <typename T>
 void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> labels,
                       std::span<double> counts) const {
@@ -109,30 +144,32 @@ void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> 
     const auto best =
         binary_ ? size_t{z[0] > 0} : static_cast<size_t>(std::max_element(z, z + width) - z);
     if (matrix_) counts[label * classes_ + best] += 1;
-    if (bins_ == 0) continue;
-    const auto add = [&](size_t curve, bool positive, double log_odds) {
-      counts[(positive ? Positives(curve) : Negatives(curve)) + BinOf(log_odds)] += 1;
-    };
-    if (binary_) {
-      add(0, label == 1, static_cast<double>(z[0]));
-      continue;
+    if (metrics_.top5) counts[Top() + (IsAmongTheTop(z, width, label) ? 0 : 1)] += 1;
+    if (bins_ == 0 && !metrics_.ece) continue;
+    double others = 0;  // Σ e^(z − top) without the largest; binary: of the outputs 0 and z
+    if (binary_) others = std::exp(-std::abs(static_cast<double>(z[0])));
+    for (size_t c = 0; c < width && !binary_; ++c) {
+      if (c != best) others += std::exp(static_cast<double>(z[c]) - static_cast<double>(z[best]));
     }
-    const auto top = static_cast<double>(z[best]);
-    double others = 0;  // Σ e^(z − top) without the largest
-    for (size_t c = 0; c < width; ++c) {
-      if (c != best) others += std::exp(static_cast<double>(z[c]) - top);
-    }
-    const double log_partition = std::log1p(others);
-    for (size_t c = 0; c < width; ++c) {
-      // log(1 − p) without cancellation: p ≤ 1/2 but for the largest.
-      const double log_p = static_cast<double>(z[c]) - top - log_partition;
-      add(c, label == c, c == best ? -std::log(others) : log_p - std::log1p(-std::exp(log_p)));
-    }
+    if (metrics_.ece)
+      AddConfidence(1 / (1 + others), best == label,
+                    counts.subspan(Calibration(), kCalibrationCounts));
+    if (bins_ > 0) AddCurves(z, best, labels[row], others, counts);
   }
 }
 
 double ClassCounts::Counted(const SparseCounts& counts) const {
-  return SumOf(counts, 0, matrix_ ? Matrix() : 2 * bins_);
+  if (matrix_ || bins_ > 0) return SumOf(counts, 0, matrix_ ? Matrix() : 2 * bins_);
+  return metrics_.top5 ? SumOf(counts, Top(), 2) : CalibratedRows(CalibrationOf(counts));
+}
+
+std::array<double, kCalibrationCounts> ClassCounts::CalibrationOf(
+    const SparseCounts& counts) const {
+  std::array<double, kCalibrationCounts> found = {};
+  const Range range = RangeOf(counts, Calibration(), kCalibrationCounts);
+  for (size_t i = range.begin; i < range.end; ++i)
+    found[counts.at[i] - Calibration()] = counts.count[i];
+  return found;
 }
 
 bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
@@ -152,6 +189,11 @@ bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
   }
   // A row is of one class.
   if (curves() > 1 && positives != counted) return false;
+  if (metrics_.top5 && SumOf(counts, Top(), 2) != counted) return false;
+  if (metrics_.ece) {
+    const std::array<double, kCalibrationCounts> calibration = CalibrationOf(counts);
+    if (CalibratedRows(calibration) != counted || !CalibrationFits(calibration)) return false;
+  }
   return counted <= rows;
 }
 
@@ -159,7 +201,7 @@ std::vector<std::string> ClassCounts::names() const {
   std::vector<std::string> names;
   if (!any()) return names;
   for (const ClassMetric& metric : kClassMetrics) {
-    if (metrics_.*metric.asked) names.emplace_back(metric.name);
+    if (metrics_.*metric.asked && (metric.of_binary || !binary_)) names.emplace_back(metric.name);
   }
   return names;
 }
@@ -198,6 +240,8 @@ ClassCounts::PerClass ClassCounts::Each(const SparseCounts& counts) const {
     }
   }
   for (size_t curve = 0; curve < curves(); ++curve) each.auc.push_back(Auc(counts, curve));
+  if (metrics_.top5) each.top5 = Ratio(SumOf(counts, Top(), 1), SumOf(counts, Top(), 2));
+  if (metrics_.ece) each.ece = CalibrationError(CalibrationOf(counts));
   return each;
 }
 
@@ -214,7 +258,8 @@ std::vector<double> ClassCounts::Values(const SparseCounts& counts, double rows)
   const PerClass each = Each(counts);
   std::vector<double> values;
   for (const ClassMetric& metric : kClassMetrics) {
-    if (metrics_.*metric.asked) values.push_back(metric.value(each, binary_));
+    if (metrics_.*metric.asked && (metric.of_binary || !binary_))
+      values.push_back(metric.value(each, binary_));
   }
   return values;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "plan/evaluation.h"
 #include "plan/run_plan.h"
 #include "plan/task.h"
+#include "training/api/calibration.h"
 
 namespace macaw::training {
 
@@ -35,6 +38,9 @@ struct SparseCounts {
 //   count as a tie, that is half. So the AUC is exact for the rounded scores, and differs from that
 //   of the scores themselves by at most half the share of the pairs of a positive and a negative
 //   row that are in one cell.
+// - for top5, the rows whose label is among the five largest outputs, and the others. Of equal
+//   outputs the first one is the larger, as for the prediction;
+// - for ece, the counts of calibration.h.
 //
 // A row with an output that is not finite is not counted, and then the metrics are undefined, since
 // they would be those of other rows. Immutable, thread-safe.
@@ -42,15 +48,18 @@ class ClassCounts {
  public:
   ClassCounts() = default;  // nothing is counted
   // Nothing, too, for tasks other than binary and classification.
-  static ClassCounts Of(const ClassMetrics& metrics, TaskKind task, int64_t outputs);
+  static ClassCounts Of(const EvaluationMetrics& metrics, TaskKind task, int64_t outputs);
 
   bool any() const { return classes_ > 0; }
   size_t classes() const { return classes_; }
   size_t bins() const { return bins_; }  // cells of a histogram; 0: no AUC is asked for
   size_t curves() const { return bins_ == 0 ? 0 : binary_ ? 1 : classes_; }
-  size_t size() const { return Matrix() + 2 * curves() * bins_; }  // number of counts
-  // How many of the counts a row raises by one.
-  size_t per_row() const { return (matrix_ ? 1 : 0) + curves(); }
+  // The number of counts.
+  size_t size() const { return Calibration() + (metrics_.ece ? kCalibrationCounts : 0); }
+  // How many of the counts a row changes at most.
+  size_t per_row() const {
+    return (matrix_ ? 1 : 0) + curves() + (metrics_.top5 ? 1 : 0) + (metrics_.ece ? 5 : 0);
+  }
   bool whole_matrix() const { return metrics_.confusion; }
 
   // Adds rows to `counts`, `size()` numbers. The outputs of a row follow each other, rows are
@@ -67,10 +76,13 @@ class ClassCounts {
   std::vector<std::string> names() const;
   std::vector<double> Values(const SparseCounts& counts, double rows) const;
 
-  // The metrics of each class; empty where they are not counted, NaN where they are undefined.
+  // The metrics of each class; empty where they are not counted, NaN where they are undefined. And
+  // two that are of all classes together.
   struct PerClass {
     std::vector<double> recall, precision, f1;
     std::vector<double> auc;  // of each curve
+    double top5 = std::numeric_limits<double>::quiet_NaN();
+    double ece = std::numeric_limits<double>::quiet_NaN();
   };
   PerClass Each(const SparseCounts& counts) const;
   // Rows by label, then by prediction; empty: not counted.
@@ -80,24 +92,33 @@ class ClassCounts {
   size_t Matrix() const { return matrix_ ? classes_ * classes_ : 0; }
   size_t Negatives(size_t curve) const { return Matrix() + 2 * curve * bins_; }  // first index
   size_t Positives(size_t curve) const { return Negatives(curve) + bins_; }
+  size_t Top() const { return Negatives(curves()); }  // first index: of the five, not of the five
+  size_t Calibration() const { return Top() + (metrics_.top5 ? 2 : 0); }  // first index
   size_t BinOf(double log_odds) const;
   double Counted(const SparseCounts& counts) const;  // rows
+  // Those of calibration.h; only where they are counted.
+  std::array<double, kCalibrationCounts> CalibrationOf(const SparseCounts& counts) const;
+  template <typename T>
+  void AddCurves(const T* z, size_t best, int64_t label, double others,
+                 std::span<double> counts) const;
   // The AUC of a curve; NaN without positives or negatives.
   double Auc(const SparseCounts& counts, size_t curve) const;
 
-  ClassMetrics metrics_;
+  EvaluationMetrics metrics_;
   bool binary_ = false;
   bool matrix_ = false;
   size_t classes_ = 0;
   size_t bins_ = 0;
 };
 
-// A metric of classes: a column, the higher the better.
+// A metric of classes: a column.
 struct ClassMetric {
   const char* name;  // of the column, and in evaluation.metrics
   const char* help;
-  bool ClassMetrics::*asked;
+  bool EvaluationMetrics::*asked;
   double (*value)(const ClassCounts::PerClass& each, bool binary);
+  bool higher_is_better = true;
+  bool of_binary = true;  // whether a binary task has it
 };
 std::span<const ClassMetric> ClassMetricList();
 

@@ -100,7 +100,7 @@ struct TrainerSetup {
   TaskKind task = TaskKind::kClassification;
   LocalConfig local;  // class weights, label smoothing, optimizer
   TransformConfig transform;
-  ClassMetrics metrics;  // of evaluations
+  EvaluationMetrics metrics;  // of evaluations
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
   bool hooks = false;     // whether the algorithm has hooks (Description::has_hooks)

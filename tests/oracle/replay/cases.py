@@ -11,13 +11,14 @@ LR, DECAY, FINE_TUNE_LR = 0.2, 1e-3, 0.07
 BASE = {
     "run.rounds": ROUNDS, "run.seed": 5, "cohort.size": COHORT, "local.epochs": 2, "local.batch_size": BATCH,
     "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
-    "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "confusion"],
+    "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "ece", "confusion"],
 }
 RULES = {
     "afl": rules.Afl, "apfl": personal.APFL, "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,
     "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
     "feddyn": rules.FedDyn, "fedexp": rules.FedExP, "fednova": rules.FedNova, "fedprox": rules.FedProx, "fedrep": personal.FedRep,
     "fedsam": rules.FedSAM, "fedyogi": rules.FedYogi, "fltrust": robust.FLTrust, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
+    "ifca": rules.Ifca,
     "krum": robust.Krum, "local": personal.Alone, "median": robust.Median, "mime": rules.Mime,
     "mimelite": rules.MimeLite, "norm_bound": robust.NormBound, "perfedavg": rules.PerFedAvg, "pfedme": personal.PFedMe,
     "pooled": personal.Pooled, "qfedavg": rules.QFedAvg, "scaffold": rules.Scaffold, "term": rules.Term,
@@ -116,6 +117,8 @@ CASES = [
     Case("term, negative", "term", {"t": -1.2}, 0.0, "norm"),
     Case("afl", "afl", {"mixture_lr": 0.05, "server_lr": 0.9}, 0.5),
     Case("afl, its x", "afl", {"mixture_lr": 0.03, "evaluate": "x"}, 0.0, "norm"),
+    Case("ifca", "ifca", {"clusters": 2, "server_lr": 0.9}, 0.5),
+    Case("ifca, batch norm", "ifca", {"clusters": 2}, 0.5, "norm"),
     Case("fedsam", "fedsam", {"rho": 0.3, "server_lr": 0.9}, 0.5),
     Case("fedsam, batch norm", "fedsam", {"rho": 0.2}, 0.0, "norm"),
     Case("perfedavg", "perfedavg", {"alpha": 0.15, "server_lr": 0.9}, settings=FINE_TUNE),

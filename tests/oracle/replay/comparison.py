@@ -10,15 +10,19 @@ from problem import BATCH, CLIENTS
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}  # of models, and of losses
 EXACT, ROUNDED = TOLERANCE.values()              # what is counted is exact in both
+CALIBRATED = 1e-6                                # some units of 2⁻²⁴
 OBJECTIVE = {"l2_penalty", "train_objective"}
 
 
-def repeated(case, problem, turns, hostile=(), attack=None, parameters=None):
-    """The rule after these rounds, in double; `attack` and `parameters` instead of the case's."""
+def repeated(case, problem, turns, hostile=(), attack=None, parameters=None, starts=None):
+    """The rule after these rounds, in double; `attack` and `parameters` instead of the case's. `starts`: the initial
+    models of a rule with several."""
     attack = case.attack if attack is None else attack
     problem = problem.attacked(attack, hostile)
     around = Attack(hostile=hostile, **attack) if attack else None
     rule = (case.by or RULES[case.rule])(problem, Local(LR, case.momentum, DECAY), **(parameters or case.parameters))
+    if starts:
+        rule.begin(starts)
     for clients in turns:
         rule.round(clients, around)
     return rule
@@ -32,7 +36,7 @@ def apart(one, other):
 
 def another(key, value):
     """A parameter's value that must lead elsewhere; None: this one is not tried."""
-    if isinstance(value, str) or key == "head_epochs":  # the trace has the head's batches
+    if isinstance(value, str) or key in ("head_epochs", "clusters"):  # the trace has the head's batches; starts
         return None
     if isinstance(value, bool):
         return not value
@@ -47,12 +51,13 @@ def same_batches(stages, others):
 class Comparison:
     """Of a run with its replay. `off` says what is wrong, `facts` how much was looked at."""
 
-    def __init__(self, case, dtype, problem, run):
-        self.case, self.dtype, self.problem, self.run = case, dtype, problem, run
+    def __init__(self, case, dtype, problem, run, starts=None):
+        self.case, self.dtype, self.problem, self.run, self.starts = case, dtype, problem, run, starts
         self.facts, self.off = 0, []
-        self.rule = repeated(case, problem, run.turns, run.hostile)
+        self.rule = repeated(case, problem, run.turns, run.hostile, starts=starts)
         self.common, self.group = run.model, getattr(self.rule, "group", None)
         self.kept = run.states(self.rule.kept) if isinstance(self.rule, Personal) else {}
+        self.several = run.models() if starts else []
 
     def that(self, fact, words):
         self.facts += 1
@@ -67,7 +72,13 @@ class Comparison:
 
     def own(self, client):
         """The model with which the client's rows are tested, from the run's files."""
+        if self.starts:
+            return self.several[self.choice(client)]
         return self.rule.tested(client, self.kept[client], self.common) if client in self.kept else self.common
+
+    def choice(self, client):
+        """Which of the run's models has the least loss on the client's training rows."""
+        return int(np.argmin([self.problem.loss(model, client) for model in self.several]))
 
     def trace(self):
         """Each row is in as many batches as there are epochs."""
@@ -87,7 +98,10 @@ class Comparison:
     def models(self):
         """Returns the largest difference, and how far the models have moved."""
         start, pairs = self.problem.start, []
-        if self.case.rule == "local":
+        if self.starts:
+            pairs = list(zip(self.several, self.rule.models, self.starts))
+            self.near("model.safetensors", self.common, self.several[0], 0)
+        elif self.case.rule == "local":
             self.near("the initial model", self.common, start, 0)
         else:
             pairs.append((self.common, self.rule.result(), start))
@@ -128,7 +142,7 @@ class Comparison:
         for prefix, of_clients in outputs.items():
             expected |= metrics.columns_of_clients(prefix, of_clients, labels, problem.classes)
             pooled[prefix] = np.concatenate(of_clients), np.concatenate(labels)
-        if self.case.rule != "local":
+        if self.case.rule != "local" and not self.starts:
             test = problem.network.outputs_of(self.common, problem.x[problem.test]), problem.y[problem.test]
             pooled["test_"] = test
             expected |= {f"test_{name}": value for name, value in metrics.of_rows(*test, problem.classes).items()}
@@ -139,8 +153,12 @@ class Comparison:
             expected["backdoor_success"] = (outputs.argmax(axis=1) == target).mean()
             self.that(len(others) < len(problem.test), "no test row has the target class")
         trained = problem.attacked(self.case.attack, self.run.hostile)
-        objective, pooled["clients_train_"] = metrics.objective(trained, self.common, DECAY)
-        expected |= objective
+        if self.starts:
+            of_models, pooled["clients_train_"] = self.by_model(outputs, labels)
+            expected |= of_models
+        else:
+            objective, pooled["clients_train_"] = metrics.objective(trained, self.common, DECAY)
+            expected |= objective
         columns = {name for name in self.run.metrics if name.startswith(("test_", "clients_", "backdoor_")) or name in OBJECTIVE}
         self.that(columns == set(expected), f"in one list of columns alone: {sorted(columns ^ set(expected))}")
         if self.case.rule == "local":
@@ -153,7 +171,10 @@ class Comparison:
             return  # a row may be predicted otherwise
         for name, value in expected.items():
             counted = "loss" not in name and name not in OBJECTIVE
-            if self.dtype == "float64" or "_auc" not in name:  # else a score may be in the next cell
+            if "_ece" in name:  # a confidence may be rounded to the next unit; float32: be in the next bin
+                if self.dtype == "float64":
+                    self.near(name, self.run.metrics.get(name), value, CALIBRATED)
+            elif self.dtype == "float64" or "_auc" not in name:  # else a score may be in the next cell
                 self.near(name, self.run.metrics.get(name), value, EXACT if counted else TOLERANCE[self.dtype])
         for prefix, (outputs, y) in pooled.items():
             self.classes(prefix, outputs, y)
@@ -180,6 +201,26 @@ class Comparison:
             differ = max(differ, abs(line["delta_test_loss"][i]))
         self.that(differ > 1e-3, f"no client makes a difference of more than {differ:.1e}")
 
+    def by_model(self, outputs, labels):
+        """The columns of a rule with several models: the objective, each client's rows at its model; and the test rows of
+        the clients that chose each."""
+        problem, choices = self.problem, [self.choice(k) for k in range(CLIENTS)]
+        train = [problem.network.outputs_of(self.own(k), problem.x[rows]) for k, rows in enumerate(problem.train)]
+        rows = np.concatenate(train), np.concatenate([problem.y[rows] for rows in problem.train])
+        columns = {f"clients_train_{name}": value for name, value in metrics.of_rows(*rows, problem.classes).items()}
+        columns["clients_train_missing"] = 0
+        for j in range(len(self.starts)):
+            of_model = [k for k in range(CLIENTS) if choices[k] == j and len(labels[k])]
+            columns[f"clients_test_model{j}_clients"] = len(of_model)
+            for name in ("loss", "accuracy"):
+                columns[f"clients_test_model{j}_{name}"] = np.nan
+            if of_model:
+                found = metrics.of_rows(np.concatenate([outputs["clients_test_"][k] for k in of_model]),
+                                        np.concatenate([labels[k] for k in of_model]), problem.classes)
+                columns |= {f"clients_test_model{j}_{name}": found[name] for name in ("loss", "accuracy")}
+        self.that(len(set(choices)) > 1, "all clients choose one model")
+        return columns, rows
+
     def classes(self, prefix, outputs, y):
         """The confusion matrix and each class's metrics; and the AUC of the scores themselves."""
         found = self.run.confusion()[prefix.rstrip("_")]
@@ -199,7 +240,8 @@ class Comparison:
             if other is None:
                 continue
             changed = self.case.parameters | {key: other}
-            moved = apart(self.rule, repeated(self.case, self.problem, self.run.turns, parameters=changed))
+            moved = apart(self.rule, repeated(self.case, self.problem, self.run.turns, parameters=changed,
+                                              starts=self.starts))
             self.that(moved > 1e-6, f"{key} = {other} ends only {moved:.1e} from {key} = {value}")
 
     def attack(self, honest_turns):

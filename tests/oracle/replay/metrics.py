@@ -4,7 +4,8 @@ import numpy as np
 from network import losses
 
 CELLS, LARGEST = 4096, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md)
-HIGHER_IS_WORSE = {"loss"}
+HIGHER_IS_WORSE = {"loss", "ece"}
+BINS, UNITS = 15, 2 ** 24  # of a confidence, for the calibration error
 
 
 def predictions(outputs):
@@ -64,6 +65,16 @@ def area_bound(scores, positive, slack):
     return (cell[positive][:, None] == cell[~positive][None]).mean() / 2 + near.mean()
 
 
+def calibration_error(outputs, y):
+    """Guo et al. 2017, eq. 3, of confidences that are rounded as Macaw rounds them."""
+    z = np.hstack([np.zeros_like(outputs), outputs]) if outputs.shape[1] == 1 else outputs
+    confidence = np.exp(z.max(axis=1) - np.logaddexp.reduce(z, axis=1))
+    confidence = np.round(confidence * UNITS) / UNITS
+    bins = np.ceil(confidence * BINS).astype(int) - 1
+    right = predictions(outputs) == y
+    return sum(abs(right[bins == m].sum() - confidence[bins == m].sum()) for m in range(BINS)) / len(y)
+
+
 def by_class(outputs, y, classes):
     """Confusion matrix (a row a label), recall, precision, F1, AUC of cells."""
     matrix = np.zeros((classes, classes), int)
@@ -78,7 +89,8 @@ def of_rows(outputs, y, classes):
     each = by_class(outputs, y, classes)
     binary = outputs.shape[1] == 1
     found = {"loss": losses(outputs, y).mean(), "accuracy": (predictions(outputs) == y).mean(),
-             "balanced_accuracy": mean_of_defined(each["recall"]), "auc": mean_of_defined(each["auc"])}
+             "balanced_accuracy": mean_of_defined(each["recall"]), "auc": mean_of_defined(each["auc"]),
+             "ece": calibration_error(outputs, y)}
     if binary:
         return found | {name: each[name][1] for name in ("precision", "recall", "f1")}
     return found | {"f1": mean_of_defined(each["f1"])}

@@ -24,6 +24,7 @@ import math
 import pathlib
 import sys
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,6 +44,13 @@ class Bench:
         name = "".join(c if c.isalnum() else "-" for c in f"{case.label}-{dtype}")
         return Run(self.program, self.problems[case.model], case.configuration(dtype), name)
 
+    def starts(self, case, dtype):
+        """The initial models of a rule with several."""
+        if case.rule != "ifca":
+            return None
+        begun = replace(case, label=f"{case.label}, its start", settings=case.settings | {"run.rounds": 0})
+        return self.run(begun, dtype).models()
+
     def run_honestly(self, rule_and_model):
         case = next(case for case in CASES if (case.rule, case.model) == rule_and_model and case.attack)
         self.honest[rule_and_model] = self.run(case.without_attack(), "float32").turns
@@ -50,7 +58,7 @@ class Bench:
     def check(self, case_and_dtype):
         """Returns a line to print, and what is off."""
         case, dtype = case_and_dtype
-        comparison = Comparison(case, dtype, self.problems[case.model], self.run(case, dtype))
+        comparison = Comparison(case, dtype, self.problems[case.model], self.run(case, dtype), self.starts(case, dtype))
         comparison.trace()
         error, moved = comparison.models()
         comparison.metrics()

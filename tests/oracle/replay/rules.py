@@ -83,6 +83,30 @@ class FedAvg(Rule):
         self.move(delta)
 
 
+class Ifca(Rule):
+    """Each client trains the model of the least loss on its rows; a model is the mean of its own clients."""
+
+    def begin(self, starts):
+        """The initial models: those of the others are another draw, which is the run's."""
+        self.models = [start.copy() for start in starts]
+
+    def choice(self, k):
+        return int(np.argmin([self.problem.loss(model, k) for model in self.models]))
+
+    def round(self, turns, attack=None):
+        chosen = {k: self.choice(k) for k in turns}
+        ends = {k: train(self.problem, self.models[chosen[k]], k, stages[0], self.local) for k, stages in turns.items()}
+        rate = np.where(self.problem.network.is_parameter, self.p.get("server_lr", 1.0), 1.0)
+        for j, model in enumerate(self.models):
+            own = [k for k in turns if chosen[k] == j]
+            if own:
+                mean = np.average([ends[k] - model for k in own], axis=0, weights=self.problem.n[own])
+                self.models[j] = model + rate * mean
+
+    def result(self):
+        return np.concatenate(self.models)
+
+
 class FedProx(FedAvg):
     @property
     def mu(self):

@@ -31,7 +31,8 @@ class Run:
     def read_trace(self):
         """`turns`: of each round, by client, the positions of each batch of each stage that trains; `hostile`."""
         rounds, self.hostile = {}, set()
-        for file in sorted((self.folder / "trace").iterdir()):
+        folder = self.folder / "trace"
+        for file in sorted(folder.iterdir()) if folder.exists() else ():
             for line in file.read_text().splitlines():
                 turn = json.loads(line)
                 stages = [[np.array(batch) for batch in stage["batches"]]
@@ -41,7 +42,12 @@ class Run:
                 if turn.get("hostile"):
                     self.hostile.add(turn["client"])
         self.turns = [dict(sorted(rounds[r].items())) for r in sorted(rounds)]
-        self.clients = sorted(set().union(*self.turns))
+        self.clients = sorted(set().union(*self.turns)) if self.turns else []
+
+    def models(self):
+        """Those of a rule with several."""
+        files = sorted((self.folder / "models").iterdir())
+        return [self.problem.network.vector(tensor_file.read(file)) for file in files]
 
     def states(self, item):
         """By client, this item of what it keeps, as a vector of the model's form; 0 where it has no part."""

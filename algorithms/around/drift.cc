@@ -1,0 +1,177 @@
+#include "algorithms/around/drift.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "algorithms/api/vector_math.h"
+#include "algorithms/around/channels.h"
+#include "algorithms/around/decorated.h"
+#include "algorithms/around/guard.h"
+#include "core/status.h"
+
+namespace macaw::algorithms {
+namespace {
+
+using aggregation::ChannelSpec;
+using aggregation::Reduction;
+
+constexpr char kSquare[] = "drift_square";  // ‖Δ_i‖²
+constexpr char kDriftMean[] = "drift_mean", kDriftMax[] = "drift_max";
+constexpr char kUpdateNorm[] = "update_norm", kAgreement[] = "update_agreement";
+
+// A buffer: attacks and clips leave it as it is.
+const LayoutPtr& SquareLayout() {
+  static const LayoutPtr& layout = *new LayoutPtr(*ParameterLayout::Make(
+      {{.name = kSquare, .shape = {1}, .group = Group::kBuffer}}, DType::kF64));
+  return layout;
+}
+
+// The channel of Δ; null: the rule has none.
+const ChannelSpec* UpdateChannel(const Schema& schema, const LayoutPtr& model) {
+  const auto found = std::ranges::find_if(schema.up, [&](const ChannelSpec& channel) {
+    return SameLayout(channel.layout.get(), model.get()) &&
+           (channel.reduction == Reduction::kWeightedMean || channel.reduction == Reduction::kMean);
+  });
+  return found == schema.up.end() ? nullptr : &*found;
+}
+
+absl::StatusOr<Schema> RuleSchemaOf(const Description& rule, const Setup& setup) {
+  MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+  schema.whose = WhoseOf(rule);
+  return schema;
+}
+
+absl::Status CheckDrift(const Description& rule, const Schema& schema, const Setup& setup) {
+  const auto refuse = [](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("evaluation.updates: ", why...));
+  };
+  if (rule.has_several_models)
+    return refuse("the clients of ", rule.name, " move several models: remove the key");
+  if (UpdateChannel(schema, setup.layout) == nullptr) {
+    return refuse(
+        "the server of ", rule.name,
+        " takes no mean of its clients' updates, of which norms could be told: remove the "
+        "key, or run.client_records = true for each client's losses");
+  }
+  for (const MetricSpec& metric : schema.metrics) {
+    if (metric.name == kDriftMean || metric.name == kDriftMax || metric.name == kUpdateNorm ||
+        metric.name == kAgreement)
+      return refuse("the rule reports a metric '", metric.name, "' of its own");
+  }
+  return absl::OkStatus();
+}
+
+// The rule's schema and what is added to it.
+Schema WithSquares(Schema schema, const ChannelSpec& update) {
+  const std::vector<Phase> phases = update.phases;
+  constexpr double kLargestSquare = 0x1p80, kLargestNorm = 0x1p40;
+  schema.metrics.push_back(
+      {.name = kDriftMean, .reduction = Reduction::kMean, .bound = kLargestNorm, .phases = phases});
+  schema.metrics.push_back(
+      {.name = kDriftMax, .reduction = Reduction::kMax, .bound = kLargestNorm, .phases = phases});
+  schema.metrics.push_back({.name = kUpdateNorm, .reduction = std::nullopt});
+  schema.metrics.push_back({.name = kAgreement, .reduction = std::nullopt});
+  schema.up.push_back({.name = kSquare,
+                       .layout = SquareLayout(),
+                       .reduction = update.reduction,
+                       .bound = kLargestSquare,
+                       .phases = phases});
+  return schema;
+}
+
+class DriftClient final : public DecoratedClient {
+ public:
+  DriftClient(std::unique_ptr<ClientAlgorithm> inner, ChannelSpec update)
+      : DecoratedClient(std::move(inner)), update_(std::move(update)) {}
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    MACAW_ASSIGN_OR_RETURN(ClientResult result, inner().Conclude(context, outcomes, workspace));
+    if (!InPhase(update_.phases, context.phase)) return result;
+    const auto sent = std::ranges::find(result.up, update_.name, &UpVector::name);
+    if (sent == result.up.end()) return result;  // UpValues says what is missing
+    MACAW_ASSIGN_OR_RETURN(
+        const std::vector<ConstVectorView> update,
+        OnHost(std::span(&update_, 1), std::span<const UpValue>(&sent->value, 1), workspace));
+    const double square = SquaredNorm(update[0]);
+    const VectorView number = workspace.Vector(SquareLayout());
+    number.As<double>()[0] = square;
+    result.up.push_back({kSquare, ConstVectorView(number)});
+    result.metrics.emplace_back(kDriftMean, std::sqrt(square));
+    result.metrics.emplace_back(kDriftMax, std::sqrt(square));
+    return result;
+  }
+
+ private:
+  const ChannelSpec update_;
+};
+
+class DriftServer final : public DecoratedServer {
+ public:
+  DriftServer(std::unique_ptr<ServerAlgorithm> inner, ChannelSpec update)
+      : DecoratedServer(std::move(inner)), update_(std::move(update)) {}
+
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
+                                   aggregation::Aggregate aggregate) override {
+    if (InPhase(update_.phases, context.phase)) {
+      const FlatVector& square = ChannelOf(aggregate, kSquare).value;
+      const FlatVector& mean = ChannelOf(aggregate, update_.name).value;
+      if (!square.empty() && !mean.empty()) {
+        const double norm = SquaredNorm(mean.view()), squares = square.As<double>()[0];
+        context.Report(kUpdateNorm, std::sqrt(norm));
+        context.Report(kAgreement, norm / squares);  // 0/0: nobody has moved
+      }
+      std::erase_if(aggregate.channels, [](const aggregation::AggregatedChannel& channel) {
+        return channel.name == kSquare;
+      });
+    }
+    return DecoratedServer::Apply(context, std::move(aggregate));
+  }
+
+ private:
+  const ChannelSpec update_;
+};
+
+}  // namespace
+
+Description WithDrift(const Description& rule) {
+  Description result = rule;
+  result.check = [rule](const Setup& setup) -> absl::Status {
+    if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, RuleSchemaOf(rule, setup));
+    return CheckDrift(rule, schema, setup);
+  };
+  const auto channel = [rule](const Setup& setup) -> absl::StatusOr<ChannelSpec> {
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, RuleSchemaOf(rule, setup));
+    MACAW_RETURN_IF_ERROR(CheckDrift(rule, schema, setup));
+    return *UpdateChannel(schema, setup.layout);
+  };
+  result.schema = [rule, channel](const Setup& setup) -> absl::StatusOr<Schema> {
+    MACAW_ASSIGN_OR_RETURN(const ChannelSpec update, channel(setup));
+    MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchemaOf(rule, setup));
+    return WithSquares(std::move(schema), update);
+  };
+  result.client =
+      [rule, channel](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(ChannelSpec update, channel(setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(setup));
+    return std::make_unique<DriftClient>(std::move(inner), std::move(update));
+  };
+  result.server = [rule, channel](
+                      const Setup& setup,
+                      FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+    MACAW_ASSIGN_OR_RETURN(ChannelSpec update, channel(setup));
+    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
+                           rule.server(setup, std::move(model)));
+    return std::make_unique<DriftServer>(std::move(inner), std::move(update));
+  };
+  return result;
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/task.h"
+#include "server/engine/evaluation_board.h"
+
+namespace macaw::server {
+
+// A division of the clients: the columns over a family of clients' rows are given by group, too.
+struct ClientGroups {
+  std::vector<std::string> names;  // in the columns: clients_test_NAME_accuracy
+  // The group of a client that was evaluated; nothing: it is in none.
+  std::function<std::optional<uint32_t>(const EvaluationSums::ClientSums&)> of;
+  // Also the worst group and by how much it is behind the best one: clients_test_worst_group_*,
+  // clients_test_group_gap_*.
+  bool compared = false;
+};
+
+// By the model at which each client was evaluated, of a rule with so many; nothing for one.
+std::optional<ClientGroups> GroupsByModel(uint32_t models);
+
+// By evaluation.groups, compared with each other; nothing without groups, or if they are wrong.
+std::optional<ClientGroups> GroupsByName(const std::vector<std::string>& entries);
+
+// The names of the columns of a family with that prefix, in the order of GroupValues.
+std::vector<std::string> GroupColumns(const std::string& prefix, TaskKind task,
+                                      const ClientGroups& groups);
+
+// The columns with their values: the metrics over all rows of a group, example-weighted, and how
+// many clients they are of. A group of which no client was evaluated has null for its metrics. Sums
+// are added by client id, so every run has the same bits.
+std::vector<std::pair<std::string, double>> GroupValues(
+    const std::string& prefix, TaskKind task, const ClientGroups& groups,
+    const std::vector<EvaluationSums::ClientSums>& clients);
+
+}  // namespace macaw::server

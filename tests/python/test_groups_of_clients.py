@@ -1,0 +1,96 @@
+"""Groups of clients, IFCA's models and how far clients move: columns against NumPy."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from typing import Any
+
+import numpy as np
+
+import macaw
+from support import TestCase
+
+
+def two_kinds() -> dict[str, Any]:
+    """Twelve clients; what is the likeliest class for one kind is the unlikeliest for the other."""
+    rng = np.random.default_rng(5)
+    truth = rng.normal(size=(6, 3))
+    owners = {}
+    for n in range(12):
+        kind = ("left", "right")[n % 2]
+        x = rng.normal(size=(60, 6)).astype(np.float32)
+        y = np.argmax(x @ (truth if n % 2 == 0 else -truth), axis=1)
+        owners[f"{kind}-{n}"] = {"train": (x[:40], y[:40]), "test": (x[40:], y[40:])}
+    return owners
+
+
+def outputs(model: Any, x: Any) -> Any:
+    weight, bias = (np.asarray(model[name], np.float64) for name in ("0.weight", "0.bias"))
+    return x.astype(np.float64) @ weight.T + bias
+
+
+class GroupsOfClients(TestCase):
+    def run_of(self, name: str, **changes: Any) -> Any:
+        arguments = dict(model=["linear 3"], data=two_kinds(), partition=None, cohort=12,
+                         rounds=12, local={"epochs": 2, "batch_size": 10, "lr": 0.3},
+                         evaluation={"clients": True, "central": False})  # fmt: skip
+        return macaw.simulate(**self.job(name, **(arguments | changes)))
+
+    def test_have_the_metrics_of_their_rows(self) -> None:
+        evaluation = {"clients": True, "central": False,
+                      "groups": ["left=left-*", "right=right-*"]}  # fmt: skip
+        plain, run = self.run_of("plain"), self.run_of("groups", evaluation=evaluation)
+        self.assertEqual(plain.summary["model_digest"], run.summary["model_digest"])
+        final, accuracy = run.summary["final"], {}
+        for kind in ("left", "right"):
+            rows = [owner["test"] for name, owner in two_kinds().items() if name.startswith(kind)]
+            right = [outputs(run.model(), x).argmax(1) == y for x, y in rows]
+            accuracy[kind] = np.concatenate(right).mean()
+            self.assertAlmostEqual(final[f"clients_test_group_{kind}_accuracy"], accuracy[kind])
+            self.assertEqual(final[f"clients_test_group_{kind}_clients"], 6)
+        worst, best = sorted(accuracy.values())
+        self.assertAlmostEqual(final["clients_test_worst_group_accuracy"], worst)
+        self.assertAlmostEqual(final["clients_test_group_gap_accuracy"], best - worst)
+
+    def test_ifca_finds_them_and_tests_each_client_at_its_model(self) -> None:
+        run = self.run_of("ifca", algorithm=macaw.IFCA(clusters=2))
+        models, final = run.models(), run.summary["final"]
+        self.assertEqual(len(models), 2)
+        for name, values in run.model().items():
+            np.testing.assert_array_equal(values, models[0][name])
+        chosen, right = {}, []
+        for name, owner in two_kinds().items():
+            x, y = owner["train"]
+            losses = []
+            for model in models:
+                z = outputs(model, x)
+                losses.append(np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y]))
+            chosen[name] = int(np.argmin(losses))
+            x, y = owner["test"]
+            right.append(outputs(models[chosen[name]], x).argmax(1) == y)
+        self.assertAlmostEqual(final["clients_test_accuracy"], np.concatenate(right).mean())
+        written = json.loads((run.folder / "clients_evaluated.json").read_text())["clients_test"]
+        self.assertEqual(sorted(written["model"]), sorted(chosen.values()))
+        for j in (0, 1):
+            self.assertEqual(final[f"clients_test_model{j}_clients"],
+                             sum(model == j for model in chosen.values()))  # fmt: skip
+        # The paper's claim in small: the kinds are found, and models of their own are better.
+        kinds = {(name.split("-")[0], model) for name, model in chosen.items()}
+        self.assertEqual(len(kinds), 2, "each kind has a model of its own")
+        together = self.run_of("fedavg").summary["final"]["clients_test_accuracy"]
+        self.assertGreater(final["clients_test_accuracy"], together + 0.1)
+
+    def test_updates_are_told(self) -> None:
+        plain = self.run_of("without")
+        evaluation = {"clients": True, "central": False, "updates": True}
+        run = self.run_of("with", evaluation=evaluation)
+        self.assertEqual(plain.summary["model_digest"], run.summary["model_digest"])
+        final = run.summary["final"]
+        self.assertGreaterEqual(final["rule_drift_max"], final["rule_drift_mean"])
+        self.assertGreaterEqual(final["rule_drift_mean"], final["rule_update_norm"])
+        self.assertLess(final["rule_update_agreement"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
