@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ struct Contribution {
   double weight = 1;          // w_i, under the run's weight policy
   uint32_t multiplicity = 1;  // m_i
   std::span<const ConstVectorView> values;
+  // Gives away the memory of a channel's value, which then lives as long as the sum keeps it; an
+  // empty vector: it may only be read. None: all may only be read.
+  std::function<FlatVector(size_t channel)> give = nullptr;
 };
 
 // What determines a round's grids; fixed before the first lease.

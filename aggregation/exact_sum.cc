@@ -89,6 +89,12 @@ void ExactSum::State::Fold(size_t channel, ConstVectorView view, const Contribut
                              FlatVector::CopyOf(view, spec(channel).layout)});
     return;
   }
+  if (first && HasFloats(spec(channel)) && !spec(channel).coded && n >= kLargeSum) {
+    FlatVector given = contribution.give ? contribution.give(channel) : FlatVector();
+    if (given.empty()) given = FlatVector::CopyOf(view, spec(channel).layout);
+    channels[channel].first = std::move(given);
+    return;
+  }
   const std::span<const int64_t> before = channels[channel].integers;
   const std::span<int64_t> own = Own(channel);
   if (before.data() != own.data() && !first)
@@ -164,6 +170,7 @@ absl::Status ExactSum::Check(const Contribution& contribution) const {
 absl::Status ExactSum::Add(const Contribution& contribution) {
   MACAW_RETURN_IF_ERROR(Check(contribution));
   State& s = *state_;
+  if (s.clients > 0) s.Unfold();
   s.alone_weight = s.clients == 0 ? contribution.weight : 0;
   for (size_t c = 0; c < s.channels.size(); ++c) {
     s.Fold(c, contribution.values[c], contribution);
@@ -225,17 +232,13 @@ absl::Status ExactSum::Merge(ExactSum&& other) {
     return absl::OkStatus();
   }
   if (o.clients == 0) return absl::OkStatus();
+  s.Unfold();
+  o.AddTo(s);
   s.alone_weight = 0;
   for (size_t c = 0; c < s.channels.size(); ++c) {
     State::Channel& mine = s.channels[c];
-    mine.alone = {};
     State::Channel& theirs = o.channels[c];
-    if (const uint64_t count = s.count(c); count != 0) {
-      const int64_t* const parts[] = {mine.integers.data(), theirs.integers.data()};
-      const std::span<int64_t> own = s.Own(c);
-      Combine(s.spec(c).reduction, parts, own.data(), count);
-      mine.integers = own;
-    }
+    mine.alone = {};
     mine.max_abs = std::max(mine.max_abs, theirs.max_abs);
     const auto middle = static_cast<ptrdiff_t>(mine.collected.size());
     std::ranges::move(theirs.collected, std::back_inserter(mine.collected));

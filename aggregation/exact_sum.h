@@ -54,7 +54,7 @@ class ExactSum {
 
   // Checks the whole contribution (layouts, weight ≤ max_weight, every |v| ≤ M and finite) before
   // adding anything, so a refused contribution changes nothing. The error names the client, the
-  // channel, the tensor and the value.
+  // channel, the tensor and the value. What the contribution gives away is taken at most then.
   absl::Status Add(const Contribution& contribution);
   // Whether Add would take it.
   absl::Status Check(const Contribution& contribution) const;

@@ -3,14 +3,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "aggregation/exact_sum.h"
 #include "aggregation/exact_sum_header.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
-#include "core/block_kernels.h"
 #include "core/blocks.h"
+#include "core/parallel_for.h"
 #include "core/status.h"
 
 // The compact form, of a sum with clients:
@@ -20,8 +21,8 @@
 //   for each collected vector: client (8 bytes) · multiplicity (4) · its blocks; f64: its bytes
 //
 // A client alone is written as its own floats. The reader rounds them to the grid as Add did, so it
-// gets the same integers. The writer has the integers only, and takes the floats nearest to them;
-// where these do not round to the same integers, it writes integers.
+// gets the same integers. The writer takes the floats nearest to the integers; where these do not
+// round to the same integers, it writes integers. exact_sum_unfold.cc reads this form.
 
 namespace macaw::aggregation {
 namespace {
@@ -30,11 +31,6 @@ using Scratch = std::array<int64_t, 3 * kBlock>;
 
 ValueForms FormsOf(const ChannelSpec& spec) {
   return {.short_floats = spec.coded, .levels = spec.coded ? spec.levels : 0};
-}
-
-// Whether a client alone is written as floats.
-bool HasFloats(const ChannelSpec& spec) {
-  return IsSum(spec.reduction) && spec.layout->dtype() == DType::kF32;
 }
 
 // The largest |v| that Rounded(v, scale) takes to zero.
@@ -46,31 +42,116 @@ float LargestThatIsZero(double scale) {
   return largest;
 }
 
-void WriteVector(const ChannelSpec& spec, ConstVectorView vector, std::vector<std::byte>* out,
-                 BlockWriter& writer) {
-  if (vector.dtype() == DType::kF32) {
-    ForEachBlock(*spec.layout, [&](uint64_t offset, size_t count) {
-      writer.Values(vector.As<float>().subspan(offset, count), FormsOf(spec));
-    });
-    writer.End();
-  } else if (out != nullptr) {
-    out->insert(out->end(), vector.bytes.begin(), vector.bytes.end());
+// The bytes of a compact sum, which grow. Large ones are never there twice.
+class Output {
+ public:
+  explicit Output(uint64_t expected) : buffer_(AlignedBuffer::Unset(expected)) {}
+
+  uint64_t size() const { return size_; }
+  void Put(const void* from, size_t count) {
+    if (count == 0) return;
+    if (count > buffer_.size() - size_) {
+      AlignedBuffer larger = AlignedBuffer::Unset((size_ + count) / 2 * 3 + count);
+      ParallelCopy(std::as_const(buffer_).bytes().first(size_), larger.bytes().data());
+      buffer_ = std::move(larger);
+    }
+    std::memcpy(buffer_.bytes().data() + size_, from, count);
+    size_ += count;
   }
+  // The same, of a writer's bytes, which are taken.
+  void Take(std::vector<std::byte>& bytes) {
+    Put(bytes.data(), bytes.size());
+    bytes.clear();
+  }
+  AlignedBuffer Done() && {
+    buffer_.Truncate(size_);
+    return std::move(buffer_);
+  }
+
+ private:
+  AlignedBuffer buffer_;
+  uint64_t size_ = 0;
+};
+
+// Writes blocks one after the other, those of large layouts by all cores.
+class Blocks {
+ public:
+  explicit Blocks(Output& out) : out_(out) {}
+
+  using Write = absl::FunctionRef<void(BlockWriter& writer, uint64_t offset, size_t count)>;
+  void Of(const ParameterLayout& layout, Write write) {
+    const std::vector<BlockPiece> pieces = BlockPiecesOf(layout);
+    if (pieces.size() < 2) {
+      ForEachBlock(layout, [&](uint64_t at, size_t count) { write(writer_, at, count); });
+      return out_.Take(bytes_);
+    }
+    for (size_t first = 0; first < pieces.size(); first += kWave) {
+      const size_t some = std::min(kWave, pieces.size() - first);
+      std::vector<std::vector<std::byte>> written(some);
+      std::vector<std::unique_ptr<BlockWriter>> writers(some);
+      ParallelFor(some, 1, [&](size_t begin, size_t end) {
+        for (size_t i = begin; i < end; ++i) {
+          written[i].reserve(kPieceBytes);
+          writers[i] = std::make_unique<BlockWriter>(&written[i]);
+          ForEachBlockOf(layout, pieces[first + i],
+                         [&](uint64_t at, size_t count) { write(*writers[i], at, count); });
+        }
+      });
+      for (const std::unique_ptr<BlockWriter>& piece : writers) {
+        writer_.Join(*piece);
+        out_.Take(bytes_);
+      }
+    }
+  }
+  void End() {
+    writer_.End();
+    out_.Take(bytes_);
+  }
+
+ private:
+  static constexpr size_t kWave = 16;  // pieces at a time
+  static constexpr size_t kPieceBytes = (sizeof(float) + 1) * kBlocksOfPiece * kBlock;
+
+  Output& out_;
+  std::vector<std::byte> bytes_;  // that out_ has not taken yet
+  BlockWriter writer_{&bytes_};
+};
+
+void WriteVector(const ChannelSpec& spec, ConstVectorView vector, Output& out) {
+  if (vector.dtype() != DType::kF32) return out.Put(vector.bytes.data(), vector.bytes.size());
+  Blocks blocks(out);
+  blocks.Of(*spec.layout, [&](BlockWriter& writer, uint64_t offset, size_t count) {
+    writer.Values(vector.As<float>().subspan(offset, count), FormsOf(spec));
+  });
+  blocks.End();
 }
 
-// What lies between the tensors, and behind them.
-void ZeroGaps(const ParameterLayout& layout, std::span<int64_t> integers) {
-  uint64_t end = 0;  // of the tensor before
-  for (const LayoutEntry& entry : layout.entries()) {
-    std::ranges::fill(integers.subspan(end, entry.offset - end), 0);
-    end = entry.offset + entry.size;
-  }
-  std::ranges::fill(integers.subspan(end), 0);
+// Counts the bytes of the vector's blocks; those of a vector of doubles are no blocks.
+void CountVector(const ChannelSpec& spec, ConstVectorView vector, BlockWriter& counter) {
+  if (vector.dtype() != DType::kF32) return;
+  ForEachBlock(*spec.layout, [&](uint64_t offset, size_t count) {
+    counter.Values(vector.As<float>().subspan(offset, count), FormsOf(spec));
+  });
+  counter.End();
 }
-
-constexpr size_t kCollectedHead = sizeof(uint64_t) + sizeof(uint32_t);
 
 }  // namespace
+
+void ExactSum::State::BlockOf(std::span<const State* const> parts, size_t c, uint64_t at,
+                              std::span<int64_t> block) {
+  const State& shape = *parts.front();
+  const FoldKernels& kernels = BestKernels();
+  if (const FlatVector& first = shape.channels[c].first; !first.empty()) {  // then it is alone
+    const double scale =
+        shape.plan->Scale(c, shape.alone_weight, static_cast<uint32_t>(shape.multiplicity));
+    return kernels.set_f32(first.As<float>().data() + at, scale, block.data(), block.size());
+  }
+  const auto merge =
+      shape.spec(c).reduction == Reduction::kMax ? kernels.merge_max : kernels.merge_add;
+  std::memcpy(block.data(), shape.channels[c].integers.data() + at, block.size_bytes());
+  for (const State* part : parts.subspan(1))
+    merge(part->channels[c].integers.data() + at, block.data(), block.size());
+}
 
 AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> states) {
   std::vector<const State*> parts;  // those with clients
@@ -87,18 +168,14 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
                    .plan = shape.plan->digest.bytes,
                    .clients = clients,
                    .alone_weight = clients == 1 ? shape.alone_weight : 0};
-  std::vector<std::byte> out;
-  const auto put = [&out](const void* from, size_t count) {
-    const auto* const bytes = static_cast<const std::byte*>(from);
-    out.insert(out.end(), bytes, bytes + count);
-  };
   uint64_t aligned = shape.AlignedBytes();
   for (const State* part : parts) {
     header.multiplicity += part->multiplicity;
     header.weight += part->weight;
   }
-  out.reserve(aligned / 2);
-  put(&header, sizeof(header));
+  // A client alone: four bytes a weight, and a byte a block.
+  Output out(aligned / 2 + aligned / kBlock + SumHeadBytes(shape.channels.size()));
+  out.Put(&header, sizeof(header));
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     SumChannelHeader head;
     for (const State* part : parts) {
@@ -106,33 +183,29 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
       head.collected += part->channels[c].collected.size();
     }
     aligned += head.collected * CollectedBytes(shape.spec(c));
-    put(&head, sizeof(head));
+    out.Put(&head, sizeof(head));
   }
 
-  BlockWriter writer(&out);
-  Scratch sums, again;
-  std::array<float, kBlock> floats;
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     const ChannelSpec& spec = shape.spec(c);
     if (spec.reduction == Reduction::kCollect) continue;
     if (!shape.channels[c].alone.empty() && header.alone_weight > 0) {
-      WriteVector(spec, shape.channels[c].alone.view(), &out, writer);
+      WriteVector(spec, shape.channels[c].alone.view(), out);
       continue;
     }
     const bool as_floats = HasFloats(spec) && header.alone_weight > 0;
     const double scale = as_floats ? shape.plan->Scale(c, header.alone_weight,
                                                        static_cast<uint32_t>(header.multiplicity))
                                    : 1;
+    Blocks blocks(out);
     for (int limb = 0; limb < shape.plan->grids[c].limbs; ++limb) {
-      ForEachBlock(*spec.layout, [&](uint64_t offset, size_t count) {
-        std::vector<const int64_t*> from;
-        for (const State* part : parts)
-          from.push_back(part->channels[c].integers.data() + limb * shape.size(c) + offset);
-        Combine(spec.reduction, from, sums.data(), count);
-        const std::span<const int64_t> block = std::span(sums).first(count);
+      blocks.Of(*spec.layout, [&](BlockWriter& writer, uint64_t offset, size_t count) {
+        std::array<int64_t, kBlock> sums, again;
+        std::array<float, kBlock> floats;
+        const std::span<int64_t> block = std::span(sums).first(count);
+        BlockOf(parts, c, limb * shape.size(c) + offset, block);
         if (!as_floats) return writer.Integers(block);
-        for (size_t i = 0; i < count; ++i)
-          floats[i] = static_cast<float>(static_cast<double>(sums[i]) / scale);
+        kernels.divide_f32(sums.data(), 1, scale, floats.data(), count);
         kernels.set_f32(floats.data(), scale, again.data(), count);
         const float largest = std::bit_cast<float>(kernels.largest_f32(floats.data(), count));
         if (largest <= spec.bound && std::ranges::equal(block, std::span(again).first(count)))
@@ -140,20 +213,18 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
         writer.Integers(block);
       });
     }
-    writer.End();
+    blocks.End();
     if (out.size() >= aligned) return {};
   }
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     for (const Collected* entry : CollectedOf(parts, c)) {
-      put(&entry->client.value, sizeof(uint64_t));
-      put(&entry->multiplicity, sizeof(uint32_t));
-      WriteVector(shape.spec(c), entry->vector.view(), &out, writer);
+      out.Put(&entry->client.value, sizeof(uint64_t));
+      out.Put(&entry->multiplicity, sizeof(uint32_t));
+      WriteVector(shape.spec(c), entry->vector.view(), out);
     }
   }
   if (out.size() >= aligned) return {};
-  AlignedBuffer buffer = AlignedBuffer::Unset(out.size());
-  std::memcpy(buffer.bytes().data(), out.data(), out.size());
-  return buffer;
+  return std::move(out).Done();
 }
 
 void ExactSum::State::CountAlone(size_t c, const Contribution& contribution,
@@ -201,7 +272,7 @@ uint64_t ExactSum::BytesAlone(const Contribution& contribution) const {
       aligned += CollectedBytes(spec);
     }
     if (spec.reduction == Reduction::kCollect || (HasFloats(spec) && spec.coded)) {
-      WriteVector(spec, vector, nullptr, writer);
+      CountVector(spec, vector, writer);
     } else {
       s.CountAlone(c, contribution, writer);
     }
@@ -218,7 +289,7 @@ uint64_t ExactSum::MostBytesAlone(std::span<const ConstVectorView> values) const
     if (spec.reduction == Reduction::kCollect) bytes += kCollectedHead;
     const bool floats = spec.layout->dtype() == DType::kF32 && spec.reduction != Reduction::kMax;
     if (floats && spec.coded && !values.empty()) {
-      WriteVector(spec, values[c], nullptr, writer);
+      CountVector(spec, values[c], writer);
     } else if (floats) {
       ForEachBlock(*spec.layout, [&](uint64_t, size_t count) { writer.CountFloats(count, count); });
     } else {
@@ -226,115 +297,6 @@ uint64_t ExactSum::MostBytesAlone(std::span<const ConstVectorView> values) const
     }
   }
   return bytes + writer.bytes();
-}
-
-absl::StatusOr<ExactSum::State::Spans> ExactSum::State::ReadCompact(
-    std::span<const std::byte> bytes, double w) {
-  if (clients == 0) return RefusedSum("a compact sum has at least one client");
-  if (bytes.size() < SumHeadBytes(channels.size()))
-    return RefusedSum("it is shorter than its headers");
-  const auto times = static_cast<double>(multiplicity);
-  const bool alone = clients == 1 && w > 0 && times * w <= plan->order.max_weight &&
-                     multiplicity <= plan->order.max_multiplicity;
-  if (w != 0 && (!alone || plan->ToUnits(times * w) != weight))
-    return RefusedSum(absl::StrCat("it cannot be of one client that weighs ", w));
-  alone_weight = w;
-  BlockReader reader(bytes.subspan(SumHeadBytes(channels.size())));
-  Spans spans(channels.size());
-  const auto read = [&](size_t c) -> absl::Status {
-    if (spec(c).reduction == Reduction::kCollect) return ReadVectors(c, reader);
-    MACAW_ASSIGN_OR_RETURN(spans[c], ReadIntegers(c, reader));
-    return absl::OkStatus();
-  };
-  for (const bool collected : {false, true}) {
-    for (size_t c = 0; c < channels.size(); ++c) {
-      if ((spec(c).reduction == Reduction::kCollect) != collected) continue;
-      const auto head =
-          ReadAt<SumChannelHeader>(bytes, sizeof(SumHeader) + c * sizeof(SumChannelHeader));
-      channels[c].max_abs = head.max_abs;
-      absl::Status status = head.collected == (collected ? clients : 0)
-                                ? absl::OkStatus()
-                                : absl::InvalidArgumentError(
-                                      absl::StrCat("it cannot hold ", head.collected, " vectors"));
-      if (status.ok()) status = read(c);
-      if (!status.ok())
-        return RefusedSum(absl::StrCat("channel '", spec(c).name, "': ", status.message()));
-    }
-  }
-  if (reader.left() > 0)
-    return RefusedSum(absl::StrCat("it has ", reader.left(), " bytes too many"));
-  return spans;
-}
-
-absl::StatusOr<std::vector<FoldKernels::Span>> ExactSum::State::ReadIntegers(size_t c,
-                                                                             BlockReader& reader) {
-  const FoldKernels& kernels = BestKernels();
-  const bool as_floats = HasFloats(spec(c)) && alone_weight > 0;
-  const double scale =
-      as_floats ? plan->Scale(c, alone_weight, static_cast<uint32_t>(multiplicity)) : 1;
-  const std::span<int64_t> own = Own(c);
-  BlockValues block;
-  std::array<int64_t, kBlock> some;
-  absl::Status status;
-  const auto read = [&](std::span<int64_t> to, FoldKernels::Span& all) -> absl::Status {
-    FoldKernels::Span span;
-    if (!as_floats || reader.HasIntegers()) {
-      MACAW_RETURN_IF_ERROR(reader.Integers(to));
-      span = kernels.span(to.data(), to.size());
-    } else {
-      MACAW_RETURN_IF_ERROR(reader.Values(to.size(), block));
-      const float largest =
-          std::bit_cast<float>(kernels.largest_f32(block.values.data(), block.count));
-      // Beyond it rounding to the grid has no meaning.
-      if (!(largest <= spec(c).bound))
-        return absl::InvalidArgumentError("a value is not finite or beyond the bound");
-      kernels.set_f32(&largest, scale, &span.high, 1);
-      span.low = -span.high;
-      kernels.set_f32(block.values.data(), scale, block.all ? to.data() : some.data(), block.count);
-      if (!block.all) {
-        BestBlockKernels().zero(to.data(), to.size());
-        for (size_t i = 0; i < block.count; ++i) to[block.places[i]] = some[i];
-      }
-    }
-    all = {.low = std::min(all.low, span.low), .high = std::max(all.high, span.high)};
-    return absl::OkStatus();
-  };
-  std::vector<FoldKernels::Span> spans;
-  for (int limb = 0; limb < plan->grids[c].limbs; ++limb) {
-    const std::span<int64_t> integers = own.subspan(limb * size(c), size(c));
-    FoldKernels::Span& span = spans.emplace_back();
-    ZeroGaps(*spec(c).layout, integers);
-    ForEachBlock(*spec(c).layout, [&](uint64_t offset, size_t count) {
-      if (status.ok()) status = read(integers.subspan(offset, count), span);
-    });
-  }
-  channels[c].integers = own;
-  if (status.ok()) status = reader.End();
-  if (!status.ok()) return status;
-  return spans;
-}
-
-absl::Status ExactSum::State::ReadVectors(size_t c, BlockReader& reader) {
-  for (uint64_t i = 0; i < clients; ++i) {
-    const std::span<const std::byte> head = reader.Raw(kCollectedHead);
-    if (head.empty()) return absl::InvalidArgumentError("it ends before its last vector");
-    FlatVector vector(spec(c).layout);
-    if (vector.view().dtype() == DType::kF64) {
-      const std::span<const std::byte> values = reader.Raw(vector.view().bytes.size());
-      if (values.empty()) return absl::InvalidArgumentError("it ends before its last vector");
-      std::ranges::copy(values, vector.view().bytes.begin());
-    } else {
-      absl::Status status;
-      ForEachBlock(*spec(c).layout, [&](uint64_t offset, size_t count) {
-        if (status.ok()) status = reader.Values(vector.As<float>().subspan(offset, count));
-      });
-      if (status.ok()) status = reader.End();
-      if (!status.ok()) return status;
-    }
-    MACAW_RETURN_IF_ERROR(Collect(c, ReadAt<uint64_t>(head, 0),
-                                  ReadAt<uint32_t>(head, sizeof(uint64_t)), std::move(vector)));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace macaw::aggregation

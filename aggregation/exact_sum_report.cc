@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -81,6 +83,29 @@ void DivideF64(const int64_t* limbs, uint64_t stride, const Grid& grid, const Di
   }
 }
 
+// Divides integers, and puts the floats where the integers were, in the first half of the memory. A
+// piece's floats take the place of integers that come before the piece, but for the first piece, so
+// pieces whose numbers have equally many digits can be done at once when all before them are.
+void DivideInPlace(std::span<int64_t> integers, double unit, double divisor) {
+  auto* const out = reinterpret_cast<std::byte*>(integers.data());
+  const size_t pieces = (integers.size() - 1) / kGrain + 1;
+  const auto divide = [&](size_t piece) {
+    std::array<float, 2048> floats;
+    const size_t end = std::min((piece + 1) * kGrain, integers.size());
+    for (size_t at = piece * kGrain; at < end; at += floats.size()) {
+      const size_t count = std::min(floats.size(), end - at);
+      BestKernels().divide_f32(integers.data() + at, unit, divisor, floats.data(), count);
+      std::memcpy(out + at * sizeof(float), floats.data(), count * sizeof(float));
+    }
+  };
+  divide(0);
+  for (size_t first = 1; first < pieces; first *= 2) {
+    ParallelFor(std::min(first, pieces - first), 1, [&](size_t begin, size_t end) {
+      for (size_t piece = begin; piece < end; ++piece) divide(first + piece);
+    });
+  }
+}
+
 void ZeroGaps(FlatVector& vector) {
   const size_t width = SizeOf(vector.layout()->dtype());
   const std::span<std::byte> bytes = vector.view().bytes;
@@ -101,6 +126,7 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
   const std::unique_ptr<State> state = std::move(state_);
   if (state == nullptr) return absl::FailedPreconditionError("this sum was reported already");
   State& s = *state;
+  s.Unfold();
   Aggregate aggregate;
   aggregate.clients = s.clients;
   for (size_t c = 0; c < s.channels.size(); ++c) {
@@ -130,12 +156,21 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
       result.value = FlatVector(spec.layout);
       continue;
     }
-    result.value = FlatVector::Unset(spec.layout);
-    ZeroGaps(result.value);
     Divisor divisor{FromInteger(static_cast<int64_t>(s.multiplicity)), grid.bits};
     if (weighted)
       divisor.value = Scaled(FromInteger(s.weight), std::ldexp(1.0, -s.plan->weight_bits));
     if (spec.reduction == Reduction::kFixedSum) divisor.value = {spec.divisor, 0};
+    const double unit = std::ldexp(1.0, -grid.bits);
+    const bool is_own = channel.integers.data() == channel.own.As<int64_t>().data();
+    if (HasFloats(spec) && is_own && s.count(c) >= kLargeSum) {  // no memory for a second copy
+      DivideInPlace(channel.own.As<int64_t>(), unit, divisor.value.high);
+      channel.own.Truncate(spec.layout->bytes());
+      result.value = FlatVector::In(std::move(channel.own), spec.layout);
+      ZeroGaps(result.value);
+      continue;
+    }
+    result.value = FlatVector::Unset(spec.layout);
+    ZeroGaps(result.value);
     DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {
       for (const LayoutEntry& entry : spec.layout->entries()) {
         ParallelFor(entry.size, kGrain, [&](size_t begin, size_t end) {
@@ -145,8 +180,7 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
             for (size_t i = 0; i < out.size(); ++i)
               out[i] = static_cast<T>(FromOrderedKey(from[i]));
           } else if constexpr (std::is_same_v<T, float>) {
-            BestKernels().divide_f32(from, std::ldexp(1.0, -grid.bits), divisor.value.high,
-                                     out.data(), out.size());
+            BestKernels().divide_f32(from, unit, divisor.value.high, out.data(), out.size());
           } else {
             DivideF64(from, s.size(c), grid, divisor, out);
           }

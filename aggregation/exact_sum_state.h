@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -34,6 +35,9 @@ struct ExactSum::State {
     // The vector of the only client, of a channel that a codec has made: its integers do not tell
     // the levels. Empty: there are more clients, or none.
     FlatVector alone;
+    // The vector of the only client, of another large channel, until Unfold: half the memory of its
+    // integers, which are not there yet.
+    FlatVector first;
   };
 
   // Between which integers those of each channel's limbs lie; none for a channel: not known.
@@ -43,6 +47,9 @@ struct ExactSum::State {
 
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const void> lender;  // keeps integers that were not copied: a decoded sum's bytes
+  // The blocks of a large sum in the compact form, which were checked and which `lender` keeps.
+  // Until Unfold there are no integers. Empty: it is no such sum.
+  std::span<const std::byte> folded;
   uint64_t clients = 0;
   uint64_t multiplicity = 0;
   int64_t weight = 0;       // Σ m·w in the plan's weight units
@@ -62,6 +69,13 @@ struct ExactSum::State {
   // arbitrary contents, and `integers` is as it was.
   std::span<int64_t> Own(size_t channel);
 
+  // Makes the integers, where `first` or `folded` stands for them.
+  void Unfold();
+  // Adds all integers to those of `sum`, which has them, or takes the maximum.
+  void AddTo(State& sum);
+  // Whether a decoded sum of its size stays folded.
+  bool IsLarge() const;
+
   // Adds one checked vector to one channel.
   void Fold(size_t channel, ConstVectorView view, const Contribution& contribution);
   // Keeps the vector of the first client of a coded channel, and of no other. Before it counts.
@@ -71,8 +85,12 @@ struct ExactSum::State {
 
   // The aligned form of their sum. All have the same plan, and CheckMerge has passed them.
   static AlignedBuffer Encode(std::span<const State* const> states);
-  // The compact form (exact_sum_compact.cc); empty if it is not less.
+  // The compact form (exact_sum_compact.cc); empty if it is not less. A sum with `first` comes
+  // alone, and none is folded.
   static AlignedBuffer EncodeCompact(std::span<const State* const> states);
+  // Some integers of a channel's sum over `parts`, from `at` on.
+  static void BlockOf(std::span<const State* const> parts, size_t channel, uint64_t at,
+                      std::span<int64_t> block);
   uint64_t AlignedBytes() const;
   // What all parts have collected on a channel, by client.
   static std::vector<const Collected*> CollectedOf(std::span<const State* const> parts,
@@ -87,7 +105,17 @@ struct ExactSum::State {
   absl::Status Collect(size_t channel, uint64_t client, uint64_t multiplicity, FlatVector vector);
   // For Decode of the compact form: the counts are set already.
   absl::StatusOr<Spans> ReadCompact(std::span<const std::byte> bytes, double weight_alone);
-  absl::StatusOr<std::vector<FoldKernels::Span>> ReadIntegers(size_t channel, BlockReader& reader);
+  // What ReadIntegers does with a block; `at`: its first integer, of all limbs.
+  struct UseBlock {
+    // Where it is to lie; none: in a place of its own.
+    std::function<std::span<int64_t>(uint64_t at, size_t count)> place = {};
+    std::function<void(uint64_t at, std::span<const int64_t> block)> take = {};
+  };
+  // Reads and checks the channel's integers; null: no more than that.
+  absl::StatusOr<std::vector<FoldKernels::Span>> ReadIntegers(size_t channel, BlockReader& reader,
+                                                              const UseBlock* use) const;
+  // Reads them into the channel.
+  absl::StatusOr<std::vector<FoldKernels::Span>> Unfold(size_t channel, BlockReader& reader);
   absl::Status ReadVectors(size_t channel, BlockReader& reader);
   // What a channel that is added up adds to BytesAlone, unless a codec has made it.
   void CountAlone(size_t channel, const Contribution& contribution, BlockWriter& writer) const;
@@ -96,6 +124,18 @@ struct ExactSum::State {
   absl::Status CheckCounts() const;
   absl::Status Check(const Spans& known = {}) const;
 };
+
+// Sums with so many integers are kept in fewer bytes than these where that is possible. Below it is
+// not worth a second reading.
+inline constexpr uint64_t kLargeSum = uint64_t{1} << 22;
+
+// Whether a client alone is written as floats.
+inline bool HasFloats(const ChannelSpec& spec) {
+  return IsSum(spec.reduction) && spec.layout->dtype() == DType::kF32;
+}
+
+// A collected vector in the compact form begins with client and multiplicity.
+inline constexpr size_t kCollectedHead = sizeof(uint64_t) + sizeof(uint32_t);
 
 // Elements that one thread handles at once where several share a vector's work: 1 MiB of integers.
 inline constexpr size_t kGrain = size_t{1} << 17;

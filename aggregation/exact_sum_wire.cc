@@ -45,16 +45,23 @@ uint64_t ExactSum::State::AlignedBytes() const {
 
 uint64_t ExactSum::bytes() const { return state_->AlignedBytes(); }
 
-AlignedBuffer ExactSum::Encode() const { return State::Encode({{state_.get()}}); }
+AlignedBuffer ExactSum::Encode() const {
+  state_->Unfold();
+  return State::Encode({{state_.get()}});
+}
 
 absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum> sums,
                                                        SumForm form) {
   // The counts of the sums so far, and whose vectors they have collected.
   State all(sums.front().state_->plan);
   std::vector<const State*> states;
+  const auto unfold = [&] {
+    for (const ExactSum& sum : sums) sum.state_->Unfold();
+  };
   for (const ExactSum& sum : sums) {
-    const State& state = *sum.state_;
+    State& state = *sum.state_;
     MACAW_RETURN_IF_ERROR(all.CheckMerge(state));
+    if (sums.size() > 1 || !state.folded.empty()) state.Unfold();
     all.multiplicity += state.multiplicity;
     all.weight += state.weight;
     for (size_t c = 0; c < state.channels.size(); ++c) {
@@ -69,6 +76,7 @@ absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum>
     AlignedBuffer compact = State::EncodeCompact(states);
     if (compact.size() > 0) return compact;
   }
+  unfold();
   return State::Encode(states);
 }
 
@@ -186,6 +194,7 @@ absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> e
   State::Spans spans;
   if (compact) {
     MACAW_ASSIGN_OR_RETURN(spans, s.ReadCompact(bytes, header.alone_weight));
+    if (!s.folded.empty()) s.lender = std::move(encoded);
   } else {
     s.lender = std::move(encoded);
     MACAW_RETURN_IF_ERROR(s.ReadBlocks(bytes));

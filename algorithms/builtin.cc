@@ -35,7 +35,9 @@ std::vector<Description> BuiltinAlgorithms() {
           PFedMe(),
           Apfl(),
           PerFedAvg(),
-          Ifca()};
+          Ifca(),
+          FedPer(),
+          Moon()};
 }
 
 }  // namespace macaw::algorithms

@@ -35,8 +35,9 @@ Description QFedAvg();
 Description Term();
 Description Afl();
 
-// Another step of the clients.
+// Another step or another loss of the clients.
 Description FedSam();
+Description Moon();
 
 // Two phases a round: mime.cc.
 Description Mime();
@@ -46,6 +47,7 @@ Description MimeLite();
 Description Ditto();
 Description FedBn();
 Description FedRep();
+Description FedPer();
 Description PFedMe();
 Description Apfl();
 Description PerFedAvg();

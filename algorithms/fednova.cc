@@ -9,7 +9,8 @@
 // Heterogeneous Federated Optimization", NeurIPS 2020, normalised averaging. Each client's
 // displacement is divided by ‖a_i‖₁, the displacement that its optimizer would make with a constant
 // gradient of 1. The trainer computes it: τ_i for plain SGD, more with momentum, less with the
-// proximal term.
+// proximal term. The server's momentum is that of the authors' code (gmf): the normalised step is
+// added to a buffer that decays by β.
 
 namespace macaw::algorithms {
 namespace {
@@ -52,7 +53,10 @@ class FedNovaClient final : public DeltaClient {
 class FedNovaServer final : public MeanDeltaServer {
  public:
   FedNovaServer(const Setup& setup, FlatVector model)
-      : MeanDeltaServer(setup, std::move(model), "direction") {}
+      : MeanDeltaServer(setup, std::move(model), "direction"),
+        beta_(setup.Get<double>("server_momentum")) {
+    if (beta_ > 0) momentum_ = kept_.Vector("momentum", FlatVector(setup.layout));
+  }
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
@@ -63,11 +67,19 @@ class FedNovaServer final : public MeanDeltaServer {
 
  protected:
   void Step(double server_lr, ConstVectorView mean_direction, VectorView model) override {
-    Axpy(server_lr * tau_eff_, mean_direction, model);  // x −= τ_eff·Σ p_i d_i
+    if (beta_ == 0) {
+      Axpy(server_lr * tau_eff_, mean_direction, model);  // x −= τ_eff·Σ p_i d_i
+      return;
+    }
+    Scale(beta_, momentum_);
+    Axpy(tau_eff_, mean_direction, momentum_);  // m = β·m + τ_eff·Σ p_i d_i
+    Axpy(server_lr, momentum_, model);
   }
 
  private:
-  double tau_eff_ = 0;  // Σ p_i ‖a_i‖₁ over the cohort
+  const double beta_;    // of the server's momentum; 0: none
+  VectorView momentum_;  // m
+  double tau_eff_ = 0;   // Σ p_i ‖a_i‖₁ over the cohort
 };
 
 absl::StatusOr<Schema> FedNovaSchema(const Setup& setup) {
@@ -76,6 +88,14 @@ absl::StatusOr<Schema> FedNovaSchema(const Setup& setup) {
   schema.up.push_back(
       {.name = "tau", .layout = TauLayout(), .reduction = schema.up[0].reduction, .bound = 0x1p40});
   return schema;
+}
+
+absl::Status CheckFedNova(const Setup& setup) {
+  if (setup.Get<double>("server_momentum") == 1) {
+    return absl::InvalidArgumentError(
+        "server_momentum must be below 1, or no step would ever be forgotten");
+  }
+  return NeedsSgd(setup);
 }
 
 }  // namespace
@@ -92,9 +112,10 @@ Description FedNova() {
           "up      d = (y − x)/‖a‖₁, ‖a‖₁\n"
           "        ‖a‖₁: how far the client's optimizer goes if every gradient is 1, divided by η;\n"
           "        the number of steps for plain SGD with μ = 0\n"
-          "server  x ← x + η_g·mean(‖a‖₁)·mean(d)",
+          "server  m ← β·m + mean(‖a‖₁)·mean(d)\n"
+          "        x ← x + η_g·m",
       .parameters = ServerRateParameters(),
-      .check = NeedsSgd,
+      .check = CheckFedNova,
       .schema = FedNovaSchema,
       .server = MakeServer<FedNovaServer>,
       .client = MakeClient<FedNovaClient>,
@@ -108,6 +129,11 @@ Description FedNova() {
        .default_value = "a_norm1",
        .help = "effective steps: the mean of ‖a_i‖₁, or of the steps (the authors' proximal code)",
        .choices = {"a_norm1", "steps"}});
+  fednova.parameters.push_back({.name = "server_momentum",
+                                .default_value = 0.0,
+                                .help = "β: momentum of the server's step, below 1; 0: none",
+                                .minimum = 0,
+                                .maximum = 1});
   return fednova;
 }
 

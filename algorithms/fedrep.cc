@@ -1,6 +1,3 @@
-#include <utility>
-
-#include "absl/strings/str_cat.h"
 #include "algorithms/builtin.h"
 #include "algorithms/local_group.h"
 #include "training/api/round_local.h"
@@ -12,16 +9,10 @@
 namespace macaw::algorithms {
 namespace {
 
-ParameterGroup Head(const Setup& setup) {
-  const std::string globs = setup.Get<std::string>("head");
-  return globs.empty() ? ParameterGroup::OfLastLayer(setup.layout)
-                       : ParameterGroup::Matching(setup.layout, globs);
-}
-
 class FedRepClient final : public LocalGroupClient {
  public:
   explicit FedRepClient(const Setup& setup)
-      : LocalGroupClient(setup, Head(setup)),
+      : LocalGroupClient(setup, HeadOf(setup)),
         head_epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))),
         run_(setup.local) {}
 
@@ -60,20 +51,6 @@ class FedRepClient final : public LocalGroupClient {
   const LocalConfig run_;
 };
 
-absl::Status CheckFedRep(const Setup& setup) {
-  const ParameterGroup head = Head(setup);
-  if (head.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("head = \"", setup.Get<std::string>("head"),
-                                                   "\" matches none of the model's tensors"));
-  }
-  if (head.everything()) {
-    return absl::InvalidArgumentError(
-        "the head is the whole model, so nothing would be shared: name fewer tensors with head = "
-        "\"…\"");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 Description FedRep() {
@@ -90,17 +67,14 @@ Description FedRep() {
       "server  x ← x + η_g·mean(Δ)";
   fedrep.has_personal_models = true;
   fedrep.has_independent_state = true;
-  fedrep.parameters.push_back(
-      {.name = "head",
-       .default_value = "",
-       .help = "globs on tensor names that are the head, \"fc.* 6.*\"; \"\": the last layer"});
+  fedrep.parameters.push_back(HeadParameter());
   fedrep.parameters.push_back({.name = "head_epochs",
                                .default_value = int64_t{10},
                                .help = "epochs of the head before those of the body",
                                .minimum = 0});
-  fedrep.check = CheckFedRep;
+  fedrep.check = CheckHead;
   fedrep.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
-    return LocalGroupSchema(setup, Head(setup));
+    return LocalGroupSchema(setup, HeadOf(setup));
   };
   fedrep.client = MakeClient<FedRepClient>;
   return fedrep;

@@ -1,5 +1,8 @@
 #include "algorithms/local_group.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
 
 namespace macaw::algorithms {
@@ -40,6 +43,32 @@ Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group) {
   Schema schema = MeanDeltaSchema(setup);
   schema.state = {{"group", group.layout()}};
   return schema;
+}
+
+ParameterSpec HeadParameter() {
+  return {.name = "head",
+          .default_value = "",
+          .help = "globs on tensor names that are the head, \"fc.* 6.*\"; \"\": the last layer"};
+}
+
+ParameterGroup HeadOf(const Setup& setup) {
+  const std::string globs = setup.Get<std::string>("head");
+  return globs.empty() ? ParameterGroup::OfLastLayer(setup.layout)
+                       : ParameterGroup::Matching(setup.layout, globs);
+}
+
+absl::Status CheckHead(const Setup& setup) {
+  const ParameterGroup head = HeadOf(setup);
+  if (head.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("head = \"", setup.Get<std::string>("head"),
+                                                   "\" matches none of the model's tensors"));
+  }
+  if (head.everything()) {
+    return absl::InvalidArgumentError(
+        "the head is the whole model, so nothing would be shared: name fewer tensors with head = "
+        "\"…\"");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace macaw::algorithms

@@ -36,4 +36,10 @@ class LocalGroupClient : public DeltaClient {
 // MeanDeltaSchema, with the group as client state.
 Schema LocalGroupSchema(const Setup& setup, const ParameterGroup& group);
 
+// For rules whose group is the model's head: the parameter `head`, the tensors that it names, and
+// a refusal of one that names none or all.
+ParameterSpec HeadParameter();
+ParameterGroup HeadOf(const Setup& setup);
+absl::Status CheckHead(const Setup& setup);
+
 }  // namespace macaw::algorithms

@@ -17,7 +17,6 @@ share of the first row's minutes is of runs with the same seed. --only, which ma
 times: the ways whose names have this text. --write puts the table into results/clock.md.
 """
 
-import math
 import pathlib
 import statistics
 import sys
@@ -48,9 +47,6 @@ WAYS = [
 MARKS = ("0.8", "0.9", "0.95")
 HEAD = ["way", "steps", "accuracy", "best", "minutes", "to 0.8", "to 0.9", "to 0.95",
         "of the first", "staleness", "s here"]  # fmt: skip
-# The 97.5 % quantile of Student's t with 1, 2, 3, … degrees of freedom.
-STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-           2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086]  # fmt: skip
 RESULTS = frame.ROOT / "bench/results/clock.md"
 
 
@@ -91,27 +87,15 @@ def measure(size: int, way: list[str], options, folder: pathlib.Path) -> list[di
     return seeds
 
 
-def spread(values: list[float], digits: int) -> str:
-    """ "12.3" or, of several, "12.3 ± 0.4"; a dash where one is missing."""
-    if any(math.isnan(value) for value in values):
-        return "–"
-    text = f"{statistics.mean(values):.{digits}f}"
-    if len(values) == 1:
-        return text
-    student = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
-    half = student * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{text} ± {half:.{digits}f}"
-
-
 def row(name: str, found: list[dict[str, float]], first: list[dict[str, float]]) -> list[str]:
     of = [f["0.9"] / base["0.9"] for f, base in zip(found, first, strict=True)]
 
     def column(key: str, digits: int, times: float = 1) -> str:
-        return spread([times * seed[key] for seed in found], digits)
+        return frame.spread([times * seed[key] for seed in found], digits)
 
     return [
         name, f"{found[0]['steps']}", column("last", 1, 100), column("best", 1, 100),
-        column("minutes", 1), *(column(mark, 1) for mark in MARKS), spread(of, 2),
+        column("minutes", 1), *(column(mark, 1) for mark in MARKS), frame.spread(of, 2),
         column("staleness", 1), column("here", 0),
     ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
@@ -22,6 +23,9 @@ from typing import TypeVar
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Way = TypeVar("Way")
 Figure = TypeVar("Figure")
+# The 97.5 % quantile of Student's t with 1, 2, 3, … degrees of freedom.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+           2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086]  # fmt: skip
 
 
 def parser(doc: str | None, rounds: int, repeat: int = 3) -> argparse.ArgumentParser:
@@ -168,6 +172,22 @@ def middle(values: Sequence[float], digits: int = 2) -> str:
     if len(values) > 1:
         text += f" ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
     return text
+
+
+def student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t with so many degrees of freedom."""
+    return STUDENT[min(freedom, len(STUDENT)) - 1]
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """ "12.3" or, of several, "12.3 ± 0.4"; a dash where one is missing."""
+    if any(math.isnan(value) for value in values):
+        return "–"
+    text = f"{statistics.mean(values):.{digits}f}"
+    if len(values) == 1:
+        return text
+    half = student(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{text} ± {half:.{digits}f}"
 
 
 def beside(found: Mapping[str, Sequence[float]], what: str, digits: int = 2) -> str:

@@ -36,6 +36,7 @@
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/memory.h"
+#include "core/page_pool.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "identity/audit.h"
@@ -162,6 +163,11 @@ absl::StatusOr<Prepared> Prepare(const ServerArguments& arguments) {
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
   MACAW_ASSIGN_OR_RETURN(sdk::Catalogue catalogue, LoadCatalogue(document, {}));
   MACAW_ASSIGN_OR_RETURN(Config config, ReadResolved(document, catalogue));
+  if (const uint64_t from = config.node.server.files_from; from > 0) {
+    MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.run_dir));
+    MACAW_RETURN_IF_ERROR(
+        Annotate(KeepLargeBlocksIn(arguments.run_dir, from), "server.files_from"));
+  }
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_ASSIGN_OR_RETURN(FlatVector initial, InitialWeights(config, spec));
   if (arguments.by_hand()) {

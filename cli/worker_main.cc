@@ -34,6 +34,7 @@
 #include "cli/process/signals.h"
 #include "core/files.h"
 #include "core/logging.h"
+#include "core/page_pool.h"
 #include "core/status.h"
 #include "data/hdf5/file.h"
 #include "data/options.h"
@@ -235,12 +236,25 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   return options;
 }
 
+// Large vectors lie in the scratch folder, where the node's file says so.
+absl::Status UseFiles(const Config& config, const WorkerArguments& arguments) {
+  const uint64_t from = config.node.fleet.files_from;
+  if (from == 0) return absl::OkStatus();
+  if (arguments.scratch.empty()) {
+    return absl::InvalidArgumentError(
+        "node.files_from puts large vectors into the scratch folder: give --scratch FOLDER");
+  }
+  MACAW_RETURN_IF_ERROR(MakeDirectories(arguments.scratch));
+  return Annotate(KeepLargeBlocksIn(arguments.scratch, from), "node.files_from");
+}
+
 absl::Status Work(const WorkerArguments& arguments, SignalFd& signals) {
   std::stop_source stop;
   const SignalThread watcher(signals, [&stop](int) { stop.request_stop(); });
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(arguments.config));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
   MACAW_ASSIGN_OR_RETURN(Config config, ReadNodeConfig(document, {}, catalogue));
+  MACAW_RETURN_IF_ERROR(UseFiles(config, arguments));
   const std::optional<identity::IdentityFiles> identity = IdentityOf(config);
   MACAW_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(arguments, identity));
   const bool device = subject.role == identity::Role::kDevice;

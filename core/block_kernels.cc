@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/block_format.h"
+#include "core/block_pack.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/block_kernels.cc"
@@ -102,6 +103,33 @@ void HalfCodes(const float* __restrict values, size_t count, uint16_t* __restric
     const int32_t small = std::bit_cast<int32_t>(times) & 0x7fffff;
     const int32_t normal = std::min((size >> 13) - (112 << 10), 0x7c00);
     codes[i] = static_cast<uint16_t>(sign | (size < kLeastNormalHalf ? small : normal));
+  }
+}
+
+IntegerScan ScanIntegers(const int64_t* integers, size_t count) {
+  uint64_t nonzeros = 0, seen = 0, sizes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    nonzeros += integers[i] != 0 ? 1 : 0;
+    seen |= static_cast<uint64_t>(integers[i]);
+    sizes |= static_cast<uint64_t>(integers[i] ^ (integers[i] >> 63));
+  }
+  return {.nonzeros = nonzeros, .seen = seen, .sizes = sizes};
+}
+
+void PackIntegers(const int64_t* integers, size_t count, unsigned width, unsigned shift,
+                  std::byte* bits) {
+  constexpr size_t kAtOnce = 64, kGroup = 8;
+  alignas(64) uint64_t codes[kAtOnce];
+  for (size_t begin = 0; begin < count; begin += kAtOnce) {
+    const size_t some = std::min(kAtOnce, count - begin), groups = (some + kGroup - 1) / kGroup;
+    for (size_t i = 0; i < some; ++i) {
+      const int64_t v = integers[begin + i];
+      codes[i] =
+          static_cast<uint64_t>(v ^ (v >> 63)) >> shift << 1 | static_cast<uint64_t>(v) >> 63;
+    }
+    for (size_t i = some; i < groups * kGroup; ++i) codes[i] = 0;
+    PackCodes(codes, groups, width, bits);
+    bits += groups * width;
   }
 }
 
@@ -200,6 +228,8 @@ const BlockKernels& TheBlockKernels() {
                                             .are_levels = AreLevels,
                                             .level_codes = LevelCodes,
                                             .half_codes = HalfCodes,
+                                            .scan_integers = ScanIntegers,
+                                            .pack_integers = PackIntegers,
                                             .byte_codes = ByteCodes,
                                             .short_codes = ShortCodes,
                                             .integers = Integers,

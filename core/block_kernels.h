@@ -16,6 +16,14 @@ struct BlockScan {
   uint32_t smallest = 0, largest = 0;
 };
 
+// What a block of integers holds. With u = v for v ≥ 0 and −v − 1 for others, the zigzag code of v
+// is 2u, and one more where v < 0.
+struct IntegerScan {
+  size_t nonzeros = 0;
+  uint64_t seen = 0;   // the bits of all v
+  uint64_t sizes = 0;  // the bits of all u
+};
+
 // The largest |k| that the loops over levels take.
 inline constexpr int kMostKernelLevel = 255;
 
@@ -36,6 +44,12 @@ struct BlockKernels {
 
   // Of values that are halves.
   void (*half_codes)(const float* values, size_t count, uint16_t* codes);
+
+  IntegerScan (*scan_integers)(const int64_t* integers, size_t count);
+  // The zigzag codes of integers >> shift, which have `width` bits, 1 to 64, side by side, lowest
+  // first. Writes whole groups of eight, and up to kBytesBeyond bytes behind them.
+  void (*pack_integers)(const int64_t* integers, size_t count, unsigned width, unsigned shift,
+                        std::byte* bits);
 
   // ---- Back
 

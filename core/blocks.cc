@@ -20,7 +20,6 @@ using block_format::kPlaceBits;
 using block_format::kPlacesShift;
 using block_format::Level;
 using block_format::LevelCode;
-using block_format::Zigzag;
 
 namespace {
 
@@ -118,6 +117,36 @@ void ForEachBlock(const ParameterLayout& layout,
   }
 }
 
+std::vector<BlockPiece> BlockPiecesOf(const ParameterLayout& layout) {
+  std::vector<BlockPiece> pieces;
+  uint64_t room = 0;  // blocks that the last piece still takes
+  for (size_t entry = 0; entry < layout.entries().size(); ++entry) {
+    const uint64_t size = layout.entries()[entry].size;
+    for (uint64_t at = 0; at < size;) {
+      if (room == 0) {
+        pieces.push_back({entry, at});
+        room = kBlocksOfPiece;
+      }
+      const uint64_t some = std::min(room, (size - at - 1) / kBlock + 1);
+      room -= some;
+      at += some * kBlock;
+    }
+  }
+  return pieces;
+}
+
+void ForEachBlockOf(const ParameterLayout& layout, const BlockPiece& piece,
+                    absl::FunctionRef<void(uint64_t offset, size_t count)> use) {
+  const std::vector<LayoutEntry>& entries = layout.entries();
+  uint64_t at = piece.at;
+  size_t room = kBlocksOfPiece;
+  for (size_t entry = piece.entry; entry < entries.size() && room > 0; ++entry, at = 0) {
+    const LayoutEntry& tensor = entries[entry];
+    for (; at < tensor.size && room > 0; at += kBlock, --room)
+      use(tensor.offset + at, std::min<uint64_t>(kBlock, tensor.size - at));
+  }
+}
+
 // Collects a block's values of some bits each, and appends them.
 class BlockWriter::Bits {
  public:
@@ -190,6 +219,26 @@ BlockWriter::Shape BlockWriter::Least(Shape all, Shape some, size_t count) {
 
 void BlockWriter::Zeros() { ++zeros_; }
 
+void BlockWriter::Join(const BlockWriter& next) {
+  std::span<const std::byte> bytes(*next.out_);
+  if (!bytes.empty() && bytes[0] == std::byte{0}) {  // they begin with blocks of zeros
+    uint64_t less = 0;                               // their number less one
+    size_t at = 1;
+    for (unsigned shift = 0;; shift += 7) {
+      const auto byte = static_cast<uint64_t>(bytes[at++]);
+      less |= (byte & 127) << shift;
+      if (byte < 128) break;
+    }
+    zeros_ += less + 1;
+    bytes = bytes.subspan(at);
+  }
+  if (!bytes.empty()) {
+    End();
+    Append(bytes);
+  }
+  zeros_ += next.zeros_;
+}
+
 void BlockWriter::End() {
   if (zeros_ == 0) return;
   Byte(0);
@@ -222,32 +271,34 @@ void BlockWriter::Head(const Shape& shape, std::span<const uint16_t> places, siz
 }
 
 void BlockWriter::Integers(std::span<const int64_t> block) {
-  std::array<uint16_t, kBlock> places;
-  size_t nonzeros = 0;
-  uint64_t seen = 0;
-  for (size_t i = 0; i < block.size(); ++i) {
-    if (block[i] == 0) continue;
-    places[nonzeros++] = static_cast<uint16_t>(i);
-    seen |= static_cast<uint64_t>(block[i]);
-  }
-  if (nonzeros == 0) return Zeros();
-  Shape shape{.kind = Kind::kIntegers, .values = nonzeros};
-  shape.shift = static_cast<unsigned>(std::countr_zero(seen));
-  uint64_t codes = 0;
-  for (const int64_t integer : block) codes |= Zigzag(integer >> shape.shift);
-  shape.width = static_cast<unsigned>(std::bit_width(codes));
+  const BlockKernels& kernels = BestBlockKernels();
+  const IntegerScan scan = kernels.scan_integers(block.data(), block.size());
+  if (scan.nonzeros == 0) return Zeros();
+  Shape shape{.kind = Kind::kIntegers, .values = scan.nonzeros};
+  shape.shift = static_cast<unsigned>(std::countr_zero(scan.seen));
+  shape.width = static_cast<unsigned>(std::bit_width(scan.sizes >> shape.shift)) + 1;
   shape = Least(shape, shape, block.size());
   if (out_ == nullptr) {
     End();
     bytes_ += shape.bytes;
     return;
   }
-  const bool all = shape.places == Places::kAll;
-  Head(shape, std::span(places).first(nonzeros), block.size());
-  Bits bits(*this);
-  for (size_t i = 0; i < shape.values; ++i)
-    bits.Put(Zigzag(block[all ? i : places[i]] >> shape.shift), shape.width);
-  bits.Close();
+  std::array<uint16_t, kBlock> places;
+  std::array<int64_t, kBlock> some;
+  const int64_t* integers = block.data();
+  if (shape.places != Places::kAll) {
+    size_t count = 0;
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (block[i] == 0) continue;
+      places[count] = static_cast<uint16_t>(i);
+      some[count++] = block[i];
+    }
+    integers = some.data();
+  }
+  Head(shape, std::span(places).first(scan.nonzeros), block.size());
+  std::array<std::byte, kBlock * sizeof(int64_t) + kBytesBeyond> packed;
+  kernels.pack_integers(integers, shape.values, shape.width, shape.shift, packed.data());
+  Append(std::span(packed).first(BytesOfBits(uint64_t{shape.values} * shape.width)));
 }
 
 void BlockWriter::CountFloats(size_t nonzeros, size_t count) {

@@ -37,6 +37,17 @@ inline constexpr size_t kBlock = 512;
 void ForEachBlock(const ParameterLayout& layout,
                   absl::FunctionRef<void(uint64_t offset, size_t count)> use);
 
+// Some neighbouring blocks of a layout, kBlocksOfPiece but for the last ones: from number `at` of a
+// tensor on. Pieces can be written by several threads (BlockWriter::Join).
+struct BlockPiece {
+  size_t entry = 0;
+  uint64_t at = 0;
+};
+inline constexpr size_t kBlocksOfPiece = 128;
+std::vector<BlockPiece> BlockPiecesOf(const ParameterLayout& layout);
+void ForEachBlockOf(const ParameterLayout& layout, const BlockPiece& piece,
+                    absl::FunctionRef<void(uint64_t offset, size_t count)> use);
+
 // What a block's values may be tried as, besides floats.
 struct ValueForms {
   bool short_floats = false;  // halves and brains
@@ -55,6 +66,9 @@ class BlockWriter {
   // For a count: Values of a block of `count` floats, so many of them not zero, without other
   // forms.
   void CountFloats(size_t nonzeros, size_t count);
+  // Writes what `next`, which appends to a vector of its own and has not ended, was given, as if it
+  // had been given to this one. `next` is of no more use.
+  void Join(const BlockWriter& next);
   void End();
 
   uint64_t bytes() const { return bytes_; }  // so far, without blocks of zeros held back

@@ -69,7 +69,7 @@ AlignedBuffer::AlignedBuffer(size_t size) : AlignedBuffer(Make(size, Contents::k
 AlignedBuffer AlignedBuffer::Unset(size_t size) { return Make(size, Contents::kAny); }
 
 AlignedBuffer AlignedBuffer::Shareable(size_t size) {
-  if (size < kSmallestShareable || size > PTRDIFF_MAX) return Unset(size);
+  if (size < kSmallestShareable || size > PTRDIFF_MAX || LiesInFiles(size)) return Unset(size);
   const PageBlock block = ThePagePool().Take(MemoryFileBytes(size), Pages::kFile);
   if (block.data == nullptr) return Unset(size);
   std::memset(block.data + size, 0, RoundUp(size) - size);

@@ -22,7 +22,8 @@ class AlignedBuffer {
   // large model that is then overwritten.
   static AlignedBuffer Unset(size_t size);
   // Like Unset, but from 128 KiB on in a memory file that other processes can map
-  // (proto/wire/shared_memory.h). Where the system has none it is an ordinary buffer.
+  // (proto/wire/shared_memory.h). Where the system has none, and where large blocks lie in files of
+  // a folder (core/page_pool.h), it is an ordinary buffer.
   static AlignedBuffer Shareable(size_t size);
   // Memory of somebody else, which `release` gives back.
   static AlignedBuffer Adopt(std::byte* data, size_t size, Release release, size_t mapped,
@@ -32,6 +33,10 @@ class AlignedBuffer {
   // and a label of kAlignment bytes, zero until whoever shares the buffer writes it.
   int memory_file() const { return data_ == nullptr ? -1 : data_.get_deleter().file; }
   static size_t MemoryFileBytes(size_t size);
+
+  // Forgets the bytes from `size` on, whose memory stays taken if it was written. Not for a memory
+  // file.
+  void Truncate(size_t size) { size_ = size < size_ ? size : size_; }
 
   std::span<std::byte> bytes() { return {data_.get(), size_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }

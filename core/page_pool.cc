@@ -6,10 +6,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/fd.h"
+#include "core/files.h"
 
 namespace macaw {
 namespace {
@@ -41,14 +44,18 @@ std::byte* MapHugePages(size_t bytes) {
   return data;
 }
 
+bool MayWrite(size_t bytes) {
+  rlimit most{};  // the file size limit; writing beyond it raises a signal
+  return getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur >= bytes;
+}
+
 // An in-memory file whose size is sealed, so that nobody can shorten it while another process has
 // it mapped. None when the system cannot provide one of that size.
 Fd MakeFile(size_t bytes) {
 #ifndef MFD_NOEXEC_SEAL
   constexpr unsigned MFD_NOEXEC_SEAL = 8;  // from Linux 6.3 on, the system may require it
 #endif
-  rlimit most{};  // the file size limit; writing beyond it raises a signal
-  if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < bytes) return Fd();
+  if (!MayWrite(bytes)) return Fd();
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   Fd file(memfd_create(PageBlock::kFileName, kFlags | MFD_NOEXEC_SEAL));
   if (!file.open() && errno == EINVAL) file = Fd(memfd_create(PageBlock::kFileName, kFlags));
@@ -60,7 +67,39 @@ Fd MakeFile(size_t bytes) {
   return file;
 }
 
+// Where large blocks lie in files; null: nowhere.
+struct FilePlace {
+  std::string folder;
+  size_t from = 0;
+};
+std::atomic<const FilePlace*> file_place = nullptr;
+
+// A file without a name.
+Fd MakeUnnamedFile(const std::string& folder) {
+  Fd file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.open()) return file;
+  std::string name = folder + "/block-XXXXXX";  // a file system without such files
+  file = Fd(mkostemp(name.data(), O_CLOEXEC));
+  if (file.open()) unlink(name.c_str());
+  return file;
+}
+
+// In a file that nobody else can open. All of its space is taken here, where a failure can be
+// handled, and not when a page is written back. Null data: there is no room.
+PageBlock NewBlockInFile(const FilePlace& place, size_t bytes) {
+  if (!MayWrite(bytes)) return {};
+  const Fd file = MakeUnnamedFile(place.folder);
+  if (!file.open() || fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return {};
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) return {};
+  return {.data = static_cast<std::byte*>(data), .bytes = bytes, .zero = true};
+}
+
 PageBlock NewBlock(size_t bytes, Pages pages) {
+  if (pages == Pages::kPrivate && LiesInFiles(bytes)) {
+    const PageBlock block = NewBlockInFile(*file_place.load(), bytes);
+    if (block.data != nullptr) return block;
+  }
   if (pages == Pages::kPrivate) return {.data = MapHugePages(bytes), .bytes = bytes, .zero = true};
   Fd file = MakeFile(bytes);
   if (!file.open()) return {};
@@ -85,6 +124,25 @@ void Unmap(const PageBlock& block) {
 }
 
 }  // namespace
+
+absl::Status KeepLargeBlocksIn(const std::string& folder, size_t from) {
+  const Fd file = MakeUnnamedFile(folder);
+  if (!file.open()) return FileError("cannot make a file in", folder);
+  if (fallocate(file.get(), 0, 0, 1) != 0)
+    return FileError("cannot take space for a file in", folder);
+  file_place = new FilePlace{.folder = folder, .from = from};  // lives as long as the process
+  return absl::OkStatus();
+}
+
+bool LiesInFiles(size_t bytes) {
+  const FilePlace* const place = file_place;
+  return place != nullptr && bytes >= place->from;
+}
+
+Fd UnnamedFileFor(size_t bytes) {
+  if (!LiesInFiles(bytes) || !MayWrite(bytes)) return Fd();
+  return MakeUnnamedFile(file_place.load()->folder);
+}
 
 PagePool& ThePagePool() {
   static auto* const pool = new PagePool();

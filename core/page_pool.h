@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "core/fd.h"
 
 namespace macaw {
 
@@ -62,5 +65,17 @@ class PagePool {
 
 // The one of this process.
 PagePool& ThePagePool();
+
+// From now on private blocks of `from` bytes and more lie in files of this folder: the system
+// writes their pages back where memory is short, and reads them when they are used. The files have
+// no name and go with their blocks, also when the process is killed. Where the folder has no room
+// left, a block is in memory, as without this. An error: the folder takes no such files. Once,
+// before other threads use the pool.
+absl::Status KeepLargeBlocksIn(const std::string& folder, size_t from);
+// Whether blocks of this size are meant to lie in files.
+bool LiesInFiles(size_t bytes);
+// An empty file without a name where such blocks lie. Not open: they do not, or the folder takes
+// none.
+Fd UnnamedFileFor(size_t bytes);
 
 }  // namespace macaw

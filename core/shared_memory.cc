@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/page_pool.h"
 #include "core/status.h"
 
 namespace macaw {
@@ -31,18 +32,31 @@ absl::Status Seal(const Fd& file, int seals) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Make(const char* name, size_t bytes) {
-  MACAW_ASSIGN_OR_RETURN(Fd file, MakeFile(name));
-  std::unique_ptr<SharedMemory> memory(new SharedMemory(std::move(file)));
+absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Make(const char* name, size_t bytes,
+                                                                 Backing backing) {
+  Fd file = backing == Backing::kFileIfLarge ? UnnamedFileFor(bytes) : Fd();
+  const bool on_disk = file.open();
+  if (!on_disk) {
+    MACAW_ASSIGN_OR_RETURN(file, MakeFile(name));
+  }
+  std::unique_ptr<SharedMemory> memory(new SharedMemory(std::move(file), on_disk));
   MACAW_RETURN_IF_ERROR(memory->Resize(bytes));
-  MACAW_RETURN_IF_ERROR(Seal(memory->file_, F_SEAL_GROW));
+  if (!on_disk) MACAW_RETURN_IF_ERROR(Seal(memory->file_, F_SEAL_GROW));
   return memory;
 }
 
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::MakeGrowing(const char* name) {
   MACAW_ASSIGN_OR_RETURN(Fd file, MakeFile(name));
   MACAW_RETURN_IF_ERROR(Seal(file, 0));
-  return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(file)));
+  return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(file), /*on_disk=*/false));
+}
+
+absl::Status SharedMemory::Reserve(size_t offset, size_t bytes) {
+  if (!on_disk_ || bytes == 0 ||
+      ::fallocate(file_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0)
+    return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot take ", bytes, " bytes of the disk: ", std::strerror(errno)));
 }
 
 SharedMemory::~SharedMemory() {

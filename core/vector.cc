@@ -1,6 +1,7 @@
 #include "core/vector.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "absl/container/flat_hash_set.h"
@@ -91,6 +92,14 @@ FlatVector FlatVector::Unset(LayoutPtr layout) {
   FlatVector vector;
   vector.buffer_ = AlignedBuffer::Unset(layout->bytes());
   vector.layout_ = std::move(layout);
+  return vector;
+}
+
+FlatVector FlatVector::In(AlignedBuffer memory, LayoutPtr layout) {
+  assert(memory.size() == layout->bytes());
+  FlatVector vector;
+  vector.layout_ = std::move(layout);
+  vector.buffer_ = std::move(memory);
   return vector;
 }
 

@@ -103,6 +103,8 @@ class FlatVector {
   explicit FlatVector(LayoutPtr layout);  // all zero
   // A vector with arbitrary contents, for a caller that writes every element and zeroes the gaps.
   static FlatVector Unset(LayoutPtr layout);
+  // A vector in memory of layout->bytes() bytes, where its elements lie and the gaps are zero.
+  static FlatVector In(AlignedBuffer memory, LayoutPtr layout);
   static FlatVector CopyOf(ConstVectorView view, LayoutPtr layout);
   FlatVector Clone() const;
 

@@ -69,10 +69,10 @@ try() {
     return 0
   fi
   say "$kind: a plug-in with a loss of its own"
-  "$macaw" new --cpp moon --out "$folder/moon"
-  cmake -S "$folder/moon" -B "$folder/moon/build" -Dmacaw_DIR="$prefix/lib/cmake/macaw" -DMACAW="$macaw" >/dev/null
-  cmake --build "$folder/moon/build"
-  ctest --test-dir "$folder/moon/build" --output-on-failure
+  "$macaw" new --cpp heron --out "$folder/heron"
+  cmake -S "$folder/heron" -B "$folder/heron/build" -Dmacaw_DIR="$prefix/lib/cmake/macaw" -DMACAW="$macaw" >/dev/null
+  cmake --build "$folder/heron/build"
+  ctest --test-dir "$folder/heron/build" --output-on-failure
 }
 
 try deb

@@ -17,7 +17,7 @@ struct PluginEntry {
 
 }  // namespace macaw::sdk
 
-// Write MACAW_PLUGIN("moon", "1.0", Contribute) once in a plug-in, outside any namespace.
+// Write MACAW_PLUGIN("heron", "1.0", Contribute) once in a plug-in, outside any namespace.
 #define MACAW_PLUGIN(plugin_name, plugin_version, plugin_contribute)                       \
   extern "C" __attribute__((visibility("default"))) const macaw::sdk::PluginEntry*         \
   macaw_plugin() {                                                                         \

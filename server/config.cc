@@ -109,6 +109,11 @@ Section<ServerConfig> ServerSection() {
         "without a new result for so long ends without the missing ones",
         Above(0))
       .As(Role::kCompute);
+  f.Add("server.files_from", &C::files_from,
+        "bytes from which on vectors, sums and blobs lie in files of the run's folder, 4 MiB at "
+        "least: where memory is short, the system writes them back; 0: all are in memory",
+        AtLeast(0))
+      .As(Role::kCompute);
   f.Add("server.workers", &C::workers,
         "number of workers with which rounds begin; 0: workers.processes and workers.owners",
         AtLeast(0))

@@ -36,7 +36,9 @@ struct ServerConfig {
   // What ends a lease although its node is heard (engine/engine_options.h, WaitLimits).
   double lease_factor = 10;   // times the expected duration
   double lease_limit = 3600;  // seconds for a client, or without any result of an evaluation
-  uint32_t workers = 0;       // rounds begin when this many have registered; 0: as in [workers]
+  // Vectors, sums and blobs of so many bytes lie in files of the run's folder; 0: none.
+  uint64_t files_from = 0;
+  uint32_t workers = 0;  // rounds begin when this many have registered; 0: as in [workers]
   // Workers may have other numeric profiles than the run's; then its summary says that it cannot be
   // reproduced.
   bool mixed_profiles = false;

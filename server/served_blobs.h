@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,7 +18,9 @@
 namespace macaw::server {
 
 // The blobs that workers may download: recent broadcasts and models, and pinned blobs, which stay
-// (tables of clients, which many workers refer to). Thread-safe.
+// (tables of clients, which many workers refer to). Beside the newest broadcast it keeps kMostBytes
+// of older ones. What is larger is served as long as somebody else holds it: an open evaluation its
+// model, a stream what it sends. Thread-safe.
 class ServedBlobs {
  public:
   // What the evaluation asks for with which the run begins.
@@ -35,7 +39,18 @@ class ServedBlobs {
       return;
     }
     recent_.push_back(blobs);
-    if (recent_.size() > kRecent) recent_.pop_front();
+    std::erase_if(lent_, [](const auto& blob) { return blob.second.expired(); });
+    uint64_t older = 0;
+    for (size_t i = recent_.size() - 1; i-- > 0;) older += BytesOf(recent_[i]);
+    while (recent_.size() > kRecent || (recent_.size() > 1 && older > kMostBytes)) {
+      older -= BytesOf(recent_.front());
+      for (const fleet::Blob& blob : recent_.front()) {
+        lent_.insert_or_assign(blob.digest, blob.bytes);
+        for (const fleet::CompactForm& form : blob.compact)
+          lent_.insert_or_assign(form.digest, form.bytes);
+      }
+      recent_.pop_front();
+    }
   }
 
   // Models from which clients of the open round train, instead of those of the round before.
@@ -69,17 +84,30 @@ class ServedBlobs {
         if (form != whole.compact.end()) return form->bytes;
       }
     }
-    return nullptr;
+    const auto lent = lent_.find(digest);
+    return lent == lent_.end() ? nullptr : lent->second.lock();
   }
 
+  static constexpr size_t kRecent = 4;  // broadcasts, enough for slow downloads of older ones
+  static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+
  private:
-  static constexpr size_t kRecent = 4;  // enough for slow downloads of older ones
+  static uint64_t BytesOf(const std::vector<fleet::Blob>& blobs) {
+    uint64_t bytes = 0;
+    for (const fleet::Blob& blob : blobs) {
+      bytes += blob.size;
+      for (const fleet::CompactForm& form : blob.compact) bytes += form.size;
+    }
+    return bytes;
+  }
 
   mutable absl::Mutex mutex_;
   std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
   // Those of ServeOlder, and their short forms.
   absl::flat_hash_map<Digest, std::shared_ptr<const AlignedBuffer>> older_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
+  // What was recent, while others hold it.
+  std::map<Digest, std::weak_ptr<const AlignedBuffer>> lent_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace macaw::server

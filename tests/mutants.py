@@ -251,8 +251,17 @@ MUTANTS = {
         ("a number of a block may come twice", "places[i] <= places[i - 1] ? 1 : 0", "0"),
         ("places lie beyond a block's end",
          "if (count - at < kWord) word &= (uint64_t{1} << (count - at)) - 1;", "")],
-    ("aggregation/exact_sum_compact.cc", "aggregation", "ExactSumCompact.*"): [
+    ("core/blocks.cc", "core", "Blocks.*"): [
+        ("blocks of zeros at the end of a piece are lost", "zeros_ += next.zeros_;", "")],
+    ("aggregation/exact_sum_unfold.cc", "aggregation", "ExactSumCompact.*"): [
         ("a value may be larger than the part says", "span.low = -span.high;", "span = {};")],
+    ("aggregation/exact_sum_unfold.cc", "aggregation", "LargeSums.*"): [
+        ("a large sum that came over the network is not added",
+         "merge(block.data(), own.data() + at, block.size());", ""),
+        ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
+    ("server/served_blobs.h", "server", "ServedBlobs.*"): [
+        ("a large model is forgotten that an evaluation needs",
+         "lent_.insert_or_assign(blob.digest, blob.bytes);", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
@@ -302,6 +311,28 @@ MUTANTS = {
     ("algorithms/fedsam.cc", "algorithms", "FedSam.*"): [
         ("FedSAM goes uphill without the norm", "Axpy(rho_ / norm,", "Axpy(rho_,"),
         ("FedSAM divides by a gradient of zero", "if (norm == 0) return;", "")],
+    ("algorithms/moon.cc", "algorithms", "Moon.*"): [
+        ("MOON is pushed away from the common model",
+         "{context.model(), context.State(\"previous\")}", "{context.State(\"previous\"), context.model()}"),
+        ("MOON's gradient lacks the temperature", "const double slope = mu / tau /", "const double slope = mu /"),
+        ("MOON's softmax lacks the temperature", "(far.value - near.value) / tau;", "far.value - near.value;"),
+        ("MOON's products are not divided by lengths", "const double lengths = norm * NormOf(other);",
+         "const double lengths = norm > 0 && NormOf(other) > 0;"),
+        ("MOON divides by the length of zeros", "if (lengths == 0) return {};", ""),
+        ("MOON's cosine has no slope in its own length", "const double back = far.back - near.back;",
+         "const double back = 0 * (far.back - near.back);"),
+        ("MOON's previous model is the one that came down", "{{\"previous\", outcomes[0].end}}",
+         "{{\"previous\", context.model()}}"),
+        ("MOON's first turn is pushed away from a model of zeros", "if (!context.first_turn) stage.references",
+         "stage.references")],
+    ("algorithms/fedper.cc", "algorithms", "FedPer.*"): [
+        ("FedPer keeps the body and shares the head", "LocalGroupClient(setup, HeadOf(setup))",
+         "LocalGroupClient(setup, HeadOf(setup).Others())")],
+    ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
+        ("FedNova's momentum is of the step before it is normalised",
+         "Axpy(tau_eff_, mean_direction, momentum_);", "Axpy(1, mean_direction, momentum_);"),
+        ("FedNova's momentum takes the server's rate in", "Axpy(tau_eff_, mean_direction, momentum_);",
+         "Axpy(server_lr * tau_eff_, mean_direction, momentum_);")],
     ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
         ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",
          "Map(theta, step, batch.GradientAt(theta), theta);"),

@@ -24,6 +24,7 @@ void NameEnds(const std::vector<StageOutcome>& before, Stage& stage) {
   name(stage.start);
   if (stage.correction.anchor.has_value()) name(*stage.correction.anchor);
   for (Term& term : stage.correction.v) name(term.point);
+  for (Point& reference : stage.references) name(reference);
 }
 
 }  // namespace

@@ -110,6 +110,11 @@ Section<FleetConfig> FleetSection() {
       "node.max_download", &F::max_download,
       "largest rate at which this node receives, in bytes a second over some seconds; 0: no limit",
       AtLeast(0));
+  f.Add(
+      "node.files_from", &F::files_from,
+      "bytes from which on vectors, sums and blobs lie in files of the worker's --scratch folder, "
+      "4 MiB at least: where memory is short, the system writes them back; 0: all are in memory",
+      AtLeast(0));
   f.Add("node.owner", &F::owner,
         "whether the clients of [data] are this node's own: no other node trains them, and their "
         "rows never leave it");

@@ -17,6 +17,8 @@ struct FleetConfig {
   std::string identity;  // folder with node.key, node.crt and authority.crt (identity/node_files.h)
   // The most bytes a second that this node sends and receives; 0: no limit.
   uint64_t max_upload = 0, max_download = 0;
+  // Vectors, sums and blobs of so many bytes lie in files of the scratch folder; 0: none.
+  uint64_t files_from = 0;
   bool owner = false;          // the clients of [data] are this node's own: nobody else trains them
   bool redact_errors = false;  // the words of clients' errors stay in this node's log
   AcceptConfig accept;         // what its owner lets it be used for

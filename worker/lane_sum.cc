@@ -98,10 +98,17 @@ absl::StatusOr<uint64_t> LaneSum::Add(const Addend& client, std::span<const UpVa
   }
   MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
                          algorithms::OnHost(channels_, values, workspace));
+  const auto give = [&](size_t c) {
+    const auto* described = std::get_if<Displacement>(&values[c]);
+    // Then OnHost has made it, and nothing else refers to it.
+    const bool made = described != nullptr && (!described->from.empty() || described->factor != 1);
+    return made ? workspace.Give(views[c]) : FlatVector();
+  };
   const aggregation::Contribution contribution{.client = client.client,
                                                .weight = client.weight,
                                                .multiplicity = client.multiplicity,
-                                               .values = views};
+                                               .values = views,
+                                               .give = give};
   answers_.push_back(host_->Add(contribution));
   if (!answers_.back().ok()) return 0;
   // With a device the number must not depend on where the client was added.

@@ -33,6 +33,8 @@ constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);
 // Counts of classes in a commit: 2 MB of a message of 4.
 constexpr size_t kMostCounts = 400'000;
+// Models of former rounds are kept for changes that come as such, up to so many bytes.
+constexpr uint64_t kMostCached = uint64_t{1} << 30;
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
 constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
@@ -399,6 +401,8 @@ class Session {
                                                      " channels where phase ", phase.value,
                                                      " of the algorithm has ", layouts.size()));
     }
+    of_lease_.clear();
+    for (const fleet::Blob& channel : broadcast.channels) of_lease_.push_back(channel.digest);
     std::vector<ConstVectorView> vectors;
     for (size_t i = 0; i < layouts.size(); ++i) {
       fleet::Blob& channel = broadcast.channels[i];
@@ -427,8 +431,20 @@ class Session {
     return blob;
   }
 
+  // Before a large blob comes: forgets those used longest ago, unless all are small. The channels
+  // of the newest lease stay, and whoever works with another blob holds it.
+  void MakeRoomFor(uint64_t bytes) {
+    for (const fleet::Blob& blob : cache_) bytes += blob.size;
+    for (auto blob = cache_.begin(); blob != cache_.end() && bytes > kMostCached;) {
+      const bool of_lease = std::ranges::find(of_lease_, blob->digest) != of_lease_.end();
+      if (!of_lease) bytes -= blob->size;
+      blob = of_lease ? std::next(blob) : cache_.erase(blob);
+    }
+  }
+
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
     if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
+    MakeRoomFor(blob.size);
     MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
     return Keep(std::move(fetched));
   }
@@ -443,7 +459,10 @@ class Session {
     const bool here = blob.bytes != nullptr || blob.place.has_value();
     if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
     absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
-    if (whole.ok()) return Keep(*std::move(whole));
+    if (whole.ok()) {
+      MakeRoomFor(whole->size);
+      return Keep(*std::move(whole));
+    }
     log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
     return Fetch(blob);
   }
@@ -528,6 +547,7 @@ class Session {
   absl::StatusOr<fleet::Part> PartOf(Harvest& harvest) const {
     MACAW_ASSIGN_OR_RETURN(fleet::Part part,
                            PartOf(*harvest.phase, std::move(harvest.included), harvest.sums));
+    harvest.sums.clear();  // the upload of a large model may take long
     part.left_out = std::move(harvest.left_out);
     return part;
   }
@@ -560,12 +580,23 @@ class Session {
     return std::move(reply.lease);
   }
 
+  // As it was looked at last: the system counts the pages of large vectors one by one, which may
+  // take a fiftieth of the time.
+  uint64_t MemoryInUse() {
+    const TimePoint now = SteadyClock().Now();
+    if (now < look_at_memory_) return memory_;
+    if (const auto bytes = ProportionalSetSize(); bytes.ok()) memory_ = *bytes;
+    const TimePoint looked = SteadyClock().Now();
+    look_at_memory_ = looked + 50 * (looked - now);
+    return memory_;
+  }
+
   absl::StatusOr<fleet::HeartbeatReply> SendHeartbeat() {
     fleet::HeartbeatRequest request{.session = session_,
                                     .held = pool_->Queued(),
                                     .progress = Progress(),
                                     .left_out = pool_->TakeLeftOut()};
-    if (const auto bytes = ProportionalSetSize(); bytes.ok()) request.memory_bytes = *bytes;
+    request.memory_bytes = MemoryInUse();
     const fleet::Traffic traffic = link_.traffic();
     request.sent_bytes = traffic.up - traffic_before_.up;
     request.received_bytes = traffic.down - traffic_before_.down;
@@ -609,7 +640,9 @@ class Session {
   const fleet::Traffic traffic_before_ = link_.traffic();  // of earlier sessions
   const SessionId session_;
   const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
-  Duration pulse_;                // the thread's that sends them
+  Duration pulse_;                // the thread's that sends them, which has these, too:
+  uint64_t memory_ = 0;
+  TimePoint look_at_memory_{};
   const std::stop_token stop_;
   const Logger log_{"worker"};
   const PatientCalls calls_;
@@ -624,6 +657,7 @@ class Session {
   std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
   size_t most_models_ = 0;                     // older ones of a lease
   std::deque<fleet::Blob> cache_;              // the one used last is last
+  std::vector<Digest> of_lease_;               // the channels of the newest broadcast
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -23,6 +24,15 @@ class Workspace {
     }
     return Take(layout, name);
   }
+  // Gives away the memory of a vector that was taken: the view is valid as long as that lives. An
+  // empty vector: the view is of something else.
+  FlatVector Give(ConstVectorView view) {
+    for (Entry& entry : entries_) {
+      if (entry.vector.empty() || entry.vector.view().bytes.data() != view.bytes.data()) continue;
+      return std::exchange(entry.vector, FlatVector());
+    }
+    return {};
+  }
   void Reset() {
     for (Entry& entry : entries_) entry.taken = false;
   }
@@ -41,6 +51,11 @@ class Workspace {
         entry.name.assign(name.data(), name.size());
         return entry.vector.view();
       }
+    }
+    for (Entry& entry : entries_) {
+      if (!entry.vector.empty()) continue;  // that of another was given away
+      entry = {FlatVector(layout), true, std::string(name)};
+      return entry.vector.view();
     }
     entries_.push_back({FlatVector(layout), true, std::string(name)});
     return entries_.back().vector.view();

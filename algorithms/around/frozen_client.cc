@@ -127,6 +127,9 @@ class FrozenClient final : public DecoratedClient {
       for (training::Term& term : stage.correction.v) {
         MACAW_ASSIGN_OR_RETURN(term.point, OfTheWhole(term.point, inner, context, workspace));
       }
+      for (Point& reference : stage.references) {
+        MACAW_ASSIGN_OR_RETURN(reference, OfTheWhole(reference, inner, context, workspace));
+      }
       MACAW_ASSIGN_OR_RETURN(stage.trainable, Trainable(stage.trainable.get()));
       if (stage.hooks != nullptr) {
         MACAW_ASSIGN_OR_RETURN(stage.hooks, OfTheWhole(*stage.hooks, context, workspace));
@@ -176,7 +179,7 @@ class FrozenClient final : public DecoratedClient {
           rule_.whose,
           " has a loss of its own, which takes all tensors of the model: leave model.frozen out"));
     }
-    training::Hooks whole;
+    training::Hooks whole{.representations = hooks.representations};
     if (hooks.correct) {
       const VectorView w = workspace.Vector(trained_.layout()),
                        g = workspace.Vector(trained_.layout());

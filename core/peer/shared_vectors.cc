@@ -8,7 +8,8 @@
 namespace macaw::peer {
 
 absl::StatusOr<std::unique_ptr<SharedVectors>> SharedVectors::Make(const char* name,
-                                                                   std::vector<LayoutPtr> layouts) {
+                                                                   std::vector<LayoutPtr> layouts,
+                                                                   Backing backing) {
   std::vector<Place> places;
   size_t bytes = 0;
   for (LayoutPtr& layout : layouts) {
@@ -18,13 +19,17 @@ absl::StatusOr<std::unique_ptr<SharedVectors>> SharedVectors::Make(const char* n
   }
   if (bytes == 0) bytes = 1;  // an empty file cannot be mapped
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
-                         SharedMemory::Make(name, RoundUpToPage(bytes)));
+                         SharedMemory::Make(name, RoundUpToPage(bytes), backing));
   return std::unique_ptr<SharedVectors>(new SharedVectors(std::move(places), std::move(memory)));
 }
 
 VectorView SharedVectors::At(size_t place) const {
   const auto& [layout, offset] = places_[place];
   return {layout.get(), {memory_->data() + offset, layout->bytes()}};
+}
+
+absl::Status SharedVectors::Reserve(size_t place) const {
+  return memory_->Reserve(places_[place].offset, places_[place].layout->bytes());
 }
 
 void ZeroGaps(VectorView vector) {

@@ -17,13 +17,16 @@ class SharedVectors {
  public:
   // `name`: for the system's lists of mappings.
   static absl::StatusOr<std::unique_ptr<SharedVectors>> Make(const char* name,
-                                                             std::vector<LayoutPtr> layouts);
+                                                             std::vector<LayoutPtr> layouts,
+                                                             Backing backing = Backing::kMemory);
 
   int file() const { return memory_->file(); }       // closes on exec
   size_t bytes() const { return memory_->bytes(); }  // of the file
   size_t OffsetOf(size_t place) const { return places_[place].offset; }
   const LayoutPtr& LayoutOf(size_t place) const { return places_[place].layout; }
   VectorView At(size_t place) const;
+  // Before a place is written that may lie in a file.
+  absl::Status Reserve(size_t place) const;
 
  private:
   struct Place {

@@ -112,9 +112,12 @@ def _sums(losses):
 
 def _train(train, memory, task):
     starts, weights = memory.arrays("start"), memory.arrays("end")
-    for name, start in starts.items():
-        start.flags.writeable = False
-        weights[name][...] = start
+    if getattr(task, "in_place", False):  # the weights are there already; nothing is corrected
+        starts = None
+    else:
+        for name, start in starts.items():
+            start.flags.writeable = False
+            weights[name][...] = start
     task.anchor = memory.arrays("anchor") if task.anchor else starts
     task.correction = memory.arrays("correction") if task.correction else None
     entries = [t["name"] for t in memory.layout if not t["buffer"]]
@@ -142,7 +145,7 @@ def _error(error, fatal, hidden):
 
 
 def serve(train, evaluate=None, name="a Python program", corrections=False, outputs=None, fatal=False,
-          hidden=()):
+          hidden=(), in_place=False):
     """Answers the worker until it ends. train(weights, task) returns (weights or None for those that
     it changed in place, rows, steps, losses); evaluate(weights, task) returns the sums that task.sums
     names, as a dict. An exception leaves the client out of the round, with the exception's words.
@@ -150,7 +153,8 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
 
     With workers.give_rows, train may leave the losses None, and outputs(weights, task) may return the
     model's outputs for task.x instead of evaluate: the worker computes losses and metrics from them.
-    fatal: an exception ends the run. hidden: files whose lines are left out of its words."""
+    in_place: train does without task.anchor where nothing is corrected; the weights are then in memory
+    once instead of twice. fatal: an exception ends the run. hidden: files whose lines are left out of its words."""
     if "MACAW_CHANNEL" not in os.environ:
         sys.exit("this program is started by macaw-worker: set workers.backend = \"process\" and "
                  f"workers.command = [\"python3\", {json.dumps(sys.argv[0])}]")
@@ -171,7 +175,7 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
     rows = _Rows(hello) if hello.get("rows") else None
     about = {key: hello[key] for key in ("sums", "task", "outputs", "dtype")}
     say({"ready": PROTOCOL, "name": name, "corrections": corrections,
-         "evaluates": evaluate is not None, "outputs": outputs is not None})
+         "evaluates": evaluate is not None, "outputs": outputs is not None, "in_place": in_place})
     for line in lines:
         question = json.loads(line)
         kind = next(kind for kind in ("train", "evaluate", "outputs") if kind in question)

@@ -29,6 +29,42 @@ class FullBatch final : public training::StepGradients {
   FlatVector gradient_;
 };
 
+// Which of NumbersOf's numbers the stage trains.
+std::vector<bool> Trained(const ParameterLayout& layout, const Stage& stage) {
+  std::vector<bool> trained;
+  for (size_t i = 0; i < layout.entries().size(); ++i) {
+    const LayoutEntry& entry = layout.entries()[i];
+    if (entry.group != Group::kParameter) continue;
+    trained.insert(trained.end(), entry.size, stage.trainable == nullptr || stage.trainable->at(i));
+  }
+  return trained;
+}
+
+Numbers Chosen(const Numbers& all, const std::vector<bool>& which) {
+  Numbers chosen;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (which[i]) chosen.push_back(all[i]);
+  return chosen;
+}
+
+// The gradient of the objective and of a hook on representations.
+Numbers GradientOf(const Stage& stage, const Objective& objective, const ParameterLayout& layout,
+                   const std::vector<Numbers>& references, const Numbers& w) {
+  Numbers gradient = objective.Gradient(w);
+  if (stage.hooks == nullptr || !stage.hooks->representations) return gradient;
+  const std::vector<bool> trained = Trained(layout, stage);
+  const Numbers own = Chosen(w, trained);
+  std::vector<Numbers> others;
+  for (const Numbers& reference : references) others.push_back(Chosen(reference, trained));
+  training::Representations z{.rows = 1, .width = own.size(), .own = own};
+  for (const Numbers& other : others) z.references.emplace_back(other);
+  Numbers more(own.size());
+  stage.hooks->representations(z, more);
+  for (size_t i = 0, next = 0; i < w.size(); ++i)
+    if (trained[i]) gradient[i] += more[next++];
+  return gradient;
+}
+
 }  // namespace
 
 double Quadratic::Loss(const Numbers& w) const {
@@ -85,8 +121,8 @@ PlainTrainer::PlainTrainer(LayoutPtr layout)
     : layout_(std::move(layout)), gradient_(layout_), optimizer_(layout_) {}
 
 void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVectorView anchor,
-                         ConstVectorView v, VectorView w, uint32_t examples,
-                         StageOutcome& outcome) {
+                         ConstVectorView v, const std::vector<Numbers>& references, VectorView w,
+                         uint32_t examples, StageOutcome& outcome) {
   const training::Pieces pieces = training::TrainablePieces(*layout_, stage.trainable.get());
   FullBatch batch(objective, layout_);
   optimizer_.Start(stage.local, stage.correction.mu);
@@ -94,7 +130,8 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
       stage.local.steps > 0 ? stage.local.steps : uint64_t{stage.local.epochs} * examples;
   DispatchDType(layout_->dtype(), [&]<typename T>(T) {
     for (uint64_t k = 0; k < outcome.steps; ++k) {
-      SetNumbers(objective.Gradient(NumbersOf(w)), gradient_.view());
+      SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(w)),
+                 gradient_.view());
       const bool hooked = stage.hooks != nullptr && stage.hooks->correct;
       if (hooked) {
         const double scale = training::ClipFactor(stage.local.clip_norm,
@@ -148,16 +185,21 @@ absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::Loca
     if (!stage.correction.v.empty()) {
       MACAW_ASSIGN_OR_RETURN(v, training::SumOf(stage.correction.v, outcomes, spec, v_sum_));
     }
+    std::vector<Numbers> references;
+    for (const training::Point& point : stage.references) {
+      MACAW_ASSIGN_OR_RETURN(const ConstVectorView at, training::Resolve(point, outcomes));
+      references.push_back(NumbersOf(at));
+    }
     StageOutcome outcome;
     outcome.examples = examples;
     outcome.sums = {double(examples), examples * objective.Loss(NumbersOf(start))};
     ends_.push_back(FlatVector::CopyOf(start, layout_));
     const VectorView end = ends_.back().view();
     if (stage.kind == StageKind::kTrain) {
-      Train(stage, objective, anchor, v, end, examples, outcome);
+      Train(stage, objective, anchor, v, references, end, examples, outcome);
     } else if (stage.kind == StageKind::kGradient) {
       std::memset(end.bytes.data(), 0, end.bytes.size());
-      SetNumbers(objective.Gradient(NumbersOf(start)), end);
+      SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(start)), end);
     }
     if (stage.kind != StageKind::kLoss) outcome.end = end;
     outcomes.push_back(outcome);

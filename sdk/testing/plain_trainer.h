@@ -51,8 +51,9 @@ class SquaredDistance final : public Objective {
 // Carries out plans on one client's objective; every batch is the full one. It takes `local.steps`
 // steps, or epochs · examples if that is 0, with the trainers' own step
 // (training/local_optimizer.h). Buffers in the layout move a tenth of the way to `examples` in each
-// step, as statistics would. Hooks may correct gradients; a loss hook, which needs LibTorch, is
-// refused. The vectors of outcomes are valid until the next Run. One thread.
+// step, as statistics would. Hooks may correct gradients, and rate representations, for which the
+// client is one row whose representation is what the stage trains of the model; a loss hook, which
+// needs LibTorch, is refused. The vectors of outcomes are valid until the next Run. One thread.
 class PlainTrainer {
  public:
   explicit PlainTrainer(LayoutPtr layout);
@@ -63,7 +64,8 @@ class PlainTrainer {
 
  private:
   void Train(const training::Stage& stage, const Objective& objective, ConstVectorView anchor,
-             ConstVectorView v, VectorView w, uint32_t examples, training::StageOutcome& outcome);
+             ConstVectorView v, const std::vector<Numbers>& references, VectorView w,
+             uint32_t examples, training::StageOutcome& outcome);
 
   LayoutPtr layout_;
   FlatVector gradient_;

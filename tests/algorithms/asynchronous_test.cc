@@ -159,7 +159,8 @@ TEST(Asynchronous, RefusesRulesWithTheReason) {
   EXPECT_EQ(refused("fedavg"), "");
   EXPECT_EQ(refused("fedprox"), "");
   EXPECT_EQ(refused("fedsam"), "");
-  for (const char* stateful : {"scaffold", "feddyn", "fedbn", "ditto", "fedrep", "pfedme", "apfl"})
+  for (const char* stateful :
+       {"scaffold", "feddyn", "fedbn", "ditto", "fedrep", "fedper", "pfedme", "apfl", "moon"})
     EXPECT_THAT(refused(stateful), HasSubstr("round.mode: what the rule's clients keep"))
         << stateful;
   for (const char* other :

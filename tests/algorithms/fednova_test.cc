@@ -83,6 +83,54 @@ TEST(FedNova, OneRoundByHand) {
   }
 }
 
+TEST(FedNova, TheServersMomentumIsOfTheNormalisedStep) {
+  const auto of = [](double momentum, double server_lr = .5) {
+    return RoundLoop(Builtin("fednova"), Q4(),
+                     {.steps = 0,
+                      .epochs = 2,
+                      .parameters = {{"server_momentum", momentum}, {"server_lr", server_lr}}});
+  };
+  RoundLoop with = of(.8);
+  Numbers x(2), m(2);
+  for (int round = 0; round < 5; ++round) {
+    // The step of a round without momentum, from the same x.
+    RoundLoop without(Builtin("fednova"), Q4(), {.steps = 0, .epochs = 2, .start = x});
+    ASSERT_TRUE(without.Rounds(1).ok());
+    for (size_t i = 0; i < 2; ++i) {
+      m[i] = .8 * m[i] + (without.Model()[i] - x[i]);
+      x[i] += .5 * m[i];
+    }
+    ASSERT_TRUE(with.Rounds(1).ok());
+    EXPECT_LT(Distance(with.Model(), x), 1e-13);
+    EXPECT_LT(Distance(with.Saved("momentum"), m), 1e-13);
+  }
+}
+
+TEST(FedNova, WithEqualStepsAndMomentumIsFedAvgM) {
+  RoundLoop nova(Builtin("fednova"), Q4(), {.parameters = {{"server_momentum", .7}}});
+  RoundLoop fedavgm(Builtin("fedavgm"), Q4(), {.parameters = {{"beta", .7}}});
+  ASSERT_TRUE(nova.Rounds(20).ok());
+  ASSERT_TRUE(fedavgm.Rounds(20).ok());
+  EXPECT_LT(Distance(nova.Model(), fedavgm.Model()), 1e-11);
+}
+
+TEST(FedNova, GoesOnWithItsMomentumAfterAResume) {
+  const RoundLoop::Options options = {.parameters = {{"server_momentum", .7}}};
+  RoundLoop straight(Builtin("fednova"), Q4(), options);
+  RoundLoop resumed(Builtin("fednova"), Q4(), options);
+  ASSERT_TRUE(straight.Rounds(3).ok());
+  ASSERT_TRUE(resumed.ResumeFrom(straight).ok());
+  ASSERT_TRUE(straight.Rounds(3).ok());
+  ASSERT_TRUE(resumed.Rounds(3).ok());
+  EXPECT_EQ(resumed.ModelDigest(), straight.ModelDigest());
+}
+
+// A checkpoint from before there was a momentum has none.
+TEST(FedNova, KeepsNoMomentumWithoutOne) {
+  RoundLoop loop(Builtin("fednova"), Q4(), {});
+  EXPECT_FALSE(loop.server().Save().vectors.contains("momentum"));
+}
+
 TEST(FedNova, TakesTheMeanOfStatistics) {
   const LayoutPtr layout =
       *ParameterLayout::Make({{.name = "weight", .shape = {2}},

@@ -43,7 +43,7 @@ class ThrowingServer final : public ServerAlgorithm {
 
 Description Throwing() {
   return {.name = "throwing",
-          .plugin = "moon",
+          .plugin = "heron",
           .schema = [](const Setup&) -> absl::StatusOr<Schema> {
             throw std::runtime_error("no schema");
           },
@@ -55,13 +55,13 @@ TEST(Guard, TurnsWhatAClientThrowsIntoAnErrorThatNamesThePlugin) {
   const Description guarded = Guard(Throwing());
   const auto setup = std::make_unique<algorithms::Setup>();
   EXPECT_THAT(std::string(guarded.schema(*setup).status().message()),
-              HasSubstr("plug-in \"moon\", algorithm throwing: no schema"));
+              HasSubstr("plug-in \"heron\", algorithm throwing: no schema"));
   const auto client = *guarded.client(*setup);
   Workspace workspace;
   // On the heap, because GCC 12 gives a false warning otherwise.
   const auto context = std::make_unique<ClientContext>();
   EXPECT_THAT(std::string(client->Prepare(*context, workspace).status().message()),
-              HasSubstr("plug-in \"moon\", algorithm throwing: no plan today"));
+              HasSubstr("plug-in \"heron\", algorithm throwing: no plan today"));
   EXPECT_THAT(std::string(client->Conclude(*context, {}, workspace).status().message()),
               HasSubstr("no std::exception"));
 }
@@ -70,7 +70,7 @@ TEST(Guard, EndsTheRoundWithWhatAServerThrew) {
   const auto server =
       *Guard(Throwing()).server({}, FlatVector(ParameterLayout::Scalars("w", 3, DType::kF32)));
   EXPECT_THAT(std::string(server->Configure({}).status().message()),
-              HasSubstr("plug-in \"moon\", algorithm throwing: nothing to send"));
+              HasSubstr("plug-in \"heron\", algorithm throwing: nothing to send"));
   EXPECT_TRUE(server->Apply({}, {}).ok());
   EXPECT_TRUE(server->Save().vectors.empty());
   EXPECT_THAT(std::string(server->Apply({}, {}).status().message()), HasSubstr("nothing to save"));

@@ -132,7 +132,8 @@ TEST(Majority, NoRuleWithoutAnOptimizerMovesAWeightFurtherThanTheStep) {
                               {.name = "fc.weight", .shape = {1}},
                               {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
                              DType::kF32);
-  for (const char* rule : {"fedavg", "fedprox", "gd", "ditto", "fedbn", "fedrep", "mimelite"}) {
+  for (const char* rule :
+       {"fedavg", "fedprox", "gd", "ditto", "fedbn", "fedrep", "fedper", "mimelite"}) {
     RoundLoop::Options options = {.steps = 3, .start = {9, -9}, .layout = net};
     if (std::string(rule) == "mimelite") options.parameters = {{"base", std::string("sgd")}};
     RoundLoop loop(Majority("majority 0.25", rule), Q4(), options);
@@ -278,9 +279,10 @@ TEST_F(MajorityRun, TakesTheRulesWhoseServerMovesByOneMean) {
       EXPECT_THAT(refusal, AllOf(HasSubstr("\"majority 0.001\""), HasSubstr(rule->name)));
     }
   }
-  EXPECT_THAT(taken, testing::UnorderedElementsAre(
-                         "apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedprox",
-                         "fedrep", "fedsam", "fedyogi", "gd", "perfedavg", "pfedme"));
+  EXPECT_THAT(taken,
+              testing::UnorderedElementsAre("apfl", "ditto", "fedadagrad", "fedadam", "fedavg",
+                                            "fedavgm", "fedprox", "fedper", "fedrep", "fedsam",
+                                            "fedyogi", "gd", "moon", "perfedavg", "pfedme"));
   run_.cohort.size = run_.clients;
   EXPECT_THAT(Refusal("fltrust"), HasSubstr("\"majority 0.001\""));
 }

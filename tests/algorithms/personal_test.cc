@@ -108,7 +108,7 @@ TEST(Ditto, ReportsTheLossesOfThePersonalModelApart) {
 }
 
 TEST(Personal, RulesSayThatTheirClientsKeepModelsOfTheirOwn) {
-  for (const std::string name : {"ditto", "fedbn", "fedrep"})
+  for (const std::string name : {"ditto", "fedbn", "fedrep", "fedper"})
     EXPECT_TRUE(Builtin(name).has_personal_models) << name;
   for (const std::string name : {"fedavg", "scaffold", "feddyn"})
     EXPECT_FALSE(Builtin(name).has_personal_models) << name;
@@ -279,6 +279,34 @@ TEST(FedRep, EachClientFindsItsOwnHeadOnACommonBody) {
     EXPECT_NEAR(loop.Personal(client)[1], -2.0 * static_cast<double>(client + 1), 1e-12);
     EXPECT_EQ(loop.Personal(client)[0], loop.Model()[0]);
   }
+}
+
+TEST(FedPer, TrainsHeadAndBodyTogether) {
+  using A = std::array<std::array<double, 2>, 2>;
+  const auto f = std::make_shared<Quadratic>(A{{{1, .5}, {.5, 2}}}, std::array<double, 2>{1, -1});
+  RoundLoop loop(Builtin("fedper"), {{f, 1}}, {.steps = 3, .layout = HeadNet()});
+  Numbers w(2);
+  for (int round = 0; round < 2; ++round) {
+    for (int k = 0; k < 3; ++k) {
+      const Numbers g = f->Gradient(w);
+      for (size_t i = 0; i < 2; ++i) w[i] -= .1 * g[i];
+    }
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    EXPECT_LT(Distance(loop.Personal(0), w), 1e-15);
+    EXPECT_LT(Distance(loop.Model(), {w[0], 0}), 1e-15);  // the head stays on the client
+  }
+}
+
+TEST(FedPer, IsFedBnWhoseLocalTensorsAreTheHead) {
+  RoundLoop fedper(Builtin("fedper"), Separable(), {.momentum = .5, .layout = HeadNet()});
+  RoundLoop fedbn(
+      Builtin("fedbn"), Separable(),
+      {.parameters = {{"local", std::string("1.*")}}, .momentum = .5, .layout = HeadNet()});
+  ASSERT_TRUE(fedper.SampledRounds(20, 2).ok());
+  ASSERT_TRUE(fedbn.SampledRounds(20, 2).ok());
+  EXPECT_EQ(fedper.ModelDigest(), fedbn.ModelDigest());
+  for (size_t client = 0; client < 4; ++client)
+    EXPECT_EQ(fedper.Personal(client), fedbn.Personal(client));
 }
 
 TEST(FedRep, TheHeadMayBeNamed) {

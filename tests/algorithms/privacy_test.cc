@@ -387,6 +387,10 @@ TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
   for (const char* rule : {"fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad",
                            "ditto", "scaffold", "feddyn", "fedsam", "perfedavg", "pfedme", "apfl"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10)), "") << rule;
+  const LayoutPtr layers = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {2}}, {.name = "1.weight", .shape = {2}}}, DType::kF32);
+  for (const char* rule : {"fedrep", "fedper", "moon"})
+    EXPECT_EQ(WhyNot(rule, privacy, Poisson(10), 100, layers), "") << rule;
   for (const char* rule :
        {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "fedexp", "term", "afl", "ifca"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;

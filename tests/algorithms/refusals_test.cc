@@ -46,6 +46,8 @@ TEST(Refusals, NoneForAnOrdinaryRun) {
                                  "qfedavg",
                                  "ditto",
                                  "fedrep",
+                                 "fedper",
+                                 "moon",
                                  "median",
                                  "trimmed_mean",
                                  "krum",
@@ -121,7 +123,7 @@ TEST(Refusals, ARuleOfAPlugInMayComputeWithTotalsUnlessItSaysOtherwise) {
 
 TEST(Refusals, AClientWithStateTakesOneTurnARound) {
   for (const std::string name :
-       {"scaffold", "feddyn", "ditto", "fedrep", "local", "pfedme", "apfl"}) {
+       {"scaffold", "feddyn", "ditto", "fedrep", "fedper", "local", "pfedme", "apfl", "moon"}) {
     auto setup = SetupOf(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("keeps state"),
@@ -260,14 +262,30 @@ TEST(Refusals, GroupsThatMatchNothingOrEverything) {
   EXPECT_THAT(Refusal(SetupOf("fedbn", {{"local", "bn*"}})), HasSubstr("matches none"));
   EXPECT_THAT(Refusal(SetupOf("fedbn", {{"local", "*"}})), HasSubstr("nothing would be shared"));
   EXPECT_EQ(Refusal(SetupOf("fedbn", {{"local", "1.*"}})), "");
-  EXPECT_THAT(Refusal(SetupOf("fedrep", {{"head", "fc.*"}})), HasSubstr("matches none"));
-  EXPECT_THAT(Refusal(SetupOf("fedrep", {{"head", "*"}})), HasSubstr("nothing would be shared"));
+  for (const std::string name : {"fedrep", "fedper"}) {
+    EXPECT_THAT(Refusal(SetupOf(name, {{"head", "fc.*"}})), HasSubstr("matches none"));
+    EXPECT_THAT(Refusal(SetupOf(name, {{"head", "*"}})), HasSubstr("nothing would be shared"));
+  }
+}
+
+TEST(Refusals, MoonWhereNoRepresentationMoves) {
+  EXPECT_THAT(Refusal(SetupOf("moon", {{"temperature", 0.0}})),
+              HasSubstr("temperature must be above 0"));
+  auto setup = SetupOf("moon");
+  setup.task = TaskKind::kNextToken;
+  EXPECT_THAT(Refusal(setup), HasSubstr("run.task = \"classification\""));
+  setup = SetupOf("moon");
+  setup.layout = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {2}}, {.name = "0.bias", .shape = {1}}}, DType::kF32);
+  EXPECT_THAT(Refusal(setup), HasSubstr("one layer with parameters to train"));
 }
 
 TEST(Refusals, ParametersThatWouldDivideByZero) {
   EXPECT_THAT(Refusal(SetupOf("feddyn", {{"alpha", 0.0}})), HasSubstr("alpha must be above 0"));
   EXPECT_THAT(Refusal(SetupOf("fedadam", {{"tau", 0.0}})), HasSubstr("tau must be above 0"));
   EXPECT_THAT(Refusal(SetupOf("fedyogi", {{"beta2", 1.0}})), HasSubstr("beta2 must be below 1"));
+  EXPECT_THAT(Refusal(SetupOf("fednova", {{"server_momentum", 1.0}})),
+              HasSubstr("server_momentum must be below 1"));
 }
 
 TEST(Refusals, ASchedulesWordsAreCheckedWithTheOtherParameters) {

@@ -27,12 +27,12 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   std::vector<std::string> names;
   for (const Description* description : registry_.All()) names.push_back(description->name);
   EXPECT_THAT(
-      names, ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad", "fedadam",
-                         "fedavg", "fedavgm", "fedbn", "feddyn", "fedexp", "fednova", "fedprox",
-                         "fedrep", "fedsam", "fedyogi", "fltrust", "gd", "geometric_median",
-                         "ifca", "krum",
-                         "local", "median", "mime", "mimelite", "norm_bound", "perfedavg", "pfedme",
-                         "pooled", "qfedavg", "scaffold", "term", "trimmed_mean"));
+      names,
+      ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad", "fedadam", "fedavg",
+                  "fedavgm", "fedbn", "feddyn", "fedexp", "fednova", "fedper", "fedprox", "fedrep",
+                  "fedsam", "fedyogi", "fltrust", "gd", "geometric_median", "ifca", "krum", "local",
+                  "median", "mime", "mimelite", "moon", "norm_bound", "perfedavg", "pfedme",
+                  "pooled", "qfedavg", "scaffold", "term", "trimmed_mean"));
 }
 
 TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {

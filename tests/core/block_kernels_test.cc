@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/block_format.h"
 #include "core/half.h"
 #include "core/random.h"
 
@@ -147,6 +148,62 @@ TEST_P(EveryBlockKernel, ReadsCodesOfAllWidthsFromEveryAddress) {
         }
       }
     }
+  }
+}
+
+// An integer whose code has `width` bits at most, and of which the last `shift` bits are zero.
+int64_t IntegerOf(RandomStream& random, unsigned width, unsigned shift) {
+  const uint64_t code = random.NextU64() >> (64 - width);
+  return static_cast<int64_t>(static_cast<uint64_t>(block_format::Unzigzag(code)) << shift);
+}
+
+TEST_P(EveryBlockKernel, PacksIntegersOfAllWidthsAsOneByOne) {
+  RandomStream random({.seed = 4});
+  for (unsigned width = 1; width <= 64; ++width) {
+    for (const size_t count : {1u, 2u, 7u, 8u, 9u, 63u, 64u, 65u, 127u, 511u, 512u}) {
+      const auto shift = static_cast<unsigned>(random.Below(65 - width));
+      std::vector<int64_t> integers(count), read(count);
+      for (int64_t& integer : integers) integer = IntegerOf(random, width, shift);
+      const size_t used = (count * width + 7) / 8, groups = (count + 7) / 8;
+      std::vector<std::byte> packed(groups * width + kBytesBeyond, std::byte{0xff});
+      kernels_.pack_integers(integers.data(), count, width, shift, packed.data());
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(PlainBits(packed, i * width, width), block_format::Zigzag(integers[i] >> shift))
+            << width << " " << count << " " << i;
+      }
+      for (size_t bit = count * width; bit < 8 * used; ++bit)
+        ASSERT_EQ(PlainBits(packed, bit, 1), 0u) << "the rest of the last byte";
+      kernels_.integers(packed.data(), count, width, shift, read.data());
+      ASSERT_EQ(read, integers) << width << " " << count;
+    }
+  }
+}
+
+TEST_P(EveryBlockKernel, ScansTheBitsOfIntegers) {
+  RandomStream random({.seed = 6});
+  for (int i = 0; i < 3000; ++i) {
+    const auto width = static_cast<unsigned>(1 + random.Below(64));
+    const auto shift = static_cast<unsigned>(random.Below(65 - width));
+    std::vector<int64_t> integers(1 + random.Below(100));
+    for (int64_t& integer : integers)
+      integer = random.Below(3) == 0 ? 0 : IntegerOf(random, width, shift);
+    if (i == 0) integers = {INT64_MIN, INT64_MAX};
+    if (i == 1) integers = {-1, 0};
+    const IntegerScan scan = kernels_.scan_integers(integers.data(), integers.size());
+    size_t nonzeros = 0;
+    uint64_t seen = 0;
+    for (const int64_t integer : integers) {
+      nonzeros += integer != 0 ? 1 : 0;
+      seen |= static_cast<uint64_t>(integer);
+    }
+    ASSERT_EQ(scan.nonzeros, nonzeros);
+    ASSERT_EQ(scan.seen, seen);
+    if (nonzeros == 0) continue;
+    // The width that the codes need is that of the bits seen in them.
+    const int zeros = std::countr_zero(seen);
+    uint64_t codes = 0;
+    for (const int64_t integer : integers) codes |= block_format::Zigzag(integer >> zeros);
+    ASSERT_EQ(std::bit_width(scan.sizes >> zeros) + 1, std::bit_width(codes));
   }
 }
 

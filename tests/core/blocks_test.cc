@@ -178,6 +178,73 @@ TEST(Blocks, FloatsThatAreNoNumbersPass) {
                  {.short_floats = true, .levels = 255});
 }
 
+// Blocks of which many are zero, in runs.
+std::vector<Integers> WithRunsOfZeros(RandomStream& random) {
+  std::vector<Integers> blocks(random.Below(60));
+  bool zeros = false;
+  for (Integers& block : blocks) {
+    if (random.Below(5) == 0) zeros = !zeros;
+    block.resize(1 + random.Below(40));
+    if (zeros) continue;
+    for (int64_t& integer : block) integer = static_cast<int64_t>(random.Below(9)) - 4;
+  }
+  return blocks;
+}
+
+TEST(Blocks, PiecesThatAreJoinedHaveTheBytesOfOneWriter) {
+  RandomStream random({.seed = 21});
+  for (int i = 0; i < 500; ++i) {
+    const std::vector<Integers> blocks = WithRunsOfZeros(random);
+    const Written whole = Write(blocks);
+    std::vector<std::byte> joined;
+    BlockWriter writer(&joined);
+    for (size_t at = 0; at < blocks.size();) {
+      std::vector<std::byte> bytes;
+      BlockWriter piece(&bytes);
+      const size_t end = std::min<size_t>(at + random.Below(12), blocks.size());
+      for (; at < end; ++at) piece.Integers(blocks[at]);
+      writer.Join(piece);
+    }
+    writer.End();
+    ASSERT_EQ(joined, whole.bytes);
+    EXPECT_EQ(writer.bytes(), joined.size());
+  }
+  // A run whose length takes several bytes.
+  std::vector<std::byte> bytes, joined;
+  BlockWriter piece(&bytes), writer(&joined);
+  std::vector<Integers> blocks(1000, Integers(3));
+  blocks.push_back({1, 2});
+  for (const Integers& block : blocks) piece.Integers(block);
+  writer.Integers(Integers(5));
+  writer.Join(piece);
+  writer.End();
+  blocks.insert(blocks.begin(), Integers(5));
+  EXPECT_EQ(joined, Write(blocks).bytes);
+}
+
+TEST(Blocks, PiecesOfALayoutAreItsBlocksInOrder) {
+  RandomStream random({.seed = 22});
+  for (int i = 0; i < 30; ++i) {
+    std::vector<LayoutEntry> entries;
+    for (size_t t = 0; t < 1 + random.Below(20); ++t) {
+      const auto size =
+          static_cast<int64_t>(random.Below(4) == 0 ? random.Below(200'000) : random.Below(2000));
+      entries.push_back({.name = std::to_string(t), .shape = {size + 1}});
+    }
+    const LayoutPtr layout = *ParameterLayout::Make(entries, DType::kF32);
+    using Blocks = std::vector<std::pair<uint64_t, size_t>>;
+    Blocks blocks, of_pieces;
+    ForEachBlock(*layout, [&](uint64_t at, size_t count) { blocks.emplace_back(at, count); });
+    for (const BlockPiece& piece : BlockPiecesOf(*layout)) {
+      const size_t before = of_pieces.size();
+      ForEachBlockOf(*layout, piece,
+                     [&](uint64_t at, size_t count) { of_pieces.emplace_back(at, count); });
+      EXPECT_LE(of_pieces.size() - before, kBlocksOfPiece);
+    }
+    ASSERT_EQ(of_pieces, blocks);
+  }
+}
+
 TEST(Blocks, IntegersTakeTheBitsThatTheyUse) {
   // 21 bits of magnitude and a sign; the low ten bits are no information.
   Integers integers(512);

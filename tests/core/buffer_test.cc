@@ -3,11 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "core/page_pool.h"
+#include "core/shared_memory.h"
+#include "testing/temporary_folder.h"
 
 namespace macaw {
 namespace {
@@ -56,6 +63,53 @@ TEST(AlignedBuffer, MemoryThatNobodyAsksForIsGivenBack) {
   // Neither does it keep more than a quarter of a gigabyte.
   for (size_t i = 0; i < 5; ++i) AlignedBuffer::Shareable(100 * kMiB + 64 * i);
   EXPECT_LE(files(), 2);
+}
+
+// How many mappings lie in files of this folder.
+int MappedIn(const std::string& folder) {
+  const std::string name = std::filesystem::path(folder).filename().string();
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) count += absl::StrContains(line, name) ? 1 : 0;
+  return count;
+}
+
+// Ends with 0 if large buffers, and no others, lie in files that have no name any more.
+void UseLargeBuffersInFiles(const std::string& folder) {
+  const auto must = [](bool holds) {
+    if (!holds) std::_Exit(1);
+  };
+  must(KeepLargeBlocksIn(folder, 6 * kMiB).ok());
+  const AlignedBuffer small(5 * kMiB);
+  must(MappedIn(folder) == 0);
+  AlignedBuffer large(9 * kMiB + 1);
+  must(MappedIn(folder) == 1);
+  must(std::filesystem::is_empty(folder));
+  must(std::ranges::all_of(large.bytes(), [](std::byte b) { return b == std::byte{}; }));
+  std::ranges::fill(large.bytes(), std::byte{7});
+  must(AlignedBuffer::Shareable(9 * kMiB).memory_file() == -1);
+  must(AlignedBuffer::Shareable(2 * kMiB).memory_file() >= 0);
+  large = AlignedBuffer();
+  const AlignedBuffer again(9 * kMiB + 1);
+  must(std::ranges::all_of(again.bytes(), [](std::byte b) { return b == std::byte{}; }));
+  const int before = MappedIn(folder);
+  const auto in_memory = SharedMemory::Make("test", 9 * kMiB);
+  const auto shared = SharedMemory::Make("test", 9 * kMiB, Backing::kFileIfLarge);
+  must(in_memory.ok() && shared.ok());
+  must(MappedIn(folder) == before + 1);
+  must((*shared)->Reserve(kMiB, 2 * kMiB).ok());
+  must((*shared)->data()[2 * kMiB] == std::byte{});
+  std::memset((*shared)->data() + kMiB, 7, 2 * kMiB);
+  must(!(*shared)->Reserve(0, size_t{1} << 60).ok());
+  std::_Exit(0);
+}
+
+TEST(AlignedBuffer, LargeOnesMayLieInFiles) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(UseLargeBuffersInFiles(folder.path()), testing::ExitedWithCode(0), "");
+  const absl::Status none = KeepLargeBlocksIn(folder / "none", kMiB);
+  EXPECT_TRUE(absl::StrContains(none.message(), folder / "none")) << none;
+  EXPECT_FALSE(LiesInFiles(100 * kMiB));
 }
 
 }  // namespace

@@ -25,10 +25,10 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 class TestNew(TestCase):
     def test_a_project_tests_itself_and_trains(self) -> None:
-        made = macaw_new(self.folder, "moon")
+        made = macaw_new(self.folder, "heron")
         self.assertEqual(made.returncode, 0, made.stderr)
-        self.assertIn("cd moon && python train.py", made.stdout)
-        project = self.folder / "moon"
+        self.assertIn("cd heron && python train.py", made.stdout)
+        project = self.folder / "heron"
         for path in project.iterdir():
             self.assertNotIn("{{", path.read_text())
         self.assertLessEqual(len((project / "README.md").read_text().splitlines()), 10)
@@ -37,15 +37,15 @@ class TestNew(TestCase):
         self.assertIn("Ran 4 tests", tests.stderr)  # of train.py and of rule.py
         trained = python(project, "train.py")
         self.assertEqual(trained.returncode, 0, trained.stdout + trained.stderr)
-        run = macaw.Run(project / "runs/moon")
+        run = macaw.Run(project / "runs/heron")
         self.assertGreater(run.summary["final"]["test_accuracy"], 0.8)
         config = (run.folder / "config.toml").read_text()
         self.assertIn("my_prox", config)
         self.assertIn(str(project / "rule.py"), config)
 
     def test_its_tests_find_a_rule_that_is_wrong(self) -> None:
-        self.assertEqual(macaw_new(self.folder, "moon").returncode, 0)
-        rule = self.folder / "moon/rule.py"
+        self.assertEqual(macaw_new(self.folder, "heron").returncode, 0)
+        rule = self.folder / "heron/rule.py"
         text = rule.read_text()
         self.assertEqual(text.count("mu=self.mu"), 1)
         rule.write_text(text.replace("mu=self.mu", "mu=2 * self.mu"))
@@ -54,14 +54,14 @@ class TestNew(TestCase):
         self.assertIn("FAIL: test_is_fedprox", tests.stderr)
 
     def test_a_folder_that_exists_is_left_alone(self) -> None:
-        (self.folder / "moon").mkdir()
-        made = macaw_new(self.folder, "moon")
+        (self.folder / "heron").mkdir()
+        made = macaw_new(self.folder, "heron")
         self.assertEqual(made.returncode, 2)
-        self.assertIn("moon", made.stderr)
-        self.assertEqual(list((self.folder / "moon").iterdir()), [])
+        self.assertIn("heron", made.stderr)
+        self.assertEqual(list((self.folder / "heron").iterdir()), [])
 
     def test_bad_names_are_refused(self) -> None:
-        cases = [["Moon"], ["../moon"], ["1st"], ["a b"], [""], ["fedavg", "--cpp"]]
+        cases = [["Heron"], ["../heron"], ["1st"], ["a b"], [""], ["fedavg", "--cpp"]]
         for arguments in [*cases, ["class", "--cpp"], ["test", "--cpp"]]:
             with self.subTest(arguments):
                 made = macaw_new(self.folder, *arguments)

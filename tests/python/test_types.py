@@ -63,6 +63,8 @@ class Algorithms(TestCase):
             "TERM",
             "AFL",
             "FedSAM",
+            "FedPer",
+            "MOON",
             "pFedMe",
             "APFL",
             "PerFedAvg",

@@ -123,6 +123,7 @@ std::vector<Case> Cases() {
       Of("fedyogi", {"server_lr=0.03"}),
       Of("fedavgm"),
       Of("fednova", {"mu=0.1"}),
+      Of("fednova_momentum", {"server_momentum=0.5"}, "fednova"),
       Of("qfedavg"),
       Of("mime"),
       Of("mimelite", {"base=adam"}),
@@ -131,6 +132,8 @@ std::vector<Case> Cases() {
       Of("ditto"),
       Of("fedbn"),
       Of("fedrep", {"head_epochs=1"}),
+      Of("fedper"),
+      Of("moon", {"mu=2"}),
       Of("median"),
       Of("trimmed_mean", {"beta=0.2"}),
       Of("krum", {"f=2"}),
@@ -151,8 +154,8 @@ std::vector<Case> Cases() {
   };
   // Norms and hooks are LibTorch's.
   if (!testing_support::kHasLibTorch) {
-    const std::set<std::string> without = {"fedbn",  "mime", "mimelite", "fedsam",
-                                           "pfedme", "apfl", "perfedavg"};
+    const std::set<std::string> without = {"fedbn",  "mime", "mimelite",  "fedsam",
+                                           "pfedme", "apfl", "perfedavg", "moon"};
     std::erase_if(cases, [&](const Case& c) { return without.contains(c.name); });
   }
   // A rule under a codec, whose feedback is client state and a sum of the server's.

@@ -194,11 +194,11 @@ TEST_F(Commands, TheListOfModelsHasTheLayers) {
 }
 
 TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {
-  const Printed unknown = RunMacaw("algorithms moon");
+  const Printed unknown = RunMacaw("algorithms heron");
   EXPECT_EQ(unknown.exit, 2);
   EXPECT_THAT(unknown.text, HasSubstr("--plugin"));
-  EXPECT_THAT(RunMacaw("algorithms moon --plugin /nowhere/libmoon.so").text,
-              HasSubstr("/nowhere/libmoon.so"));
+  EXPECT_THAT(RunMacaw("algorithms heron --plugin /nowhere/libheron.so").text,
+              HasSubstr("/nowhere/libheron.so"));
 }
 
 TEST_F(Commands, PagesOfRulesGoToTheFolderThatIsNamed) {

@@ -79,6 +79,32 @@ TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
   EXPECT_EQ(BytesOf("2x2", with({"--processes", "2", "--slots", "2"})), one);
 }
 
+// With more than four million weights sums are kept as they came (aggregation/exact_sum_state.h):
+// over TCP in few bytes, else mapped.
+TEST(LawOfLargeModels, TheSameBytesInMemoryAndInFiles) {
+  const std::vector<std::string> base = {WriteConfig("large"),
+                                         "--set",
+                                         "run.rounds=2",
+                                         "--set",
+                                         "cohort.size=4",
+                                         "--set",
+                                         "local.steps=2",
+                                         "--set",
+                                         R"(model.layers=["flatten", "linear 5300", "linear 10"])"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const Bytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
+  ASSERT_EQ(one.digest.size(), 64u);
+  EXPECT_EQ(BytesOf("2x2", with({"--processes", "2", "--slots", "2"})), one);
+  EXPECT_EQ(BytesOf("tcp", with({"--processes", "4", "--slots", "1", "--tcp"})), one);
+  EXPECT_EQ(
+      BytesOf("files", with({"--processes", "4", "--slots", "1", "--tcp", "--set",
+                             "server.files_from=4194304", "--set", "node.files_from=4194304"})),
+      one);
+}
+
 TEST(LawOfStorage, PreparedFilesGiveTheBytesOfTheSourceTheyWereMadeFrom) {
   const std::string config = WriteConfig("pooled");
   const std::string prepared = config + ".safetensors";

@@ -85,7 +85,7 @@ TEST(Programs, HaveTheRoomsOfTheSdkWhole) {
 
 TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   MACAW_NEEDS_LIBTORCH();
-  const std::string folder = NewProject("moon");
+  const std::string folder = NewProject("heron");
   const Printed without = Build(folder);
   EXPECT_NE(without.exit, 0);
   EXPECT_THAT(without.text, HasSubstr("macaw-backend-torch-dev")) << "its loss needs LibTorch";
@@ -97,15 +97,15 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
       RunShell(absl::StrCat("ctest --output-on-failure --test-dir ", folder, "/build"));
   ASSERT_EQ(tested.exit, 0) << tested.text;
   EXPECT_THAT(tested.text, HasSubstr("100% tests passed"));
-  EXPECT_THAT(tested.text, HasSubstr("moon_test"));  // the rule in whole rounds, without a program
+  EXPECT_THAT(tested.text, HasSubstr("heron_test"));  // the rule in whole rounds, without a program
 
   const std::string config = folder + "/run.toml";
   for (const std::string& where :
-       {"--plugin " + folder + "/build/libmoon.so", "--config " + config}) {
-    const Printed shown = RunShell(absl::StrCat(kMacaw, " algorithms moon ", where));
+       {"--plugin " + folder + "/build/libheron.so", "--config " + config}) {
+    const Printed shown = RunShell(absl::StrCat(kMacaw, " algorithms heron ", where));
     EXPECT_EQ(shown.exit, 0) << shown.text;
-    EXPECT_THAT(shown.text, HasSubstr("[algorithm.moon]"));
-    EXPECT_THAT(RunShell(absl::StrCat(kMacaw, " models ", where)).text, HasSubstr("moon-net"));
+    EXPECT_THAT(shown.text, HasSubstr("[algorithm.heron]"));
+    EXPECT_THAT(RunShell(absl::StrCat(kMacaw, " models ", where)).text, HasSubstr("heron-net"));
   }
 
   Simulation one("one", {config, "--processes", "1", "--slots", "1"});
@@ -118,7 +118,7 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
 
   // Another build of the plug-in is another run: it is not resumed by mistake, and names what
   // differs.
-  Replace(folder + "/moon.cc", "mu_(setup.Get<double>(\"mu\"))",
+  Replace(folder + "/heron.cc", "mu_(setup.Get<double>(\"mu\"))",
           "mu_(setup.Get<double>(\"mu\") + 1)");
   ASSERT_EQ(Build(folder).exit, 0);
   Simulation resumed("resumed", {"--resume", one.folder(), "--rounds", "12"});
@@ -126,12 +126,12 @@ TEST_F(Plugin, ANewProjectBuildsPassesItsTestsAndKeepsTheLaw) {
   EXPECT_THAT(resumed.output(), HasSubstr("plugins"));
 
   // An exception ends the run with the plug-in's name, and no process crashes.
-  Replace(folder + "/moon.cc", "stage.hooks = loss_;", "throw std::runtime_error(\"eclipse\");");
+  Replace(folder + "/heron.cc", "stage.hooks = loss_;", "throw std::runtime_error(\"eclipse\");");
   const Printed broken = Build(folder);
   ASSERT_EQ(broken.exit, 0) << broken.text;
   Simulation thrown("thrown", {config});
   EXPECT_EQ(thrown.Wait(), 2) << thrown.output();
-  EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"moon\", algorithm moon: eclipse"));
+  EXPECT_THAT(thrown.output(), HasSubstr("plug-in \"heron\", algorithm heron: eclipse"));
 }
 
 TEST_F(Plugin, BuiltinsTakenOutOfTheTreeGiveTheirOwnBits) {

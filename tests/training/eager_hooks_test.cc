@@ -133,6 +133,97 @@ TEST(LossHook, MayAskATeacher) {
   EXPECT_LT(outcomes[1].sums[1] / 12, 0.05 * outcomes[0].sums[1] / outcomes[0].sums[0] + 1e-3);
 }
 
+// The same loss twice: by a hook that writes its gradient by hand, beside the task's own, and by one
+// that autograd differentiates.
+TEST(RepresentationHook, IsAddedToTheTasksLoss) {
+  const models::ModelSpec spec = SpecOf({"linear 5", "tanh", "linear 3"}, {4}, 3, DType::kF64);
+  const Examples examples = RandomExamples(11, 4, 3, 1);
+  const FlatVector x = models::InitialModel(spec, 1), other = models::InitialModel(spec, 2),
+                   third = models::InitialModel(spec, 3);
+  auto by_hand = std::make_shared<Hooks>();
+  by_hand->representations = [](const Representations& z, std::span<double> gradient) {
+    EXPECT_EQ(z.width, 5u);
+    EXPECT_EQ(z.own.size(), z.rows * z.width);
+    EXPECT_EQ(z.references.size(), 2u);
+    double sum = 0;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      const double apart = z.own[i] - 0.5 * z.references[0][i] + z.references[1][i];
+      sum += 0.3 * apart * apart;
+      gradient[i] = 0.6 * apart;
+    }
+    return sum;
+  };
+  auto by_autograd = std::make_shared<Hooks>();
+  by_autograd->loss = [&](const models::Outputs& outputs, StepBatch& batch,
+                          std::span<const at::Tensor>) {
+    const at::Tensor apart = outputs.representation -
+                             0.5 * batch.OutputsAt(View(other)).representation +
+                             batch.OutputsAt(View(third)).representation;
+    return at::cross_entropy_loss(outputs.logits, batch.labels()) +
+           0.3 * apart.pow(2).sum(1).mean();
+  };
+  const auto plan_with = [&](std::shared_ptr<const Hooks> hooks, uint32_t micro_batch) {
+    LocalPlan plan;
+    plan.stages = {StageFrom(View(x), 0.1), StageFrom(View(x), 0.1), StageFrom(View(x), 0.1)};
+    plan.stages[1].kind = StageKind::kGradient;
+    plan.stages[2].kind = StageKind::kLoss;
+    for (Stage& stage : plan.stages) {
+      stage.hooks = hooks;
+      stage.references = {View(other), View(third)};
+      stage.local.batch_size = 4;  // the last one of three rows
+      stage.local.epochs = 2;
+      stage.local.micro_batch = micro_batch;
+    }
+    return plan;
+  };
+  const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+  const ClientTask task = TaskOf(examples.Classes());
+  const auto kept = [&](const std::vector<StageOutcome>& outcomes) {
+    std::vector<Vec> found;
+    for (size_t i = 0; i < 2; ++i) {
+      const std::span<const double> end = outcomes[i].end.view().As<double>();
+      found.emplace_back(end.begin(), end.end());
+    }
+    for (const StageOutcome& outcome : outcomes) found.push_back({outcome.sums[1]});
+    return found;
+  };
+  const std::vector<Vec> expected = kept(MustRun(*trainer, plan_with(by_autograd, 0), task));
+  for (const uint32_t micro_batch : {0u, 3u}) {
+    const std::vector<Vec> found = kept(MustRun(*trainer, plan_with(by_hand, micro_batch), task));
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_THAT(found[i], testing::Pointwise(testing::DoubleNear(1e-12), expected[i])) << i;
+  }
+  // And it is no small part of it.
+  LocalPlan plain = plan_with(nullptr, 0);
+  for (Stage& stage : plain.stages) stage.references.clear();
+  EXPECT_GT(std::abs(kept(MustRun(*trainer, plain, task))[0][0] - expected[0][0]), 1e-3);
+}
+
+TEST(RepresentationHook, IsRefusedWhereItCannotBeCarriedOut) {
+  const models::ModelSpec spec = SpecOf({"linear 5", "linear 3"}, {4}, 3, DType::kF64);
+  const models::ModelSpec smaller = SpecOf({"linear 2", "linear 3"}, {4}, 3, DType::kF64);
+  const Examples examples = RandomExamples(6, 4, 3, 1);
+  const FlatVector x = models::InitialModel(spec, 1), short_one = models::InitialModel(smaller, 1);
+  Hooks hooks;
+  hooks.representations = [](const Representations&, std::span<double>) { return 0.0; };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.1)};
+  plan.stages[0].hooks = std::make_shared<const Hooks>(hooks);
+  plan.stages[0].references = {View(short_one)};
+  const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+  const auto refused = [&] {
+    return std::string(trainer->Run(plan, TaskOf(examples.Classes())).status().message());
+  };
+  EXPECT_THAT(refused(), testing::HasSubstr("the reference 0 vector has another layout"));
+  plan.stages[0].references = {View(x)};
+  EXPECT_EQ(refused(), "");
+  hooks.loss = [](const models::Outputs& outputs, StepBatch&, std::span<const at::Tensor>) {
+    return outputs.logits.sum();
+  };
+  plan.stages[0].hooks = std::make_shared<const Hooks>(hooks);
+  EXPECT_THAT(refused(), testing::HasSubstr("a loss of its own and one on representations"));
+}
+
 TEST(Hooks, SeeTheSameDropoutMasksInAPairedGradient) {
   const models::ModelSpec spec = SpecOf({"dropout 0.5", "linear 3"}, {40}, 3, DType::kF64);
   const Examples examples = RandomExamples(6, 40, 3, 1);

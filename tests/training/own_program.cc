@@ -1,9 +1,9 @@
 // A training program as an owner would write one without our Python module. It depends on nothing
 // of Macaw, and does what the number of the client says:
 //   own_program STARTS MODE [ROWS]
-// STARTS: a file that gets a byte a start. MODE: "plain", "corrects", "dies" (whenever it is to
-// train), "given" (writes the rows that it is given, and gives them back as outputs) or "broken"
-// (it never starts). ROWS: examples for softmax regression.
+// STARTS: a file that gets a byte a start. MODE: "plain", "corrects", "in place" (trains where the
+// end lies), "dies" (whenever it is to train), "given" (writes the rows that it is given, and gives
+// them back as outputs) or "broken" (it never starts). ROWS: examples for softmax regression.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -58,7 +58,8 @@ class OwnProgram {
          {"name", "own program " + mode_},
          {"corrections", mode_ == "corrects"},
          {"evaluates", mode_ != "plain" && mode_ != "given"},
-         {"outputs", mode_ == "given"}});
+         {"outputs", mode_ == "given"},
+         {"in_place", mode_ == "in place"}});
     for (std::string line; !(line = ReadLine()).empty();) {
       const Json question = Json::parse(line);
       if (question.contains("train")) Train(question["id"], question["train"]);
@@ -94,7 +95,8 @@ class OwnProgram {
     if (!examples_.empty()) return Say(SoftmaxRegression(id, train));
     if (mode_ == "corrects") return Say(Correct(good, train));
     // Everything that it can reach, the gaps between tensors, too.
-    for (size_t i = 0; i < floats(); ++i) At("end")[i] = At("start")[i] + 1;
+    const char* const weights = train["in_place"] == true ? "end" : "start";
+    for (size_t i = 0; i < floats(); ++i) At("end")[i] = At(weights)[i] + 1;
     switch (train["client"].get<int>()) {
       case 1:
         std::cerr << "opening the rows" << std::endl << "the disk is on fire" << std::endl;

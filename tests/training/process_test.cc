@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -129,6 +130,20 @@ TEST_F(OwnersProgram, GetsCorrectionAndAnchor) {
       .mu = 0.5, .anchor = pull.view(), .v = {{pull.view(), 2}, {View(start_), -1}}};
   const ConstVectorView end = MustRun(*trainer, {.stages = {stage}}, Task(0))[0].end;
   EXPECT_FLOAT_EQ(end.As<float>()[0], 2.5F * pull.As<float>()[0]);
+}
+
+// Each turn begins with the weights that it is given, whatever the end held before.
+TEST_F(OwnersProgram, MayTrainWhereTheEndLies) {
+  const auto trainer = Make(Setup("in place")), other = Make(Setup("plain"));
+  for (const uint64_t client : {11, 0, 11}) {
+    const auto outcome = Turn(*trainer, client);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(Json::parse(*ReadFile(folder_ / "train.json"))["in_place"], true);
+    const auto expected = Turn(*other, 0);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_TRUE(
+        std::ranges::equal(outcome->front().end.As<float>(), expected->front().end.As<float>()));
+  }
 }
 
 TEST_F(OwnersProgram, CannotChangeGapsAndParametersThatAreNotTrained) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "core/vector.h"
 
@@ -24,10 +26,22 @@ class StepGradients {
   virtual ConstVectorView GradientAt(ConstVectorView point) = 0;
 };
 
+// A batch's representations (models::Outputs): of a list of layers the input of the last layer that
+// has parameters, of a scripted module what it returns beside its logits. Each is a matrix with a
+// row for an example, row by row, in double; an example's representation is flattened.
+struct Representations {
+  size_t rows = 0;
+  size_t width = 0;             // numbers of a row
+  std::span<const double> own;  // at the point that is trained, with the step's dropout
+  // At Stage::references, in their order: without dropout, with running statistics, and constants
+  // to autograd.
+  std::vector<std::span<const double>> references = {};
+};
+
 class StepBatch;  // training/hooks.h: the same batch as tensors
 
 // Local rules that the affine correction cannot express. A stage with hooks runs on the eager
-// trainer. Either hook may be empty. Hooks may throw what LibTorch throws. Several slots call them
+// trainer. Any hook may be empty. Hooks may throw what LibTorch throws. Several slots call them
 // at once, each with arguments of its own.
 struct Hooks {
   // The scalar to minimise instead of the task's loss: a mean over the batch. `w` are the
@@ -35,6 +49,11 @@ struct Hooks {
   std::function<at::Tensor(const models::Outputs& outputs, StepBatch& batch,
                            std::span<const at::Tensor> w)>
       loss;
+  // A loss on the rows' representations that is added to the task's own: returns its sum over the
+  // rows, and writes that sum's gradient with respect to `z.own` to `gradient`, which is as large.
+  // The trainer takes the mean over the step's rows. Not beside `loss`, nor for tasks that rate
+  // each position of a row.
+  std::function<double(const Representations& z, std::span<double> gradient)> representations;
   // Changes the gradient `g` in place, after the norm clip and before the affine correction.
   std::function<void(ConstVectorView w, VectorView g, StepGradients& batch)> correct;
 };

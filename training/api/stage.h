@@ -70,6 +70,8 @@ struct Stage {
   std::shared_ptr<const std::vector<bool>>
       trainable;                       // per layout entry; null: all parameters are trained
   std::shared_ptr<const Hooks> hooks;  // null: the task's own loss
+  // Points whose representations of each batch Hooks::representations is given.
+  std::vector<Point> references;
   Losses losses = Losses::kTrain;
 };
 

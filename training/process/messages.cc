@@ -182,11 +182,13 @@ absl::StatusOr<Ready> ParseReady(absl::string_view line) {
   }
   const auto outputs = json.find("outputs");
   ready.outputs = outputs != json.end() && *outputs == true;
+  const auto in_place = json.find("in_place");
+  ready.in_place = in_place != json.end() && *in_place == true;
   return ready;
 }
 
 std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const ClientTask& task,
-                      const Place& place) {
+                      TurnVector weights, const Place& place) {
   const AffineCorrection& correction = stage.correction;
   const data::Rows& rows = RowsOf(task, stage.rows);
   Json train = {{"client", task.client.value},
@@ -201,6 +203,7 @@ std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const Clie
                 {"mu", correction.mu},
                 {"anchor", correction.anchor.has_value()},
                 {"correction", !correction.v.empty()},
+                {"in_place", weights == kEnd},
                 {"personal", stage.losses == Losses::kPersonal}};
   train["trainable"] = stage.trainable != nullptr ? Json(*stage.trainable) : Json(nullptr);
   if (place.has_value()) train["at"] = ToJson(*place);

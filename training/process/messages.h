@@ -32,17 +32,19 @@ struct Ready {
   std::string name;          // of the program and its versions; part of the numeric profile
   bool corrections = false;  // whether it adds μ·(w − a) + v to its gradients
   bool evaluates = false;
+  // Whether it may train where the end is to lie: then the start is there, and nowhere else.
+  bool in_place = false;
   // Whether it gives the model's outputs for rows that it is given, so that metrics can be computed
   // from them here.
   bool outputs = false;
 };
 absl::StatusOr<Ready> ParseReady(absl::string_view line);
 
-// A turn. Its `id` comes back with the answer. `place`: where its rows lie; none: the program has
-// rows of its own.
+// A turn. Its `id` comes back with the answer. `weights`: where the program finds them. `place`:
+// where its rows lie; none: the program has rows of its own.
 using Place = std::optional<SharedRows::Place>;
 std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const ClientTask& task,
-                      const Place& place);
+                      TurnVector weights, const Place& place);
 std::string EvaluateLine(uint64_t id, const data::Rows& rows, uint64_t begin, uint64_t end,
                          const Place& place);
 // Asks for the model's outputs in the place.

@@ -18,8 +18,12 @@ namespace {
 constexpr int kMostFailures = 3;      // of the program in a row, until the node gives up
 constexpr uint32_t kRatedRows = 200;  // at a time, of those that the program has trained
 
-void Copy(ConstVectorView from, VectorView to) {
+absl::Status Put(ConstVectorView from, peer::SharedVectors& memory, TurnVector place) {
+  const VectorView to = memory.At(place);
+  if (from.bytes.data() == to.bytes.data()) return absl::OkStatus();
+  MACAW_RETURN_IF_ERROR(memory.Reserve(place));
   std::memcpy(to.bytes.data(), from.bytes.data(), to.bytes.size());
+  return absl::OkStatus();
 }
 
 // What the program must leave as it was, whatever it wrote: gaps are zero, and tensors that are not
@@ -108,7 +112,7 @@ absl::StatusOr<MetricSums> ProcessTrainer::Rate(ConstVectorView model, const dat
 absl::StatusOr<MetricSums> ProcessTrainer::AskForSums(ConstVectorView model, const data::Rows& rows,
                                                       uint64_t begin, uint64_t end) {
   MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, begin, end));
-  Copy(model, resident_->memory->At(kStart));
+  MACAW_RETURN_IF_ERROR(Put(model, *resident_->memory, kStart));
   const uint64_t id = ++questions_;
   MACAW_ASSIGN_OR_RETURN(
       Answer answer, Ask(EvaluateLine(id, rows, begin, end, place),
@@ -127,7 +131,7 @@ absl::StatusOr<MetricSums> ProcessTrainer::RateOutputs(ConstVectorView model,
                            Objective::Make(setup_.task, setup_.spec.outputs, LocalConfig()));
     plain_ = objective.Plain(setup_.CountedClasses());
   }
-  Copy(model, resident_->memory->At(kStart));
+  MACAW_RETURN_IF_ERROR(Put(model, *resident_->memory, kStart));
   MetricSums sums(plain_->metrics());
   for (uint64_t first = begin; first < end; first += batch) {
     MACAW_ASSIGN_OR_RETURN(const Place place,
@@ -183,22 +187,26 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
   const AffineCorrection& correction = stage.correction;
   MACAW_ASSIGN_OR_RETURN(const ConstVectorView start, Resolve(stage.start, before));
   MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, start, "start"));
-  Copy(start, memory.At(kStart));
+  const bool corrects = correction.mu != 0 || !correction.v.empty();
+  const TurnVector weights = resident_->ready.in_place && !corrects ? kEnd : kStart;
+  MACAW_RETURN_IF_ERROR(Put(start, memory, weights));
+  MACAW_RETURN_IF_ERROR(memory.Reserve(kEnd));
   if (correction.anchor.has_value()) {
     MACAW_ASSIGN_OR_RETURN(const ConstVectorView anchor, Resolve(*correction.anchor, before));
     MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, anchor, "anchor"));
-    Copy(anchor, memory.At(kAnchor));
+    MACAW_RETURN_IF_ERROR(Put(anchor, memory, kAnchor));
   }
   if (!correction.v.empty()) {
     MACAW_ASSIGN_OR_RETURN(const ConstVectorView v,
                            SumOf(correction.v, before, setup_.spec, v_sum_));
-    Copy(v, memory.At(kCorrection));
+    MACAW_RETURN_IF_ERROR(Put(v, memory, kCorrection));
   }
   const data::Rows& rows = RowsOf(task, stage.rows);
   MACAW_ASSIGN_OR_RETURN(const Place place, Give(rows, 0, rows.size()));
   const uint64_t id = ++questions_;
   MACAW_ASSIGN_OR_RETURN(
-      Answer answer, Ask(TrainLine(id, stage, before.size(), task, place), [&](const auto& line) {
+      Answer answer,
+      Ask(TrainLine(id, stage, before.size(), task, weights, place), [&](const auto& line) {
         return ParseTrained(line, id, setup_.task, place.has_value());
       }));
   if (answer.fatal)

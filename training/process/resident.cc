@@ -47,7 +47,8 @@ absl::StatusOr<Resident> StartResident(const TrainerSetup& setup) {
   Resident resident{
       .options = setup.backend.program, .slot = setup.lane, .thread = std::this_thread::get_id()};
   const std::vector<LayoutPtr> layouts(kTurnVectors, setup.spec.layout);
-  MACAW_ASSIGN_OR_RETURN(resident.memory, peer::SharedVectors::Make("macaw-program", layouts));
+  MACAW_ASSIGN_OR_RETURN(
+      resident.memory, peer::SharedVectors::Make("macaw-program", layouts, Backing::kFileIfLarge));
   if (setup.backend.program.give_rows) {
     MACAW_ASSIGN_OR_RETURN(resident.rows, SharedRows::Make(setup));
   }

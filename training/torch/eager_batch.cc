@@ -146,21 +146,28 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
       Forward(replica.parameters(), masks ? &*masks : nullptr, statistics);
 
   const bool own_loss = loss.hooks != nullptr && loss.hooks->loss;
-  if (!own_loss && !device_.is_cpu()) {
-    const at::Tensor mean_loss = on_device_.Rate(*loss.objective, outputs.logits, labels_, mean);
-    if (mean_loss.requires_grad()) torch::autograd::backward({mean_loss});
-    return;
-  }
   if (!own_loss) {
     // The objective's gradient is computed by hand, and autograd starts at the outputs. That needs
     // fewer nodes and gives losses in double.
-    RateOutputs(outputs.logits, *loss.objective, mean,
-                logit_gradient_.bytes().first(static_cast<size_t>(logit_gradient_tensor_.numel()) *
-                                              SizeOf(dtype_)),
-                sums);
-    if (outputs.logits.requires_grad()) {
-      torch::autograd::backward({outputs.logits}, {logit_gradient_tensor_});
+    std::vector<at::Tensor> roots = {outputs.logits}, gradients(1);
+    if (device_.is_cpu()) {
+      RateOutputs(outputs.logits, *loss.objective, mean,
+                  logit_gradient_.bytes().first(
+                      static_cast<size_t>(logit_gradient_tensor_.numel()) * SizeOf(dtype_)),
+                  sums);
+      gradients[0] = logit_gradient_tensor_;
+    } else {
+      roots[0] = on_device_.Rate(*loss.objective, outputs.logits, labels_, mean);
     }
+    if (loss.hooks != nullptr && loss.hooks->representations) {
+      at::Tensor gradient;
+      sums.at(1) += RateRepresentations(outputs.representation, loss, mean.rows, &gradient);
+      if (gradient.defined() && outputs.representation.requires_grad()) {
+        roots.push_back(outputs.representation);
+        gradients.push_back(gradient);
+      }
+    }
+    if (roots[0].requires_grad()) torch::autograd::backward(roots, gradients);
     return;
   }
   step_ = Step{loss, dropout};
@@ -188,7 +195,44 @@ void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& l
         loss.hooks->loss(outputs, *this, parameters).item<double>() * MeanOf(*loss.objective).rows;
     step_.reset();
   }
+  if (loss.hooks != nullptr && loss.hooks->representations)
+    metrics[1] += RateRepresentations(outputs.representation, loss, mean.rows, nullptr);
   AddTo(sums, metrics);
+}
+
+double EagerBatch::RateRepresentations(const at::Tensor& representation, const StageLoss& loss,
+                                       double rows, at::Tensor* gradient) const {
+  const at::Tensor own = RowsOf(representation);
+  std::vector<at::Tensor> at_references;
+  for (const std::vector<at::Tensor>& parameters : *loss.references) {
+    const at::NoGradGuard without_graph;
+    at_references.push_back(
+        RowsOf(Forward(parameters, nullptr, models::Statistics::kRunning).representation));
+  }
+  Representations z{
+      .rows = rows_, .width = static_cast<size_t>(own.size(1)), .own = ValuesOf<double>(own)};
+  for (const at::Tensor& reference : at_references)
+    z.references.push_back(ValuesOf<double>(reference));
+  const at::Tensor by_hand = at::zeros_like(own);
+  const std::span<double> slope(by_hand.mutable_data_ptr<double>(),
+                                static_cast<size_t>(by_hand.numel()));
+  const double sum = loss.hooks->representations(z, slope);
+  if (gradient != nullptr && std::ranges::any_of(slope, [](double g) { return g != 0; }))
+    *gradient = (by_hand / rows).to(representation.options()).reshape(representation.sizes());
+  return sum;
+}
+
+at::Tensor EagerBatch::RowsOf(const at::Tensor& representation) const {
+  if (!representation.defined()) {
+    throw std::invalid_argument(
+        "the rule's loss is on representations, and the model returns logits alone: let the "
+        "scripted module return (logits, representation)");
+  }
+  const auto rows = static_cast<int64_t>(rows_);
+  if (representation.dim() == 0 || representation.size(0) != rows) {
+    throw std::invalid_argument("the model's representation has no row for each example");
+  }
+  return representation.detach().to(at::kCPU, at::kDouble).reshape({rows, -1}).contiguous();
 }
 
 void EagerBatch::Correct(Replica& replica, const StageLoss& loss, const StreamKey* dropout) {

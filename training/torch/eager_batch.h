@@ -22,7 +22,9 @@ namespace macaw::training {
 // What a stage asks of a batch: the loss, and the entries that may move.
 struct StageLoss {
   const Objective* objective = nullptr;
-  const Hooks* hooks = nullptr;                  // null: use the objective
+  const Hooks* hooks = nullptr;  // null: use the objective
+  // The tensors of each of the stage's references.
+  const std::vector<std::vector<at::Tensor>>* references = nullptr;
   const std::vector<bool>* trainable = nullptr;  // null: all entries move
 };
 
@@ -75,6 +77,12 @@ class EagerBatch final : public StepBatch {
   at::Tensor HostLabels() const;
   void Send();                                              // to the device
   void LabelAllPositions(std::span<const int32_t> tokens);  // of the batch
+  // The hook's loss on the batch's representations, summed over its rows. With `gradient`, that of
+  // the mean over `rows` rows, as a tensor like the representation; left undefined where it is 0.
+  double RateRepresentations(const at::Tensor& representation, const StageLoss& loss, double rows,
+                             at::Tensor* gradient) const;
+  // A matrix on the host with a row for an example.
+  at::Tensor RowsOf(const at::Tensor& representation) const;
   void RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                    std::span<std::byte> gradient, std::span<double> sums);
 

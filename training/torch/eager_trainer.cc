@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -38,6 +39,8 @@ auto Caught(F&& f) -> decltype(f()) {
     return memory ? absl::ResourceExhaustedError(words) : absl::InvalidArgumentError(words);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory: use a smaller batch or fewer slots");
+  } catch (const std::invalid_argument& error) {
+    return absl::InvalidArgumentError(error.what());
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
   }
@@ -79,10 +82,16 @@ struct EagerTrainer::StageRun {
   ConstVectorView anchor;
   ConstVectorView v;                   // empty: no correction
   at::Tensor device_anchor, device_v;  // on a device
+  std::vector<std::vector<at::Tensor>> references = {};
   Pieces pieces;
   StreamKey key;  // seed, round, phase, client
 
-  StageLoss loss() const { return {&objective, stage.hooks.get(), stage.trainable.get()}; }
+  StageLoss loss() const {
+    return {.objective = &objective,
+            .hooks = stage.hooks.get(),
+            .references = &references,
+            .trainable = stage.trainable.get()};
+  }
   // `part`: of the step's batch (local.micro_batch).
   StreamKey Dropout(uint64_t step, uint64_t part = 0) const {
     StreamKey dropout = key;
@@ -120,6 +129,7 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::D
              setup.local.precision == "bf16"),
       replica_(setup.spec.layout, device),
       optimizer_(setup.spec.layout),
+      references_(network_.spec(), device),
       kept_{.layout = setup.spec.layout, .ends = {}} {}
 
 absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
@@ -169,6 +179,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
     if (correction.mu != 0) run.device_anchor = FlatTensor(run.anchor).to(device_);
     if (!run.v.empty()) run.device_v = FlatTensor(run.v).to(device_);
   }
+  MACAW_ASSIGN_OR_RETURN(run.references, references_.Of(stage, before, task_));
   switch (stage.kind) {
     case StageKind::kTrain:
       return Train(run);

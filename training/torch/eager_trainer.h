@@ -13,6 +13,7 @@
 #include "training/objective.h"
 #include "training/stage_inputs.h"
 #include "training/torch/eager_batch.h"
+#include "training/torch/references.h"
 #include "training/torch/replica.h"
 #include "training/torch/tensor_optimizer.h"
 
@@ -77,6 +78,7 @@ class EagerTrainer final : public LocalTrainer {
   BatchOrder order_;
   LocalOptimizer optimizer_;
   TensorOptimizer device_optimizer_;
+  References references_;
   KeptEnds kept_;       // of all stages but the last, whose end stays in the replica
   FlatVector v_sum_;    // sum of a correction's terms
   FlatVector aligned_;  // a copy of a point that is not 64-byte aligned

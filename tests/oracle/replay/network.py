@@ -132,12 +132,21 @@ class Network:
             x, _, _ = layer(tensors, name, x, False)
         return x
 
-    def gradient(self, model, x, y):
+    def representation_of(self, model, x):
+        """The input of the last layer."""
+        tensors = self.tensors(model)
+        for layer, name in self.layers[:-1]:
+            x, _, _ = layer(tensors, name, x, False)
+        return x
+
+    def gradient(self, model, x, y, pull=None):
         """Of the mean loss, 0 where something is frozen, and the statistics that batch norm has afterwards; each in a
-        whole vector."""
+        whole vector. `pull(z)`: the gradient of another loss of each row with respect to the rows' representations z,
+        whose mean is added."""
         tensors, backward = self.tensors(model), []
         after = dict(tensors)
         for layer, name in self.layers:
+            representation = x
             x, back, moved = layer(tensors, name, x, True)
             backward.append(back)
             for statistic, value in moved.items():
@@ -146,6 +155,8 @@ class Network:
         for back in reversed(backward):
             d, of_layer = back(d)
             gradients |= of_layer
+            if pull is not None and back is backward[-1]:
+                d = d + pull(representation) / len(y)
         return np.where(self.free, self.vector(gradients), 0), self.vector(after)
 
 

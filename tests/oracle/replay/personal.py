@@ -62,6 +62,14 @@ class FedBN(Personal):
         return self.without_group(k)
 
 
+class FedPer(FedBN):
+    """The last layer stays."""
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.group = problem.network.group({problem.network.last_layer})
+
+
 class FedRep(Personal):
     """The last layer stays. It is trained first, then the layers before it."""
     kept = "group"

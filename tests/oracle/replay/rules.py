@@ -5,6 +5,16 @@ from local_work import a_norm, train
 from problem import CLIENTS
 
 
+def lengths(z):
+    """Of the rows; of a row of zeros infinite, so that it has no direction."""
+    norms = np.linalg.norm(z, axis=1, keepdims=True)
+    return np.where(norms > 0, norms, np.inf)
+
+
+def unit(z):
+    return z / lengths(z)
+
+
 class Rule:
     """A round: what each client sends, by name (`client`), how that is combined, what the server does (`server`).
 
@@ -244,6 +254,30 @@ class FedSAM(FedAvg):
         return {"delta": self.trained(k, stages[0], direction=direction)}
 
 
+class Moon(FedAvg):
+    """Each row's loss has μ·(−log softmax(cosines/τ)) of its representation z with those of x, the first, and of the
+    client's last model; only z moves."""
+
+    def client(self, k, stages, _phase):
+        network, before = self.problem.network, self.state.get(k)
+
+        def direction(w, _g, batch):
+            rows, labels = self.problem.batch(k, batch)
+            others = [unit(network.representation_of(model, rows)) for model in (self.x, before)]
+
+            def pull(z):
+                z1 = unit(z)
+                scores = np.exp(np.stack([(z1 * other).sum(axis=1) for other in others]) / self.p["temperature"])
+                p = scores / scores.sum(axis=0)
+                to_unit = (p[0] - 1)[:, None] * others[0] + p[1][:, None] * others[1]
+                across = to_unit - (to_unit * z1).sum(axis=1, keepdims=True) * z1
+                return self.p["mu"] / self.p["temperature"] * across / lengths(z)
+            return network.gradient(w, rows, labels, pull)[0] + self.local.decay * w
+        y = train(self.problem, self.x, k, stages[0], self.local, direction=None if before is None else direction)
+        self.state[k] = y
+        return {"delta": self.delta(k, y)}
+
+
 class PerFedAvg(FedAvg):
     """Of each pair of batches the first makes w̃ = w − α·g(w), and the second moves w by its gradient at w̃."""
 
@@ -284,6 +318,7 @@ class Scaffold(Rule):
 
 class FedNova(Rule):
     combine = {"direction": "examples", "tau": "examples", "statistics": "examples"}
+    m = 0.0
 
     def client(self, k, stages, _phase):
         mu = self.p.get("mu", 0.0)
@@ -293,7 +328,8 @@ class FedNova(Rule):
         return {"direction": delta / norm, "tau": tau}
 
     def server(self, direction, tau):
-        self.move(tau * direction)
+        self.m = self.p.get("server_momentum", 0.0) * self.m + tau * direction
+        self.move(self.m)
 
 
 class FedDyn(Rule):

@@ -1,0 +1,1 @@
+"""Published tables as data: a file each. `./dev bench published` runs them."""
