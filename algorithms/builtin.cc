@@ -37,7 +37,10 @@ std::vector<Description> BuiltinAlgorithms() {
           PerFedAvg(),
           Ifca(),
           FedPer(),
-          Moon()};
+          Moon(),
+          HeteroFl(),
+          Ridge(),
+          KMeans()};
 }
 
 }  // namespace macaw::algorithms

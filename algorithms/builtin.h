@@ -39,6 +39,13 @@ Description Afl();
 Description FedSam();
 Description Moon();
 
+// Smaller models for weaker clients.
+Description HeteroFl();
+
+// Solved for from sums over rows.
+Description Ridge();
+Description KMeans();
+
 // Two phases a round: mime.cc.
 Description Mime();
 Description MimeLite();

@@ -97,7 +97,11 @@ absl::Status CheckNode(const Config& config, const std::string& plan,
                                trial.parameters, " parameters; its largest client has ",
                                trial.largest, " rows, ", trial.steps, " steps a round"));
   Line("moves", absl::StrCat("about ", trial.bytes_down, " bytes down and ", trial.bytes_up,
-                             " up for a client in a round"));
+                             " up for a client in a round",
+                             trial.base_bytes > 0
+                                 ? absl::StrCat("; ", trial.base_bytes,
+                                                " down once, for the model's frozen tensors")
+                                 : ""));
   MACAW_ASSIGN_OR_RETURN(const std::string declined, worker::WhyNotNow(options));
   if (options.accept.conditional())
     Line("now", declined.empty() ? "it may work" : absl::StrCat("it does not work: ", declined));

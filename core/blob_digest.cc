@@ -26,6 +26,20 @@ std::vector<Digest> HashLeaves(Isa isa, std::span<const std::byte> bytes) {
   return leaves;
 }
 
+// The same on threads.
+std::vector<Digest> HashLeavesWith(Isa isa, size_t threads, std::span<const std::byte> bytes) {
+  std::vector<Digest> leaves(LeavesOf(bytes.size()));
+  ParallelFor(
+      leaves.size(), DigestLanes(isa),
+      [&](size_t first, size_t end) {
+        const auto rest = bytes.subspan(first * kBlobLeafBytes);
+        const auto group = rest.first(std::min((end - first) * kBlobLeafBytes, rest.size()));
+        std::ranges::copy(HashLeaves(isa, group), leaves.begin() + static_cast<ptrdiff_t>(first));
+      },
+      threads);
+  return leaves;
+}
+
 // The name of a blob with these leaves.
 Digest NameOf(uint64_t size, std::span<const Digest> leaves) {
   if (size == 0) return DigestOf(std::span<const std::byte>());
@@ -53,17 +67,14 @@ Digest BlobDigest(std::span<const std::byte> bytes) {
 
 Digest BlobDigestWith(Isa isa, size_t threads, std::span<const std::byte> bytes) {
   if (bytes.size() <= kBlobLeafBytes) return DigestOf(bytes);
-  std::vector<Digest> leaves(LeavesOf(bytes.size()));
-  ParallelFor(
-      leaves.size(), DigestLanes(isa),
-      [&](size_t first, size_t end) {
-        const auto rest = bytes.subspan(first * kBlobLeafBytes);
-        const auto group = rest.first(std::min((end - first) * kBlobLeafBytes, rest.size()));
-        std::ranges::copy(HashLeaves(isa, group), leaves.begin() + static_cast<ptrdiff_t>(first));
-      },
-      threads);
-  return NameOf(bytes.size(), leaves);
+  return NameOf(bytes.size(), HashLeavesWith(isa, threads, bytes));
 }
+
+std::vector<Digest> LeafDigests(std::span<const std::byte> bytes) {
+  return HashLeavesWith(BestIsa(), SIZE_MAX, bytes);
+}
+
+Digest NameOfLeaves(uint64_t size, std::span<const Digest> leaves) { return NameOf(size, leaves); }
 
 BlobDigester::BlobDigester(uint64_t size) : size_(size), wanted_(std::min(size, kStepBytes)) {
   leaves_.reserve(LeavesOf(size));

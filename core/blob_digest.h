@@ -26,6 +26,12 @@ Digest BlobDigest(std::span<const std::byte> bytes);
 // The same on one of SupportedIsas() and at most that many threads, the caller's included.
 Digest BlobDigestWith(Isa isa, size_t threads, std::span<const std::byte> bytes);
 
+// For a blob that is named again and again while most of its leaves stay: the digests of the leaves
+// of some bytes, of which only the last leaf may be shorter, and the name of a blob by those of all
+// its leaves.
+std::vector<Digest> LeafDigests(std::span<const std::byte> bytes);
+Digest NameOfLeaves(uint64_t size, std::span<const Digest> leaves);
+
 // Names a blob while it arrives. The size is known from the start, and what has arrived stays where
 // it is. Not thread-safe.
 class BlobDigester {

@@ -164,8 +164,7 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorT
   return AtomicWriteFile(path, file);
 }
 
-absl::Status WriteModel(const std::string& path, ConstVectorView model,
-                        const std::map<std::string, std::string>& metadata) {
+std::vector<TensorToWrite> TensorsOf(ConstVectorView model) {
   std::vector<TensorToWrite> tensors;
   const size_t width = SizeOf(model.dtype());
   for (const LayoutEntry& entry : model.layout->entries()) {
@@ -174,7 +173,18 @@ absl::Status WriteModel(const std::string& path, ConstVectorView model,
                        .shape = {entry.shape.begin(), entry.shape.end()},
                        .bytes = model.bytes.subspan(entry.offset * width, entry.size * width)});
   }
-  return WriteSafetensors(path, tensors, metadata);
+  return tensors;
+}
+
+Digest DigestOfTensors(const std::vector<TensorToWrite>& tensors) {
+  Digester digester;
+  for (const TensorToWrite& tensor : tensors) digester.Add(tensor.bytes);
+  return digester.Finish();
+}
+
+absl::Status WriteModel(const std::string& path, ConstVectorView model,
+                        const std::map<std::string, std::string>& metadata) {
+  return WriteSafetensors(path, TensorsOf(model), metadata);
 }
 
 absl::StatusOr<FlatVector> ReadModel(const std::string& path, LayoutPtr layout) {

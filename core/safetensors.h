@@ -70,6 +70,11 @@ struct TensorToWrite {
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
+// The tensors of a model, a view each: of every entry of the layout one of that name.
+std::vector<TensorToWrite> TensorsOf(ConstVectorView model);
+// DigestOfValues of the model with these tensors, which are in the order of its layout.
+Digest DigestOfTensors(const std::vector<TensorToWrite>& tensors);
+
 // Writes a model: each entry of the layout becomes a tensor of that name.
 absl::Status WriteModel(const std::string& path, ConstVectorView model,
                         const std::map<std::string, std::string>& metadata);

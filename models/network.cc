@@ -122,6 +122,7 @@ struct Apply {
     const Tensor result = Adapted(Dropped(hidden, l.dropout), own[6], own[7], l.linear2, second);
     return y + Dropped(result, l.dropout);
   }
+  Tensor operator()(const Scale& l) const { return x * l.factor; }
   Tensor operator()(const Residual& l) const {
     Tensor y = x;
     size_t parameter = 0, buffer = 0;

@@ -97,12 +97,16 @@ struct TransformerBlock {
   double dropout = 0;
   Adapter in_proj = {}, out_proj = {}, linear1 = {}, linear2 = {};
 };
+// factor·x. No text makes one: it is HeteroFL's scaler in a narrower model (models/slice.h).
+struct Scale {
+  double factor = 1;
+};
 struct Residual;
 
 using Layer = std::variant<Conv2d, Linear, MaxPool2d, AvgPool2d, GlobalAvgPool, Flatten, Relu, Tanh,
                            Sigmoid, Dropout, GroupNorm, BasicBlock, BatchNorm, Embedding, Lstm, Gru,
                            Positions, LastPosition, MeanOfPositions, LayerNorm, Gelu, Attention,
-                           TransformerBlock, Residual>;
+                           TransformerBlock, Scale, Residual>;
 
 // Adds what its layers make of an input to that input.
 struct Residual {

@@ -11,7 +11,6 @@
 #include "core/files.h"
 #include "core/safetensors.h"
 #include "core/status.h"
-#include "proto/fleet/vector_codec.h"
 
 namespace macaw::server {
 namespace {
@@ -55,18 +54,17 @@ std::string BestModels::FileOf(Round round) const {
   return absl::StrCat(run_dir_, absl::StrFormat("/checkpoints/best-%08d.safetensors", round.value));
 }
 
-void BestModels::Hold(Round round, fleet::Blob model, LayoutPtr layout) {
-  held_ = {.round = round, .model = std::move(model), .layout = std::move(layout)};
+void BestModels::Hold(Round round, KeptModel model) {
+  held_ = {.round = round, .model = std::move(model)};
 }
 
 absl::Status BestModels::WriteHeld() {
   if (!held_.has_value()) return absl::OkStatus();
-  MACAW_ASSIGN_OR_RETURN(
-      const std::vector<ConstVectorView> vectors,
-      fleet::DecodeVectors(held_->model.bytes->bytes(), std::span(&held_->layout, 1)));
-  MACAW_RETURN_IF_ERROR(WriteModel(FileOf(held_->round), vectors.front(),
+  MACAW_ASSIGN_OR_RETURN(const ConstVectorView vector, held_->model.Vector());
+  MACAW_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> tensors, held_->model.Tensors());
+  MACAW_RETURN_IF_ERROR(WriteModel(FileOf(held_->round), vector,
                                    {{"round", absl::StrCat(held_->round.value)},
-                                    {"model_digest", DigestOfValues(vectors.front()).Hex()}}));
+                                    {"model_digest", DigestOfTensors(tensors).Hex()}}));
   held_.reset();
   return absl::OkStatus();
 }
@@ -80,7 +78,8 @@ void BestModels::Prune(Round oldest) const {
   }
 }
 
-absl::StatusOr<std::optional<Digest>> BestModels::Publish(Round round) const {
+absl::StatusOr<std::optional<Digest>> BestModels::Publish(Round round,
+                                                          const SplitModel* split) const {
   const std::string from = FileOf(round), to = run_dir_ + kBestFile;
   if (!FileExists(from)) {
     std::error_code ignored;  // one of another round would mislead
@@ -92,7 +91,15 @@ absl::StatusOr<std::optional<Digest>> BestModels::Publish(Round round) const {
   const auto digest = file.metadata().find("model_digest");
   if (digest == file.metadata().end())
     return absl::DataLossError(absl::StrCat(from, " does not name its model_digest"));
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(to, bytes));
+  const bool whole =
+      split == nullptr || file.tensors().size() == split->parts().whole->entries().size();
+  if (whole) {
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(to, bytes));
+  } else {
+    MACAW_ASSIGN_OR_RETURN(const FlatVector trained,
+                           ReadModel(from, split->parts().trained.layout()));
+    MACAW_RETURN_IF_ERROR(WriteSafetensors(to, split->Tensors(trained.view()), file.metadata()));
+  }
   return Digest::FromHex(digest->second);
 }
 

@@ -7,8 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/ids.h"
-#include "core/vector.h"
-#include "proto/fleet/messages.h"
+#include "server/split_model.h"
 
 namespace macaw::server {
 
@@ -21,20 +20,21 @@ class BestModels {
   // Removes what rounds after `completed` have left: they are done again.
   BestModels(std::string run_dir, Round completed);
 
-  // A new best. It replaces one that is not written yet. `layout`: of the blob's only vector.
-  void Hold(Round round, fleet::Blob model, LayoutPtr layout);
+  // A new best. It replaces one that is not written yet. Of a model with parts the file has what is
+  // trained, until it is published.
+  void Hold(Round round, KeptModel model);
   absl::Status WriteHeld();
   // Removes the models that no checkpoint from `oldest` on needs.
   void Prune(Round oldest) const;
   // Makes model.best.safetensors of the model of this round, and returns the digest of its values.
   // nullopt, and no such file: the model is not there (its round was done without a patience).
-  absl::StatusOr<std::optional<Digest>> Publish(Round round) const;
+  // `split`: of the run's model, or null.
+  absl::StatusOr<std::optional<Digest>> Publish(Round round, const SplitModel* split) const;
 
  private:
   struct Held {
     Round round{};
-    fleet::Blob model;
-    LayoutPtr layout;
+    KeptModel model;
   };
   std::string FileOf(Round round) const;
 

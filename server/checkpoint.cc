@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "algorithms/around/frozen.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/safetensors.h"
@@ -214,6 +213,9 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
   MACAW_ASSIGN_OR_RETURN(checkpoint.data_digest,
                          Digest::FromHex(about.at("data").get<std::string>()));
   MACAW_ASSIGN_OR_RETURN(checkpoint.run_id, RunIdIn(about));
+  if (const auto base = about.find("base"); base != about.end()) {
+    MACAW_ASSIGN_OR_RETURN(checkpoint.base, Digest::FromHex(base->get<std::string>()));
+  }
   return checkpoint;
 }
 
@@ -234,7 +236,7 @@ absl::StatusOr<VectorsByName> VectorsIn(const SafetensorsFile& file, const Json&
 }
 
 // Name, first element and shape of each tensor, for readers that have no plan.
-Json TensorsOf(const ParameterLayout& layout) {
+Json PlacesOf(const ParameterLayout& layout) {
   Json tensors = Json::array();
   for (const LayoutEntry& entry : layout.entries())
     tensors.push_back({entry.name, entry.offset, entry.shape});
@@ -268,16 +270,16 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
     about["virtual_time"] = ToJson(checkpoint.clock);
   for (size_t i = 1; i < profiles.size(); ++i)
     about["more_profiles"].push_back(ToJson(profiles[i]));
-  // Of a run with frozen tensors the rule's own model lacks these.
-  const std::string model =
-      checkpoint.state.vectors.contains(algorithms::kWholeModel) ? algorithms::kWholeModel : kModel;
-  about["model"] = model;
+  // Of a run with frozen tensors the model lacks these. Release 0.1.0 wrote a whole one beside it,
+  // and named that here.
+  about["model"] = kModel;
+  if (!checkpoint.base.IsZero()) about["base"] = checkpoint.base.Hex();
   std::vector<TensorToWrite> tensors;
   std::map<std::string, std::span<const std::byte>> named;
   for (const auto& [name, vector] : checkpoint.state.vectors) {
     const ConstVectorView view = vector.view();
     about["layouts"][name] = view.layout->digest().Hex();
-    if (name == model) about["tensors"] = TensorsOf(*view.layout);
+    if (name == kModel) about["tensors"] = PlacesOf(*view.layout);
     tensors.push_back({.name = name,
                        .dtype = view.dtype() == DType::kF32 ? "F32" : "F64",
                        .shape = {view.size()},

@@ -33,7 +33,10 @@ struct Checkpoint {
   uint64_t log_bytes = 0;  // of rounds.log, synced; 0: a version that did not note it
   double seconds = 0;      // spent on the run so far
   virtual_time::ClockState clock;
-  Digest run_id;          // the same in every session of a run
+  Digest run_id;  // the same in every session of a run
+  // Of the blob of the frozen tensors, which are in base.safetensors and not here; zero: none are
+  // frozen, or release 0.1.0 wrote it, whose checkpoints have them.
+  Digest base = {};
   VersionIndex versions;  // of the clients' states after the round
   // What rounds told of their clients (scheduler/feedback.h); empty: the sampling does not learn.
   std::string feedback = {};

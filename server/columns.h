@@ -48,7 +48,9 @@ inline constexpr RoundColumn kRoundColumns[] = {
      }},
     {"bytes_up", "bytes of the counted clients' updates, each sent on its own, in all phases",
      [](const PhaseReport& r) { return static_cast<double>(r.bytes_up); }},
-    {"bytes_down", "bytes that the drawn clients fetch to train, each vector once",
+    {"bytes_down",
+     "bytes that the drawn clients fetch to train, each vector once; frozen tensors, which a device "
+     "fetches once in a run, are not in it",
      [](const PhaseReport& r) { return static_cast<double>(r.bytes_down); }},
     {"virtual_seconds", "seconds that the round takes on the devices of `[devices]`",
      [](const PhaseReport& r) { return r.virtual_time->seconds; },

@@ -24,8 +24,8 @@ struct WithoutClient {
   // Of the angle between what the client has sent and the mean of all clients; NaN: one of them is
   // zero.
   double cosine = 0;
-  fleet::Blob model;
-  Digest digest;  // of the model's values, as in summary.json
+  fleet::Blob model;  // as Models gives it: what is trained of it
+  Digest digest;      // of the model's values, as in summary.json; filled in by the keeper
 };
 
 // evaluation.leave_one_out: the models of a round without each of its clients, one after the other

@@ -8,7 +8,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
+#include "algorithms/around/frozen.h"
 #include "core/status.h"
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
@@ -32,6 +34,8 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   keeper.seed_ = setup.seed;
   keeper.keeps_older_ = setup.asynchronous;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
+  keeper.sent_layout_ = algorithms::SentModelLayout(keeper.schema_);
+  if (keeper.schema_.parts != nullptr) keeper.TakeBaseOf(initial);
   if (leave_one_out > 0) {
     MACAW_ASSIGN_OR_RETURN(keeper.leave_one_out_,
                            LeaveOneOut::Make(algorithm, setup, initial.Clone(), leave_one_out));
@@ -57,8 +61,10 @@ absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   std::vector<fleet::Blob> channels;
   for (const algorithms::DownChannel& channel : schema_.down) {
     if (!algorithms::InPhase(channel.phases, order.phase)) continue;
-    channels.push_back(Encode(
-        channel, *std::ranges::find(broadcast, channel.name, &algorithms::DownVector::name)));
+    fleet::Blob blob =
+        Encode(channel, *std::ranges::find(broadcast, channel.name, &algorithms::DownVector::name));
+    const bool is_model = &channel == &schema_.down.front();
+    channels.push_back(is_model ? Whole(std::move(blob)) : std::move(blob));
   }
   PhaseModels models = fleet::Broadcast::Of(std::move(channels));
   if (!keeps_older_) return models;
@@ -83,18 +89,51 @@ absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   return models;
 }
 
+absl::Status ModelKeeper::MakeWhole(WithoutClient& without) {
+  without.model = Whole(std::move(without.model));
+  MACAW_ASSIGN_OR_RETURN(const ConstVectorView model, ModelOf(without.model));
+  without.digest =
+      split_ != nullptr ? DigestOfTensors(split_->Tensors(model)) : DigestOfValues(model);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ConstVectorView> ModelKeeper::ModelOf(const fleet::Broadcast& broadcast) const {
-  MACAW_ASSIGN_OR_RETURN(
-      const std::vector<ConstVectorView> views,
-      fleet::DecodeVectors(broadcast.channels.at(0).bytes->bytes(), {&layout_, 1}));
+  return ModelOf(broadcast.channels.at(0));
+}
+
+absl::StatusOr<ConstVectorView> ModelKeeper::ModelOf(const fleet::Blob& model) const {
+  const fleet::Blob& sent = model.has_parts() ? model.trained() : model;
+  MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
+                         fleet::DecodeVectors(sent.bytes->bytes(), {&sent_layout_, 1}));
   return views[0];
+}
+
+void ModelKeeper::SetBase(ConstVectorView base) {
+  split_ = std::make_shared<const SplitModel>(schema_.parts, base);
+  names_.emplace(split_);
+}
+
+void ModelKeeper::TakeBaseOf(const FlatVector& model) {
+  FlatVector base(schema_.parts->base.layout());
+  schema_.parts->base.Extract(model.view(), base.view());
+  const ConstVectorView view = std::as_const(base).view();
+  if (split_ == nullptr || !std::ranges::equal(view.bytes, split_->base_view().bytes))
+    SetBase(view);
+}
+
+FlatVector ModelKeeper::AsSent(const FlatVector& model) const {
+  if (split_ == nullptr || !algorithms::SameLayout(model.layout().get(), layout_.get()))
+    return model.Clone();
+  FlatVector sent(sent_layout_);
+  split_->parts().trained.Extract(model.view(), sent.view());
+  return sent;
 }
 
 fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
                                 const algorithms::DownVector& down) {
   const ConstVectorView& vector = down.vector;
   // The evaluation of the last round may have encoded the model already.
-  if (vector.bytes.data() == Model().bytes.data()) return ModelBlob();
+  if (vector.bytes.data() == Model().bytes.data()) return SentModel();
   fleet::Blob& sent = sent_[channel.name];
   const bool same = sent.bytes != nullptr && fleet::Holds(sent.bytes->bytes(), vector);
   // A change has a form of its own in each round, also where it changes nothing.
@@ -196,7 +235,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
     headroom_.clear();
     metrics_.clear();
   }
-  model_blob_.reset();
+  sent_model_.reset();
   TakeMetrics(phase, aggregate);
   for (size_t c = 0; c < aggregate.channels.size(); ++c) {
     const aggregation::AggregatedChannel& channel = aggregate.channels[c];
@@ -212,15 +251,14 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   algorithms::ServerContext context = ContextOf(round, phase);
   if (keeps_older_ && order_->staleness.size() == 1) {
     context.staleness = order_->staleness.front();
-    const fleet::Broadcast& base = models_.at(Round(round.value - 1 - context.staleness));
-    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
-                           fleet::DecodeVectors(base.channels[0].bytes->bytes(), {&layout_, 1}));
-    context.base = views[0];
+    MACAW_ASSIGN_OR_RETURN(context.base,
+                           ModelOf(models_.at(Round(round.value - 1 - context.staleness))));
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
   if (kept) {
     MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(schema_, seed_));
+    for (WithoutClient& one : without_) MACAW_RETURN_IF_ERROR(MakeWhole(one));
   }
   return next == algorithms::AfterApply::kNextPhase;
 }
@@ -243,12 +281,12 @@ ModelKeeper::Numbers ModelKeeper::metrics() const {
   return metrics;
 }
 
-fleet::Blob ModelKeeper::ModelBlob() {
-  if (!model_blob_.has_value()) {
+fleet::Blob ModelKeeper::SentModel() {
+  if (!sent_model_.has_value()) {
     const ConstVectorView model = Model();
-    model_blob_ = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
+    sent_model_ = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
   }
-  return *model_blob_;
+  return *sent_model_;
 }
 
 fleet::Blob ModelKeeper::EvaluatedBlob() {
@@ -261,19 +299,20 @@ fleet::Blob ModelKeeper::EvaluatedBlob() {
 algorithms::ServerState ModelKeeper::Save() const {
   algorithms::ServerState state = algorithm_->Save();
   for (const auto& [round, broadcast] : models_) {
-    state.vectors.emplace(absl::StrCat(kOlder, round.value),
-                          FlatVector::CopyOf(*ModelOf(broadcast), layout_));  // Open has read it
+    state.vectors.emplace(
+        absl::StrCat(kOlder, round.value),
+        FlatVector::CopyOf(*ModelOf(broadcast), sent_layout_));  // Open has read it
   }
   for (const WithoutClient& one : without_) {
-    const auto views = fleet::DecodeVectors(one.model.bytes->bytes(), {&layout_, 1});
     state.vectors.emplace(absl::StrCat(kWithout, one.client.value),
-                          FlatVector::CopyOf(views->at(0), layout_));  // this program has made it
+                          FlatVector::CopyOf(*ModelOf(one.model), sent_layout_));
   }
   return state;
 }
 
 absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
-  model_blob_.reset();
+  if (split_ != nullptr) MACAW_RETURN_IF_ERROR(TakeSavedBase(state));
+  sent_model_.reset();
   models_.clear();
   without_.clear();
   for (const auto& [name, model] : state.vectors) {
@@ -281,24 +320,36 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
     if (uint64_t client = 0;
         absl::ConsumePrefix(&number, kWithout) && absl::SimpleAtoi(number, &client)) {
       const ConstVectorView view = model.view();
-      without_.push_back({.client = ClientId(client),
-                          .model = fleet::Blob::Of(fleet::EncodeVectors({&view, 1})),
-                          .digest = DigestOfValues(view)});
+      without_.push_back(
+          {.client = ClientId(client), .model = fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))});
+      MACAW_RETURN_IF_ERROR(MakeWhole(without_.back()));
       continue;
     }
     number = name;
     uint32_t round = 0;
     if (!absl::ConsumePrefix(&number, kOlder) || !absl::SimpleAtoi(number, &round)) continue;
-    const ConstVectorView view = model.view();
-    models_.emplace(Round(round),
-                    fleet::Broadcast::Of({fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))}));
+    const FlatVector sent = AsSent(model);
+    const ConstVectorView view = sent.view();
+    models_.emplace(Round(round), fleet::Broadcast::Of(
+                                      {Whole(fleet::Blob::Of(fleet::EncodeVectors({&view, 1})))}));
   }
   std::ranges::sort(without_, {}, &WithoutClient::client);
   return algorithm_->Load(state);
 }
 
+absl::Status ModelKeeper::TakeSavedBase(const algorithms::ServerState& state) {
+  const auto whole = state.vectors.find(algorithms::kWholeModel);
+  if (whole == state.vectors.end()) return absl::OkStatus();
+  if (!algorithms::SameLayout(whole->second.layout().get(), layout_.get())) {
+    return absl::InvalidArgumentError(absl::StrCat("the saved vector '", algorithms::kWholeModel,
+                                                   "' has another layout than the model"));
+  }
+  TakeBaseOf(whole->second);
+  return absl::OkStatus();
+}
+
 std::vector<LayoutPtr> ModelKeeper::Layouts() const {
-  std::vector<LayoutPtr> layouts = {layout_};
+  std::vector<LayoutPtr> layouts = {layout_, sent_layout_};
   for (const auto& named : schema_.down) layouts.push_back(named.layout);
   for (const auto& channel : schema_.up) layouts.push_back(channel.layout);
   layouts.insert(layouts.end(), schema_.saved.begin(), schema_.saved.end());

@@ -14,6 +14,7 @@
 #include "proto/fleet/messages.h"
 #include "server/engine/phase.h"
 #include "server/leave_one_out.h"
+#include "server/split_model.h"
 
 namespace macaw::server {
 
@@ -51,15 +52,20 @@ class ModelKeeper {
   // over the phases. Of any other metric the last phase's value is kept.
   Numbers metrics() const;
 
-  // The algorithm's Result: the model that is evaluated and written.
+  // The algorithm's Result: the model that is evaluated and written; of a model with frozen tensors
+  // what is trained (split).
   ConstVectorView Model() const { return algorithm_->Result(); }
-  // The algorithm's further models, and their names.
+  // The algorithm's further models, and their names. Such a rule has no frozen tensors.
   std::vector<ConstVectorView> MoreModels() const { return algorithm_->MoreModels(); }
   const std::vector<std::string>& model_names() const { return schema_.models; }
-  // Model() as an encoded blob with its digest. It is encoded once and cached until Model changes.
-  fleet::Blob ModelBlob();
+  // The model as a blob with its digest. It is encoded once and cached until Model changes.
+  fleet::Blob ModelBlob() { return Whole(SentModel()); }
   // What an evaluation gets: Model() and the further models, in one blob.
   fleet::Blob EvaluatedBlob();
+  // Null: the run has no frozen tensors.
+  const std::shared_ptr<const SplitModel>& split() const { return split_; }
+  // Takes another base, which a run has kept (a vector of split()->parts().base).
+  void SetBase(ConstVectorView base);
   // Of the newest round that evaluation.leave_one_out is due in, by client; empty: there was none,
   // or they are forgotten. Of a loaded state they have the clients and models alone.
   const std::vector<WithoutClient>& without() const { return without_; }
@@ -76,8 +82,22 @@ class ModelKeeper {
   ModelKeeper() = default;
   // A channel down as a blob, with its short forms.
   fleet::Blob Encode(const algorithms::DownChannel& channel, const algorithms::DownVector& down);
-  // The model in a broadcast that was kept.
+  fleet::Blob SentModel();  // Model() as it is sent, without the base
+  // The model of which this is what is sent.
+  fleet::Blob Whole(fleet::Blob sent) {
+    return names_.has_value() ? names_->Of(std::move(sent)) : std::move(sent);
+  }
+  // The base of a whole model, unless it is the one that is here.
+  void TakeBaseOf(const FlatVector& model);
+  // That of a state of release 0.1.0, which has a whole model.
+  absl::Status TakeSavedBase(const algorithms::ServerState& state);
+  // A saved model as it is sent: it may have frozen tensors, too.
+  FlatVector AsSent(const FlatVector& model) const;
+  // A model that was sent, as it was sent: in a broadcast that was kept, or alone.
   absl::StatusOr<ConstVectorView> ModelOf(const fleet::Broadcast& broadcast) const;
+  absl::StatusOr<ConstVectorView> ModelOf(const fleet::Blob& model) const;
+  // Names the model as one with its base, and takes the digest of all of it.
+  absl::Status MakeWhole(WithoutClient& without);
   void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
   // Whether the open round's parts are kept, each of one client.
   bool keeps_parts() const {
@@ -88,10 +108,12 @@ class ModelKeeper {
         .round = round, .phase = phase, .seed = seed_, .metrics = &metrics_, .schema = &schema_};
   }
   algorithms::Schema schema_;
-  LayoutPtr layout_;
-  uint64_t seed_ = 0;  // the run's
+  LayoutPtr layout_, sent_layout_;  // of the model, and of what is sent of it
+  std::shared_ptr<const SplitModel> split_;
+  std::optional<WholeNames> names_;  // with split_
+  uint64_t seed_ = 0;                // the run's
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
-  std::optional<fleet::Blob> model_blob_;    // until the model changes
+  std::optional<fleet::Blob> sent_model_;    // until the model changes
   std::map<std::string, fleet::Blob> sent_;  // by channel: its newest blob
   bool keeps_older_ = false;                 // where rounds do not wait for each other
   // The models that were sent, by the round after which they were the newest.

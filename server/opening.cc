@@ -238,6 +238,26 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   return checkpoint;
 }
 
+// Of a run with frozen tensors: the base with which the checkpoint was written.
+absl::Status TakeBaseOf(const Checkpoint& checkpoint, const std::string& run_dir,
+                        ModelKeeper& keeper) {
+  const auto has_it = [&] {
+    return checkpoint.base.IsZero() || keeper.split() == nullptr ||
+           keeper.split()->base().digest == checkpoint.base;
+  };
+  if (has_it()) return absl::OkStatus();
+  const std::string path = run_dir + "/base.safetensors";
+  const absl::StatusOr<FlatVector> base = ReadModel(path, keeper.split()->parts().base.layout());
+  if (base.ok()) keeper.SetBase(base->view());
+  if (has_it()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot resume from ", run_dir,
+                   "/checkpoints: the model's frozen tensors are others than "
+                   "those with which the run began (",
+                   base.ok() ? absl::StrCat(path, " has others, too") : base.status().message(),
+                   "): put that file back, or set model.init as it was"));
+}
+
 // The owners that the run had, whether they come back or not.
 std::vector<Restored::Member> OwnersOf(const std::string& run_dir) {
   absl::StatusOr<std::vector<Restored::Member>> owners = ReadHoldings(run_dir);
@@ -363,6 +383,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                          CheckpointToGoOnFrom(options, keeper));
   if (checkpoint.has_value()) {
+    MACAW_RETURN_IF_ERROR(TakeBaseOf(*checkpoint, options.run_dir, keeper));
     MACAW_RETURN_IF_ERROR(keeper.Load(checkpoint->state));
     MACAW_RETURN_IF_ERROR(Replay(options, *checkpoint, early_stopping));
     engine.completed = checkpoint->round.value;
@@ -391,6 +412,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       OpenFolder(options, checkpoint, completed, inside.has_value() ? &inside->recovery : nullptr));
+  if (keeper.split() != nullptr) MACAW_RETURN_IF_ERROR(folder.KeepBase(*keeper.split()));
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;

@@ -45,7 +45,7 @@ absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const Lay
 
 // Returns an error if the run cannot run, or if it would give another result than the run that it
 // resumes. Writes and fsyncs the new epoch as its last step, so an error leaves the folder
-// unchanged.
+// unchanged. Only base.safetensors of a run with frozen tensors follows.
 absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                              const algorithms::Registry& registry);
 

@@ -4,16 +4,13 @@
 
 #include "absl/status/status.h"
 #include "core/ids.h"
-#include "core/vector.h"
-#include "proto/fleet/messages.h"
+#include "server/split_model.h"
 
 namespace macaw::server {
 
 // Replaces model.round.safetensors in the run's folder: the model after the newest round of a
 // stepwise run, for whoever looks at it while the run waits. A reader sees a whole file; it is not
-// made durable, because a checkpoint is what a run goes on from. `layout`: of the blob's only
-// vector. The metadata have the round.
-absl::Status WriteRoundModel(const std::string& run_dir, Round round, const fleet::Blob& model,
-                             const LayoutPtr& layout);
+// made durable, because a checkpoint is what a run goes on from. The metadata have the round.
+absl::Status WriteRoundModel(const std::string& run_dir, Round round, const KeptModel& model);
 
 }  // namespace macaw::server

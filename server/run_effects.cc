@@ -129,7 +129,9 @@ void RunThreads::Begin(ApplySum order) {
         blobs_.Serve({*closed.model});
         closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
         if (options_.run.evaluation.train && keeper_.model_names().empty()) {
-          closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
+          const FlatVector whole = split_ != nullptr ? split_->Join(keeper_.Model()) : FlatVector();
+          closed.row->AddPenalty(options_.run.local.weight_decay,
+                                 split_ != nullptr ? whole.view() : keeper_.Model());
         }
       }
       if (options_.stepwise) closed.shown = keeper_.ModelBlob();
@@ -212,7 +214,7 @@ std::optional<std::string> RunThreads::ObserveForStop(Round round, const Metrics
   std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
   const bool best = early_stopping_.best_round() == round.value;
   if (best && options_.config.stop.patience > 0 && model.has_value())
-    writer_.Best(round, *model, layout_);
+    writer_.Best(round, {*model, layout_, split_});
   return stop;
 }
 
@@ -238,7 +240,7 @@ void RunThreads::OnClosed(Closed closed) {
       writer_.Clients(report.round, report.records, options_.run.task);
     }
     if (closed.shown.has_value())  // before the round's row, whose reader may ask for the model
-      writer_.RoundModel(report.round, *std::move(closed.shown), layout_);
+      writer_.RoundModel(report.round, {*std::move(closed.shown), layout_, split_});
     Checkpoint checkpoint;
     if (closed.state.has_value()) {
       checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);
@@ -286,6 +288,7 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
           .seconds = Elapsed(),
           .clock = engine_.clock(),
           .run_id = run_id_,
+          .base = split_ != nullptr ? split_->base().digest : Digest(),
           .versions = engine_.SnapshotVersions(staged),
           .feedback = engine_.SnapshotFeedback(staged)};
 }

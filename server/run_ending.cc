@@ -75,12 +75,16 @@ void RunThreads::Begin(EndRun order) {
   PostSums([this, end, whole = !engine_.mid_round(), over = std::move(over),
             ending = std::move(ending)]() mutable {
     ending.checkpoint.state = keeper_.Save();
-    const LayoutPtr layout = keeper_.Layouts().front();
-    ending.model = FlatVector::CopyOf(keeper_.Model(), layout);
-    ending.facts.model_digest = DigestOfValues(ending.model.view());
-    for (const ConstVectorView model : keeper_.MoreModels())
-      ending.more_models.push_back(FlatVector::CopyOf(model, layout));
-    ending.facts.parameters = layout->count();
+    ending.split = split_;
+    const LayoutPtr& sent = split_ != nullptr ? split_->parts().trained.layout() : layout_;
+    ending.model = FlatVector::CopyOf(keeper_.Model(), sent);
+    const ConstVectorView model = std::as_const(ending.model).view();
+    ending.facts.model_digest =
+        DigestOfTensors(split_ != nullptr ? split_->Tensors(model) : TensorsOf(model));
+    for (const ConstVectorView more : keeper_.MoreModels())
+      ending.more_models.push_back(FlatVector::CopyOf(more, layout_));
+    ending.facts.parameters = layout_->count();
+    ending.facts.base_bytes = split_ != nullptr ? split_->base().size : 0;
     if (options_.run.privacy.on()) {
       ending.facts.epsilon = [this, rounds = ending.checkpoint.round.value] {
         return EpsilonOf(options_.run, rounds);

@@ -356,15 +356,35 @@ static absl::StatusOr<OrderedJson> WriteModels(const std::string& folder,
   return written;
 }
 
-absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models,
+absl::Status RunFolder::KeepBase(const SplitModel& split) {
+  const std::string path = path_ + "/base.safetensors", digest = split.base().digest.Hex();
+  if (FileExists(path)) {
+    const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+    const bool same =
+        file.ok() && file->metadata().contains("digest") && file->metadata().at("digest") == digest;
+    if (same) return absl::OkStatus();
+  }
+  return WriteModel(path, split.base_view(), {{"digest", digest}});
+}
+
+absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
                                    const SummaryFacts& facts) {
+  const ConstVectorView model = models.front();
   MACAW_RETURN_IF_ERROR(metrics_.CutTail());  // of rounds that were not done again
-  MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/model.safetensors", models[0], {{"run", facts.name}}));
+  MACAW_RETURN_IF_ERROR(WriteSafetensors(
+      path_ + "/model.safetensors", split != nullptr ? split->Tensors(model) : TensorsOf(model),
+      {{"run", facts.name}}));
+  if (split != nullptr) {
+    MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/trained.safetensors", model,
+                                     {{"run", facts.name}, {"base", split->base().digest.Hex()}}));
+  }
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
   OrderedJson final = extremes.last;
   const auto rounds = final.contains("round") ? final["round"] : OrderedJson(0);
   final.erase("round");
+  OrderedJson bytes = {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}};
+  if (facts.base_bytes > 0) bytes["base"] = facts.base_bytes;
   OrderedJson summary = {
       {"name", facts.name},
       {"program", facts.program},
@@ -384,7 +404,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models,
       {"best", extremes.best},
       {"bests", extremes.bests},
       {"rounds_to", extremes.rounds_to},
-      {"bytes", {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}}},
+      {"bytes", std::move(bytes)},
       {"bytes_to", extremes.bytes_to},
       {"traffic_bytes", {{"up", facts.sent_bytes}, {"down", facts.received_bytes}}},
       {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
@@ -409,7 +429,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models,
   if (facts.best_model_round > 0) {
     MACAW_RETURN_IF_ERROR(best_.WriteHeld());
     MACAW_ASSIGN_OR_RETURN(const std::optional<Digest> digest,
-                           best_.Publish(Round(facts.best_model_round)));
+                           best_.Publish(Round(facts.best_model_round), split));
     if (digest.has_value()) {
       summary["best_model"] = {{"file", "model.best.safetensors"},
                                {"metric", facts.stop_metric},

@@ -39,6 +39,7 @@ struct SummaryFacts {
   Digest model_digest;
   std::optional<Digest> state_digest;  // of a stateful run
   uint64_t parameters = 0;
+  uint64_t base_bytes = 0;     // of the frozen tensors, which each node fetches once
   uint64_t server_memory = 0;  // bytes, peak PSS
   std::vector<uint64_t> worker_memory;
   uint64_t sent_bytes = 0, received_bytes = 0;  // by nodes in this session, as they report
@@ -74,9 +75,11 @@ class RunFolder {
     return metrics_.Append(row);
   }
   // Replaces model.round.safetensors (round_model.h).
-  absl::Status WriteRoundModel(Round round, const fleet::Blob& model, const LayoutPtr& layout) {
-    return server::WriteRoundModel(path_, round, model, layout);
+  absl::Status WriteRoundModel(Round round, const KeptModel& model) {
+    return server::WriteRoundModel(path_, round, model);
   }
+  // Writes base.safetensors, unless it is there: the frozen tensors, for checkpoints that lack them.
+  absl::Status KeepBase(const SplitModel& split);
   // Replaces confusion.json. It is written before the row of its round, so the two agree.
   absl::Status WriteConfusion(const std::string& text);
   // Replaces clients_evaluated.json, likewise.
@@ -115,14 +118,14 @@ class RunFolder {
     before_checkpoint_ = std::move(step);
   }
   // A model that is better than those of the rounds before. It is written by the next Keep.
-  void HoldBest(Round round, fleet::Blob model, LayoutPtr layout) {
-    best_.Hold(round, std::move(model), std::move(layout));
-  }
+  void HoldBest(Round round, KeptModel model) { best_.Hold(round, std::move(model)); }
   // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
   // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
   // `models`: more than one for a rule with several, of which the first is model.safetensors.
-  absl::Status WriteFinal(std::span<const ConstVectorView> models, const SummaryFacts& facts);
+  // `split`: null, or the one model is what is trained.
+  absl::Status WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
+                          const SummaryFacts& facts);
 
  private:
   RunFolder(std::string path, LineFile metrics, LineFile events, log::Writer log, Timeline timeline,

@@ -38,7 +38,8 @@ RunThreads::RunThreads(Opening opening)
       seconds_before_(opening.seconds_before),
       started_(SteadyClock().Now()),
       run_id_(opening.engine.run_id),
-      blobs_(opening.engine.evaluate_first, BlobsOf(opening.engine.evaluate_first_without)),
+      blobs_(opening.engine.evaluate_first, opening.keeper.split(),
+             BlobsOf(opening.engine.evaluate_first_without)),
       sessions_(FromSeconds(options_.config.lease_timeout)),
       durable_commits_(options_.config.keeps_commits()),
       past_sums_(std::move(opening.sums)),
@@ -53,6 +54,7 @@ RunThreads::RunThreads(Opening opening)
       keeper_(std::move(opening.keeper)),
       models_(1 + keeper_.model_names().size()),
       layout_(keeper_.Layouts().front()),
+      split_(keeper_.split()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {

@@ -267,8 +267,9 @@ class RunThreads final : public admin::AdminHandler {
 
   // sums thread
   ModelKeeper keeper_;
-  const size_t models_;     // of the rule
-  const LayoutPtr layout_;  // of the model; any thread
+  const size_t models_;                            // of the rule
+  const LayoutPtr layout_;                         // of the model; any thread
+  const std::shared_ptr<const SplitModel> split_;  // of it, or null; any thread
   const bool small_model_;
 
   RunWriter writer_;

@@ -95,10 +95,8 @@ void RunWriter::Row(std::function<std::string()> text,
   });
 }
 
-void RunWriter::RoundModel(Round round, fleet::Blob model, LayoutPtr layout) {
-  Write([this, round, model = std::move(model), layout = std::move(layout)] {
-    return folder_.WriteRoundModel(round, model, layout);
-  });
+void RunWriter::RoundModel(Round round, KeptModel model) {
+  Write([this, round, model = std::move(model)] { return folder_.WriteRoundModel(round, model); });
 }
 
 void RunWriter::Confusion(std::string text) {
@@ -113,9 +111,9 @@ void RunWriter::Contributions(std::string line) {
   Write([this, line = std::move(line)] { return folder_.AppendContributions(line); });
 }
 
-void RunWriter::Best(Round round, fleet::Blob model, LayoutPtr layout) {
-  Write([this, round, model = std::move(model), layout = std::move(layout)]() mutable {
-    folder_.HoldBest(round, std::move(model), std::move(layout));
+void RunWriter::Best(Round round, KeptModel model) {
+  Write([this, round, model = std::move(model)]() mutable {
+    folder_.HoldBest(round, std::move(model));
     return absl::OkStatus();
   });
 }
@@ -175,7 +173,7 @@ absl::Status RunWriter::WriteResult(Ending& ending) {
   ending.facts.server_memory = memory_peak_;
   std::vector<ConstVectorView> models = {ending.model.view()};
   for (const FlatVector& model : ending.more_models) models.push_back(model.view());
-  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(models, ending.facts));
+  MACAW_RETURN_IF_ERROR(folder_.WriteFinal(models, ending.split.get(), ending.facts));
   folder_.DropJournal();
   return absl::OkStatus();
 }

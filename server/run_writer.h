@@ -43,9 +43,9 @@ class RunWriter {
   // A line of contributions.jsonl, before the row of its round.
   void Contributions(std::string line);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.
-  void Best(Round round, fleet::Blob model, LayoutPtr layout);
+  void Best(Round round, KeptModel model);
   // Writes the model of a round (round_model.h).
-  void RoundModel(Round round, fleet::Blob model, LayoutPtr layout);
+  void RoundModel(Round round, KeptModel model);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);
   // Writes to the log and to events.jsonl. `since_start`: time since the start of this session;
   // `seconds`: spent on the run in all sessions.
@@ -73,9 +73,10 @@ class RunWriter {
     bool has_checkpoint = false;  // false: there is no state from which a resume could continue
     bool checkpoint_first = false;
     Checkpoint checkpoint;
-    FlatVector model;
-    std::vector<FlatVector> more_models;  // of a rule with several
-    SummaryFacts facts;                   // without the server's memory
+    FlatVector model;                              // of a split one, what is trained
+    std::shared_ptr<const SplitModel> split = {};  // null: it has no parts
+    std::vector<FlatVector> more_models;           // of a rule with several
+    SummaryFacts facts;                            // without the server's memory
   };
   struct Ended {
     absl::Status result;      // the error of the ending, or of the first failed write

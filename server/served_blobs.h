@@ -14,19 +14,26 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/fleet/messages.h"
+#include "server/split_model.h"
 
 namespace macaw::server {
 
 // The blobs that workers may download: recent broadcasts and models, and pinned blobs, which stay
-// (tables of clients, which many workers refer to). Beside the newest broadcast it keeps kMostBytes
-// of older ones. What is larger is served as long as somebody else holds it: an open evaluation its
-// model, a stream what it sends. Thread-safe.
+// (tables of clients, which many workers refer to; the base of a model with frozen tensors). Beside
+// the newest broadcast it keeps kMostBytes of older ones. What is larger is served as long as
+// somebody else holds it: an open evaluation its model, a stream what it sends. A model with parts
+// is made whole for a worker that asks for it, which is one of release 0.1.0. Thread-safe.
 class ServedBlobs {
  public:
-  // What the evaluation asks for with which the run begins.
-  explicit ServedBlobs(std::optional<fleet::Blob> first, std::vector<fleet::Blob> beside = {}) {
+  // `split`: of the run's model; null: it has no parts. `first`, `beside`: what the evaluation asks
+  // for with which the run begins.
+  explicit ServedBlobs(std::optional<fleet::Blob> first,
+                       std::shared_ptr<const SplitModel> split = nullptr,
+                       std::vector<fleet::Blob> beside = {})
+      : split_(std::move(split)) {
     if (!beside.empty()) recent_.push_back(std::move(beside));
     if (first.has_value()) recent_.push_back({*std::move(first)});
+    if (split_ != nullptr) Pin(split_->base());
   }
 
   // A model, or the channels of a broadcast.
@@ -45,9 +52,9 @@ class ServedBlobs {
     while (recent_.size() > kRecent || (recent_.size() > 1 && older > kMostBytes)) {
       older -= BytesOf(recent_.front());
       for (const fleet::Blob& blob : recent_.front()) {
-        lent_.insert_or_assign(blob.digest, blob.bytes);
-        for (const fleet::CompactForm& form : blob.compact)
-          lent_.insert_or_assign(form.digest, form.bytes);
+        ForEachPiece(blob, [&](const fleet::Blob& piece) {
+          lent_.insert_or_assign(piece.digest, piece.bytes);
+        });
       }
       recent_.pop_front();
     }
@@ -58,10 +65,8 @@ class ServedBlobs {
     absl::MutexLock lock(&mutex_);
     older_.clear();
     for (const fleet::OlderModel& model : older) {
-      for (const fleet::Blob& blob : model.broadcast.channels) {
-        older_.emplace(blob.digest, blob.bytes);
-        for (const fleet::CompactForm& form : blob.compact) older_.emplace(form.digest, form.bytes);
-      }
+      for (const fleet::Blob& blob : model.broadcast.channels)
+        ForEachPiece(blob, [&](const fleet::Blob& piece) { older_.emplace(piece.digest, piece); });
     }
   }
 
@@ -73,41 +78,77 @@ class ServedBlobs {
   // Null if the blob is not served, or no longer served.
   std::shared_ptr<const AlignedBuffer> Find(const Digest& digest) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second.bytes;
-    if (const auto it = older_.find(digest); it != older_.end()) return it->second;
-    for (const std::vector<fleet::Blob>& blobs : recent_) {
-      const auto blob = std::ranges::find(blobs, digest, &fleet::Blob::digest);
-      if (blob != blobs.end()) return blob->bytes;
-      for (const fleet::Blob& whole : blobs) {
-        const auto form = std::ranges::find(whole.compact, digest, &fleet::CompactForm::digest);
-        if (form != whole.compact.end()) return form->bytes;
-      }
-    }
-    const auto lent = lent_.find(digest);
-    return lent == lent_.end() ? nullptr : lent->second.lock();
+    const fleet::Blob found = FindBlob(digest);
+    return found.has_parts() ? Joined(found) : found.bytes;
   }
 
   static constexpr size_t kRecent = 4;  // broadcasts, enough for slow downloads of older ones
   static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
  private:
+  static constexpr size_t kJoined = 2;
+
+  // The blob, its short forms, and what is trained of one with parts (its base is pinned).
+  template <typename F>
+  static void ForEachPiece(const fleet::Blob& blob, F&& f) {
+    f(blob);
+    for (const fleet::CompactForm& form : blob.compact)
+      f(fleet::Blob{form.digest, form.size, form.bytes});
+    if (blob.has_parts()) ForEachPiece(blob.trained(), f);
+  }
+
+  // That is in memory.
   static uint64_t BytesOf(const std::vector<fleet::Blob>& blobs) {
     uint64_t bytes = 0;
     for (const fleet::Blob& blob : blobs) {
-      bytes += blob.size;
-      for (const fleet::CompactForm& form : blob.compact) bytes += form.size;
+      ForEachPiece(blob,
+                   [&](const fleet::Blob& piece) { bytes += piece.has_parts() ? 0 : piece.size; });
     }
     return bytes;
   }
 
+  // Without bytes and parts: it is not served.
+  fleet::Blob FindBlob(const Digest& digest) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second;
+    if (const auto it = older_.find(digest); it != older_.end()) return it->second;
+    fleet::Blob found;
+    for (const std::vector<fleet::Blob>& blobs : recent_) {
+      for (const fleet::Blob& blob : blobs) {
+        ForEachPiece(blob, [&](const fleet::Blob& piece) {
+          if (piece.digest == digest) found = piece;
+        });
+      }
+      if (found.named()) return found;
+    }
+    if (const auto lent = lent_.find(digest); lent != lent_.end())
+      found.bytes = lent->second.lock();
+    return found;
+  }
+
+  std::shared_ptr<const AlignedBuffer> Joined(const fleet::Blob& whole) const
+      ABSL_LOCKS_EXCLUDED(joined_mutex_) {
+    absl::MutexLock lock(&joined_mutex_);  // it is made once for those who ask meanwhile
+    const auto known = std::ranges::find(joined_, whole.digest, &fleet::Blob::digest);
+    if (known != joined_.end()) return known->bytes;
+    AlignedBuffer bytes = split_->Encode(whole.trained().bytes->bytes());
+    joined_.push_back(
+        {whole.digest, whole.size, std::make_shared<const AlignedBuffer>(std::move(bytes))});
+    if (joined_.size() > kJoined) joined_.pop_front();
+    return joined_.back().bytes;
+  }
+
+  const std::shared_ptr<const SplitModel> split_;
+
   mutable absl::Mutex mutex_;
   std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
-  // Those of ServeOlder, and their short forms.
-  absl::flat_hash_map<Digest, std::shared_ptr<const AlignedBuffer>> older_ ABSL_GUARDED_BY(mutex_);
+  // Those of ServeOlder, with what is trained of them and their short forms.
+  absl::flat_hash_map<Digest, fleet::Blob> older_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
   // What was recent, while others hold it.
   std::map<Digest, std::weak_ptr<const AlignedBuffer>> lent_ ABSL_GUARDED_BY(mutex_);
+  mutable absl::Mutex joined_mutex_;
+  mutable std::deque<fleet::Blob> joined_ ABSL_GUARDED_BY(joined_mutex_);
 };
 
 }  // namespace macaw::server

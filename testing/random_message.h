@@ -40,6 +40,10 @@ class RandomMessage {
         blob.compact.push_back(
             {n == 1 ? Digest() : blob.digest, form.digest, form.size, form.bytes});
       }
+      if (blob.compact.empty() && stream_.Below(8) == 0) {
+        for (int part = 0; part < 2; ++part)
+          blob.parts.push_back(fleet::RandomBlob(1 + stream_.Below(50), stream_.NextU64()));
+      }
       static_cast<v1::Blob&>(message) =
           ToWire(blob, InlineRule{.max_inline = stream_.Below(2) * 1000});
       return;

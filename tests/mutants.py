@@ -183,8 +183,7 @@ MUTANTS = {
          "if (made_ != context.round || x != made_of_) Make", "Make"),
         ("a stop inside a round keeps what the round has sent",
          "again ? before_.Clone() : sent_.Clone()", "sent_.Clone()"),
-        ("statistics change by a difference", "CopyBuffers(x, change_.view());", ""),
-        ("frozen tensors are rounded", "frozen_.Insert(still_.view(), v);", "{}")],
+        ("statistics change by a difference", "CopyBuffers(x, change_.view());", "")],
     ("models/adapters.cc", "models_spec", "*Adapters.*"): [
         ("PiSSA forgets that the product is scaled", "found.values[k] / adapted.adapter.scale", "found.values[k]"),
         ("PiSSA leaves the weight whole", "AddProduct<T>(-adapted.adapter.scale, a, b, rank, weight);", ""),
@@ -261,7 +260,7 @@ MUTANTS = {
         ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
     ("server/served_blobs.h", "server", "ServedBlobs.*"): [
         ("a large model is forgotten that an evaluation needs",
-         "lent_.insert_or_assign(blob.digest, blob.bytes);", "")],
+         "lent_.insert_or_assign(piece.digest, piece.bytes);", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
@@ -302,6 +301,36 @@ MUTANTS = {
         ("TERM multiplies statistics by the loss", "ScaleParameters(power, delta);", "Scale(power, delta);"),
         ("TERM's quotient mixes a plain and a weighted mean",
          ".reduction = schema.up[0].reduction,", ".reduction = aggregation::Reduction::kMean,")],
+    ("algorithms/heterofl.cc", "algorithms", "HeteroFl*"): [
+        ("HeteroFL divides by all weights", "DivideBy(shares[have_both], run);", "DivideBy(shares.back(), run);"),
+        ("HeteroFL averages classes over clients without them",
+         "return by_class ? of_class[row] : shares;", "return by_class && row > 9 ? of_class[row] : shares;"),
+        ("HeteroFL's clients send what decay did to classes that they lack",
+         "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
+        ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
+        ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false")],
+    ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
+        ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
+        ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
+        ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram"),
+        ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
+    ("algorithms/kmeans.cc", "algorithms", "KMeans.*"): [
+        ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
+        ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
+        ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
+    ("models/slice.cc", "models_spec", "Slice.*"): [
+        ("a slice behind a flatten has other channels",
+         "use(from.offset + r * wide, to.offset + r * narrow, narrow);",
+         "for (uint64_t k = 0; k < narrow; ++k) use(from.offset + r * wide + k * wide / narrow, to.offset + r * narrow + k, 1);"),
+        ("a slice cuts the outputs", "i == output", "i == output + 1"),
+        ("a slice is rounded down", "std::ceil(channels)", "std::floor(channels)"),
+        ("the scaler is behind the output, too", "&& i != output;", ";")],
+    ("training/fused/scale.cc", "training_backends", "SlicedTrainer.*"): [
+        ("the scaler has no gradient", "factor_ * pass.d_out[i]", "pass.d_out[i]")],
+    ("training/stage_inputs.cc", "training_backends", "MaskedClasses.*"): [
+        ("no class is masked", "return objective.Among(std::move(classes));", "return objective;")],
+    ("training/fused/fused_evaluation.cc", "training_backends", "MaskedClasses.*"): [
+        ("a masked class has a gradient", "objective.ClearAbsent<float>(logit_gradient_);", "")],
     ("algorithms/afl.cc", "algorithms", "Afl.*"): [
         ("AFL does not project", "ProjectOntoSimplex(lambda);", "ProjectOntoSimplex({});"),
         ("AFL normalises instead of projecting", "ProjectOntoSimplex(lambda);",
@@ -410,6 +439,11 @@ MUTANTS = {
     ("algorithms/kept_state.cc", "algorithms", "FedOpt.*"): [
         ("FedOpt is resumed without its count of steps",
          "number = state.numbers.at(name);", "number += 0;")],
+    ("server/split_model.cc", "server", "*SplitModel*:FrozenKeeper.*"): [
+        ("a model has the name of the one before",
+         "leaves_.empty() || newest_.first != trained.digest", "leaves_.empty()"),
+        ("only the first leaf of a trained tensor is hashed again",
+         "(piece.at + piece.bytes - 1) / kBlobLeafBytes", "piece.at / kBlobLeafBytes")],
     ("server/checkpoint.cc", "server", "Checkpoint.*"): [
         ("a checkpoint holds the model alone",
          "for (const auto& [name, vector] : checkpoint.state.vectors) {", '@ if (name != "model") continue;')],

@@ -15,6 +15,8 @@
 #include "device/collective.h"
 #include "models/script.h"
 #include "training/fused/fused_trainer.h"
+#include "training/sliced_trainer.h"
+#include "training/statistics_trainer.h"
 
 namespace macaw::training {
 namespace {
@@ -121,6 +123,22 @@ absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) 
         "workers.backend is \"cuda\", but the algorithm's local steps have hooks (a loss or a "
         "correction of its own), which need LibTorch: use \"auto\" or \"torch\"");
   }
+  if (setup.slices &&
+      (setup.backend.name == kCudaBackend || setup.backend.name == kProcessBackend)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers.backend is \"", setup.backend.name,
+                     "\", but the algorithm trains slices of the model, which the processor's own "
+                     "back ends can: use \"auto\", \"fused\" or \"torch\""));
+  }
+  if (setup.statistics && setup.backend.name == kProcessBackend) {
+    return absl::InvalidArgumentError(
+        "workers.backend is \"process\", but the algorithm does not train: it sums over rows, which "
+        "a program of yours keeps to itself: use \"auto\"");
+  }
+  if (setup.statistics && setup.feature_type == data::FeatureType::kI32) {
+    return absl::InvalidArgumentError(
+        "the algorithm sums over rows of numbers, and the data has tokens: use another algorithm");
+  }
   if (setup.backend.name == kProcessBackend && setup.backend.program.command.empty()) {
     return absl::InvalidArgumentError(
         "workers.backend is \"process\", but workers.command is missing: the program to run, such "
@@ -220,6 +238,8 @@ absl::StatusOr<std::unique_ptr<LocalTrainer>> Backends::MakeTrainer(const Traine
         absl::StrCat("the back end ", names.front(), " cannot train the run: ", fits.message()));
   }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<LocalTrainer> trainer, backend->MakeTrainer(setup));
+  if (setup.statistics) return std::make_unique<StatisticsTrainer>(setup, std::move(trainer));
+  if (setup.slices) return std::make_unique<SlicedTrainer>(setup, std::move(trainer), *backend);
   if (setup.backend.name != "auto" || names.front() != kFusedBackend) return trainer;
   return std::make_unique<TwoTrainers>(setup, std::move(trainer), *this);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
@@ -59,7 +60,21 @@ Objective Objective::Plain(const ClassCounts& counts) const {
   plain.counts_ = counts;
   plain.weights_.clear();
   plain.smoothing_ = 0;
+  plain.among_.clear();
   return plain;
+}
+
+Objective Objective::Among(std::vector<bool> classes) const {
+  Objective among = *this;
+  among.among_ = std::move(classes);
+  return among;
+}
+
+template <typename T>
+void Objective::ClearAbsent(std::span<T> rows) const {
+  if (among_.empty()) return;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (!among_[i % outputs_]) rows[i] = T{0};
 }
 
 absl::Status Objective::CheckClasses(std::span<const int64_t> classes) const {
@@ -197,6 +212,8 @@ void Objective::RateRegression(std::span<const T> outputs, const Labels<T>& labe
   }
 }
 
+template void Objective::ClearAbsent(std::span<float>) const;
+template void Objective::ClearAbsent(std::span<double>) const;
 template Mean Objective::MeanOf(const Labels<float>&) const;
 template Mean Objective::MeanOf(const Labels<double>&) const;
 template void Objective::Rate(std::span<const float>, const Labels<float>&, const Mean&,

@@ -45,10 +45,19 @@ class Objective {
   // The same task without weights and smoothing, for evaluation. The counts follow the sums.
   Objective Plain(const ClassCounts& counts = {}) const;
 
+  // Of classes: the same task where an output counts as 0 unless its class is one of these.
+  Objective Among(std::vector<bool> classes) const;
+
   TaskKind task() const { return task_; }
   double smoothing() const { return smoothing_; }
   std::span<const double> class_weights() const { return weights_; }  // empty: 1
   size_t metrics() const { return metrics_ + counts_.size(); }        // the length of the sums
+  // By class: whether its output counts; empty: all do.
+  const std::vector<bool>& among() const { return among_; }
+  // Writes 0 for the outputs that do not count, in rows of outputs or of their gradient. Rate does
+  // not: its caller passes both.
+  template <typename T>
+  void ClearAbsent(std::span<T> rows) const;
   // Errors name the first row whose label is out of range.
   absl::Status CheckClasses(std::span<const int64_t> classes) const;
   // Whether rows have different weights, so that a mean must sum the weights of its labels.
@@ -89,6 +98,7 @@ class Objective {
   ClassCounts counts_;
   std::vector<double> weights_;  // per class; empty: 1
   double smoothing_ = 0;
+  std::vector<bool> among_;
 };
 
 }  // namespace macaw::training

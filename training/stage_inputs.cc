@@ -1,5 +1,6 @@
 #include "training/stage_inputs.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <variant>
@@ -82,6 +83,22 @@ const data::Rows& RowsOf(const ClientTask& task, data::Split split) {
       break;
   }
   return task.train;
+}
+
+absl::StatusOr<Objective> ObjectiveOf(const Stage& stage, TaskKind task, int64_t outputs,
+                                      const data::Rows& rows) {
+  MACAW_ASSIGN_OR_RETURN(Objective objective, Objective::Make(task, outputs, stage.local));
+  if (!stage.masks_classes) return objective;
+  if (task != TaskKind::kClassification)
+    return absl::InvalidArgumentError("a stage masks classes, and the task has none");
+  std::vector<bool> classes(static_cast<size_t>(outputs));
+  for (uint64_t i = 0; i < rows.size(); ++i) {
+    const int64_t label = rows.block.classes[rows.at(i)];
+    MACAW_RETURN_IF_ERROR(objective.CheckClasses({&label, 1}));
+    classes[static_cast<size_t>(label)] = true;
+  }
+  if (std::ranges::count(classes, false) == 0) return objective;
+  return objective.Among(std::move(classes));
 }
 
 absl::StatusOr<ConstVectorView> Resolve(const Point& point,

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "training/api/trainer.h"
+#include "training/objective.h"
 
 namespace macaw::training {
 
@@ -44,6 +45,11 @@ absl::StatusOr<std::vector<StageOutcome>> RunStages(
     KeptEnds* keep = nullptr);
 
 const data::Rows& RowsOf(const ClientTask& task, data::Split split);
+
+// The objective of a stage: that of its [local], among the rows' classes alone where it masks the
+// others (StageOutcome::classes is its among()).
+absl::StatusOr<Objective> ObjectiveOf(const Stage& stage, TaskKind task, int64_t outputs,
+                                      const data::Rows& rows);
 
 // The vector that a point names. `before` are the outcomes of the earlier stages.
 absl::StatusOr<ConstVectorView> Resolve(const Point& point,

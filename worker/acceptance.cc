@@ -106,7 +106,11 @@ absl::Status CheckAccepted(const AcceptConfig& accept, const RunPlan& run, const
                                   "the bytes that a client sends in a round are ",
                                   demand.bytes_up));
   return CheckMost("accept.max_bytes_down_a_day", accept.max_bytes_down_a_day,
-                   "the bytes that a client receives in a round are ", demand.bytes_down);
+                   demand.base_bytes > 0
+                       ? "the bytes that a client receives in its first round, with the model's "
+                         "frozen tensors, are "
+                       : "the bytes that a client receives in a round are ",
+                   demand.bytes_down + demand.base_bytes);
 }
 
 }  // namespace macaw::worker

@@ -38,6 +38,7 @@ struct Demand {
   uint64_t parameters = 0;                // of the run's model
   uint64_t rows = 0;                      // of the node's largest client
   uint64_t bytes_up = 0, bytes_down = 0;  // that a client's turn moves, about
+  uint64_t base_bytes = 0;                // of the frozen tensors, which the node fetches once
 };
 
 // Whether the owner accepts the run at any time. kPermissionDenied names the key that does not let

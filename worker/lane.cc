@@ -76,10 +76,14 @@ fleet::ClientRecord RecordOf(const algorithms::LocalWork& work, TaskKind task) {
 }  // namespace
 
 struct Lane::Turn {
-  Turn(const LeasedClient& leased, algorithms::Workspace& scratch)
-      : client(&leased), workspace(&scratch), start(SteadyClock().Now()) {}
+  Turn(const LeasedClient& leased, const Received& received, algorithms::Workspace& scratch)
+      : client(&leased),
+        broadcast(received.vectors),
+        workspace(&scratch),
+        start(SteadyClock().Now()) {}
 
   const LeasedClient* client;
+  std::span<const ConstVectorView> broadcast;
   algorithms::Workspace* workspace;
   uint32_t slot = 0;
   TimePoint start, read{}, loaded{};
@@ -99,6 +103,8 @@ struct Lane::Turn {
 training::TrainerSetup TrainerSetupFor(const RunContext& context, const data::Dataset& dataset) {
   auto setup = training::TrainerSetup::Of(context.run, context.spec, dataset.info().feature_type);
   setup.hooks = context.hooks;
+  setup.slices = context.slices;
+  setup.statistics = context.statistics;
   setup.backend = context.backend;
   return setup;
 }
@@ -118,6 +124,16 @@ absl::StatusOr<Lane> Lane::Make(const RunContext& context, const data::Dataset& 
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<training::LocalTrainer> trainer,
                          MakeTrainerFor(context, dataset, &work, number));
   return Lane(context, dataset, work, std::move(trainer));
+}
+
+HeldModel Lane::Hold(ConstVectorView model, const TrainedPart& part) const {
+  return part.vector.empty() ? HeldModel{.view = model} : context_->whole->Of(part);
+}
+
+Lane::Received Lane::Receive(const PhaseContext& phase) const {
+  Received received{.model = Hold(phase.vectors.front(), phase.part), .vectors = phase.vectors};
+  received.vectors.front() = received.model.view;
+  return received;
 }
 
 absl::Status Lane::OpenSum(const PhaseContext& phase) {
@@ -170,11 +186,12 @@ absl::StatusOr<state::ClientState> Lane::ReadState(const Work& work) const {
 
 absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
                          std::span<const LeasedClient> clients) {
+  const Received received = Receive(phase);
   std::deque<Turn> turns;  // the trainer's turns refer to their members
   std::vector<Turn*> begun;
   std::vector<training::Turn> work;
   for (const LeasedClient& client : clients) {
-    Turn& turn = turns.emplace_back(client, CleanWorkspace(begun.size()));
+    Turn& turn = turns.emplace_back(client, received, CleanWorkspace(begun.size()));
     turn.slot = first_slot + static_cast<uint32_t>(&client - clients.data());
     MACAW_ASSIGN_OR_RETURN(const bool started, Start(phase, turn));
     if (!started) {
@@ -211,7 +228,8 @@ absl::StatusOr<bool> Lane::Start(const PhaseContext& phase, Turn& turn) {
 
 absl::Status Lane::TrainAndArrive(const PhaseContext& phase, uint32_t slot,
                                   const LeasedClient& client, const AwaitArrival& await) {
-  Turn turn(client, CleanWorkspace(0));
+  const Received received = Receive(phase);
+  Turn turn(client, received, CleanWorkspace(0));
   turn.slot = slot;
   MACAW_ASSIGN_OR_RETURN(const bool started, Start(phase, turn));
   std::vector<training::TurnOutcome> outcomes;
@@ -316,7 +334,7 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
                   .weight = assignment.weight,
                   .local = training::WorkOf(context_->run.cohort, phase.local, phase.work(), client,
                                             turn.task.train.size()),
-                  .broadcast = phase.vectors,
+                  .broadcast = turn.broadcast,
                   .state = turn.state.items,
                   .first_turn = assignment.state_version.counter == 0,
                   .staleness = phase.staleness,
@@ -387,6 +405,7 @@ absl::StatusOr<fleet::ClientRecord> Lane::Keep(Turn& turn) {
 }
 
 absl::StatusOr<ConstVectorView> Lane::PointOf(const EvaluationContext& evaluation,
+                                              const ConstVectorView& model,
                                               const fleet::EvaluationTask& task,
                                               const state::ClientState& state) {
   const uint32_t examples = dataset_->Examples(ClientId(task.place), data::Split::kTrain);
@@ -395,7 +414,7 @@ absl::StatusOr<ConstVectorView> Lane::PointOf(const EvaluationContext& evaluatio
       .client = task.client,
       .examples = examples,
       .local = evaluation.local,
-      .broadcast = std::span(&evaluation.model, 1),  // an evaluation sends nothing else
+      .broadcast = std::span(&model, 1),  // an evaluation sends nothing else
       .state = state.items,
       .first_turn = task.state_version.counter == 0,
       .seed = context_->run.seed,
@@ -495,7 +514,8 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
   if (task.kind == fleet::EvaluationKind::kStateDigest) return DigestStates(evaluation, task);
   fleet::EvaluationResult result{.task = task, .round = evaluation.round};
   state::ClientState state;  // outlives the evaluation
-  ConstVectorView model = evaluation.model;
+  const HeldModel received = Hold(evaluation.model, evaluation.part);
+  ConstVectorView model = received.view;
   data::Rows rows;
   uint64_t begin = task.begin, end = task.end;
   switch (task.kind) {
@@ -531,7 +551,7 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
         return result;
       }
       MACAW_ASSIGN_OR_RETURN(state, std::move(read));
-      MACAW_ASSIGN_OR_RETURN(model, PointOf(evaluation, task, state));
+      MACAW_ASSIGN_OR_RETURN(model, PointOf(evaluation, received.view, task, state));
       MACAW_ASSIGN_OR_RETURN(result.choice, ChoiceOf(evaluation, task));
       if (result.choice > 0) model = evaluation.models[result.choice];
       if (task.kind == fleet::EvaluationKind::kClientTuned && rows.size() > 0) {

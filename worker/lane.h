@@ -98,6 +98,11 @@ class Lane {
 
  private:
   struct Turn;  // one client's
+  // What the clients of a phase get, as long as this lives.
+  struct Received {
+    HeldModel model;
+    std::vector<ConstVectorView> vectors;
+  };
 
   Lane(const RunContext& context, const data::Dataset& dataset, WorkCounter& work,
        std::unique_ptr<training::LocalTrainer> trainer)
@@ -106,6 +111,8 @@ class Lane {
         work_(&work),
         trainer_(std::move(trainer)),
         sum_(std::make_unique<LaneSum>(trainer_->device_seat(), trainer_->turns_at_once())) {}
+  HeldModel Hold(ConstVectorView model, const TrainedPart& part) const;
+  Received Receive(const PhaseContext& phase) const;
   template <typename Work>
   static Subject SubjectOf(const Work& work) {
     return {work.client, ClientId(work.place)};
@@ -134,8 +141,10 @@ class Lane {
   // The state of the client before the work. kDataLoss for any fault of this client's state.
   template <typename Work>
   absl::StatusOr<state::ClientState> ReadState(const Work& work) const;
-  // The parameters to evaluate for a client; `state` keeps them alive.
+  // The parameters to evaluate for a client; `model`, the one that came, and `state` keep them
+  // alive.
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
+                                          const ConstVectorView& model,
                                           const fleet::EvaluationTask& task,
                                           const state::ClientState& state);
   // Which of the models has the least loss on the client's training rows: the first of equals, and

@@ -13,6 +13,7 @@
 #include "training/backends.h"
 #include "worker/state_keeper.h"
 #include "worker/trace.h"
+#include "worker/whole_models.h"
 
 namespace macaw::worker {
 
@@ -23,13 +24,16 @@ struct RunContext {
   uint32_t epoch = 0;
   training::Backends* backends = nullptr;
   training::BackendChoice backend;  // of the node
-  bool hooks = false;
+  bool hooks = false;               // of the rule, as the next two
+  bool slices = false;
+  bool statistics = false;
   bool redact_errors = false;  // of the node: what its clients' errors say stays here
   models::ModelSpec spec;
   HostileClients hostile;  // of the run's attack
   algorithms::Schema schema;
   std::unique_ptr<algorithms::ClientAlgorithm> algorithm;
   StateKeeper* states = nullptr;  // null: the algorithm keeps no client states
+  WholeModels* whole = nullptr;   // null: the model has no frozen tensors
   const Trace* trace = nullptr;   // null: no trace is written
 };
 
@@ -39,8 +43,10 @@ struct PhaseContext {
   uint64_t id = 0;  // within its session, from 1
   Round round{};
   Phase phase{};
-  fleet::Broadcast broadcast;            // keeps the views below alive
-  std::vector<ConstVectorView> vectors;  // parallel to Schema::down; empty: not sent in this phase
+  fleet::Broadcast broadcast;  // keeps the views below alive
+  // Parallel to Schema::down; empty: not sent in this phase, and the model if it came in parts.
+  std::vector<ConstVectorView> vectors;
+  TrainedPart part;
   aggregation::GridOrder order;
   LocalConfig local;  // with the round's learning rate
   // Of clients that train from an older model: by how many rounds it is older than the newest one.
@@ -57,8 +63,9 @@ struct PhaseContext {
 struct EvaluationContext {
   Round round{};
   fleet::Blob blob;
-  ConstVectorView model;
-  // It and the rule's further models (Schema::models).
+  ConstVectorView model;  // empty: it came in parts
+  TrainedPart part;
+  // Of a rule with further models (Schema::models): the model and these.
   std::vector<ConstVectorView> models;
   LocalConfig local;  // with the round's learning rate
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,9 +17,8 @@
 #include "core/memory.h"
 #include "core/pause.h"
 #include "core/status.h"
-#include "proto/fleet/compact_vector.h"
-#include "proto/fleet/vector_codec.h"
 #include "training/api/round_local.h"
+#include "worker/downloads.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
 #include "worker/slot_pool.h"
@@ -33,8 +31,6 @@ constexpr Duration kPoll = std::chrono::seconds(30);
 constexpr Duration kPulse = std::chrono::seconds(1);
 // Counts of classes in a commit: 2 MB of a message of 4.
 constexpr size_t kMostCounts = 400'000;
-// Models of former rounds are kept for changes that come as such, up to so many bytes.
-constexpr uint64_t kMostCached = uint64_t{1} << 30;
 // For the mean time of a request for work: the weight of the newest time, and the limit above which
 // a time means a broken connection.
 constexpr double kLeaseMemory = 0.1, kLongestAsk = 1;
@@ -76,7 +72,8 @@ class Session {
                 .longest_pause = options_.longest_pause,
                 .reconnect_every = registration.reconnect_every,
                 .seed = parts.seed},
-               stop_) {}
+               stop_),
+        downloads_(link_, calls_, context_, options_.scratch_dir) {}
 
   absl::StatusOr<SessionEnd> Run() {
     MACAW_ASSIGN_OR_RETURN(
@@ -190,7 +187,7 @@ class Session {
                                 .running = static_cast<uint32_t>(held),
                                 .declined = available_.declined,
                                 .wait = LongestPoll()};
-    for (const fleet::Blob& blob : cache_) request.have.push_back(blob.digest);
+    request.have = downloads_.Have();
     return request;
   }
 
@@ -350,7 +347,7 @@ class Session {
     const auto newest = [](const fleet::Assignment& one) { return one.staleness == 0; };
     if (std::ranges::any_of(lease.assignments, newest))
       MACAW_RETURN_IF_ERROR(add(0, lease.broadcast));
-    most_models_ = std::max(most_models_, lease.older.size());
+    downloads_.ExpectModels(lease.older.size());
     for (const fleet::OlderModel& older : lease.older)
       MACAW_RETURN_IF_ERROR(add(older.staleness, older.broadcast));
     return open;
@@ -371,9 +368,7 @@ class Session {
     phase->arrives = lease.arrives;
     phase->local = training::RoundLocal(context_.run, phase->work());
     phase->broadcast = broadcast;
-    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
-                           FetchChannels(lease.phase, phase->broadcast));
-    phase->vectors = algorithms::ParallelToDown(context_.schema, lease.phase, sent);
+    MACAW_RETURN_IF_ERROR(FetchChannels(*phase));
     phases_.push_back(std::move(phase));
     return phases_.back();
   }
@@ -384,105 +379,35 @@ class Session {
     evaluation->round = lease.round;
     evaluation->local = training::RoundLocal(context_.run, lease.round);
     if (!lease.model.named()) return evaluation;  // only states are asked for
-    MACAW_ASSIGN_OR_RETURN(evaluation->blob, Fetch(lease.model));
+    evaluation->blob = lease.model;
+    if (context_.schema.models.empty()) {
+      MACAW_ASSIGN_OR_RETURN(evaluation->model,
+                             downloads_.Model(evaluation->blob, evaluation->part));
+      return evaluation;
+    }
     const std::vector<LayoutPtr> layouts(1 + context_.schema.models.size(), context_.spec.layout);
-    MACAW_ASSIGN_OR_RETURN(evaluation->models,
-                           fleet::DecodeVectors(evaluation->blob.bytes->bytes(), layouts));
+    MACAW_ASSIGN_OR_RETURN(evaluation->models, downloads_.Vectors(evaluation->blob, layouts));
     evaluation->model = evaluation->models[0];
     return evaluation;
   }
 
-  // Gets the bytes of the broadcast. Returns its vectors, which are valid as long as `broadcast`.
-  absl::StatusOr<std::vector<ConstVectorView>> FetchChannels(Phase phase,
-                                                             fleet::Broadcast& broadcast) {
-    const std::vector<LayoutPtr> layouts = algorithms::DownLayouts(context_.schema, phase);
-    if (broadcast.channels.size() != layouts.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the server sent ", broadcast.channels.size(),
-                                                     " channels where phase ", phase.value,
+  // Gets the bytes of the phase's broadcast, and its views of them.
+  absl::Status FetchChannels(PhaseContext& phase) {
+    const std::vector<LayoutPtr> layouts = algorithms::DownLayouts(context_.schema, phase.phase);
+    std::vector<fleet::Blob>& channels = phase.broadcast.channels;
+    if (channels.size() != layouts.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the server sent ", channels.size(),
+                                                     " channels where phase ", phase.phase.value,
                                                      " of the algorithm has ", layouts.size()));
     }
-    of_lease_.clear();
-    for (const fleet::Blob& channel : broadcast.channels) of_lease_.push_back(channel.digest);
-    std::vector<ConstVectorView> vectors;
-    for (size_t i = 0; i < layouts.size(); ++i) {
-      fleet::Blob& channel = broadcast.channels[i];
-      MACAW_ASSIGN_OR_RETURN(channel, FetchVector(channel, layouts[i]));
-      MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> one,
-                             fleet::DecodeVectors(channel.bytes->bytes(), {&layouts[i], 1}));
-      vectors.push_back(one[0]);
+    downloads_.BeginLease(channels);
+    std::vector<ConstVectorView> vectors(1);
+    MACAW_ASSIGN_OR_RETURN(vectors[0], downloads_.Model(channels[0], phase.part));
+    for (size_t i = 1; i < layouts.size(); ++i) {
+      MACAW_ASSIGN_OR_RETURN(vectors.emplace_back(), downloads_.Vector(channels[i], layouts[i]));
     }
-    return vectors;
-  }
-
-  // Null: it is not here.
-  const fleet::Blob* Cached(const Digest& digest) {
-    const auto cached = std::ranges::find(cache_, digest, &fleet::Blob::digest);
-    if (cached == cache_.end()) return nullptr;
-    std::rotate(cached, cached + 1, cache_.end());  // the newest use is last
-    return &cache_.back();
-  }
-
-  fleet::Blob Keep(fleet::Blob blob) {
-    blob.compact.clear();
-    cache_.push_back(blob);
-    // Room for a phase's channels, the model under evaluation, the newest model before it, and
-    // older ones from which clients train.
-    if (cache_.size() > context_.schema.down.size() + 2 + most_models_) cache_.pop_front();
-    return blob;
-  }
-
-  // Before a large blob comes: forgets those used longest ago, unless all are small. The channels
-  // of the newest lease stay, and whoever works with another blob holds it.
-  void MakeRoomFor(uint64_t bytes) {
-    for (const fleet::Blob& blob : cache_) bytes += blob.size;
-    for (auto blob = cache_.begin(); blob != cache_.end() && bytes > kMostCached;) {
-      const bool of_lease = std::ranges::find(of_lease_, blob->digest) != of_lease_.end();
-      if (!of_lease) bytes -= blob->size;
-      blob = of_lease ? std::next(blob) : cache_.erase(blob);
-    }
-  }
-
-  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) {
-    if (const fleet::Blob* const cached = Cached(blob.digest)) return *cached;
-    MakeRoomFor(blob.size);
-    MACAW_ASSIGN_OR_RETURN(fleet::Blob fetched, calls_.Repeat([&] { return link_.Fetch(blob); }));
-    return Keep(std::move(fetched));
-  }
-
-  // Fetch, of a vector of the broadcast: in its shortest form that can be read here, if it has any.
-  absl::StatusOr<fleet::Blob> FetchVector(const fleet::Blob& blob, const LayoutPtr& layout) {
-    const fleet::CompactForm* least = nullptr;
-    for (const fleet::CompactForm& form : blob.compact) {
-      const bool readable = form.base.IsZero() || Cached(form.base) != nullptr;
-      if (readable && (least == nullptr || form.size < least->size)) least = &form;
-    }
-    const bool here = blob.bytes != nullptr || blob.place.has_value();
-    if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);
-    absl::StatusOr<fleet::Blob> whole = Expand(*least, blob, layout);
-    if (whole.ok()) {
-      MakeRoomFor(whole->size);
-      return Keep(*std::move(whole));
-    }
-    log_.Warning(absl::StrCat("fetches_whole ", whole.status().message()));
-    return Fetch(blob);
-  }
-
-  // `blob`, made of one of its short forms.
-  absl::StatusOr<fleet::Blob> Expand(const fleet::CompactForm& form, const fleet::Blob& blob,
-                                     const LayoutPtr& layout) {
-    const fleet::Blob named{form.digest, form.size, form.bytes};
-    MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
-                           calls_.Repeat([&] { return link_.Fetch(named); }));
-    std::span<const std::byte> before;
-    if (!form.base.IsZero()) before = Cached(form.base)->bytes->bytes();
-    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
-                           fleet::ExpandCompact(fetched.bytes->bytes(), layout, before));
-    fleet::Blob whole = fleet::Blob::Of(std::move(bytes));
-    if (whole.digest != blob.digest) {
-      return absl::DataLossError(absl::StrCat("a short form of the server's vector ",
-                                              blob.digest.Hex(), " gives ", whole.digest.Hex()));
-    }
-    return whole;
+    phase.vectors = algorithms::ParallelToDown(context_.schema, phase.phase, vectors);
+    return absl::OkStatus();
   }
 
   // Leaves out results whose counts of classes would not fit a message; the server hands those
@@ -646,6 +571,7 @@ class Session {
   const std::stop_token stop_;
   const Logger log_{"worker"};
   const PatientCalls calls_;
+  Downloads downloads_;
   std::unique_ptr<SlotPool> pool_;
   Availability::Answer available_;  // as the working thread saw it last
   bool when_idle_ = false;          // whether the server asked for requests with an idle slot only
@@ -655,9 +581,6 @@ class Session {
   uint64_t phase_ids_ = 0;                                   // given
   std::vector<std::shared_ptr<const PhaseContext>> phases_;  // of the open phase
   std::shared_ptr<const PhaseContext> begun_;  // of the newest client that will arrive
-  size_t most_models_ = 0;                     // older ones of a lease
-  std::deque<fleet::Blob> cache_;              // the one used last is last
-  std::vector<Digest> of_lease_;               // the channels of the newest broadcast
   std::atomic<bool> over_ = false;
   std::atomic<bool> lost_ = false;
 };

@@ -22,6 +22,8 @@ const char* Name(training::StageKind kind) {
       return "gradient";
     case training::StageKind::kLoss:
       return "loss";
+    case training::StageKind::kStatistics:
+      return "statistics";
   }
   return "unknown";
 }

@@ -83,6 +83,8 @@ absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
                            registry.Find(run->algorithm.name));
     setup = training::TrainerSetup::Of(*run, spec, info.feature_type);
     setup.hooks = algorithm->has_hooks;
+    setup.slices = algorithm->has_slices;
+    setup.statistics = algorithm->has_statistics;
   }
   setup.backend = options.backend;
   if (!run.has_value()) return training::FusedBackend().Profile(setup);
@@ -127,6 +129,8 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm.client(setup));
   context.hooks = algorithm.has_hooks;
+  context.slices = algorithm.has_slices;
+  context.statistics = algorithm.has_statistics;
   return context;
 }
 
@@ -152,6 +156,26 @@ class RunStates {
   const Options& options_;
   std::unique_ptr<StateKeeper> keeper_;
   Digest run_;
+};
+
+// The whole models of a run with frozen tensors, kept over sessions, so that its base is fetched
+// once. Null if the model has none.
+class RunModels {
+ public:
+  WholeModels* Of(const RunContext& context) {
+    const std::shared_ptr<const algorithms::ModelParts>& parts = context.schema.parts;
+    if (parts == nullptr) return nullptr;
+    const auto same = [](const LayoutPtr& a, const LayoutPtr& b) {
+      return a->digest() == b->digest();
+    };
+    if (models_ == nullptr || !same(models_->parts().whole, parts->whole) ||
+        !same(models_->parts().trained.layout(), parts->trained.layout()))
+      models_ = std::make_unique<WholeModels>(parts);
+    return models_.get();
+  }
+
+ private:
+  std::unique_ptr<WholeModels> models_;
 };
 
 // Zero: there are no names.
@@ -204,6 +228,10 @@ absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms:
   Demand demand{.parameters = spec.layout->count(), .rows = LargestClient(dataset)};
   for (const LayoutPtr& layout : algorithms::DownLayouts(schema, Phase(0)))
     demand.bytes_down += layout->bytes();
+  if (schema.parts != nullptr) {
+    demand.base_bytes = schema.parts->base.layout()->bytes();
+    demand.bytes_down -= schema.parts->whole->bytes() - schema.parts->trained.layout()->bytes();
+  }
   MACAW_ASSIGN_OR_RETURN(const aggregation::ExactSum sum,
                          aggregation::ExactSum::Make(algorithms::UpChannels(schema, Phase(0)),
                                                      aggregation::GridOrder()));
@@ -289,6 +317,7 @@ class Participation {
     tried_ = true;
     if (trace_.has_value()) context.trace = &*trace_;
     MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
+    context.whole = models_.Of(context);
     Logger("worker").Info(absl::StrCat("registered epoch=", registration.epoch));
     const absl::StatusOr<SessionEnd> end = RunSession({.options = options_,
                                                        .dataset = dataset_,
@@ -378,6 +407,7 @@ class Participation {
   std::unique_ptr<Availability> availability_;
   std::optional<Trace> trace_;
   RunStates states_;
+  RunModels models_;
   uint64_t commits_ = 0;
   bool tried_ = false;    // one batch of the run
   std::string declined_;  // what the server was told of the owner's refusal
@@ -398,6 +428,7 @@ absl::StatusOr<Trial> Try(const Options& options, const data::Dataset& dataset, 
   MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset));
   trial.bytes_up = demand.bytes_up;
   trial.bytes_down = demand.bytes_down;
+  trial.base_bytes = demand.base_bytes;
   MACAW_RETURN_IF_ERROR(CheckRun(options, run, demand));
   MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset));
   return trial;

@@ -60,6 +60,7 @@ struct Trial {
   uint64_t largest = 0;                   // training rows of its largest client
   uint64_t steps = 0;                     // local steps of its longest turn
   uint64_t bytes_up = 0, bytes_down = 0;  // that it moves in a round, about
+  uint64_t base_bytes = 0;                // of the model's frozen tensors, which it fetches once
 };
 
 // Trains one step of a run on this node's data, without a server. An error says what is wrong:

@@ -14,10 +14,12 @@
 #include "absl/strings/string_view.h"
 #include "aggregation/channel.h"
 #include "aggregation/exact_sum.h"
+#include "algorithms/api/parameter_group.h"
 #include "algorithms/api/workspace.h"
 #include "core/ids.h"
 #include "core/random.h"
 #include "core/vector.h"
+#include "plan/model.h"
 #include "plan/run_plan.h"
 #include "plan/task.h"
 #include "training/api/stage.h"
@@ -72,6 +74,10 @@ struct Schema {
   std::vector<std::string> models = {};
   // Layouts of vectors that the server half saves, beside those of the channels.
   std::vector<LayoutPtr> saved = {};
+  // Null: the whole model moves. Else the server half has the trained part alone (Configure, Model,
+  // Result, ServerContext::base), and a client gets the whole model, as down[0] says: the base,
+  // which never changes, is sent once, and put to the trained part where the client is.
+  std::shared_ptr<const ModelParts> parts = nullptr;
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
 
@@ -79,6 +85,7 @@ struct Schema {
 struct Setup {
   AlgorithmConfig config;  // parameters complete and checked against the description
   LayoutPtr layout;        // the model's
+  ModelConfig model;       // its layers; no name: only the layout is known
   LocalConfig local;       // the run's (training/api/round_local.h: a round's)
   CohortConfig cohort;
   // Over the clients that can be drawn. 0: not known, which MakeSchema refuses of a rule that uses
@@ -265,6 +272,7 @@ class ServerAlgorithm {
   // fixed-divisor sums are zero.
   virtual absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                            aggregation::Aggregate aggregate) = 0;
+  // With Schema::parts: what is trained of it.
   virtual ConstVectorView Model() const = 0;
   // The model that is evaluated and written as the run's result: the model itself, unless the rule
   // reports another one.

@@ -68,6 +68,11 @@ struct Description {
   // Some stage has hooks (training/api/hooks.h), which only LibTorch can run. Without this a run
   // does not ask for that back end before it begins.
   bool has_hooks = false;
+  // Some stage trains a slice of the model (Stage::width): an update is zero elsewhere, and the
+  // server's mean of each coordinate is over the clients that train it.
+  bool has_slices = false;
+  // The stages are sums over rows (training/api/row_statistics.h), and none trains.
+  bool has_statistics = false;
   // EvaluationPoint returns each client's own model, so the test accuracy is that of the clients'
   // models.
   bool has_personal_models = false;

@@ -106,4 +106,11 @@ void ParameterGroup::Clear(VectorView whole) const {
   }
 }
 
+FlatVector ModelParts::Join(ConstVectorView trained_part, ConstVectorView base_part) const {
+  FlatVector model(whole);
+  base.Insert(base_part, model.view());
+  trained.Insert(trained_part, model.view());
+  return model;
+}
+
 }  // namespace macaw::algorithms

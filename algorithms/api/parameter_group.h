@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -43,6 +44,18 @@ class ParameterGroup {
   LayoutPtr part_;
   Mask inside_;
   Mask outside_;
+};
+
+// The model of a run with frozen tensors ([model] frozen): what is trained, and the base, which
+// never changes in the run. Immutable, thread-safe.
+struct ModelParts {
+  ModelParts(LayoutPtr model, const ParameterGroup& frozen)
+      : whole(std::move(model)), trained(frozen.Others()), base(frozen) {}
+  // The whole model.
+  FlatVector Join(ConstVectorView trained_part, ConstVectorView base_part) const;
+
+  LayoutPtr whole;
+  ParameterGroup trained, base;
 };
 
 }  // namespace macaw::algorithms

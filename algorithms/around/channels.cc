@@ -182,6 +182,10 @@ std::vector<LayoutPtr> DownLayouts(const Schema& schema, Phase phase) {
   return layouts;
 }
 
+const LayoutPtr& SentModelLayout(const Schema& schema) {
+  return schema.parts != nullptr ? schema.parts->trained.layout() : schema.down[0].layout;
+}
+
 absl::StatusOr<std::vector<ConstVectorView>> DownViews(const Schema& schema, Phase phase,
                                                        const Broadcast& broadcast) {
   const Kind kind{"Configure gives the channel down", schema};
@@ -190,7 +194,10 @@ absl::StatusOr<std::vector<ConstVectorView>> DownViews(const Schema& schema, Pha
       continue;
     return Wrong(kind, view.name, "which its schema does not have");
   }
-  return InOrder(kind, schema.down, phase, broadcast);
+  if (schema.parts == nullptr) return InOrder(kind, schema.down, phase, broadcast);
+  std::vector<DownChannel> sent = schema.down;
+  sent[0].layout = SentModelLayout(schema);
+  return InOrder(kind, sent, phase, broadcast);
 }
 
 std::vector<ConstVectorView> ParallelToDown(const Schema& schema, Phase phase,

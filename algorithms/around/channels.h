@@ -21,9 +21,12 @@ bool InPhase(const std::vector<Phase>& phases, Phase phase);
 // The tensors of a layout in double precision.
 LayoutPtr InDouble(const LayoutPtr& layout);
 
-// The layouts of what is sent down in a phase, in the order of the schema.
+// The layouts of what a client gets in a phase, in the order of the schema.
 std::vector<LayoutPtr> DownLayouts(const Schema& schema, Phase phase);
-// The vectors themselves.
+// The layout of the model as it is sent: of Schema::parts what is trained.
+const LayoutPtr& SentModelLayout(const Schema& schema);
+// What is sent down in a phase: the vectors of DownLayouts, but for the model, which is that of
+// SentModelLayout.
 absl::StatusOr<std::vector<ConstVectorView>> DownViews(const Schema& schema, Phase phase,
                                                        const Broadcast& broadcast);
 // For ClientContext::broadcast: `sent` (parallel to DownLayouts), with an empty view for each

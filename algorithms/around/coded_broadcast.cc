@@ -66,8 +66,7 @@ absl::Status CheckBroadcast(const Description& rule, const BroadcastConfig& broa
 
 }  // namespace
 
-Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& broadcast,
-                               std::vector<std::string> frozen) {
+Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& broadcast) {
   Description result = rule;
   result.check = [rule, broadcast](const Setup& setup) -> absl::Status {
     if (rule.check) MACAW_RETURN_IF_ERROR(rule.check(setup));
@@ -97,7 +96,7 @@ Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& b
     schema.metrics.push_back({.name = kBroadcastErrorMetric});
     return schema;
   };
-  result.server = [rule, broadcast, frozen = std::move(frozen)](
+  result.server = [rule, broadcast](
                       const Setup& setup,
                       FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
@@ -106,7 +105,7 @@ Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& b
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
                            rule.server(setup, std::move(model)));
     return MakeCodedBroadcastServer(std::move(inner), std::move(codec), of_change,
-                                    schema.down[0].name, setup.layout, frozen);
+                                    schema.down[0].name, setup.layout);
   };
   return result;
 }

@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "algorithms/api/description.h"
 #include "codecs/codec.h"
@@ -10,10 +9,10 @@
 
 namespace macaw::algorithms {
 
-// Compression of the model that goes down, around all else. The server sends z, which clients train
+// Compression of the model that goes down, around all else but [model] frozen. The server sends z, which clients train
 // from, and keeps its own x: what they return is the difference to z, and moves x. With C of the
-// codec (codecs/), acting on the tensors that are trained; buffers and frozen tensors are sent as
-// they are:
+// codec (codecs/), acting on the parameters; buffers are sent as they are, and frozen tensors are no
+// part of the model here:
 //
 //   model    z = C(x), anew in each round (Markov, Vladu, Guo, Alistarh 2023, "Quantized
 //            Distributed Training of Large Models with Convergence Guarantees")
@@ -33,10 +32,7 @@ namespace macaw::algorithms {
 // are. The codec's draws are of (seed, round), so a server that starts again sends the same z.
 //
 // Adds the rule metric `broadcast_error`: ‖z − x‖/‖x‖ of the parameters.
-//
-// frozen: as of WithFrozen, which has checked it.
-Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& broadcast,
-                               std::vector<std::string> frozen);
+Description WithCodedBroadcast(const Description& rule, const BroadcastConfig& broadcast);
 
 inline constexpr char kBroadcastErrorMetric[] = "broadcast_error";
 
@@ -45,6 +41,6 @@ inline constexpr char kBroadcastSent[] = "broadcast_sent";
 
 std::unique_ptr<ServerAlgorithm> MakeCodedBroadcastServer(
     std::unique_ptr<ServerAlgorithm> inner, std::shared_ptr<const codecs::Codec> codec,
-    bool of_change, std::string model_channel, LayoutPtr layout, std::vector<std::string> frozen);
+    bool of_change, std::string model_channel, const LayoutPtr& layout);
 
 }  // namespace macaw::algorithms

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/parameter_group.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/coded_broadcast.h"
 #include "algorithms/around/decorated.h"
@@ -18,14 +17,11 @@ class CodedBroadcastServer final : public DecoratedServer {
  public:
   CodedBroadcastServer(std::unique_ptr<ServerAlgorithm> inner,
                        std::shared_ptr<const codecs::Codec> codec, bool of_change,
-                       std::string channel, const LayoutPtr& layout,
-                       const std::vector<std::string>& frozen)
+                       std::string channel, const LayoutPtr& layout)
       : DecoratedServer(std::move(inner)),
         codec_(std::move(codec)),
         of_change_(of_change),
         channel_(std::move(channel)),
-        frozen_(ParameterGroup::Matching(layout, frozen)),
-        still_(frozen_.layout()),
         sent_(layout) {
     if (!of_change_) return;
     before_ = FlatVector(layout);
@@ -149,21 +145,17 @@ class CodedBroadcastServer final : public DecoratedServer {
     });
   }
 
-  // v ← C(v); frozen tensors stay. A −0 would cost its block the form of levels.
+  // v ← C(v). A −0 would cost its block the form of levels.
   void Code(VectorView v, codecs::Draws& draws) const {
-    if (!frozen_.empty()) frozen_.Extract(v, still_.view());
     codec_->Apply(v, draws);
     Map(v, [](auto value) { return value + 0; });
-    if (!frozen_.empty()) frozen_.Insert(still_.view(), v);
   }
 
   const std::shared_ptr<const codecs::Codec> codec_;
   const bool of_change_;
   const std::string channel_;  // of the model
-  const ParameterGroup frozen_;
-  bool was_sent_ = false;  // sent_ is of a round that is over (change)
+  bool was_sent_ = false;      // sent_ is of a round that is over (change)
   // Made with the round's first broadcast.
-  mutable FlatVector still_;            // the frozen tensors, while a codec is at work
   mutable FlatVector sent_;             // z
   mutable FlatVector before_, change_;  // of sent_ (change)
   mutable std::optional<Round> made_;   // the round that they are of
@@ -176,9 +168,9 @@ class CodedBroadcastServer final : public DecoratedServer {
 
 std::unique_ptr<ServerAlgorithm> MakeCodedBroadcastServer(
     std::unique_ptr<ServerAlgorithm> inner, std::shared_ptr<const codecs::Codec> codec,
-    bool of_change, std::string model_channel, LayoutPtr layout, std::vector<std::string> frozen) {
+    bool of_change, std::string model_channel, const LayoutPtr& layout) {
   return std::make_unique<CodedBroadcastServer>(std::move(inner), std::move(codec), of_change,
-                                                std::move(model_channel), layout, frozen);
+                                                std::move(model_channel), layout);
 }
 
 }  // namespace macaw::algorithms

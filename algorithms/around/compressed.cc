@@ -67,7 +67,8 @@ Feedback FeedbackOf(const Description& rule, const Schema& schema, const UpdateC
   if (update.feedback == "none") return Feedback::kNone;
   if (update.feedback == "residual") return Feedback::kResidual;
   if (update.feedback == "ef21") return Feedback::kEf21;
-  if (bias != codecs::Bias::kLarge || HasStateThatFollows(rule, schema)) return Feedback::kNone;
+  if (bias != codecs::Bias::kLarge || HasStateThatFollows(rule, schema) || rule.has_slices)
+    return Feedback::kNone;
   const bool knows_totals = setup.clients > 0 && setup.total_weight > 0;
   if (AllTakePart(setup) || !knows_totals || !WhyNoSum(rule, schema, setup, around).empty())
     return Feedback::kResidual;

@@ -11,12 +11,12 @@ namespace {
 
 // The tensors that are trained, and the setup of a rule whose model has no others.
 struct Inside {
-  ParameterGroup trained;
+  ModelParts parts;
   Setup setup;
 
   Inside(const Setup& outside, const std::vector<std::string>& frozen)
-      : trained(ParameterGroup::Matching(outside.layout, frozen).Others()), setup(outside) {
-    setup.layout = trained.layout();
+      : parts(outside.layout, ParameterGroup::Matching(outside.layout, frozen)), setup(outside) {
+    setup.layout = parts.trained.layout();
   }
 };
 
@@ -56,7 +56,8 @@ Description WithFrozen(Description rule, std::vector<std::string> frozen) {
     MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchema(rule, inside.setup));
     if (schema.down.empty()) return schema;  // CheckSchema refuses it
     schema.down[0].layout = setup.layout;
-    schema.saved.push_back(inside.trained.layout());
+    schema.parts = std::make_shared<const ModelParts>(inside.parts);
+    schema.saved.push_back(setup.layout);  // of 0.1.0, with the frozen tensors
     return schema;
   };
   result.client = [rule,
@@ -64,18 +65,16 @@ Description WithFrozen(Description rule, std::vector<std::string> frozen) {
     const Inside inside(setup, frozen);
     MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchema(rule, inside.setup));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(inside.setup));
-    return MakeFrozenClient(std::move(inner), std::move(schema), inside.trained, setup.layout);
+    return MakeFrozenClient(std::move(inner), std::move(schema), inside.parts.trained,
+                            setup.layout);
   };
   result.server = [rule, frozen](
                       const Setup& setup,
                       FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
     const Inside inside(setup, frozen);
-    MACAW_ASSIGN_OR_RETURN(const Schema schema, RuleSchema(rule, inside.setup));
-    FlatVector part(inside.trained.layout());
-    inside.trained.Extract(model.view(), part.view());
-    MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
-                           rule.server(inside.setup, std::move(part)));
-    return MakeFrozenServer(std::move(inner), schema, inside.trained, std::move(model));
+    FlatVector part(inside.setup.layout);
+    inside.parts.trained.Extract(model.view(), part.view());
+    return rule.server(inside.setup, std::move(part));
   };
   return result;
 }

@@ -77,6 +77,37 @@ absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue
   return value;
 }
 
+// A rule whose clients send only what they train of the model. [privacy] refuses it by its channels.
+absl::Status CheckAroundSlices(const Description& rule, const RunPlan& run) {
+  const auto refuse = [&](absl::string_view key, absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, ": the clients of ", rule.name,
+        " send only the part of the model that they train, and the mean of each coordinate is over "
+        "those who train it; ",
+        why));
+  };
+  if (run.evaluation.updates)
+    return refuse("evaluation.updates", "it tells of means over all: take it out");
+  if (run.attack.on() && run.attack.omniscient()) {
+    return refuse("attack.kind", "this attack is made of means over all clients: use another one");
+  }
+  if (run.attack.on() && run.attack.kind == "free-rider") {
+    return refuse("attack.kind", "a free-rider trains no part: use another attack");
+  }
+  if (IsFactored(run.update) || IsRotated(run.update)) {
+    return refuse("update.codec",
+                  "this codec mixes coordinates: use one that keeps zeros, such as \"topk\" or "
+                  "\"bits\"");
+  }
+  if (run.update.on() && run.update.feedback != "auto" && run.update.feedback != "none") {
+    return refuse(
+        "update.feedback",
+        "what a codec left out in one turn would be sent in another one, whose part may be "
+        "smaller: set \"none\"");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Registry::Add(Description description) {
@@ -134,6 +165,7 @@ Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
   local.lr_schedule = training::LocalSchedule(run);
   return {.config = run.algorithm,
           .layout = std::move(layout),
+          .model = run.model,
           .local = std::move(local),
           .cohort = run.cohort,
           .clients = TrainClients(run),
@@ -248,6 +280,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
         "attack.noise is on updates of the model's layout, and with update.codec = [\"",
         run.update.codec.front(), "\"] clients send factors: take one of the two out"));
   }
+  if (rule.has_slices) MACAW_RETURN_IF_ERROR(CheckAroundSlices(rule, run));
   const bool by_weight = run.attack.kind == "alie" ||
                          (run.attack.takes_distances() && run.attack.perturbation != "unit");
   if (IsRotated(run.update) && run.attack.on() && by_weight) {
@@ -279,9 +312,9 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
   }
   if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
   if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
+  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast);
   const std::vector<std::string> frozen = run.model.FrozenGlobs();
   if (!frozen.empty()) rule = WithFrozen(std::move(rule), frozen);
-  if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast, frozen);
   return rule;
 }
 

@@ -47,7 +47,7 @@ class Registry {
       const std::string& name) const;           // an error lists the nearest names
   std::vector<const Description*> All() const;  // by name
   // The rule of a run: its algorithm, and around it the run's compression, its privacy, its
-  // attackers and its frozen tensors, if it has any.
+  // attackers, its compression of the model and its frozen tensors, if it has any.
   absl::StatusOr<Description> RuleOf(const RunPlan& run) const;
 
   // Fills in defaults and checks types, ranges and names. Errors name `algorithm.NAME.parameter`.

@@ -22,6 +22,7 @@ void AddTimeline(CLI::App& app, std::function<int()>& run);
 void AddReport(CLI::App& app, std::function<int()>& run);
 void AddWatch(CLI::App& app, std::function<int()>& run);
 void AddTrack(CLI::App& app, std::function<int()>& run);
+void AddModel(CLI::App& app, std::function<int()>& run);
 void AddLog(CLI::App& app, std::function<int()>& run);
 void AddReplay(CLI::App& app, std::function<int()>& run);
 void AddCompare(CLI::App& app, std::function<int()>& run);

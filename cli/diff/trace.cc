@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/config/document.h"
+#include "cli/results/stored_model.h"
 #include "core/csv_text.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -135,40 +136,10 @@ absl::StatusOr<TracedModel> OpenModel(const std::string& path, const std::string
   return model;
 }
 
-// The tensors of the model in a checkpoint, which holds vectors (server/checkpoint.h). None: its
-// rule has no common model, or it is another file.
-Tensors TensorsOfCheckpoint(const SafetensorsFile& file) {
-  const auto text = file.metadata().find("macaw");
-  if (text == file.metadata().end()) return {};
-  const Json about = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
-  if (!about.is_object() || !about.contains("tensors") || !about["tensors"].is_array()) return {};
-  const std::string which = about.contains("model") && about["model"].is_string()
-                                ? about["model"].get<std::string>()
-                                : "model";
-  const auto vector = file.tensors().find(which);
-  if (vector == file.tensors().end()) return {};
-  const uint64_t size = vector->second.dtype == "F64" ? 8 : 4;
-  Tensors tensors;
-  for (const Json& one : about["tensors"]) {
-    const bool well_formed = one.is_array() && one.size() == 3 && one[0].is_string() &&
-                             one[1].is_number_unsigned() && one[2].is_array();
-    if (!well_formed) return {};
-    TensorRef tensor{.dtype = vector->second.dtype, .shape = {}, .bytes = {}};
-    for (const Json& extent : one[2]) {
-      if (!extent.is_number_unsigned()) return {};
-      tensor.shape.push_back(extent.get<uint64_t>());
-    }
-    const uint64_t first = one[1].get<uint64_t>(), all = vector->second.elements();
-    uint64_t elements = 1;
-    for (const uint64_t extent : tensor.shape) {
-      if (extent != 0 && elements > all / extent) return {};
-      elements *= extent;
-    }
-    if (first > all || elements > all - first) return {};
-    tensor.bytes = vector->second.bytes.subspan(first * size, elements * size);
-    tensors[one[0].get<std::string>()] = std::move(tensor);
-  }
-  return tensors;
+// The frozen tensors of a run, which its checkpoints lack; null: it has none.
+std::shared_ptr<const SafetensorsFile> BaseOf(const std::string& folder) {
+  auto file = SafetensorsFile::Open(folder + "/base.safetensors");
+  return file.ok() ? std::make_shared<const SafetensorsFile>(*std::move(file)) : nullptr;
 }
 
 // The newest checkpoints. One that a running server removes meanwhile is passed over.
@@ -182,6 +153,7 @@ void AddCheckpoints(const std::string& folder, const Renames& renames, Trace& tr
       files.push_back(name);
   }
   std::ranges::sort(files);
+  const std::shared_ptr<const SafetensorsFile> base = BaseOf(folder);
   for (const std::string& name : files) {
     uint32_t round = 0;
     const absl::string_view digits =
@@ -196,6 +168,11 @@ void AddCheckpoints(const std::string& folder, const Renames& renames, Trace& tr
     model.storage = std::make_shared<const SafetensorsFile>(*std::move(file));
     for (auto& [tensor, content] : TensorsOfCheckpoint(*model.storage))
       model.tensors[Renamed(tensor, renames)] = std::move(content);
+    if (base != nullptr && !model.tensors.empty()) {
+      model.base = base;
+      for (const auto& [tensor, content] : base->tensors())
+        model.tensors.emplace(Renamed(tensor, renames), content);
+    }
     if (!model.tensors.empty()) trace.models.push_back(std::move(model));
   }
 }

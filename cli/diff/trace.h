@@ -25,6 +25,7 @@ struct TracedModel {
   uint32_t round = 0;
   std::string file;  // its name in the folder
   std::shared_ptr<const SafetensorsFile> storage;
+  std::shared_ptr<const SafetensorsFile> base = nullptr;  // of frozen tensors, if they are apart
   Tensors tensors;
 };
 

@@ -14,6 +14,8 @@ absl::Status CheckBackend(const Config& config, const models::ModelSpec& spec,
   auto setup = training::TrainerSetup::Of(
       config.run, spec, spec.takes_tokens() ? data::FeatureType::kI32 : data::FeatureType::kF32);
   setup.hooks = algorithm->has_hooks;
+  setup.slices = algorithm->has_slices;
+  setup.statistics = algorithm->has_statistics;
   setup.backend = config.node.workers.backend;
   MACAW_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
   // Modules stay loaded, so the back ends may go.

@@ -31,7 +31,8 @@ constexpr const char* kResults[] = {"plan.toml",
                                     "clients_evaluated.json",
                                     "contributions.jsonl",
                                     "model.safetensors",
-                                    "model.best.safetensors"};
+                                    "model.best.safetensors",
+                                    "trained.safetensors"};
 
 std::string TimeText(absl::Time time) {
   return time == absl::InfinitePast()

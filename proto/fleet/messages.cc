@@ -5,6 +5,7 @@
 namespace macaw::fleet {
 
 uint64_t Blob::least_bytes() const {
+  if (has_parts()) return trained().least_bytes();
   uint64_t least = size;
   for (const CompactForm& form : compact) least = std::min(least, form.size);
   return least;

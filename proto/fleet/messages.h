@@ -45,14 +45,21 @@ struct Blob {
   std::shared_ptr<const AlignedBuffer> bytes;
   std::optional<SharedPlace> place = {};  // of the sender's bytes, if the sender told it
   std::vector<CompactForm> compact = {};
+  // Of a model with frozen tensors: the blob of what is trained, and that of the base, which never
+  // changes in a run. From both follow the bytes of the whole. Empty: it has no parts.
+  std::vector<Blob> parts = {};
 
   static Blob Of(AlignedBuffer buffer) {
     const Digest digest = BlobDigest(std::as_const(buffer).bytes());
     return {digest, buffer.size(), std::make_shared<const AlignedBuffer>(std::move(buffer))};
   }
   bool named() const { return !digest.IsZero(); }
-  // The bytes that cross a network for a receiver that has the bases of all forms.
+  // The bytes that cross a network for a receiver that has the bases of all forms, and of a model
+  // with parts the base.
   uint64_t least_bytes() const;
+  bool has_parts() const { return parts.size() == 2; }
+  const Blob& trained() const { return parts[0]; }
+  const Blob& base() const { return parts[1]; }
 };
 
 // What a phase sends to its clients: a blob a channel, each EncodeVectors of one vector

@@ -103,8 +103,20 @@ absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::
   return views;
 }
 
+static_assert(kVectorHeader == Aligned(kFixed + kPerVector));
+
+std::array<std::byte, kVectorHeader> HeaderOf(const ParameterLayout& layout) {
+  std::array<std::byte, kVectorHeader> header{};
+  Put(header, 0, kMagic);
+  Put(header, 8, kVersion);
+  Put(header, 12, uint32_t{1});
+  Put(header, kFixed, layout.digest().bytes);
+  Put(header, kFixed + 32, layout.bytes());
+  return header;
+}
+
 bool Holds(std::span<const std::byte> bytes, const ConstVectorView& vector) {
-  constexpr uint64_t kBegin = Aligned(kFixed + kPerVector);
+  constexpr uint64_t kBegin = kVectorHeader;
   return bytes.size() == kBegin + vector.bytes.size() &&
          Get<decltype(Digest::bytes)>(bytes, kFixed) == vector.layout->digest().bytes &&
          (vector.bytes.empty() ||

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -18,6 +21,13 @@ AlignedBuffer EncodeVectors(std::span<const ConstVectorView> vectors);
 // error gives the number of the vector and the reason. Safe for any bytes.
 absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::byte> bytes,
                                                            std::span<const LayoutPtr> layouts);
+
+// What stands in front of the vector in the bytes of one, and how many bytes these are in all.
+inline constexpr size_t kVectorHeader = 64;
+std::array<std::byte, kVectorHeader> HeaderOf(const ParameterLayout& layout);
+inline uint64_t EncodedBytes(const ParameterLayout& layout) {
+  return kVectorHeader + layout.bytes();
+}
 
 // Whether `bytes`, which EncodeVectors made of one vector, are what it would make of this one.
 bool Holds(std::span<const std::byte> bytes, const ConstVectorView& vector);

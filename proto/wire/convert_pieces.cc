@@ -12,6 +12,7 @@ namespace macaw::wire {
 namespace {
 
 constexpr int kMostCompactForms = 8;  // of a blob, in a message
+constexpr int kParts = 2;             // fleet::Blob::parts
 
 }  // namespace
 
@@ -67,6 +68,8 @@ void Fill(v1::Blob& m, const fleet::Blob& blob, const InlineRule& rule) {
   if (std::ranges::find(rule.have, blob.digest) != rule.have.end()) return;
   if (const auto place = rule.share ? PublishShared(blob) : std::nullopt; place.has_value()) {
     Fill(*m.mutable_shared(), *place, rule);
+  } else if (blob.has_parts()) {  // whole only on request
+    for (const fleet::Blob& part : blob.parts) Fill(*m.add_parts(), part, rule);
   } else if (!blob.compact.empty()) {  // whole only on request
     for (const fleet::CompactForm& form : blob.compact) {
       v1::CompactForm& compact = *m.add_compact();
@@ -97,6 +100,14 @@ absl::Status Take(const v1::Blob& m, fleet::Blob& blob, InlineBytes inline_bytes
     if (!f.status().ok()) return f.status();
     f.Nested("compact", Take(compact.blob(), form, inline_bytes));
     blob.compact.push_back({base, form.digest, form.size, std::move(form.bytes)});
+  }
+  f.Require(m.parts_size() == 0 || m.parts_size() == kParts, "parts",
+            "a blob has two parts or none");
+  for (const v1::Blob& part : m.parts()) {
+    f.Require(part.parts().empty() && !part.digest().empty(), "parts",
+              "a part needs a name, and has no parts itself");
+    if (!f.status().ok()) return f.status();
+    f.Nested("parts", Take(part, blob.parts.emplace_back(), inline_bytes));
   }
   if (m.has_shared()) f.Nested("shared", Take(m.shared(), blob.place.emplace(), inline_bytes));
   if (!m.has_inline_() || !f.status().ok()) return f.status();

@@ -11,6 +11,8 @@ from ._safetensors import Array
 
 #: The model of the newest round of a run that waits after each (server/round_model.h).
 ROUND_FILE = "model.round.safetensors"
+#: The frozen tensors of a run, which its checkpoints lack (server/checkpoint.h).
+BASE_FILE = "base.safetensors"
 
 
 def newest(folder: Path) -> tuple[int, dict[str, Array]] | None:
@@ -49,7 +51,11 @@ class _Checkpoint:
         if "tensors" not in about or model not in vectors:
             return None
         flat = vectors[model]
-        found = {}
+        # Frozen tensors are in a file of their own, unless release 0.1.0 wrote the checkpoint.
+        found: dict[str, Array] = {}
+        if "base" in about:
+            base = self._path.parent.parent / BASE_FILE
+            found.update(_safetensors.read(base))
         for name, first, shape in about["tensors"]:
             size = 1
             for extent in shape:

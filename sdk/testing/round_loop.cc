@@ -99,10 +99,19 @@ RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationC
   schema_ = Must(SchemaOf(rule, setup_));
   FlatVector model(setup_.layout);
   SetNumbers(options.start, model.view());
+  if (schema_.parts != nullptr) {
+    base_ = FlatVector(schema_.parts->base.layout());
+    schema_.parts->base.Extract(model.view(), base_.view());
+  }
   server_ = Must(rule.server(setup_, std::move(model)));
   client_ = Must(rule.client(setup_));
   states_.resize(population_.size());
   for (const NamedLayout& item : schema_.state) zero_state_.emplace_back(item.layout);
+}
+
+FlatVector RoundLoop::Whole(ConstVectorView sent) const {
+  if (schema_.parts == nullptr) return FlatVector::CopyOf(sent, setup_.layout);
+  return schema_.parts->Join(sent, base_.view());
 }
 
 ServerContext RoundLoop::About(Phase phase) {
@@ -154,7 +163,8 @@ std::vector<RoundLoop::Turn> RoundLoop::TurnsOf(const std::vector<size_t>& cohor
 absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<size_t>& lost,
                               const std::map<size_t, uint32_t>& staleness) {
   ++round_;
-  if (setup_.asynchronous) models_.push_back(FlatVector::CopyOf(server_->Model(), setup_.layout));
+  if (setup_.asynchronous)
+    models_.push_back(FlatVector::CopyOf(server_->Model(), SentModelLayout(schema_)));
   const auto staleness_of = [&](size_t client) {
     const auto found = staleness.find(client);
     return found == staleness.end() ? 0 : found->second;
@@ -181,7 +191,14 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     MACAW_ASSIGN_OR_RETURN(const Broadcast configured, server_->Configure(asked));
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> sent,
                            DownViews(schema_, phase, configured));
-    const std::vector<ConstVectorView> broadcast = ParallelToDown(schema_, phase, sent);
+    std::vector<ConstVectorView> broadcast = ParallelToDown(schema_, phase, sent);
+    FlatVector newest, older;  // whole models
+    const auto whole = [&](ConstVectorView model, FlatVector& keep) {
+      if (schema_.parts == nullptr) return model;
+      keep = Whole(model);
+      return std::as_const(keep).view();
+    };
+    broadcast[0] = whole(broadcast[0], newest);
     MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum,
                            aggregation::ExactSum::Make(UpChannels(schema_, phase), order));
     for (const Turn& turn : turns) {
@@ -190,7 +207,7 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
       const auto kept = staged.find(client);
       const uint32_t age = staleness_of(client);
       std::vector<ConstVectorView> received = broadcast;
-      if (age > 0) received[0] = began_from(age);
+      if (age > 0) received[0] = whole(std::as_const(models_[round_ - 1 - age]).view(), older);
       ClientContext context =
           Context(client, kept == staged.end() ? states_[client] : kept->second, received, age);
       context.phase = phase;
@@ -249,7 +266,8 @@ Numbers RoundLoop::Saved(const std::string& name) const {
 }
 
 Numbers RoundLoop::Personal(size_t client) {
-  const std::vector<ConstVectorView> broadcast = {server_->Result()};  // all that evaluation sends
+  const FlatVector model = Whole(server_->Result());
+  const std::vector<ConstVectorView> broadcast = {model.view()};  // all that evaluation sends
   workspace_.Reset();
   const auto point =
       *client_->EvaluationPoint(Context(client, states_[client], broadcast), workspace_);

@@ -59,8 +59,8 @@ class RoundLoop {
   // Rounds with `size` clients each, drawn for every round.
   absl::Status SampledRounds(int count, uint64_t size);
 
-  Numbers Model() const { return NumbersOf(server_->Model()); }
-  Digest ModelDigest() const { return DigestOfValues(server_->Model()); }
+  Numbers Model() const { return NumbersOf(Whole(server_->Model()).view()); }
+  Digest ModelDigest() const { return DigestOfValues(Whole(server_->Model()).view()); }
   ServerAlgorithm& server() { return *server_; }
   const Setup& setup() const { return setup_; }
   const Schema& schema() const { return schema_; }
@@ -73,7 +73,7 @@ class RoundLoop {
   // A vector of the server's saved state.
   Numbers Saved(const std::string& name) const;
   // The server's result, which would be evaluated and written.
-  Numbers Result() const { return NumbersOf(server_->Result()); }
+  Numbers Result() const { return NumbersOf(Whole(server_->Result()).view()); }
   // The point at which a client's rows are evaluated.
   Numbers Personal(size_t client);
   // The rule's metrics in the last round, by name; of several phases the last one's.
@@ -88,6 +88,8 @@ class RoundLoop {
     uint32_t multiplicity;
   };
   static std::vector<Turn> TurnsOf(const std::vector<size_t>& cohort);
+  // The model of which the server half has this (Schema::parts).
+  FlatVector Whole(ConstVectorView sent) const;
   ServerContext About(Phase phase);
   ClientContext Context(size_t client, const std::vector<FlatVector>& kept,
                         std::span<const ConstVectorView> broadcast, uint32_t staleness = 0);
@@ -95,6 +97,7 @@ class RoundLoop {
   std::vector<TestPopulationClient> population_;
   Setup setup_;
   Schema schema_;
+  FlatVector base_;  // of Schema::parts
   std::unique_ptr<ServerAlgorithm> server_;
   std::unique_ptr<ClientAlgorithm> client_;
   std::unique_ptr<PlainTrainer> trainer_;
@@ -103,7 +106,8 @@ class RoundLoop {
   std::vector<FlatVector> zero_state_;
   std::vector<ConstVectorView> state_views_;
   std::map<std::string, double> metrics_;
-  std::vector<FlatVector> models_;  // before each round; of asynchronous ones
+  std::vector<FlatVector> models_;  // before each round, as the server half has them; of
+                                    // asynchronous ones
   uint32_t round_ = 0;
   int phases_ = 0;
 };

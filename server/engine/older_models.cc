@@ -9,14 +9,24 @@ namespace {
 // what is beyond it are fetched.
 constexpr uint64_t kMostInside = 1 << 20;
 
+uint64_t BytesInside(const fleet::Blob& blob) {
+  uint64_t bytes = blob.bytes != nullptr && blob.size <= kMostInside ? blob.size : 0;
+  for (const fleet::CompactForm& form : blob.compact)
+    bytes += form.bytes != nullptr ? form.size : 0;
+  for (const fleet::Blob& part : blob.parts) bytes += BytesInside(part);
+  return bytes;
+}
+
 uint64_t BytesInside(const fleet::Broadcast& broadcast) {
   uint64_t bytes = 0;
-  for (const fleet::Blob& channel : broadcast.channels) {
-    if (channel.bytes != nullptr && channel.size <= kMostInside) bytes += channel.size;
-    for (const fleet::CompactForm& form : channel.compact)
-      bytes += form.bytes != nullptr ? form.size : 0;
-  }
+  for (const fleet::Blob& channel : broadcast.channels) bytes += BytesInside(channel);
   return bytes;
+}
+
+void NameOnly(fleet::Blob& blob) {
+  if (blob.size <= kMostInside) blob.bytes.reset();
+  for (fleet::CompactForm& form : blob.compact) form.bytes.reset();
+  std::ranges::for_each(blob.parts, NameOnly);
 }
 
 }  // namespace
@@ -30,12 +40,12 @@ void AddOlder(const std::vector<fleet::OlderModel>& models, uint32_t staleness,
   if (model == models.end()) return;
   uint64_t inside = 0;
   for (const fleet::OlderModel& other : lease) inside += BytesInside(other.broadcast);
-  lease.push_back(*model);
-  if (inside + BytesInside(model->broadcast) <= kMostInside) return;
-  for (fleet::Blob& channel : lease.back().broadcast.channels) {
-    if (channel.size <= kMostInside) channel.bytes.reset();
-    for (fleet::CompactForm& form : channel.compact) form.bytes.reset();
+  std::vector<fleet::Blob>& channels = lease.emplace_back(*model).broadcast.channels;
+  for (fleet::Blob& channel : channels) {  // all models have one base
+    if (channel.has_parts()) NameOnly(channel.parts[1]);
   }
+  if (inside + BytesInside(lease.back().broadcast) > kMostInside)
+    std::ranges::for_each(channels, NameOnly);
 }
 
 }  // namespace macaw::server

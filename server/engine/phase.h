@@ -107,7 +107,8 @@ struct PhaseReport {
   uint64_t requeued = 0;  // attempts that ended without a result; differs from run to run
   // Bytes that devices send and fetch, one client a part, in this phase and the round's earlier
   // ones: what the counted clients send; and each vector of a phase once a round, for each client
-  // of the phase's cohort.
+  // of the phase's cohort. The base of a model with frozen tensors is fetched once in a run, and is
+  // in neither.
   uint64_t bytes_up = 0, bytes_down = 0;
   // Of a run with virtual time: of the round, and the clock after it, if this is its last phase.
   std::optional<virtual_time::RoundTime> virtual_time;

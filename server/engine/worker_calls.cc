@@ -296,12 +296,16 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
              std::ranges::find(request.have, form.base) == request.have.end();
     });
   };
+  const auto trim = [&](fleet::Blob& blob) {
+    name_only(blob);
+    std::ranges::for_each(blob.parts, name_only);
+  };
   // Lease evaluation first, in even shares: the metrics row waits for it, and the training that
   // follows evens out the slots.
   reply.evaluation = evaluation_.Take(node, nodes_, expires);
   if (reply.evaluation.has_value()) {
     node.tasks_until = now + TaskLimit();
-    name_only(reply.evaluation->model);
+    trim(reply.evaluation->model);
     for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
       if (fleet::AtClientsPoint(task.kind))
         task.state_version = states_.versions().Current(task.client);
@@ -312,9 +316,9 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
   if (may_train && more_to_lease(node.holding))
     reply.training = ServeTraining(node, request, reply, now);
   if (reply.training.has_value()) {
-    std::ranges::for_each(reply.training->broadcast.channels, name_only);
+    std::ranges::for_each(reply.training->broadcast.channels, trim);
     for (fleet::OlderModel& older : reply.training->older)
-      std::ranges::for_each(older.broadcast.channels, name_only);
+      std::ranges::for_each(older.broadcast.channels, trim);
   }
   if (!reply.training.has_value() && !reply.evaluation.has_value()) return false;
   reply.deletable = states_.TakeDeletable(node.holding, roster_);

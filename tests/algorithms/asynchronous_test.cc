@@ -163,8 +163,8 @@ TEST(Asynchronous, RefusesRulesWithTheReason) {
        {"scaffold", "feddyn", "fedbn", "ditto", "fedrep", "fedper", "pfedme", "apfl", "moon"})
     EXPECT_THAT(refused(stateful), HasSubstr("round.mode: what the rule's clients keep"))
         << stateful;
-  for (const char* other :
-       {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term", "perfedavg", "ifca"})
+  for (const char* other : {"fednova", "qfedavg", "mime", "krum", "median", "fedexp", "term",
+                            "perfedavg", "heterofl", "ifca"})
     EXPECT_THAT(refused(other), HasSubstr("round.mode: the rule is not made for")) << other;
 }
 

@@ -1,11 +1,12 @@
 #include "algorithms/around/frozen.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "algorithms/around/channels.h"
+#include "algorithms/around/coded_broadcast.h"
 #include "algorithms/builtin.h"
 #include "plan/run_plan.h"
 #include "sdk/testing/round_loop.h"
@@ -14,8 +15,6 @@
 
 namespace macaw::algorithms {
 namespace {
-
-using ::testing::HasSubstr;
 
 // ½(x−b)ᵀA(x−b) in three dimensions.
 class Bowl final : public Objective {
@@ -203,11 +202,42 @@ TEST(WithFrozen, IsOutsidePrivacyAndAttackers) {
   }
 }
 
-TEST(WithFrozen, LoadsNoStateOfARunWithoutIt) {
-  RoundLoop frozen = Loop(Builtin("fedavg"), false, DType::kF64);
-  RoundLoop held = Loop(Builtin("fedavg"), true, DType::kF64);
-  EXPECT_THAT(std::string(frozen.server().Load(held.server().Save()).message()),
-              HasSubstr("whole_model"));
+// A codec of the model that goes down stands inside, too: its draws and its shares are of what is
+// trained.
+TEST(WithFrozen, IsOutsideTheCodecOfTheBroadcast) {
+  for (const auto& [codec, of] : {std::pair<const char*, const char*>{"bits 2", "model"},
+                                  {"bits 2", "change"},
+                                  {"topk 0.5", "change"}}) {
+    const BroadcastConfig broadcast{.codec = {codec}, .of = of};
+    const auto loop = [&](bool held) {
+      const Description rule = WithCodedBroadcast(Builtin("fedadam"), broadcast);
+      return RoundLoop(held ? rule : WithFrozen(rule, {"base.*"}), Population(held),
+                       {.steps = 3,
+                        .start = held ? Numbers{1, -1} : Numbers{kFrozen, 1, -1},
+                        .layout = LayoutOf(held, DType::kF32),
+                        .cohort = {.size = 4}});
+    };
+    RoundLoop frozen = loop(false), held = loop(true);
+    ASSERT_TRUE(frozen.Rounds(4).ok());
+    ASSERT_TRUE(held.Rounds(4).ok());
+    EXPECT_EQ(frozen.Model(), Whole(held.Model())) << codec << " of " << of;
+    EXPECT_EQ(frozen.metrics(), held.metrics()) << codec << " of " << of;
+  }
+}
+
+// The server half has no frozen tensor: neither in what it sends nor in what it saves.
+TEST(WithFrozen, KeepsTheBaseOutOfTheServerHalf) {
+  RoundLoop loop = Loop(Builtin("fedadam"), false, DType::kF32);
+  ASSERT_TRUE(loop.Rounds(2).ok());
+  const auto has_base = [](const LayoutPtr& layout) {
+    return layout->Find("base.weight") != nullptr;
+  };
+  ASSERT_NE(loop.schema().parts, nullptr);
+  EXPECT_TRUE(has_base(loop.schema().down[0].layout)) << "clients get the whole model";
+  EXPECT_FALSE(has_base(SentModelLayout(loop.schema())));
+  EXPECT_EQ(loop.server().Model().layout->Find("base.weight"), nullptr);
+  const ServerState state = loop.server().Save();
+  for (const auto& [name, vector] : state.vectors) EXPECT_FALSE(has_base(vector.layout())) << name;
 }
 
 }  // namespace

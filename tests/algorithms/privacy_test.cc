@@ -391,8 +391,8 @@ TEST(Privacy, TakesRulesThatAddUpUpdatesAndSaysWhyNotOthers) {
       {{.name = "0.weight", .shape = {2}}, {.name = "1.weight", .shape = {2}}}, DType::kF32);
   for (const char* rule : {"fedrep", "fedper", "moon"})
     EXPECT_EQ(WhyNot(rule, privacy, Poisson(10), 100, layers), "") << rule;
-  for (const char* rule :
-       {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled", "fedexp", "term", "afl", "ifca"})
+  for (const char* rule : {"median", "krum", "mime", "qfedavg", "fednova", "local", "pooled",
+                           "fedexp", "term", "afl", "ifca", "heterofl"})
     EXPECT_NE(WhyNot(rule, privacy, Poisson(10)), "") << rule;
   EXPECT_THAT(WhyNot("local", privacy, Poisson(10)), HasSubstr("adds up"));
   EXPECT_THAT(WhyNot("ifca", privacy, Poisson(10)), HasSubstr("which of several"));

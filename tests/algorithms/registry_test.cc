@@ -26,13 +26,13 @@ class RegistryTest : public ::testing::Test {
 TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   std::vector<std::string> names;
   for (const Description* description : registry_.All()) names.push_back(description->name);
-  EXPECT_THAT(
-      names,
-      ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad", "fedadam", "fedavg",
-                  "fedavgm", "fedbn", "feddyn", "fedexp", "fednova", "fedper", "fedprox", "fedrep",
-                  "fedsam", "fedyogi", "fltrust", "gd", "geometric_median", "ifca", "krum", "local",
-                  "median", "mime", "mimelite", "moon", "norm_bound", "perfedavg", "pfedme",
-                  "pooled", "qfedavg", "scaffold", "term", "trimmed_mean"));
+  EXPECT_THAT(names,
+              ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad", "fedadam",
+                          "fedavg", "fedavgm", "fedbn", "feddyn", "fedexp", "fednova", "fedper",
+                          "fedprox", "fedrep", "fedsam", "fedyogi", "fltrust", "gd",
+                          "geometric_median", "heterofl", "ifca", "kmeans", "krum", "local",
+                          "median", "mime", "mimelite", "moon", "norm_bound", "perfedavg", "pfedme",
+                          "pooled", "qfedavg", "ridge", "scaffold", "term", "trimmed_mean"));
 }
 
 TEST_F(RegistryTest, NamesTheNearestOfAMisspeltName) {

@@ -157,6 +157,27 @@ TEST(Convert, SendsShortFormsInPlaceOfTheWholeBlob) {
   EXPECT_EQ(named.compact_size(), 0);
 }
 
+TEST(Convert, SendsPartsInPlaceOfTheWholeBlob) {
+  fleet::Blob whole = fleet::RandomBlob(100, 1);
+  whole.bytes.reset();
+  whole.parts = {fleet::RandomBlob(30, 2), fleet::RandomBlob(70, 3)};
+  const fleet::Blob form = fleet::RandomBlob(20, 4);
+  whole.parts[0].compact.push_back({{}, form.digest, form.size, form.bytes});
+  const Digest base = whole.base().digest;
+  const auto back = FromWire(ToWire(whole, InlineRule{.max_inline = 1000, .have = {&base, 1}}));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->digest, whole.digest);
+  ASSERT_TRUE(back->has_parts());
+  EXPECT_EQ(back->trained().digest, whole.trained().digest);
+  ASSERT_EQ(back->trained().compact.size(), 1u);
+  EXPECT_EQ(back->base().digest, base);
+  EXPECT_EQ(back->base().size, 70u);
+  EXPECT_EQ(back->base().bytes, nullptr) << "the receiver has it";
+  EXPECT_EQ(back->least_bytes(), 20u);
+  const v1::Blob named = ToWire(whole, InlineRule{.have = {&whole.digest, 1}});
+  EXPECT_EQ(named.parts_size(), 0);
+}
+
 TEST(Convert, AnEmptyBlobIsNotAMissingOne) {
   const auto back = FromWire(ToWire(fleet::RandomBlob(0, 1), InlineRule{}));
   ASSERT_TRUE(back.ok());
@@ -270,6 +291,22 @@ TEST(Convert, RefusesWhatNoSenderWrites) {
                         ToWire(fleet::RandomBlob(5, 2), InlineRule{});
                 }),
                 "compact");
+  const v1::Blob one = ToWire(fleet::RandomBlob(5, 2), InlineRule{});
+  ExpectRefused(forms([&](v1::Blob& m) { *m.add_parts() = one; }), "parts");
+  ExpectRefused(forms([&](v1::Blob& m) {
+                  for (int i = 0; i < 3; ++i) *m.add_parts() = one;
+                }),
+                "parts");
+  ExpectRefused(forms([&](v1::Blob& m) {
+                  for (int i = 0; i < 2; ++i) *m.add_parts() = one;
+                  for (int i = 0; i < 2; ++i) *m.mutable_parts(1)->add_parts() = one;
+                }),
+                "parts");
+  ExpectRefused(forms([&](v1::Blob& m) {
+                  *m.add_parts() = one;
+                  m.add_parts();
+                }),
+                "parts");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_digest(); }), "digest");
   ExpectRefused(But<v1::BeginUploadRequest>([](auto& m) { m.clear_purpose(); }), "purpose");
 }

@@ -10,11 +10,14 @@ formulas in tests/oracle/replay.
 | a module of PyTorch: its check, its weights, its state dict | AModule |
 | a resume, a run that was killed | ARun.test_goes_on_with_the_same_bytes |
 | a base that was trained before, PiSSA | ARun |
+| `macaw model merge` | ARun.test_is_merged_into_one_file |
 | wrong texts, patterns and modules | Refused |
 """
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import unittest
 import warnings
 from typing import Any
@@ -22,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import macaw
-from macaw import _adapters
+from macaw import _adapters, _safetensors
 from support import TestCase, needs
 
 LAYERS = ["linear 8", "relu", "linear 8", "relu", "linear 3"]
@@ -81,6 +84,30 @@ class BackEnds(AdaptersCase):
 
 
 class ARun(AdaptersCase):
+    def test_is_merged_into_one_file(self) -> None:
+        run, out = self.run_of(), self.folder / "merged.safetensors"
+        program = macaw._program.program()
+        loose = self.folder / "loose"
+        loose.mkdir()
+        for name in ("trained", "base"):
+            shutil.copy(run.folder / f"{name}.safetensors", loose)
+        for source in ([run.folder], [loose / "trained.safetensors", "--run", run.folder]):
+            command = [program, "model", "merge", *source, "--out", out]
+            subprocess.run(command, check=True, capture_output=True)
+            merged, model = _safetensors.read(out), run.model()
+            self.assertEqual(sorted(merged), sorted(n for n in model if ".lora_" not in n))
+            for layer, scale in (("0", 2), ("2", 1)):
+                a, b = (model[f"{layer}.lora_{side}.weight"].astype(float) for side in "AB")
+                weight = model[f"{layer}.weight"] + scale * b @ a
+                np.testing.assert_allclose(merged[f"{layer}.weight"], weight, atol=1e-6)
+            np.testing.assert_array_equal(merged["4.weight"], model["4.weight"])
+        said = subprocess.run(
+            [program, "model", "merge", loose / "trained.safetensors", "--out", out],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("--run", said.stderr)
+
     def test_goes_on_with_the_same_bytes(self) -> None:
         for rule in (macaw.FedAvg(), macaw.SCAFFOLD(), macaw.FedAdam()):
             straight = self.run_of("straight", rounds=4, algorithm=rule)

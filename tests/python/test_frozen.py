@@ -11,6 +11,9 @@ What surrounds it, and the test that holds it (rules: tests/algorithms/frozen_te
 | processes and slots | Rules.test_have_the_same_bytes_in_two_processes |
 | a resume | ARun.test_goes_on_with_the_same_bytes |
 | a run that was killed | ARun.test_has_them_in_its_checkpoints |
+| files of a run | ARun.test_has_them_once_and_what_was_trained_apart |
+| `macaw model` | ARun.test_is_written_as_one_file |
+| what is sent, devices that start again, devices of 0.1.0 | tests/worker/frozen_run_test.cc |
 | initial weights: drawn, of a file, zero | ARun.test_keeps_them_whatever_they_start_from |
 | running statistics | ARun.test_keeps_statistics_that_are_named |
 | wrong patterns | Patterns |
@@ -19,6 +22,8 @@ What surrounds it, and the test that holds it (rules: tests/algorithms/frozen_te
 
 from __future__ import annotations
 
+import json
+import subprocess
 import unittest
 import warnings
 from typing import Any
@@ -27,6 +32,7 @@ import numpy as np
 import own_functions as own
 
 import macaw
+from macaw import _safetensors
 from support import TestCase, needs
 
 LAYERS = ["linear 8", "relu", "linear 8", "relu", "linear 3"]
@@ -136,6 +142,44 @@ class ARun(FrozenCase):
         self.assertEqual(sorted(kept), sorted(final))
         for name, tensor in kept.items():
             np.testing.assert_array_equal(tensor, final[name])
+
+    def test_has_them_once_and_what_was_trained_apart(self) -> None:
+        run = self.run_of()
+        parts = {
+            name: _safetensors.read(run.folder / f"{name}.safetensors")
+            for name in ("base", "trained", "model")
+        }
+        self.assertEqual(sorted(parts["base"]), ["0.bias", "0.weight"])
+        self.assertEqual(sorted(parts["trained"]), sorted(BackEnds.MOVES))
+        for name, tensor in (parts["base"] | parts["trained"]).items():
+            np.testing.assert_array_equal(tensor, parts["model"][name])
+        for path in (run.folder / "checkpoints").iterdir():
+            about = json.loads(_safetensors.metadata(path)["macaw"])
+            self.assertEqual([name for name, *_ in about["tensors"]], BackEnds.MOVES)
+        # A device fetches the base once, and in each round what is trained.
+        self.assertGreater(run.summary["bytes"]["base"], 72 * 4)
+        self.assertNotIn("base", self.run_of("none", frozen=()).summary["bytes"])
+
+    def test_is_written_as_one_file(self) -> None:
+        run = self.run_of()
+        program = macaw._program.program()
+        for name, source in {
+            "ended": run.folder,
+            "parts": run.folder / "trained.safetensors",
+        }.items():
+            out = self.folder / f"{name}.safetensors"
+            command = [program, "model", "merge", source, "--out", out]
+            subprocess.run(command, check=True, capture_output=True)
+            merged = _safetensors.read(out)
+            self.assertEqual(sorted(merged), sorted(run.model()))
+            for tensor, values in run.model().items():
+                np.testing.assert_array_equal(merged[tensor], values)
+        shown = subprocess.run(
+            [program, "model", "show", run.folder], check=True, capture_output=True, text=True
+        ).stdout
+        self.assertRegex(shown, r"0\.weight .* base\n")
+        self.assertRegex(shown, r"2\.weight .* trained\n")
+        self.assertIn(", 72 in the base)", shown)
 
     def test_keeps_them_whatever_they_start_from(self) -> None:
         given = {name: tensor + 1 for name, tensor in self.start().items()}

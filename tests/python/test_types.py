@@ -68,6 +68,8 @@ class Algorithms(TestCase):
             "pFedMe",
             "APFL",
             "PerFedAvg",
+            "HeteroFL",
+            "KMeans",
             "IFCA",
         ):
             self.assertIn(name, macaw.algorithms.__all__)

@@ -358,5 +358,63 @@ TEST_F(ModelKeeperTest, ComesBackFromWhatItSaved) {
   EXPECT_EQ(DigestOfValues(other.Model()), DigestOfValues(keeper_->Model())) << "unchanged";
 }
 
+// Of a run whose bias is frozen.
+class FrozenKeeper : public testing::Test {
+ protected:
+  FrozenKeeper() {
+    RunPlan run = testing_support::TinyRun(1);
+    run.algorithm = *Registry().Complete({"fedavgm", {}});
+    run.model.frozen = {"0.bias"};
+    setup_ = algorithms::SetupOf(run, TinyLayout());
+    rule_ = *Registry().RuleOf(run);
+  }
+  ModelKeeper Make(FlatVector initial) const {
+    return *ModelKeeper::Make(rule_, setup_, std::move(initial));
+  }
+  static FlatVector WithBias(float bias) {
+    FlatVector model = TinyModel();
+    model.As<float>()[TinyLayout()->Find("0.bias")->offset] = bias;
+    return model;
+  }
+  static float BiasOf(const ModelKeeper& keeper) {
+    return keeper.split()->base_view().As<float>()[0];
+  }
+
+  algorithms::Setup setup_;
+  algorithms::Description rule_;
+};
+
+TEST_F(FrozenKeeper, SendsWhatIsTrainedUnderTheNameOfTheWhole) {
+  ModelKeeper keeper = Make(TinyModel());
+  const auto models = keeper.Open({.round = Round(1)});
+  ASSERT_TRUE(models.ok()) << models.status();
+  const FlatVector whole = TinyModel();
+  const ConstVectorView view = whole.view();
+  const fleet::Blob& sent = models->newest.channels[0];
+  EXPECT_EQ(sent.digest, fleet::Blob::Of(fleet::EncodeVectors({&view, 1})).digest);
+  ASSERT_TRUE(sent.has_parts());
+  EXPECT_EQ(sent.bytes, nullptr);
+  EXPECT_EQ(keeper.ModelBlob().digest, sent.digest);
+  const algorithms::ServerState saved = keeper.Save();
+  for (const auto& [name, vector] : saved.vectors)
+    EXPECT_EQ(vector.layout()->Find("0.bias"), nullptr) << name;
+}
+
+// Release 0.1.0 saved whole models.
+TEST_F(FrozenKeeper, TakesAStateOfAnEarlierRelease) {
+  ModelKeeper keeper = Make(TinyModel());
+  algorithms::ServerState state = keeper.Save();
+  state.vectors["whole_model"] = WithBias(9);
+  state.vectors["model_after_3"] = WithBias(9);
+  ASSERT_TRUE(keeper.Load(state).ok());
+  EXPECT_EQ(BiasOf(keeper), 9);
+  const algorithms::ServerState saved = keeper.Save();
+  EXPECT_FALSE(saved.vectors.contains("whole_model"));
+  const FlatVector& older = saved.vectors.at("model_after_3");
+  EXPECT_EQ(older.layout()->digest(), keeper.split()->parts().trained.layout()->digest());
+  EXPECT_EQ(older.As<float>()[2], 3);
+  EXPECT_EQ(keeper.ModelBlob().digest, Make(WithBias(9)).ModelBlob().digest);
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "proto/fleet/vector_codec.h"
+
 namespace macaw::server {
 namespace {
 
@@ -62,6 +64,35 @@ TEST(ServedBlobs, ServesTheShortFormOfAForgottenOneWhileItIsHeld) {
   served.Serve({std::move(whole)});
   served.Serve({BlobOf(100, 2)});
   EXPECT_EQ(served.Find(form.digest), form.bytes);
+}
+
+// A model with frozen tensors: its parts, and for a worker of release 0.1.0 the whole.
+TEST(ServedBlobs, ServesThePartsOfAModelAndTheWhole) {
+  const LayoutPtr layout = *ParameterLayout::Make(
+      {{.name = "base", .shape = {300}}, {.name = "head", .shape = {5}}}, DType::kF32);
+  const auto parts = std::make_shared<const algorithms::ModelParts>(
+      layout, algorithms::ParameterGroup::Matching(layout, "base"));
+  FlatVector base(parts->base.layout()), trained(parts->trained.layout());
+  std::ranges::fill(base.As<float>().first(300), 2.0f);
+  const auto split = std::make_shared<const SplitModel>(parts, base.view());
+  WholeNames names(split);
+  ServedBlobs served(std::nullopt, split);
+  std::vector<fleet::Blob> models;
+  for (size_t i = 0; i < ServedBlobs::kRecent + 1; ++i) {
+    trained.As<float>()[0] = static_cast<float>(i);
+    const ConstVectorView view = trained.view();
+    models.push_back(names.Of(fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))));
+    served.Serve({models.back()});
+  }
+  EXPECT_EQ(served.Find(split->base().digest), split->base().bytes);
+  EXPECT_EQ(served.Find(models.front().digest), nullptr) << "no longer served";
+  for (size_t i = 1; i < models.size(); ++i) {
+    EXPECT_EQ(served.Find(models[i].trained().digest), models[i].trained().bytes);
+    const auto whole = served.Find(models[i].digest);
+    ASSERT_NE(whole, nullptr);
+    EXPECT_EQ(BlobDigest(whole->bytes()), models[i].digest);
+    EXPECT_EQ(served.Find(models[i].digest), whole) << "it is made once";
+  }
 }
 
 }  // namespace

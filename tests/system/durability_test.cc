@@ -160,6 +160,10 @@ TEST(Durability, AServerKilledAtRandomMomentsLosesNoRestOfACodec) {
   KillTheServerInEveryRound("fedavg", 6, {"--set", R"(update.codec=["topk 0.1"])"});
 }
 
+TEST(Durability, AServerKilledAtRandomMomentsKeepsWhatIsFrozen) {
+  KillTheServerInEveryRound("fedavg", 6, {"--set", R"(model.frozen=["1.*"])"});
+}
+
 // Of the records of `macaw log --json`: how many servers or workers were lost between the start and
 // the end of a second phase.
 int LostInASecondPhase(const std::string& log) {

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/public_data.h"
 #include "testing/temporary_folder.h"
@@ -98,6 +100,26 @@ TEST(Fleet, KeepsTheRestsOfACodecOnTheDevices) {
   const Printed printed = Rehearse("--devices 4 --rounds 60 --config " + config);
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
+}
+
+// The frozen tensors go to each device once, also to the one that is killed and starts again: it has
+// them on its disk.
+TEST(Fleet, KeepsFrozenTensorsOnTheDevices) {
+  const TemporaryFolder folder;
+  const std::string config = folder.Write(
+      "job.toml",
+      absl::StrReplaceAll(*ReadFile(kQuickstart),
+                          {{"\"data/", absl::StrCat("\"", MACAW_SOURCE_DIR, "/examples/data/")},
+                           {"[model]", "[model]\nfrozen = [\"7.*\"]"}}));
+  const Printed printed = Rehearse(
+      absl::StrCat("--devices 4 --rounds 24 --config ", config, " --keep ", folder / "home"));
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
+  for (int device = 0; device <= 4; ++device) {
+    const std::string log = *ReadFile(absl::StrCat(folder / "home/device-", device, "/log"));
+    const std::vector<absl::string_view> around = absl::StrSplit(log, "base_fetched");
+    EXPECT_EQ(around.size() - 1, 1u) << "device " << device << "\n" << log;
+  }
 }
 
 TEST(Fleet, AServersFileNeedsNoData) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/vector.h"
 #include "data/dataset.h"
+#include "models/slice.h"
 #include "plan/local.h"
 #include "training/api/end_vector.h"
 #include "training/api/metrics.h"
@@ -23,6 +24,8 @@ namespace macaw::training {
 
 // A loss or a gradient rule beyond the formula below (training/api/hooks.h); LibTorch only.
 struct Hooks;
+// Sums over rows (training/api/row_statistics.h).
+class RowStatistics;
 
 // The result of stage `stage` of the same plan.
 struct StageEnd {
@@ -58,6 +61,9 @@ enum class StageKind : uint8_t {
   kTrain,     // local training steps from `start`
   kGradient,  // mean gradient at `start` over all rows; it is the outcome's `end`
   kLoss,      // metric sums at `start` over all rows; no `end`
+  // `statistics` over all rows; they are the outcome's `end`. Only in plans of such stages, of a
+  // rule with Description::has_statistics; LocalPlan::more is not asked.
+  kStatistics,
 };
 
 struct Stage {
@@ -73,6 +79,12 @@ struct Stage {
   // Points whose representations of each batch Hooks::representations is given.
   std::vector<Point> references;
   Losses losses = Losses::kTrain;
+  // Of the model that it trains: start, end and all its other vectors have the layout of
+  // models::SliceOf. The same for all stages of a plan, of a rule with Description::has_slices.
+  models::Width width;
+  // Classification: an output whose class none of the rows has counts as 0, and has no gradient.
+  bool masks_classes = false;
+  std::shared_ptr<const RowStatistics> statistics;  // of kStatistics
 };
 
 // The result of a stage. `end` belongs to the trainer and is valid until its next Run.
@@ -82,7 +94,9 @@ struct StageOutcome {
   double rate_sum = 0;  // Σ learning rate over those steps
   double a_norm1 = 0;  // FedNova's ‖a‖₁: −displacement/η of the same optimizer for a unit gradient
   uint64_t examples = 0;  // rows used, counting repetitions
-  MetricSums sums;        // kTrain: over the minibatches during training; kLoss: over all rows
+  // Of a stage that masks classes, by class: whether a row has it; empty: the rows have all.
+  std::vector<bool> classes;
+  MetricSums sums;  // kTrain: over the minibatches during training; kLoss: over all rows
 };
 
 struct LocalPlan {

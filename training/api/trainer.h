@@ -103,8 +103,10 @@ struct TrainerSetup {
   EvaluationMetrics metrics;  // of evaluations
   data::FeatureType feature_type = data::FeatureType::kF32;
   DType dtype = DType::kF32;
-  bool hooks = false;     // whether the algorithm has hooks (Description::has_hooks)
-  BackendChoice backend;  // of the node
+  bool hooks = false;       // whether the algorithm has hooks (Description::has_hooks)
+  bool statistics = false;  // whether it has no training, but sums (Description::has_statistics)
+  bool slices = false;      // whether it trains slices of the model (Description::has_slices)
+  BackendChoice backend;    // of the node
   uint32_t lane = 0;  // which of the node's trainers it is: for its log, and to share devices out
   // Counts every batch that is trained on or evaluated; outlives the trainer. Null: nobody asks.
   WorkCounter* work = nullptr;

@@ -39,6 +39,7 @@ size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
 absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
   if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
+  if (setup.slices) return absl::UnimplementedError("the algorithm trains slices of the model");
   if (setup.local.precision != "full")
     return absl::UnimplementedError("it computes in full precision only (local.precision)");
   if (setup.local.micro_batch > 0) {
@@ -54,6 +55,9 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
 
 absl::Status DeviceTrainer::Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
+  if (stage.kind == StageKind::kStatistics)
+    return absl::UnimplementedError("a stage is of statistics");
+  if (stage.masks_classes) return absl::UnimplementedError("a stage masks classes");
   return absl::OkStatus();
 }
 

@@ -20,6 +20,10 @@ absl::StatusOr<CompiledModel> CompiledModel::Compile(const models::ModelSpec& sp
                                                      uint32_t batch) {
   if (spec.is_script())
     return absl::UnimplementedError("the device trainer does not take scripted modules");
+  for (const models::Layer& layer : spec.layers) {
+    if (std::holds_alternative<models::Scale>(layer))
+      return absl::UnimplementedError("the device trainer does not take slices of a model");
+  }
   if (spec.layout->size() >= uint64_t{1} << 31)
     return absl::UnimplementedError("the device trainer does not take models of this size");
   ProgramBuilder builder(spec, batch);

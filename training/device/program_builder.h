@@ -78,6 +78,7 @@ class ProgramBuilder {
   void Add(const models::Attention& attention);
   void Add(const models::TransformerBlock& block);
   void Add(const models::Residual& residual);
+  void Add(const models::Scale&) {}  // CompiledModel refuses it
 
   // The parts of layers. Those with an input as an argument return their output.
   void AddLinear(uint64_t inputs, uint64_t outputs, uint32_t weight, bool bias, bool relu);

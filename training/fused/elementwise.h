@@ -17,6 +17,9 @@ std::unique_ptr<Block> MakeElementwise(Isa isa, Function function, const Shape& 
 // p < 1.
 std::unique_ptr<Block> MakeDropout(double p, const Shape& shape);
 
+// factor·x for every element of any shape.
+std::unique_ptr<Block> MakeScale(double factor, const Shape& shape);
+
 // The elements in planar order, one after another, as a flat vector.
 std::unique_ptr<Block> MakeFlatten(const Shape& shape);
 

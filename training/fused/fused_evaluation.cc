@@ -60,7 +60,7 @@ void FusedTrainer::Rate(const Objective& objective, const SoftmaxRule& rule, con
                         size_t n, const float* logits, std::span<double> sums) {
   const Labels<float> labels = feed_.labels();
   float* const gradient = tape_.d_out();
-  if (task_ == TaskKind::kClassification &&
+  if (task_ == TaskKind::kClassification && objective.among().empty() &&
       kernels_.softmax(rule, mean, n, logits, labels.classes.data(), gradient, sums)) {
     objective.Count(logits, program_.out().stride(), labels.classes, sums);
     return;
@@ -71,7 +71,9 @@ void FusedTrainer::Rate(const Objective& objective, const SoftmaxRule& rule, con
   for (size_t r = 0; r < n; ++r) {
     std::copy_n(logits + r * stride, outputs, logits_.data() + r * outputs);
   }
+  objective.ClearAbsent<float>(logits_);
   objective.Rate<float>(logits_, labels, mean, logit_gradient_, sums);
+  objective.ClearAbsent<float>(logit_gradient_);
   for (size_t r = 0; r < n; ++r) {
     std::copy_n(logit_gradient_.data() + r * outputs, outputs, gradient + r * stride);
     std::fill(gradient + r * stride + outputs, gradient + (r + 1) * stride, 0.0f);

@@ -82,6 +82,8 @@ absl::Status Supports(const TrainerSetup& setup) {
 
 absl::Status Supports(const Stage& stage) {
   if (stage.hooks != nullptr) return absl::UnimplementedError("a stage has hooks");
+  if (stage.kind == StageKind::kStatistics)
+    return absl::UnimplementedError("a stage is of statistics");
   if (stage.local.optimizer != "sgd") {
     return absl::UnimplementedError(
         absl::StrCat("a stage asks for optimizer \"", stage.local.optimizer, "\""));
@@ -145,15 +147,16 @@ absl::StatusOr<StageOutcome> FusedTrainer::RunStage(const Stage& stage, size_t i
                                                    " trainable tensors, the model has ",
                                                    spec_.layout->entries().size()));
   }
-  MACAW_ASSIGN_OR_RETURN(Objective objective, Objective::Make(task_, spec_.outputs, stage.local));
+  const data::Rows& rows = RowsOf(task, stage.rows);
+  MACAW_RETURN_IF_ERROR(feed_.Check(rows));
+  MACAW_ASSIGN_OR_RETURN(Objective objective, ObjectiveOf(stage, task_, spec_.outputs, rows));
   StageRun run{
       .stage = stage,
       .index = static_cast<uint32_t>(index),
-      .rows = RowsOf(task, stage.rows),
+      .rows = rows,
       .objective = std::move(objective),
       .rule = RuleOf(stage.local),
       .key = {.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client}};
-  MACAW_RETURN_IF_ERROR(feed_.Check(run.rows));
   MACAW_ASSIGN_OR_RETURN(run.start, Resolve(stage.start, before));
   MACAW_RETURN_IF_ERROR(CheckVector(spec_, run.start, "start"));
   program_.Pack(run.start, weights_.As<float>());
@@ -201,7 +204,8 @@ absl::StatusOr<StageOutcome> FusedTrainer::Train(const StageRun& run, const Clie
     if (momentum_.size() == 0) momentum_ = Floats(program_.packed_size());
     std::memset(momentum_.bytes().data(), 0, momentum_.size());
   }
-  StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
+  StageOutcome outcome{.classes = run.objective.among(),
+                       .sums = MetricSums(run.objective.metrics())};
   StepNorm step_norm(run.sgd());
   data::AugmentKey augment{.seed = task.seed, .round = task.round, .client = task.client};
   std::span<const uint32_t> next = order_.Next();

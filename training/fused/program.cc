@@ -122,6 +122,8 @@ struct Builder {
     } else if (const auto* dropout = std::get_if<models::Dropout>(&next)) {
       // With p = 0 nothing is drawn.
       if (dropout->p > 0) Append(MakeDropout(dropout->p, shape));
+    } else if (const auto* scale = std::get_if<models::Scale>(&next)) {
+      Append(MakeScale(scale->factor, shape));
     } else if (!std::holds_alternative<models::Flatten>(next)) {
       return false;
     }

@@ -165,6 +165,8 @@ absl::Status ProcessTrainer::CheckStage(const Stage& stage, const Ready& ready) 
     return refuse("the gradient over all rows, and a program only trains");
   if (stage.kind == StageKind::kLoss)
     return refuse("the loss over all rows, and a program only trains");
+  if (stage.kind == StageKind::kStatistics)
+    return refuse("sums over rows, and a program only trains");
   if (stage.hooks != nullptr) return refuse("a hook in each step, and a program knows none");
   const AffineCorrection& correction = stage.correction;
   if (!ready.corrections && (correction.mu != 0 || !correction.v.empty())) {

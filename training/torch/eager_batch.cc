@@ -128,11 +128,16 @@ Mean EagerBatch::MeanOf(const Objective& objective) const {
 
 void EagerBatch::RateOutputs(const at::Tensor& logits, const Objective& objective, const Mean& mean,
                              std::span<std::byte> gradient, std::span<double> sums) {
-  const at::Tensor values = logits.to(at::kCPU).contiguous();
+  at::Tensor values = logits.to(at::kCPU).contiguous();
+  if (!objective.among().empty()) values = values.detach().clone();
   DispatchDType(dtype_, [&]<typename T>(T) {
     Labels<T> labels{.classes = classes_};
     if (task_ == TaskKind::kRegression) labels.targets = targets_.As<T>().first(rows_);
+    if (!objective.among().empty()) {
+      objective.ClearAbsent(std::span(values.mutable_data_ptr<T>(), size_t(values.numel())));
+    }
     objective.Rate(ValuesOf<T>(values), labels, mean, Typed<T>(gradient), sums);
+    objective.ClearAbsent(Typed<T>(gradient));
   });
 }
 

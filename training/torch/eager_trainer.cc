@@ -154,17 +154,18 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
                                                    " trainable tensors, the model has ",
                                                    layout.entries().size()));
   }
+  const data::Rows& rows = RowsOf(task, stage.rows);
+  MACAW_RETURN_IF_ERROR(CheckRows(rows, feature_type_, gather_.example_elements(), task_));
   MACAW_ASSIGN_OR_RETURN(Objective objective,
-                         Objective::Make(task_, network_.spec().outputs, stage.local));
+                         ObjectiveOf(stage, task_, network_.spec().outputs, rows));
   StageRun run{
       .stage = stage,
       .index = static_cast<uint32_t>(index),
       .task = task,
-      .rows = RowsOf(task, stage.rows),
+      .rows = rows,
       .objective = std::move(objective),
       .pieces = TrainablePieces(layout, stage.trainable.get()),
       .key = {.seed = task.seed, .round = task.round, .phase = task.phase, .client = task.client}};
-  MACAW_RETURN_IF_ERROR(CheckRows(run.rows, feature_type_, gather_.example_elements(), task_));
   MACAW_ASSIGN_OR_RETURN(run.start, Resolve(stage.start, before));
   MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), run.start, "start"));
   run.anchor = run.start;
@@ -187,8 +188,10 @@ absl::StatusOr<StageOutcome> EagerTrainer::RunStage(const Stage& stage, size_t i
       return Gradient(run);
     case StageKind::kLoss:
       return Loss(run);
+    case StageKind::kStatistics:
+      break;  // StatisticsTrainer's
   }
-  return absl::InternalError("unknown kind of stage");
+  return absl::InternalError("no kind of stage that a back end knows");
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
@@ -210,7 +213,8 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
     device_optimizer_.Start(local, run.stage.correction.mu, replica_.flat_values());
   }
 
-  StageOutcome outcome{.sums = MetricSums(run.objective.metrics())};
+  StageOutcome outcome{.classes = run.objective.among(),
+                       .sums = MetricSums(run.objective.metrics())};
   data::AugmentKey augment{
       .seed = run.task.seed, .round = run.task.round, .client = run.task.client};
   for (auto positions = order_.Next(); !positions.empty(); positions = order_.Next()) {

@@ -22,8 +22,17 @@ Tensor WeightsLike(const Objective& objective, const Tensor& outputs) {
   return at::tensor(at::ArrayRef<double>(weights.data(), weights.size())).to(outputs.options());
 }
 
+// Outputs that do not count are 0.
+Tensor Among(const Objective& objective, const Tensor& logits) {
+  const std::vector<bool>& among = objective.among();
+  if (among.empty()) return logits;
+  Tensor absent = at::empty({static_cast<int64_t>(among.size())}, at::kBool);
+  for (size_t c = 0; c < among.size(); ++c) absent.mutable_data_ptr<bool>()[c] = !among[c];
+  return logits.masked_fill(absent.to(logits.device()), 0);
+}
+
 Rated RateClasses(const Objective& objective, const Tensor& outputs, const Tensor& labels) {
-  const Tensor logits = outputs.reshape({-1, outputs.size(-1)});
+  const Tensor logits = Among(objective, outputs.reshape({-1, outputs.size(-1)}));
   const Tensor classes = labels.reshape({-1});
   const Tensor losses =
       at::cross_entropy_loss(logits, classes, WeightsLike(objective, logits), at::Reduction::None,

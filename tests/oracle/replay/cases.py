@@ -1,9 +1,11 @@
 """What is repeated: every built-in rule, every attack, and what else decides a model."""
 from dataclasses import dataclass, field, replace
 
+import elastic
 import personal
 import robust
 import rules
+import statistics_rules
 from problem import BATCH, CLIENTS
 
 ROUNDS, COHORT, HOSTILE = 5, 8, 0.25
@@ -13,11 +15,13 @@ BASE = {
     "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
     "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "ece", "confusion"],
 }
+WITHOUT_EPOCHS = {"gd", "kmeans", "ridge"}
 RULES = {
     "afl": rules.Afl, "apfl": personal.APFL, "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,
     "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
     "feddyn": rules.FedDyn, "fedexp": rules.FedExP, "fednova": rules.FedNova, "fedper": personal.FedPer, "fedprox": rules.FedProx, "fedrep": personal.FedRep,
     "fedsam": rules.FedSAM, "fedyogi": rules.FedYogi, "fltrust": robust.FLTrust, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
+    "heterofl": elastic.HeteroFL, "kmeans": statistics_rules.KMeans, "ridge": statistics_rules.Ridge,
     "ifca": rules.Ifca,
     "krum": robust.Krum, "local": personal.Alone, "median": robust.Median, "mime": rules.Mime,
     "mimelite": rules.MimeLite, "moon": rules.Moon, "norm_bound": robust.NormBound, "perfedavg": rules.PerFedAvg, "pfedme": personal.PFedMe,
@@ -45,7 +49,7 @@ class Case:
 
     def configuration(self, dtype):
         keys = BASE | {"run.dtype": dtype, "algorithm.name": self.rule, "local.momentum": self.momentum}
-        if self.rule == "gd":  # it takes one step on all rows, and refuses what says otherwise
+        if self.rule in WITHOUT_EPOCHS:  # it takes all rows once, and refuses what says otherwise
             del keys["local.epochs"], keys["local.batch_size"]
         keys |= {f"algorithm.{self.rule}.{key}": value for key, value in self.parameters.items()}
         if self.attack:
@@ -126,6 +130,12 @@ CASES = [
     Case("moon, hidden layer", "moon", {"mu": 1.5, "temperature": 0.7}, 0.5, "hidden"),
     Case("perfedavg", "perfedavg", {"alpha": 0.15, "server_lr": 0.9}, settings=FINE_TUNE),
     Case("perfedavg, batch norm", "perfedavg", {"alpha": 0.2}, 0.0, "norm"),
+    Case("heterofl", "heterofl", {"rates": "1 0.5 0.25", "server_lr": 0.9, "scaler": True, "mask": True}, 0.5, "hidden"),
+    Case("heterofl, batch norm", "heterofl", {"rates": "1 0.5", "shares": "1 2"}, 0.5, "norm"),
+    Case("heterofl, no wide client", "heterofl",
+         {"rates": "0.7 0.3", "shares": "3 1", "scaler": False, "mask": False, "evaluate": 0.5}, 0.0, "hidden"),
+    Case("ridge", "ridge", {"lambda": 0.8}),
+    Case("kmeans", "kmeans", {"start": "model"}, settings={"cohort.size": CLIENTS}),
     Case("median, even", "median", {"server_lr": 0.9}, 0.5),
     Case("median, odd", "median", {}, 0.5, "norm", settings=SEVEN),
     Case("trimmed mean", "trimmed_mean", {"beta": 0.2}, 0.5),

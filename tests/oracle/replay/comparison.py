@@ -3,7 +3,7 @@ import numpy as np
 
 import metrics
 from attacks import Attack
-from cases import COHORT, DECAY, FINE_TUNE_LR, HOSTILE, LR, ROUNDS, RULES
+from cases import COHORT, DECAY, FINE_TUNE_LR, HOSTILE, LR, ROUNDS, RULES, WITHOUT_EPOCHS
 from local_work import Local
 from personal import Personal, fine_tuned
 from problem import BATCH, CLIENTS
@@ -93,7 +93,7 @@ class Comparison:
                       f"client {k} has seen its rows {seen} times")
         ragged = any(len({len(batch) for batch in stages[0]}) > 1
                      for clients in turns for stages in clients.values() if stages)
-        self.that(ragged or case.rule == "gd", "no batch is ragged")
+        self.that(ragged or case.rule in WITHOUT_EPOCHS, "no batch is ragged")
 
     def models(self):
         """Returns the largest difference, and how far the models have moved."""

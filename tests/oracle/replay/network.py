@@ -69,6 +69,13 @@ def batchnorm(tensors, name, x, training):
     return z * weight + bias, backward, moved
 
 
+def scale(factor):
+    def layer(_tensors, _name, x, _training):
+        return x * factor, lambda d: (d * factor, {}), {}
+
+    return layer
+
+
 LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "relu": relu, "batchnorm": batchnorm}
 
 
@@ -80,9 +87,13 @@ class Network:
     def __init__(self, layers, features, options=None):
         options = options or {}
         adapters = [rule.split() for rule in options.get("adapters", ())]  # "lora RANK alpha A PATTERN"
-        self.layers, parameters, buffers, width = [], {}, {}, features
-        for place, layer in enumerate(layers):
+        self.layers, parameters, buffers, width, place = [], {}, {}, features, -1
+        for layer in layers:
             kind, *size = layer.split()
+            if kind == "scale":  # has no place in names
+                self.layers.append((scale(float(size[0])), ""))
+                continue
+            place += 1
             self.layers.append((LAYERS[kind], str(place)))
             if kind == "linear":
                 out = int(size[0])
@@ -98,7 +109,8 @@ class Network:
                 buffers |= {f"{place}.running_mean": (width,), f"{place}.running_var": (width,)}
         self.outputs = width
         self.shapes = parameters | buffers
-        self.last_layer = str(len(layers) - 1)
+        self.last_layer = str(place)
+        self.absent = []  # classes whose outputs count as 0 in training, and stay
         self.norms = {name.split(".")[0] for name in buffers}
         self.places, at = {}, 0  # of the tensors in a vector
         for name, shape in self.shapes.items():
@@ -151,7 +163,11 @@ class Network:
             backward.append(back)
             for statistic, value in moved.items():
                 after[statistic] = value
+        if self.absent:
+            x = x.copy()
+            x[:, self.absent] = 0
         d, gradients = (probabilities(x) - targets(x, y)) / len(y), {}
+        d[:, self.absent] = 0
         for back in reversed(backward):
             d, of_layer = back(d)
             gradients |= of_layer

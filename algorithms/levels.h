@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "algorithms/api/description.h"
+#include "models/slice.h"
+
+namespace macaw::algorithms {
+
+// The widths of a run's models, the widest first, and which client has which.
+class Levels {
+ public:
+  // The parameters that Of reads, of a rule with this name: rates, assign, shares, each.
+  static std::vector<ParameterSpec> Parameters(absl::string_view rule);
+  static absl::StatusOr<Levels> Of(const Setup& setup);
+  // Whether Of's levels need the number of clients.
+  static bool NeedClients(const Setup& setup);
+
+  size_t count() const { return rates_.size(); }
+  double rate(size_t level) const { return rates_[level]; }
+  // The same whenever it is asked in a turn.
+  size_t LevelOf(const ClientContext& context) const;
+
+ private:
+  enum class Assign { kFix, kOnce, kDynamic, kList };
+  // Reads each.
+  absl::Status List(const Setup& setup);
+  size_t Drawn(RandomStream stream) const;
+
+  std::vector<double> rates_;   // falling
+  std::vector<double> shares_;  // of the clients; only their ratios count
+  Assign assign_ = Assign::kFix;
+  uint64_t per_share_ = 0;    // kFix: clients for each share of 1
+  std::vector<size_t> each_;  // kList: by client
+};
+
+// What is sent at each level: the layout of the narrower model, or the whole one's at rate 1.
+struct SliceLayouts {
+  std::vector<LayoutPtr> of;   // by level
+  std::vector<size_t> output;  // the entries of the output layer
+  bool has_group_norm = false;
+
+  // Errors say why the model cannot be narrowed.
+  static absl::StatusOr<SliceLayouts> Of(const Setup& setup, const Levels& levels);
+};
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "algorithms/api/vector_math.h"
+#include "algorithms/builtin.h"
+#include "algorithms/kept_state.h"
+#include "algorithms/linear_layer.h"
+#include "core/status.h"
+#include "training/api/row_statistics.h"
+
+// Ridge regression in closed form: min over W, b of Σ ‖y − W·x − b‖² + λ‖W‖² over the rows of all
+// clients that have come. Σ x̃x̃ᵀ and Σ x̃yᵀ with x̃ = (x, 1) say all about the rows that the minimum
+// depends on, and they add up over clients.
+
+namespace macaw::algorithms {
+namespace {
+
+constexpr char kRidgeSums[] = "sums";
+constexpr char kCame[] = "came";    // client state: 1 once its sums have counted
+constexpr char kSummed[] = "rows";  // metric: rows in the sums
+constexpr char kWhatRidgeDoes[] = "ridge solves for one linear layer";
+// Of a sum over rows: 2^80 is far above what a double sum of normalised features can be.
+constexpr double kMostOfARidgeSum = 0x1p80;
+
+size_t Terms(const LinearLayer& layer) { return layer.inputs + (layer.bias ? 1 : 0); }
+
+// Σ x̃x̃ᵀ above its diagonal, Σ x̃yᵀ, and the number of rows.
+absl::StatusOr<LayoutPtr> RidgeLayout(const LinearLayer& layer) {
+  const auto terms = static_cast<int64_t>(Terms(layer));
+  return ParameterLayout::Make(
+      {{.name = "gram", .shape = {terms, terms}},
+       {.name = "moment", .shape = {terms, static_cast<int64_t>(layer.outputs)}},
+       {.name = "rows", .shape = {1}}},
+      DType::kF64);
+}
+
+const LayoutPtr& CameLayout() {
+  static const LayoutPtr& layout = *new LayoutPtr(ParameterLayout::Scalars(kCame, 1, DType::kF64));
+  return layout;
+}
+
+class RidgeSums final : public training::RowStatistics {
+ public:
+  RidgeSums(const LinearLayer& layer, LayoutPtr layout)
+      : layer_(layer), layout_(std::move(layout)) {}
+
+  const LayoutPtr& layout() const override { return layout_; }
+
+  void Add(const training::NumberedRows& rows, ConstVectorView, VectorView sums) const override {
+    const std::span<double> numbers = sums.As<double>();
+    double* const gram = numbers.data() + layout_->entries()[0].offset;
+    double* const moment = numbers.data() + layout_->entries()[1].offset;
+    const size_t terms = Terms(layer_), outputs = layer_.outputs;
+    std::vector<double> x(terms, 1.0), y(outputs);
+    for (size_t r = 0; r < rows.count(); ++r) {
+      std::ranges::copy(rows.row(r), x.begin());
+      Targets(rows, r, y);
+      for (size_t i = 0; i < terms; ++i) {
+        if (x[i] == 0) continue;
+        for (size_t j = i; j < terms; ++j) gram[i * terms + j] += x[i] * x[j];
+        for (size_t k = 0; k < outputs; ++k) moment[i * outputs + k] += x[i] * y[k];
+      }
+    }
+    numbers[layout_->entries()[2].offset] += static_cast<double>(rows.count());
+  }
+
+ private:
+  // Of a class: 1 for its output and 0 for the others; of two classes with one output: 1 and −1.
+  void Targets(const training::NumberedRows& rows, size_t r, std::vector<double>& y) const {
+    if (rows.classes.empty()) {
+      y[0] = rows.targets[r];
+    } else if (layer_.outputs == 1) {
+      y[0] = rows.classes[r] == 1 ? 1 : -1;
+    } else {
+      std::ranges::fill(y, 0.0);
+      y[static_cast<size_t>(rows.classes[r])] = 1;
+    }
+  }
+
+  const LinearLayer layer_;
+  const LayoutPtr layout_;
+};
+
+class RidgeClient final : public ClientAlgorithm {
+ public:
+  RidgeClient(const LinearLayer& layer, const LayoutPtr& layout)
+      : layout_(layout), sums_(std::make_shared<RidgeSums>(layer, layout)) {}
+
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace&) const override {
+    if (HasCome(context)) return training::LocalPlan();
+    training::Stage stage;
+    stage.kind = training::StageKind::kStatistics;
+    stage.start = context.model();
+    stage.local = context.local;
+    stage.statistics = sums_;
+    return training::LocalPlan{{stage}};
+  }
+
+  absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const override {
+    if (HasCome(context)) {
+      const VectorView zeros = workspace.Vector(layout_);
+      Zero(zeros);
+      return ClientResult{.up = {{kRidgeSums, zeros}}};
+    }
+    const VectorView came = workspace.Vector(CameLayout());
+    came.As<double>()[0] = 1;
+    return ClientResult{.up = {{kRidgeSums, outcomes[0].end.view()}}, .state = {{kCame, came}}};
+  }
+
+ private:
+  static bool HasCome(const ClientContext& context) {
+    return context.State(kCame).As<double>()[0] == 1;
+  }
+
+  const LayoutPtr layout_;
+  const std::shared_ptr<const RidgeSums> sums_;
+};
+
+// A·X = B for a symmetric positive semidefinite A [n, n], of which the upper triangle is given, and
+// B [n, m], which becomes X; by the factors LDLᵀ, in place. A variable that depends on those before
+// it becomes 0.
+void SolveSymmetric(size_t n, size_t m, std::vector<double>& a, std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, a[i * n + i]);
+  const double least = largest * static_cast<double>(n) * 0x1p-52;
+  std::vector<bool> free(n);
+  for (size_t i = 0; i < n; ++i) {  // a[i, j], j > i: L[j, i]·D[i]; then row by row
+    free[i] = a[i * n + i] > least;
+    if (!free[i]) continue;
+    for (size_t j = i + 1; j < n; ++j) {
+      const double factor = a[i * n + j] / a[i * n + i];
+      if (factor == 0) continue;
+      for (size_t k = j; k < n; ++k) a[j * n + k] -= factor * a[i * n + k];
+      for (size_t k = 0; k < m; ++k) b[j * m + k] -= factor * b[i * m + k];
+    }
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = 0; k < m; ++k) {
+      double rest = free[i] ? b[i * m + k] : 0;
+      for (size_t j = i + 1; free[i] && j < n; ++j) rest -= a[i * n + j] * b[j * m + k];
+      b[i * m + k] = free[i] ? rest / a[i * n + i] : 0;
+    }
+  }
+}
+
+class RidgeServer final : public ServerAlgorithm {
+ public:
+  RidgeServer(const Setup& setup, const LinearLayer& layer, const LayoutPtr& sums, FlatVector model)
+      : layer_(layer),
+        lambda_(setup.Get<double>("lambda")),
+        model_(kept_.Vector("model", std::move(model))),
+        sums_(kept_.Vector(kRidgeSums, FlatVector(sums))) {}
+
+  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
+    return Broadcast{{"model", Model()}};
+  }
+  absl::StatusOr<AfterApply> Apply(const ServerContext& context,
+                                   aggregation::Aggregate aggregate) override {
+    Add(ChannelOf(aggregate, kRidgeSums).value.view(), sums_);
+    const double rows = sums_.As<double>()[sums_.layout->entries()[2].offset];
+    context.Report(kSummed, rows);
+    if (rows > 0) Solve();
+    return AfterApply::kRoundDone;
+  }
+  ConstVectorView Model() const override { return model_; }
+  ServerState Save() const override { return kept_.Save(); }
+  absl::Status Load(const ServerState& state) override { return kept_.Load(state); }
+
+ private:
+  std::vector<double> Entry(size_t e) const {
+    const LayoutEntry& entry = sums_.layout->entries()[e];
+    const std::span<const double> numbers = sums_.As<double>().subspan(entry.offset, entry.size);
+    return {numbers.begin(), numbers.end()};
+  }
+
+  void Solve() {
+    std::vector<double> gram = Entry(0), weights = Entry(1);
+    const size_t terms = Terms(layer_);
+    for (size_t i = 0; i < layer_.inputs; ++i) gram[i * terms + i] += lambda_;  // b is free
+    SolveSymmetric(terms, layer_.outputs, gram, weights);
+    DispatchDType(model_.dtype(), [&]<typename T>(T) {
+      const std::span<T> numbers = model_.As<T>();
+      const std::vector<LayoutEntry>& entries = model_.layout->entries();
+      for (size_t k = 0; k < layer_.outputs; ++k) {
+        for (size_t i = 0; i < layer_.inputs; ++i) {
+          numbers[entries[0].offset + k * layer_.inputs + i] =
+              static_cast<T>(weights[i * layer_.outputs + k]);
+        }
+        if (layer_.bias) {
+          numbers[entries[1].offset + k] =
+              static_cast<T>(weights[layer_.inputs * layer_.outputs + k]);
+        }
+      }
+    });
+  }
+
+  KeptState kept_;
+  const LinearLayer layer_;
+  const double lambda_;
+  const VectorView model_, sums_;
+};
+
+absl::StatusOr<Schema> RidgeSchema(const Setup& setup) {
+  MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, LinearLayer::Of(setup, kWhatRidgeDoes));
+  MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, RidgeLayout(layer));
+  return Schema{.down = {{"model", setup.layout}},
+                .up = {{.name = kRidgeSums,
+                        .layout = std::move(sums),
+                        .reduction = aggregation::Reduction::kFixedSum,
+                        .bound = kMostOfARidgeSum}},
+                .state = {{kCame, CameLayout()}},
+                .metrics = {{kSummed, std::nullopt}}};
+}
+
+}  // namespace
+
+Description Ridge() {
+  return {
+      .name = "ridge",
+      .summary = "ridge regression: a linear model in closed form, exact once each client has come",
+      .paper =
+          "Hoerl and Kennard, 1970, Ridge Regression: Biased Estimation for Nonorthogonal Problems",
+      .formula =
+          "up      Σ x̃x̃ᵀ, Σ x̃yᵀ over its rows, x̃ = (x, 1), when it first comes\n"
+          "server  adds them to those of earlier rounds\n"
+          "        W, b: the minimum of Σ ‖y − W·x − b‖² + λ‖W‖² over the rows so far",
+      .parameters = {{.name = "lambda",
+                      .default_value = 1.0,
+                      .help = "λ: of ‖W‖² beside the sum over rows; the bias is free",
+                      .minimum = 0}},
+      .remarks =
+          "The model is [\"linear K\"], with \"flatten\" before it for images. A class is 1 at its "
+          "output and 0 at the others, with one output 1 and -1; the loss of the run's task is of "
+          "other outputs, so look at the accuracy. With cohort.size all clients one round is enough. "
+          "A client sends the square of the number of features, and what it sends says much about "
+          "rows where it has few. Features count as [data] and [model] normalise them.",
+      .ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
+                  "local.drop_last"},
+      .has_statistics = true,
+      .has_independent_state = true,
+      .check = [](const Setup& setup) { return LinearLayer::Of(setup, kWhatRidgeDoes).status(); },
+      .schema = RidgeSchema,
+      .server = [](const Setup& setup,
+                   FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
+        MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, LinearLayer::Of(setup, kWhatRidgeDoes));
+        MACAW_ASSIGN_OR_RETURN(const LayoutPtr sums, RidgeLayout(layer));
+        return std::make_unique<RidgeServer>(setup, layer, sums, std::move(model));
+      },
+      .client = [](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+        MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, LinearLayer::Of(setup, kWhatRidgeDoes));
+        MACAW_ASSIGN_OR_RETURN(const LayoutPtr sums, RidgeLayout(layer));
+        return std::make_unique<RidgeClient>(layer, sums);
+      },
+  };
+}
+
+}  // namespace macaw::algorithms

@@ -1,0 +1,131 @@
+#include "cli/results/stored_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/files.h"
+#include "core/vector.h"
+#include "server/checkpoint.h"
+#include "testing/temporary_folder.h"
+
+// Where `macaw model` and `macaw diff` find the tensors of a run.
+
+namespace macaw::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Key;
+
+class StoredModelTest : public ::testing::Test {
+ protected:
+  static LayoutPtr LayoutOf(const std::string& name) {
+    return *ParameterLayout::Make({{.name = name, .shape = {2, 2}}}, DType::kF32);
+  }
+  static FlatVector Filled(const std::string& name, float value) {
+    FlatVector vector(LayoutOf(name));
+    std::ranges::fill(vector.As<float>().first(4), value);
+    return vector;
+  }
+  // A run that has frozen "0.weight" and trained "1.weight".
+  void SetUp() override {
+    folder_.Write("config.toml", "");
+    const FlatVector base = Filled("0.weight", 1), trained = Filled("1.weight", 5);
+    const std::string digest = DigestOf("base").Hex();
+    ASSERT_TRUE(WriteModel(folder_ / "base.safetensors", base.view(), {{"digest", digest}}).ok());
+    ASSERT_TRUE(
+        WriteModel(folder_ / "trained.safetensors", trained.view(), {{"base", digest}}).ok());
+    server::Checkpoint checkpoint{.round = Round(6), .base = DigestOf("base")};
+    checkpoint.state.vectors["model"] = Filled("1.weight", 6);
+    ASSERT_TRUE(server::WriteCheckpoint(folder_.path(), checkpoint).ok());
+  }
+  static float ValueOf(const StoredModel& model, const std::string& name) {
+    float value = 0;
+    std::memcpy(&value, model.tensors.at(name).bytes.data(), sizeof(value));
+    return value;
+  }
+  std::string Error(const std::string& path, const std::string& base = "") const {
+    return std::string(OpenStoredModel(path, base).status().message());
+  }
+
+  const testing_support::TemporaryFolder folder_;
+};
+
+TEST_F(StoredModelTest, OfARunIsItsNewestCheckpointWithTheBase) {
+  const auto model = OpenStoredModel(folder_.path(), "");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(model->tensors, ElementsAre(Key("0.weight"), Key("1.weight")));
+  EXPECT_THAT(model->frozen, ElementsAre("0.weight"));
+  EXPECT_EQ(ValueOf(*model, "0.weight"), 1);
+  EXPECT_EQ(ValueOf(*model, "1.weight"), 6);
+  EXPECT_EQ(model->tensors.at("1.weight").shape, (std::vector<uint64_t>{2, 2}));
+  EXPECT_EQ(model->run, folder_.path());
+  EXPECT_EQ(model->bytes(), 32u);
+}
+
+TEST_F(StoredModelTest, OfARunThatHasEndedIsItsLast) {
+  const LayoutPtr layout = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {2, 2}}, {.name = "1.weight", .shape = {2, 2}}}, DType::kF32);
+  ASSERT_TRUE(WriteModel(folder_ / "model.safetensors", FlatVector(layout).view(), {}).ok());
+  folder_.Write("summary.json", R"({"rounds": 6})");
+  const auto last = OpenStoredModel(folder_.path(), "");
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(ValueOf(*last, "1.weight"), 0);
+  EXPECT_THAT(last->frozen, ElementsAre("0.weight"));
+  folder_.Write("summary.json", R"({"rounds": 5})");  // it was given more rounds since
+  EXPECT_EQ(ValueOf(*OpenStoredModel(folder_.path(), ""), "1.weight"), 6);
+}
+
+TEST_F(StoredModelTest, OfWhatWasTrainedNeedsTheBaseThatItNames) {
+  const auto model = OpenStoredModel(folder_ / "trained.safetensors", "");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(ValueOf(*model, "1.weight"), 5);
+  const FlatVector other = Filled("0.weight", 2);
+  ASSERT_TRUE(WriteModel(folder_ / "other.safetensors", other.view(),
+                         {{"digest", DigestOf("another").Hex()}})
+                  .ok());
+  EXPECT_THAT(Error(folder_ / "trained.safetensors", folder_ / "other.safetensors"),
+              HasSubstr("is not the base of"));
+  ASSERT_TRUE(std::filesystem::remove(folder_ / "base.safetensors"));
+  EXPECT_THAT(Error(folder_ / "trained.safetensors"), HasSubstr("--base"));
+  EXPECT_THAT(Error(folder_.path()), HasSubstr("--base"));
+}
+
+// Release 0.1.0 wrote a whole model beside what was trained, and named it.
+TEST_F(StoredModelTest, OfAnEarlierReleaseIsWholeInItsCheckpoint) {
+  ASSERT_TRUE(std::filesystem::remove(folder_ / "base.safetensors"));
+  const std::string about =
+      R"({"model": "whole_model", "tensors": [["0.weight", 0, [2, 2]], ["1.weight", 16, [2, 2]]]})";
+  FlatVector whole(*ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {2, 2}}, {.name = "1.weight", .shape = {2, 2}}}, DType::kF32));
+  whole.As<float>()[0] = 3;
+  whole.As<float>()[16] = 4;
+  const FlatVector part = Filled("1.weight", 4);
+  ASSERT_TRUE(
+      WriteSafetensors(
+          folder_ / "checkpoints/round-00000007.safetensors",
+          {{"model", "F32", {part.view().size()}, part.view().bytes},
+           {"whole_model", "F32", {whole.view().size()}, std::as_const(whole).view().bytes}},
+          {{"macaw", about}})
+          .ok());
+  const auto model = OpenStoredModel(folder_.path(), "");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(ValueOf(*model, "0.weight"), 3);
+  EXPECT_EQ(ValueOf(*model, "1.weight"), 4);
+}
+
+TEST_F(StoredModelTest, SaysWhatIsNoModel) {
+  EXPECT_THAT(Error(folder_ / "nothing.safetensors"), HasSubstr("nothing.safetensors"));
+  const testing_support::TemporaryFolder empty;
+  EXPECT_THAT(Error(empty.path()), HasSubstr("no run's folder"));
+  empty.Write("config.toml", "");
+  EXPECT_THAT(Error(empty.path()), HasSubstr("no model yet"));
+}
+
+}  // namespace
+}  // namespace macaw::cli
