@@ -64,10 +64,9 @@ class AflClient final : public DeltaClient {
                                         Workspace& workspace) const override {
     const std::span<const double> lambda = context.Down(kMixture).As<double>();
     if (context.client.value >= static_cast<uint64_t>(clients_)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "client ", context.client.value, " has no weight: the mixture is of ", clients_,
-          " clients, numbered from 0; where clients without training rows are among them, give "
-          "each a row (partition.min_size) or take them out of the data"));
+      return absl::InvalidArgumentError(absl::StrCat("client ", context.client.value,
+                                                     " has no weight: the mixture is of ", clients_,
+                                                     " clients, numbered from 0"));
     }
     const VectorView delta = Delta(context, outcomes[0].end, workspace);
     ScaleParameters(clients_ * lambda[context.client.value], delta);
@@ -173,6 +172,7 @@ Description Afl() {
           "all rows of the client, where the paper draws rows. Rows do not count: within a client "
           "they are alike, and between clients λ decides.",
       .totals = [](const Setup&) { return TotalsUsed{.clients = true}; },
+      .numbers_clients = true,
       .check = CheckAfl,
       .schema = AflSchema,
       .server = MakeServer<AflServer>,

@@ -43,9 +43,10 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   std::function<int()> run;
   for (const auto& add :
-       {AddSimulate, AddData,     AddLists,  AddDevices, AddDoctor, AddPrivacy, AddNew, AddPlugin,
-        AddState,    AddTimeline, AddReport, AddWatch,   AddTrack,  AddModel,   AddLog, AddReplay,
-        AddCompare,  AddDiff,     AddBundle, AddVerify,  AddSweep,  AddPlan,    AddPki, AddAudit})
+       {AddSimulate, AddData,   AddLists,    AddDevices,      AddDoctor, AddPrivacy, AddNew,
+        AddPlugin,   AddState,  AddTimeline, AddReport,       AddWatch,  AddTrack,   AddModel,
+        AddLog,      AddReplay, AddCompare,  AddContribution, AddDiff,   AddBundle,  AddVerify,
+        AddSweep,    AddPlan,   AddPki,      AddAudit})
     add(app, run);
   app.add_subcommand("admin", "See and steer a run while it goes on");  // for the list; see above
   try {

@@ -204,13 +204,17 @@ absl::Status OpenDevices(Config& config, const sdk::Catalogue& catalogue,
 }
 
 // Decides in each round what was decided in the logged run: which clients are given up, and whether
-// the round is dropped.
-absl::Status FollowLog(const std::string& file, server::Options& options) {
+// the round is dropped. `without`: these clients are given up in every round.
+absl::Status FollowLog(const std::string& file, const std::vector<uint64_t>& without,
+                       server::Options& options) {
   MACAW_ASSIGN_OR_RETURN(const server::log::History history, server::log::ReadHistory(file));
   if (history.sessions().empty())
     return absl::DataLossError(absl::StrCat(file, " tells of no run"));
   options.replays = history.sessions().front().run;
   options.decisions = history.decisions();
+  std::vector<ClientId> clients;
+  for (const uint64_t client : without) clients.emplace_back(client);
+  server::log::LeaveOut(clients, history, options.decisions);
   return absl::OkStatus();
 }
 
@@ -251,7 +255,8 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
         "they take; take [devices] out");
   }
   MACAW_RETURN_IF_ERROR(OpenDevices(prepared.config, prepared.catalogue, options));
-  if (!arguments.replay.empty()) MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, options));
+  if (!arguments.replay.empty())
+    MACAW_RETURN_IF_ERROR(FollowLog(arguments.replay, arguments.without, options));
   RowReporter reporter(arguments.report_fd);
   if (arguments.report_fd < 0 && !prepared.config.node.track.to.empty()) {
     Logger("server").Info(absl::StrCat("trackers are not the server's: `macaw track ",
@@ -351,6 +356,9 @@ int Main(int argc, char** argv) {
                  "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
   app.add_option("--replay", arguments.replay,
                  "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
+  app.add_option("--without", arguments.without,
+                 "With --replay: this client is trained in no round")
+      ->allow_extra_args(false);
   app.add_option("--callers", arguments.callers,
                  "A JSON list of {\"node\": NAME, \"token\": SECRET}: only these are answered "
                  "(default: every node that can reach the address)");

@@ -164,6 +164,13 @@ settings::Section<EvaluationConfig> EvaluationSection() {
         "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
         "clients that join later: heldout_test_*")
       .Needs(test_rows(&E::heldout), needs_test);
+  f.Add("leave_one_out", &E::leave_one_out,
+        "every how many rounds the model is evaluated without each client of the round, too "
+        "(contributions.jsonl); 0: never",
+        AtLeast(0))
+      .Needs([](const E& e) { return e.leave_one_out == 0 || (e.test && e.central); },
+             "the central test set: evaluation.central = true, and \"test\" in "
+             "evaluation.splits");
   return f;
 }
 

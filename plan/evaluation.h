@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ids.h"
 #include "core/settings/section.h"
 
 namespace macaw {
@@ -62,8 +63,16 @@ struct EvaluationConfig {
   // Clients without training rows apart from the others: they stand for clients that join later.
   // Before: the global model on their test rows. After: fine_tune on their validation rows.
   bool heldout = false;
+  // Every so many rounds the model is evaluated without each client of the round, too
+  // (server/leave_one_out.h); 0: never.
+  uint32_t leave_one_out = 0;
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
+
+// Whether each client of this round is left out once. Its workers then send a part for each client.
+inline bool LeaveOneOutDue(const EvaluationConfig& evaluation, Round round) {
+  return evaluation.leave_one_out > 0 && round.value % evaluation.leave_one_out == 0;
+}
 
 // The keys of [evaluation].
 settings::Section<EvaluationConfig> EvaluationSection();

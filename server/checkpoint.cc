@@ -199,6 +199,8 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
       .owed_row = about.at("owed_row").get<std::string>(),
       .metrics_bytes = about.at("metrics_bytes").get<uint64_t>(),
       .clients_bytes = about.at("clients_bytes").get<uint64_t>(),
+      .owed_contributions = about.value("owed_contributions", std::string()),
+      .contributions_bytes = about.value("contributions_bytes", uint64_t{0}),
       .log_bytes = about.value("log_bytes", uint64_t{0}),
       .seconds = about.at("seconds").get<double>()};
   if (const auto clock = about.find("virtual_time"); clock != about.end())
@@ -260,6 +262,10 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
                 {"seconds", checkpoint.seconds},
                 {"run_id", checkpoint.run_id.Hex()},
                 {"clients_with_state", checkpoint.versions.size()}};
+  if (checkpoint.contributions_bytes > 0 || !checkpoint.owed_contributions.empty()) {
+    about["owed_contributions"] = checkpoint.owed_contributions;
+    about["contributions_bytes"] = checkpoint.contributions_bytes;
+  }
   if (checkpoint.clock != virtual_time::ClockState())
     about["virtual_time"] = ToJson(checkpoint.clock);
   for (size_t i = 1; i < profiles.size(); ++i)

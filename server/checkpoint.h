@@ -27,8 +27,11 @@ struct Checkpoint {
   std::string owed_row;        // the round's metrics row, if its evaluation was still running
   uint64_t metrics_bytes = 0;  // size of metrics.jsonl without the owed row
   uint64_t clients_bytes = 0;  // size of clients.jsonl
-  uint64_t log_bytes = 0;      // of rounds.log, synced; 0: a version that did not note it
-  double seconds = 0;          // spent on the run so far
+  // The round's line of contributions.jsonl, likewise owed; and the size of that file.
+  std::string owed_contributions;
+  uint64_t contributions_bytes = 0;
+  uint64_t log_bytes = 0;  // of rounds.log, synced; 0: a version that did not note it
+  double seconds = 0;      // spent on the run so far
   virtual_time::ClockState clock;
   Digest run_id;  // the same in every session of a run
   // Of the blob of the frozen tensors, which are in base.safetensors and not here; zero: none are

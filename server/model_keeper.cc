@@ -21,11 +21,14 @@ namespace {
 // A model that is kept for clients that began from it, in a saved state: "model_after_12". A rule
 // leaves vectors alone that are not its own.
 constexpr absl::string_view kOlder = "model_after_";
+// A model without a client that is still to be evaluated, likewise: "without_17".
+constexpr absl::string_view kWithout = "without_";
 
 }  // namespace
 
 absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& algorithm,
-                                              algorithms::Setup setup, FlatVector initial) {
+                                              algorithms::Setup setup, FlatVector initial,
+                                              uint32_t leave_one_out) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
   keeper.seed_ = setup.seed;
@@ -33,6 +36,10 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   keeper.sent_layout_ = algorithms::SentModelLayout(keeper.schema_);
   if (keeper.schema_.parts != nullptr) keeper.TakeBaseOf(initial);
+  if (leave_one_out > 0) {
+    MACAW_ASSIGN_OR_RETURN(keeper.leave_one_out_,
+                           LeaveOneOut::Make(algorithm, setup, initial.Clone(), leave_one_out));
+  }
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
 }
@@ -40,6 +47,9 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
 absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   sum_.reset();
   order_ = order;
+  if (keeps_parts()) {
+    leave_one_out_->Open(order, algorithms::UpChannels(schema_, order.phase), algorithm_->Save());
+  }
   MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
                          algorithm_->Configure(ContextOf(order.round, order.phase)));
   MACAW_RETURN_IF_ERROR(algorithms::DownViews(schema_, order.phase, broadcast).status());
@@ -79,8 +89,19 @@ absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   return models;
 }
 
+absl::Status ModelKeeper::MakeWhole(WithoutClient& without) {
+  without.model = Whole(std::move(without.model));
+  MACAW_ASSIGN_OR_RETURN(const ConstVectorView model, ModelOf(without.model));
+  without.digest =
+      split_ != nullptr ? DigestOfTensors(split_->Tensors(model)) : DigestOfValues(model);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ConstVectorView> ModelKeeper::ModelOf(const fleet::Broadcast& broadcast) const {
-  const fleet::Blob& model = broadcast.channels.at(0);
+  return ModelOf(broadcast.channels.at(0));
+}
+
+absl::StatusOr<ConstVectorView> ModelKeeper::ModelOf(const fleet::Blob& model) const {
   const fleet::Blob& sent = model.has_parts() ? model.trained() : model;
   MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
                          fleet::DecodeVectors(sent.bytes->bytes(), {&sent_layout_, 1}));
@@ -159,6 +180,12 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
     return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
                                                    " clients but its sums hold ", sum.clients()));
   }
+  if (keeps_parts() && part.included.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("round ", part.round.value,
+                                                   " asks for a part for each client "
+                                                   "(evaluation.leave_one_out), and this one has ",
+                                                   part.included.size()));
+  }
   uint64_t multiplicity = 0;
   double weight = 0;
   for (const fleet::ClientRecord& record : part.included) {
@@ -180,15 +207,25 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
   return sum;
 }
 
-absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum) {
+absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum, ClientId client) {
   if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
+  if (keeps_parts()) return leave_one_out_->Add(client, std::move(sum));
   if (sum_.has_value()) return sum_->Merge(std::move(sum));
   sum_ = std::move(sum);
   return absl::OkStatus();
 }
 
+void ModelKeeper::DropSum() {
+  sum_.reset();
+  if (leave_one_out_.has_value()) leave_one_out_->Drop();
+}
+
 absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   const std::vector<aggregation::ChannelSpec> channels = algorithms::UpChannels(schema_, phase);
+  const bool kept = keeps_parts();
+  if (kept) {
+    MACAW_ASSIGN_OR_RETURN(sum_, leave_one_out_->Sum());
+  }
   if (!sum_.has_value()) {  // no part was added
     MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(channels, order_->grid));
   }
@@ -210,6 +247,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
       before->second = std::max(before->second, used);
     }
   }
+  if (kept) leave_one_out_->Compare(aggregate);
   algorithms::ServerContext context = ContextOf(round, phase);
   if (keeps_older_ && order_->staleness.size() == 1) {
     context.staleness = order_->staleness.front();
@@ -218,6 +256,10 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
+  if (kept) {
+    MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(schema_, seed_));
+    for (WithoutClient& one : without_) MACAW_RETURN_IF_ERROR(MakeWhole(one));
+  }
   return next == algorithms::AfterApply::kNextPhase;
 }
 
@@ -261,6 +303,10 @@ algorithms::ServerState ModelKeeper::Save() const {
         absl::StrCat(kOlder, round.value),
         FlatVector::CopyOf(*ModelOf(broadcast), sent_layout_));  // Open has read it
   }
+  for (const WithoutClient& one : without_) {
+    state.vectors.emplace(absl::StrCat(kWithout, one.client.value),
+                          FlatVector::CopyOf(*ModelOf(one.model), sent_layout_));
+  }
   return state;
 }
 
@@ -268,8 +314,18 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
   if (split_ != nullptr) MACAW_RETURN_IF_ERROR(TakeSavedBase(state));
   sent_model_.reset();
   models_.clear();
+  without_.clear();
   for (const auto& [name, model] : state.vectors) {
     absl::string_view number = name;
+    if (uint64_t client = 0;
+        absl::ConsumePrefix(&number, kWithout) && absl::SimpleAtoi(number, &client)) {
+      const ConstVectorView view = model.view();
+      without_.push_back(
+          {.client = ClientId(client), .model = fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))});
+      MACAW_RETURN_IF_ERROR(MakeWhole(without_.back()));
+      continue;
+    }
+    number = name;
     uint32_t round = 0;
     if (!absl::ConsumePrefix(&number, kOlder) || !absl::SimpleAtoi(number, &round)) continue;
     const FlatVector sent = AsSent(model);
@@ -277,6 +333,7 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
     models_.emplace(Round(round), fleet::Broadcast::Of(
                                       {Whole(fleet::Blob::Of(fleet::EncodeVectors({&view, 1})))}));
   }
+  std::ranges::sort(without_, {}, &WithoutClient::client);
   return algorithm_->Load(state);
 }
 

@@ -13,6 +13,7 @@
 #include "algorithms/around/registry.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/phase.h"
+#include "server/leave_one_out.h"
 #include "server/split_model.h"
 
 namespace macaw::server {
@@ -22,8 +23,10 @@ namespace macaw::server {
 // arithmetic.
 class ModelKeeper {
  public:
+  // `leave_one_out`: evaluation.leave_one_out.
   static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm,
-                                          algorithms::Setup setup, FlatVector initial);
+                                          algorithms::Setup setup, FlatVector initial,
+                                          uint32_t leave_one_out = 0);
 
   // Starts a phase with an empty sum and the grids of `order`. Returns what the clients get. A
   // channel that holds the same bytes as when it was sent last is the same blob. Keeps the models
@@ -34,10 +37,11 @@ class ModelKeeper {
   absl::StatusOr<uint64_t> MostSumsBytes() const;
   // Decodes a part's sums and checks them against the open phase and the part's records.
   absl::StatusOr<aggregation::ExactSum> Decode(const fleet::Part& part) const;
-  absl::Status Add(aggregation::ExactSum&& sum);
+  // `client`: whose sum it is, if it is of one client alone.
+  absl::Status Add(aggregation::ExactSum&& sum, ClientId client = {});
 
   // Forgets the open phase's sum: Apply then moves the model as if no client had been counted.
-  void DropSum() { sum_.reset(); }
+  void DropSum();
   // Divides the sum and lets the algorithm move the model. True: the algorithm wants another phase.
   absl::StatusOr<bool> Apply(Round round, Phase phase);
   using Numbers = std::vector<std::pair<std::string, double>>;  // (name, value), in column order
@@ -62,7 +66,11 @@ class ModelKeeper {
   const std::shared_ptr<const SplitModel>& split() const { return split_; }
   // Takes another base, which a run has kept (a vector of split()->parts().base).
   void SetBase(ConstVectorView base);
-  // With the older models that are kept.
+  // Of the newest round that evaluation.leave_one_out is due in, by client; empty: there was none,
+  // or they are forgotten. Of a loaded state they have the clients and models alone.
+  const std::vector<WithoutClient>& without() const { return without_; }
+  void ForgetWithout() { without_.clear(); }
+  // With the older models that are kept, and those without a client.
   algorithms::ServerState Save() const;
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
@@ -85,9 +93,16 @@ class ModelKeeper {
   absl::Status TakeSavedBase(const algorithms::ServerState& state);
   // A saved model as it is sent: it may have frozen tensors, too.
   FlatVector AsSent(const FlatVector& model) const;
-  // The model in a broadcast that was kept, as it was sent.
+  // A model that was sent, as it was sent: in a broadcast that was kept, or alone.
   absl::StatusOr<ConstVectorView> ModelOf(const fleet::Broadcast& broadcast) const;
+  absl::StatusOr<ConstVectorView> ModelOf(const fleet::Blob& model) const;
+  // Names the model as one with its base, and takes the digest of all of it.
+  absl::Status MakeWhole(WithoutClient& without);
   void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
+  // Whether the open round's parts are kept, each of one client.
+  bool keeps_parts() const {
+    return leave_one_out_.has_value() && order_.has_value() && leave_one_out_->Due(order_->round);
+  }
   algorithms::ServerContext ContextOf(Round round, Phase phase) {
     return {
         .round = round, .phase = phase, .seed = seed_, .metrics = &metrics_, .schema = &schema_};
@@ -105,6 +120,8 @@ class ModelKeeper {
   std::map<Round, fleet::Broadcast> models_;
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
+  std::optional<LeaveOneOut> leave_one_out_;
+  std::vector<WithoutClient> without_;
   // Metrics of the round.
   Numbers headroom_;
   std::map<std::string, double> metrics_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "server/checkpoint.h"
 #include "server/journal/recovery.h"
 #include "server/log/orders.h"
+#include "server/past_rows.h"
 
 namespace macaw::server {
 namespace {
@@ -102,28 +104,10 @@ absl::Status CheckBeginsAgain(const Options& options) {
   return absl::OkStatus();
 }
 
-// The rows after those of the checkpoint; their rounds have been evaluated.
-absl::StatusOr<std::map<Round, std::string>> RowsSince(const Options& options,
-                                                       uint64_t checkpoint_bytes) {
-  std::map<Round, std::string> rows;
-  const std::string path = options.run_dir + "/metrics.jsonl";
-  if (!FileExists(path)) return rows;
-  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  if (text.size() <= checkpoint_bytes) return rows;
-  for (const absl::string_view line :
-       absl::StrSplit(absl::string_view(text).substr(checkpoint_bytes), '\n', absl::SkipEmpty())) {
-    const auto row = MetricsRow::Parse(options.run.task, std::string(line));
-    if (!row.has_value()) break;  // the row was torn by a crash of the machine
-    const Round round(static_cast<uint32_t>(*row->Get("round")));
-    if (EvaluationDue(options.run, round, options.stop_after)) rows[round] = std::string(line);
-  }
-  return rows;
-}
-
 // A run whose server died inside a round.
 struct InsideARound {
   Recovery recovery;
-  std::map<Round, std::string> rows;  // of rounds after the checkpoint that were evaluated
+  PastRows past;  // of rounds after the checkpoint that were evaluated
 };
 
 absl::StatusOr<InsideARound> Restore(const Options& options,
@@ -133,10 +117,12 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
   const Round first = owes_row ? round : Round(round.value + 1);
   InsideARound inside;
   MACAW_ASSIGN_OR_RETURN(
-      inside.rows, RowsSince(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0));
+      inside.past, ReadPastRows(options, checkpoint.has_value() ? checkpoint->metrics_bytes : 0,
+                                checkpoint.has_value() ? checkpoint->contributions_bytes : 0));
   const auto has_rows_before = [&](Round end) {
     for (Round before = first; before < end; before = Round(before.value + 1)) {
-      if (EvaluationDue(options.run, before, options.stop_after) && !inside.rows.contains(before))
+      if (EvaluationDue(options.run, before, options.stop_after) &&
+          !inside.past.rows.contains(before))
         return false;
     }
     return true;
@@ -151,9 +137,9 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
                                 .has_rows_before = has_rows_before,
                                 .rows_before_opening = options.config.stop.active()}));
   // A round that the log does not close may end otherwise now (which clients come in time).
-  std::erase_if(inside.rows,
+  std::erase_if(inside.past.rows,
                 [&](const auto& row) { return row.first > inside.recovery.completed; });
-  for (const auto& [evaluated, row] : inside.rows)
+  for (const auto& [evaluated, row] : inside.past.rows)
     inside.recovery.restored.evaluated.insert(evaluated);
   return inside;
 }
@@ -302,7 +288,8 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
-                      options.config.client_records,
+                      {.clients = options.config.client_records,
+                       .contributions = options.run.evaluation.leave_one_out > 0},
                       {.configuration = DigestOfRun(options.run),
                        .completed = completed,
                        .replays = options.replays,
@@ -335,6 +322,7 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
                          const algorithms::Setup& setup, const algorithms::Description& algorithm) {
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
+  MACAW_RETURN_IF_ERROR(CheckLeaveOneOut(run, algorithm, schema));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
   return CheckStopRule(config.stop, run, ColumnsOf(run, algorithm, schema));
@@ -345,7 +333,8 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
                                      const algorithms::Description& algorithm) {
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
   MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config, setup, algorithm));
-  return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial));
+  return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial),
+                           options.run.evaluation.leave_one_out);
 }
 
 }  // namespace
@@ -381,12 +370,16 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
   engine.models = 1 + static_cast<uint32_t>(keeper.model_names().size());
+  engine.check_rows =
+      [algorithm, setup = algorithms::SetupOf(options.run, keeper.Layouts().front())](
+          std::span<const uint32_t> rows) { return algorithms::CheckRows(algorithm, setup, rows); };
   engine.totals = totals;
   if (engine.devices != nullptr) engine.clock.traffic = {.down = model_bytes, .up = model_bytes};
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
   EarlyStopping early_stopping(options.config.stop);
   std::optional<MetricsRow> owed_row;
+  std::string owed_contributions;
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                          CheckpointToGoOnFrom(options, keeper));
   if (checkpoint.has_value()) {
@@ -401,7 +394,10 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
+      owed_contributions = checkpoint->owed_contributions;
       engine.evaluate_first = keeper.EvaluatedBlob();
+      for (const WithoutClient& one : keeper.without())
+        engine.evaluate_first_without.push_back({one.client, one.model});
     }
   }
   if (options.run.rounds == 0 && !checkpoint.has_value()) {  // the initial model is evaluated
@@ -434,10 +430,13 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       .keeper = std::move(keeper),
       .folder = std::move(folder),
       .owed_row = std::move(owed_row),
+      .owed_contributions = std::move(owed_contributions),
       .seconds_before = seconds_before,
       .early_stopping = std::move(early_stopping),
       .sums = inside.has_value() ? std::move(inside->recovery.sums) : decltype(Opening::sums)(),
-      .rows = inside.has_value() ? std::move(inside->rows) : decltype(Opening::rows)()};
+      .rows = inside.has_value() ? std::move(inside->past.rows) : decltype(Opening::rows)(),
+      .contributions =
+          inside.has_value() ? std::move(inside->past.contributions) : decltype(Opening::rows)()};
 }
 
 }  // namespace macaw::server

@@ -27,12 +27,14 @@ struct Opening {
   ModelKeeper keeper;
   RunFolder folder;
   std::optional<MetricsRow> owed_row;  // its evaluation must be done before any round
+  std::string owed_contributions;      // likewise: of contributions.jsonl; empty: none
   double seconds_before = 0;           // spent by earlier sessions of the run
   EarlyStopping early_stopping;        // has observed the rows that are kept
   // Only for a run that continues inside a round. sums: where the sums of its parts lie. rows: the
   // rows of rounds since the checkpoint whose evaluation is done and is not repeated.
+  // contributions: the lines of contributions.jsonl of these rounds.
   absl::flat_hash_map<Digest, JournalPlace> sums;
-  std::map<Round, std::string> rows;
+  std::map<Round, std::string> rows, contributions;
 };
 
 // What a server refuses of a run before it has workers: an algorithm that is not made for the run,

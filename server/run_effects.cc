@@ -1,11 +1,13 @@
 // Carries out the effects of the engine's events, and gives the results back to the engine.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/client_evaluation.h"
+#include "server/contributions.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
@@ -98,8 +100,8 @@ void RunThreads::Begin(PrepareBroadcast prepare) {
 
 void RunThreads::Begin(AddPart order) {
   auto node = decoded_.extract(order.commit);
-  PostSums([this, commit = order.commit, sum = std::move(node.mapped())]() mutable {
-    const absl::Status status = keeper_.Add(std::move(sum));
+  PostSums([this, commit = order.commit, part = std::move(node.mapped())]() mutable {
+    const absl::Status status = keeper_.Add(std::move(part.sum), part.first);
     loop_.Post(
         [this, commit, status] { Carry(engine_.PartAdded(commit, status, SteadyClock().Now())); });
   });
@@ -121,6 +123,7 @@ void RunThreads::Begin(ApplySum order) {
                   .rule = keeper_.metrics()};
     if (closed.round_done()) {
       if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
+        if (LeaveOneOutDue(options_.run.evaluation, report->round)) ServeWithout(closed);
         closed.model = keeper_.EvaluatedBlob();
         closed.alone = models_ > 1 ? keeper_.ModelBlob() : *closed.model;
         blobs_.Serve({*closed.model});
@@ -142,6 +145,17 @@ void RunThreads::Begin(ApplySum order) {
   });
 }
 
+void RunThreads::ServeWithout(Closed& closed) {
+  const std::vector<WithoutClient>& without = keeper_.without();
+  closed.contributions = ContributionsOf(closed.report->round, without);
+  std::vector<fleet::Blob> models;
+  for (const WithoutClient& one : without) {
+    closed.without.push_back({one.client, one.model});
+    models.push_back(one.model);
+  }
+  if (!models.empty()) blobs_.Serve(models);
+}
+
 void RunThreads::Begin(JudgeEvaluation order) {
   judged_ = {.round = order.round,
              .stop = order.sums.has_value() ? FinishRow(*order.sums) : RepeatRow(order.round)};
@@ -155,12 +169,27 @@ std::optional<std::string> RunThreads::FinishRow(const EvaluationSums& sums) {
   if (counts.whole_matrix()) writer_.Confusion(ConfusionText(sums, counts));
   if (std::string text = ClientEvaluationText(sums, options_.run.task, models_ > 1); !text.empty())
     writer_.ClientEvaluation(std::move(text));
+  FinishContributions(sums);
   WriteRow([row] { return row.Text(); });
   return ObserveForStop(sums.round, row);
 }
 
+void RunThreads::FinishContributions(const EvaluationSums& sums) {
+  const std::string line = std::exchange(owed_contributions_, "");
+  if (line.empty()) return;
+  writer_.Contributions(WithEvaluation(line, sums, options_.run.task));
+  PostSums([this] { keeper_.ForgetWithout(); });
+}
+
+void RunThreads::RepeatContributions(Round round) {
+  if (std::exchange(owed_contributions_, "").empty()) return;
+  writer_.Contributions(past_contributions_.at(round));
+  PostSums([this] { keeper_.ForgetWithout(); });
+}
+
 std::optional<std::string> RunThreads::RepeatRow(Round round) {
   owed_row_.reset();
+  RepeatContributions(round);
   const std::string text = past_rows_.at(round);
   WriteRow([text] { return text; });
   const std::optional<MetricsRow> row = MetricsRow::Parse(options_.run.task, text);
@@ -174,7 +203,7 @@ absl::Status RunThreads::DecodeAndAdd(fleet::Part part) {
   }
   MACAW_ASSIGN_OR_RETURN(part.sums, ReadBlob(place->second, part.sums.digest));
   MACAW_ASSIGN_OR_RETURN(aggregation::ExactSum sum, keeper_.Decode(part));
-  return keeper_.Add(std::move(sum));
+  return keeper_.Add(std::move(sum), part.included.front().attempt.client);
 }
 
 std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
@@ -218,9 +247,11 @@ void RunThreads::OnClosed(Closed closed) {
       checkpoint.state = *std::move(closed.state);
       checkpoint.clock = report.clock;
       if (closed.row.has_value()) checkpoint.owed_row = closed.row->Text();
+      checkpoint.owed_contributions = closed.contributions;
     }
     if (closed.row.has_value()) {
       owed_row_ = *std::move(closed.row);
+      owed_contributions_ = std::move(closed.contributions);
       if (options_.config.stop.active()) observed_model_ = closed.alone;
     } else {
       // Its statistics are computed on the writer's thread, so the next round need not wait.
@@ -239,7 +270,7 @@ void RunThreads::OnClosed(Closed closed) {
     }
   }
   Carry(engine_.Applied(std::move(closed.another_phase), std::move(closed.model),
-                        SteadyClock().Now()));
+                        SteadyClock().Now(), std::move(closed.without)));
 }
 
 void RunThreads::WriteRow(std::function<std::string()> text) {

@@ -61,6 +61,7 @@ void RunThreads::Begin(EndRun order) {
   facts.state_digest = engine_.state_digest();
   Checkpoint checkpoint = CheckpointOf(Round(engine_.completed()), StateVersions::Staged::kLeftOut);
   if (owed_row_.has_value()) checkpoint.owed_row = owed_row_->Text();
+  checkpoint.owed_contributions = owed_contributions_;
   // For an interrupted run, the checkpoint is written first, because its results can be made again.
   // For any other run it is written last, so that a run whose checkpoint is at the last round has
   // all its results. A failed run keeps its old checkpoint, so that a resume repeats what led to

@@ -176,13 +176,14 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
 }  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpoint* resume,
-                                          bool client_records, log::RunOpened opened,
-                                          log::KnownEnd end) {
+                                          Tables tables, log::RunOpened opened, log::KnownEnd end) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(path + "/checkpoints"));
   if (resume != nullptr) {
     MACAW_RETURN_IF_ERROR(CheckRows(path + "/metrics.jsonl", resume->metrics_bytes));
-    if (client_records)
+    if (tables.clients)
       MACAW_RETURN_IF_ERROR(CheckRows(path + "/clients.jsonl", resume->clients_bytes));
+    if (tables.contributions)
+      MACAW_RETURN_IF_ERROR(CheckRows(path + "/contributions.jsonl", resume->contributions_bytes));
   }
   for (const std::string& folder : {path, path + "/checkpoints"}) SweepParts(folder);
   MACAW_ASSIGN_OR_RETURN(const Digest run_id, RunIdIn(path + "/run-id", resume));
@@ -194,16 +195,17 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
         "(macaw replay --force)"));
   }
   MACAW_ASSIGN_OR_RETURN(const uint32_t epoch, CountEpochUp(path + "/epoch"));
+  const bool goes_on = opened.goes_on;
   // A run that goes on inside a round writes the same rows again. Until then they are needed: a
   // round whose row is lost has to be evaluated again.
   MACAW_ASSIGN_OR_RETURN(
       LineFile metrics,
       LineFile::Open(path + "/metrics.jsonl", resume == nullptr ? 0 : resume->metrics_bytes,
-                     opened.goes_on ? LineFile::Tail::kWriteOver : LineFile::Tail::kCut));
+                     goes_on ? LineFile::Tail::kWriteOver : LineFile::Tail::kCut));
   // Events also report what a crash has undone, so a resumed run appends to them.
   const std::string events_path = path + "/events.jsonl";
   uint64_t events_bytes = 0;
-  if ((resume != nullptr || opened.goes_on) && FileExists(events_path)) {
+  if ((resume != nullptr || goes_on) && FileExists(events_path)) {
     MACAW_ASSIGN_OR_RETURN(events_bytes, FileSize(events_path));
   }
   MACAW_ASSIGN_OR_RETURN(LineFile events, LineFile::Open(events_path, events_bytes));
@@ -214,10 +216,17 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path, const Checkpo
                    completed);
   folder.epoch_ = epoch;
   folder.run_id_ = run_id;
-  if (client_records) {
+  if (tables.clients) {
     MACAW_ASSIGN_OR_RETURN(
         folder.clients_,
         LineFile::Open(path + "/clients.jsonl", resume == nullptr ? 0 : resume->clients_bytes));
+  }
+  if (tables.contributions) {
+    MACAW_ASSIGN_OR_RETURN(
+        folder.contributions_,
+        LineFile::Open(path + "/contributions.jsonl",
+                       resume == nullptr ? 0 : resume->contributions_bytes,
+                       goes_on ? LineFile::Tail::kWriteOver : LineFile::Tail::kCut));
   }
   MACAW_RETURN_IF_ERROR(folder.BeginSession(std::move(opened)));
   MACAW_RETURN_IF_ERROR(SyncDirectory(path));  // files may be new
@@ -304,6 +313,7 @@ absl::StatusOr<Round> RunFolder::Keep(Checkpoint checkpoint) {
     MACAW_RETURN_IF_ERROR(clients_->Sync());
     checkpoint.clients_bytes = clients_->offset();
   }
+  if (contributions_.has_value()) checkpoint.contributions_bytes = contributions_->offset();
   if (holdings_.has_value()) MACAW_RETURN_IF_ERROR(holdings_->Sync());
   MACAW_RETURN_IF_ERROR(best_.WriteHeld());
   const Round newest = checkpoint.round;
@@ -324,7 +334,10 @@ absl::Status RunFolder::SyncCommits() {
   if (journal_.has_value()) MACAW_RETURN_IF_ERROR(journal_->Sync());
   // Rows before the log: a round that is closed in the log is not evaluated again, and its client
   // states may be deleted by then.
-  if (std::exchange(rows_unsynced_, false)) MACAW_RETURN_IF_ERROR(metrics_.Sync());
+  if (std::exchange(rows_unsynced_, false)) {
+    if (contributions_.has_value()) MACAW_RETURN_IF_ERROR(contributions_->Sync());
+    MACAW_RETURN_IF_ERROR(metrics_.Sync());
+  }
   MACAW_RETURN_IF_ERROR(log_.Sync());
   return journal_.has_value() ? journal_->NoteSynced(log_.bytes()) : absl::OkStatus();
 }

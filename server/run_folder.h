@@ -55,12 +55,17 @@ struct SummaryFacts {
 // server/README.md. One thread (the writer's).
 class RunFolder {
  public:
+  // Files with rows of clients, which some runs have.
+  struct Tables {
+    bool clients = false;        // clients.jsonl
+    bool contributions = false;  // contributions.jsonl
+  };
   // Increments the epoch and fsyncs it. `resume`: rows after the checkpoint's offsets are cut off,
   // or written over if the session goes on inside a round; null: the files start empty. Returns an
   // error, before it changes anything, if the folder has lost rows. `opened` begins the session in
   // the log; its run, epoch and time are filled in. `end`: where the log ends after a crash.
   static absl::StatusOr<RunFolder> Open(const std::string& path, const Checkpoint* resume,
-                                        bool client_records, log::RunOpened opened,
+                                        Tables tables, log::RunOpened opened,
                                         log::KnownEnd end = {});
 
   uint32_t epoch() const { return epoch_; }
@@ -81,6 +86,10 @@ class RunFolder {
   absl::Status WriteClientEvaluation(const std::string& text);
   absl::Status AppendClients(Round round, const std::vector<fleet::ClientRecord>& records,
                              TaskKind task);
+  // A line of contributions.jsonl (contributions.h), before the row of its round.
+  absl::Status AppendContributions(const std::string& line) {
+    return contributions_.has_value() ? contributions_->Append(line) : absl::OkStatus();
+  }
   // Appends the record to the log and its events to events.jsonl. The record is buffered until
   // WriteLog. `since_start`: since the start of this session; `seconds`: spent on the run in all.
   absl::Status AppendRecord(log::Record record, Duration since_start, double seconds);
@@ -140,7 +149,7 @@ class RunFolder {
   int64_t session_began_ns_ = 0;  // on the log's clock
   Timeline timeline_;
   admin::EventFeed* feed_ = nullptr;
-  std::optional<LineFile> clients_;
+  std::optional<LineFile> clients_, contributions_;
   std::optional<Journal> journal_;
   std::optional<Holdings> holdings_;
   bool rows_unsynced_ = true;  // an earlier server may have left some

@@ -17,6 +17,12 @@ absl::Status NotYet() {
   return absl::UnavailableError("the server is doing again what the one before it had done");
 }
 
+std::vector<fleet::Blob> BlobsOf(const std::vector<ModelWithout>& without) {
+  std::vector<fleet::Blob> blobs;
+  for (const ModelWithout& one : without) blobs.push_back(one.model);
+  return blobs;
+}
+
 }  // namespace
 
 absl::Status RunThreads::NotWritten() {
@@ -32,15 +38,18 @@ RunThreads::RunThreads(Opening opening)
       seconds_before_(opening.seconds_before),
       started_(SteadyClock().Now()),
       run_id_(opening.engine.run_id),
-      blobs_(opening.engine.evaluate_first, opening.keeper.split()),
+      blobs_(opening.engine.evaluate_first, opening.keeper.split(),
+             BlobsOf(opening.engine.evaluate_first_without)),
       sessions_(FromSeconds(options_.config.lease_timeout)),
       durable_commits_(options_.config.keeps_commits()),
       past_sums_(std::move(opening.sums)),
       past_rows_(std::move(opening.rows)),
+      past_contributions_(std::move(opening.contributions)),
       scheduler_(std::move(opening.scheduler)),
       observed_model_(options_.config.stop.active() ? opening.engine.evaluate_first : std::nullopt),
       engine_(std::move(opening.engine), *scheduler_),
       owed_row_(std::move(opening.owed_row)),
+      owed_contributions_(std::move(opening.owed_contributions)),
       early_stopping_(std::move(opening.early_stopping)),
       keeper_(std::move(opening.keeper)),
       models_(1 + keeper_.model_names().size()),
@@ -175,7 +184,9 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
   PostDecoding([this, request = std::move(request), reply = std::move(reply)]() mutable {
     absl::Status decoded;
     std::optional<aggregation::ExactSum> sum;
+    ClientId first;
     if (request.part.has_value() && !request.part->included.empty()) {
+      first = request.part->included.front().attempt.client;
       absl::StatusOr<aggregation::ExactSum> result = keeper_.Decode(*request.part);
       if (result.ok()) {
         sum = *std::move(result);
@@ -185,7 +196,7 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
     }
     if (request.part.has_value() && !durable_commits_) request.part->sums.bytes.reset();
     loop_.Post([this, request = std::move(request), reply = std::move(reply),
-                decoded = std::move(decoded), sum = std::move(sum)]() mutable {
+                decoded = std::move(decoded), sum = std::move(sum), first]() mutable {
       if (suspended_) return std::move(reply)(Suspended());
       if (!engine_.caught_up()) return std::move(reply)(NotYet());
       const Ticket ticket = ++last_ticket_;
@@ -197,7 +208,7 @@ void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::Commit
       commits_.emplace(ticket, OpenCommit{.session = request.session,
                                           .reply = std::move(reply),
                                           .ask = std::move(request.ask)});
-      if (sum.has_value()) decoded_.emplace(ticket, *std::move(sum));
+      if (sum.has_value()) decoded_.emplace(ticket, DecodedPart{*std::move(sum), first});
       Carry(engine_.Commit(ticket, std::move(request), decoded, SteadyClock().Now()));
     });
   });

@@ -122,8 +122,11 @@ class RunThreads final : public admin::AdminHandler {
     ModelKeeper::Numbers headroom, rule;
     std::optional<MetricsRow> row =
         std::nullopt;  // of a round whose evaluation is not complete yet
-    std::optional<fleet::Blob> model = std::nullopt;              // to evaluate
-    std::optional<fleet::Blob> alone = std::nullopt;              // of several the first
+    std::optional<fleet::Blob> model = std::nullopt;  // to evaluate
+    std::optional<fleet::Blob> alone = std::nullopt;  // of several the first
+    // Of a round of evaluation.leave_one_out: to evaluate beside it, and its line so far.
+    std::vector<ModelWithout> without = {};
+    std::string contributions = {};
     std::optional<algorithms::ServerState> state = std::nullopt;  // to keep
     std::optional<fleet::Blob> shown = std::nullopt;              // the model, of a stepwise run
 
@@ -161,6 +164,9 @@ class RunThreads final : public admin::AdminHandler {
   // The row of the round's evaluation, now complete, and whether the run stops after it.
   std::optional<std::string> FinishRow(const EvaluationSums& sums);
   std::optional<std::string> RepeatRow(Round round);  // an earlier server has finished it
+  // A line of contributions.jsonl, if the evaluation that is done owed one.
+  void FinishContributions(const EvaluationSums& sums);
+  void RepeatContributions(Round round);
   void OnClosed(Closed closed);
   // Cancels the requests for work that came with older commits of this session. A worker that calls
   // again no longer waits for its former call, so a lease in that answer would be lost.
@@ -182,6 +188,8 @@ class RunThreads final : public admin::AdminHandler {
   }
 
   // Sums thread:
+  // Serves the models without each client, and says what is known of them.
+  void ServeWithout(Closed& closed);
   absl::Status DecodeAndAdd(fleet::Part part);
   // Writer thread:
   void SetOutcome(absl::StatusOr<Outcome> outcome);
@@ -217,13 +225,14 @@ class RunThreads final : public admin::AdminHandler {
   const bool durable_commits_;
   // From the previous server, if the run continues inside a round.
   const absl::flat_hash_map<Digest, JournalPlace> past_sums_;
-  const std::map<Round, std::string> past_rows_;
+  const std::map<Round, std::string> past_rows_, past_contributions_;
 
   // engine thread
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   std::optional<fleet::Blob> observed_model_;  // of the owed row, if there is a stop rule
   RoundEngine engine_;
   std::optional<MetricsRow> owed_row_;
+  std::string owed_contributions_;  // of the owed row; empty: none
   EarlyStopping early_stopping_;
   Ticket last_ticket_ = 0;
   // Checkpoints that the writer has not written yet.
@@ -233,7 +242,11 @@ class RunThreads final : public admin::AdminHandler {
   absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   absl::flat_hash_map<SessionId, Ticket> asks_;  // the open commit of each session that has `ask`
-  std::map<Ticket, aggregation::ExactSum> decoded_;
+  struct DecodedPart {
+    aggregation::ExactSum sum;
+    ClientId first;  // of its clients
+  };
+  std::map<Ticket, DecodedPart> decoded_;
   // Refused registrations that were told, by node and reason: a node asks again and again.
   absl::flat_hash_set<std::pair<std::string, std::string>> refusals_;
   uint64_t most_sums_bytes_ = 0;  // largest size of a part in the open phase

@@ -107,6 +107,10 @@ void RunWriter::ClientEvaluation(std::string text) {
   Write([this, text = std::move(text)] { return folder_.WriteClientEvaluation(text); });
 }
 
+void RunWriter::Contributions(std::string line) {
+  Write([this, line = std::move(line)] { return folder_.AppendContributions(line); });
+}
+
 void RunWriter::Best(Round round, KeptModel model) {
   Write([this, round, model = std::move(model)]() mutable {
     folder_.HoldBest(round, std::move(model));

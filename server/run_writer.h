@@ -40,6 +40,8 @@ class RunWriter {
   void Row(std::function<std::string()> text, std::function<void(const std::string& row)> written);
   void Confusion(std::string text);
   void ClientEvaluation(std::string text);
+  // A line of contributions.jsonl, before the row of its round.
+  void Contributions(std::string line);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.
   void Best(Round round, KeptModel model);
   // Writes the model of a round (round_model.h).

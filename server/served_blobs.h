@@ -25,10 +25,13 @@ namespace macaw::server {
 // is made whole for a worker that asks for it, which is one of release 0.1.0. Thread-safe.
 class ServedBlobs {
  public:
-  // `split`: of the run's model; null: it has no parts.
+  // `split`: of the run's model; null: it has no parts. `first`, `beside`: what the evaluation asks
+  // for with which the run begins.
   explicit ServedBlobs(std::optional<fleet::Blob> first,
-                       std::shared_ptr<const SplitModel> split = nullptr)
+                       std::shared_ptr<const SplitModel> split = nullptr,
+                       std::vector<fleet::Blob> beside = {})
       : split_(std::move(split)) {
+    if (!beside.empty()) recent_.push_back(std::move(beside));
     if (first.has_value()) recent_.push_back({*std::move(first)});
     if (split_ != nullptr) Pin(split_->base());
   }

@@ -453,6 +453,16 @@ MUTANTS = {
          "@ for (const auto& r : part.included) states_.versions().Stage(r.attempt);"),
         ("a state becomes current before its round is done",
          "states_.versions().Stage(record.attempt);", "@\n  states_.versions().Close(part.round);")],
+    ("server/leave_one_out.cc", "server", "*LeftOutOnce*"): [
+        ("the model without a client begins where the one before it ended",
+         "MACAW_RETURN_IF_ERROR(twin_->Load(before_));", "{}"),
+        ("with a client, others are left out",
+         "MACAW_RETURN_IF_ERROR(right.Merge(std::move(outside)));", "(void)outside;"),
+        ("the client is still in the sum",
+         "SumOf(all.subspan(begin, middle - begin))", "SumOf(all.subspan(begin, end - begin - 1))")],
+    ("server/run_ending.cc", "server", "*LeaveOneOutInterrupted*"): [
+        ("models without a client that wait for their evaluation are forgotten",
+         "checkpoint.owed_contributions = owed_contributions_;", "{}")],
     ("server/run_ending.cc", "server", "Resume.*"): [
         ("an interrupted round's states are current after a resume",
          "StateVersions::Staged::kLeftOut);", "StateVersions::Staged::kIncluded);")],

@@ -138,7 +138,8 @@ Lane::Received Lane::Receive(const PhaseContext& phase) const {
 
 absl::Status Lane::OpenSum(const PhaseContext& phase) {
   if (sum_->is_open()) return absl::OkStatus();
-  return sum_->Open(algorithms::UpChannels(context_->schema, phase.phase), phase.order);
+  return sum_->Open(algorithms::UpChannels(context_->schema, phase.phase), phase.order,
+                    sums_apart(phase) ? LaneSum::Where::kOnHost : LaneSum::Where::kAnywhere);
 }
 
 LaneResult Lane::TakeResult() {
@@ -204,7 +205,8 @@ absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
     std::vector<training::TurnOutcome> outcomes = trainer_->RunMany(std::span(work).subspan(at));
     const std::span<Turn* const> done(&begun[at], outcomes.size());
     at += outcomes.size();
-    MACAW_RETURN_IF_ERROR(Conclude(done, std::move(outcomes)));
+    MACAW_RETURN_IF_ERROR(sums_apart(phase) ? ConcludeEach(phase, done, std::move(outcomes))
+                                            : Conclude(done, std::move(outcomes)));
   }
   return absl::OkStatus();
 }
@@ -272,6 +274,22 @@ absl::Status Lane::Conclude(std::span<Turn* const> turns,
   return absl::OkStatus();
 }
 
+absl::Status Lane::ConcludeEach(const PhaseContext& phase, std::span<Turn* const> turns,
+                                std::vector<training::TurnOutcome> outcomes) {
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (const absl::Status status = OpenSum(phase); !status.ok())
+      return OurFault(turns[i]->id(), status);
+    std::vector<training::TurnOutcome> one;
+    one.push_back(std::move(outcomes[i]));
+    MACAW_RETURN_IF_ERROR(Conclude(turns.subspan(i, 1), std::move(one)));
+    std::optional<aggregation::ExactSum> sum = sum_->TakeHost();
+    if (result_.included.empty()) continue;  // it was left out
+    result_.alone.push_back({*std::move(sum), std::move(result_.included.back())});
+    result_.included.clear();
+  }
+  return absl::OkStatus();
+}
+
 const fleet::LeftOut* Lane::LeftOutOf(const Attempt& attempt) const {
   const auto found = std::ranges::find(result_.left_out, attempt, &fleet::LeftOut::attempt);
   return found == result_.left_out.end() ? nullptr : &*found;
@@ -282,6 +300,9 @@ void Lane::Lengthen(const Attempt& attempt, double seconds) {
       std::find_if(result_.included.rbegin(), result_.included.rend(),
                    [&](const fleet::ClientRecord& record) { return record.attempt == attempt; });
   if (found != result_.included.rend()) found->train_seconds += seconds;
+  for (ClientAlone& one : result_.alone) {
+    if (one.record.attempt == attempt) one.record.train_seconds += seconds;
+  }
 }
 
 absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {

@@ -22,11 +22,19 @@
 
 namespace macaw::worker {
 
+// A client with a sum of its own.
+struct ClientAlone {
+  aggregation::ExactSum sum;
+  fleet::ClientRecord record;
+};
+
 // The results of a lane in the current phase.
 struct LaneResult {
   std::optional<aggregation::ExactSum> sum;  // of what is on the host
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
+  // Of a round that asks for a part for each client (LeaveOneOutDue). They are in no other sum.
+  std::vector<ClientAlone> alone;
 };
 
 // A client to train, and when its lease arrived.
@@ -116,6 +124,12 @@ class Lane {
   absl::Status Begin(const PhaseContext& phase, Turn& turn);
   // Adds the turns' updates to the sum, keeps their states, and makes their records.
   absl::Status Conclude(std::span<Turn* const> turns, std::vector<training::TurnOutcome> outcomes);
+  // The same for a round that asks for a part for each client.
+  absl::Status ConcludeEach(const PhaseContext& phase, std::span<Turn* const> turns,
+                            std::vector<training::TurnOutcome> outcomes);
+  bool sums_apart(const PhaseContext& phase) const {
+    return LeaveOneOutDue(context_->run.evaluation, phase.round);
+  }
   // Asks the algorithm for the client's result, and gives that to the sum.
   absl::Status Add(Turn& turn, training::TurnOutcome outcomes);
   // Once the sum has the client: keeps its state.

@@ -16,12 +16,12 @@ using algorithms::Displacement;
 using algorithms::UpValue;
 
 absl::Status LaneSum::Open(const std::vector<aggregation::ChannelSpec>& channels,
-                           const aggregation::GridOrder& order) {
+                           const aggregation::GridOrder& order, Where where) {
   if (is_open()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(host_, ExactSum::Make(channels, order));
   channels_ = channels;
   order_ = order;
-  if (seat_.has_value()) OpenOnDevice();
+  if (seat_.has_value() && where == Where::kAnywhere) OpenOnDevice();
   return absl::OkStatus();
 }
 

@@ -43,9 +43,11 @@ class LaneSum {
   LaneSum(std::optional<training::DeviceSeat> seat, size_t width) : seat_(seat), width_(width) {}
 
   bool is_open() const { return host_.has_value(); }
+  // Where clients may be added.
+  enum class Where : uint8_t { kAnywhere, kOnHost };
   // For a phase with these channels. Does nothing if it is open.
   absl::Status Open(const std::vector<aggregation::ChannelSpec>& channels,
-                    const aggregation::GridOrder& order);
+                    const aggregation::GridOrder& order, Where where = Where::kAnywhere);
 
   // `values`: one a channel. They and what they refer to must live until Settle. What vectors of
   // the broadcast they refer to must not change while the sum is open. Returns how many bytes the

@@ -420,8 +420,9 @@ class Session {
     results.resize(kept);
   }
 
-  // Asks for the next work in the same call. Nothing is held and all slots are idle once it is
-  // answered. Returns the server's answer to `ask`, if there is one.
+  // Commits everything that is finished. Asks for the next work in the last call. Nothing is held
+  // and all slots are idle once it is answered. Returns the server's answer to that, if there is
+  // one.
   absl::StatusOr<std::optional<fleet::LeaseReply>> Commit() {
     MACAW_ASSIGN_OR_RETURN(Harvest harvest, pool_->TakeHarvest());
     if (harvest.empty()) return std::nullopt;
@@ -429,28 +430,67 @@ class Session {
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     LookWhetherAvailable();
     KeepToAMessage(harvest.evaluations);
-    fleet::CommitRequest request{.session = session_,
-                                 .commit_id = ++commits_,
-                                 .evaluations = std::move(harvest.evaluations),
-                                 .ask = Ask(options_.slots, 0)};
-    if (harvest.phase != nullptr) {
-      fleet::Part part{.round = harvest.phase->round,
-                       .phase = harvest.phase->phase,
-                       .broadcast = harvest.phase->named,
-                       .included = std::move(harvest.included),
-                       .left_out = std::move(harvest.left_out)};
-      if (!harvest.sums.empty()) {
-        MACAW_ASSIGN_OR_RETURN(AlignedBuffer sums,
-                               aggregation::ExactSum::EncodeTogether(harvest.sums, sum_form_));
-        harvest.sums.clear();  // the upload of a large model may take long
-        part.sums = fleet::Blob::Of(std::move(sums));
+    const bool together =
+        harvest.phase != nullptr && (harvest.alone.empty() || !harvest.left_out.empty());
+    bool first = true;
+    while (true) {
+      fleet::CommitRequest request;
+      if (std::exchange(first, false)) {
+        request.evaluations = std::move(harvest.evaluations);  // later ones would go to others
+        if (together) {
+          MACAW_ASSIGN_OR_RETURN(request.part, PartOf(harvest));
+        }
       }
-      request.part = std::move(part);
+      if (!request.part.has_value() && !harvest.alone.empty()) {
+        MACAW_ASSIGN_OR_RETURN(request.part, NextAlone(harvest));
+      }
+      const bool last = harvest.alone.empty();
+      if (last) request.ask = Ask(options_.slots, 0);
+      MACAW_ASSIGN_OR_RETURN(std::optional<fleet::LeaseReply> lease, Send(std::move(request)));
+      const bool lost = lease.has_value() && lease->next == fleet::Next::kRegister;
+      if (!last && !lost) continue;
+      pool_->Settle();
+      return lease;
     }
+  }
+
+  absl::StatusOr<fleet::Part> PartOf(const PhaseContext& phase,
+                                     std::vector<fleet::ClientRecord> included,
+                                     std::span<const aggregation::ExactSum> sums) const {
+    fleet::Part part{.round = phase.round,
+                     .phase = phase.phase,
+                     .broadcast = phase.named,
+                     .included = std::move(included)};
+    if (sums.empty()) return part;
+    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
+                           aggregation::ExactSum::EncodeTogether(sums, sum_form_));
+    part.sums = fleet::Blob::Of(std::move(bytes));
+    return part;
+  }
+
+  // Of the clients that have one sum, and of those that were left out.
+  absl::StatusOr<fleet::Part> PartOf(Harvest& harvest) const {
+    MACAW_ASSIGN_OR_RETURN(fleet::Part part,
+                           PartOf(*harvest.phase, std::move(harvest.included), harvest.sums));
+    harvest.sums.clear();  // the upload of a large model may take long
+    part.left_out = std::move(harvest.left_out);
+    return part;
+  }
+
+  // Takes a client that is a part of its own.
+  absl::StatusOr<fleet::Part> NextAlone(Harvest& harvest) const {
+    const ClientAlone one = std::move(harvest.alone.back());
+    harvest.alone.pop_back();
+    return PartOf(*harvest.phase, {one.record}, {&one.sum, 1});
+  }
+
+  // One commit. Returns the answer to what it asks, if there is one.
+  absl::StatusOr<std::optional<fleet::LeaseReply>> Send(fleet::CommitRequest request) {
+    request.session = session_;
+    request.commit_id = ++commits_;
     MACAW_ASSIGN_OR_RETURN(fleet::CommitReply reply,
                            calls_.Repeat([&] { return link_.Commit(request); }));
     leased_ = SteadyClock().Now();
-    pool_->Settle();
     if (reply.verdict == fleet::Verdict::kRegister)
       return fleet::LeaseReply{.next = fleet::Next::kRegister};
     if (reply.verdict == fleet::Verdict::kRefused) {

@@ -182,7 +182,7 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
     harvest.evaluations = std::exchange(evaluations_, {});
   }
   // The lanes wait for work, which only the caller's thread brings.
-  if (harvest.phase != nullptr) {
+  if (harvest.phase != nullptr && !LeaveOneOutDue(context_.run.evaluation, harvest.phase->round)) {
     auto on_devices = CollectDeviceSums(*harvest.phase);
     if (!on_devices.ok()) return absl::InternalError(on_devices.status().message());
     if (on_devices->has_value()) harvest.sums.push_back(**std::move(on_devices));
@@ -191,6 +191,7 @@ absl::StatusOr<Harvest> SlotPool::TakeHarvest() {
     LaneResult result = lane->TakeResult();
     std::move(result.included.begin(), result.included.end(), std::back_inserter(harvest.included));
     std::move(result.left_out.begin(), result.left_out.end(), std::back_inserter(harvest.left_out));
+    std::move(result.alone.begin(), result.alone.end(), std::back_inserter(harvest.alone));
     if (result.sum.has_value() && result.sum->clients() > 0)
       harvest.sums.push_back(*std::move(result.sum));
   }

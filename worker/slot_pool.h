@@ -30,8 +30,11 @@ struct Harvest {
   std::vector<aggregation::ExactSum> sums;    // of the lanes that trained somebody
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
+  std::vector<ClientAlone> alone;  // each is a part of its own; in no other list
   std::vector<fleet::EvaluationResult> evaluations;
-  bool empty() const { return included.empty() && left_out.empty() && evaluations.empty(); }
+  bool empty() const {
+    return included.empty() && left_out.empty() && alone.empty() && evaluations.empty();
+  }
 };
 
 // Which slots of the whole run these are, for emulation (worker/emulation.h).

@@ -111,8 +111,12 @@ struct Description {
   // How many hostile clients of a round it is set up for; empty function: it makes no such promise.
   std::function<Withstood(const Setup&)> withstands = {};
 
-  // The client that must not be hostile; empty function: there is none.
+  // The client that must not be hostile, and must train; empty function: there is none.
   std::function<Trusted(const Setup&)> trusts = {};
+
+  // It keeps a number for each client that trains, by the client's own number, so that no client
+  // without rows may stand before one that trains.
+  bool numbers_clients = false;
 
   // The fewest clients that a round must count for the rule to do anything; empty function: one.
   std::function<Needed(const Setup&)> needs = {};

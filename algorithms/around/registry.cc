@@ -136,6 +136,30 @@ absl::Status Registry::Add(Description description) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRows(const Description& description, const Setup& setup,
+                       std::span<const uint32_t> rows) {
+  const auto has_rows = [rows](uint64_t client) {
+    return client < rows.size() && rows[client] > 0;
+  };
+  if (description.trusts) {
+    const Trusted trusted = description.trusts(setup);
+    if (!has_rows(trusted.client.value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(trusted.key, " = ", trusted.client.value,
+                       ": that client has no rows to train on, and a round without it leaves the "
+                       "model as it is: name another one"));
+    }
+  }
+  if (!description.numbers_clients) return absl::OkStatus();
+  const auto empty = std::ranges::find(rows, 0U);
+  const auto behind = std::find_if(empty, rows.end(), [](uint32_t count) { return count > 0; });
+  if (behind == rows.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "algorithm \"", description.name, "\" numbers the clients that train from 0, and client ",
+      empty - rows.begin(), " has no rows to train on, while client ", behind - rows.begin(),
+      " has: give each a row (partition.min_size), or take those without out of the data"));
+}
+
 Setup SetupOf(const RunPlan& run, LayoutPtr layout) {
   LocalConfig local = run.local;
   local.lr_schedule = training::LocalSchedule(run);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,11 @@ namespace macaw::algorithms {
 // Refuses a rule that no round of this run can serve: it needs more clients than MostClients, or
 // than `enough`, with which each round closes ([round] enough; 0: all).
 absl::Status CheckNeeded(const Description& description, const Setup& setup, uint64_t enough = 0);
+
+// Refuses a rule that cannot do with the clients that have rows. `rows`: of each client, those that
+// it can train on; 0: it is never drawn.
+absl::Status CheckRows(const Description& description, const Setup& setup,
+                       std::span<const uint32_t> rows);
 
 // The schema of a run, which server and workers both start from. Refuses, with the reason: a run
 // that the algorithm is not made for; sampling with replacement, if each client's state or update

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/bundle/bundle.h"
 #include "cli/bundle/crate.h"
@@ -167,15 +168,14 @@ class Packer {
           "Functions of Python that the run called after its rounds (callbacks.json names them).");
     }
     std::vector<std::string> there;
-    for (const char* name : {"clients.jsonl", "clients_evaluated.json"}) {
+    for (const char* name : {"clients.jsonl", "clients_evaluated.json", "contributions.jsonl"}) {
       if (!FileExists(In(name))) continue;
       if (options_.clients) MACAW_RETURN_IF_ERROR(AddFile(name, In(name)));
       there.emplace_back(name);
     }
     if (!options_.clients && !there.empty()) {
-      manifest_.left_out.push_back(absl::StrCat(
-          "What single clients have reported (", there.front(), there.size() > 1 ? ", " : "",
-          there.size() > 1 ? there.back() : "", "): --with-clients."));
+      manifest_.left_out.push_back(absl::StrCat("What single clients have reported (",
+                                                absl::StrJoin(there, ", "), "): --with-clients."));
     }
     return absl::OkStatus();
   }

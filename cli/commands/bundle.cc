@@ -50,7 +50,8 @@ void AddBundle(CLI::App& app, std::function<int()>& run) {
   command->add_flag("--without-log", options->without_log,
                     "Leave rounds.log out, which has names of nodes and numbers of clients");
   command->add_flag("--with-clients", options->pack.clients,
-                    "Add what is known of single clients: clients.jsonl, clients_evaluated.json");
+                    "Add what is known of single clients: clients.jsonl, clients_evaluated.json, "
+                    "contributions.jsonl");
   command->add_option("--license", options->pack.license, "A URL, for the metadata (RO-Crate)");
   command->footer(
       "A ZIP archive and RO-Crate 1.1: configuration, metrics, summary, log, models, figures of the "

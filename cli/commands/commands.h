@@ -26,6 +26,7 @@ void AddModel(CLI::App& app, std::function<int()>& run);
 void AddLog(CLI::App& app, std::function<int()>& run);
 void AddReplay(CLI::App& app, std::function<int()>& run);
 void AddCompare(CLI::App& app, std::function<int()>& run);
+void AddContribution(CLI::App& app, std::function<int()>& run);
 void AddDiff(CLI::App& app, std::function<int()>& run);
 void AddBundle(CLI::App& app, std::function<int()>& run);
 void AddVerify(CLI::App& app, std::function<int()>& run);

@@ -1,13 +1,20 @@
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/commands/commands.h"
 #include "cli/config/reader.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
+#include "cli/results/result.h"
+#include "cli/results/text.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -27,6 +34,7 @@ struct ReplayCommand {
   std::string config;
   std::vector<std::string> set;                 // --set section.key=value, over `config`
   std::optional<std::string> processes, slots;  // as written; checked like their keys
+  std::vector<uint64_t> without;                // clients that no round trains
   bool force = false;                           // overwrite a run in `out`
   bool quiet = false;
 };
@@ -81,22 +89,84 @@ absl::StatusOr<std::string> ConfigurationOf(const ReplayCommand& command) {
       " had no data: --config names the simulation that has it (with --set, as it was planned)"));
 }
 
+// How many rounds of the run counted the client.
+size_t RoundsWith(const log::History& history, ClientId client) {
+  size_t rounds = 0;
+  for (const auto& [round, phases] : history.rounds()) {
+    if (round > history.completed()) break;
+    const log::History::PhaseStory& story = phases.begin()->second;
+    const bool drawn = std::ranges::any_of(
+        story.opened.cohort, [client](const auto& member) { return member.client == client; });
+    rounds += drawn && !story.given_up.contains(client) ? 1 : 0;
+  }
+  return rounds;
+}
+
+// Refuses clients without which the run is the same, and runs whose rounds depend on when clients
+// came.
+absl::Status CheckWithout(const ReplayCommand& command, const log::History& history) {
+  for (const uint64_t client : command.without) {
+    if (RoundsWith(history, ClientId(client)) > 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--without ", client, ": no round of ", command.run,
+                     " has counted that client, so the model without it is the run's own"));
+  }
+  const bool arrives = history.rounds().begin()->second.begin()->second.opened.arrivals > 0;
+  if (command.without.empty() || !arrives) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("--without: a round of ", command.run,
+                   " closed when enough devices had arrived, and without a client it would have "
+                   "closed with others, whose times nobody knows"));
+}
+
+// What the run and the one without some of its clients ended with.
+absl::Status CompareWithout(const ReplayCommand& command, const log::History& recorded) {
+  MACAW_ASSIGN_OR_RETURN(const RunResult with, ReadResult(command.run));
+  MACAW_ASSIGN_OR_RETURN(const RunResult without, ReadResult(command.out));
+  for (const uint64_t client : command.without) {
+    std::cout << absl::StrFormat("without    client %d, which %d of %d rounds had counted\n",
+                                 client, RoundsWith(recorded, ClientId(client)),
+                                 recorded.completed().value);
+  }
+  std::cout << "model      " << without.model_digest
+            << (without.model_digest == with.model_digest ? ", as with it" : "") << "\n";
+  std::vector<std::vector<std::string>> lines = {{"metric", "with", "without"}};
+  for (const auto& [metric, value] : without.final) {
+    const bool told = metric.starts_with("test_") || metric.starts_with("clients_test_");
+    const auto before = with.final.find(metric);
+    if (!told || before == with.final.end()) continue;
+    lines.push_back({metric, MetricText(before->second), MetricText(value)});
+  }
+  if (lines.size() > 1) std::cout << AlignedText(lines);
+  std::cout.flush();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Repeat(const ReplayCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const log::History recorded, ReadRepeatable(command.run));
   std::error_code ignored;
   if (std::filesystem::equivalent(command.run, command.out, ignored))
     return absl::InvalidArgumentError("--out is the run itself: name another folder");
+  MACAW_RETURN_IF_ERROR(CheckWithout(command, recorded));
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
+  std::vector<std::string> set = command.set;
+  // Its rounds are others.
+  if (!command.without.empty()) set.emplace_back("evaluation.leave_one_out=0");
   const int code = Simulate({.config = config,
-                             .set = command.set,
+                             .set = set,
                              .out = command.out,
                              .rounds = absl::StrCat(recorded.completed().value),
                              .processes = command.processes,
                              .slots = command.slots,
                              .replay = LogOf(command.run),
+                             .without = command.without,
                              .force = command.force,
                              .quiet = command.quiet});
   if (code != kExitOk) return code;
+  if (!command.without.empty()) {
+    MACAW_RETURN_IF_ERROR(CompareWithout(command, recorded));
+    return kExitOk;
+  }
   MACAW_ASSIGN_OR_RETURN(const log::History repeated, log::ReadHistory(LogOf(command.out)));
   if (const auto difference = log::FirstDifference(recorded, repeated)) {
     return absl::AbortedError(absl::StrCat(command.out, " does not repeat ", command.run,
@@ -136,10 +206,15 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
   command->add_option("--processes", options->processes, "workers.processes");
   command->add_option("--slots", options->slots,
                       "workers.slots: clients at a time in each process");
+  command
+      ->add_option("--without", options->without,
+                   "Leave this client out of every round: the model of a run that never had it")
+      ->allow_extra_args(false);
   command->add_flag("--force", options->force, "Replace a run that is in the folder already");
   command->add_flag("-q,--quiet", options->quiet, "No progress");
   command->footer(
       "Clients that the run had to do without are not trained; everything else is computed again.\n"
+      "With --without the metrics of both are told, and 0 says that the run was done.\n"
       "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
       "is named), 2 bad usage or no such log, 130 interrupted.");
   command->final_callback([=, &run] {

@@ -1,6 +1,8 @@
 #include "cli/config/notes.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <variant>
@@ -114,6 +116,20 @@ std::string ConceptShiftNote(const RunPlan& run, bool own_tests) {
   if (run.evaluation.clients && own_tests)
     absl::StrAppend(&note, "; clients_test_group0_* and so on are over one group's clients");
   return note;
+}
+
+// What a round costs that is evaluated without each of its clients. 8 bytes a number of a sum, 4 of
+// a model.
+std::string LeaveOneOutNote(const RunPlan& run, const models::ModelSpec& spec) {
+  const uint32_t every = run.evaluation.leave_one_out;
+  const double megabytes =
+      12e-6 * static_cast<double>(spec.layout->count()) * static_cast<double>(run.cohort.size);
+  return absl::StrCat(
+      "evaluation.leave_one_out: ", every == 1 ? "each round" : absl::StrCat("a round in ", every),
+      " also tests up to ", run.cohort.size,
+      " models, each without one client, and the server "
+      "then holds some ",
+      std::max<int64_t>(1, std::llround(megabytes)), " MB for them");
 }
 
 // What decides, beside other keys, whether a key has an effect.
@@ -292,6 +308,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     notes.push_back(absl::StrCat("local.lr = ", run.local.lr, " is large for ", run.local.optimizer,
                                  ", whose steps are about as long as the rate; usual is 0.001"));
   }
+  if (run.evaluation.leave_one_out > 0) notes.push_back(LeaveOneOutNote(run, spec));
   const bool of_clients = run.evaluation.clients || run.evaluation.heldout ||
                           run.evaluation.validation || run.evaluation.train;
   const bool central = dataset.info().test_examples > 0 || dataset.info().val_examples > 0;

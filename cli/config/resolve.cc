@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/devices.h"
 #include "cli/config/key_error.h"
 #include "core/cores.h"
@@ -215,6 +216,13 @@ absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLeftOutOnce(const EvaluationConfig& evaluation, const data::DatasetInfo& info) {
+  if (evaluation.leave_one_out == 0 || info.test_examples > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "evaluation.leave_one_out tests models on the central test set, and the data have none: give "
+      "them one (data.test_path), or remove the key");
+}
+
 }  // namespace
 
 void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info) {
@@ -262,6 +270,14 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
       const Drawable drawable,
       DrawableOf(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
+  // The server looks again, at the rows that its nodes bring.
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
+                         catalogue.algorithms().Find(config.run.algorithm.name));
+  if (rule->trusts || rule->numbers_clients) {
+    MACAW_RETURN_IF_ERROR(algorithms::CheckRows(
+        *rule, algorithms::SetupOf(config.run, nullptr),
+        DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName)));
+  }
   MACAW_ASSIGN_OR_RETURN(const virtual_time::Tables tables, ReadDevices(config));
   return CheckDevices(config, tables,
                       {.clients = dataset.info().clients, .name = [&](ClientId client) {
@@ -290,6 +306,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
   }
   MACAW_RETURN_IF_ERROR(CheckTogether(config));
   MACAW_RETURN_IF_ERROR(CheckHeldout(config, info));
+  MACAW_RETURN_IF_ERROR(CheckLeftOutOnce(config.run.evaluation, info));
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   ModelConfig& model = config.run.model;

@@ -92,9 +92,16 @@ uint64_t CohortOfTrial(const Config& config, const LayoutPtr& layout,
   return whole;
 }
 
-// The last round is always evaluated; a run without rounds evaluates its first model.
-uint64_t EvaluationsOf(uint32_t every, uint32_t rounds) {
-  return every == 0 || rounds == 0 ? 1 : (uint64_t{rounds} + every - 1) / every;
+// The last round is always evaluated; a run without rounds evaluates its first model. Models
+// without a client are evaluations, too.
+uint64_t EvaluationsOf(const RunPlan& run, uint32_t rounds) {
+  const uint32_t every = run.evaluation.every, one_out = run.evaluation.leave_one_out;
+  const uint64_t usual = every == 0 || rounds == 0 ? 1 : (uint64_t{rounds} + every - 1) / every;
+  if (one_out == 0) return usual;
+  uint64_t more = 0;  // rounds that are evaluated for the clients' sake
+  for (uint64_t round = one_out; round < rounds; round += one_out)
+    more += every == 0 || round % every != 0 ? 1 : 0;
+  return usual + more + rounds / one_out * run.cohort.size;
 }
 
 // How the run is tried.
@@ -194,7 +201,7 @@ CostEstimate::Seconds SecondsOf(const Trial& trial, const TurnPlan& plan,
       .round = trial.Overhead() +
                rounds / static_cast<double>(std::max<size_t>(estimate.work.examples.size(), 1)),
       .evaluation = trial.Evaluation(),
-      .evaluations = EvaluationsOf(config.run.evaluation.every, estimate.rounds)};
+      .evaluations = EvaluationsOf(config.run, estimate.rounds)};
   seconds.run = seconds.start + seconds.round * estimate.rounds +
                 seconds.evaluation.value_or(0) * static_cast<double>(seconds.evaluations);
   return seconds;
@@ -279,6 +286,10 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
   MACAW_ASSIGN_OR_RETURN(const SumBytes sums,
                          SumsOf(schema, GridOfRound(config.run, plan.Of(Round(1)))));
   estimate.memory.sums = sums.largest;
+  if (config.run.evaluation.leave_one_out > 0) {
+    estimate.memory.one_out =
+        config.run.cohort.size * (sums.largest + estimate.memory.model) + estimate.memory.server;
+  }
   if (!config.run.update.on()) estimate.most_up = sums.client;
   estimate.own_steps = std::ranges::find(rule.ignores, "local.steps") != rule.ignores.end();
   estimate.states.client = BytesOfLayouts(schema.state);

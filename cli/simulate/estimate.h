@@ -39,6 +39,9 @@ struct CostEstimate {
     uint64_t model = 0;   // bytes of one model
     uint64_t server = 0;  // what the server half keeps, the model included
     uint64_t sums = 0;    // a round's exact sums, the most of its phases
+    // What a round with evaluation.leave_one_out adds: the clients' own sums and the models without
+    // each of them, in the server; 0: there is none.
+    uint64_t one_out = 0;
     std::optional<uint64_t> server_peak, worker_peak;  // of the trial
   };
   Memory memory;

@@ -76,6 +76,10 @@ std::string MemoryText(const CostEstimate::Memory& memory) {
       absl::StrCat("a model ", SizeText(static_cast<double>(memory.model)), "; the server keeps ",
                    SizeText(static_cast<double>(memory.server)), " and a round's sums of up to ",
                    SizeText(static_cast<double>(memory.sums)));
+  if (memory.one_out > 0) {
+    absl::StrAppend(&text, "; with evaluation.leave_one_out ",
+                    SizeText(static_cast<double>(memory.one_out)), " more");
+  }
   if (memory.server_peak.has_value()) {
     absl::StrAppend(&text, "; peaks of the trial: server ",
                     SizeText(static_cast<double>(*memory.server_peak)));
@@ -190,6 +194,7 @@ Json EstimateJson(const CostEstimate& estimate, double took) {
        {{"model", memory.model},
         {"server_keeps", memory.server},
         {"sums", memory.sums},
+        {"leave_one_out", memory.one_out},
         {"server_peak", OrNull(memory.server_peak)},
         {"workers_peak", OrNull(memory.worker_peak)}}},
       {"states", {{"client", estimate.states.client}, {"all", OrNull(estimate.states.all)}}}};

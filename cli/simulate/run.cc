@@ -123,6 +123,8 @@ struct Commands {
     if (server_syncs_state) spec.argv.insert(spec.argv.end(), {"--sync-state", state_folder});
     if (options.resume || start.again) spec.argv.push_back("--resume");
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
+    for (const uint64_t client : options.without)
+      spec.argv.insert(spec.argv.end(), {"--without", absl::StrCat(client)});
     for (const uint64_t client : options.state_reset) {
       if (!start.again) spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
     }

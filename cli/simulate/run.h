@@ -25,6 +25,7 @@ struct RunOptions {
   bool stateful = false;              // clients keep a state between rounds
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
+  std::vector<uint64_t> without;      // with `replay`: clients that no round trains
   bool trace = false;  // workers write what each client's batches were to trace/ in the folder
   int steps = -1;      // the server goes on after each round when told so there; -1: by itself
   std::optional<Duration> limit;  // after so long everything is killed (SupervisorOptions::limit)

@@ -103,6 +103,7 @@ class Run {
                   .stateful = stateful_,
                   .state_reset = options_.state_reset,
                   .replay = options_.replay,
+                  .without = options_.without,
                   .trace = options_.trace,
                   .steps = options_.step ? steps.get() : -1,
                   .quiet = options_.quiet,

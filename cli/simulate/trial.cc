@@ -206,6 +206,7 @@ Config TrialConfig(const Config& config, const TrialOptions& options) {
     run.privacy.noise_cohort = config.run.cohort.size;
   run.rounds = std::max(run.rounds, 2 * kFewRounds);
   run.evaluation.every = kEvaluateEvery;
+  run.evaluation.leave_one_out = 0;
   if (options.steps > 0) {
     run.local.steps = options.steps;
     run.local.epochs = LocalConfig().epochs;

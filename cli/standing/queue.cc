@@ -19,12 +19,19 @@ constexpr const char* kStates[] = {"waiting",     "running", "finished",
                                    "interrupted", "failed",  "withdrawn"};
 
 // What docs/guides/runs.md calls results.
-constexpr const char* kResults[] = {"plan.toml",          "config.toml",
-                                    "summary.json",       "metrics.jsonl",
-                                    "clients.jsonl",      "events.jsonl",
-                                    "rounds.log",         "timeline.json",
-                                    "confusion.json",     "clients_evaluated.json",
-                                    "model.safetensors",  "model.best.safetensors",
+constexpr const char* kResults[] = {"plan.toml",
+                                    "config.toml",
+                                    "summary.json",
+                                    "metrics.jsonl",
+                                    "clients.jsonl",
+                                    "events.jsonl",
+                                    "rounds.log",
+                                    "timeline.json",
+                                    "confusion.json",
+                                    "clients_evaluated.json",
+                                    "contributions.jsonl",
+                                    "model.safetensors",
+                                    "model.best.safetensors",
                                     "trained.safetensors"};
 
 std::string TimeText(absl::Time time) {

@@ -76,6 +76,17 @@ class Run:
         return pandas.DataFrame(rows)
 
     @property
+    def contributions(self) -> list[dict[str, Any]]:
+        """A dict a round in which each client was left out once, as in contributions.jsonl."""
+        file = self.folder / "contributions.jsonl"
+        if not file.exists():
+            raise Error(
+                f"{self.folder} has no {file.name}: a run writes it with "
+                "evaluation=dict(leave_one_out=1), or every how many rounds"
+            )
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+    @property
     def normalisation(self) -> Normalisation:
         """The numbers of a run with ``normalise=``: ``run.normalisation.apply(x)`` scales new rows.
 

@@ -5,15 +5,18 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/ids.h"
 #include "plan/run_plan.h"
 #include "proto/admin/status.h"
 #include "proto/fleet/messages.h"
+#include "server/engine/model_without.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/version_index.h"
 #include "server/log/history.h"
@@ -54,10 +57,14 @@ struct EngineOptions {
   std::string instruction_set = "auto";  // of every node's profile; "auto": of the first one's
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
+  std::vector<ModelWithout> evaluate_first_without;  // beside it (evaluation.leave_one_out)
   Digest run_id;
-  RoundRules round;              // when rounds end
-  log::Decisions decisions;      // of the run that this one repeats; `round` should be the default
-  TotalsUsed totals;             // of the plan, which the rule or the sampling computes with
+  RoundRules round;          // when rounds end
+  log::Decisions decisions;  // of the run that this one repeats; `round` should be the default
+  TotalsUsed totals;         // of the plan, which the rule or the sampling computes with
+  // Whether the rule can do with the clients that have so many rows, 0 for those that are never
+  // drawn; empty: with any.
+  std::function<absl::Status(std::span<const uint32_t> rows)> check_rows;
   bool stateful = false;         // clients keep a state between rounds
   uint32_t models = 1;           // from which a client chooses in an evaluation
   bool personal_models = false;  // clients have their own models beside the common one
@@ -77,7 +84,8 @@ struct EngineOptions {
   std::function<uint64_t()> session_numbers;
 };
 
-// The last round is always evaluated. `stop_after`: EngineOptions has it.
+// The last round is always evaluated, and rounds of evaluation.leave_one_out are. `stop_after`:
+// EngineOptions has it.
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
 }  // namespace macaw::server

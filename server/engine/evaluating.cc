@@ -21,18 +21,19 @@ std::vector<uint64_t> TasksOf(const log::EvaluationGaveUp& cut) {
 
 }  // namespace
 
-void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, TimePoint now) {
+void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, std::vector<ModelWithout> without,
+                                 TimePoint now) {
   if (restored_.Evaluated(round)) {
     evaluation_.OpenComplete(round);
     effects_.orders.emplace_back(JudgeEvaluation{.round = round});
     return;
   }
-  BeginEvaluation(
-      EvaluationBoard(round, std::move(model), options_.run.evaluation, options_.personal_models,
-                      roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
-                      ConceptGroups(options_.run.transform, options_.run.seed).count(),
-                      options_.run.attack.on() && options_.run.attack.backdoor()),
-      now);
+  EvaluationBoard board(round, std::move(model), options_.run.evaluation, options_.personal_models,
+                        roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
+                        ConceptGroups(options_.run.transform, options_.run.seed).count(),
+                        options_.run.attack.on() && options_.run.attack.backdoor());
+  board.AddWithout(std::move(without), options_.run.evaluation);
+  BeginEvaluation(std::move(board), now);
 }
 
 void RoundEngine::BeginEvaluation(EvaluationBoard board, TimePoint now) {

@@ -32,21 +32,28 @@ std::optional<fleet::EvaluationLease> Evaluation::Take(const Node& node, const N
                                                        TimePoint expires) {
   if (!open()) return std::nullopt;
   std::vector<fleet::EvaluationTask> tasks;
+  size_t of = 0;
+  if (node.central_test) of = board_->NextModel(EvaluationBoard::Central()).value_or(0);
+  // Those of the round's own model first, also where the central rows are done with it.
+  if (of > 0 && board_->waiting(EvaluationBoard::Of(node.holding)) > 0) of = 0;
   if (node.central_test)
-    TakeFrom(EvaluationBoard::Central(), node, nodes.central().slots, expires, tasks);
-  TakeFrom(EvaluationBoard::Of(node.holding), node, nodes.Of(node.holding).slots, expires, tasks);
+    TakeFrom(EvaluationBoard::Central(), node, nodes.central().slots, expires, tasks, of);
+  if (of == 0) {
+    TakeFrom(EvaluationBoard::Of(node.holding), node, nodes.Of(node.holding).slots, expires, tasks,
+             of);
+  }
   if (tasks.empty()) return std::nullopt;
   return fleet::EvaluationLease{
-      .round = board_->round(), .model = board_->model(), .tasks = std::move(tasks)};
+      .round = board_->round(), .model = board_->model(of), .tasks = std::move(tasks)};
 }
 
 void Evaluation::TakeFrom(EvaluationBoard::Queue queue, const Node& node, uint64_t slots,
-                          TimePoint expires, std::vector<fleet::EvaluationTask>& tasks) {
+                          TimePoint expires, std::vector<fleet::EvaluationTask>& tasks, size_t of) {
   const uint64_t waiting = board_->waiting(queue);
   if (waiting == 0) return;
   const uint64_t most = (of_states() ? kMostStateTasks : kMostTasks) - tasks.size();
   const uint64_t share = std::clamp<uint64_t>((waiting * node.slots + slots - 1) / slots, 1, most);
-  board_->Take(node.id, queue, share, expires, fences_, tasks);
+  board_->Take(node.id, queue, share, expires, fences_, tasks, of);
 }
 
 }  // namespace macaw::server

@@ -82,7 +82,7 @@ class Evaluation {
 
  private:
   void TakeFrom(EvaluationBoard::Queue queue, const Node& node, uint64_t slots, TimePoint expires,
-                std::vector<fleet::EvaluationTask>& tasks);
+                std::vector<fleet::EvaluationTask>& tasks, size_t of);
 
   std::optional<EvaluationBoard> board_;
   bool judging_ = false;

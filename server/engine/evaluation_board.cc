@@ -98,10 +98,7 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
                   .end = std::min<uint64_t>(begin + config.chunk, first + rows)});
     }
   };
-  for (uint64_t group = 0; config.central && group < groups; ++group) {
-    cut(Central(), EvaluationKind::kCentralTest, ClientId(0), 0, group * central_rows_,
-        central_rows_);
-  }
+  if (config.central) AddCentralTest(config, 0);
   const uint64_t validation = roster.central_val_rows();
   for (uint64_t group = 0; config.central_validation && group < groups; ++group) {
     cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, group * validation,
@@ -129,6 +126,24 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
   }
 }
 
+void EvaluationBoard::AddCentralTest(const EvaluationConfig& config, size_t of) {
+  for (uint64_t group = 0; group < groups_; ++group) {
+    const uint64_t first = group * central_rows_, end = first + central_rows_;
+    for (uint64_t begin = first; begin < end; begin += config.chunk) {
+      Add(Central(), {.kind = EvaluationKind::kCentralTest,
+                      .begin = begin,
+                      .end = std::min<uint64_t>(begin + config.chunk, end)});
+      slots_.back().of = of;
+    }
+  }
+}
+
+void EvaluationBoard::AddWithout(std::vector<ModelWithout> without,
+                                 const EvaluationConfig& config) {
+  without_ = std::move(without);
+  for (size_t i = 0; i < without_.size(); ++i) AddCentralTest(config, i + 1);
+}
+
 EvaluationBoard EvaluationBoard::OfStates(Round round, const VersionIndex& versions,
                                           const Roster& roster) {
   EvaluationBoard board;
@@ -145,7 +160,8 @@ EvaluationBoard EvaluationBoard::OfStates(Round round, const VersionIndex& versi
 }
 
 void EvaluationBoard::Take(WorkerId worker, Queue queue, size_t count, TimePoint expires,
-                           FenceSource& fences, std::vector<fleet::EvaluationTask>& taken) {
+                           FenceSource& fences, std::vector<fleet::EvaluationTask>& taken,
+                           size_t of) {
   if (queue.value >= queues_.size()) return;
   Line& line = queues_[queue.value];
   std::vector<size_t>& held = held_[worker];
@@ -155,6 +171,7 @@ void EvaluationBoard::Take(WorkerId worker, Queue queue, size_t count, TimePoint
     const size_t i = line.slots[line.next];
     Slot& slot = slots_[i];
     if (slot.state != State::kWaiting) continue;
+    if (slot.of != of) return;  // the queue has the tasks of each model together
     bytes += AnswerBytes(slot);
     if (bytes > kMostAnswerBytes && !taken.empty()) return;
     slot.state = State::kLeased;
@@ -167,6 +184,16 @@ void EvaluationBoard::Take(WorkerId worker, Queue queue, size_t count, TimePoint
     --count;
     taken.push_back(slot.task);
   }
+}
+
+std::optional<size_t> EvaluationBoard::NextModel(Queue queue) const {
+  if (waiting(queue) == 0) return std::nullopt;
+  const Line& line = queues_[queue.value];
+  for (size_t next = line.next; next < line.slots.size(); ++next) {
+    const Slot& slot = slots_[line.slots[next]];
+    if (slot.state == State::kWaiting) return slot.of;
+  }
+  return std::nullopt;
 }
 
 const fleet::EvaluationTask* EvaluationBoard::Find(WorkerId worker,
@@ -207,7 +234,7 @@ uint64_t EvaluationBoard::AnswerBytes(const Slot& slot) const {
 
 void EvaluationBoard::AddCounts(const fleet::EvaluationResult& result, Slot& slot) {
   if (!classes_.any() || slot.task.kind == EvaluationKind::kStateDigest ||
-      slot.task.kind == EvaluationKind::kCentralBackdoor)
+      slot.task.kind == EvaluationKind::kCentralBackdoor || slot.of > 0)
     return;
   std::vector<double>& total = counts_[static_cast<size_t>(RowsOf(slot.task.kind, slot.heldout))];
   total.resize(classes_.size());
@@ -333,10 +360,28 @@ size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
   });
 }
 
+std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout() const {
+  std::vector<EvaluationSums::ClientSums> all;
+  for (const ModelWithout& one : without_) all.push_back({.client = one.client, .sums = {}});
+  std::vector<bool> whole(all.size(), true);
+  for (const Slot& slot : slots_) {
+    if (slot.of == 0) continue;
+    if (slot.state == State::kGivenUp) whole[slot.of - 1] = false;
+    training::AddTo(all[slot.of - 1].sums, slot.sums);
+  }
+  std::vector<EvaluationSums::ClientSums> known;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (whole[i]) known.push_back(std::move(all[i]));
+  }
+  return known;
+}
+
 EvaluationSums EvaluationBoard::Report() const {
   EvaluationSums report{.round = round_};
   std::optional<ClientId> missing;  // the last one without some of its training rows
+  report.without = ReportWithout();
   for (const Slot& slot : slots_) {
+    if (slot.of > 0) continue;
     if (slot.state == State::kGivenUp) {
       const EvaluatedRows of = RowsOf(slot.task.kind, slot.heldout);
       report.without_states |= slot.task.kind == EvaluationKind::kStateDigest;

@@ -13,6 +13,7 @@
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/attempt_table.h"
+#include "server/engine/model_without.h"
 #include "server/engine/roster.h"
 #include "server/engine/version_index.h"
 #include "training/api/class_counts.h"
@@ -55,6 +56,9 @@ struct EvaluationSums {
     uint32_t choice = 0;                 // of the rule's models
     std::optional<uint32_t> group = {};  // of evaluation.groups
   };
+  // Of the central test set with the model without each client, added in chunk order; by client. A
+  // client of which a task was given up is not there.
+  std::vector<ClientSums> without = {};
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
   // Clients without some of their rows: they were given up. Each once; the other fields omit them.
   std::vector<ClientId> given_up;
@@ -102,6 +106,9 @@ class EvaluationBoard {
                   const training::ClassCounts& counts = {}, const HostileClients& hostile = {},
                   uint32_t groups = 1, bool backdoor = false);
 
+  // Adds the central test set with each of these models. Their tasks come last.
+  void AddWithout(std::vector<ModelWithout> without, const EvaluationConfig& config);
+
   // A board that asks for the digests of a run's client states. There is one task for each range of
   // clients of a holding.
   static EvaluationBoard OfStates(Round round, const VersionIndex& versions, const Roster& roster);
@@ -118,9 +125,14 @@ class EvaluationBoard {
   }
 
   // Leases up to `count` of the queue's tasks to the worker and appends them to `taken`; fewer, but
-  // at least one, if their answers might be too large for a message.
+  // at least one, if their answers might be too large for a message. The tasks of a lease are of
+  // one model, `of`: none are taken of another one.
   void Take(WorkerId worker, Queue queue, size_t count, TimePoint expires, FenceSource& fences,
-            std::vector<fleet::EvaluationTask>& taken);
+            std::vector<fleet::EvaluationTask>& taken, size_t of = 0);
+  // Of which model the queue's next task is; nullopt: none waits.
+  std::optional<size_t> NextModel(Queue queue) const;
+  // 0: of the round; n: without the n-th of AddWithout's clients.
+  const fleet::Blob& model(size_t of) const { return of == 0 ? model_ : without_[of - 1].model; }
   // The task of this result, as it was leased to this worker. Null if the worker does not hold it,
   // or no longer holds it. The task fields of the result are only used to find the task.
   const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
@@ -152,6 +164,7 @@ class EvaluationBoard {
     fleet::EvaluationTask task;
     Queue queue;
     bool heldout = false;  // the client's columns are apart
+    size_t of = 0;         // as in model()
     State state = State::kWaiting;
     WorkerId worker;
     TimePoint expires{};
@@ -166,6 +179,10 @@ class EvaluationBoard {
     uint64_t waiting = 0;
   };
   void Add(Queue queue, fleet::EvaluationTask task, bool heldout = false);
+  // The central test rows, as each group sees them, with this model.
+  void AddCentralTest(const EvaluationConfig& config, size_t of);
+  // What the tasks without a client say.
+  std::vector<EvaluationSums::ClientSums> ReportWithout() const;
   // The tasks of the test and validation rows of these clients.
   void AddClients(const EvaluationConfig& config, bool personal_models, const Roster& roster,
                   const std::vector<uint64_t>& clients, bool heldout);
@@ -177,6 +194,7 @@ class EvaluationBoard {
 
   Round round_{};
   fleet::Blob model_;
+  std::vector<ModelWithout> without_;
   uint32_t groups_ = 1;        // of concept shift
   uint64_t central_rows_ = 0;  // as one group sees them
   training::ClassCounts classes_;

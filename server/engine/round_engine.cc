@@ -40,7 +40,8 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
   const uint32_t every = run.evaluation.every;
   const uint32_t last = stop_after > 0 ? stop_after : run.rounds;
-  return round.value == last || (every > 0 && round.value % every == 0);
+  return round.value == last || (every > 0 && round.value % every == 0) ||
+         LeaveOneOutDue(run.evaluation, round);
 }
 
 // ---- rounds
@@ -62,6 +63,10 @@ void RoundEngine::Begin(TimePoint now) {
   if (!warning.ok()) return Fail(warning.status());
   if (!warning->empty()) Logger("server").Warning(absl::StrCat("totals_differ ", *warning));
   draw_ = *std::move(draw);
+  if (options_.check_rows) {
+    if (const absl::Status status = options_.check_rows(draw_->drawable_rows()); !status.ok())
+      return Fail(status);
+  }
   if (const absl::Status status = LoadFeedback(); !status.ok()) return Fail(status);
   if (const std::string bounded = draw_->BoundedWeights(); !bounded.empty())
     Logger("server").Warning(absl::StrCat("weights_bounded ", bounded));
@@ -74,7 +79,8 @@ void RoundEngine::Begin(TimePoint now) {
       LoseStates(node.holding, node.name, "its store is new");
   }
   if (options_.evaluate_first.has_value())
-    OpenEvaluation(Round(completed_), *options_.evaluate_first, now);
+    OpenEvaluation(Round(completed_), *options_.evaluate_first, options_.evaluate_first_without,
+                   now);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     state_ = State::kDraining;
@@ -289,13 +295,14 @@ void RoundEngine::PlanQueue(HoldingId holding, const scheduler::Cohort& waiting,
 }
 
 Effects RoundEngine::Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
-                             TimePoint now) {
-  if (state_ == State::kClosing) MoveOn(std::move(another_phase), std::move(model), now);
+                             TimePoint now, std::vector<ModelWithout> without) {
+  if (state_ == State::kClosing)
+    MoveOn(std::move(another_phase), std::move(model), std::move(without), now);
   return Take();
 }
 
 void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
-                         TimePoint now) {
+                         std::vector<ModelWithout> without, TimePoint now) {
   speeds_.Of(phase_.phase()).EndRound();
   const Round round = phase_.round();
   if (!another_phase.ok()) {
@@ -317,7 +324,7 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;
-  if (model.has_value()) OpenEvaluation(round, *std::move(model), now);
+  if (model.has_value()) OpenEvaluation(round, *std::move(model), std::move(without), now);
   if (state_ == State::kEnded || ending_.has_value()) return;
   if (evaluation_.open() && options_.evaluation_gates) {
     ServeParked(now);

@@ -71,8 +71,9 @@ class RoundEngine {
                          TimePoint now);
   Effects PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.
+  // `without`: the models to evaluate beside it (evaluation.leave_one_out).
   Effects Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
-                  TimePoint now);
+                  TimePoint now, std::vector<ModelWithout> without = {});
   // `stop`: the reason, if the run stops now. Only a run with evaluation_gates may be stopped.
   Effects EvaluationJudged(Round round, const std::optional<std::string>& stop, TimePoint now);
 
@@ -182,7 +183,8 @@ class RoundEngine {
   void PlanQueues();
   void PlanQueue(HoldingId holding, const scheduler::Cohort& waiting, bool news);
   void StartPhase(absl::StatusOr<PhaseModels> models, TimePoint now);
-  void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model, TimePoint now);
+  void MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
+              std::vector<ModelWithout> without, TimePoint now);
   void PassTime(TimePoint now);
   // Leases of the node have expired; of these clients.
   void OnLate(WorkerId id, const std::vector<ClientId>& clients, TimePoint now);
@@ -199,7 +201,8 @@ class RoundEngine {
   void Fail(absl::Status status) { End(RunEnd::kFailed, std::move(status), ""); }
 
   // ---- evaluation (evaluating.cc)
-  void OpenEvaluation(Round round, fleet::Blob model, TimePoint now);
+  void OpenEvaluation(Round round, fleet::Blob model, std::vector<ModelWithout> without,
+                      TimePoint now);
   void OnEvaluationComplete();
   void AfterEvaluation(Round round, const std::optional<std::string>& stop, TimePoint now);
   absl::Status CheckEvaluations(const Node& node,

@@ -227,6 +227,20 @@ std::optional<std::string> FirstDifference(const History& recorded, const Histor
   return std::nullopt;
 }
 
+void LeaveOut(const std::vector<ClientId>& clients, const History& history, Decisions& decisions) {
+  for (const auto& [round, phases] : history.rounds()) {
+    if (round > history.completed()) break;
+    for (const auto& [phase, story] : phases) {
+      for (const ClientId client : clients) {
+        if (story.given_up.contains(client)) continue;
+        decisions[{round, phase}].given_up.push_back({.attempt = {.client = client},
+                                                      .reason = fleet::LeftOutReason::kDeclined,
+                                                      .message = "the run is repeated without it"});
+      }
+    }
+  }
+}
+
 absl::StatusOr<History> ReadHistory(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path));
   History history;

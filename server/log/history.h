@@ -136,6 +136,9 @@ class History {
   std::string profile_;
 };
 
+// Gives these clients up in every completed phase of the history, too.
+void LeaveOut(const std::vector<ClientId>& clients, const History& history, Decisions& decisions);
+
 absl::StatusOr<History> ReadHistory(const std::string& path);
 
 // Describes the first difference between the rounds of a run and those of a run that repeats it.

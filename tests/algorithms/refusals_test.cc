@@ -66,6 +66,21 @@ TEST(Refusals, NoneForAnOrdinaryRun) {
   }
 }
 
+TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
+  const auto refusal = [](const auto& setup, const std::vector<uint32_t>& rows) {
+    return std::string(CheckRows(Builtin(setup.config.name), setup, rows).message());
+  };
+  EXPECT_EQ(refusal(SetupOf("fedavg"), {0, 5, 0, 7}), "");
+  EXPECT_EQ(refusal(SetupOf("afl"), {5, 7}), "");
+  EXPECT_EQ(refusal(SetupOf("afl"), {5, 7, 0, 0}), "") << "those behind have no number to take";
+  EXPECT_THAT(refusal(SetupOf("afl"), {5, 0, 0, 7}),
+              AllOf(HasSubstr("client 1 has no rows"), HasSubstr("client 3 has")));
+  const auto trusting = SetupOf("fltrust", {{"root", int64_t{1}}});
+  EXPECT_EQ(refusal(trusting, {0, 5, 7}), "");
+  for (const std::vector<uint32_t>& rows : {std::vector<uint32_t>{5, 0, 7}, {5}})
+    EXPECT_THAT(refusal(trusting, rows), HasSubstr("algorithm.fltrust.root = 1"));
+}
+
 // 0 is no weight and no number of clients: it is one that nobody has written into the plan.
 TEST(Refusals, ARuleThatComputesWithATotalNeedsIt) {
   for (const std::string name : {"scaffold", "feddyn"}) {

@@ -65,6 +65,14 @@ TEST(EstimateText, SaysWhatTheRunMovesAndTakes) {
   EXPECT_EQ(EstimateJson(estimate, 1.5)["bytes_up"]["round"], 157000);
 }
 
+TEST(EstimateText, SaysWhatModelsWithoutAClientTake) {
+  CostEstimate estimate = Sample();
+  EXPECT_THAT(EstimateText(estimate, 1.5), testing::Not(HasSubstr("leave_one_out")));
+  estimate.memory.one_out = 5'000'000;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("with evaluation.leave_one_out 5 MB more"));
+  EXPECT_EQ(EstimateJson(estimate, 1.5)["memory"]["leave_one_out"], 5'000'000);
+}
+
 TEST(EstimateText, SaysHoursOnTheDevices) {
   CostEstimate estimate = Sample();
   estimate.virtual_seconds = 9000;
@@ -86,6 +94,7 @@ TEST(TrialConfig, ReachesNothingBeyondItsFolder) {
   config.node.server.http = "127.0.0.1:8080";
   config.node.server.admin = "127.0.0.1:8081";
   config.node.server.round.enough = 90;
+  config.run.evaluation.leave_one_out = 1;
   config.node.track.to = {"mlflow"};
   config.node.state.store = "redis";
   config.node.state.url = "redis://elsewhere:6379";
@@ -94,6 +103,7 @@ TEST(TrialConfig, ReachesNothingBeyondItsFolder) {
   EXPECT_GE(trial.run.rounds, 4u);  // rounds with and without an evaluation
   EXPECT_EQ(trial.run.local, config.run.local);
   EXPECT_FALSE(trial.node.server.stop.active());
+  EXPECT_EQ(trial.run.evaluation.leave_one_out, 0u);
   EXPECT_EQ(trial.node.server.round.enough, 4u);
   EXPECT_EQ(trial.node.server.admin, "off");
   EXPECT_EQ(trial.node.server.http, "");

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "cli/config/key_error.h"
 #include "cli/config/writer.h"
@@ -104,6 +108,29 @@ TEST(Resolve, CountsOnlyTheClientsThatCanTakeAStep) {
   Config none = Get({"cohort.size=5", "local.batch_size=1000000", "local.drop_last=true"});
   EXPECT_THAT(std::string(Resolve(none, **dataset, sdk::Catalogue::Builtins()).message()),
               HasSubstr("local.drop_last"));
+}
+
+// Who can take a step on 100 rows is not known before the data are open.
+TEST(Resolve, ComparesTheRuleWithTheClientsThatHaveRows) {
+  const auto dataset = data::OpenDataset(
+      {.source = "synthetic", .test_fraction = 0, .synthetic = {.clients = 40}}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  std::optional<uint64_t> few, enough;
+  for (uint64_t c = 0; c < 40; ++c) {
+    const bool steps = (*dataset)->Examples(ClientId(c), data::Split::kTrain) >= 100;
+    (steps ? enough : few) = c;
+  }
+  ASSERT_TRUE(few.has_value() && enough.has_value());
+  const auto refusal = [&](std::vector<std::string> set) {
+    set.insert(set.end(), {"cohort.size=5", "local.batch_size=100", "local.drop_last=true"});
+    Config config = Get(set);
+    return std::string(Resolve(config, **dataset, sdk::Catalogue::Builtins()).message());
+  };
+  EXPECT_THAT(refusal({"algorithm.name=afl"}), HasSubstr("numbers the clients that train"));
+  const auto root = [](uint64_t client) { return absl::StrCat("algorithm.fltrust.root=", client); };
+  EXPECT_THAT(refusal({"algorithm.name=fltrust", root(*few)}),
+              HasSubstr(absl::StrCat("algorithm.fltrust.root = ", *few)));
+  EXPECT_EQ(refusal({"algorithm.name=fltrust", root(*enough)}), "");
 }
 
 TEST(Resolve, CountsOnlyTheClientsThatCanTrain) {

@@ -62,6 +62,24 @@ class MetricsOfClasses(TestCase):
                                delta=1e-12)  # fmt: skip
 
 
+class Contributions(TestCase):
+    def test_are_differences_of_the_test_metrics(self) -> None:
+        x, y = rows()
+        job = self.job("run", data=(x[:400], y[:400]), test=(x[400:], y[400:]),
+                       evaluation={"leave_one_out": 2})  # fmt: skip
+        run = macaw.simulate(**job)
+        self.assertEqual([line["round"] for line in run.contributions], [2, 4])
+        for line in run.contributions:
+            self.assertEqual(len(line["client"]), 5)
+            loss = run.rows[line["round"] - 1]["test_loss"]
+            for without, delta in zip(line["test_loss"], line["delta_test_loss"], strict=True):
+                self.assertEqual(loss - without, delta)
+        plain = macaw.simulate(**{**job, "out": run.folder.parent / "plain", "evaluation": {}})
+        self.assertEqual(plain.digest, run.digest)
+        with self.assertRaisesRegex(macaw.Error, "leave_one_out"):
+            _ = plain.contributions
+
+
 class OtherMetrics(TestCase):
     def test_are_those_of_the_model(self) -> None:
         rng = np.random.default_rng(2)

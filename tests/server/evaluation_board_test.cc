@@ -378,5 +378,71 @@ TEST(EvaluationBoard, KeepsTasksForThoseWhoHaveTheRows) {
   EXPECT_EQ(board.waiting(queue(berts)), 0u);
 }
 
+// The central test set with the model of the round, and without clients 4 and 7.
+EvaluationBoard BoardWithout(const fleet::Blob& four, const fleet::Blob& seven) {
+  EvaluationBoard board = Board();
+  board.AddWithout({{ClientId(4), four}, {ClientId(7), seven}}, {.chunk = 400, .central = true});
+  return board;
+}
+
+TEST(EvaluationBoard, LeasesTasksOfOneModelAtATime) {
+  const fleet::Blob four{.digest = DigestOf("four")}, seven{.digest = DigestOf("seven")};
+  EvaluationBoard board = BoardWithout(four, seven);
+  EXPECT_EQ(board.tasks(), 9u);
+  EXPECT_EQ(board.model(1).digest, four.digest);
+  EXPECT_EQ(board.model(2).digest, seven.digest);
+  FenceSource fences(1);
+  for (const size_t of : {0, 1, 2}) {
+    ASSERT_EQ(board.NextModel(kCentral), of);
+    std::vector<fleet::EvaluationTask> tasks;
+    board.Take(kAnna, kCentral, 10, At(5), fences, tasks, of);
+    ASSERT_EQ(tasks.size(), 3u) << "those of the next model stay";
+    board.Take(kAnna, kCentral, 10, At(5), fences, tasks, of);
+    ASSERT_EQ(tasks.size(), 3u);
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      fleet::EvaluationResult result = Result(tasks[i]);
+      result.sums[1] = static_cast<double>(100 * of + i);
+      EXPECT_TRUE(board.Complete(kAnna, result));
+    }
+  }
+  ASSERT_TRUE(board.done());
+  EXPECT_EQ(board.NextModel(kCentral), std::nullopt);
+  const EvaluationSums sums = board.Report();
+  EXPECT_THAT(sums.central, testing::ElementsAre(1000, 0 + 1 + 2));
+  ASSERT_EQ(sums.without.size(), 2u);
+  EXPECT_EQ(sums.without[0].client, ClientId(4));
+  EXPECT_THAT(sums.without[0].sums, testing::ElementsAre(1000, 303));
+  EXPECT_EQ(sums.without[1].client, ClientId(7));
+  EXPECT_THAT(sums.without[1].sums, testing::ElementsAre(1000, 603));
+}
+
+// A worker that is lost gives its tasks back, and the model that it had is the next one again.
+TEST(EvaluationBoard, SaysNothingOfAModelThatWasGivenUp) {
+  EvaluationBoard board = BoardWithout({.digest = DigestOf("four")}, {.digest = DigestOf("seven")});
+  FenceSource fences(1);
+  std::vector<fleet::EvaluationTask> first, second, third;
+  board.Take(kAnna, kCentral, 10, At(5), fences, first);
+  board.Take(kBert, kCentral, 10, At(5), fences, second, 1);
+  EXPECT_EQ(board.NextModel(kCentral), 2u);
+  EXPECT_EQ(board.DropWorker(kAnna), 3u);
+  EXPECT_EQ(board.NextModel(kCentral), 0u);
+  first.clear();
+  board.Take(kBert, kCentral, 10, At(5), fences, first);
+  board.Take(kBert, kCentral, 10, At(5), fences, third, 2);
+  for (const auto* tasks : {&first, &second, &third}) {
+    for (size_t i = 0; i + 1 < tasks->size(); ++i)
+      EXPECT_TRUE(board.Complete(kBert, Result((*tasks)[i])));
+  }
+  board.GiveUp(std::vector<uint64_t>{8});  // the last one of client 7
+  for (const auto* tasks : {&first, &second})
+    EXPECT_TRUE(board.Complete(kBert, Result(tasks->back())));
+  ASSERT_TRUE(board.done());
+  const EvaluationSums sums = board.Report();
+  EXPECT_FALSE(sums.without_central);
+  EXPECT_EQ(sums.central.size(), 2u);
+  ASSERT_EQ(sums.without.size(), 1u);
+  EXPECT_EQ(sums.without[0].client, ClientId(4));
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "server/log/history.h"
 
@@ -49,6 +50,28 @@ TEST(LogHistory, ARoundThatAResumeUndidIsToldOnceAsItWasDoneLast) {
 
   history.Add(RunOpened{.epoch = 3, .completed = Round(3)});
   EXPECT_FALSE(history.ended().has_value()) << "it goes on";
+}
+
+TEST(LogHistory, ARunIsRepeatedWithoutAClientInEachOfItsPhases) {
+  History history;
+  history.Add(RunOpened{.epoch = 1});
+  history.Add(Opened(1, "x"));
+  history.Add(Without(1, 9));
+  history.Add(Done(1, 0, /*last=*/false));
+  history.Add(Opened(1, "x", 1));
+  history.Add(Done(1, 1));
+  history.Add(Opened(2, "y"));  // is not done
+  Decisions decisions = history.decisions();
+  LeaveOut({ClientId(4), ClientId(9)}, history, decisions);
+  const auto given_up = [&](uint8_t phase) {
+    std::vector<ClientId> clients;
+    for (const GivenUp& one : decisions.at({Round(1), Phase(phase)}).given_up)
+      clients.push_back(one.attempt.client);
+    return clients;
+  };
+  EXPECT_EQ(given_up(0), (std::vector<ClientId>{ClientId(9), ClientId(4)}));
+  EXPECT_EQ(given_up(1), (std::vector<ClientId>{ClientId(4), ClientId(9)}));
+  EXPECT_FALSE(decisions.contains({Round(2), Phase(0)}));
 }
 
 TEST(LogHistory, TheFirstSessionMayBeMissing) {

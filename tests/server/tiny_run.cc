@@ -217,12 +217,21 @@ void FakeWorker::Train(const fleet::TrainingLease& lease, fleet::CommitRequest& 
   }
 }
 
-void FakeWorker::Evaluate(const fleet::EvaluationLease& lease,
-                          fleet::CommitRequest& request) const {
+void FakeWorker::Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request) {
+  std::optional<double> of_model;
+  if (accuracy_of != nullptr) {
+    const auto blob = link_->Fetch(lease.model);
+    ASSERT_TRUE(blob.ok()) << blob.status();
+    const LayoutPtr layouts[] = {TinyLayout()};
+    const auto views = fleet::DecodeVectors(blob->bytes->bytes(), layouts);
+    ASSERT_TRUE(views.ok()) << views.status();
+    of_model = accuracy_of(views->front());
+  }
   for (const fleet::EvaluationTask& task : lease.tasks) {
     const auto rows = static_cast<double>(task.end - task.begin);
     const bool validates = task.kind == fleet::EvaluationKind::kCentralValidation;
-    const double right = rows * (validates ? val_accuracy : accuracy)(lease.round);
+    const double share = (validates ? val_accuracy : accuracy)(lease.round);
+    const double right = rows * (validates ? share : of_model.value_or(share));
     request.evaluations.push_back(
         {.task = task, .round = lease.round, .sums = {rows, rows * 0.5, right}});
   }
@@ -256,13 +265,29 @@ fleet::CommitReply FakeWorker::Commit(const fleet::CommitRequest& request) {
   return reply.ok() ? *reply : fleet::CommitReply{};
 }
 
+fleet::CommitReply FakeWorker::CommitApart(const fleet::CommitRequest& request) {
+  if (!request.part.has_value() || request.part->included.size() < 2) return Commit(request);
+  fleet::CommitReply reply;
+  fleet::CommitRequest one = request;
+  for (const fleet::ClientRecord& record : request.part->included) {
+    one.part->included = {record};
+    one.part->sums = Sums({{record.attempt.client, record.weight, record.multiplicity}});
+    reply = Commit(one);
+    if (reply.verdict != fleet::Verdict::kAccepted) return reply;
+    one.commit_id = ++commits_;
+    one.evaluations.clear();
+    one.part->left_out.clear();
+  }
+  return reply;
+}
+
 void FakeWorker::GiveBackEverything() {
   EXPECT_TRUE(link_->Release({.session = session_, .attempts = held_}).ok());
 }
 
 void FakeWorker::RunThrough(uint32_t last_round) {
   while (const auto request = Work()) {
-    const fleet::CommitReply reply = Commit(*request);
+    const fleet::CommitReply reply = apart ? CommitApart(*request) : Commit(*request);
     ASSERT_EQ(reply.verdict, fleet::Verdict::kAccepted) << reply.reason;
     if (request->part.has_value() && request->part->round.value >= last_round) return;
   }
@@ -272,9 +297,16 @@ absl::Status StartError(Options options) {
   return Coordinator::Start(std::move(options), TinyModel(), Registry()).status();
 }
 
+void SendApart(FakeWorker& worker) {
+  worker.apart = true;
+  worker.accuracy_of = [](ConstVectorView model) { return model.As<float>()[0] / 100; };
+}
+
 Outcome Finish(Options options) {
+  const bool apart = options.run.evaluation.leave_one_out > 0;
   const auto coordinator = StartTiny(std::move(options));
   FakeWorker worker(*coordinator);
+  if (apart) SendApart(worker);
   EXPECT_TRUE(worker.Register().ok());
   worker.RunToEnd();
   const auto outcome = coordinator->Wait();

@@ -57,6 +57,8 @@ class FakeWorker {
   // The same, but until the commit has a part. Commits evaluation results on the way.
   std::optional<fleet::CommitRequest> WorkOnPart();
   fleet::CommitReply Commit(const fleet::CommitRequest& request);
+  // The same with a part for each of its clients. Returns the last answer, or the first refusal.
+  fleet::CommitReply CommitApart(const fleet::CommitRequest& request);
   void GiveBackEverything();
   // Works and commits honestly until `last_round` has been committed, or until the end of the run.
   void RunThrough(uint32_t last_round);
@@ -65,7 +67,7 @@ class FakeWorker {
   // Adds the results of a lease to the commit, as an honest worker does. Does not make the sums of
   // the clients.
   void Train(const fleet::TrainingLease& lease, fleet::CommitRequest& request);
-  void Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request) const;
+  void Evaluate(const fleet::EvaluationLease& lease, fleet::CommitRequest& request);
 
   SessionId session() const { return session_; }
   fleet::FleetLink& link() { return *link_; }
@@ -77,6 +79,9 @@ class FakeWorker {
 
   // Sets the test accuracy that it reports for the model after each round.
   std::function<double(Round)> accuracy = [](Round) { return 0.5; };
+  // Instead of it: of the model that is evaluated.
+  std::function<double(ConstVectorView)> accuracy_of;
+  bool apart = false;  // whether RunThrough sends a part for each client
   // The same on the central validation set, if identity() has one.
   std::function<double(Round)> val_accuracy = [](Round) { return 0.5; };
 
@@ -96,7 +101,10 @@ const algorithms::Registry& Registry();
 Options TinyOptions(const std::string& run_dir, uint32_t rounds);
 std::unique_ptr<Coordinator> StartTiny(Options options);  // fails the test on an error
 absl::Status StartError(Options options);
-Outcome Finish(Options options);  // with one worker; fails the test on an error
+// With one worker; fails the test on an error. In a run with evaluation.leave_one_out the worker
+// sends a part for each client, and the accuracy of a model is its first weight ÷ 100.
+Outcome Finish(Options options);
+void SendApart(FakeWorker& worker);  // makes it such a worker
 
 // The parts of a run's result that must not depend on how the run was executed.
 struct RunBytes {

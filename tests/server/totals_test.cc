@@ -154,5 +154,26 @@ TEST(CompareTotals, EndsTheRunBeforeItsFirstRound) {
   }
 }
 
+// A rule may need certain clients, which is known once the nodes have told what they have.
+TEST(CheckRows, EndsTheRunBeforeItsFirstRound) {
+  for (const bool refuses : {false, true}) {
+    Durable durable;
+    const scheduler::PlannedStealingScheduler scheduler;
+    std::vector<uint32_t> asked;
+    EngineOptions options{.run = Planned(kPopulation, RowsOfAll())};
+    options.check_rows = [&](std::span<const uint32_t> rows) {
+      asked.assign(rows.begin(), rows.end());
+      return refuses ? absl::InvalidArgumentError("client 3 has no rows") : absl::OkStatus();
+    };
+    EngineDriver engine(std::move(options), scheduler, durable, /*rounds=*/1, /*phases=*/1);
+    const auto joined =
+        engine.Register(NodeWithEverybody("w", 1), {.rows = Examples()}, TimePoint());
+    ASSERT_TRUE(joined.ok()) << joined.status();
+    EXPECT_EQ(asked, Examples());
+    EXPECT_EQ(engine.ended.has_value(), refuses);
+    EXPECT_EQ(absl::IsInvalidArgument(engine.error), refuses) << engine.error;
+  }
+}
+
 }  // namespace
 }  // namespace macaw::server

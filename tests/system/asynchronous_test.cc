@@ -18,6 +18,7 @@
 #include "core/safetensors.h"
 #include "testing/program.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/any_workers.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
@@ -29,6 +30,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::ExpectTheSameBytesForAnyWorkers;
 using testing_support::Plus;
 using testing_support::RowsOf;
 using testing_support::RunMacaw;
@@ -56,22 +58,7 @@ void PrintTo(const Timed& timed, std::ostream* out) { *out << timed.name; }
 class VirtualTime : public testing::TestWithParam<Timed> {};
 
 TEST_P(VirtualTime, GivesTheSameBytesForAnyWorkersAndInAReplay) {
-  const std::string config = WriteConfig("time");
-  Simulation one("one",
-                 WithSettings(config, GetParam().settings, {"--processes", "1", "--slots", "1"}));
-  ASSERT_EQ(one.Wait(), 0) << one.output();
-  Simulation three("three",
-                   WithSettings(config, GetParam().settings, {"--processes", "3", "--slots", "2"}));
-  ASSERT_EQ(three.Wait(), 0) << three.output();
-  EXPECT_EQ(StateBytesOf(three), StateBytesOf(one));
-  Simulation tcp("tcp", WithSettings(config, GetParam().settings,
-                                     {"--processes", "2", "--slots", "1", "--tcp"}));
-  ASSERT_EQ(tcp.Wait(), 0) << tcp.output();
-  EXPECT_EQ(StateBytesOf(tcp), StateBytesOf(one));
-  const auto replay =
-      RunMacaw(absl::StrCat("replay ", three.folder(), " --out ", three.folder(), "-again"));
-  EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_THAT(replay.text, HasSubstr("and the same model: "));
+  ExpectTheSameBytesForAnyWorkers(WriteConfig("time"), GetParam().settings);
 }
 
 // It is computed again from the configuration, and each round takes the seconds that its row says.

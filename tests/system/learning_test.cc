@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/system/any_workers.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
@@ -21,6 +22,7 @@ namespace macaw {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::ExpectTheSameBytesForAnyWorkers;
 using testing_support::Plus;
 using testing_support::RoundDone;
 using testing_support::RunMacaw;
@@ -60,25 +62,12 @@ std::vector<std::set<uint64_t>> CohortsOf(const Simulation& run) {
 class Learning : public testing::TestWithParam<Learner> {};
 
 TEST_P(Learning, GivesTheSameBytesForAnyWorkersAndInAReplay) {
-  const std::string config = WriteConfig("learning");
-  Simulation one("one",
-                 WithSettings(config, GetParam().settings, {"--processes", "1", "--slots", "1"}));
-  ASSERT_EQ(one.Wait(), 0) << one.output();
-  Simulation three("three",
-                   WithSettings(config, GetParam().settings, {"--processes", "3", "--slots", "2"}));
-  ASSERT_EQ(three.Wait(), 0) << three.output();
-  EXPECT_EQ(StateBytesOf(three), StateBytesOf(one));
-  Simulation tcp("tcp", WithSettings(config, GetParam().settings,
-                                     {"--processes", "2", "--slots", "1", "--tcp"}));
-  ASSERT_EQ(tcp.Wait(), 0) << tcp.output();
-  EXPECT_EQ(StateBytesOf(tcp), StateBytesOf(one));
-  const std::vector<std::set<uint64_t>> cohorts = CohortsOf(one);
-  EXPECT_EQ(CohortsOf(three), cohorts);
-  ASSERT_EQ(cohorts.size(), 8u);
-  const auto replay =
-      RunMacaw(absl::StrCat("replay ", three.folder(), " --out ", three.folder(), "-again"));
-  EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_THAT(replay.text, HasSubstr("and the same model: "));
+  ExpectTheSameBytesForAnyWorkers(WriteConfig("learning"), GetParam().settings,
+                                  [](const Simulation& one, const Simulation& three) {
+                                    const std::vector<std::set<uint64_t>> cohorts = CohortsOf(one);
+                                    EXPECT_EQ(CohortsOf(three), cohorts);
+                                    EXPECT_EQ(cohorts.size(), 8u);
+                                  });
 }
 
 // From a checkpoint, and in the middle of a round.

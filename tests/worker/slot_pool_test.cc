@@ -14,6 +14,7 @@
 
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/asynchronous.h"
+#include "algorithms/around/channels.h"
 #include "core/status.h"
 #include "tests/worker/synthetic_run.h"
 
@@ -220,6 +221,32 @@ TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   EXPECT_THAT(four.included, SizeIs(12));
   EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(one.sums)).digest,
             fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(four.sums)).digest);
+}
+
+// evaluation.leave_one_out: the sums of the clients, each alone, are those of all together.
+TEST_F(SlotPoolTest, KeepsClientsApartWhereARoundAsksForThat) {
+  const Harvest together = TrainAll(2);
+  context_.run.evaluation.leave_one_out = 2;
+  EXPECT_THAT(TrainAll(2).alone, IsEmpty()) << "round 1 is not due";
+  context_.run.evaluation.leave_one_out = 1;
+  for (const bool device : {false, true}) {
+    if (device) UseDevice();
+    const Harvest apart = TrainAll(4);
+    EXPECT_THAT(apart.sums, IsEmpty());
+    EXPECT_THAT(apart.included, IsEmpty());
+    ASSERT_THAT(apart.alone, SizeIs(12));
+    const std::vector<aggregation::ChannelSpec> channels =
+        algorithms::UpChannels(context_.schema, Phase(0));
+    std::vector<aggregation::ExactSum> sums;
+    for (const ClientAlone& one : apart.alone) {
+      EXPECT_EQ(one.sum.clients(), 1u);
+      EXPECT_EQ(one.sum.weight(), one.record.weight) << one.record.attempt.client;
+      sums.push_back(*aggregation::ExactSum::Decode(
+          std::make_shared<const AlignedBuffer>(one.sum.Encode()), channels, Phase1()->order));
+    }
+    EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(sums)).digest,
+              fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(together.sums)).digest);
+  }
 }
 
 TEST_F(SlotPoolTest, CountsEveryBatchAsWork) {

@@ -107,6 +107,33 @@ TEST(Worker, ReportsDittosGlobalLossAsFedAvgsAndThePersonalOneApart) {
   EXPECT_LT(ditto[2]["personal_train_loss"], ditto[2]["train_loss"]);
 }
 
+TEST(Worker, SendsAPartForEachClientThatIsLeftOutOnce) {
+  const auto dataset = SyntheticClients();
+  const Result plain = RunWith(*dataset, {.slots = 2});
+  const auto run = [&](const Options& options) {
+    const TemporaryFolder folder;
+    RunPlan config = SyntheticRun(*dataset, 4);
+    config.evaluation.leave_one_out = 2;
+    const auto server = StartServer(OptionsOf(config, folder.path()));
+    const absl::Status status = Work(*server, *dataset, options);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(server->Wait().ok());
+    EXPECT_EQ(Result(folder.path()).digest, plain.digest);
+    return *ReadFile(folder / "contributions.jsonl");
+  };
+  const std::string one = run({.slots = 1});
+  EXPECT_EQ(run({.slots = 3}), one);
+  EXPECT_EQ(run({.slots = 2, .emulation = {.slowdown = {1, 4}}}), one);
+  const std::vector<std::string> lines = absl::StrSplit(one, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 2u);
+  for (const std::string& line : lines) {
+    const Json round = Json::parse(line);
+    EXPECT_EQ(round["client"].size(), 6u);
+    for (const Json& loss : round["test_loss"]) EXPECT_GT(loss, 0);
+    for (const Json& delta : round["delta_test_loss"]) EXPECT_TRUE(delta.is_number());
+  }
+}
+
 TEST(Worker, SharesARunWithOthers) {
   const auto dataset = SyntheticClients();
   const Result alone = RunWith(*dataset, {.slots = 2});

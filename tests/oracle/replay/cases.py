@@ -69,6 +69,7 @@ ADAPTIVE = {"server_lr": 0.3, "beta1": 0.7, "beta2": 0.9, "tau": 0.05}
 NORM_IN_FLOAT32 = "fedavg, batch norm"
 SEVEN = {"cohort.size": 7}
 FINE_TUNE = {"evaluation.fine_tune.steps": 7, "evaluation.fine_tune.lr": FINE_TUNE_LR, "local.shuffle": False}
+LEFT_OUT = {"evaluation.leave_one_out": ROUNDS}  # each client of the last round, once
 
 CASES = [
     Case("fedavg", "fedavg", {"server_lr": 0.8}, 0.9),
@@ -80,6 +81,14 @@ CASES = [
     Case("fedavg, adapters", "fedavg", {}, 0.5, "adapted"),
     Case("fedavg, adapters, clipped", "fedavg", {"update_clip": 0.4}, 0.0, "adapted"),
     Case("fedavg, adapters, A frozen", "fedavg", {"server_lr": 0.9}, 0.5, "half adapted"),
+    Case("fedavg, left out", "fedavg", {"server_lr": 0.8}, 0.5, "norm", settings=LEFT_OUT),
+    Case("fedavg under sign-flip, left out", "fedavg", {}, 0.0, "softmax", {"kind": "sign-flip"}, LEFT_OUT),
+    Case("scaffold, left out", "scaffold", {"option": 2}, settings=LEFT_OUT),
+    Case("fedadam, left out", "fedadam", ADAPTIVE, 0.5, settings=LEFT_OUT),
+    Case("fedexp, left out", "fedexp", {"epsilon": 0.01}, 0.5, settings=LEFT_OUT),
+    Case("median, left out", "median", {}, 0.5, settings=LEFT_OUT),
+    Case("krum, left out", "krum", {"f": 1, "m": 1}, 0.5, settings=LEFT_OUT),
+    Case("fedavg, adapters, left out", "fedavg", {}, 0.5, "adapted", settings=LEFT_OUT),
     Case("fedprox", "fedprox", {"mu": 0.7}, 0.5),
     Case("scaffold I", "scaffold", {"option": 1}, 0.5, "norm"),
     Case("scaffold II", "scaffold", {"option": 2}),

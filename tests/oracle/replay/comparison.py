@@ -179,6 +179,28 @@ class Comparison:
         for prefix, (outputs, y) in pooled.items():
             self.classes(prefix, outputs, y)
 
+    def contributions(self):
+        """In a round that leaves each client out once, the test metrics without it."""
+        if not (every := self.case.settings.get("evaluation.leave_one_out")):
+            return
+        last, problem = self.run.turns[every - 1], self.problem
+        line = self.run.contributions()[every]
+        self.that(line["client"] == sorted(last), f"{line['client']} are left out, not {sorted(last)}")
+        y, differ = problem.y[problem.test], 0.0
+        for i, k in enumerate(line["client"]):
+            others = {client: stages for client, stages in last.items() if client != k}
+            rule = repeated(self.case, problem, self.run.turns[:every - 1] + [others], self.run.hostile)
+            outputs = problem.network.outputs_of(rule.result(), problem.x[problem.test])
+            found = metrics.of_rows(outputs, y, problem.classes)
+            loss = TOLERANCE[self.dtype]
+            self.near(f"test_loss without {k}", line["test_loss"][i], found["loss"], loss)
+            self.near(f"delta_test_loss of {k}", line["delta_test_loss"][i],
+                      self.run.metrics["test_loss"] - found["loss"], loss)
+            if self.dtype == "float64" or metrics.margin(outputs) >= ROUNDED:
+                self.near(f"test_accuracy without {k}", line["test_accuracy"][i], found["accuracy"], EXACT)
+            differ = max(differ, abs(line["delta_test_loss"][i]))
+        self.that(differ > 1e-3, f"no client makes a difference of more than {differ:.1e}")
+
     def by_model(self, outputs, labels):
         """The columns of a rule with several models: the objective, each client's rows at its model; and the test rows of
         the clients that chose each."""

@@ -6,7 +6,7 @@ of mini-batches with a ragged last one, momentum where the rule allows it, weigh
 regression, a hidden layer, batch norm. The trace says which rows each batch had and which clients are hostile;
 everything else is computed again, in double. The final models, and those that clients keep, must agree to 1e-12 in
 float64 and 1e-5 in float32. From these models all columns of the last evaluation are computed again, and the confusion
-matrices: to 1e-12, losses in float32 to 1e-5. So that nothing agrees by chance, a replay with another parameter, or
+matrices: to 1e-12, losses in float32 to 1e-5. So are the test metrics without each client (leave_one_out). So that nothing agrees by chance, a replay with another parameter, or
 without the attack, must end elsewhere. Exits 1 when something is off. Needs numpy.
 
   tests/oracle/replay/replay.py [--only scaffold]
@@ -62,6 +62,7 @@ class Bench:
         comparison.trace()
         error, moved = comparison.models()
         comparison.metrics()
+        comparison.contributions()
         if dtype == "float64" and case.attack:
             comparison.attack(self.honest[case.rule, case.model])
         elif dtype == "float64":

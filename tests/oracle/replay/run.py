@@ -60,5 +60,10 @@ class Run:
                 {name.partition("/")[2]: value for name, value in tensors.items() if name.startswith(item + "/")})
         return states
 
+    def contributions(self):
+        """By round, the lines of evaluation.leave_one_out."""
+        lines = map(json.loads, (self.folder / "contributions.jsonl").read_text().splitlines())
+        return {line["round"]: line for line in lines}
+
     def confusion(self):
         return json.loads((self.folder / "confusion.json").read_text())

@@ -1,0 +1,64 @@
+#include "cli/results/contribution.h"
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands/commands.h"
+#include "cli/process/exit.h"
+#include "cli/results/text.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+// `macaw contribution RUN`: what each client has added, from contributions.jsonl.
+struct ContributionCommand {
+  std::string run;
+  std::string csv;     // a file for all clients; "": none
+  uint64_t most = 10;  // clients that are shown from each end
+};
+
+absl::Status Tell(const ContributionCommand& command) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<ClientContribution> clients,
+                         ReadContributions(command.run));
+  std::cout << AlignedText(ContributionLines(clients, command.most));
+  if (clients.size() > 2 * command.most) {
+    std::cout << clients.size() - 2 * command.most
+              << " more between the ones that helped most and least (--most)\n";
+  }
+  std::cout.flush();
+  if (command.csv.empty()) return absl::OkStatus();
+  std::string text;
+  for (const std::vector<std::string>& line : ContributionLines(clients, clients.size()))
+    absl::StrAppend(&text, CsvLine(line));
+  return AtomicWriteFile(command.csv, text);
+}
+
+}  // namespace
+
+void AddContribution(CLI::App& app, std::function<int()>& run) {
+  CLI::App* command =
+      app.add_subcommand("contribution", "What each client has added to the rounds of a run");
+  auto options = std::make_shared<ContributionCommand>();
+  command->add_option("RUN", options->run, "The run's folder")->required();
+  command->add_option("--csv", options->csv, "Write all clients to this file");
+  command->add_option("--most", options->most,
+                      "How many clients are shown: so many that helped most, and least");
+  command->footer(
+      "Needs a run with evaluation.leave_one_out. A delta is the sum over the client's rounds of "
+      "the metric with all clients less that without the client.\n"
+      "Exit codes: 0 told, 2 no such run, or it left no client out.");
+  command->final_callback([=, &run] {
+    run = [options] {
+      const absl::Status told = Tell(*options);
+      return told.ok() ? kExitOk : Report(told);
+    };
+  });
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,107 @@
+#include "cli/results/contribution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "cli/results/text.h"
+#include "core/files.h"
+#include "core/status.h"
+
+namespace macaw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Tally {
+  ClientContribution all;
+  double cosines = 0;
+  uint32_t with_cosine = 0;
+};
+
+// Adds a round. False: the line is none of contributions.jsonl.
+bool AddRound(const Json& line, std::map<uint64_t, Tally>& tallies) {
+  if (!line.is_object() || !line.contains("client") || !line["client"].is_array()) return false;
+  const Json& clients = line["client"];
+  for (size_t i = 0; i < clients.size(); ++i) {
+    Tally& tally = tallies[clients[i].get<uint64_t>()];
+    ++tally.all.rounds;
+    for (const auto& [name, list] : line.items()) {
+      absl::string_view metric = name;
+      const bool number = list.is_array() && i < list.size() && list[i].is_number();
+      if (number && name == "cosine") {
+        tally.cosines += list[i].get<double>();
+        ++tally.with_cosine;
+      }
+      if (number && absl::ConsumePrefix(&metric, "delta_"))
+        tally.all.deltas[std::string(metric)] += list[i].get<double>();
+    }
+  }
+  return true;
+}
+
+// Larger is better.
+double WorthOf(const ClientContribution& client) {
+  if (const auto accuracy = client.deltas.find("test_accuracy"); accuracy != client.deltas.end())
+    return accuracy->second;
+  const auto loss = client.deltas.find("test_loss");
+  return loss == client.deltas.end() ? -std::numeric_limits<double>::infinity() : -loss->second;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::string& folder) {
+  const std::string path = folder + "/contributions.jsonl";
+  if (!FileExists(path)) {
+    return absl::NotFoundError(
+        absl::StrCat(folder,
+                     " has no contributions.jsonl: run it with evaluation.leave_one_out = 1 "
+                     "(or every how many rounds)"));
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::map<uint64_t, Tally> tallies;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    // A run that continues may just be writing its last line.
+    if (!AddRound(Json::parse(line, nullptr, /*allow_exceptions=*/false), tallies)) break;
+  }
+  std::vector<ClientContribution> clients;
+  for (auto& [client, tally] : tallies) {
+    tally.all.client = client;
+    tally.all.cosine = tally.cosines / tally.with_cosine;
+    clients.push_back(std::move(tally.all));
+  }
+  std::ranges::stable_sort(clients, std::ranges::greater(), WorthOf);
+  return clients;
+}
+
+std::vector<std::vector<std::string>> ContributionLines(
+    const std::vector<ClientContribution>& clients, size_t most) {
+  std::set<std::string> metrics;
+  for (const ClientContribution& client : clients) {
+    for (const auto& [metric, delta] : client.deltas) metrics.insert(metric);
+  }
+  std::vector<std::vector<std::string>> lines = {{"client", "rounds", "cosine"}};
+  for (const std::string& metric : metrics) lines[0].push_back(absl::StrCat("delta ", metric));
+  for (size_t i = 0; i < clients.size(); ++i) {
+    if (i >= most && i + most < clients.size()) continue;
+    const ClientContribution& client = clients[i];
+    std::vector<std::string>& line = lines.emplace_back();
+    line = {absl::StrCat(client.client), absl::StrCat(client.rounds),
+            std::isfinite(client.cosine) ? absl::StrFormat("%.3f", client.cosine) : "-"};
+    for (const std::string& metric : metrics) {
+      const auto delta = client.deltas.find(metric);
+      line.push_back(delta == client.deltas.end() ? "-" : absl::StrFormat("%+.5f", delta->second));
+    }
+  }
+  return lines;
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,45 @@
+#include "server/past_rows.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "core/status.h"
+#include "server/contributions.h"
+#include "server/engine/engine_options.h"
+#include "server/metrics.h"
+
+namespace macaw::server {
+namespace {
+
+// What follows the first `from` bytes; "" if there is no such file.
+absl::StatusOr<std::string> Rest(const std::string& path, uint64_t from) {
+  if (!FileExists(path)) return std::string();
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return text.substr(std::min<uint64_t>(from, text.size()));
+}
+
+}  // namespace
+
+absl::StatusOr<PastRows> ReadPastRows(const Options& options, uint64_t metrics_bytes,
+                                      uint64_t contributions_bytes) {
+  PastRows past;
+  if (options.run.evaluation.leave_one_out > 0) {
+    MACAW_ASSIGN_OR_RETURN(const std::string text,
+                           Rest(options.run_dir + "/contributions.jsonl", contributions_bytes));
+    past.contributions = ContributionLines(text);
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::string text,
+                         Rest(options.run_dir + "/metrics.jsonl", metrics_bytes));
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const auto row = MetricsRow::Parse(options.run.task, std::string(line));
+    if (!row.has_value()) break;  // the row was torn by a crash of the machine
+    const Round round(static_cast<uint32_t>(*row->Get("round")));
+    if (LeaveOneOutDue(options.run.evaluation, round) && !past.contributions.contains(round)) break;
+    if (EvaluationDue(options.run, round, options.stop_after)) past.rows[round] = std::string(line);
+  }
+  return past;
+}
+
+}  // namespace macaw::server

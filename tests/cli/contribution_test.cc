@@ -1,0 +1,77 @@
+#include "cli/results/contribution.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "testing/temporary_folder.h"
+
+namespace macaw::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing_support::TemporaryFolder;
+
+// Client 3 is in both rounds, 5 and 8 in one each; the model without 8 was not evaluated.
+constexpr char kLines[] =
+    R"({"round":2,"client":[3,5],"weight":[1,1],"cosine":[0.5,null],)"
+    R"("model":["aa","bb"],"test_loss":[0.5,0.5],"delta_test_loss":[-0.25,0.125],)"
+    R"("test_accuracy":[0.5,0.5],"delta_test_accuracy":[0.0625,-0.125]})"
+    "\n"
+    R"({"round":4,"client":[3,8],"weight":[1,1],"cosine":[1.0,0.25],)"
+    R"("model":["cc","dd"],"test_loss":[0.5,null],"delta_test_loss":[-0.25,null],)"
+    R"("test_accuracy":[0.5,null],"delta_test_accuracy":[0.0625,null]})"
+    "\n";
+
+std::vector<ClientContribution> Read(const std::string& text) {
+  const TemporaryFolder folder;
+  folder.Write("contributions.jsonl", text);
+  const auto clients = ReadContributions(folder.path());
+  EXPECT_TRUE(clients.ok()) << clients.status();
+  return clients.value_or(std::vector<ClientContribution>());
+}
+
+TEST(Contribution, IsAddedUpOverRoundsTheMostHelpfulFirst) {
+  const std::vector<ClientContribution> clients = Read(kLines);
+  ASSERT_EQ(clients.size(), 3u);
+  EXPECT_EQ(clients[0].client, 3u);
+  EXPECT_EQ(clients[0].rounds, 2u);
+  EXPECT_EQ(clients[0].cosine, 0.75);
+  EXPECT_EQ(clients[0].deltas.at("test_loss"), -0.5);
+  EXPECT_EQ(clients[0].deltas.at("test_accuracy"), 0.125);
+  EXPECT_EQ(clients[1].client, 5u);
+  EXPECT_EQ(clients[2].client, 8u) << "nothing is known of it";
+  EXPECT_TRUE(clients[2].deltas.empty());
+}
+
+TEST(Contribution, IsShownFromBothEnds) {
+  const auto all = ContributionLines(Read(kLines), 10);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_THAT(all[0],
+              ElementsAre("client", "rounds", "cosine", "delta test_accuracy", "delta test_loss"));
+  EXPECT_THAT(all[1], ElementsAre("3", "2", "0.750", "+0.12500", "-0.50000"));
+  EXPECT_THAT(all[2], ElementsAre("5", "1", "-", "-0.12500", "+0.12500"));
+  EXPECT_THAT(all[3], ElementsAre("8", "1", "0.250", "-", "-"));
+  const auto ends = ContributionLines(Read(kLines), 1);
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_EQ(ends[1][0], "3");
+  EXPECT_EQ(ends[2][0], "8");
+}
+
+// The last line of a run that goes on may not be whole.
+TEST(Contribution, StopsAtALineThatIsTorn) {
+  const std::string text = kLines;
+  EXPECT_EQ(Read(text.substr(0, text.size() - 20)).size(), 2u);
+}
+
+TEST(Contribution, NamesTheKeyWhereARunHasNone) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(ReadContributions(folder.path()).status().ToString(),
+              HasSubstr("evaluation.leave_one_out"));
+}
+
+}  // namespace
+}  // namespace macaw::cli

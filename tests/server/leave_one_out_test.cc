@@ -1,0 +1,347 @@
+#include "server/leave_one_out.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "algorithms/around/channels.h"
+#include "server/coordinator.h"
+#include "server/log/history.h"
+#include "server/model_keeper.h"
+#include "tests/server/tiny_run.h"
+
+// The models of a round without each of its clients.
+namespace macaw::server {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::FakeWorker;
+using testing_support::Finish;
+using testing_support::Lines;
+using testing_support::Registry;
+using testing_support::RunBytes;
+using testing_support::SendApart;
+using testing_support::Slurp;
+using testing_support::StartError;
+using testing_support::StartTiny;
+using testing_support::TemporaryFolder;
+using testing_support::TinyDelta;
+using testing_support::TinyLayout;
+using testing_support::TinyModel;
+using testing_support::TinyOptions;
+
+// ---- the arithmetic
+
+constexpr uint64_t kCohort = 5;
+
+PhaseOrder OrderOf(uint32_t round) {
+  return {.round = Round(round),
+          .grid = {.max_weight = 8,
+                   .total_weight = 30,
+                   .max_multiplicity = 1,
+                   .total_multiplicity = kCohort}};
+}
+
+class LeftOutOnce : public testing::TestWithParam<const char*> {
+ protected:
+  LeftOutOnce() {
+    RunPlan run = testing_support::TinyRun(2);
+    run.algorithm = *Registry().Complete({GetParam(), {}});
+    run.contribution_bound = 64;
+    setup_ = algorithms::SetupOf(run, TinyLayout());
+    rule_ = *Registry().Find(GetParam());
+    channels_ = algorithms::UpChannels(*algorithms::SchemaOf(*rule_, setup_), Phase(0));
+  }
+
+  ModelKeeper Keeper(uint32_t leave_one_out) const {
+    return *ModelKeeper::Make(*rule_, setup_, TinyModel(), leave_one_out);
+  }
+
+  // Clients k, of weight k + 2. What a client sends depends on the model.
+  fleet::Part PartOf(const std::vector<uint64_t>& clients, uint32_t round,
+                     const ModelKeeper& keeper) const {
+    fleet::Part part{.round = Round(round)};
+    auto sum = *aggregation::ExactSum::Make(channels_, OrderOf(round).grid);
+    for (const uint64_t k : clients) {
+      const auto weight = static_cast<double>(k + 2);
+      const FlatVector delta = TinyDelta(ClientId(k * k), keeper.Model());
+      std::vector<FlatVector> zeros;
+      std::vector<ConstVectorView> values;
+      for (const aggregation::ChannelSpec& channel : channels_) {
+        zeros.emplace_back(channel.layout);
+        const bool model = channel.layout->digest() == TinyLayout()->digest();
+        values.push_back(model ? delta.view() : zeros.back().view());
+      }
+      EXPECT_TRUE(sum.Add({.client = ClientId(k), .weight = weight, .values = values}).ok());
+      part.included.push_back({.attempt = {ClientId(k), {1, k}}, .weight = weight});
+    }
+    part.sums = fleet::Blob::Of(sum.Encode());
+    return part;
+  }
+
+  // A round of these clients, each with a part of its own or all in one.
+  void Do(ModelKeeper& keeper, uint32_t round, const std::vector<uint64_t>& clients,
+          bool apart) const {
+    ASSERT_TRUE(keeper.Open(OrderOf(round)).ok());
+    std::vector<std::vector<uint64_t>> parts;
+    if (!apart) parts.push_back(clients);
+    for (const uint64_t client : clients) {
+      if (apart) parts.push_back({client});
+    }
+    for (const std::vector<uint64_t>& part : parts) {
+      auto sum = keeper.Decode(PartOf(part, round, keeper));
+      ASSERT_TRUE(sum.ok()) << sum.status();
+      ASSERT_TRUE(keeper.Add(*std::move(sum), ClientId(part.front())).ok());
+    }
+    const auto applied = keeper.Apply(Round(round), Phase(0));
+    ASSERT_TRUE(applied.ok()) << applied.status();
+    EXPECT_FALSE(*applied);
+  }
+
+  algorithms::Setup setup_;
+  const algorithms::Description* rule_ = nullptr;
+  std::vector<aggregation::ChannelSpec> channels_;
+};
+
+// The client that is left out is one that the round had not counted.
+TEST_P(LeftOutOnce, GivesTheModelOfTheRoundWithoutTheClient) {
+  const std::vector<uint64_t> all = {3, 0, 4, 1, 2};
+  ModelKeeper keeper = Keeper(1), plain = Keeper(0);
+  for (const uint32_t round : {1, 2}) {
+    std::vector<ModelKeeper> without;
+    for (uint64_t left_out = 0; left_out < kCohort; ++left_out) {
+      ModelKeeper other = Keeper(0);
+      ASSERT_TRUE(other.Load(plain.Save()).ok());
+      std::vector<uint64_t> others = all;
+      std::erase(others, left_out);
+      Do(other, round, others, /*apart=*/false);
+      without.push_back(std::move(other));
+    }
+    Do(keeper, round, all, /*apart=*/true);
+    Do(plain, round, all, /*apart=*/false);
+    EXPECT_EQ(keeper.ModelBlob().digest, plain.ModelBlob().digest) << "the model itself";
+    ASSERT_EQ(keeper.without().size(), kCohort);
+    for (uint64_t k = 0; k < kCohort; ++k) {
+      const WithoutClient& one = keeper.without()[k];
+      EXPECT_EQ(one.client, ClientId(k));
+      EXPECT_EQ(one.weight, static_cast<double>(k + 2));
+      EXPECT_EQ(one.model.digest, without[k].ModelBlob().digest) << "round " << round << ", " << k;
+      EXPECT_EQ(one.digest, DigestOfValues(without[k].Model()));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LeftOutOnce,
+                         testing::Values("fedavg", "fedavgm", "fedadam", "scaffold", "feddyn",
+                                         "fednova", "fedexp", "median", "krum"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class LeftOutOfFedAvg : public LeftOutOnce {};
+
+TEST_P(LeftOutOfFedAvg, NeedsAPartForEachClient) {
+  ModelKeeper keeper = Keeper(2);
+  ASSERT_TRUE(keeper.Open(OrderOf(1)).ok());
+  EXPECT_TRUE(keeper.Decode(PartOf({0, 1}, 1, keeper)).ok()) << "not due";
+  ASSERT_TRUE(keeper.Open(OrderOf(2)).ok());
+  EXPECT_THAT(keeper.Decode(PartOf({0, 1}, 2, keeper)).status().ToString(),
+              HasSubstr("a part for each client"));
+  EXPECT_TRUE(keeper.Decode(PartOf({0}, 2, keeper)).ok());
+}
+
+// A checkpoint is written while the models wait for their evaluation.
+TEST_P(LeftOutOfFedAvg, IsKeptInASavedState) {
+  ModelKeeper keeper = Keeper(1), resumed = Keeper(1);
+  Do(keeper, 1, {4, 1}, /*apart=*/true);
+  ASSERT_TRUE(resumed.Load(keeper.Save()).ok());
+  ASSERT_EQ(resumed.without().size(), 2u);
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(resumed.without()[i].client, keeper.without()[i].client);
+    EXPECT_EQ(resumed.without()[i].model.digest, keeper.without()[i].model.digest);
+  }
+  EXPECT_EQ(resumed.ModelBlob().digest, keeper.ModelBlob().digest);
+  keeper.ForgetWithout();
+  ASSERT_TRUE(resumed.Load(keeper.Save()).ok());
+  EXPECT_TRUE(resumed.without().empty());
+}
+
+// Alone, a client is the mean; a dropped round has nobody.
+TEST_P(LeftOutOfFedAvg, MovesNothingWithoutItsOnlyClient) {
+  ModelKeeper keeper = Keeper(1);
+  const Digest before = keeper.ModelBlob().digest;
+  Do(keeper, 1, {3}, /*apart=*/true);
+  ASSERT_EQ(keeper.without().size(), 1u);
+  EXPECT_EQ(keeper.without()[0].model.digest, before);
+  EXPECT_NEAR(keeper.without()[0].cosine, 1, 1e-12);
+  ASSERT_TRUE(keeper.Open(OrderOf(2)).ok());
+  ASSERT_TRUE(keeper.Add(*keeper.Decode(PartOf({3}, 2, keeper)), ClientId(3)).ok());
+  keeper.DropSum();
+  ASSERT_TRUE(keeper.Apply(Round(2), Phase(0)).ok());
+  EXPECT_TRUE(keeper.without().empty());
+}
+
+// Two clients, v_0 and v_1 with weights 2 and 3: the mean is (2 v_0 + 3 v_1)/5.
+TEST_P(LeftOutOfFedAvg, ComparesEachClientWithTheMean) {
+  ModelKeeper keeper = Keeper(1);
+  const FlatVector start = FlatVector::CopyOf(keeper.Model(), TinyLayout());
+  Do(keeper, 1, {0, 1}, /*apart=*/true);
+  const FlatVector a = TinyDelta(ClientId(0), start.view()),
+                   b = TinyDelta(ClientId(1), start.view());
+  double own = 0, mean = 0, both = 0;
+  for (uint64_t i = 0; i < TinyLayout()->size(); ++i) {
+    const double x = a.As<float>()[i], m = (2 * x + 3.0 * b.As<float>()[i]) / 5;
+    own += x * x;
+    mean += m * m;
+    both += x * m;
+  }
+  EXPECT_NEAR(keeper.without()[0].cosine, both / std::sqrt(own * mean), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LeftOutOfFedAvg, testing::Values("fedavg"));
+
+// ---- runs
+
+Options LeavingOut(const std::string& folder, uint32_t rounds, uint32_t every) {
+  Options options = TinyOptions(folder, rounds);
+  options.run.evaluation.leave_one_out = every;
+  return options;
+}
+
+std::vector<nlohmann::json> ContributionsOf(const TemporaryFolder& folder) {
+  std::vector<nlohmann::json> lines;
+  for (const std::string& line : Lines(folder / "contributions.jsonl"))
+    lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST(LeaveOneOut, WritesALineForEachRoundThatIsDue) {
+  const TemporaryFolder folder, plain;
+  Options options = LeavingOut(folder.path(), 5, 2);
+  options.run.evaluation.every = 5;
+  Finish(options);
+  const std::vector<nlohmann::json> lines = ContributionsOf(folder);
+  ASSERT_EQ(lines.size(), 2u);
+  const std::vector<std::string> rows = Lines(folder / "metrics.jsonl");
+  for (const size_t i : {0, 1}) {
+    const nlohmann::json& line = lines[i];
+    EXPECT_EQ(line["round"], 2 * (i + 1));
+    ASSERT_EQ(line["client"].size(), 4u);
+    const nlohmann::json row = nlohmann::json::parse(rows.at(2 * i + 1));
+    ASSERT_TRUE(row.contains("test_accuracy")) << "the round is evaluated, too";
+    bool some = false;
+    for (size_t k = 0; k < 4; ++k) {
+      const double without = line["test_accuracy"][k], delta = line["delta_test_accuracy"][k];
+      EXPECT_NEAR(row["test_accuracy"].get<double>() - without, delta, 1e-12);
+      EXPECT_EQ(line["delta_test_loss"][k], 0) << "the fake worker's loss is that of no model";
+      some = some || std::fabs(delta) > 1e-6;
+    }
+    EXPECT_TRUE(some);
+  }
+  Options without = TinyOptions(plain.path(), 5);
+  without.run.evaluation.every = 5;
+  Finish(without);
+  EXPECT_EQ(RunBytes(plain.path()).digest, RunBytes(folder.path()).digest)
+      << "it changes nothing of the result";
+}
+
+// The law: what is recorded for a client is the model of a run that gives the client up.
+TEST(LeaveOneOut, IsTheRunThatIsRepeatedWithoutTheClient) {
+  const TemporaryFolder folder;
+  Finish(LeavingOut(folder.path(), 1, 1));
+  const nlohmann::json line = ContributionsOf(folder).at(0);
+  const auto history = log::ReadHistory(folder / "rounds.log");
+  ASSERT_TRUE(history.ok()) << history.status();
+  for (size_t k = 0; k < line["client"].size(); ++k) {
+    const TemporaryFolder again;
+    Options options = TinyOptions(again.path(), 1);
+    options.replays = history->sessions().front().run;
+    options.decisions = history->decisions();
+    log::LeaveOut({ClientId(line["client"][k].get<uint64_t>())}, *history, options.decisions);
+    Finish(options);
+    EXPECT_EQ(RunBytes(again.path()).digest, line["model"][k].get<std::string>());
+  }
+}
+
+class LeaveOneOutInterrupted : public testing::TestWithParam<bool> {};
+
+// With durable commits the server goes on inside the round. Without, the evaluation of the models
+// without a client is owed in the checkpoint.
+TEST_P(LeaveOneOutInterrupted, GivesTheSameLines) {
+  for (const uint32_t rounds : {1, 2, 3}) {
+    const TemporaryFolder whole, parts;
+    Options options = LeavingOut(whole.path(), 4, 1);
+    options.config.checkpoint_every = 3;
+    if (GetParam()) options.config.durability = "commit";
+    Finish(options);
+    options.run_dir = parts.path();
+    {
+      const auto coordinator = StartTiny(options);
+      FakeWorker worker(*coordinator);
+      SendApart(worker);
+      ASSERT_TRUE(worker.Register().ok());
+      worker.RunThrough(rounds);
+      if (GetParam()) {
+        ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside the next round
+        coordinator->Suspend();
+      } else {
+        coordinator->Interrupt();
+        EXPECT_FALSE(worker.Work().has_value());
+      }
+      ASSERT_TRUE(coordinator->Wait().ok());
+    }
+    options.resume = true;
+    Finish(options);
+    EXPECT_EQ(RunBytes(parts.path()), RunBytes(whole.path())) << rounds;
+    EXPECT_EQ(Slurp(parts / "contributions.jsonl"), Slurp(whole / "contributions.jsonl")) << rounds;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Durable, LeaveOneOutInterrupted, testing::Bool());
+
+// A client that cannot be trained is in no line.
+TEST(LeaveOneOut, HasNoClientThatDidNotCount) {
+  const TemporaryFolder folder;
+  Options options = LeavingOut(folder.path(), 1, 1);
+  const auto coordinator = StartTiny(options);
+  FakeWorker worker(*coordinator);
+  SendApart(worker);
+  ASSERT_TRUE(worker.Register().ok());
+  auto request = worker.WorkOnPart();
+  ASSERT_TRUE(request.has_value());
+  const Attempt lost = request->part->included.back().attempt;
+  request->part->included.pop_back();
+  request->part->left_out.push_back({.attempt = lost, .message = "no memory"});
+  EXPECT_EQ(worker.CommitApart(*request).verdict, fleet::Verdict::kAccepted);
+  worker.RunToEnd();
+  ASSERT_TRUE(coordinator->Wait().ok());
+  const nlohmann::json line = ContributionsOf(folder).at(0);
+  EXPECT_EQ(line["client"].size(), 3u);
+  for (const auto& client : line["client"]) EXPECT_NE(client, lost.client.value);
+}
+
+TEST(LeaveOneOut, IsRefusedWhereARoundCannotDoWithoutAClient) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& algorithm) {
+    Options options = LeavingOut(folder.path(), 1, 1);
+    options.run.algorithm = *Registry().Complete({algorithm, {}});
+    return std::string(StartError(options).message());
+  };
+  EXPECT_THAT(refused("mime"), HasSubstr("several phases"));
+  EXPECT_THAT(refused("local"), HasSubstr("no common model"));
+  Options options = LeavingOut(folder.path(), 1, 1);
+  options.run.asynchronous.mode = "buffered";
+  const algorithms::Description& rule = **Registry().Find("fedavg");
+  const algorithms::Schema schema =
+      *algorithms::SchemaOf(rule, algorithms::SetupOf(TinyOptions("", 1).run, TinyLayout()));
+  EXPECT_THAT(CheckLeaveOneOut(options.run, rule, schema).ToString(), HasSubstr("round.mode"));
+  options = LeavingOut(folder.path(), 1, 1);
+  options.run.privacy.mechanism = "gaussian";
+  EXPECT_THAT(CheckLeaveOneOut(options.run, rule, schema).ToString(), HasSubstr("[privacy]"));
+}
+
+}  // namespace
+}  // namespace macaw::server

@@ -1,0 +1,176 @@
+// The model without each client of a round, in whole runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
+#include "tests/system/any_workers.h"
+#include "tests/system/rows.h"
+#include "tests/system/simulation.h"
+#include "tests/system/state_runs.h"
+
+namespace macaw {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::ExpectTheSameBytesForAnyWorkers;
+using testing_support::Plus;
+using testing_support::RoundDone;
+using testing_support::RunMacaw;
+using testing_support::Simulation;
+using testing_support::Slurp;
+using testing_support::StateBytesOf;
+using testing_support::WithSettings;
+using testing_support::WriteConfig;
+
+using Settings = std::vector<std::string>;
+
+const Settings kClients = {"partition.clients=20", "cohort.size=5", "run.rounds=4",
+                           "model.name=mlp", "evaluation.leave_one_out=2"};
+
+std::string ContributionsOf(const Simulation& run) {
+  return Slurp(run.folder() + "/contributions.jsonl");
+}
+
+std::vector<nlohmann::json> LinesOf(const Simulation& run) {
+  std::vector<nlohmann::json> lines;
+  const std::string text = ContributionsOf(run);
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))
+    lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+struct LeavingOut {
+  const char* name;
+  Settings settings;
+};
+void PrintTo(const LeavingOut& leaving_out, std::ostream* out) { *out << leaving_out.name; }
+
+class Contribution : public testing::TestWithParam<LeavingOut> {};
+
+TEST_P(Contribution, IsTheSameForAnyWorkersAndInAReplay) {
+  ExpectTheSameBytesForAnyWorkers(WriteConfig("contribution"), Plus(kClients, GetParam().settings),
+                                  [](const Simulation& one, const Simulation& three) {
+                                    EXPECT_EQ(LinesOf(one).size(), 2u);
+                                    EXPECT_EQ(ContributionsOf(three), ContributionsOf(one));
+                                  });
+}
+
+// From a checkpoint, and in the middle of a round.
+TEST_P(Contribution, IsTheSameAfterKills) {
+  const Settings settings = Plus(Plus(kClients, GetParam().settings),
+                                 {"evaluation.leave_one_out=1", "run.rounds=6",
+                                  "emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const std::string config = WriteConfig("kill");
+  Simulation whole("whole", WithSettings(config, settings));
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  for (const Settings& durability :
+       {Settings{"run.checkpoint_every=2"},
+        Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
+    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
+    ASSERT_TRUE(killed.WaitForEvent(RoundDone(2)));
+    killed.Signal(SIGKILL);
+    killed.Wait();
+    Simulation resumed("resumed", {"--resume", killed.folder()});
+    ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
+    EXPECT_EQ(ContributionsOf(resumed), ContributionsOf(whole)) << durability.back();
+  }
+}
+
+// What is recorded for a client in the first round is the model of a run of one round without it.
+TEST_P(Contribution, IsTheRunWithoutTheClient) {
+  const Settings settings =
+      Plus(Plus(kClients, GetParam().settings), {"evaluation.leave_one_out=1", "run.rounds=1"});
+  Simulation run("run", WithSettings(WriteConfig("without"), settings));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const nlohmann::json line = LinesOf(run).at(0);
+  ASSERT_GE(line["client"].size(), 2u);
+  const nlohmann::json row = testing_support::RowsOf(run).at(0);
+  for (const size_t k : {size_t{0}, line["client"].size() - 1}) {
+    const std::string again = absl::StrCat(run.folder(), "-without-", k);
+    const auto replay =
+        RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", again, " --quiet --without ",
+                              line["client"][k].get<uint64_t>()));
+    ASSERT_EQ(replay.exit, 0) << replay.text;
+    const nlohmann::json summary = nlohmann::json::parse(*ReadFile(again + "/summary.json"));
+    EXPECT_EQ(summary["model_digest"], line["model"][k]);
+    EXPECT_THAT(replay.text, HasSubstr(line["model"][k].get<std::string>()));
+    EXPECT_EQ(summary["final"]["test_accuracy"], line["test_accuracy"][k]);
+    EXPECT_EQ(summary["final"]["test_loss"], line["test_loss"][k]);
+    EXPECT_EQ(line["delta_test_loss"][k].get<double>(),
+              row["test_loss"].get<double>() - line["test_loss"][k].get<double>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Contribution,
+    testing::Values(
+        LeavingOut{"FedAvg", {}}, LeavingOut{"Scaffold", {"algorithm.name=scaffold"}},
+        LeavingOut{"AdamWithACodec",
+                   {"algorithm.name=fedadam", R"(update.codec=["topk 0.1"])",
+                    "update.feedback=ef21", R"(broadcast.codec=["bits 8"])"}},
+        LeavingOut{"Median", {"algorithm.name=median"}}, LeavingOut{"Owners", {"workers.owners=3"}},
+        LeavingOut{"FrozenAndHostile",
+                   {R"(model.frozen=["1.*"])", "attack.kind=sign-flip", "attack.fraction=0.2"}},
+        LeavingOut{
+            "OverSelectionOnDevices",
+            {"devices.family=lognormal", "devices.samples_per_s=50", "cohort.over_selection=1.5",
+             "round.deadline=60", "round.quorum=0.5", "cohort.sampling=available"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Contributions, AreAddedUpOverTheRounds) {
+  Simulation run("run", WithSettings(WriteConfig("table"), Plus(kClients, {"cohort.size=20"})));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::vector<nlohmann::json> lines = LinesOf(run);
+  ASSERT_EQ(lines.size(), 2u);
+  double delta = 0;
+  for (const nlohmann::json& line : lines) delta += line["delta_test_loss"][7].get<double>();
+  const std::string csv = run.folder() + "/table.csv";
+  const auto table = RunMacaw(absl::StrCat("contribution ", run.folder(), " --most 2 --csv ", csv));
+  ASSERT_EQ(table.exit, 0) << table.text;
+  EXPECT_THAT(table.text, HasSubstr("16 more"));
+  bool found = false;
+  for (const absl::string_view line : absl::StrSplit(*ReadFile(csv), '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> cells = absl::StrSplit(line, ',');
+    if (cells.at(0) != "7") continue;
+    found = true;
+    EXPECT_EQ(cells.at(1), "2");
+    EXPECT_NEAR(std::stod(cells.back()), delta, 1e-5);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Contributions, AreRefusedWhereTheyCannotBe) {
+  const std::string config = WriteConfig("refused");
+  const auto refused = [&](const Settings& settings) {
+    Simulation run("refused", WithSettings(config, Plus(kClients, settings)));
+    EXPECT_NE(run.Wait(), 0);
+    return run.output();
+  };
+  EXPECT_THAT(refused({"privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1",
+                       "privacy.delta=0.001", "cohort.sampling=poisson", "cohort.weight=uniform"}),
+              HasSubstr("[privacy] hides"));
+  EXPECT_THAT(refused({"devices.family=lognormal", "round.mode=buffered", "round.concurrency=10"}),
+              HasSubstr("round.mode"));
+  EXPECT_THAT(refused({"evaluation.central=false"}), HasSubstr("evaluation.central"));
+  Simulation plain("plain", {config});
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  const auto none = RunMacaw(absl::StrCat("contribution ", plain.folder()));
+  EXPECT_EQ(none.exit, 2);
+  EXPECT_THAT(none.text, HasSubstr("evaluation.leave_one_out"));
+  const auto nobody = RunMacaw(absl::StrCat("replay ", plain.folder(), " --out ", plain.folder(),
+                                            "-again --without 999999"));
+  EXPECT_EQ(nobody.exit, 2);
+  EXPECT_THAT(nobody.text, HasSubstr("no round of"));
+}
+
+}  // namespace
+}  // namespace macaw
