@@ -139,8 +139,7 @@ class Lane {
   // Leaves the client out of the round if it is itself the cause of the error; else returns it.
   absl::Status LeaveOutIfOwn(const fleet::Assignment& assignment, const absl::Status& why);
   // The state of the client before the work. kDataLoss for any fault of this client's state.
-  template <typename Work>
-  absl::StatusOr<state::ClientState> ReadState(const Work& work) const;
+  absl::StatusOr<state::ClientState> ReadState(const Attempt& version) const;
   // The parameters to evaluate for a client; `model`, the one that came, and `state` keep them
   // alive.
   absl::StatusOr<ConstVectorView> PointOf(const EvaluationContext& evaluation,
