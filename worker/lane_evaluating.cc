@@ -64,8 +64,10 @@ absl::StatusOr<uint32_t> Lane::ChoiceOf(const EvaluationContext& evaluation,
   if (client.train.size() == 0) return 0;
   training::LocalPlan plan;
   for (const ConstVectorView model : evaluation.models) {
-    plan.stages.push_back({.kind = training::StageKind::kLoss, .start = model});
-    plan.stages.back().local = evaluation.local;
+    training::Stage& stage = plan.stages.emplace_back();
+    stage.kind = training::StageKind::kLoss;
+    stage.start = model;
+    stage.local = evaluation.local;
   }
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())
