@@ -309,6 +309,10 @@ MUTANTS = {
          "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
         ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
         ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false")],
+    ("algorithms/levels.cc", "algorithms", "HeteroFl*"): [
+        ("HeteroFL counts clients by whole shares", "clients * shares / sum", "clients / sum * shares"),
+        ("HeteroFL gives a client beyond the list a rate",
+         "if (client.value < clients) return absl::OkStatus();", "return absl::OkStatus();")],
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
         ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),

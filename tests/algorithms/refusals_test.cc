@@ -75,6 +75,13 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
   EXPECT_EQ(refusal(SetupOf("afl"), {5, 7, 0, 0}), "") << "those behind have no number to take";
   EXPECT_THAT(refusal(SetupOf("afl"), {5, 0, 0, 7}),
               AllOf(HasSubstr("client 1 has no rows"), HasSubstr("client 3 has")));
+  EXPECT_EQ(refusal(SetupOf("heterofl", {{"assign", "once"}}), {5, 0, 7}), "");
+  for (const char* assign : {"fix", "list"}) {
+    EXPECT_EQ(refusal(SetupOf("heterofl", {{"assign", assign}}), {5, 7, 0}), "");
+    EXPECT_THAT(refusal(SetupOf("heterofl", {{"assign", assign}}), {5, 0, 7}),
+                AllOf(HasSubstr("client 1 has no rows"),
+                      HasSubstr("algorithm.heterofl.assign = \"once\"")));
+  }
   const auto trusting = SetupOf("fltrust", {{"root", int64_t{1}}});
   EXPECT_EQ(refusal(trusting, {0, 5, 7}), "");
   for (const std::vector<uint32_t>& rows : {std::vector<uint32_t>{5, 0, 7}, {5}})

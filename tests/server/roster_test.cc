@@ -224,5 +224,17 @@ TEST(Roster, GroupsClientsByTheirNames) {
   EXPECT_FALSE(numbered.GroupOf(ClientId(0)).has_value());
 }
 
+TEST(Roster, NamesGroupsThatNobodyTests) {
+  const NamedGroups groups = *NamedGroups::Parse({"a=x*", "b=y*", "c=z*", "d=*"});
+  Roster roster;
+  Node node = Holder("w", {"x1", "y1", "x2"});
+  node.table.test_rows = {0, 0, 3};
+  node.request.table = fleet::Blob::Of(node.table.Encode());
+  Join(roster, node);
+  roster.Begin({}, groups);
+  EXPECT_THAT(roster.EmptyGroups(groups), testing::ElementsAre("b", "c", "d"));
+  EXPECT_THAT(roster.EmptyGroups({}), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace macaw::server
