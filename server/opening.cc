@@ -36,7 +36,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     const Round round(static_cast<uint32_t>(*row->Get("round")));
     const auto value = row->Get(options.config.stop.metric);
-    if (value.has_value() && EvaluationDue(options.run, round, options.stop_after))
+    if (value.has_value() && RegularEvaluationDue(options.run, round, options.stop_after))
       over = early_stopping.Observe(round.value, *value);
   }
   if (over.has_value()) {

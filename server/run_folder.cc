@@ -370,7 +370,9 @@ absl::Status RunFolder::KeepBase(const SplitModel& split) {
 absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
                                    const SummaryFacts& facts) {
   const ConstVectorView model = models.front();
-  MACAW_RETURN_IF_ERROR(metrics_.CutTail());  // of rounds that were not done again
+  // Of rounds that were not done again.
+  MACAW_RETURN_IF_ERROR(metrics_.CutTail());
+  if (contributions_.has_value()) MACAW_RETURN_IF_ERROR(contributions_->CutTail());
   MACAW_RETURN_IF_ERROR(WriteSafetensors(
       path_ + "/model.safetensors", split != nullptr ? split->Tensors(model) : TensorsOf(model),
       {{"run", facts.name}}));
