@@ -172,7 +172,7 @@ Description Afl() {
           "all rows of the client, where the paper draws rows. Rows do not count: within a client "
           "they are alike, and between clients λ decides.",
       .totals = [](const Setup&) { return TotalsUsed{.clients = true}; },
-      .numbers_clients = [](const Setup&) { return ByNumber{.on = true}; },
+      .numbers_clients = true,
       .check = CheckAfl,
       .schema = AflSchema,
       .server = MakeServer<AflServer>,

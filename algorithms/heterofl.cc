@@ -355,9 +355,9 @@ Description HeteroFl() {
       "static batch norm, a pass over all clients' rows before each evaluation, is left out.";
   heterofl.notes = NotesOnHeteroFl;
   heterofl.totals = [](const Setup& setup) {
-    return TotalsUsed{.clients = Levels::ByNumbers(setup).on, .weight = false};
+    return TotalsUsed{.clients = Levels::ByNumber(setup), .weight = false};
   };
-  heterofl.numbers_clients = Levels::ByNumbers;
+  heterofl.numbers_clients = true;
   heterofl.check = CheckHeteroFl;
   heterofl.schema = HeteroFlSchema;
   heterofl.client = [](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {

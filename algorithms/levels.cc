@@ -100,10 +100,9 @@ std::vector<ParameterSpec> Levels::Parameters(absl::string_view rule) {
        .needs = {{lists, absl::StrCat(key, " = \"list\"")}}}};
 }
 
-ByNumber Levels::ByNumbers(const Setup& setup) {
+bool Levels::ByNumber(const Setup& setup) {
   const std::string assign = setup.Get<std::string>("assign");
-  return {.on = assign == "fix" || assign == "list",
-          .instead = absl::StrCat("set algorithm.", setup.config.name, ".assign = \"once\"")};
+  return assign == "fix" || assign == "list";
 }
 
 absl::StatusOr<Levels> Levels::Of(const Setup& setup) {

@@ -18,7 +18,7 @@ class Levels {
   static std::vector<ParameterSpec> Parameters(absl::string_view rule);
   static absl::StatusOr<Levels> Of(const Setup& setup);
   // Whether levels go by the numbers of the N clients: "fix" and "list".
-  static ByNumber ByNumbers(const Setup& setup);
+  static bool ByNumber(const Setup& setup);
 
   size_t count() const { return rates_.size(); }
   double rate(size_t level) const { return rates_[level]; }

@@ -46,12 +46,6 @@ struct Trusted {
   std::string key = {};  // that says so: "algorithm.fltrust.root"
 };
 
-// A rule that goes by the clients' own numbers.
-struct ByNumber {
-  bool on = false;
-  std::string instead = {};  // what else a run could do: "set algorithm.heterofl.assign = \"once\""
-};
-
 // The clients that a round must count: with fewer it leaves the model as it is.
 struct Needed {
   uint64_t clients = 1;
@@ -120,9 +114,9 @@ struct Description {
   // The client that must not be hostile, and must train; empty function: there is none.
   std::function<Trusted(const Setup&)> trusts = {};
 
-  // Whether it goes by the numbers of the clients that train, 0 … N−1, so that no client without
-  // rows may stand before one that trains. Empty function: it does not.
-  std::function<ByNumber(const Setup&)> numbers_clients = {};
+  // It keeps a number for each client that trains, by the client's own number, so that no client
+  // without rows may stand before one that trains.
+  bool numbers_clients = false;
 
   // The fewest clients that a round must count for the rule to do anything; empty function: one.
   std::function<Needed(const Setup&)> needs = {};

@@ -51,7 +51,6 @@ Description WithFrozen(Description rule, std::vector<std::string> frozen) {
   result.withstands = OfTheInside(rule.withstands, frozen);
   result.trusts = OfTheInside(rule.trusts, frozen);
   result.needs = OfTheInside(rule.needs, frozen);
-  result.numbers_clients = OfTheInside(rule.numbers_clients, frozen);
   result.schema = [rule, frozen](const Setup& setup) -> absl::StatusOr<Schema> {
     const Inside inside(setup, frozen);
     MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchema(rule, inside.setup));

@@ -150,9 +150,9 @@ absl::Status CheckRows(const Description& description, const Setup& setup,
                        "model as it is: name another one"));
     }
   }
-  if (!description.numbers_clients) return absl::OkStatus();
-  const ByNumber numbers = description.numbers_clients(setup);
-  if (!numbers.on) return absl::OkStatus();
+  // A rule whose clients' levels are drawn does not compute with N, and numbers nobody (levels.h).
+  if (!description.numbers_clients || !TotalsOf(description, setup).clients)
+    return absl::OkStatus();
   const auto empty = std::ranges::find(rows, 0U);
   const auto behind = std::find_if(empty, rows.end(), [](uint32_t count) { return count > 0; });
   if (behind == rows.end()) return absl::OkStatus();
@@ -160,8 +160,10 @@ absl::Status CheckRows(const Description& description, const Setup& setup,
       "algorithm \"", description.name, "\" numbers the clients that train from 0, and client ",
       empty - rows.begin(), " has no rows to train on, while client ", behind - rows.begin(),
       " has: give each a row (partition.min_size), ",
-      numbers.instead.empty() ? "or " : absl::StrCat(numbers.instead, ", or "),
-      "take those without out of the data"));
+      setup.config.parameters.contains("assign")
+          ? absl::StrCat("set algorithm.", description.name, ".assign = \"once\", ")
+          : "",
+      "or take those without out of the data"));
 }
 
 Setup SetupOf(const RunPlan& run, LayoutPtr layout) {

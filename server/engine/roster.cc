@@ -232,18 +232,6 @@ void Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& 
   for (Holding& holding : holdings_) holding.content = {};
 }
 
-std::vector<std::string> Roster::EmptyGroups(const NamedGroups& groups) const {
-  std::vector<bool> tested(groups.names().size());
-  for (ClientId client; client.value < groups_.size(); ++client.value) {
-    const std::optional<uint32_t> group = GroupOf(client);
-    if (group.has_value() && TestRowsOf(client) > 0) tested[*group] = true;
-  }
-  std::vector<std::string> empty;
-  for (size_t group = 0; group < tested.size(); ++group)
-    if (!tested[group]) empty.push_back(groups.names()[group]);
-  return empty;
-}
-
 Digest Roster::data_digest() const {
   std::vector<Digest> digests;
   for (const Holding& holding : holdings_) {

@@ -66,8 +66,6 @@ class Roster {
     if (groups_.empty() || groups_[client.value] == 0) return std::nullopt;
     return groups_[client.value] - 1;
   }
-  // The names of those groups without a client that has test rows: their columns are null.
-  std::vector<std::string> EmptyGroups(const NamedGroups& groups) const;
   bool MayBeDrawn(ClientId client) const {  // by its name
     return matches_.empty() || matches_[client.value];
   }

@@ -60,7 +60,7 @@ void RoundEngine::Begin(TimePoint now) {
   if (!groups.ok()) return Fail(groups.status());
   roster_.Begin(options_.run.cohort.eligible, *groups);
   // Of a simulation they are refused before the run (cli/config/drawable.h).
-  for (const std::string& name : roster_.EmptyGroups(*groups)) {
+  for (const std::string& name : EmptyGroups(*groups, roster_)) {
     Logger("server").Warning(absl::StrCat("group_without_test_rows name=", name,
                                           ": its columns of evaluation.groups are null"));
   }

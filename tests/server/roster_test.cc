@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "server/engine/totals.h"
 
 namespace macaw::server {
 namespace {
@@ -232,8 +233,8 @@ TEST(Roster, NamesGroupsThatNobodyTests) {
   node.request.table = fleet::Blob::Of(node.table.Encode());
   Join(roster, node);
   roster.Begin({}, groups);
-  EXPECT_THAT(roster.EmptyGroups(groups), testing::ElementsAre("b", "c", "d"));
-  EXPECT_THAT(roster.EmptyGroups({}), testing::IsEmpty());
+  EXPECT_THAT(EmptyGroups(groups, roster), testing::ElementsAre("b", "c", "d"));
+  EXPECT_THAT(EmptyGroups({}, roster), testing::IsEmpty());
 }
 
 }  // namespace
