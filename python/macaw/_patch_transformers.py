@@ -170,7 +170,6 @@ class Patched:
         self._trainer.add_callback(Correction())
         return True
 
-
     def _add_rates(self) -> None:
         from transformers import TrainerCallback
 

@@ -9,9 +9,10 @@ What surrounds it, and the test that holds it:
 | callbacks, counters | Both.test_stop_early_in_each_turn_anew |
 | an optimizer of the caller's | HuggingFace.test_resets_an_optimizer_that_it_was_given |
 | rows, steps, losses, evaluation | test_reports_what_the_trainer_reports |
-| [local] of the run | test_takes_the_rate_and_epochs_of_the_run; of a given optimizer: …_it_was_given |
+| [local] of the run | test_takes_the_rate_and_epochs_of_the_run |
+| … and an optimizer of the caller's | HuggingFace.test_takes_the_rate_of_the_run_with_… |
 | FedProx | test_adds_the_correction_of_a_rule; clipped gradients: Lightning.…_behind_the_clip |
-| SCAFFOLD, FedNova | Both.test_tell_the_rates_…, Lightning.test_scaffold_divides_by_…; Adam: Refusals |
+| SCAFFOLD, FedNova | Both.test_tell_the_rates_…, Lightning.test_scaffold_…; Adam: Refusals |
 | a module that moves to a GPU | AModule |
 | clients, workers, a resume | Both.test_have_the_same_bytes_in_two_processes_and_… |
 | a fleet | AFleet |
@@ -352,7 +353,8 @@ class ARate(TrainerCase):
 class Both(TrainerCase):
     def test_tell_the_rates_of_their_steps(self) -> None:
         task = SimpleNamespace(
-            name="a", split="train", rows=programs.TRAINED, mu=0, correction=None, local={"steps": 0},
+            name="a", split="train", rows=programs.TRAINED, mu=0, correction=None,
+            local={"steps": 0},
         )  # fmt: skip
         for momentum, norm in ((0.0, 6.0), (0.9, 17.82969)):  # 60 - 10 Σ 0.9^k
             for kind in ("hugging", "lightning"):

@@ -3,8 +3,8 @@
     python trainer_programs.py KIND [OPTION…]
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
-run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N, shuffle,
-stop (early), fail=ROUND.
+run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
+shuffle, stop (early), fail=ROUND.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import types
 import warnings
 from typing import Any
 
@@ -82,13 +83,13 @@ def tell_before_steps(trainer: Any) -> None:
         return
     optimizer, step = trainer.optimizer, trainer.optimizer.step
 
-    def told(*given: Any, **named: Any) -> Any:
+    def told(_: Any, *given: Any, **named: Any) -> Any:
         trainer.callback_handler.call_event(
             "on_pre_optimizer_step", trainer.args, trainer.state, trainer.control
         )
         return step(*given, **named)
 
-    optimizer.step = told
+    optimizer.step = types.MethodType(told, optimizer)  # schedules want a method
 
 
 def be_newer() -> None:
