@@ -11,8 +11,8 @@
 
 namespace macaw::server {
 
-// Decides when a run stops early. Observe must get the rule's metric of every round after which the
-// model is evaluated, in round order. One thread.
+// Decides when a run stops early. Observe must get the rule's metric of every round for which
+// evaluation.every asks, and of the last, in round order. One thread.
 class EarlyStopping {
  public:
   explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}

@@ -210,7 +210,9 @@ std::optional<std::string> RunThreads::ObserveForStop(Round round, const Metrics
   if (!options_.config.stop.active()) return std::nullopt;
   const auto value = row.Get(options_.config.stop.metric);
   const std::optional<fleet::Blob> model = std::exchange(observed_model_, std::nullopt);
-  if (!value.has_value()) return std::nullopt;
+  // A key that only tells of clients must not change when the run ends.
+  if (!value.has_value() || !RegularEvaluationDue(options_.run, round, options_.stop_after))
+    return std::nullopt;
   std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
   const bool best = early_stopping_.best_round() == round.value;
   if (best && options_.config.stop.patience > 0 && model.has_value())

@@ -356,21 +356,12 @@ static absl::StatusOr<OrderedJson> WriteModels(const std::string& folder,
   return written;
 }
 
-absl::Status RunFolder::KeepBase(const SplitModel& split) {
-  const std::string path = path_ + "/base.safetensors", digest = split.base().digest.Hex();
-  if (FileExists(path)) {
-    const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
-    const bool same =
-        file.ok() && file->metadata().contains("digest") && file->metadata().at("digest") == digest;
-    if (same) return absl::OkStatus();
-  }
-  return WriteModel(path, split.base_view(), {{"digest", digest}});
-}
-
 absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
                                    const SummaryFacts& facts) {
   const ConstVectorView model = models.front();
-  MACAW_RETURN_IF_ERROR(metrics_.CutTail());  // of rounds that were not done again
+  // Of rounds that were not done again.
+  MACAW_RETURN_IF_ERROR(metrics_.CutTail());
+  if (contributions_.has_value()) MACAW_RETURN_IF_ERROR(contributions_->CutTail());
   MACAW_RETURN_IF_ERROR(WriteSafetensors(
       path_ + "/model.safetensors", split != nullptr ? split->Tensors(model) : TensorsOf(model),
       {{"run", facts.name}}));

@@ -78,8 +78,6 @@ class RunFolder {
   absl::Status WriteRoundModel(Round round, const KeptModel& model) {
     return server::WriteRoundModel(path_, round, model);
   }
-  // Writes base.safetensors, unless it is there: the frozen tensors, for checkpoints that lack them.
-  absl::Status KeepBase(const SplitModel& split);
   // Replaces confusion.json. It is written before the row of its round, so the two agree.
   absl::Status WriteConfusion(const std::string& text);
   // Replaces clients_evaluated.json, likewise.
