@@ -164,7 +164,8 @@ class Patched:
 
     def _correct_behind_the_clip(self) -> None:
         """As everywhere: the gradient is clipped, and then corrected."""
-        module, report = self.module, self._report
+        module = getattr(self.module, "_orig_mod", self.module)  # of torch.compile
+        report = self._report
         clip = module.configure_gradient_clipping
 
         def clip_and_correct(*given: Any, **named: Any) -> None:
