@@ -260,7 +260,7 @@ MUTANTS = {
         ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
     ("server/served_blobs.h", "server", "ServedBlobs.*"): [
         ("a large model is forgotten that an evaluation needs",
-         "lent_.insert_or_assign(piece.digest, piece.bytes);", "")],
+         "lent_.insert_or_assign(piece.digest, Lent::Of(piece));", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
