@@ -367,6 +367,7 @@ std::vector<std::string> RulesWithACommonModel() {
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
   for (const Description* rule : registry.All()) {
+    if (rule->has_slices || rule->has_statistics) continue;  // of a list of layers
     if (rule->has_common_model && !rule->pools_clients) names.push_back(rule->name);
   }
   return names;

@@ -145,6 +145,7 @@ std::vector<std::string> Names() {
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
   for (const Description* description : registry.All()) {
+    if (description->has_statistics) continue;  // of a list of layers
     if (!description->has_several_models) names.push_back(description->name);
   }
   return names;

@@ -69,9 +69,7 @@ constexpr char kIfca[] =
 // With a spread of 1e30 the products of the second model's layers are beyond all numbers.
 TEST_F(ChoosingTest, AModelThatHasDivergedIsTakenByNobody) {
   const Printed run = Simulate(
-      "diverged", absl::StrCat(kIfca, " --set algorithm.ifca.spread=1e30 --set model.name=layers "
-                                      "--set 'model.layers=[\"linear 8\",\"relu\",\"linear 8\","
-                                      "\"relu\",\"linear classes\"]'"));
+      "diverged", absl::StrCat(kIfca, " --set algorithm.ifca.spread=1e30 --set model.name=mlp"));
   ASSERT_EQ(run.exit, 0) << run.text;
   const Json summary = Summary("diverged");
   EXPECT_EQ(summary["left_out"]["clients"], 0);
