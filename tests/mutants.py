@@ -466,7 +466,8 @@ MUTANTS = {
         ("the cosine has sums and means on two scales",
          "algorithms::Scale(spec.divisor / channel->weight, direction.view());", "{}"),
         ("the cosine is of what an attack sends beside the update",
-         "|| beside(channel.name)) continue;", ") continue;")],
+         "|| beside(channel.name)) continue;",
+         "|| (beside(channel.name) && false)) continue;")],
     ("server/run_ending.cc", "server", "*LeaveOneOutInterrupted*"): [
         ("models without a client that wait for their evaluation are forgotten",
          "checkpoint.owed_contributions = owed_contributions_;", "{}")],
