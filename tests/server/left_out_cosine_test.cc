@@ -150,9 +150,12 @@ TEST_F(LeftOutCosine, IsOfTheUpdateAndItsMean) { ExpectNear(CosinesOf("fedavg"),
 
 // A sum, as of SCAFFOLD's control changes, has another factor than a mean has.
 TEST_F(LeftOutCosine, HasMeansAndSumsOnOneScale) {
-  ExpectNear(CosinesOf("scaffold"), ByHand({true, true}));
-  const std::vector<double> cosines =
-      CosinesOf("scaffold", [](RunPlan& run) { run.algorithm.parameters["weighted"] = false; });
+  const auto scaffold = [this](bool weighted) {
+    return CosinesOf("scaffold",
+                     [weighted](RunPlan& run) { run.algorithm.parameters["weighted"] = weighted; });
+  };
+  ExpectNear(scaffold(true), ByHand({true, true}));
+  const std::vector<double> cosines = scaffold(false);
   ASSERT_EQ(channels_.size(), 2u);
   ASSERT_EQ(channels_[1].reduction, aggregation::Reduction::kFixedSum);
   ASSERT_NE(channels_[1].divisor, kSenders);
