@@ -120,12 +120,12 @@ class FrozenRun : public testing::Test {
   // One worker whose link is watched; `look` sees it at the end.
   template <typename Look>
   testing_support::Result RunWatched(const RunPlan& run, bool reads_parts, Look look) {
-    const TemporaryFolder folder;
+    const TemporaryFolder folder, states;
     const auto server = StartServer(OptionsOf(run, folder.path()));
     const auto link = fleet::MakeLocalLink(*server);
     WatchedLink watched(*link, reads_parts);
-    const absl::Status status =
-        worker::Run({.slots = 2}, *dataset_, watched, Registry(), OnlyFused(), {});
+    const absl::Status status = worker::Run({.slots = 2, .state = {.path = states.path()}},
+                                            *dataset_, watched, Registry(), OnlyFused(), {});
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
     look(watched, folder.path());
