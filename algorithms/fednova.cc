@@ -29,6 +29,7 @@ class FedNovaClient final : public DeltaClient {
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     const training::StageOutcome& outcome = outcomes[0];
+    MACAW_RETURN_IF_ERROR(NeedsStepsOfSgd(outcome));
     // The normalised d_i of the paper, with the sign of a step: (y_i − x)/‖a_i‖₁.
     const double factor = outcome.steps > 0 ? 1 / outcome.a_norm1 : 1;
     const VectorView tau = workspace.Vector(number_);

@@ -65,6 +65,14 @@ absl::Status NeedsSgd(const Setup& setup) {
                    "\": the rule counts SGD steps (momentum is fine); use \"sgd\""));
 }
 
+absl::Status NeedsStepsOfSgd(const training::StageOutcome& outcome) {
+  if (!std::isnan(outcome.rate_sum)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the rule divides by the rates of SGD's steps, and the program trains by another optimizer, "
+      "or by several rates at once: give its trainer torch.optim.SGD with one rate, or take a rule "
+      "without such a division, as FedAvg");
+}
+
 absl::Status NeedsPlannedCohort(const Setup& setup) {
   if (setup.cohort.sampling != "poisson") return absl::OkStatus();
   return absl::InvalidArgumentError(

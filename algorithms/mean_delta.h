@@ -33,6 +33,9 @@ ParameterSpec UpdateClipParameter();
 // average over the clients that came.
 absl::Status NeedsSgd(const Setup& setup);
 absl::Status NeedsPlannedCohort(const Setup& setup);
+// For ClientAlgorithm::Conclude of rules that divide by the steps: refuses those of an owner's
+// program that says that they are not SGD's.
+absl::Status NeedsStepsOfSgd(const training::StageOutcome& outcome);
 // For Description::notes of a rule that uses a plain mean over clients where FedAvg's is weighted.
 // The note says that the objective differs, and `remedy`, what to set instead. Empty if the run's
 // weights are equal anyway.

@@ -44,6 +44,7 @@ class ScaffoldClient final : public DeltaClient {
       Copy(c_i, control);
     } else {  // (ii): c_i − c + (x − y_i)/(K_i·η), with the K_i·η of the steps taken
       const training::StageOutcome& steps = outcomes[0];
+      MACAW_RETURN_IF_ERROR(NeedsStepsOfSgd(steps));
       // With momentum each gradient moves the model by more than one step: K_i becomes ‖a‖₁
       // (FedNova).
       const double travelled = steps.rate_sum * (steps.a_norm1 / static_cast<double>(steps.steps));

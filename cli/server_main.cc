@@ -354,11 +354,13 @@ int Main(int argc, char** argv) {
                  "A folder of client states on this host, made durable before each checkpoint");
   app.add_option("--listen", arguments.listen,
                  "host:port, :0 for a free port, or unix:PATH (default: server.listen)");
-  app.add_option("--replay", arguments.replay,
-                 "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
+  CLI::Option* const replay =
+      app.add_option("--replay", arguments.replay,
+                     "A log of rounds: clients that it gives up are not trained (`macaw replay`)");
   app.add_option("--without", arguments.without,
                  "With --replay: this client is trained in no round")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->needs(replay);
   app.add_option("--callers", arguments.callers,
                  "A JSON list of {\"node\": NAME, \"token\": SECRET}: only these are answered "
                  "(default: every node that can reach the address)");

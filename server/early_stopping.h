@@ -11,8 +11,8 @@
 
 namespace macaw::server {
 
-// Decides when a run stops early. Observe must get the rule's metric of every round after which the
-// model is evaluated, in round order. One thread.
+// Decides when a run stops early. Observe must get the rule's metric of every round for which
+// evaluation.every asks, and of the last, in round order. One thread.
 class EarlyStopping {
  public:
   explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}
@@ -29,7 +29,7 @@ class EarlyStopping {
 };
 
 // True for every column except losses and errors: those with "loss", "mae", "objective",
-// "perplexity" or "_ece" in their names.
+// "perplexity" or "_ece" in their names, the names of groups (evaluation.groups) left aside.
 bool HigherIsBetter(const std::string& metric);
 
 // Returns an error unless the run will have the column `metric` (the error lists those that it will

@@ -7,31 +7,52 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "algorithms/api/vector_math.h"
+#include "algorithms/around/attack.h"
 #include "algorithms/around/channels.h"
+#include "algorithms/around/factored.h"
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::server {
 namespace {
 
+using aggregation::ChannelSpec;
 using aggregation::ExactSum;
 
-// What the clients of an aggregate have sent on each channel, up to a factor.
-std::vector<FlatVector> DirectionsOf(const aggregation::Aggregate& aggregate) {
-  std::vector<FlatVector> directions;
-  for (const aggregation::AggregatedChannel& channel : aggregate.channels) {
-    FlatVector& direction = directions.emplace_back();
-    if (!channel.value.empty()) direction = channel.value.Clone();
-    for (const auto& [client, vector] : channel.collected) {
-      if (direction.empty()) {
-        direction = vector.Clone();
-      } else {
-        algorithms::Add(vector.view(), direction.view());
-      }
-    }
+// The channels up that have the model's tensors: the rule's own, or the factors that stand for
+// them. What an attack sends beside them is not the client's update, whatever its layout.
+std::vector<ChannelSpec> ComparedChannels(const algorithms::Schema& schema) {
+  const LayoutPtr& model = algorithms::SentModelLayout(schema);
+  const auto beside = [&](const std::string& name) {
+    return std::ranges::any_of(schema.up, [&](const ChannelSpec& other) {
+      return name == algorithms::EachOf(other.name) || name == algorithms::SquaresOf(other.name);
+    });
+  };
+  const auto of_factors = [&](const std::string& name) {
+    return std::ranges::any_of(schema.down, [&](const algorithms::DownChannel& basis) {
+      absl::string_view channel = basis.name;
+      return absl::ConsumeSuffix(&channel, algorithms::BasisOf("")) &&
+             (name == algorithms::FactorOf(channel) || name == algorithms::RestOf(channel));
+    });
+  };
+  std::vector<ChannelSpec> compared;
+  for (const ChannelSpec& channel : schema.up) {
+    if (channel.reduction == aggregation::Reduction::kMax || beside(channel.name)) continue;
+    if (algorithms::SameLayout(channel.layout.get(), model.get()) || of_factors(channel.name))
+      compared.push_back(channel);
   }
-  return directions;
+  return compared;
+}
+
+// Whether something travels in a phase behind the first. What travels in all phases says nothing.
+bool HasLaterPhases(const algorithms::Schema& schema) {
+  const auto later = [](const auto& item) {
+    return std::ranges::any_of(item.phases, [](Phase phase) { return phase != Phase(0); });
+  };
+  return std::ranges::any_of(schema.up, later) || std::ranges::any_of(schema.down, later) ||
+         std::ranges::any_of(schema.metrics, later);
 }
 
 // Of all channels together.
@@ -46,11 +67,12 @@ double DotOf(const std::vector<FlatVector>& a, const std::vector<FlatVector>& b)
 }  // namespace
 
 absl::StatusOr<LeaveOneOut> LeaveOneOut::Make(const algorithms::Description& algorithm,
+                                              const algorithms::Schema& schema,
                                               const algorithms::Setup& setup, FlatVector initial,
                                               uint32_t every) {
   LeaveOneOut without;
   without.every_ = every;
-  without.layout_ = setup.layout;
+  without.compared_ = ComparedChannels(schema);
   MACAW_ASSIGN_OR_RETURN(without.twin_, algorithm.server(setup, std::move(initial)));
   return without;
 }
@@ -82,6 +104,30 @@ absl::StatusOr<ExactSum> LeaveOneOut::SumOf(std::span<const ExactSum> sums) cons
 }
 
 absl::StatusOr<ExactSum> LeaveOneOut::Sum() const { return SumOf(sums_); }
+
+std::vector<FlatVector> LeaveOneOut::DirectionsOf(const aggregation::Aggregate& aggregate) const {
+  std::vector<FlatVector> directions;
+  for (const ChannelSpec& spec : compared_) {
+    FlatVector& direction = directions.emplace_back();
+    const auto channel =
+        std::ranges::find(aggregate.channels, spec.name, &aggregation::AggregatedChannel::name);
+    if (channel == aggregate.channels.end()) continue;
+    if (!channel->value.empty()) direction = channel->value.Clone();
+    for (const auto& [client, vector] : channel->collected) {
+      if (direction.empty()) {
+        direction = vector.Clone();
+      } else {
+        algorithms::Add(vector.view(), direction.view());
+      }
+    }
+    // Channels of sums and of means must have one scale.
+    const auto collected = static_cast<double>(channel->collected.size());
+    if (collected > 1) algorithms::Scale(1 / collected, direction.view());
+    if (spec.reduction == aggregation::Reduction::kFixedSum && channel->weight > 0)
+      algorithms::Scale(spec.divisor / channel->weight, direction.view());
+  }
+  return directions;
+}
 
 void LeaveOneOut::Compare(const aggregation::Aggregate& all) { mean_ = DirectionsOf(all); }
 
@@ -138,6 +184,7 @@ absl::StatusOr<WithoutClient> LeaveOneOut::Without(size_t left_out, ExactSum oth
       twin_->Apply(context, std::move(aggregate));
   if (!applied.ok())
     return Annotate(applied.status(), absl::StrCat("the round without client ", client.value));
+  if (*applied == algorithms::AfterApply::kNextPhase) return CannotLeaveOutOfPhases(schema.whose);
   const ConstVectorView model = twin_->Result();
   without.model = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
   return without;
@@ -150,6 +197,13 @@ absl::StatusOr<double> LeaveOneOut::CosineToMean(size_t part,
   algorithms::TakeMetrics(schema, order_.phase, aggregate);
   const std::vector<FlatVector> own = DirectionsOf(aggregate);
   return DotOf(own, mean_) / std::sqrt(DotOf(own, own) * DotOf(mean_, mean_));
+}
+
+absl::Status CannotLeaveOutOfPhases(absl::string_view whose) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "evaluation.leave_one_out: a round of ", whose,
+      " has several phases, and what clients send in the later ones depends on the client that "
+      "would be left out: replay the run without it (macaw replay --without)"));
 }
 
 absl::Status CheckLeaveOneOut(const RunPlan& run, const algorithms::Description& algorithm,
@@ -167,13 +221,14 @@ absl::Status CheckLeaveOneOut(const RunPlan& run, const algorithms::Description&
                                "\" has several models, and each client is tested with its own: "
                                "replay the run without it (macaw replay --without)"));
   }
-  for (const aggregation::ChannelSpec& channel : schema.up) {
-    if (channel.phases.empty() || channel.phases == std::vector<Phase>{Phase(0)}) continue;
+  if (HasLaterPhases(schema) && algorithms::IsFactored(run.update)) {
     return refuse(absl::StrCat(
-        "a round of algorithm \"", run.algorithm.name,
-        "\" has several phases, and what clients send in the later ones depends on the client that "
-        "would be left out: replay the run without it (macaw replay --without)"));
+        "update.codec = [\"", run.update.codec.front(),
+        "\"] gives a round two phases, and what clients send in the second one depends on the "
+        "client that would be left out: take \"acpsgd\", or replay the run without it (macaw "
+        "replay --without)"));
   }
+  if (HasLaterPhases(schema)) return CannotLeaveOutOfPhases(schema.whose);
   if (run.privacy.on()) {
     return refuse(
         "[privacy] hides what a single client adds to a round, and this shows it: remove one of "

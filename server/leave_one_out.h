@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/api/algorithm.h"
 #include "algorithms/api/description.h"
@@ -21,8 +23,8 @@ namespace macaw::server {
 struct WithoutClient {
   ClientId client{};
   double weight = 0;  // Σ m·w of the client
-  // Of the angle between what the client has sent and the mean of all clients; NaN: one of them is
-  // zero.
+  // Of the angle between what the client has sent and the mean of all clients, over the vectors of
+  // the model's tensors; NaN: one of them is zero.
   double cosine = 0;
   fleet::Blob model;  // as Models gives it: what is trained of it
   Digest digest;      // of the model's values, as in summary.json; filled in by the keeper
@@ -40,8 +42,9 @@ struct WithoutClient {
 // a server half of its own.
 class LeaveOneOut {
  public:
-  // `every`: evaluation.leave_one_out, above 0.
+  // `schema`: of the algorithm. `every`: evaluation.leave_one_out, above 0.
   static absl::StatusOr<LeaveOneOut> Make(const algorithms::Description& algorithm,
+                                          const algorithms::Schema& schema,
                                           const algorithms::Setup& setup, FlatVector initial,
                                           uint32_t every);
 
@@ -56,7 +59,7 @@ class LeaveOneOut {
   }
   // All of the round's parts together.
   absl::StatusOr<aggregation::ExactSum> Sum() const;
-  // Notes where the mean of all points to. `all`: without the channels of metrics.
+  // Notes where the mean of all points to.
   void Compare(const aggregation::Aggregate& all);
   // By client. The parts are gone afterwards.
   absl::StatusOr<std::vector<WithoutClient>> Models(const algorithms::Schema& schema,
@@ -74,16 +77,23 @@ class LeaveOneOut {
                                         const algorithms::Schema& schema, uint64_t seed);
   absl::StatusOr<double> CosineToMean(size_t part, const algorithms::Schema& schema) const;
 
+  // The mean over its clients of what an aggregate has on the compared channels, by channel; an
+  // empty vector: there is none.
+  std::vector<FlatVector> DirectionsOf(const aggregation::Aggregate& aggregate) const;
+
   uint32_t every_ = 1;
-  LayoutPtr layout_;
+  std::vector<aggregation::ChannelSpec> compared_;  // those with the model's tensors
   std::unique_ptr<algorithms::ServerAlgorithm> twin_;
   PhaseOrder order_;
   std::vector<aggregation::ChannelSpec> channels_;
   algorithms::ServerState before_;
   std::vector<ClientId> clients_;  // of the parts, in the order in which they came
   std::vector<aggregation::ExactSum> sums_;
-  std::vector<FlatVector> mean_;  // of all, by channel; of any length; empty: no vector
+  std::vector<FlatVector> mean_;  // DirectionsOf all
 };
+
+// The error of a rule whose rounds have several phases. `whose`: "algorithm mime".
+absl::Status CannotLeaveOutOfPhases(absl::string_view whose);
 
 // Refuses runs whose rounds cannot be done without one client, or must not tell of one.
 absl::Status CheckLeaveOneOut(const RunPlan& run, const algorithms::Description& algorithm,

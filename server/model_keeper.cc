@@ -37,8 +37,9 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   keeper.sent_layout_ = algorithms::SentModelLayout(keeper.schema_);
   if (keeper.schema_.parts != nullptr) keeper.TakeBaseOf(initial);
   if (leave_one_out > 0) {
-    MACAW_ASSIGN_OR_RETURN(keeper.leave_one_out_,
-                           LeaveOneOut::Make(algorithm, setup, initial.Clone(), leave_one_out));
+    MACAW_ASSIGN_OR_RETURN(
+        keeper.leave_one_out_,
+        LeaveOneOut::Make(algorithm, keeper.schema_, setup, initial.Clone(), leave_one_out));
   }
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
@@ -256,6 +257,8 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
+  if (kept && next == algorithms::AfterApply::kNextPhase)
+    return CannotLeaveOutOfPhases(schema_.whose);
   if (kept) {
     MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(schema_, seed_));
     for (WithoutClient& one : without_) MACAW_RETURN_IF_ERROR(MakeWhole(one));

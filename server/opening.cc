@@ -13,6 +13,7 @@
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/status.h"
+#include "server/base_file.h"
 #include "server/budget.h"
 #include "server/checkpoint.h"
 #include "server/journal/recovery.h"
@@ -36,7 +37,7 @@ absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     const Round round(static_cast<uint32_t>(*row->Get("round")));
     const auto value = row->Get(options.config.stop.metric);
-    if (value.has_value() && EvaluationDue(options.run, round, options.stop_after))
+    if (value.has_value() && RegularEvaluationDue(options.run, round, options.stop_after))
       over = early_stopping.Observe(round.value, *value);
   }
   if (over.has_value()) {
@@ -246,7 +247,7 @@ absl::Status TakeBaseOf(const Checkpoint& checkpoint, const std::string& run_dir
            keeper.split()->base().digest == checkpoint.base;
   };
   if (has_it()) return absl::OkStatus();
-  const std::string path = run_dir + "/base.safetensors";
+  const std::string path = BaseFileIn(run_dir);
   const absl::StatusOr<FlatVector> base = ReadModel(path, keeper.split()->parts().base.layout());
   if (base.ok()) keeper.SetBase(base->view());
   if (has_it()) return absl::OkStatus();
@@ -325,6 +326,11 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_RETURN_IF_ERROR(CheckLeaveOneOut(run, algorithm, schema));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
+  if (config.stop.patience > 0 && algorithm.has_several_models) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "run.stop.patience keeps the model of the best round, and the server of ",
+        run.algorithm.name, " has several models: stop by run.stop.at_least, or remove patience"));
+  }
   return CheckStopRule(config.stop, run, ColumnsOf(run, algorithm, schema));
 }
 
@@ -409,10 +415,13 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   TakeOrders(options, KnownEndOf(checkpoint, inside.has_value() ? &inside->recovery : nullptr),
              engine);
   const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);
+  if (keeper.split() != nullptr)
+    MACAW_RETURN_IF_ERROR(CheckBaseFile(options.run_dir, options.resume));
   MACAW_ASSIGN_OR_RETURN(
       RunFolder folder,
       OpenFolder(options, checkpoint, completed, inside.has_value() ? &inside->recovery : nullptr));
-  if (keeper.split() != nullptr) MACAW_RETURN_IF_ERROR(folder.KeepBase(*keeper.split()));
+  if (keeper.split() != nullptr)
+    MACAW_RETURN_IF_ERROR(KeepBaseFile(options.run_dir, *keeper.split()));
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
   const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;

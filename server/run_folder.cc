@@ -345,38 +345,31 @@ absl::Status RunFolder::SyncCommits() {
 // Writes all models of a rule with several, and returns what summary.json says of them.
 static absl::StatusOr<OrderedJson> WriteModels(const std::string& folder,
                                                std::span<const ConstVectorView> models,
-                                               const std::string& run) {
+                                               const SummaryFacts& facts) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder + "/models"));
   OrderedJson written = OrderedJson::array();
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string file = absl::StrCat("models/", i, ".safetensors");
-    MACAW_RETURN_IF_ERROR(WriteModel(absl::StrCat(folder, "/", file), models[i], {{"run", run}}));
+    MACAW_RETURN_IF_ERROR(WriteModel(absl::StrCat(folder, "/", file), models[i],
+                                     WithAdapters({{"run", facts.name}}, facts.adapters)));
     written.push_back({{"file", file}, {"model_digest", DigestOfValues(models[i]).Hex()}});
   }
   return written;
 }
 
-absl::Status RunFolder::KeepBase(const SplitModel& split) {
-  const std::string path = path_ + "/base.safetensors", digest = split.base().digest.Hex();
-  if (FileExists(path)) {
-    const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
-    const bool same =
-        file.ok() && file->metadata().contains("digest") && file->metadata().at("digest") == digest;
-    if (same) return absl::OkStatus();
-  }
-  return WriteModel(path, split.base_view(), {{"digest", digest}});
-}
-
 absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
                                    const SummaryFacts& facts) {
   const ConstVectorView model = models.front();
-  MACAW_RETURN_IF_ERROR(metrics_.CutTail());  // of rounds that were not done again
+  // Of rounds that were not done again.
+  MACAW_RETURN_IF_ERROR(metrics_.CutTail());
+  if (contributions_.has_value()) MACAW_RETURN_IF_ERROR(contributions_->CutTail());
   MACAW_RETURN_IF_ERROR(WriteSafetensors(
       path_ + "/model.safetensors", split != nullptr ? split->Tensors(model) : TensorsOf(model),
-      {{"run", facts.name}}));
+      WithAdapters({{"run", facts.name}}, facts.adapters)));
   if (split != nullptr) {
-    MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/trained.safetensors", model,
-                                     {{"run", facts.name}, {"base", split->base().digest.Hex()}}));
+    MACAW_RETURN_IF_ERROR(WriteModel(
+        path_ + "/trained.safetensors", model,
+        WithAdapters({{"run", facts.name}, {"base", split->base().digest.Hex()}}, facts.adapters)));
   }
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
@@ -424,7 +417,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
   if (profiles.size() > 1) summary["profiles"] = std::move(profiles);
   if (facts.state_digest.has_value()) summary["state_digest"] = facts.state_digest->Hex();
   if (models.size() > 1) {
-    MACAW_ASSIGN_OR_RETURN(summary["models"], WriteModels(path_, models, facts.name));
+    MACAW_ASSIGN_OR_RETURN(summary["models"], WriteModels(path_, models, facts));
   }
   if (facts.best_model_round > 0) {
     MACAW_RETURN_IF_ERROR(best_.WriteHeld());

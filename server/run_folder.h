@@ -28,6 +28,7 @@ struct SummaryFacts {
   std::string program;  // with its version: "macaw-server 0.1.0"
   std::string name;
   std::string algorithm;
+  std::string adapters;        // kAdaptersMetadata
   std::string settings;        // a JSON object (Options::settings)
   uint64_t seed = 0;           // of the run
   Digest data_digest;          // of the clients and their rows
@@ -78,8 +79,6 @@ class RunFolder {
   absl::Status WriteRoundModel(Round round, const KeptModel& model) {
     return server::WriteRoundModel(path_, round, model);
   }
-  // Writes base.safetensors, unless it is there: the frozen tensors, for checkpoints that lack them.
-  absl::Status KeepBase(const SplitModel& split);
   // Replaces confusion.json. It is written before the row of its round, so the two agree.
   absl::Status WriteConfusion(const std::string& text);
   // Replaces clients_evaluated.json, likewise.

@@ -46,14 +46,14 @@ class ServedBlobs {
       return;
     }
     recent_.push_back(blobs);
-    std::erase_if(lent_, [](const auto& blob) { return blob.second.expired(); });
+    std::erase_if(lent_, [](const auto& blob) { return blob.second.bytes.expired(); });
     uint64_t older = 0;
     for (size_t i = recent_.size() - 1; i-- > 0;) older += BytesOf(recent_[i]);
     while (recent_.size() > kRecent || (recent_.size() > 1 && older > kMostBytes)) {
       older -= BytesOf(recent_.front());
       for (const fleet::Blob& blob : recent_.front()) {
         ForEachPiece(blob, [&](const fleet::Blob& piece) {
-          lent_.insert_or_assign(piece.digest, piece.bytes);
+          lent_.insert_or_assign(piece.digest, Lent::Of(piece));
         });
       }
       recent_.pop_front();
@@ -88,6 +88,18 @@ class ServedBlobs {
  private:
   static constexpr size_t kJoined = 2;
 
+  // A blob that others may hold. One with parts is held by what is trained of it.
+  struct Lent {
+    std::weak_ptr<const AlignedBuffer> bytes;
+    Digest trained = {};  // zero: the blob has no parts
+    uint64_t size = 0;    // of a blob with parts
+
+    static Lent Of(const fleet::Blob& blob) {
+      if (!blob.has_parts()) return {.bytes = blob.bytes};
+      return {.bytes = blob.trained().bytes, .trained = blob.trained().digest, .size = blob.size};
+    }
+  };
+
   // The blob, its short forms, and what is trained of one with parts (its base is pinned).
   template <typename F>
   static void ForEachPiece(const fleet::Blob& blob, F&& f) {
@@ -121,8 +133,16 @@ class ServedBlobs {
       }
       if (found.named()) return found;
     }
-    if (const auto lent = lent_.find(digest); lent != lent_.end())
-      found.bytes = lent->second.lock();
+    if (const auto lent = lent_.find(digest); lent != lent_.end()) {
+      std::shared_ptr<const AlignedBuffer> bytes = lent->second.bytes.lock();
+      if (bytes == nullptr || lent->second.trained.IsZero()) {
+        found.bytes = std::move(bytes);
+        return found;
+      }
+      const uint64_t size = bytes->size();
+      found = {.digest = digest, .size = lent->second.size};
+      found.parts = {{lent->second.trained, size, std::move(bytes)}, split_->base()};
+    }
     return found;
   }
 
@@ -146,7 +166,7 @@ class ServedBlobs {
   absl::flat_hash_map<Digest, fleet::Blob> older_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest, fleet::Blob> pinned_ ABSL_GUARDED_BY(mutex_);
   // What was recent, while others hold it.
-  std::map<Digest, std::weak_ptr<const AlignedBuffer>> lent_ ABSL_GUARDED_BY(mutex_);
+  std::map<Digest, Lent> lent_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Mutex joined_mutex_;
   mutable std::deque<fleet::Blob> joined_ ABSL_GUARDED_BY(joined_mutex_);
 };

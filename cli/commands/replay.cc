@@ -89,24 +89,11 @@ absl::StatusOr<std::string> ConfigurationOf(const ReplayCommand& command) {
       " had no data: --config names the simulation that has it (with --set, as it was planned)"));
 }
 
-// How many rounds of the run counted the client.
-size_t RoundsWith(const log::History& history, ClientId client) {
-  size_t rounds = 0;
-  for (const auto& [round, phases] : history.rounds()) {
-    if (round > history.completed()) break;
-    const log::History::PhaseStory& story = phases.begin()->second;
-    const bool drawn = std::ranges::any_of(
-        story.opened.cohort, [client](const auto& member) { return member.client == client; });
-    rounds += drawn && !story.given_up.contains(client) ? 1 : 0;
-  }
-  return rounds;
-}
-
 // Refuses clients without which the run is the same, and runs whose rounds depend on when clients
 // came.
 absl::Status CheckWithout(const ReplayCommand& command, const log::History& history) {
   for (const uint64_t client : command.without) {
-    if (RoundsWith(history, ClientId(client)) > 0) continue;
+    if (log::RoundsThatCounted(ClientId(client), history) > 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--without ", client, ": no round of ", command.run,
                      " has counted that client, so the model without it is the run's own"));
@@ -125,7 +112,7 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
   MACAW_ASSIGN_OR_RETURN(const RunResult without, ReadResult(command.out));
   for (const uint64_t client : command.without) {
     std::cout << absl::StrFormat("without    client %d, which %d of %d rounds had counted\n",
-                                 client, RoundsWith(recorded, ClientId(client)),
+                                 client, log::RoundsThatCounted(ClientId(client), recorded),
                                  recorded.completed().value);
   }
   std::cout << "model      " << without.model_digest

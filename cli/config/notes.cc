@@ -118,12 +118,21 @@ std::string ConceptShiftNote(const RunPlan& run, bool own_tests) {
   return note;
 }
 
+// The numbers of the model that are not frozen: those that clients send.
+uint64_t TrainedNumbers(const models::ModelSpec& spec) {
+  uint64_t numbers = 0;
+  const std::vector<LayoutEntry>& entries = spec.layout->entries();
+  for (size_t i = 0; i < entries.size(); ++i)
+    numbers += !spec.frozen.empty() && spec.frozen[i] ? 0 : entries[i].size;
+  return numbers;
+}
+
 // What a round costs that is evaluated without each of its clients. 8 bytes a number of a sum, 4 of
 // a model.
 std::string LeaveOneOutNote(const RunPlan& run, const models::ModelSpec& spec) {
   const uint32_t every = run.evaluation.leave_one_out;
   const double megabytes =
-      12e-6 * static_cast<double>(spec.layout->count()) * static_cast<double>(run.cohort.size);
+      12e-6 * static_cast<double>(TrainedNumbers(spec)) * static_cast<double>(run.cohort.size);
   return absl::StrCat(
       "evaluation.leave_one_out: ", every == 1 ? "each round" : absl::StrCat("a round in ", every),
       " also tests up to ", run.cohort.size,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "server/base_file.h"
 
 namespace macaw::cli {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr char kBaseFile[] = "/base.safetensors";
+constexpr char kBaseFile[] = "base.safetensors";
 
 absl::StatusOr<std::shared_ptr<const SafetensorsFile>> OpenTensors(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
@@ -97,6 +98,16 @@ absl::Status AddBase(const std::string& path, const std::string& lacked, StoredM
   return absl::OkStatus();
 }
 
+// Of a model that is whole, in the folder of a run: which of its tensors were frozen.
+void MarkFrozen(const std::string& path, StoredModel& model) {
+  if (!server::IsKeptBase(path)) return;
+  const absl::StatusOr<SafetensorsFile> base = SafetensorsFile::Open(path);
+  if (!base.ok()) return;
+  for (const auto& [name, tensor] : base->tensors()) {
+    if (model.tensors.contains(name)) model.frozen.insert(name);
+  }
+}
+
 }  // namespace
 
 uint64_t StoredModel::bytes() const {
@@ -159,16 +170,19 @@ absl::StatusOr<StoredModel> OpenStoredModel(const std::string& path, const std::
     MACAW_RETURN_IF_ERROR(AddBase(base, lacked, model));
     return model;
   }
-  const std::string beside =
-      (model.run.empty() ? fs::path(model.file).parent_path().string() : model.run) + kBaseFile;
-  const std::string found = beside == kBaseFile ? beside.substr(1) : beside;
-  if (FileExists(found)) {
-    MACAW_RETURN_IF_ERROR(AddBase(found, lacked, model));
-  } else if (!lacked.empty()) {
-    return absl::NotFoundError(absl::StrCat(model.file, " has the trained tensors alone, and ",
-                                            found,
-                                            " with the others is not there: name it with --base"));
+  if (lacked.empty()) {
+    if (!model.run.empty()) MarkFrozen(server::BaseFileIn(model.run), model);
+    return model;
   }
+  const fs::path folder =
+      model.run.empty() ? fs::path(model.file).parent_path() : fs::path(model.run);
+  const std::string beside = folder.empty() ? kBaseFile : server::BaseFileIn(folder.string());
+  if (!server::IsKeptBase(beside)) {
+    return absl::NotFoundError(absl::StrCat(
+        model.file, " has the trained tensors alone, and ", beside, " with the others ",
+        FileExists(beside) ? "is no file of a run" : "is not there", ": name it with --base"));
+  }
+  MACAW_RETURN_IF_ERROR(AddBase(beside, lacked, model));
   return model;
 }
 

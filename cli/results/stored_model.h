@@ -30,8 +30,9 @@ std::map<std::string, TensorRef> TensorsOfCheckpoint(const SafetensorsFile& file
 
 // The newest model of a run's folder, or the model of a file: a model's, a checkpoint, or what a
 // run has trained (trained.safetensors). Frozen tensors that the file lacks are those of `base`; if
-// that is empty, of base.safetensors in the run's folder. An error says what is missing, or that
-// the base is not the one with which the file was trained.
+// that is empty, of base.safetensors in the run's folder, or beside a file that is in none. A file
+// that lacks nothing gets no tensors of another one, unless `base` names it. An error says what is
+// missing, or that the base is not the one with which the file was trained.
 absl::StatusOr<StoredModel> OpenStoredModel(const std::string& path, const std::string& base);
 
 }  // namespace macaw::cli

@@ -287,8 +287,9 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
                          SumsOf(schema, GridOfRound(config.run, plan.Of(Round(1)))));
   estimate.memory.sums = sums.largest;
   if (config.run.evaluation.leave_one_out > 0) {
+    const uint64_t model = algorithms::SentModelLayout(schema)->bytes();
     estimate.memory.one_out =
-        config.run.cohort.size * (sums.largest + estimate.memory.model) + estimate.memory.server;
+        config.run.cohort.size * (sums.largest + model) + estimate.memory.server;
   }
   if (!config.run.update.on()) estimate.most_up = sums.client;
   estimate.own_steps = std::ranges::find(rule.ignores, "local.steps") != rule.ignores.end();

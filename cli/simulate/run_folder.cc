@@ -14,11 +14,14 @@
 #include "cli/process/lock.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "server/base_file.h"
 
 namespace macaw::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr absl::string_view kBaseFile = "base.safetensors";
 
 // Everything that a run writes into its folder.
 constexpr const char* kRunFiles[] = {"config.toml",
@@ -65,8 +68,11 @@ constexpr char kLockFile[] = ".lock";
 // All but the lock, which the caller holds.
 absl::Status RemoveRun(const std::string& path) {
   for (const char* name : kRunFiles) {
+    const fs::path file = fs::path(path) / name;
+    // A user may have a file of that name.
+    if (name == kBaseFile && !server::IsKeptBase(file.string())) continue;
     std::error_code error;
-    fs::remove_all(fs::path(path) / name, error);
+    fs::remove_all(file, error);
     if (error)
       return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", path, "/", name));
   }

@@ -64,7 +64,7 @@ class Columns:
 
     def check(self, data: Any, test: Any) -> None:
         """Refuses the names of columns where nothing has columns."""
-        if any(map(_has_columns, (data, test, *values_of(data)))):
+        if any(map(_has_columns, (data, test))):
             return
         for name in ("features", "label", "drop"):
             column = getattr(self, name)
@@ -140,14 +140,18 @@ class Columns:
 
     def _label_in(self, table: Any, what: str) -> Any:
         """The column of labels."""
+        self.refuse_labels()
+        called = self.called.get("label", "label")
+        return _tables.pick(table, self.label, _tables.LABELS, called, what)
+
+    def refuse_labels(self) -> None:
+        """Refuses labels in place of the name of their column."""
         if hasattr(self.label, "__array__"):
             raise DataError(
                 "label names a column of the data, and here it is an array: give the labels beside "
                 "the features, data=(x, y)",
                 key="label",
             )
-        called = self.called.get("label", "label")
-        return _tables.pick(table, self.label, _tables._LABELS, called, what)
 
     def look_again(self, data: Any, x: Sequence[Array]) -> None:
         """Notices a dataset that gives another row when it is asked again."""
@@ -199,7 +203,19 @@ class Columns:
 
 
 def _has_columns(data: Any) -> bool:
-    return bool(_tables.tables_in(data)) or _tables.is_dataset(data)
+    if isinstance(data, Mapping):
+        return any(map(_has_columns, data.values()))
+    if _tables.tables_in(data) or _tables.is_dataset(data):
+        return True
+    return hasattr(first_of(data), "keys")  # rows are dicts
+
+
+def first_of(data: Any) -> Any:
+    """The first item of a list or a torch Dataset; None: the data is something else, or empty."""
+    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or hasattr(data, "dtype"):
+        return None
+    known = isinstance(data, (Mapping, str)) or _tables.is_table(data)
+    return None if known or len(data) == 0 else data[0]
 
 
 def values_of(data: Any) -> list[Any]:

@@ -250,15 +250,22 @@ def check_column(metric: str, groups: Sequence[Group], key: str) -> None:
 
 def higher_is_better(metric: str) -> bool:
     """Whether more of a metric is better, by its name, as the programs judge it."""
-    name = metric.split("_at_best_")[0]
+    name = _without_group(metric.split("_at_best_")[0])
     if name in ("seconds", "left_out", "late", "staleness", "backdoor_success"):
         return False
     if name.startswith("rounds_to_"):
         return False
     if "bytes_" in name or "virtual_seconds" in name:
         return False
-    if "_group_gap_" in name:
+    if "clients_test_group_gap_" in name:
         return False
     if name.endswith(("_std", "_gini", "_missing")):
         return False
     return not any(word in name for word in ("loss", "mae", "objective", "perplexity", "_ece"))
+
+
+def _without_group(column: str) -> str:
+    """The metric of a column of a group (evaluation.groups), whose name may have any words:
+    "accuracy" of "clients_test_group_no_loss_accuracy". Any other column: the whole name."""
+    _, group, rest = column.partition("clients_test_group_")
+    return rest.rpartition("_")[2] if group and not rest.startswith("gap_") else column

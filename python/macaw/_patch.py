@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _client
 from ._context import seed_of
+from ._rates import Rates
 from ._safetensors import Array
 from ._weights import Weights
 from .errors import ArgumentError
@@ -35,8 +36,8 @@ class Loop(Protocol):
 
     def prepare(self, seed: int) -> None: ...
 
-    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float]]:
-        """Rows, steps, and means over the rows: ``loss``, …"""
+    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float], Rates]:
+        """Rows, steps, means over the rows (``loss``, …), and the rates of the steps."""
 
     def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
         """Rows (of texts: tokens), and means over them."""
@@ -116,15 +117,16 @@ class _Client:
 
     def train(
         self, weights: dict[str, Array], task: Any
-    ) -> tuple[dict[str, Array], int, int, dict[str, float]]:
+    ) -> tuple[dict[str, Array], int, int, dict[str, float], dict[str, float | None]]:
         self._weights.load(weights, task.trainable)
         self._seed(seed_of(task))
-        rows, steps, means = self._loop.train(task, self._weights)
+        rows, steps, means, rates = self._loop.train(task, self._weights)
         if steps == 0:
             raise RuntimeError(
                 "the trainer has taken no step: it has no rows, or its epochs and steps are 0"
             )
-        return self._weights.taken(weights), rows, steps, _sums(means, rows, task, all_of=False)
+        sums = _sums(means, rows, task, all_of=False)
+        return self._weights.taken(weights), rows, steps, sums, rates.told(steps)
 
     def evaluate(self, weights: dict[str, Array], task: Any) -> dict[str, float]:
         self._weights.load(weights)

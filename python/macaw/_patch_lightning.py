@@ -19,6 +19,7 @@ from ._patch import (
     rows_of,
     size_of,
 )
+from ._rates import Rates, set_rate
 from ._weights import Weights
 from .errors import ArgumentError
 
@@ -66,6 +67,7 @@ class Patched:
             self.module = model
             self._take_loaders(train_dataloaders, val_dataloaders, datamodule)
             self._report = self._add_report()
+            self._correct_behind_the_clip()
             self._callbacks = [
                 (callback, copy.deepcopy(callback.state_dict()))
                 for callback in self._trainer.callbacks
@@ -81,7 +83,7 @@ class Patched:
     def prepare(self, seed: int) -> None:
         os.environ["PL_GLOBAL_SEED"] = str(seed)  # of Lightning's DistributedSampler
 
-    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float]]:
+    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float], Rates]:
         trainer, loop = self._trainer, self._trainer.fit_loop
         loader = rows_of(task, self._data, self._loaders["train"], self._served)
         if (there := _rows_in(loader)) is not None:
@@ -95,13 +97,14 @@ class Patched:
                 stack.enter_context(changed(trainer, **one))
                 stack.enter_context(changed(loop, max_epochs=1))
             elif self._local:
-                stack.enter_context(changed(loop, max_epochs=task.local["epochs"]))
                 steps = task.local["steps"] or -1
+                epochs = task.local["epochs"] if steps < 0 else -1
+                stack.enter_context(changed(loop, max_epochs=epochs))
                 stack.enter_context(changed(loop.epoch_loop, max_steps=steps))
             self._fit(self.module, loader, self._loaders["val"])
         rows, losses = over_ranks([report.rows, report.losses], self._device())
         loss = losses / max(rows, 1) if report.told else math.nan
-        return int(rows), trainer.global_step, {"loss": loss}
+        return int(rows), trainer.global_step, {"loss": loss}, report.rates
 
     def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
         own = self._loaders["train" if task.split == "train" else "val"]
@@ -159,25 +162,35 @@ class Patched:
         for callback, state in self._callbacks:
             callback.load_state_dict(copy.deepcopy(state))
 
+    def _correct_behind_the_clip(self) -> None:
+        """As everywhere: the gradient is clipped, and then corrected."""
+        module = getattr(self.module, "_orig_mod", self.module)  # of torch.compile
+        report = self._report
+        clip = module.configure_gradient_clipping
+
+        def clip_and_correct(*given: Any, **named: Any) -> None:
+            clip(*given, **named)
+            report.correct()
+
+        module.configure_gradient_clipping = clip_and_correct
+
     def _add_report(self) -> Any:
         base = importlib.import_module(_package(self._trainer)).Callback
 
         class Report(base):  # type: ignore[misc,valid-type]
-            """Counts rows and losses of a turn, and adds the rule's correction to gradients."""
+            """Counts rows, losses and rates of a turn, and adds the rule's correction."""
 
             def begin(self, task: Any, weights: Weights, rate: float | None) -> None:
                 self.task, self.weights, self.rate = task, weights, rate
                 self.rows, self.losses, self.told = 0, 0.0, False
+                self.rates = Rates(task.mu)
 
             def on_train_start(self, trainer: Any, _: Any) -> None:
                 if self.rate is None:
                     return
+                schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
                 for optimizer in trainer.optimizers:
-                    for group in optimizer.param_groups:
-                        group["lr"] = self.rate
-                for config in trainer.lr_scheduler_configs:
-                    if hasattr(config.scheduler, "base_lrs"):
-                        config.scheduler.base_lrs = [self.rate] * len(config.scheduler.base_lrs)
+                    set_rate(optimizer, schedules, self.rate)
 
             def on_train_batch_end(
                 self, _: Any, __: Any, outputs: Any, batch: Any, *___: Any
@@ -189,7 +202,15 @@ class Patched:
                     self.told = True
                     self.losses += float(loss) * rows
 
-            def on_before_optimizer_step(self, *_: Any) -> None:
+            def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+                scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+                several = len(trainer.optimizers) > 1
+                self.rates.look(None if scaled or several else optimizer)
+                self.rates.step()
+                if not module.automatic_optimization:  # the module clips by itself, before this
+                    self.correct()
+
+            def correct(self) -> None:
                 self.weights.correct(self.task)
 
         report = Report()

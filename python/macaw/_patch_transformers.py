@@ -18,6 +18,7 @@ from ._patch import (
     rows_of,
     size_of,
 )
+from ._rates import Rates, set_rate
 from ._weights import Weights
 from .errors import ArgumentError
 
@@ -43,7 +44,9 @@ class Patched:
         ]
         self._turn: tuple[Any, Weights] | None = None
         self._rows = 0
+        self._rates = Rates(0)
         self.corrects = self._add_correction()
+        self._add_rates()
         self._count_rows()
 
     def take_over(self, serve: Callable[[], None]) -> None:
@@ -62,13 +65,16 @@ class Patched:
         self._trainer.args.seed = seed
         self._trainer.args.data_seed = seed
 
-    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float]]:
+    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float], Rates]:
         trainer, args = self._trainer, self._trainer.args
         rows = rows_of(task, self._data, self._own[0], self._served)
         if hasattr(rows, "__len__"):
             refuse_other_count(task, len(rows))
         self._begin_anew()
-        self._turn, self._rows = (task, weights), 0
+        if self._local and self._optimizer is not None:
+            given = [] if self._scheduler is None else [self._scheduler]
+            set_rate(self._optimizer, given, task.local["lr"])
+        self._turn, self._rows, self._rates = (task, weights), 0, Rates(task.mu)
         with ExitStack() as stack:
             stack.enter_context(changed(trainer, train_dataset=rows))
             if is_trial(task):  # what callbacks look at is there, and nothing is saved
@@ -80,7 +86,7 @@ class Patched:
         self._turn = None
         loss = output.training_loss * self._rows
         count, losses = over_ranks([self._rows, loss], args.device)
-        return int(count), output.global_step, {"loss": losses / max(count, 1)}
+        return int(count), output.global_step, {"loss": losses / max(count, 1)}, self._rates
 
     def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
         trainer = self._trainer
@@ -163,6 +169,21 @@ class Patched:
 
         self._trainer.add_callback(Correction())
         return True
+
+    def _add_rates(self) -> None:
+        from transformers import TrainerCallback
+
+        patched = self
+
+        class Look(TrainerCallback):  # type: ignore[misc]
+            def on_step_begin(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
+                patched._rates.look(None if patched._trainer.args.fp16 else optimizer)
+
+            def on_step_end(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
+                patched._rates.step()
+                self.on_step_begin(optimizer=optimizer)  # what accumulates may tell no beginning
+
+        self._trainer.add_callback(Look())
 
 
 def _refuse(trainer: Any) -> None:

@@ -19,7 +19,7 @@ from .errors import DataError
 
 Missing = Literal["mean", "indicator"]
 
-_LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
+LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
 _LIBRARIES = {"pandas", "polars", "pyarrow", "datasets"}
 _MOST_WORDS = 1000
 _FEW_WORDS = 20

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _tables
-from ._columns import Columns, plain
+from ._columns import Columns, first_of, plain
 from ._safetensors import Array
 from .errors import DataError
 
 _IDS, _MASK = "input_ids", "attention_mask"
-_LABELS = ("labels", "label")
 _LEFT_OUT = -100  # a label that no loss counts, of Hugging Face
 
 
@@ -26,25 +25,40 @@ def read(data: Any, what: str, columns: Columns) -> tuple[list[Array], Any] | No
     if _tables.is_dataset(data):
         if _IDS not in data.column_names or columns.features not in (None, _IDS):
             return None
-        label = columns.label or next((n for n in _LABELS if n in data.column_names), None)
+        label = _label_in(data.column_names, what, columns)
         column = {
             name: list(data[name]) for name in (_IDS, _MASK, label) if name in data.column_names
         }
         return _rows(column[_IDS], column.get(_MASK), column.get(label), what, columns)
-    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or hasattr(data, "dtype"):
+    first = first_of(data)
+    if first is None:
         return None
-    if isinstance(data, Mapping) or len(data) == 0:
-        return None
-    first = data[0]
     if hasattr(first, "keys") and _IDS in first:
         rows = [data[i] for i in range(len(data))]
-        label = columns.label or next((n for n in _LABELS if n in first), None)
-        masks = [row[_MASK] for row in rows] if _MASK in first else None
-        labels = [row[label] for row in rows] if label is not None else None
-        return _rows([row[_IDS] for row in rows], masks, labels, what, columns)
+        label = _label_in(list(first.keys()), what, columns)
+        masks = _column(rows, _MASK, what) if _MASK in first else None
+        labels = _column(rows, label, what) if label is not None else None
+        return _rows(_column(rows, _IDS, what), masks, labels, what, columns)
     if isinstance(data, list) and all(_is_tokens(row) for row in data):
         return _rows(data, None, None, what, columns)
     return None
+
+
+def _label_in(there: Sequence[Any], what: str, columns: Columns) -> Any:
+    """The column of labels: the one that was asked for, or a usual one; None: there is none."""
+    if columns.label is None:
+        return next((name for name in ("labels", *_tables.LABELS) if name in there), None)
+    columns.refuse_labels()
+    if columns.label in there:
+        return columns.label
+    raise _tables.no_column(columns.label, there, columns.called.get("label", "label"), what)
+
+
+def _column(rows: Sequence[Any], name: str, what: str) -> list[Any]:
+    for number, row in enumerate(rows):
+        if name not in row:
+            raise DataError(f"{what}: row {number} has no {name!r}, which row 0 has")
+    return [row[name] for row in rows]
 
 
 def _is_tokens(row: Any) -> bool:
@@ -70,7 +84,7 @@ def _rows(
                 "needs two"
             )
         if labels is not None:
-            _refuse_own_labels(row, _array(labels[number]), number, what)
+            _refuse_own_labels(row, _array(labels[number]), len(_array(ids[number])), number, what)
     columns.next_tokens = True
     return [row[:-1] for row in tokens], np.array([row[-1] for row in tokens])
 
@@ -80,7 +94,7 @@ def _array(row: Any) -> Array:
 
 
 def _are_texts(labels: Iterable[Any]) -> bool:
-    return any(np.ndim(plain(label)) == 1 for label in labels)
+    return any(np.ndim(plain(label)) > 0 for label in labels)
 
 
 def _used(row: Array, mask: Array, number: int, what: str) -> Array:
@@ -94,8 +108,17 @@ def _used(row: Array, mask: Array, number: int, what: str) -> Array:
     )
 
 
-def _refuse_own_labels(row: Array, labels: Array, number: int, what: str) -> None:
-    """Labels other than the tokens themselves, such as of a prompt that is left out."""
+def _refuse_own_labels(row: Array, labels: Array, length: int, number: int, what: str) -> None:
+    """Labels other than the tokens themselves, such as of a prompt that is left out.
+
+    length: of the row with its padding.
+    """
+    if labels.shape != (length,) or labels.dtype.kind not in "iu":
+        raise DataError(
+            f"{what}: the labels of row {number} are {labels.dtype}{list(labels.shape)} for "
+            f"{length} tokens; a row has one label, a class or a target, or its tokens themselves",
+            key="label",
+        )
     rest = labels[len(row) :]
     if np.array_equal(labels[: len(row)], row) and (rest == _LEFT_OUT).all():
         return

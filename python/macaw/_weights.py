@@ -20,33 +20,39 @@ class Weights:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._places: dict[str, Any] = {}
-        self._rest: list[tuple[Any, Any]] = []
+        # Of the run's tensors, by their names in the module. A trainer that moves its module to a
+        # GPU replaces buffers, so tensors are looked up in each turn.
+        self._names: dict[str, str] = {}
+        self._rest: dict[str, Any] = {}  # what buffers hold that the run does not know
         self._trained: set[str] = set()
 
     def load(self, weights: Mapping[str, Array], trainable: set[str] | None = None) -> None:
         """trainable: the tensors that the turn trains; None: nothing is trained."""
         import torch
 
-        if not self._places:
+        if not self._names:
             self._find(weights)
+        there = self._tensors()
         with torch.no_grad():
             for name, array in weights.items():
-                self._places[name].copy_(torch.from_numpy(np.array(array)))
-            for buffer, value in self._rest:
-                buffer.copy_(value)
+                there[self._names[name]].copy_(torch.from_numpy(np.array(array)))
+            for name, value in self._rest.items():
+                self._put_back(name, value, there.get(name))
         for name in self._trained:
-            self._places[name].requires_grad_(trainable is None or name in trainable)
-            self._places[name].grad = None
+            place = there[self._names[name]]
+            place.requires_grad_(trainable is None or name in trainable)
+            place.grad = None
 
     def taken(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         """What the module holds now, of the run's dtype."""
-        return {
-            name: np.asarray(self._places[name].detach().cpu().float().numpy(), array.dtype)
-            if self._places[name].element_size() < 4
-            else np.asarray(self._places[name].detach().cpu().numpy(), array.dtype)
-            for name, array in weights.items()
-        }
+        there = self._tensors()
+        ends = {}
+        for name, array in weights.items():
+            end = there[self._names[name]].detach().cpu()
+            ends[name] = np.asarray(
+                (end.float() if end.element_size() < 4 else end).numpy(), array.dtype
+            )
+        return ends
 
     def correct(self, task: Any) -> None:
         """Adds mu * (w - anchor) + v to the gradients: FedProx, SCAFFOLD, FedDyn, Ditto."""
@@ -54,9 +60,10 @@ class Weights:
 
         if task.mu == 0 and task.correction is None:
             return
+        there = self._tensors()
         with torch.no_grad():
             for name in self._trained:
-                place = self._places[name]
+                place = there[self._names[name]]
                 if place.grad is None:
                     continue
                 if task.mu != 0:
@@ -65,13 +72,25 @@ class Weights:
                 if task.correction is not None:
                     place.grad.add_(torch.from_numpy(np.array(task.correction[name])).to(place))
 
+    def _tensors(self) -> dict[str, Any]:
+        return {**dict(self._module.named_parameters()), **dict(self._module.named_buffers())}
+
+    def _put_back(self, name: str, value: Any, there: Any) -> None:
+        if there is not None and there.shape == value.shape:
+            there.copy_(value)
+            return
+        owner, _, buffer = name.rpartition(".")  # a turn has made one of another shape
+        value = value.clone() if there is None else value.clone().to(there.device)
+        setattr(self._module.get_submodule(owner), buffer, value)
+
     def _find(self, weights: Mapping[str, Array]) -> None:
         parameters = dict(self._module.named_parameters())
         buffers = dict(self._module.named_buffers())
         there = {**parameters, **buffers}
         prefix = _prefix(weights, there)
+        names = {name: prefix + name for name in weights}
         for name, array in weights.items():
-            place = there.get(prefix + name)
+            place = there.get(names[name])
             if place is None or tuple(place.shape) != array.shape:
                 found = "none of that name" if place is None else f"{list(place.shape)} there"
                 raise TypeError(
@@ -79,7 +98,6 @@ class Weights:
                     f"{type(self._module).__name__} ({found}): the run trains another model; "
                     "macaw.model_table(module, path) writes the [model] of this one"
                 )
-            self._places[name] = place
         missed = [
             name
             for name, parameter in parameters.items()
@@ -91,12 +109,13 @@ class Weights:
                 "run's model does not have: freeze it (requires_grad_(False)), or let the run's "
                 "[model] have it (macaw.model_table)"
             )
-        self._trained = {n for n, place in self._places.items() if place.requires_grad}
-        self._rest = [
-            (buffer, buffer.detach().clone())
+        self._trained = {name for name, inside in names.items() if there[inside].requires_grad}
+        self._names = names
+        self._rest = {
+            name: buffer.detach().clone()
             for name, buffer in buffers.items()
             if name.removeprefix(prefix) not in weights
-        ]
+        }
 
 
 def _prefix(weights: Mapping[str, Array], there: Mapping[str, Any]) -> str:

@@ -242,10 +242,12 @@ def _train(train, memory, task):
     kept = {t["name"]: keep for t, keep in zip(memory.layout, task.trainable or [])}
     task.trainable = {name for name in entries if kept.get(name, True)}
     answer = train(weights, task)
-    if not isinstance(answer, tuple) or len(answer) != 4:
-        raise TypeError("train must return (weights or None, rows, steps, losses)")
+    if not isinstance(answer, tuple) or len(answer) not in (4, 5):
+        raise TypeError("train must return (weights or None, rows, steps, losses), and may add rates")
     memory.take(weights if answer[0] is None else answer[0])
     told = {"rows": int(answer[1]), "steps": int(answer[2])}
+    if len(answer) == 5:
+        told.update({name: answer[4][name] for name in ("rate_sum", "a_norm1")})
     return told if answer[3] is None else {**told, "sums": _sums(answer[3])}
 
 
@@ -268,6 +270,11 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
     it changed in place, rows, steps, losses); evaluate(weights, task) returns the sums that task.sums
     names, as a dict. An exception leaves the client out of the round, with the exception's words.
     `name` becomes part of the run's numeric profile: put versions into it.
+
+    train may return rates as well, {"rate_sum": …, "a_norm1": …}: the learning rates of its steps, added,
+    and how far its optimizer goes with a gradient of 1, divided by the rate (the steps of plain SGD).
+    SCAFFOLD and FedNova divide by them. Both None: it is no SGD, and these rules are refused. Without
+    rates, it is taken to follow [local].
 
     With workers.give_rows, train may leave the losses None, and outputs(weights, task) may return the
     model's outputs for task.x instead of evaluate: the worker computes losses and metrics from them.

@@ -84,8 +84,10 @@ struct EngineOptions {
   std::function<uint64_t()> session_numbers;
 };
 
-// The last round is always evaluated, and rounds of evaluation.leave_one_out are. `stop_after`:
-// EngineOptions has it.
+// Whether evaluation.every asks for an evaluation after the round, or it is the last. These are the
+// rounds that run.stop looks at. `stop_after`: EngineOptions has it.
+bool RegularEvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
+// Whether the round is evaluated: those of evaluation.leave_one_out are, too.
 bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
 }  // namespace macaw::server

@@ -37,11 +37,14 @@ RoundEngine::RoundEngine(EngineOptions options, const scheduler::Scheduler& sche
   operators_.go_on_to = completed_ + (options_.evaluate_first.has_value() ? 0 : 1);
 }
 
-bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
+bool RegularEvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
   const uint32_t every = run.evaluation.every;
   const uint32_t last = stop_after > 0 ? stop_after : run.rounds;
-  return round.value == last || (every > 0 && round.value % every == 0) ||
-         LeaveOneOutDue(run.evaluation, round);
+  return round.value == last || (every > 0 && round.value % every == 0);
+}
+
+bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
+  return RegularEvaluationDue(run, round, stop_after) || LeaveOneOutDue(run.evaluation, round);
 }
 
 // ---- rounds
@@ -56,6 +59,11 @@ void RoundEngine::Begin(TimePoint now) {
   const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(options_.run.evaluation.groups);
   if (!groups.ok()) return Fail(groups.status());
   roster_.Begin(options_.run.cohort.eligible, *groups);
+  // Of a simulation they are refused before the run (cli/config/drawable.h).
+  for (const std::string& name : EmptyGroups(*groups, roster_)) {
+    Logger("server").Warning(absl::StrCat("group_without_test_rows name=", name,
+                                          ": its columns of evaluation.groups are null"));
+  }
   absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_, options_.presence.get());
   if (!draw.ok()) return Fail(draw.status());
   const absl::StatusOr<std::string> warning =

@@ -241,6 +241,18 @@ void LeaveOut(const std::vector<ClientId>& clients, const History& history, Deci
   }
 }
 
+size_t RoundsThatCounted(ClientId client, const History& history) {
+  size_t rounds = 0;
+  for (const auto& [round, phases] : history.rounds()) {
+    if (round > history.completed()) break;
+    const History::PhaseStory& story = phases.begin()->second;
+    const bool drawn = std::ranges::any_of(
+        story.opened.cohort, [client](const auto& member) { return member.client == client; });
+    rounds += drawn && !story.dropped && !story.given_up.contains(client) ? 1 : 0;
+  }
+  return rounds;
+}
+
 absl::StatusOr<History> ReadHistory(const std::string& path) {
   MACAW_ASSIGN_OR_RETURN(Reader reader, Reader::Open(path));
   History history;

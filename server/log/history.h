@@ -138,6 +138,8 @@ class History {
 
 // Gives these clients up in every completed phase of the history, too.
 void LeaveOut(const std::vector<ClientId>& clients, const History& history, Decisions& decisions);
+// How many completed rounds have counted the client.
+size_t RoundsThatCounted(ClientId client, const History& history);
 
 absl::StatusOr<History> ReadHistory(const std::string& path);
 

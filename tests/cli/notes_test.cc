@@ -16,8 +16,9 @@ using ::testing::HasSubstr;
 // Clients with the given numbers of training and test rows.
 class SomeRows final : public data::Dataset {
  public:
-  SomeRows(std::vector<uint32_t> train, std::vector<uint32_t> test)
+  SomeRows(std::vector<uint32_t> train, std::vector<uint32_t> test, uint64_t central = 0)
       : train_(std::move(train)), test_(std::move(test)) {
+    info_.test_examples = central;
     info_.name = "some";
     info_.input_shape = {4};
     info_.classes = 3;
@@ -71,6 +72,17 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
               AllOf(HasSubstr("2 of 3 clients that train have no test rows"),
                     HasSubstr("clients_test_clients"), HasSubstr("data.client_test_fraction")));
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
+}
+
+// 8 bytes of a sum and 4 of a model for each of two clients, of the numbers that they send.
+TEST(Notes, SayWhatLeavingOneOutTakesOfWhatIsTrained) {
+  const SomeRows rows({20, 20, 20}, {0, 0, 0}, /*central=*/9);
+  std::vector<std::string> set = {"evaluation.leave_one_out=2",
+                                  "model.layers=[\"linear 100000\", \"relu\", \"linear 3\"]"};
+  EXPECT_THAT(Notes("fedavg", rows, set),
+              AllOf(HasSubstr("a round in 2"), HasSubstr("some 19 MB")));  // 800,003 numbers
+  set.emplace_back("model.frozen=[\"0.*\"]");
+  EXPECT_THAT(Notes("fedavg", rows, set), HasSubstr("some 7 MB"));  // 300,003
 }
 
 TEST(Notes, SayHowManyStepsTheQuadraticRuleGives) {

@@ -18,6 +18,7 @@
 namespace macaw::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Key;
@@ -94,6 +95,39 @@ TEST_F(StoredModelTest, OfWhatWasTrainedNeedsTheBaseThatItNames) {
   ASSERT_TRUE(std::filesystem::remove(folder_ / "base.safetensors"));
   EXPECT_THAT(Error(folder_ / "trained.safetensors"), HasSubstr("--base"));
   EXPECT_THAT(Error(folder_.path()), HasSubstr("--base"));
+}
+
+// A whole model has all its tensors, whatever lies beside it.
+TEST_F(StoredModelTest, OfAFileThatLacksNothingIsTheFile) {
+  const testing_support::TemporaryFolder elsewhere;
+  const auto copy = [&](const char* name, const std::string& to) {
+    std::filesystem::copy_file(folder_ / name, to);
+  };
+  const FlatVector whole = Filled("2.weight", 7);
+  ASSERT_TRUE(WriteModel(elsewhere / "model.safetensors", whole.view(), {}).ok());
+  copy("base.safetensors", elsewhere / "base.safetensors");  // of a run, which is not this file's
+  const auto plain = OpenStoredModel(elsewhere / "model.safetensors", "");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_THAT(plain->tensors, ElementsAre(Key("2.weight")));
+  EXPECT_TRUE(plain->frozen.empty());
+  // In a run's folder it says what was frozen, of the tensors that the model has.
+  ASSERT_TRUE(WriteModel(folder_ / "other.safetensors", whole.view(), {}).ok());
+  const auto of_run = OpenStoredModel(folder_ / "other.safetensors", "");
+  ASSERT_TRUE(of_run.ok()) << of_run.status();
+  EXPECT_THAT(of_run->tensors, ElementsAre(Key("2.weight")));
+  EXPECT_TRUE(of_run->frozen.empty());
+  // Whoever names a base gets it.
+  const auto named = OpenStoredModel(elsewhere / "model.safetensors", folder_ / "base.safetensors");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_THAT(named->tensors, ElementsAre(Key("0.weight"), Key("2.weight")));
+  // What lacks tensors gets them from beside, but not from a file that is no run's.
+  copy("trained.safetensors", elsewhere / "trained.safetensors");
+  EXPECT_TRUE(OpenStoredModel(elsewhere / "trained.safetensors", "").ok());
+  ASSERT_TRUE(
+      WriteModel(elsewhere / "base.safetensors", Filled("0.weight", 2).view(), {{"format", "pt"}})
+          .ok());
+  EXPECT_THAT(Error(elsewhere / "trained.safetensors"),
+              AllOf(HasSubstr("is no file of a run"), HasSubstr("--base")));
 }
 
 // Release 0.1.0 wrote a whole model beside what was trained, and named it.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import macaw
+from macaw._groups import higher_is_better
 from support import TestCase
 
 
@@ -28,6 +29,18 @@ def two_kinds() -> dict[str, Any]:
 def outputs(model: Any, x: Any) -> Any:
     weight, bias = (np.asarray(model[name], np.float64) for name in ("0.weight", "0.bias"))
     return x.astype(np.float64) @ weight.T + bias
+
+
+class Columns(TestCase):
+    def test_of_a_group_are_judged_by_their_metric(self) -> None:
+        for name in ("loss", "gloss", "mae", "bytes_x", "x_group_gap_y", "virtual_seconds_std"):
+            start = f"clients_test_group_{name}_"
+            self.assertTrue(higher_is_better(start + "accuracy"), name)
+            self.assertTrue(higher_is_better(start + "accuracy_at_best_test_loss"), name)
+            self.assertFalse(higher_is_better(start + "loss"), name)
+        self.assertTrue(higher_is_better("clients_test_worst_group_accuracy"))
+        self.assertFalse(higher_is_better("clients_test_worst_group_loss"))
+        self.assertFalse(higher_is_better("clients_test_group_gap_accuracy"))
 
 
 class GroupsOfClients(TestCase):

@@ -218,6 +218,36 @@ class Texts(TextCase):
                             local={"lr": 0.1}, run={"task": "classification"})  # fmt: skip
         self.assertEqual(run.digest, again.digest)
 
+    def test_have_the_labels_of_the_column_that_was_asked_for(self) -> None:
+        kinds, task = [len(t) % 3 for t in rows()], {"task": "classification"}
+        texts = [{"input_ids": t, "kind": k, "label": 0} for t, k in zip(rows(), kinds)]
+        dataset = Dataset(input_ids=rows(), kind=kinds, label=[0] * len(kinds))
+        layers = [f"embedding {TOKENS} 4", "mean", "linear 3"]
+        job = {"model": layers, "run": task, "label": "kind"}
+        pairs = rows(), np.array(kinds)
+        digest = self.run_of("pairs", data=pairs, test=pairs, model=layers, run=task).digest
+        for name, data in (("rows", texts), ("dataset", dataset)):
+            run = self.run_of(name, data=data, test=data, **job)
+            self.assertEqual(run.digest, digest)
+            for label in ("knid", "labels"):
+                with self.assertRaises(macaw.DataError) as caught:
+                    self.run_of(name, data=data, test=data, **{**job, "label": label})
+                self.assertIn(f"label={label!r} is no column", str(caught.exception))
+                self.assertIn("There are input_ids, kind, label", str(caught.exception))
+
+    def test_have_labels_under_the_names_of_tables(self) -> None:
+        kinds, task = [len(t) % 3 for t in rows()], {"task": "classification"}
+        layers = [f"embedding {TOKENS} 4", "mean", "linear 3"]
+        digests = {
+            self.run_of(name, data=data, test=data, model=layers, run=task).digest
+            for name, data in {
+                "label": [{"input_ids": t, "label": k} for t, k in zip(rows(), kinds)],
+                "target": [{"input_ids": t, "target": k} for t, k in zip(rows(), kinds)],
+                "dataset": Dataset(input_ids=rows(), y=kinds),
+            }.items()
+        }
+        self.assertEqual(len(digests), 1)
+
     def test_of_several_lengths_are_told_to_a_module_that_sees_padding(self) -> None:
         texts = [{"input_ids": t, "label": len(t) % 3} for t in rows()]
         run = self.run_of(model=Bag(), data=texts, test=texts[:6], local={"lr": 0.1})
@@ -237,10 +267,14 @@ class Texts(TextCase):
     def test_refused(self) -> None:
         prompt = [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4
         left = [{"input_ids": [0, 2, 3], "attention_mask": [0, 1, 1]}] * 4
+        vectors = [{"input_ids": [1, 2, 3], "labels": [0.5, 1.0]}] * 4
+        gaps = [{"input_ids": [1, 2, 3], "label": 1}, {"input_ids": [1, 2, 3]}]
         for data, words in (
             ([[1], [2, 3]], "row 0 has 1 tokens"),
             (prompt, "the labels of row 0 are not its tokens"),
             (left, "row 0 is padded on the left"),
+            (vectors, "the labels of row 0 are float64[2] for 3 tokens; a row has one label"),
+            (gaps, "row 1 has no 'label', which row 0 has"),
         ):
             with self.assertRaises(macaw.DataError) as caught:
                 self.run_of(data=data)

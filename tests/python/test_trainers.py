@@ -10,7 +10,10 @@ What surrounds it, and the test that holds it:
 | an optimizer of the caller's | HuggingFace.test_resets_an_optimizer_that_it_was_given |
 | rows, steps, losses, evaluation | test_reports_what_the_trainer_reports |
 | [local] of the run | test_takes_the_rate_and_epochs_of_the_run |
-| FedProx | test_adds_the_correction_of_a_rule |
+| … and an optimizer of the caller's | HuggingFace.test_takes_the_rate_of_the_run_with_… |
+| FedProx | test_adds_the_correction_of_a_rule; clipped gradients: Lightning.…_behind_the_clip |
+| SCAFFOLD, FedNova | Both.test_tell_the_rates_…, Lightning.test_scaffold_…; Adam: Refusals |
+| a module that moves to a GPU | AModule |
 | clients, workers, a resume | Both.test_have_the_same_bytes_in_two_processes_and_… |
 | a fleet | AFleet |
 | several processes: DDP, FSDP | Ranks |
@@ -27,7 +30,9 @@ import subprocess
 import sys
 import unittest
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,6 +40,8 @@ import torch
 import trainer_programs as programs
 
 import macaw
+from macaw._rates import Rates, set_rate
+from macaw._weights import Weights
 from support import BUILD, SOURCE, TestCase
 
 HERE = Path(__file__).parent
@@ -126,6 +133,10 @@ class HuggingFace(TrainerCase):
         self.assertAlmostEqual(run.rows[-1]["clients_test_accuracy"], hits, 6)
         self.assertGreater(hits, 0.1)
 
+    def test_takes_the_rate_of_the_run_with_an_optimizer_that_it_was_given(self) -> None:
+        run = self.run_of("hugging", "local", "given", local={"lr": 0.03, "epochs": 2})
+        self.assert_near(run.model(), by_hand("hugging", learning_rate=0.03))
+
     def test_takes_the_rate_and_epochs_of_the_run(self) -> None:
         run = self.run_of("hugging", "local", rounds=1, local={"lr": 0.03, "epochs": 3})
         self.assertEqual(run.rows[0]["steps"], 9)
@@ -142,7 +153,6 @@ class HuggingFace(TrainerCase):
             with self.assertRaises(macaw.Error) as caught:
                 self.run_of("hugging", **job)
             self.assertIn("a correction of the gradients", str(caught.exception))
-            return
         model, start = programs.gpt(), programs.gpt()
         anchors = list(start.parameters())
 
@@ -157,7 +167,7 @@ class HuggingFace(TrainerCase):
             model.parameters(), lr=programs.RATE, momentum=programs.MOMENTUM
         )
         trainer.train()
-        self.assert_near(self.run_of("hugging", **job).model(), model.state_dict())
+        self.assert_near(self.run_of("hugging", "newer", **job).model(), model.state_dict())
 
     def test_trains_adapters_alone(self) -> None:
         run = self.run_of("hugging", "peft")
@@ -193,22 +203,189 @@ class Lightning(TrainerCase):
         self.assertEqual(run.rows[0]["steps"], 9)
         expected = by_hand("lightning", 1, learning_rate=0.03, num_train_epochs=3)
         self.assert_near(run.model(), expected)
+        run = self.run_of("lightning", "local", rounds=1, local={"lr": 0.1, "steps": 6})
+        self.assertEqual(run.rows[0]["steps"], 6, "an epoch has three batches")
+        self.assert_near(run.model(), by_hand("lightning", 1))
+
+    def turn(
+        self, model: Any, client: str, correction: Callable[[list[Any]], Any], clip: float = 0
+    ) -> None:
+        """As the program trains, with something added to each gradient."""
+        optimizer = programs.sgd(model)
+        parameters = list(model.parameters())
+        for _ in range(programs.EPOCHS):
+            for x, y in programs.loader(client, "train"):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                if clip:
+                    norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+                    self.assertGreater(norm, 1.1 * clip, "or nothing is clipped")
+                for p, more in zip(parameters, correction(parameters)):
+                    p.grad += more.detach()
+                optimizer.step()
 
     def test_adds_the_correction_of_a_rule(self) -> None:
         run = self.run_of("lightning", rounds=1, algorithm=macaw.FedProx(mu=0.5))
-        model, start = programs.net(), programs.net()
-        optimizer = programs.sgd(model)
-        for _ in range(programs.EPOCHS):
-            for x, y in programs.loader("a", "train"):
-                optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(model(x), y).backward()
-                for p, anchor in zip(model.parameters(), start.parameters()):
-                    p.grad += 0.5 * (p - anchor).detach()
-                optimizer.step()
+        model, start = programs.net(), list(programs.net().parameters())
+        self.turn(model, "a", lambda now: [0.5 * (p - a) for p, a in zip(now, start)])
         self.assert_near(run.model(), model.state_dict())
+
+    def test_adds_the_correction_behind_the_clip(self) -> None:
+        run = self.run_of("lightning", "clip", rounds=1, algorithm=macaw.FedProx(mu=5.0))
+        model, start = programs.net(), list(programs.net().parameters())
+        self.turn(model, "a", lambda now: [5 * (p - a) for p, a in zip(now, start)], programs.CLIP)
+        self.assert_near(run.model(), model.state_dict())
+
+    def test_scaffold_divides_by_the_rates_of_the_trainer(self) -> None:
+        run = self.run_of(
+            "lightning", "data", clients="ab", rounds=3, algorithm=macaw.SCAFFOLD(),
+            local={"lr": 0.7, "epochs": 1},
+        )  # fmt: skip
+        travelled, velocity = 0.0, 0.0
+        for _ in range(6):
+            velocity = programs.MOMENTUM * velocity + 1
+            travelled += programs.RATE * velocity
+        x = [p.detach() for p in programs.net().parameters()]
+        zeros = [torch.zeros_like(p) for p in x]
+        c, own = zeros, {"a": zeros, "b": zeros}
+        for _ in range(3):
+            ends, before = {}, c
+            for client in "ab":
+                model = programs.net()
+                with torch.no_grad():
+                    for p, start in zip(model.parameters(), x):
+                        p.copy_(start)
+                more = [all_of - mine for all_of, mine in zip(before, own[client])]
+                self.turn(model, client, lambda _, more=more: more)
+                ends[client] = [p.detach() for p in model.parameters()]
+                control = [(s - e) / travelled - m for s, e, m in zip(x, ends[client], more)]
+                c = [p + (n - o) / 2 for p, n, o in zip(c, control, own[client])]
+                own[client] = control
+            x = [(a + b) / 2 for a, b in zip(ends["a"], ends["b"])]
+        self.assert_near(run.model(), dict(zip(run.model(), x)), 2e-6)
+
+
+class AModule(TrainerCase):
+    def test_may_have_other_buffers_in_each_turn(self) -> None:
+        """As Lightning moves it to a GPU and back."""
+        module = torch.nn.BatchNorm1d(3)
+        module.register_buffer("seen", torch.zeros(2))
+        start = {n: t.numpy().copy() for n, t in module.state_dict().items() if n != "seen"}
+        task = SimpleNamespace(mu=1.0, anchor=start, correction=None)
+        weights = Weights(module)
+        for _ in range(2):
+            weights.load(start, {"weight", "bias"})
+            self.assertEqual(module.running_mean.abs().sum(), 0)
+            self.assertEqual(module.seen.tolist(), [0, 0])
+            for name, buffer in module.named_buffers():
+                setattr(module, name, buffer.clone())
+            module(5 + torch.randn(8, 3)).sum().backward()
+            module.seen.fill_(7)
+            weights.correct(task)
+            ends = weights.taken(start)
+            np.testing.assert_array_equal(ends["running_mean"], module.running_mean.numpy())
+            self.assertGreater(ends["running_mean"].min(), 0.2)
+        module.seen = torch.ones(9)
+        weights.load(start)
+        self.assertEqual(module.seen.tolist(), [0, 0])
+
+    def test_that_was_refused_is_refused_again(self) -> None:
+        weights = Weights(torch.nn.Linear(2, 2))
+        for _ in range(2):
+            with self.assertRaises(TypeError):
+                weights.load({"weight": np.zeros((2, 2)), "bias": np.zeros(3)})
+
+
+class ARate(TrainerCase):
+    def sgd(self, **more: Any) -> Any:
+        return torch.optim.SGD([torch.zeros(2, requires_grad=True)], **{"lr": 0.1, **more})
+
+    def norm_of(self, steps: int, mu: float = 0, **more: Any) -> float | None:
+        rates, optimizer = Rates(mu), self.sgd(**more)
+        for _ in range(steps):
+            rates.look(optimizer)
+            rates.step()
+        return rates.told(steps)["a_norm1"]
+
+    def test_gives_the_norm_that_the_programs_have(self) -> None:
+        self.assertEqual(self.norm_of(7), 7)
+        self.assertAlmostEqual(self.norm_of(7, momentum=0.9), 23.046721)
+        self.assertAlmostEqual(self.norm_of(9, mu=0.5), 7.395011805508)
+        self.assertAlmostEqual(self.norm_of(9, mu=0.5, momentum=0.9), 24.018440121133)
+        self.assertIsNone(self.norm_of(2, momentum=0.9, dampening=0.5))
+
+    def test_is_added_where_it_changes(self) -> None:
+        rates, optimizer = Rates(0), self.sgd(lr=0.3)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        for _ in range(2):
+            rates.look(optimizer)
+            optimizer.step()
+            rates.step()
+            schedule.step()
+        told = rates.told(2)
+        self.assertAlmostEqual(told["rate_sum"], 0.45)
+        self.assertAlmostEqual(told["a_norm1"], 2)
+        self.assertIsNone(rates.told(3)["rate_sum"], "steps that it has not seen")
+
+    def test_is_one_for_all_parameters(self) -> None:
+        rates, other = Rates(0), torch.zeros(1, requires_grad=True)
+        optimizer = self.sgd()
+        optimizer.add_param_group({"params": [other], "lr": 0.2})
+        rates.look(optimizer)
+        rates.step()
+        self.assertIsNone(rates.told(1)["a_norm1"])
+        other.requires_grad_(False)
+        rates = Rates(0)
+        rates.look(optimizer)
+        rates.step()
+        self.assertEqual(rates.told(1)["rate_sum"], 0.1)
+
+    def test_of_the_run_keeps_a_schedule_that_has_begun(self) -> None:
+        optimizer = self.sgd(lr=0.2)
+        warm = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 4))
+        set_rate(optimizer, [warm], 0.4)
+        self.assertAlmostEqual(optimizer.param_groups[0]["lr"], 0.1)
+        optimizer.step()
+        warm.step()
+        self.assertAlmostEqual(optimizer.param_groups[0]["lr"], 0.2)
 
 
 class Both(TrainerCase):
+    def test_tell_the_rates_of_their_steps(self) -> None:
+        task = SimpleNamespace(
+            name="a", split="train", rows=programs.TRAINED, mu=0, correction=None,
+            local={"steps": 0},
+        )  # fmt: skip
+        for momentum, norm in ((0.0, 6.0), (0.9, 17.82969)):  # 60 - 10 Σ 0.9^k
+            for kind in ("hugging", "lightning"):
+                with self.subTest(kind, momentum=momentum):
+                    rates = self.rates_of(kind, momentum, task)
+                    self.assertAlmostEqual(rates["rate_sum"], 6 * programs.RATE)
+                    self.assertAlmostEqual(rates["a_norm1"], norm, 5)
+
+    def rates_of(self, kind: str, momentum: float, task: Any) -> dict:
+        if kind == "hugging":
+            from macaw._patch_transformers import Patched
+
+            model = programs.gpt()
+            optimizer = torch.optim.SGD(model.parameters(), programs.RATE, momentum)
+            trainer = programs.hugging(model, given=optimizer)
+            loop = Patched(trainer, data=None, local=False, metrics={})
+        else:
+            from macaw._patch_lightning import Patched
+
+            model = programs.classifier()
+            model.configure_optimizers = lambda: torch.optim.SGD(
+                model.parameters(), programs.RATE, momentum
+            )
+            trainer = programs.lightning_trainer()
+            loop = Patched(trainer, data=None, local=False, metrics={})
+            loop.take_over(lambda: None)
+            trainer.fit(model, programs.loader("a", "train"))
+        _, steps, _, rates = loop.train(task, Weights(model))
+        self.assertEqual(steps, 6)
+        return rates.told(steps)
+
     def test_have_the_same_bytes_in_two_processes_and_after_a_resume(self) -> None:
         for kind in ("hugging", "lightning"):
             with self.subTest(kind):
@@ -266,6 +443,12 @@ class Refusals(TrainerCase):
         self.assertIn("which the run's model does not have", text)
         wide = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 3))
         self.assertIn("has no place", self.refused("lightning", model=wide))
+
+    def test_of_rules_that_divide_by_the_rates_of_sgd(self) -> None:
+        for kind in ("hugging", "lightning"):
+            text = self.refused(kind, "adam", algorithm=macaw.FedNova())
+            self.assertIn("the program trains by another optimizer", text)
+            self.assertIn("torch.optim.SGD", text)
 
     def test_of_what_is_no_trainer(self) -> None:
         with self.assertRaises(macaw.ArgumentError):

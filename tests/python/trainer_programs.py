@@ -3,7 +3,8 @@
     python trainer_programs.py KIND [OPTION…]
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
-run), given (an optimizer of the caller's), peft, ranks=N, shuffle, stop (early), fail=ROUND.
+run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
+shuffle, stop (early), fail=ROUND.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import types
 import warnings
 from typing import Any
 
@@ -21,6 +23,7 @@ warnings.simplefilter("ignore")
 TOKENS, LENGTH = 20, 7
 EPOCHS, RATE, BATCH, MOMENTUM = 2, 0.1, 4, 0.9
 TRAINED, TESTED = 10, 6
+CLIP = 0.2
 
 
 # ---- Hugging Face: a small GPT-2
@@ -68,7 +71,34 @@ class WithMomentum:
     def create_optimizer(self, *_: Any) -> Any:
         if self.optimizer is None:
             self.optimizer = sgd(self.model, self.args.learning_rate)
+        tell_before_steps(self)
         return self.optimizer
+
+
+def tell_before_steps(trainer: Any) -> None:
+    """As transformers from 4.46 on does it; the one of trainers.lock has no such event."""
+    import transformers
+
+    if not hasattr(transformers.TrainerCallback, "stands_for_newer"):
+        return
+    optimizer, step = trainer.optimizer, trainer.optimizer.step
+
+    def told(_: Any, *given: Any, **named: Any) -> Any:
+        trainer.callback_handler.call_event(
+            "on_pre_optimizer_step", trainer.args, trainer.state, trainer.control
+        )
+        return step(*given, **named)
+
+    optimizer.step = types.MethodType(told, optimizer)  # schedules want a method
+
+
+def be_newer() -> None:
+    import transformers
+
+    base = transformers.TrainerCallback
+    if not hasattr(base, "on_pre_optimizer_step"):
+        base.on_pre_optimizer_step = lambda *_, **__: None
+        base.stands_for_newer = True
 
 
 class InOrder:
@@ -101,7 +131,7 @@ def sgd(model: Any, rate: float = RATE) -> Any:
 
 
 def hugging(
-    model: Any, client: str = "a", *, shuffle: bool = False, given: bool = False, ranks: int = 1,
+    model: Any, client: str = "a", *, shuffle: bool = False, given: Any = None, ranks: int = 1,
     **more: Any,
 ) -> Any:  # fmt: skip
     import transformers
@@ -122,7 +152,7 @@ def hugging(
         args=transformers.TrainingArguments(tempfile.mkdtemp(), **options),
         train_dataset=texts(client, "train"),
         eval_dataset=texts(client, "test"),
-        optimizers=(sgd(model), None) if given else (None, None),
+        optimizers=(given, None),
     )
 
 
@@ -158,7 +188,7 @@ def loader(client: str, split: str, batch: int = BATCH, shuffle: bool = False) -
     return torch.utils.data.DataLoader(vectors(client, split), batch_size=batch, shuffle=shuffle)
 
 
-def classifier(rate: float = RATE) -> Any:
+def classifier(rate: float = RATE, adam: bool = False) -> Any:
     class Classifier(lightning().LightningModule):
         def __init__(self) -> None:
             super().__init__()
@@ -176,7 +206,7 @@ def classifier(rate: float = RATE) -> Any:
             self.log("val_acc", (outputs.argmax(1) == batch[1]).float().mean())
 
         def configure_optimizers(self) -> Any:
-            return sgd(self, rate)
+            return torch.optim.Adam(self.parameters()) if adam else sgd(self, rate)
 
     return Classifier()
 
@@ -206,9 +236,14 @@ def main(kind: str, *options: str) -> None:
             os._exit(3)
 
     if kind == "hugging":
-        given = "given" in words
+        if "newer" in words:
+            be_newer()
         more = saving() if "stop" in words else {}
-        trainer = hugging(gpt("peft" in words), shuffle=shuffle, given=given, ranks=ranks, **more)
+        model = gpt("peft" in words)
+        given = sgd(model) if "given" in words else None
+        if "adam" in words:
+            given = torch.optim.Adam(model.parameters())
+        trainer = hugging(model, shuffle=shuffle, given=given, ranks=ranks, **more)
         if more:
             trainer.add_callback(stopper())
 
@@ -226,14 +261,17 @@ def main(kind: str, *options: str) -> None:
         failing(task)
         return loader(task.name, task.split, BATCH // ranks, shuffle and task.split == "train")
 
-    more = {}
+    more: dict[str, Any] = {}
     if "stop" in words:
         stop = lightning().callbacks.EarlyStopping("val_loss", min_delta=10.0, patience=1)
         more = {"epochs": 5, "callbacks": [stop]}
+    if "clip" in words:
+        more["gradient_clip_val"] = CLIP
     trainer = lightning_trainer(ranks=ranks, **more)
     data = batches if "data" in words or "fail" in words else None
     macaw.patch(trainer, data=data, local="local" in words)
-    trainer.fit(classifier(), loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
+    module = classifier(adam="adam" in words)
+    trainer.fit(module, loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
     print("trained alone:", trainer.global_step)
 
 

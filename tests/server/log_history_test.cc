@@ -74,6 +74,24 @@ TEST(LogHistory, ARunIsRepeatedWithoutAClientInEachOfItsPhases) {
   EXPECT_FALSE(decisions.contains({Round(2), Phase(0)}));
 }
 
+// A client counts in rounds that drew it, that did not give it up, and that were not dropped.
+TEST(LogHistory, KnowsInHowManyRoundsAClientHasCounted) {
+  History history;
+  history.Add(RunOpened{.epoch = 1});
+  for (const uint32_t round : {1, 2, 3, 4}) {
+    RoundOpened opened = Opened(round, "x");
+    opened.cohort = {{.client = ClientId(4)}, {.client = ClientId(9)}};
+    if (round == 3) opened.cohort.pop_back();
+    history.Add(opened);
+    if (round == 1) history.Add(Without(1, 9));
+    if (round == 2) history.Add(RoundLost{.round = Round(2), .dropped = true});
+    if (round < 4) history.Add(Done(round));  // round 4 is open
+  }
+  EXPECT_EQ(RoundsThatCounted(ClientId(4), history), 2u);
+  EXPECT_EQ(RoundsThatCounted(ClientId(9), history), 0u);
+  EXPECT_EQ(RoundsThatCounted(ClientId(5), history), 0u);
+}
+
 TEST(LogHistory, TheFirstSessionMayBeMissing) {
   History history;
   history.Add(RunOpened{.epoch = 5, .completed = Round(70)});

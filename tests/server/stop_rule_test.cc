@@ -42,6 +42,7 @@ Outcome RunInPieces(Options options, const algorithms::Registry& registry,
     const auto coordinator = start();
     FakeWorker worker(*coordinator);
     worker.accuracy = accuracy;
+    worker.apart = options.run.evaluation.leave_one_out > 0;
     EXPECT_TRUE(worker.Register().ok());
     worker.RunThrough(round);
     coordinator->Interrupt();
@@ -53,6 +54,7 @@ Outcome RunInPieces(Options options, const algorithms::Registry& registry,
   const auto coordinator = start();
   FakeWorker worker(*coordinator);
   worker.accuracy = accuracy;
+  worker.apart = options.run.evaluation.leave_one_out > 0;
   EXPECT_TRUE(worker.Register().ok());
   worker.RunToEnd();
   const auto outcome = coordinator->Wait();
@@ -99,6 +101,34 @@ TEST(StopRule, EndsTheRunWhenPatienceRunsOutAlsoAcrossAResume) {
   }
   const TemporaryFolder often;
   EXPECT_EQ(RunWithRule(often.path(), rule, accuracies, {2, 3, 4}).rounds, 5u);
+}
+
+// Rounds that are evaluated for evaluation.leave_one_out alone do not count, so it changes nothing
+// of when the run ends: not with a better value in them, and not with a worse one.
+TEST(StopRule, LooksAtTheRoundsOfEvaluationEveryAlone) {
+  const std::vector<double> accuracies = {0.9, 0.2, 0.9, 0.1, 0.9, 0.1, 0.1, 0.1};
+  const auto run = [&](const std::string& run_dir, uint32_t leave_one_out,
+                       const std::vector<uint32_t>& interruptions) {
+    Options options = TinyOptions(run_dir, 8);
+    options.run.evaluation.every = 2;
+    options.run.evaluation.leave_one_out = leave_one_out;
+    options.config.stop = {.metric = "test_accuracy", .at_least = 0.5, .patience = 2};
+    return RunInPieces(
+        options, Registry(), [&](Round round) { return accuracies.at(round.value - 1); },
+        interruptions);
+  };
+  const TemporaryFolder plain;
+  const Outcome expected = run(plain.path(), 0, {});
+  EXPECT_EQ(expected.kind, Outcome::Kind::kStopped);
+  EXPECT_EQ(expected.rounds, 6u) << "rounds 4 and 6 are no better than 2";
+  for (const std::vector<uint32_t>& interruptions : {std::vector<uint32_t>{}, {1}, {3}, {4}}) {
+    const TemporaryFolder folder;
+    const Outcome outcome = run(folder.path(), 1, interruptions);
+    EXPECT_EQ(outcome.rounds, expected.rounds);
+    EXPECT_EQ(outcome.reason, expected.reason);
+    EXPECT_EQ(RunBytes(folder.path()).digest, RunBytes(plain.path()).digest);
+    EXPECT_EQ(Slurp(folder / "model.best.safetensors"), Slurp(plain / "model.best.safetensors"));
+  }
 }
 
 // FedAvg that counts a budget down, as a rule with differential privacy does.

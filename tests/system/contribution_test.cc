@@ -24,6 +24,7 @@ using testing_support::ExpectTheSameBytesForAnyWorkers;
 using testing_support::Plus;
 using testing_support::RoundDone;
 using testing_support::RunMacaw;
+using testing_support::RunProgram;
 using testing_support::Simulation;
 using testing_support::Slurp;
 using testing_support::StateBytesOf;
@@ -161,6 +162,8 @@ TEST(Contributions, AreRefusedWhereTheyCannotBe) {
   EXPECT_THAT(refused({"devices.family=lognormal", "round.mode=buffered", "round.concurrency=10"}),
               HasSubstr("round.mode"));
   EXPECT_THAT(refused({"evaluation.central=false"}), HasSubstr("evaluation.central"));
+  EXPECT_THAT(refused({R"(update.codec=["powersgd 2"])"}), HasSubstr("take \"acpsgd\""));
+  EXPECT_THAT(refused({"algorithm.name=term"}), HasSubstr("several phases"));
   Simulation plain("plain", {config});
   ASSERT_EQ(plain.Wait(), 0) << plain.output();
   const auto none = RunMacaw(absl::StrCat("contribution ", plain.folder()));
@@ -170,6 +173,11 @@ TEST(Contributions, AreRefusedWhereTheyCannotBe) {
                                             "-again --without 999999"));
   EXPECT_EQ(nobody.exit, 2);
   EXPECT_THAT(nobody.text, HasSubstr("no round of"));
+  const auto alone = RunProgram(
+      MACAW_BIN_DIR "/macaw-server",
+      absl::StrCat("--config ", config, " --run-dir ", plain.folder(), "-server --without 3"));
+  EXPECT_NE(alone.exit, 0);
+  EXPECT_THAT(alone.text, HasSubstr("--replay"));
 }
 
 }  // namespace

@@ -151,6 +151,22 @@ TEST_F(Estimates, KnowStragglersStatesAndPrivacy) {
   EXPECT_EQ(secret["turns"], noisy.clients);  // the Poisson cohorts of the run itself
 }
 
+// The server keeps the clients' sums and the models without one, of what is trained alone.
+TEST_F(Estimates, KnowThatFrozenTensorsAreNotLeftOut) {
+  const std::string large =
+      "--set evaluation.leave_one_out=3 --set 'model.layers=[\"linear 4000\", \"relu\", "
+      "\"linear 10\"]' ";
+  const Json whole = Estimate(large), frozen = Estimate(large + "--set 'model.frozen=[\"0.*\"]'");
+  ASSERT_TRUE(whole.is_object() && frozen.is_object());
+  const uint64_t model = whole["memory"]["model"];
+  EXPECT_EQ(frozen["memory"]["model"], model);
+  EXPECT_GT(whole["memory"]["leave_one_out"], 15 * model);
+  const uint64_t trained = frozen["memory"]["server_keeps"];  // FedAvg's model
+  EXPECT_LT(2 * trained, model);
+  EXPECT_EQ(frozen["memory"]["leave_one_out"],
+            15 * (frozen["memory"]["sums"].get<uint64_t>() + trained) + trained);
+}
+
 TEST_F(Estimates, MeasureWhatACodecLeavesOfAnUpdate) {
   const std::string codec = "--set 'update.codec=[\"topk 0.1\",\"bits 8\"]'";
   const Json estimate = Estimate(codec);

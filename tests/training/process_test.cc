@@ -214,8 +214,12 @@ TEST_F(OwnersProgram, ThatTakesTooLongIsKilledAndStartedAgain) {
 
 TEST_F(OwnersProgram, ThatAnswersNonsenseIsStartedAgain) {
   const auto trainer = Make(Setup("plain"));
-  for (const auto& [client, why] : std::vector<std::pair<uint64_t, std::string>>{
-           {4, "loss 0.3"}, {7, "the id"}, {8, "\"loss\""}, {9, "no rows can give"}}) {
+  for (const auto& [client, why] :
+       std::vector<std::pair<uint64_t, std::string>>{{4, "loss 0.3"},
+                                                     {7, "the id"},
+                                                     {8, "\"loss\""},
+                                                     {9, "no rows can give"},
+                                                     {16, "\"rate_sum\" is a number from 0 on"}}) {
     const size_t before = starts();
     EXPECT_THAT(Fault(*trainer, client), AllOf(HasSubstr("cannot be understood"), HasSubstr(why)));
     EXPECT_TRUE(Turn(*trainer, 0).ok());
@@ -245,6 +249,17 @@ TEST_F(OwnersProgram, MayDivergeAsAnyTrainer) {
   const auto weights = Turn(*trainer, 6), losses = Turn(*trainer, 10);
   ASSERT_TRUE(weights.ok() && losses.ok()) << "whoever adds it refuses it";
   EXPECT_TRUE(std::isnan((*losses)[0].sums[1]));
+}
+
+TEST_F(OwnersProgram, MaySayAtWhatRatesItHasTrained) {
+  const auto trainer = Make(Setup("plain"));
+  const auto silent = Turn(*trainer, 0), says = Turn(*trainer, 14), no_sgd = Turn(*trainer, 15);
+  ASSERT_TRUE(silent.ok() && says.ok() && no_sgd.ok());
+  EXPECT_EQ((*silent)[0].rate_sum, 0.1 * 4) << "as [local] says";
+  EXPECT_EQ((*silent)[0].a_norm1, 4);
+  EXPECT_EQ((*says)[0].rate_sum, 0.3);
+  EXPECT_EQ((*says)[0].a_norm1, 5);
+  EXPECT_TRUE(std::isnan((*no_sgd)[0].rate_sum) && std::isnan((*no_sgd)[0].a_norm1));
 }
 
 TEST_F(OwnersProgram, ThatFailsThreeTimesInARowEndsTheWork) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -30,6 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::OnlyFused;
 using testing_support::OptionsOf;
@@ -252,6 +254,25 @@ TEST_F(FrozenRun, GoesOnWithTheBaseOfItsFolder) {
   const testing_support::Result whole =
       RunWatched(Plan(4), true, [](const WatchedLink&, const std::string&) {});
   EXPECT_EQ(testing_support::Result(folder.path()).digest, whole.digest);
+}
+
+// A file of that name that is a user's stays, and the folder as it was.
+TEST_F(FrozenRun, DoesNotWriteOverAUsersFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "base.safetensors";
+  const std::vector<float> numbers = {1, 2, 3};
+  const TensorToWrite tensor = {
+      .name = "x", .dtype = "F32", .shape = {3}, .bytes = std::as_bytes(std::span(numbers))};
+  ASSERT_TRUE(WriteSafetensors(path, {tensor}, {{"format", "pt"}}).ok());
+  const auto before = ReadFile(path);
+  const server::Options options = OptionsOf(Plan(2), folder.path());
+  const models::ModelSpec spec = *models::BuildSpec(options.run.model, options.run.dtype);
+  const auto refused =
+      server::Coordinator::Start(options, models::InitialModel(spec, /*seed=*/2), Registry());
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr(path), HasSubstr("move it elsewhere")));
+  EXPECT_EQ(*ReadFile(path), *before);
+  EXPECT_FALSE(FileExists(folder / "epoch"));
 }
 
 // A device keeps the base on its disk, and checks it when it reads it.

@@ -53,6 +53,18 @@ std::optional<uint64_t> CountIn(const Json& json, const char* key) {
   return found->get<uint64_t>();
 }
 
+// A number from 0 on, or null, which stands for NaN, under a key that may be left out.
+absl::StatusOr<std::optional<double>> RateIn(const Json& json, absl::string_view line,
+                                             const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) return std::nullopt;
+  if (found->is_null()) return std::numeric_limits<double>::quiet_NaN();
+  const double rate = found->is_number() ? found->get<double>() : -1;
+  if (!(rate >= 0) || std::isinf(rate))
+    return Wrong(line, absl::StrCat("\"", key, "\" is a number from 0 on, or null"));
+  return rate;
+}
+
 // The beginning or the end of a text, which may be long.
 std::string Head(const std::string& text) {
   return text.size() <= kMostWords ? text : absl::StrCat(HeadOf(text, kMostWords), " ...");
@@ -233,6 +245,9 @@ absl::StatusOr<Answer> ParseTrained(absl::string_view line, uint64_t id, TaskKin
   if (!rows.has_value() || !steps.has_value() || *steps > kMostSteps)
     return Wrong(line, "\"rows\" and \"steps\" are whole numbers");
   Answer answer{.rows = *rows, .steps = *steps};
+  MACAW_ASSIGN_OR_RETURN(answer.rate_sum, RateIn(json, line, "rate_sum"));
+  MACAW_ASSIGN_OR_RETURN(answer.a_norm1, RateIn(json, line, "a_norm1"));
+  if (answer.a_norm1.has_value() && std::isnan(*answer.a_norm1)) answer.rate_sum = answer.a_norm1;
   if (given && !json.contains("sums")) return answer;
   MACAW_ASSIGN_OR_RETURN(answer.sums, SumsIn(json, line, task, rows));
   return answer;

@@ -54,6 +54,9 @@ struct Answer {
   std::string error;   // the program's own words; then only `fatal` is set beside it
   bool fatal = false;  // the run cannot go on; else only this client is left out
   uint64_t rows = 0, steps = 0;
+  // Of a train stage: Σ learning rate and FedNova's ‖a‖₁ of its steps. Both NaN: they are not those
+  // of SGD. None: the program says nothing of them, and is taken to follow [local].
+  std::optional<double> rate_sum, a_norm1;
   // Empty: the program trained rows that it was given, and leaves their rating to the trainer.
   MetricSums sums;
 };

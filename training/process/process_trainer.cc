@@ -41,7 +41,7 @@ void Mend(ConstVectorView start, const std::vector<bool>* trainable, VectorView 
   }
 }
 
-// ‖a‖₁ of the optimizer that [local] names, which the program is taken to follow.
+// ‖a‖₁ of the optimizer that [local] names, which a program that does not say it is taken to follow.
 double NormOfSteps(const LocalConfig& local, double mu, uint64_t steps) {
   if (local.optimizer != "sgd") return std::numeric_limits<double>::quiet_NaN();
   StepNorm norm(SgdRule::Of(local, mu));
@@ -221,12 +221,14 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
     answer.sums.resize(SchemaFor(setup_.task).sums.size());  // without counts of classes
   }
   failures_ = 0;
-  return StageOutcome{.end = end,
-                      .steps = answer.steps,
-                      .rate_sum = stage.local.lr * static_cast<double>(answer.steps),
-                      .a_norm1 = NormOfSteps(stage.local, correction.mu, answer.steps),
-                      .examples = answer.rows,
-                      .sums = std::move(answer.sums)};
+  return StageOutcome{
+      .end = end,
+      .steps = answer.steps,
+      .rate_sum = answer.rate_sum.value_or(stage.local.lr * static_cast<double>(answer.steps)),
+      .a_norm1 = answer.a_norm1.has_value() ? *answer.a_norm1
+                                            : NormOfSteps(stage.local, correction.mu, answer.steps),
+      .examples = answer.rows,
+      .sums = std::move(answer.sums)};
 }
 
 absl::Status ProcessTrainer::EnsureProgram() {
