@@ -345,6 +345,7 @@ class HeteroFlRefusals : public testing::Test {
  protected:
   HeteroFlRefusals() {
     registry_.AddBuiltin(BuiltinAlgorithms());
+    run_.task = TaskKind::kClassification;
     run_.model = SmallNetwork();
     run_.clients = 40;
     run_.cohort.size = 10;
