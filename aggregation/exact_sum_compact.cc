@@ -82,7 +82,10 @@ class Blocks {
   void Of(const ParameterLayout& layout, Write write) {
     const std::vector<BlockPiece> pieces = BlockPiecesOf(layout);
     if (pieces.size() < 2) {
-      ForEachBlock(layout, [&](uint64_t at, size_t count) { write(writer_, at, count); });
+      ForEachBlock(layout, [&](uint64_t at, size_t count) {
+        write(writer_, at, count);
+        if (bytes_.size() >= kAtOnce) out_.Take(bytes_);
+      });
       return out_.Take(bytes_);
     }
     for (size_t first = 0; first < pieces.size(); first += kWave) {
@@ -109,7 +112,8 @@ class Blocks {
   }
 
  private:
-  static constexpr size_t kWave = 16;  // pieces at a time
+  static constexpr size_t kWave = 16;                  // pieces at a time
+  static constexpr size_t kAtOnce = size_t{32} << 10;  // bytes that stay in a cache
   static constexpr size_t kPieceBytes = (sizeof(float) + 1) * kBlocksOfPiece * kBlock;
 
   Output& out_;

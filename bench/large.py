@@ -8,13 +8,14 @@ gives the model back times a factor of the client's own, so that no number of it
 The model is a chain of square linear layers; 774 million numbers are GPT-2 large's. Vectors lie in
 files (server.files_from, node.files_from), unless --in-memory.
 
-Prints seconds of a round by part, and the largest memory of the server and of a device with its
-program: of all pages, and of those alone that no file backs, which the system cannot take back.
-Medians of the rounds after the first one, in which programs start.
+Prints seconds of a round by part, those of all processors together, and the largest memory of the
+server and of a device with its program: of all pages, and of those alone that no file backs, which
+the system cannot take back. Medians of the rounds after the first one, in which programs start.
 """
 
 import collections
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -79,11 +80,25 @@ class Memory:
         return gib + [f"{size / floats:.1f}" for size in (self.all, self.own)]
 
 
+def processor_seconds(pid: int) -> float:
+    """Of a process and all below it, also of those that have ended."""
+    total = 0
+    for one in frame.processes(pid):
+        try:
+            fields = pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        total += sum(int(field) for field in fields[11:15])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 class Fleet:
     def __init__(self, told, home: pathlib.Path) -> None:
         self.told, self.bin, self.home = told, told.macaw.resolve().parent, home
         self.children: list[subprocess.Popen] = []
         self.memory: dict[str, Memory] = {}
+        self.seconds: dict[int, float] = {}  # of processors, by child
+        self.worked: list[tuple[int, float]] = []  # rounds, and processor seconds until then
 
     def must(self, *command) -> str:
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
@@ -177,6 +192,11 @@ lease_timeout = 120
         for child, memory in zip(self.children, self.memory.values()):
             if child.poll() is None:
                 memory.sample(child.pid)
+                used = processor_seconds(child.pid)
+                self.seconds[child.pid] = max(used, self.seconds.get(child.pid, 0))
+        metrics = self.home / "run/metrics.jsonl"
+        rounds = len(metrics.read_text().splitlines()) if metrics.exists() else 0
+        self.worked.append((rounds, sum(self.seconds.values())))
         time.sleep(max(0.1, 10 * (time.monotonic() - began)))
 
     def run(self) -> None:
@@ -207,6 +227,12 @@ lease_timeout = 120
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+def work_of_a_round(worked: list[tuple[int, float]], rounds: int) -> float:
+    """Processor seconds: the mean of the rounds after the first one, if there are any."""
+    begin = next((seconds for done, seconds in worked if done > 0), 0) if rounds > 1 else 0
+    return (worked[-1][1] - begin) / max(1, rounds - 1)
 
 
 def parts(run: frame.Run) -> dict[str, list[float]]:
@@ -252,6 +278,9 @@ def main() -> None:
         floats = run.summary["parameters"]
         print(f"{frame.heading()}; {floats / 1e6:.0f} million numbers, {told.clients} clients\n")
         seconds = [(name, frame.middle(values, 1)) for name, values in parts(run).items()]
+        seconds.append(
+            ("processors, all together", f"{work_of_a_round(fleet.worked, told.rounds):.1f}")
+        )
         print(frame.table(["part", "s"], seconds))
         devices = [memory for name, memory in fleet.memory.items() if name != "server"]
         devices.sort(key=lambda memory: memory.own)

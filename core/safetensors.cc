@@ -16,6 +16,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeader = uint64_t{1} << 27;
 constexpr uint64_t kHeaderAlignment = 64;
+constexpr uint64_t kGathered = uint64_t{1} << 20;  // bytes that are written at once, if several are
 
 uint64_t WidthOf(const std::string& dtype) {
   static const absl::flat_hash_map<std::string, uint64_t> widths = {
@@ -151,17 +152,26 @@ std::string SafetensorsHeader(const std::vector<TensorSize>& tensors,
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   std::vector<TensorSize> sizes;
-  uint64_t data_bytes = 0;
-  for (const TensorToWrite& tensor : tensors) {
+  for (const TensorToWrite& tensor : tensors)
     sizes.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes.size()});
-    data_bytes += tensor.bytes.size();
-  }
-  std::string file = SafetensorsHeader(sizes, metadata);
-  file.reserve(file.size() + data_bytes);
+  MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  std::string gathered = SafetensorsHeader(sizes, metadata);  // what was not written yet
+  uint64_t at = 0;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    at += bytes.size();
+    return file.WriteAt(at - bytes.size(), bytes);
+  };
   for (const TensorToWrite& tensor : tensors) {
-    file.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+    if (gathered.size() + tensor.bytes.size() <= kGathered) {
+      gathered.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+      continue;
+    }
+    MACAW_RETURN_IF_ERROR(write(BytesOf(gathered)));
+    gathered.clear();
+    MACAW_RETURN_IF_ERROR(write(tensor.bytes));  // a large model is not copied
   }
-  return AtomicWriteFile(path, file);
+  MACAW_RETURN_IF_ERROR(write(BytesOf(gathered)));
+  return std::move(file).Commit();
 }
 
 std::vector<TensorToWrite> TensorsOf(ConstVectorView model) {

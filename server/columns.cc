@@ -23,7 +23,7 @@ constexpr Family kFamilies[] = {
     {"val_", "on the central validation set (`data.central_val_fraction`)"},
     {"clients_test_",
      "over every client's own test rows, at the rule's point: a personal model (Ditto, FedBN, "
-     "FedRep, pFedMe, APFL), else the global one. With `evaluation.sample = K` over K clients, "
+     "FedPer, FedRep, pFedMe, APFL), else the global one. With `evaluation.sample = K` over K clients, "
      "drawn again after each round"},
     {"clients_test_global_",
      "where clients have personal models, the global model on the same rows"},

@@ -260,7 +260,9 @@ MUTANTS = {
         ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
     ("server/served_blobs.h", "server", "ServedBlobs.*"): [
         ("a large model is forgotten that an evaluation needs",
-         "lent_.insert_or_assign(piece.digest, Lent::Of(piece));", "")],
+         "lent_.insert_or_assign(piece.digest, Lent::Of(piece));", ""),
+        ("an open evaluation's whole model is gone for a worker of release 0.1.0",
+         "if (!blob.has_parts()) return {.bytes = blob.bytes};", "return {.bytes = blob.bytes};")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
@@ -475,6 +477,12 @@ MUTANTS = {
          "MACAW_RETURN_IF_ERROR(right.Merge(std::move(outside)));", "(void)outside;"),
         ("the client is still in the sum",
          "SumOf(all.subspan(begin, middle - begin))", "SumOf(all.subspan(begin, end - begin - 1))")],
+    ("server/leave_one_out.cc", "server", "LeftOutCosine.*"): [
+        ("the cosine has sums and means on two scales",
+         "algorithms::Scale(spec.divisor / channel->weight, direction.view());", "{}"),
+        ("the cosine is of what an attack sends beside the update",
+         "|| beside(channel.name)) continue;",
+         "|| (beside(channel.name) && false)) continue;")],
     ("server/run_ending.cc", "server", "*LeaveOneOutInterrupted*"): [
         ("models without a client that wait for their evaluation are forgotten",
          "checkpoint.owed_contributions = owed_contributions_;", "{}")],

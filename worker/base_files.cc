@@ -1,6 +1,7 @@
 #include "worker/base_files.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -16,20 +17,29 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kBasesKept = 2;
-constexpr char kSuffix[] = ".base";
+constexpr char kSuffix[] = ".base", kAside[] = ".part";
+// A file that a process is writing changes all the time, but for the sync at its end.
+constexpr std::chrono::minutes kAbandoned{10};
 
-// Removes all but the newest files.
-void RemoveOldBases(const std::string& folder) {
+// Whether it is what AtomicWriteFile has begun to write of a base: DIGEST.base.SUFFIX.part.
+bool IsPartOfABase(const fs::path& path) {
+  return path.extension() == kAside && path.stem().stem().extension() == kSuffix;
+}
+
+// Removes all but the `kept` newest files, and what killed processes have left.
+void MakeRoom(const std::string& folder, size_t kept) {
   std::vector<std::pair<fs::file_time_type, std::string>> files;
+  const fs::file_time_type now = fs::file_time_type::clock::now();
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;
     const fs::file_time_type changed = it->last_write_time(gone);
-    if (!gone && it->path().extension() == kSuffix)
-      files.emplace_back(changed, it->path().string());
+    if (gone) continue;
+    if (it->path().extension() == kSuffix) files.emplace_back(changed, it->path().string());
+    if (IsPartOfABase(it->path()) && now - changed > kAbandoned) fs::remove(it->path(), gone);
   }
   std::ranges::sort(files);
-  for (size_t i = 0; i + kBasesKept < files.size(); ++i) {
+  for (size_t i = 0; i + kept < files.size(); ++i) {
     std::error_code ignored;
     fs::remove(files[i].second, ignored);
   }
@@ -41,10 +51,26 @@ std::string BaseFiles::PathOf(const Digest& digest) const {
   return absl::StrCat(folder_, "/", digest.Hex(), kSuffix);
 }
 
+std::string BaseFiles::FolderIn(const std::string& scratch_dir) {
+  return scratch_dir.empty() ? "" : absl::StrCat(scratch_dir, "/bases");
+}
+
+bool BaseFiles::Has(const Digest& digest) const {
+  return !folder_.empty() && FileExists(PathOf(digest));
+}
+
+bool BaseFiles::HasAny() const {
+  std::error_code error;
+  for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == kSuffix) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<MappedFile> BaseFiles::Read(const Digest& digest) const {
   const std::string path = PathOf(digest);
-  if (folder_.empty() || !FileExists(path))
-    return absl::NotFoundError(absl::StrCat("no base ", digest.Hex()));
+  if (!folder_.empty()) MakeRoom(folder_, kBasesKept);
+  if (!Has(digest)) return absl::NotFoundError(absl::StrCat("no base ", digest.Hex()));
   MACAW_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   std::error_code ignored;
   if (BlobDigest(file.bytes()) != digest) {
@@ -58,12 +84,11 @@ absl::StatusOr<MappedFile> BaseFiles::Read(const Digest& digest) const {
 void BaseFiles::Write(const fleet::Blob& blob) const {
   if (folder_.empty()) return;
   absl::Status status = MakeDirectories(folder_);
+  MakeRoom(folder_, kBasesKept - 1);
   if (status.ok()) status = AtomicWriteFile(PathOf(blob.digest), blob.bytes->bytes());
   if (!status.ok()) {
     Logger("worker").Warning(absl::StrCat("base_not_kept why=\"", status.message(), "\""));
-    return;
   }
-  RemoveOldBases(folder_);
 }
 
 }  // namespace macaw::worker

@@ -18,9 +18,16 @@ class BaseFiles {
   // `folder` is made when it is needed; empty: nothing is kept.
   explicit BaseFiles(std::string folder) : folder_(std::move(folder)) {}
 
+  // Of a node with that folder; empty: it has none.
+  static std::string FolderIn(const std::string& scratch_dir);
+
+  // Whether there is a file of that digest, or of any; Read checks what is in it.
+  bool Has(const Digest& digest) const;
+  bool HasAny() const;
   // The bytes of that digest. kNotFound: they are not here. A damaged file is removed.
   absl::StatusOr<MappedFile> Read(const Digest& digest) const;
-  // A file that cannot be written is a warning in the log: the node goes on without it.
+  // Makes room first. A file that cannot be written is a warning in the log: the node goes on
+  // without it.
   void Write(const fleet::Blob& blob) const;
 
  private:

@@ -23,8 +23,7 @@ Downloads::Downloads(fleet::FleetLink& link, const PatientCalls& calls, const Ru
     : link_(link),
       calls_(calls),
       context_(context),
-      bases_(scratch_dir.empty() || link.shares_memory() ? ""
-                                                         : absl::StrCat(scratch_dir, "/bases")) {}
+      bases_(link.shares_memory() ? "" : BaseFiles::FolderIn(scratch_dir)) {}
 
 std::vector<Digest> Downloads::Have() const {
   std::vector<Digest> have;
@@ -106,6 +105,10 @@ void Downloads::MakeRoomFor(uint64_t bytes) {
     if (!of_lease) bytes -= blob->size;
     blob = of_lease ? std::next(blob) : cache_.erase(blob);
   }
+}
+
+bool Downloads::HasBase(const Digest& base) const {
+  return (context_.whole != nullptr && context_.whole->base() == base) || bases_.Has(base);
 }
 
 absl::StatusOr<fleet::Blob> Downloads::Fetch(const fleet::Blob& blob) {

@@ -25,6 +25,8 @@ class Downloads {
 
   // What need not be sent again.
   std::vector<Digest> Have() const;
+  // Whether this base of models is here, so that it need not be fetched.
+  bool HasBase(const Digest& base) const;
   // Clients of a lease train from so many older models.
   void ExpectModels(size_t older) { most_models_ = std::max(most_models_, older); }
   // The channels of the newest lease, whose blobs stay.

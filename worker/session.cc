@@ -59,6 +59,7 @@ class Session {
         context_(parts.context),
         marker_(parts.marker),
         availability_(parts.availability),
+        demand_(parts.demand),
         commits_(parts.commits),
         sum_form_(parts.sum_form >= static_cast<uint32_t>(aggregation::SumForm::kCompact) &&
                           !link_.shares_memory()
@@ -169,6 +170,24 @@ class Session {
     available_ = std::move(answer);
   }
 
+  // The model of the lease's work; null: it has none.
+  static const fleet::Blob* ModelOf(const fleet::LeaseReply& reply) {
+    if (reply.training.has_value() && !reply.training->broadcast.channels.empty())
+      return &reply.training->broadcast.channels[0];
+    const bool evaluates = reply.evaluation.has_value() && reply.evaluation->model.named();
+    return evaluates ? &reply.evaluation->model : nullptr;
+  }
+
+  // Tells what work like this lease's moves: with the frozen tensors, until they are here or
+  // `begun` to be fetched; always with a server of release 0.1.0, which sends whole models.
+  void ExpectTraffic(const fleet::LeaseReply& reply, bool begun) {
+    const fleet::Blob* const model = ModelOf(reply);
+    if (availability_ == nullptr || model == nullptr) return;
+    const bool apart = model->has_parts() && (begun || downloads_.HasBase(model->base().digest));
+    availability_->Expect(
+        {.up = demand_.bytes_up, .down = demand_.bytes_down + (apart ? 0 : demand_.base_bytes)});
+  }
+
   // How long the server may keep a call for work. A node that declines asks again when it may work.
   Duration LongestPoll() const {
     if (available_.available()) return kPoll;
@@ -254,11 +273,13 @@ class Session {
 
   // Returns true if the worker should commit after this work, without asking again.
   absl::StatusOr<bool> Accept(const fleet::LeaseReply& reply) {
+    ExpectTraffic(reply, /*begun=*/false);
     LookWhetherAvailable();  // the call may have taken long
     if (!available_.available()) {
       GiveBack(WorkOf(reply));
       return false;
     }
+    ExpectTraffic(reply, /*begun=*/true);
     MACAW_RETURN_IF_ERROR(CheckPlaces(reply, dataset_.info().clients));
     if (reply.evaluation.has_value()) {
       absl::StatusOr<std::shared_ptr<const EvaluationContext>> evaluation = Open(*reply.evaluation);
@@ -560,6 +581,7 @@ class Session {
   const RunContext& context_;
   RunningMarker& marker_;
   Availability* const availability_;
+  const Demand demand_;
   uint64_t& commits_;
   const aggregation::SumForm sum_form_;
   const fleet::Traffic traffic_before_ = link_.traffic();  // of earlier sessions

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
 #include "proto/fleet/link.h"
+#include "worker/acceptance.h"
 #include "worker/availability.h"
 #include "worker/phase.h"
 #include "worker/running_marker.h"
@@ -24,6 +25,7 @@ struct SessionParts {
   RunningMarker& marker;
   Availability* availability = nullptr;  // null: the node may always work
   uint64_t& commits;      // commits of this process so far; the next id follows from it
+  Demand demand = {};     // of the run
   uint32_t sum_form = 0;  // HelloReply's
   uint64_t seed = 0;      // of this process, for the pauses before it tries again
 };

@@ -20,6 +20,7 @@
 #include "training/api/trainer.h"
 #include "training/backends.h"
 #include "worker/availability.h"
+#include "worker/base_files.h"
 #include "worker/dry_run.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
@@ -173,6 +174,7 @@ class RunModels {
       models_ = std::make_unique<WholeModels>(parts);
     return models_.get();
   }
+  bool has_base() const { return models_ != nullptr && !models_->base().IsZero(); }
 
  private:
   std::unique_ptr<WholeModels> models_;
@@ -326,6 +328,7 @@ class Participation {
                                                        .marker = *marker_,
                                                        .availability = availability_.get(),
                                                        .commits = commits_,
+                                                       .demand = demand,
                                                        .sum_form = hello.sum_form,
                                                        .seed = request_.incarnation},
                                                       registration, stop_);
@@ -356,8 +359,12 @@ class Participation {
                            ProfileFor(hello.run, dataset_.info(), options_, registry_, backends_));
     if (!hello.run.has_value()) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(const Demand demand, CheckOwner(*hello.run, calls));
-    if (availability_ != nullptr)
-      availability_->Expect({.up = demand.bytes_up, .down = demand.bytes_down});
+    if (availability_ == nullptr) return absl::OkStatus();
+    // Which base the run has is known with the first lease.
+    const BaseFiles bases(link_.shares_memory() ? "" : BaseFiles::FolderIn(options_.scratch_dir));
+    const bool may_have_base = models_.has_base() || bases.HasAny();
+    availability_->Expect({.up = demand.bytes_up,
+                           .down = demand.bytes_down + (may_have_base ? 0 : demand.base_bytes)});
     return absl::OkStatus();
   }
 

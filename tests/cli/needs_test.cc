@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -294,7 +295,7 @@ TEST(AKeyThatARuleDoesNotRead, IsRefusedWithTheRule) {
       ++keys;
     }
   }
-  EXPECT_EQ(keys, 5u);
+  EXPECT_EQ(keys, 15u);
 }
 
 TEST(EveryConditionalParameter, IsHeldToItsNeed) {
@@ -306,7 +307,8 @@ TEST(EveryConditionalParameter, IsHeldToItsNeed) {
         const std::string key = absl::StrCat("algorithm.", rule->name, ".", spec.name);
         SCOPED_TRACE(key);
         const std::string name = absl::StrCat("algorithm.name=\"", rule->name, "\"");
-        const std::string given = absl::StrCat(key, "=0.125");
+        const bool text = std::holds_alternative<std::string>(spec.default_value);
+        const std::string given = absl::StrCat(key, text ? "=\"0.125\"" : "=0.125");
         size_t met = 0, refused = 0;
         for (const algorithms::ParameterSpec& other : rule->parameters) {
           for (const std::string& choice : other.choices) {
@@ -341,7 +343,7 @@ TEST(EveryConditionalParameter, IsHeldToItsNeed) {
       }
     }
   }
-  EXPECT_EQ(parameters, 7u);
+  EXPECT_EQ(parameters, 9u);
 }
 
 }  // namespace

@@ -123,8 +123,12 @@ TEST(Resolve, ComparesTheRuleWithTheClientsThatHaveRows) {
   ASSERT_TRUE(few.has_value() && enough.has_value());
   const auto refusal = [&](std::vector<std::string> set) {
     set.insert(set.end(), {"cohort.size=5", "local.batch_size=100", "local.drop_last=true"});
-    Config config = Get(set);
-    return std::string(Resolve(config, **dataset, sdk::Catalogue::Builtins()).message());
+    std::vector<Override> overrides;
+    for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
+    const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
+    auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, builtins);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return std::string(Resolve(*config, **dataset, builtins).message());
   };
   EXPECT_THAT(refusal({"algorithm.name=afl"}), HasSubstr("numbers the clients that train"));
   const auto root = [](uint64_t client) { return absl::StrCat("algorithm.fltrust.root=", client); };

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/random.h"
 
 namespace macaw {
@@ -28,6 +31,33 @@ TEST(Safetensors, AModelComesBackBitForBit) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(DigestOfValues(back->view()), DigestOfValues(model.view()));
   EXPECT_EQ(SafetensorsFile::Open(path)->metadata().at("round"), "3");
+}
+
+TEST(Safetensors, LargeTensorsBesideSmallOnesComeBackInTheirOrder) {
+  constexpr size_t kSizes[] = {3, size_t{3} << 19, 5, 0, (size_t{1} << 18) + 1, 7};
+  std::vector<std::vector<float>> values;
+  std::vector<TensorToWrite> tensors;
+  for (const size_t size : kSizes) {
+    std::vector<float>& these = values.emplace_back(size);
+    for (size_t i = 0; i < size; ++i) these[i] = static_cast<float>(10 * values.size() + i % 977);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    tensors.push_back({.name = absl::StrCat("t", i),
+                       .dtype = "F32",
+                       .shape = {kSizes[i]},
+                       .bytes = std::as_bytes(std::span(values[i]))});
+  }
+  const std::string path = testing::TempDir() + "/large.safetensors";
+  ASSERT_TRUE(WriteSafetensors(path, tensors, {{"key", "value"}}).ok());
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->metadata().at("key"), "value");
+  for (const TensorToWrite& tensor : tensors) {
+    const absl::StatusOr<TensorRef> read = file->Get(tensor.name, "F32");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->shape, tensor.shape);
+    EXPECT_TRUE(std::ranges::equal(read->bytes, tensor.bytes)) << tensor.name;
+  }
 }
 
 TEST(Safetensors, AnotherModelIsRefusedByName) {

@@ -53,6 +53,7 @@ class LeftOutOnce : public testing::TestWithParam<const char*> {
     RunPlan run = testing_support::TinyRun(2);
     run.algorithm = *Registry().Complete({GetParam(), {}});
     run.contribution_bound = 64;
+    run.cohort.size = kCohort;
     setup_ = algorithms::SetupOf(run, TinyLayout());
     rule_ = *Registry().Find(GetParam());
     channels_ = algorithms::UpChannels(*algorithms::SchemaOf(*rule_, setup_), Phase(0));
@@ -315,8 +316,8 @@ TEST(LeaveOneOut, LeavesNoLineOfARoundThatIsNotDoneAgain) {
       FakeWorker worker(*coordinator);
       SendApart(worker);
       ASSERT_TRUE(worker.Register().ok());
-      worker.RunThrough(4);
-      ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside round 5
+      worker.RunThrough(5);
+      ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside round 6
       coordinator->Suspend();
       ASSERT_TRUE(coordinator->Wait().ok());
     }

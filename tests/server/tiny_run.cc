@@ -303,9 +303,10 @@ void SendApart(FakeWorker& worker) {
 }
 
 Outcome Finish(Options options) {
-  const bool apart = options.run.evaluation.leave_one_out > 0;
+  const bool apart = options.run.evaluation.leave_one_out > 0, resumes = options.resume;
   const auto coordinator = StartTiny(std::move(options));
   FakeWorker worker(*coordinator);
+  if (resumes) ++worker.identity().incarnation;  // another process, which counts its commits from 1
   if (apart) SendApart(worker);
   EXPECT_TRUE(worker.Register().ok());
   worker.RunToEnd();

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,6 +53,7 @@ class WatchedLink final : public fleet::ForwardingLink {
       : ForwardingLink(link), reads_parts_(reads_parts) {}
 
   absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
+    if (!request.declined.empty() && when_declined) when_declined();
     absl::StatusOr<fleet::LeaseReply> reply = ForwardingLink::Lease(request);
     if (reply.ok()) Look(*reply);
     return reply;
@@ -64,6 +67,8 @@ class WatchedLink final : public fleet::ForwardingLink {
     ++fetched_[blob.digest];
     return ForwardingLink::Fetch(blob);
   }
+
+  std::function<void()> when_declined;
 
   const Digest& base() const { return base_; }
   uint64_t base_bytes() const { return base_bytes_; }
@@ -115,12 +120,12 @@ class FrozenRun : public testing::Test {
   // One worker whose link is watched; `look` sees it at the end.
   template <typename Look>
   testing_support::Result RunWatched(const RunPlan& run, bool reads_parts, Look look) {
-    const TemporaryFolder folder;
+    const TemporaryFolder folder, states;
     const auto server = StartServer(OptionsOf(run, folder.path()));
     const auto link = fleet::MakeLocalLink(*server);
     WatchedLink watched(*link, reads_parts);
-    const absl::Status status =
-        worker::Run({.slots = 2}, *dataset_, watched, Registry(), OnlyFused(), {});
+    const absl::Status status = worker::Run({.slots = 2, .state = {.path = states.path()}},
+                                            *dataset_, watched, Registry(), OnlyFused(), {});
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
     look(watched, folder.path());
@@ -137,6 +142,30 @@ class FrozenRun : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server.Wait().ok());
     return link->traffic();
+  }
+
+  // What a device received whose owner lets it receive so much a day; it stops when it declines.
+  struct Day {
+    bool declined = false;
+    uint64_t down = 0;
+  };
+  Day WorkWithin(uint64_t limit, server::Coordinator& server, const std::string& scratch,
+                 bool reads_parts = true) {
+    const auto serving =
+        wire::FleetServer::Start({.listen = "127.0.0.1:0", .share_memory = false}, server);
+    EXPECT_TRUE(serving.ok()) << serving.status();
+    const auto link = *wire::Dial({.server = (*serving)->address(), .share_memory = false});
+    WatchedLink watched(*link, reads_parts);
+    std::stop_source stop;
+    watched.when_declined = [&] { stop.request_stop(); };
+    const Options options = {
+        .slots = 1, .scratch_dir = scratch, .accept = {.max_bytes_down_a_day = limit}};
+    const absl::Status status =
+        worker::Run(options, *dataset_, watched, Registry(), OnlyFused(), stop.get_token());
+    EXPECT_TRUE(status.ok()) << status;
+    if (stop.stop_requested()) server.Interrupt();
+    EXPECT_TRUE(server.Wait().ok());
+    return {stop.stop_requested(), link->traffic().down};
   }
 
   const std::unique_ptr<data::Dataset> dataset_ = SyntheticClients();
@@ -296,6 +325,37 @@ TEST_F(FrozenRun, FetchesNoBaseThatTheWorkerHasOnDisk) {
   EXPECT_LT(down[1], base / 2);
   EXPECT_GT(down[2], base);
   EXPECT_LT(down[3], base / 2);
+}
+
+// Before the base is fetched, it counts as work to come; on disk, it does not; and of a server of
+// release 0.1.0 each model counts as a whole.
+TEST_F(FrozenRun, KeepsToTheDaysBytesWithItsBase) {
+  const TemporaryFolder folder, scratch;
+  const auto start = [&](uint32_t rounds) {
+    server::Options options = OptionsOf(Plan(rounds), folder.path());
+    options.resume = rounds > 2;
+    return StartServer(std::move(options));
+  };
+  const Day first = WorkWithin(uint64_t{1} << 40, *start(2), scratch.path());
+  EXPECT_FALSE(first.declined);
+  const uint64_t base = json::parse(*ReadFile(folder / "summary.json"))["bytes"]["base"];
+  ASSERT_GT(first.down, base);
+  uint64_t moved = first.down;  // today
+
+  fs::rename(scratch / "bases", scratch / "elsewhere");
+  const Day without = WorkWithin(moved + base / 10 * 9, *start(4), scratch.path());
+  EXPECT_TRUE(without.declined);
+  EXPECT_LT(without.down, base / 2);
+  moved += without.down;
+
+  fs::rename(scratch / "elsewhere", scratch / "bases");
+  const Day with = WorkWithin(moved + base / 10 * 9, *start(4), scratch.path());
+  EXPECT_FALSE(with.declined);
+  moved += with.down;
+
+  const Day whole = WorkWithin(moved + base / 10 * 9, *start(6), scratch.path(), false);
+  EXPECT_TRUE(whole.declined);
+  EXPECT_LT(whole.down, base / 2);
 }
 
 // Where rounds do not wait for each other, clients train from models of several ages, on devices
