@@ -82,6 +82,12 @@ class HeteroFlClient final : public DeltaClient {
  public:
   HeteroFlClient(const Setup& setup, Plan plan) : DeltaClient(setup), plan_(std::move(plan)) {}
 
+  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
+                                              Workspace& workspace) const override {
+    MACAW_RETURN_IF_ERROR(plan_.levels.Has(context.client));
+    return DeltaClient::Prepare(context, workspace);
+  }
+
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
@@ -293,11 +299,6 @@ absl::Status CheckHeteroFl(const Setup& setup) {
   MACAW_RETURN_IF_ERROR(NeedsPlannedCohort(setup));
   MACAW_ASSIGN_OR_RETURN(const Plan plan, Plan::Of(setup));
   MACAW_RETURN_IF_ERROR(Evaluated(setup, plan).status());
-  if (Levels::NeedClients(setup) && setup.clients > 0 && setup.clients < plan.levels.count()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("assign = \"fix\" divides ", setup.clients, " clients among ",
-                     plan.levels.count(), " rates: name fewer rates, or set assign = \"once\""));
-  }
   return absl::OkStatus();
 }
 
@@ -354,8 +355,9 @@ Description HeteroFl() {
       "static batch norm, a pass over all clients' rows before each evaluation, is left out.";
   heterofl.notes = NotesOnHeteroFl;
   heterofl.totals = [](const Setup& setup) {
-    return TotalsUsed{.clients = Levels::NeedClients(setup), .weight = false};
+    return TotalsUsed{.clients = Levels::ByNumber(setup), .weight = false};
   };
+  heterofl.numbers_clients = true;
   heterofl.check = CheckHeteroFl;
   heterofl.schema = HeteroFlSchema;
   heterofl.client = [](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {

@@ -10,6 +10,7 @@
 #include "algorithms/kept_state.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
+#include "training/api/losses.h"
 
 // IFCA: Ghosh, Chung, Yin, Ramchandran, "An Efficient Framework for Clustered Federated Learning",
 // NeurIPS 2020, algorithm 1 with model averaging. The server keeps k models θ_1 … θ_k. A client
@@ -91,11 +92,10 @@ class IfcaClient final : public DeltaClient {
   }
 
  private:
-  // ĵ: the first of equals.
+  // ĵ: the first of equals. A model that has diverged is taken by nobody.
   size_t Best(std::span<const training::StageOutcome> outcomes) const {
     if (k_ == 1) return 0;
-    const auto losses = outcomes.first(k_);
-    return static_cast<size_t>(std::ranges::min_element(losses, {}, LossOf) - losses.begin());
+    return training::LeastLoss(outcomes.first(k_));
   }
 
   const size_t k_;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -99,7 +100,10 @@ std::vector<ParameterSpec> Levels::Parameters(absl::string_view rule) {
        .needs = {{lists, absl::StrCat(key, " = \"list\"")}}}};
 }
 
-bool Levels::NeedClients(const Setup& setup) { return setup.Get<std::string>("assign") == "fix"; }
+bool Levels::ByNumber(const Setup& setup) {
+  const std::string assign = setup.Get<std::string>("assign");
+  return assign == "fix" || assign == "list";
+}
 
 absl::StatusOr<Levels> Levels::Of(const Setup& setup) {
   Levels levels;
@@ -117,17 +121,35 @@ absl::StatusOr<Levels> Levels::Of(const Setup& setup) {
                    : assign == "list" ? Assign::kList
                                       : Assign::kDynamic;
   if (levels.assign_ == Assign::kList) MACAW_RETURN_IF_ERROR(levels.List(setup));
-  if (levels.assign_ != Assign::kFix) return levels;
-  uint64_t sum = 0;
-  for (const double share : levels.shares_) {
+  if (levels.assign_ == Assign::kFix) MACAW_RETURN_IF_ERROR(levels.Fix(setup.clients));
+  return levels;
+}
+
+// For shares s of N clients, level l ends at client ⌊N·(s_1 + … + s_l) / Σs⌋. Where Σs divides N,
+// these are the levels of the authors' code, which counts s_l·⌊N/Σs⌋ and gives the last level all
+// that are left over.
+absl::Status Levels::Fix(uint64_t clients) {
+  absl::uint128 sum = 0;
+  for (const double share : shares_) {
     if (share != std::floor(share) || share > 1e9) {
       return absl::InvalidArgumentError(absl::StrCat(
           "assign = \"fix\" counts clients, and shares has ", share, ": use whole numbers"));
     }
     sum += static_cast<uint64_t>(share);
   }
-  levels.per_share_ = setup.clients / sum;
-  return levels;
+  absl::uint128 shares = 0;
+  for (size_t level = 0; level < count(); ++level) {
+    shares += static_cast<uint64_t>(shares_[level]);
+    const auto end = static_cast<uint64_t>(clients * shares / sum);
+    if (clients > 0 && end == (ends_.empty() ? 0 : ends_.back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("assign = \"fix\" divides ", clients, " clients among ", count(),
+                       " rates, and none is left for the rate ", rates_[level],
+                       ": name fewer rates or other shares, or set assign = \"once\""));
+    }
+    ends_.push_back(end);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Levels::List(const Setup& setup) {
@@ -159,8 +181,16 @@ size_t Levels::Drawn(RandomStream stream) const {
   return count() - 1;
 }
 
-// "fix" is that of the authors' code: for shares s of N clients, the first s_1·⌊N/Σs⌋ have the
-// widest rate, and so on; those that are left over have the last one.
+absl::Status Levels::Has(ClientId client) const {
+  const uint64_t clients = assign_ == Assign::kFix    ? ends_.back()
+                           : assign_ == Assign::kList ? each_.size()
+                                                      : client.value + 1;
+  if (client.value < clients) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("client ", client.value,
+                                                 " has no rate: assign gives one to ", clients,
+                                                 " clients, numbered from 0"));
+}
+
 size_t Levels::LevelOf(const ClientContext& context) const {
   switch (assign_) {
     case Assign::kDynamic:
@@ -170,17 +200,13 @@ size_t Levels::LevelOf(const ClientContext& context) const {
                                  .purpose = Purpose::kClientRule,
                                  .client = context.client,
                                  .extra = kLevelOfClient}));
-    case Assign::kList:  // a batch is tried before clients have numbers
-      return each_[std::min<uint64_t>(context.client.value, each_.size() - 1)];
+    case Assign::kList:
+      return each_[context.client.value];
     case Assign::kFix:
       break;
   }
-  uint64_t end = 0;
-  for (size_t level = 0; level + 1 < count(); ++level) {
-    end += static_cast<uint64_t>(shares_[level]) * per_share_;
-    if (context.client.value < end) return level;
-  }
-  return count() - 1;
+  const auto end = std::ranges::upper_bound(ends_, context.client.value);
+  return static_cast<size_t>(end - ends_.begin());
 }
 
 absl::StatusOr<SliceLayouts> SliceLayouts::Of(const Setup& setup, const Levels& levels) {

@@ -17,25 +17,29 @@ class Levels {
   // The parameters that Of reads, of a rule with this name: rates, assign, shares, each.
   static std::vector<ParameterSpec> Parameters(absl::string_view rule);
   static absl::StatusOr<Levels> Of(const Setup& setup);
-  // Whether Of's levels need the number of clients.
-  static bool NeedClients(const Setup& setup);
+  // Whether levels go by the numbers of the N clients: "fix" and "list".
+  static bool ByNumber(const Setup& setup);
 
   size_t count() const { return rates_.size(); }
   double rate(size_t level) const { return rates_[level]; }
-  // The same whenever it is asked in a turn.
+  // The same whenever it is asked in a turn. Asserts Has.
   size_t LevelOf(const ClientContext& context) const;
+  // Whether the client has a level: an error names one that is beyond the N clients.
+  absl::Status Has(ClientId client) const;
 
  private:
   enum class Assign { kFix, kOnce, kDynamic, kList };
   // Reads each.
   absl::Status List(const Setup& setup);
+  // Counts the clients of each level.
+  absl::Status Fix(uint64_t clients);
   size_t Drawn(RandomStream stream) const;
 
   std::vector<double> rates_;   // falling
   std::vector<double> shares_;  // of the clients; only their ratios count
   Assign assign_ = Assign::kFix;
-  uint64_t per_share_ = 0;    // kFix: clients for each share of 1
-  std::vector<size_t> each_;  // kList: by client
+  std::vector<uint64_t> ends_;  // kFix: behind the last client of each level
+  std::vector<size_t> each_;    // kList: by client
 };
 
 // What is sent at each level: the layout of the narrower model, or the whole one's at rate 1.

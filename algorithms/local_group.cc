@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
+#include "algorithms/last_layer.h"
 
 namespace macaw::algorithms {
 
@@ -62,6 +63,11 @@ absl::Status CheckHead(const Setup& setup) {
   if (head.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("head = \"", setup.Get<std::string>("head"),
                                                    "\" matches none of the model's tensors"));
+  }
+  if (setup.Get<std::string>("head").empty() && LastModuleIsFrozen(setup)) {
+    return absl::InvalidArgumentError(
+        "the head is the model's last layer, which this run freezes (model.frozen, trained, "
+        "adapters): name the trained tensors that stay with each client with head = \"…\"");
   }
   if (head.everything()) {
     return absl::InvalidArgumentError(

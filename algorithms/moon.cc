@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "algorithms/api/parameter_group.h"
 #include "algorithms/builtin.h"
+#include "algorithms/last_layer.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
 #include "training/api/hooks.h"
@@ -119,10 +119,10 @@ absl::Status CheckMoon(const Setup& setup) {
         "it compares the representations of rows, and the task rates each position of a row: set "
         "run.task = \"classification\", or take another rule");
   }
-  if (ParameterGroup::OfLastLayer(setup.layout).everything()) {
+  if (TrainsTheLastLayerAlone(setup)) {
     return absl::InvalidArgumentError(
-        "the model has one layer with parameters to train, so no row's representation moves, and "
-        "the contrast does nothing: take fedavg, or train a layer below the last");
+        "the run trains the model's last layer alone, so no row's representation moves, and the "
+        "contrast does nothing: take fedavg, or train a layer below the last");
   }
   return absl::OkStatus();
 }

@@ -39,7 +39,7 @@ RUNS = (
     ("csv", ('evaluation.metrics=["balanced_accuracy","f1","auc","ece"]',
              "data.central_val_fraction=0.1", *OF_CLIENTS)),
     ("csv", ("algorithm.name=ditto", *OF_CLIENTS)),
-    ("csv", ("algorithm.name=ifca", "evaluation.groups=[\"low=?\",\"high=*\"]", *OF_CLIENTS)),
+    ("csv", ("algorithm.name=ifca", "evaluation.groups=[\"short=???\",\"long=*\"]", *OF_CLIENTS)),
     ("csv", ("data.heldout_clients=0.3", "data.heldout_tuning=0.5", "evaluation.heldout=true",
              "evaluation.fine_tune.steps=2")),
     ("csv", ("data.concept_shift=label-permutation", "data.concept_shift_groups=2",

@@ -196,6 +196,24 @@ absl::StatusOr<ModelSpec> WithoutAdapters(const ModelSpec& spec) {
   return plain;
 }
 
+absl::Status CheckScales(const ModelSpec& spec, const std::vector<std::string>& rules) {
+  std::vector<Layer> own = spec.layers, other = spec.layers;
+  for (const LinearMap& map : MapsOf(other)) *map.adapter = Adapter();
+  MACAW_RETURN_IF_ERROR(AddAdapters(rules, other));
+  const std::vector<LinearMap> ours = MapsOf(own), theirs = MapsOf(other);
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const Adapter &our = *ours[i].adapter, &their = *theirs[i].adapter;
+    if (our.rank == 0 || their.rank == 0 || our.scale == their.scale) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the adapter of ", ours[i].weight, " counts by α/r = ", their.scale,
+                     " in the file and by ", our.scale,
+                     " in model.adapters, so the model would compute "
+                     "something else: write \"lora ",
+                     our.rank, " alpha ", their.scale * static_cast<double>(our.rank), " …\""));
+  }
+  return absl::OkStatus();
+}
+
 FlatVector WithInitialAdapters(const ModelSpec& spec, const FlatVector& plain, uint64_t seed) {
   FlatVector model = InitialModel(spec, seed);
   DispatchDType(spec.layout->dtype(), [&]<typename T>(T) {

@@ -27,6 +27,10 @@ absl::StatusOr<AdapterRule> ParseAdapter(absl::string_view text);
 // weight or its rank is larger than a side of one.
 absl::Status AddAdapters(const std::vector<std::string>& rules, std::vector<Layer>& layers);
 
+// Refuses rules that give a weight of the model another scale than its own adapter has. An error
+// names the weight and both scales.
+absl::Status CheckScales(const ModelSpec& spec, const std::vector<std::string>& rules);
+
 // The model without its adapters: W alone. Nothing of it is frozen.
 absl::StatusOr<ModelSpec> WithoutAdapters(const ModelSpec& spec);
 

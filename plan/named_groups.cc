@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "plan/cohort.h"
 
@@ -22,6 +23,13 @@ absl::StatusOr<NamedGroups> NamedGroups::Parse(const std::vector<std::string>& e
           "evaluation.groups: \"", entry,
           "\" is no NAME=PATTERN, with a name of small letters, digits and _ and a pattern of "
           "clients' names, such as \"phones=phone-*\""));
+    }
+    // The column clients_test_group_gap_accuracy is of all groups.
+    if (name == "gap" || absl::StartsWith(name, "gap_")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evaluation.groups: \"", entry,
+                       "\": group_gap_* are the columns of the distance between the best and the "
+                       "worst group; give the group another name than gap or gap_…"));
     }
     const auto known = std::ranges::find(groups.names_, name);
     const auto group = static_cast<uint32_t>(known - groups.names_.begin());

@@ -63,8 +63,9 @@ absl::Status BestModels::WriteHeld() {
   MACAW_ASSIGN_OR_RETURN(const ConstVectorView vector, held_->model.Vector());
   MACAW_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> tensors, held_->model.Tensors());
   MACAW_RETURN_IF_ERROR(WriteModel(FileOf(held_->round), vector,
-                                   {{"round", absl::StrCat(held_->round.value)},
-                                    {"model_digest", DigestOfTensors(tensors).Hex()}}));
+                                   WithAdapters({{"round", absl::StrCat(held_->round.value)},
+                                                 {"model_digest", DigestOfTensors(tensors).Hex()}},
+                                                held_->model.adapters)));
   held_.reset();
   return absl::OkStatus();
 }

@@ -69,13 +69,24 @@ void AddMissing(EvaluatedRows of, const EvaluationConfig& evaluation,
   }
 }
 
+// The metric of a column of a group (evaluation.groups), whose name may have any words:
+// "accuracy" of "clients_test_group_mae_loss_accuracy". Any other column: the whole name.
+std::string WithoutGroup(const std::string& column) {
+  const std::string start = "clients_test_group_";
+  const size_t place = column.find(start);
+  if (place == std::string::npos) return column;
+  const std::string rest = column.substr(place + start.size());
+  return absl::StartsWith(rest, "gap_") ? column : rest.substr(rest.rfind('_') + 1);
+}
+
 }  // namespace
 
-bool HigherIsBetter(const std::string& metric) {
+bool HigherIsBetter(const std::string& column) {
+  const std::string metric = WithoutGroup(column);
   // How much clients differ.
   if (absl::EndsWith(metric, "_std") || absl::EndsWith(metric, "_gini")) return false;
   if (absl::EndsWith(metric, "_missing") || metric == "left_out") return false;
-  if (metric.find("_group_gap_") != std::string::npos) return false;
+  if (metric.find("clients_test_group_gap_") != std::string::npos) return false;
   if (metric.find("bytes_") != std::string::npos || metric == kBackdoorSuccess) return false;
   if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||
       metric == "staleness")

@@ -29,7 +29,7 @@ class EarlyStopping {
 };
 
 // True for every column except losses and errors: those with "loss", "mae", "objective",
-// "perplexity" or "_ece" in their names.
+// "perplexity" or "_ece" in their names, the names of groups (evaluation.groups) left aside.
 bool HigherIsBetter(const std::string& metric);
 
 // Returns an error unless the run will have the column `metric` (the error lists those that it will

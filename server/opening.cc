@@ -326,6 +326,11 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_RETURN_IF_ERROR(CheckLeaveOneOut(run, algorithm, schema));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
+  if (config.stop.patience > 0 && algorithm.has_several_models) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "run.stop.patience keeps the model of the best round, and the server of ",
+        run.algorithm.name, " has several models: stop by run.stop.at_least, or remove patience"));
+  }
   return CheckStopRule(config.stop, run, ColumnsOf(run, algorithm, schema));
 }
 

@@ -18,7 +18,8 @@ absl::Status WriteRoundModel(const std::string& run_dir, Round round, const Kept
     sizes.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes.size()});
   const std::string path = run_dir + "/model.round.safetensors", part = path + ".part";
   std::ofstream file(part, std::ios::binary | std::ios::trunc);
-  file << SafetensorsHeader(sizes, {{"round", absl::StrCat(round.value)}});
+  file << SafetensorsHeader(sizes,
+                            WithAdapters({{"round", absl::StrCat(round.value)}}, model.adapters));
   for (const TensorToWrite& tensor : tensors) {
     file.write(reinterpret_cast<const char*>(tensor.bytes.data()),
                static_cast<std::streamsize>(tensor.bytes.size()));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/client_evaluation.h"
@@ -206,6 +207,10 @@ absl::Status RunThreads::DecodeAndAdd(fleet::Part part) {
   return keeper_.Add(std::move(sum), part.included.front().attempt.client);
 }
 
+KeptModel RunThreads::Kept(fleet::Blob model) const {
+  return {std::move(model), layout_, split_, absl::StrJoin(options_.run.model.adapters, "\n")};
+}
+
 std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
   if (!options_.config.stop.active()) return std::nullopt;
   const auto value = row.Get(options_.config.stop.metric);
@@ -216,7 +221,7 @@ std::optional<std::string> RunThreads::ObserveForStop(Round round, const Metrics
   std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
   const bool best = early_stopping_.best_round() == round.value;
   if (best && options_.config.stop.patience > 0 && model.has_value())
-    writer_.Best(round, {*model, layout_, split_});
+    writer_.Best(round, Kept(*model));
   return stop;
 }
 
@@ -242,7 +247,7 @@ void RunThreads::OnClosed(Closed closed) {
       writer_.Clients(report.round, report.records, options_.run.task);
     }
     if (closed.shown.has_value())  // before the round's row, whose reader may ask for the model
-      writer_.RoundModel(report.round, {*std::move(closed.shown), layout_, split_});
+      writer_.RoundModel(report.round, Kept(*std::move(closed.shown)));
     Checkpoint checkpoint;
     if (closed.state.has_value()) {
       checkpoint = CheckpointOf(report.round, StateVersions::Staged::kIncluded);

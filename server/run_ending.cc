@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/budget.h"
 #include "server/run_threads.h"
 
@@ -41,6 +42,7 @@ void RunThreads::Begin(EndRun order) {
       .program = options_.program,
       .name = options_.run.name,
       .algorithm = options_.run.algorithm.name,
+      .adapters = absl::StrJoin(options_.run.model.adapters, "\n"),
       .settings = options_.settings,
       .seed = options_.run.seed,
       .data_digest = DataDigest(),

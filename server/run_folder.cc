@@ -345,12 +345,13 @@ absl::Status RunFolder::SyncCommits() {
 // Writes all models of a rule with several, and returns what summary.json says of them.
 static absl::StatusOr<OrderedJson> WriteModels(const std::string& folder,
                                                std::span<const ConstVectorView> models,
-                                               const std::string& run) {
+                                               const SummaryFacts& facts) {
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder + "/models"));
   OrderedJson written = OrderedJson::array();
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string file = absl::StrCat("models/", i, ".safetensors");
-    MACAW_RETURN_IF_ERROR(WriteModel(absl::StrCat(folder, "/", file), models[i], {{"run", run}}));
+    MACAW_RETURN_IF_ERROR(WriteModel(absl::StrCat(folder, "/", file), models[i],
+                                     WithAdapters({{"run", facts.name}}, facts.adapters)));
     written.push_back({{"file", file}, {"model_digest", DigestOfValues(models[i]).Hex()}});
   }
   return written;
@@ -364,10 +365,11 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
   if (contributions_.has_value()) MACAW_RETURN_IF_ERROR(contributions_->CutTail());
   MACAW_RETURN_IF_ERROR(WriteSafetensors(
       path_ + "/model.safetensors", split != nullptr ? split->Tensors(model) : TensorsOf(model),
-      {{"run", facts.name}}));
+      WithAdapters({{"run", facts.name}}, facts.adapters)));
   if (split != nullptr) {
-    MACAW_RETURN_IF_ERROR(WriteModel(path_ + "/trained.safetensors", model,
-                                     {{"run", facts.name}, {"base", split->base().digest.Hex()}}));
+    MACAW_RETURN_IF_ERROR(WriteModel(
+        path_ + "/trained.safetensors", model,
+        WithAdapters({{"run", facts.name}, {"base", split->base().digest.Hex()}}, facts.adapters)));
   }
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
@@ -415,7 +417,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
   if (profiles.size() > 1) summary["profiles"] = std::move(profiles);
   if (facts.state_digest.has_value()) summary["state_digest"] = facts.state_digest->Hex();
   if (models.size() > 1) {
-    MACAW_ASSIGN_OR_RETURN(summary["models"], WriteModels(path_, models, facts.name));
+    MACAW_ASSIGN_OR_RETURN(summary["models"], WriteModels(path_, models, facts));
   }
   if (facts.best_model_round > 0) {
     MACAW_RETURN_IF_ERROR(best_.WriteHeld());

@@ -28,6 +28,7 @@ struct SummaryFacts {
   std::string program;  // with its version: "macaw-server 0.1.0"
   std::string name;
   std::string algorithm;
+  std::string adapters;        // kAdaptersMetadata
   std::string settings;        // a JSON object (Options::settings)
   uint64_t seed = 0;           // of the run
   Digest data_digest;          // of the clients and their rows

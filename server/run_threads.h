@@ -172,6 +172,7 @@ class RunThreads final : public admin::AdminHandler {
   // again no longer waits for its former call, so a lease in that answer would be lost.
   void DropOlderAsks(SessionId session);
   void WriteRow(std::function<std::string()> text);
+  KeptModel Kept(fleet::Blob model) const;  // of this run, for a file
   std::optional<std::string> ObserveForStop(Round round, const MetricsRow& row);
   Checkpoint CheckpointOf(Round round, StateVersions::Staged staged);
   // Zero before the run has begun; then there is nothing to resume.

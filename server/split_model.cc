@@ -112,6 +112,12 @@ fleet::Blob WholeNames::Of(fleet::Blob trained) {
           .parts = {std::move(trained), model_->base()}};
 }
 
+std::map<std::string, std::string> WithAdapters(std::map<std::string, std::string> metadata,
+                                                const std::string& adapters) {
+  if (!adapters.empty()) metadata[kAdaptersMetadata] = adapters;
+  return metadata;
+}
+
 absl::StatusOr<ConstVectorView> KeptModel::Vector() const {
   const bool parts = blob.has_parts();
   const LayoutPtr& held = parts ? split->parts().trained.layout() : layout;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -70,11 +72,19 @@ class WholeNames {
   std::pair<Digest, Digest> newest_;  // of a trained part, and of the whole model
 };
 
+// In the metadata of a model's file: the lines of [model] adapters. A and B alone do not say by
+// which scale α/r their product counts.
+inline constexpr char kAdaptersMetadata[] = "adapters";
+// What a file says of itself; `adapters` "": the model has none.
+std::map<std::string, std::string> WithAdapters(std::map<std::string, std::string> metadata,
+                                                const std::string& adapters);
+
 // A model as a blob, for whoever writes it to a file.
 struct KeptModel {
   fleet::Blob blob;
   LayoutPtr layout;                         // of the model
   std::shared_ptr<const SplitModel> split;  // of a blob with parts, else null
+  std::string adapters = {};                // for the file's metadata
 
   // What the blob holds: the trained part, or the model.
   absl::StatusOr<ConstVectorView> Vector() const;

@@ -260,7 +260,7 @@ MUTANTS = {
         ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
     ("server/served_blobs.h", "server", "ServedBlobs.*"): [
         ("a large model is forgotten that an evaluation needs",
-         "lent_.insert_or_assign(piece.digest, piece.bytes);", "")],
+         "lent_.insert_or_assign(piece.digest, Lent::Of(piece));", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
@@ -309,6 +309,10 @@ MUTANTS = {
          "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
         ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
         ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false")],
+    ("algorithms/levels.cc", "algorithms", "HeteroFl*"): [
+        ("HeteroFL counts clients by whole shares", "clients * shares / sum", "clients / sum * shares"),
+        ("HeteroFL gives a client beyond the list a rate",
+         "if (client.value < clients) return absl::OkStatus();", "return absl::OkStatus();")],
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
         ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
@@ -387,8 +391,19 @@ MUTANTS = {
          ".reduction = Reduction::kMean,"),
         ("a drift is a square", "result.metrics.emplace_back(kDriftMean, std::sqrt(square));",
          "result.metrics.emplace_back(kDriftMean, square);")],
+    ("algorithms/last_layer.cc", "algorithms", "Refusals.*"): [
+        ("the last layer is that of what is trained", "if (count > 0) names.clear();", ""),
+        ("a frozen head is the last trained layer", "return std::ranges::none_of(", "return false && std::ranges::none_of(")],
+    ("training/api/losses.cc", "training_api", "Losses.*"): [
+        ("a model that has diverged is the best", "std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity()",
+         "std::isfinite(loss) ? loss : -std::numeric_limits<double>::infinity()"),
+        ("a client that diverges as it trains counts", "} else if (!finite) {", "} else if (!finite && !compares) {")],
+    ("models/adapters.cc", "models_spec", "Adapters.*"): [
+        ("adapters of a file count by another scale", "our.scale == their.scale", "true")],
+    ("server/early_stopping.cc", "server", "EarlyStopping.*"): [
+        ("the name of a group decides what is better", "rest.substr(rest.rfind('_') + 1)", "rest")],
     ("algorithms/ifca.cc", "algorithms", "Ifca.*"): [
-        ("IFCA's clients take the model of the largest loss", "std::ranges::min_element", "std::ranges::max_element"),
+        ("IFCA's clients take the first model, whatever its loss", "training::LeastLoss(outcomes.first(k_))", "0 * outcomes.size()"),
         ("IFCA's models are moved by the updates of all clients",
          "Scale(1 / part, mean);", "static_cast<void>(mean);"),
         ("IFCA's clients send the update of their model for each model",

@@ -1,7 +1,6 @@
 #include "worker/lane.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "core/status.h"
 #include "plan/local_steps.h"
 #include "plan/real_arrivals.h"
+#include "training/api/losses.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
 
@@ -42,12 +42,6 @@ absl::Status OurFault(ClientId client, const absl::Status& status) {
   const bool named = absl::StartsWith(status.message(), who);  // a trainer's errors name it
   const std::string message = absl::StrCat(named ? "" : absl::StrCat(who, ": "), status.message());
   return WouldComeAgain(status) ? LastingFault(message) : absl::InternalError(message);
-}
-
-bool LossesAreFinite(const std::vector<training::StageOutcome>& outcomes) {
-  return std::ranges::all_of(outcomes, [](const training::StageOutcome& outcome) {
-    return std::ranges::all_of(outcome.sums, [](double sum) { return std::isfinite(sum); });
-  });
 }
 
 // A record with the client's work alone: all steps, and the losses of the last stage under each
@@ -344,7 +338,8 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   if (training::IsClientFault(outcomes.status())) return outcomes.status();
   if (!outcomes.ok()) return OurFault(client, outcomes.status());
   const algorithms::LocalWork work = std::move(*turn.work).Done(*std::move(outcomes));
-  if (!LossesAreFinite(work.outcomes)) {
+  if (!training::LossesAreFinite(work.plan.stages, work.outcomes,
+                                 !context_->schema.models.empty())) {
     return absl::InvalidArgumentError(
         absl::StrCat("client ", client.value, ": its loss is not finite"));
   }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "state/range_digest.h"
+#include "training/api/losses.h"
 #include "training/api/row_metrics.h"
 #include "worker/lane.h"
 #include "worker/lasting_fault.h"
@@ -72,8 +73,7 @@ absl::StatusOr<uint32_t> Lane::ChoiceOf(const EvaluationContext& evaluation,
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())
     return Annotate(outcomes.status(), "choosing among the rule's models before an evaluation");
-  const auto loss = [](const training::StageOutcome& of) { return of.sums[1] / of.sums[0]; };
-  return static_cast<uint32_t>(std::ranges::min_element(*outcomes, {}, loss) - outcomes->begin());
+  return static_cast<uint32_t>(training::LeastLoss(*outcomes));
 }
 
 absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluation,

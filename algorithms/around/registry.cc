@@ -150,14 +150,20 @@ absl::Status CheckRows(const Description& description, const Setup& setup,
                        "model as it is: name another one"));
     }
   }
-  if (!description.numbers_clients) return absl::OkStatus();
+  // A rule whose clients' levels are drawn does not compute with N, and numbers nobody (levels.h).
+  if (!description.numbers_clients || !TotalsOf(description, setup).clients)
+    return absl::OkStatus();
   const auto empty = std::ranges::find(rows, 0U);
   const auto behind = std::find_if(empty, rows.end(), [](uint32_t count) { return count > 0; });
   if (behind == rows.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "algorithm \"", description.name, "\" numbers the clients that train from 0, and client ",
       empty - rows.begin(), " has no rows to train on, while client ", behind - rows.begin(),
-      " has: give each a row (partition.min_size), or take those without out of the data"));
+      " has: give each a row (partition.min_size), ",
+      setup.config.parameters.contains("assign")
+          ? absl::StrCat("set algorithm.", description.name, ".assign = \"once\", ")
+          : "",
+      "or take those without out of the data"));
 }
 
 Setup SetupOf(const RunPlan& run, LayoutPtr layout) {

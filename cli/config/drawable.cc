@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "plan/named_groups.h"
 #include "scheduler/cohort.h"
 
 namespace macaw::cli {
@@ -17,14 +18,17 @@ bool Filters(const CohortConfig& cohort) {
 
 bool LeavesOut(const RunPlan& run) { return Filters(run.cohort) || LeastRows(run.local) > 1; }
 
+std::string NameOf(const data::Dataset& dataset, MatchedBy matched, ClientId client) {
+  return matched == MatchedBy::kName ? dataset.ClientName(client) : absl::StrCat(client.value);
+}
+
 bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched,
                 ClientId client) {
   const CohortConfig& cohort = run.cohort;
   const uint32_t rows = dataset.Examples(client, data::Split::kTrain);
   if (rows < std::max({1U, cohort.min_rows.value_or(1), LeastRows(run.local)})) return false;
   if (cohort.eligible.empty()) return true;
-  const std::string name =
-      matched == MatchedBy::kName ? dataset.ClientName(client) : absl::StrCat(client.value);
+  const std::string name = NameOf(dataset, matched, client);
   return std::ranges::any_of(
       cohort.eligible, [&](const std::string& pattern) { return NameMatches(name, pattern); });
 }
@@ -56,6 +60,22 @@ absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dat
     drawable.tokens += CountedOf(run.cohort, data::TokensOf(rows));
   }
   return drawable;
+}
+
+absl::Status CheckGroups(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched) {
+  if (!run.evaluation.test || !run.evaluation.clients) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const NamedGroups groups, NamedGroups::Parse(run.evaluation.groups));
+  std::vector<bool> found(groups.names().size());
+  const auto all_found = [&] { return !std::ranges::count(found, false); };
+  for (ClientId client; client.value < dataset.info().clients && !all_found(); ++client.value) {
+    if (const auto group = groups.Of(NameOf(dataset, matched, client))) found[*group] = true;
+  }
+  if (all_found()) return absl::OkStatus();
+  const auto missing = std::ranges::find(found, false) - found.begin();
+  return absl::InvalidArgumentError(
+      absl::StrCat("evaluation.groups: no client is in the group \"", groups.names()[missing],
+                   "\"; clients are ", "named \"", NameOf(dataset, matched, ClientId(0)),
+                   "\" and so on, and one is in the group of ", "the first pattern that matches"));
 }
 
 absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients) {

@@ -18,7 +18,7 @@ struct Drawable {
   uint64_t examples = 0, tokens = 0;
 };
 
-// What cohort.eligible matches: the names of the data, or, where owners hold the clients of a
+// What cohort.eligible and evaluation.groups match: the names of the data, or, where owners hold the clients of a
 // simulation, their numbers.
 enum class MatchedBy { kName, kNumber };
 
@@ -32,5 +32,9 @@ absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dat
 
 // Whether a round can ask as many clients as it has to. The error names the keys.
 absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients);
+
+// Whether each group of evaluation.groups has a client, where groups are evaluated. The error names
+// one that has none.
+absl::Status CheckGroups(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched);
 
 }  // namespace macaw::cli

@@ -5,10 +5,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/config/resolve.h"
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "models/adapters.h"
+#include "server/split_model.h"
 
 namespace macaw::cli {
 
@@ -24,10 +26,11 @@ std::string InitFile(const Config& config) {
                              {{kSeedInPath, absl::StrCat(config.run.model.seed)}});
 }
 
-absl::StatusOr<bool> HasTensor(const std::string& path, const std::string& name) {
-  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
-  if (!file.ok()) return Annotate(file.status(), "model.init");
-  return file->tensors().contains(name);
+// Of a file that says how its adapters count, as runs write it: whether that is as in this model.
+absl::Status CheckScalesOf(const SafetensorsFile& file, const models::ModelSpec& spec) {
+  const auto rules = file.metadata().find(server::kAdaptersMetadata);
+  if (rules == file.metadata().end()) return absl::OkStatus();
+  return Annotate(models::CheckScales(spec, absl::StrSplit(rules->second, '\n')), "model.init");
 }
 
 // The name of a model's first adapter.
@@ -61,8 +64,13 @@ absl::StatusOr<FlatVector> InitialWeights(const Config& config, const models::Mo
   if (spec.adapters.empty()) return PlainWeights(config, spec);
   if (!config.node.model_init.empty() && config.node.model_init != "zero") {
     // The model of a run with adapters has them in its file, and they go on from there.
-    MACAW_ASSIGN_OR_RETURN(const bool whole, HasTensor(InitFile(config), AdapterOf(spec)));
-    if (whole) return PlainWeights(config, spec);
+    absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(InitFile(config));
+    if (!file.ok()) return Annotate(file.status(), "model.init");
+    if (file->tensors().contains(AdapterOf(spec))) {
+      absl::StatusOr<FlatVector> weights = PlainWeights(config, spec);
+      if (weights.ok()) MACAW_RETURN_IF_ERROR(CheckScalesOf(*file, spec));
+      return weights;
+    }
   }
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec plain, models::WithoutAdapters(spec));
   MACAW_ASSIGN_OR_RETURN(const FlatVector weights, PlainWeights(config, plain));

@@ -266,17 +266,16 @@ std::string NormaliseText(const TransformConfig& transform) {
 absl::Status Resolve(Config& config, const data::Dataset& dataset,
                      const sdk::Catalogue& catalogue) {
   const bool owners = config.node.workers.owners > 0;
-  MACAW_ASSIGN_OR_RETURN(
-      const Drawable drawable,
-      DrawableOf(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName));
+  const MatchedBy matched = owners ? MatchedBy::kNumber : MatchedBy::kName;
+  MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset, matched));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
+  MACAW_RETURN_IF_ERROR(CheckGroups(config.run, dataset, matched));
   // The server looks again, at the rows that its nodes bring.
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
                          catalogue.algorithms().Find(config.run.algorithm.name));
   if (rule->trusts || rule->numbers_clients) {
-    MACAW_RETURN_IF_ERROR(algorithms::CheckRows(
-        *rule, algorithms::SetupOf(config.run, nullptr),
-        DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName)));
+    MACAW_RETURN_IF_ERROR(algorithms::CheckRows(*rule, algorithms::SetupOf(config.run, nullptr),
+                                                DrawableRows(config.run, dataset, matched)));
   }
   MACAW_ASSIGN_OR_RETURN(const virtual_time::Tables tables, ReadDevices(config));
   return CheckDevices(config, tables,

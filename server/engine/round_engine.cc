@@ -59,6 +59,11 @@ void RoundEngine::Begin(TimePoint now) {
   const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(options_.run.evaluation.groups);
   if (!groups.ok()) return Fail(groups.status());
   roster_.Begin(options_.run.cohort.eligible, *groups);
+  // Of a simulation they are refused before the run (cli/config/drawable.h).
+  for (const std::string& name : EmptyGroups(*groups, roster_)) {
+    Logger("server").Warning(absl::StrCat("group_without_test_rows name=", name,
+                                          ": its columns of evaluation.groups are null"));
+  }
   absl::StatusOr<Draw> draw = Draw::Make(options_.run, roster_, options_.presence.get());
   if (!draw.ok()) return Fail(draw.status());
   const absl::StatusOr<std::string> warning =

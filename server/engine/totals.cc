@@ -1,6 +1,8 @@
 #include "server/engine/totals.h"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -81,6 +83,18 @@ absl::StatusOr<std::string> CompareTotals(const RunPlan& run, TotalsUsed used, c
                    run.cohort.sampling == "poisson" ? " with cohort.sampling = \"poisson\"" : "",
                    " computes with it: write ", absl::StrJoin(remedies, ", "),
                    " into the server's file and begin the run again"));
+}
+
+std::vector<std::string> EmptyGroups(const NamedGroups& groups, const Roster& roster) {
+  std::vector<bool> tested(groups.names().size());
+  for (ClientId client; client.value < roster.clients(); ++client.value) {
+    const std::optional<uint32_t> group = roster.GroupOf(client);
+    if (group.has_value() && roster.TestRowsOf(client) > 0) tested[*group] = true;
+  }
+  std::vector<std::string> empty;
+  for (size_t group = 0; group < tested.size(); ++group)
+    if (!tested[group]) empty.push_back(groups.names()[group]);
+  return empty;
 }
 
 }  // namespace macaw::server

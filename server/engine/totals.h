@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "plan/run_plan.h"
@@ -17,5 +18,9 @@ namespace macaw::server {
 // write. Else a warning in words, empty if they agree or if the plan does not give them.
 absl::StatusOr<std::string> CompareTotals(const RunPlan& run, TotalsUsed used, const Draw& draw,
                                           const Roster& roster);
+
+// The names of those groups of evaluation.groups without a client that has test rows: their columns
+// are null. The roster has begun with these groups.
+std::vector<std::string> EmptyGroups(const NamedGroups& groups, const Roster& roster);
 
 }  // namespace macaw::server

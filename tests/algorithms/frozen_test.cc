@@ -79,6 +79,7 @@ LayoutPtr LayoutOf(bool held, DType dtype) {
 
 RoundLoop Loop(const Description& rule, bool held, DType dtype) {
   std::map<std::string, ParameterValue> parameters;
+  if (rule.name == "heterofl") parameters = {{"rates", "1"}};  // others need layers
   if (rule.name == "krum") parameters = {{"f", int64_t{0}}};
   const Numbers start = held ? Numbers{1, -1} : Numbers{kFrozen, 1, -1};
   return {held ? rule : WithFrozen(rule, {"base.*"}),

@@ -97,6 +97,11 @@ class HeteroFlRun {
     return client_->Prepare(Context(client, round), workspace_)->stages.at(0);
   }
 
+  std::string Refusal(size_t client) {
+    workspace_.Reset();
+    return std::string(client_->Prepare(Context(client), workspace_).status().message());
+  }
+
   // What clients trained: by client, the end of its stage from the stage's start; `classes` of its
   // outcome.
   using Train = std::function<void(size_t client, VectorView end)>;
@@ -304,11 +309,28 @@ TEST(HeteroFl, DrawsRatesOnceOrInEachRound) {
   }
 }
 
-TEST(HeteroFl, FixGivesTheFirstClientsTheWidestAndTheRestTheLast) {
-  // ⌊4/3⌋ = 1 client a share.
-  HeteroFlRun run(Parameters{{"rates", "1 0.5"}, {"shares", "1 2"}});
-  EXPECT_EQ(run.StageOf(0).width.rate, 1);
-  for (const size_t client : {1, 2, 3}) EXPECT_EQ(run.StageOf(client).width.rate, 0.5);
+// Of four clients, the first ⌊4·s_1/Σs⌋ have the widest model.
+TEST(HeteroFl, FixDividesTheClientsByShares) {
+  const std::map<std::string, size_t> wide = {
+      {"1 2", 1}, {"1 1", 2}, {"50 50", 2}, {"30 70", 1}, {"999999999 333333333", 3}};
+  for (const auto& [shares, count] : wide) {
+    HeteroFlRun run(Parameters{{"rates", "1 0.5"}, {"shares", shares}});
+    for (size_t client = 0; client < 4; ++client)
+      EXPECT_EQ(run.StageOf(client).width.rate, client < count ? 1 : 0.5)
+          << shares << " " << client;
+  }
+}
+
+TEST(HeteroFl, AClientBeyondTheNumbersHasNoRate) {
+  for (const Parameters& parameters :
+       {Parameters{{"rates", "1 0.5"}},
+        Parameters{{"rates", "1 0.5"}, {"assign", "list"}, {"each", "0.5 1 0.5 1"}}}) {
+    HeteroFlRun run(parameters);
+    EXPECT_EQ(run.Refusal(3), "");
+    EXPECT_THAT(run.Refusal(4), AllOf(HasSubstr("client 4 has no rate"), HasSubstr("4 clients")));
+  }
+  HeteroFlRun drawn(Parameters{{"rates", "1 0.5"}, {"assign", "once"}});
+  EXPECT_EQ(drawn.Refusal(4), "");
 }
 
 TEST(HeteroFl, TakesAListOfRates) {
@@ -361,7 +383,15 @@ TEST_F(HeteroFlRefusals, OfRatesAndShares) {
   EXPECT_THAT(Refusal({{"assign", "list"}, {"each", "1 0.5 0.3"}}), HasSubstr("a rate of 0.3"));
   EXPECT_EQ(Refusal({{"assign", "list"}, {"each", "1 0.5 0.5"}}), "");
   EXPECT_THAT(Refusal(), HasSubstr("divides 3 clients among 5 rates"));
+  EXPECT_THAT(Refusal({{"rates", "1 0.5"}, {"shares", "1 99"}}), HasSubstr("for the rate 1:"));
+  EXPECT_EQ(Refusal({{"rates", "1 0.5"}, {"shares", "99 1"}}), "") << "2 and 1";
   EXPECT_EQ(Refusal({{"assign", "dynamic"}}), "");
+  run_.clients = 0;
+  for (const Parameters& by_number :
+       {Parameters{{"rates", "1 0.5"}},
+        Parameters{{"rates", "1 0.5"}, {"assign", "list"}, {"each", "1 0.5 0.5"}}})
+    EXPECT_THAT(Refusal(by_number), HasSubstr("run.clients"));
+  EXPECT_EQ(Refusal({{"assign", "once"}}), "");
 }
 
 TEST_F(HeteroFlRefusals, OfModelsThatCannotBeNarrowed) {

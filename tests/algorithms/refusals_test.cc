@@ -75,6 +75,13 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
   EXPECT_EQ(refusal(SetupOf("afl"), {5, 7, 0, 0}), "") << "those behind have no number to take";
   EXPECT_THAT(refusal(SetupOf("afl"), {5, 0, 0, 7}),
               AllOf(HasSubstr("client 1 has no rows"), HasSubstr("client 3 has")));
+  EXPECT_EQ(refusal(SetupOf("heterofl", {{"assign", "once"}}), {5, 0, 7}), "");
+  for (const char* assign : {"fix", "list"}) {
+    EXPECT_EQ(refusal(SetupOf("heterofl", {{"assign", assign}}), {5, 7, 0}), "");
+    EXPECT_THAT(refusal(SetupOf("heterofl", {{"assign", assign}}), {5, 0, 7}),
+                AllOf(HasSubstr("client 1 has no rows"),
+                      HasSubstr("algorithm.heterofl.assign = \"once\"")));
+  }
   const auto trusting = SetupOf("fltrust", {{"root", int64_t{1}}});
   EXPECT_EQ(refusal(trusting, {0, 5, 7}), "");
   for (const std::vector<uint32_t>& rows : {std::vector<uint32_t>{5, 0, 7}, {5}})
@@ -277,7 +284,52 @@ TEST(Refusals, MoonWhereNoRepresentationMoves) {
   setup = SetupOf("moon");
   setup.layout = *ParameterLayout::Make(
       {{.name = "0.weight", .shape = {2}}, {.name = "0.bias", .shape = {1}}}, DType::kF32);
-  EXPECT_THAT(Refusal(setup), HasSubstr("one layer with parameters to train"));
+  EXPECT_THAT(Refusal(setup), HasSubstr("the model's last layer alone"));
+}
+
+// Of a run of the rule on these layers, of which no client trains the others than `trained`.
+std::string RefusalOfTraining(const std::string& rule, std::vector<std::string> layers,
+                              std::vector<std::string> trained, const Parameters& parameters = {}) {
+  Registry registry;
+  registry.AddBuiltin(BuiltinAlgorithms());
+  RunPlan run;
+  run.clients = 40;
+  run.cohort.size = 4;
+  run.task = TaskKind::kClassification;
+  run.model.name = "layers";
+  run.model.layers = std::move(layers);
+  run.model.input_shape = {6};
+  run.model.classes = 3;
+  run.model.trained = std::move(trained);
+  run.algorithm = *registry.Complete({rule, parameters});
+  const models::ModelSpec spec = *models::BuildSpec(run.model, DType::kF32);
+  const Description description = *registry.RuleOf(run);
+  return std::string(
+      MakeSchema(description, algorithms::SetupOf(run, spec.layout)).status().message());
+}
+
+const std::vector<std::string> kThreeLinear = {"linear 8", "relu", "linear 5", "relu", "linear 3"};
+
+TEST(Refusals, MoonLooksAtTheLastLayerOfTheWholeModel) {
+  const char* const kAlone = "the model's last layer alone";
+  EXPECT_EQ(RefusalOfTraining("moon", kThreeLinear, {}), "");
+  EXPECT_EQ(RefusalOfTraining("moon", kThreeLinear, {"0.*"}), "") << "one layer, below the last";
+  EXPECT_EQ(RefusalOfTraining("moon", kThreeLinear, {"2.*", "4.*"}), "");
+  EXPECT_THAT(RefusalOfTraining("moon", kThreeLinear, {"4.*"}), HasSubstr(kAlone));
+  // The last layer has two modules.
+  const std::vector<std::string> block = {"linear 3", "residual [linear 8, relu, linear 3]"};
+  EXPECT_EQ(RefusalOfTraining("moon", block, {}), "");
+  EXPECT_THAT(RefusalOfTraining("moon", block, {"1.*"}), HasSubstr(kAlone));
+}
+
+TEST(Refusals, AHeadThatIsFrozenIsNoOtherLayer) {
+  for (const std::string rule : {"fedper", "fedrep"}) {
+    EXPECT_EQ(RefusalOfTraining(rule, kThreeLinear, {}), "");
+    EXPECT_EQ(RefusalOfTraining(rule, kThreeLinear, {"2.*", "4.bias"}), "");
+    EXPECT_THAT(RefusalOfTraining(rule, kThreeLinear, {"0.*", "2.*"}),
+                AllOf(HasSubstr("which this run freezes"), HasSubstr("head = ")));
+    EXPECT_EQ(RefusalOfTraining(rule, kThreeLinear, {"0.*", "2.*"}, {{"head", "2.*"}}), "");
+  }
 }
 
 TEST(Refusals, ParametersThatWouldDivideByZero) {

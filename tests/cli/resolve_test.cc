@@ -357,6 +357,20 @@ TEST(Resolve, CountsOnlyTheClientsThatCanBeDrawn) {
               ElementsAre(4, 4, 2));
 }
 
+TEST(Resolve, RefusesAGroupWithoutClients) {
+  const auto refusal = [](const std::string& groups, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"evaluation.clients=true", "evaluation.groups=" + groups});
+    Config config = Get(more);
+    return std::string(Resolve(config, BigAndSmall(), sdk::Catalogue::Builtins()).message());
+  };
+  EXPECT_EQ(refusal("[\"a=big-*\",\"b=small-*\"]"), "");
+  EXPECT_THAT(refusal("[\"a=big-*\",\"b=tiny-*\"]"),
+              testing::AllOf(HasSubstr("the group \"b\""), HasSubstr("\"big-0\"")));
+  EXPECT_THAT(refusal("[\"a=*\",\"b=small-*\"]"), HasSubstr("first pattern that matches"));
+  EXPECT_THAT(refusal("[\"a=big-*\"]", {"workers.owners=2"}), HasSubstr("named \"0\""));
+  EXPECT_EQ(refusal("[\"a=3\"]", {"workers.owners=2"}), "");
+}
+
 TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {
   Config config = Get({"cohort.size=5", "cohort.min_rows=20"});
   EXPECT_THAT(

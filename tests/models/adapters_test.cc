@@ -191,6 +191,20 @@ TEST(Adapters, BeginWithNormalAAndZeroB) {
   EXPECT_THAT(Numbers(spec, model, "1.lora_B.weight"), testing::Each(0.0));
 }
 
+TEST(Adapters, OfAFileHaveTheScalesOfTheModel) {
+  const ModelSpec spec = Built(NetOf({"lora 2 alpha 4 1.*", "lora 1 3.*"}));
+  const auto refusal = [&](const std::vector<std::string>& rules) {
+    return std::string(CheckScales(spec, rules).message());
+  };
+  EXPECT_EQ(refusal({"lora 2 alpha 4 1.*", "lora 1 3.*"}), "");
+  EXPECT_EQ(refusal({"lora 1 start pissa 3.weight", "lora 2 alpha 4.0 *"}), "");
+  EXPECT_THAT(
+      refusal({"lora 2 1.*", "lora 1 3.*"}),
+      AllOf(HasSubstr("1.weight"), HasSubstr("α/r = 1"), HasSubstr("\"lora 2 alpha 2 …\"")));
+  EXPECT_THAT(refusal({"lora 2 alpha 4 1.*", "lora 1 alpha 3 3.*"}),
+              AllOf(HasSubstr("3.weight"), HasSubstr("\"lora 1 alpha 3 …\"")));
+}
+
 TEST(MergeAdapters, AddsTheScaledProductToTheWeight) {
   const ModelSpec spec = Built(TextOf({"lora 2 alpha 5 1.linear1*", "lora 1 2.1.in_proj*"}));
   const FlatVector model = Drawn(spec, 4);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -65,6 +66,15 @@ TEST(ClientGroups, WithoutClientsDoNotCountAsWorst) {
   EXPECT_DOUBLE_EQ(columns.at("clients_test_worst_group_accuracy"), 0.25);
 }
 
+TEST(ClientGroups, HaveAColumnOnce) {
+  for (const std::string name : {"worst", "group", "worst_group", "gaps", "accuracy", "loss"}) {
+    std::vector<std::string> columns =
+        GroupColumns("clients_test_", TaskKind::kBinary, *GroupsByName({name + "=x*", "b=y*"}));
+    std::ranges::sort(columns);
+    EXPECT_EQ(std::ranges::adjacent_find(columns), columns.end()) << name;
+  }
+}
+
 TEST(NamedGroups, TakeTheFirstEntryThatMatches) {
   const NamedGroups groups = *NamedGroups::Parse({"phones=phone-*", "pads=pad-?", "phones=p*"});
   EXPECT_THAT(groups.names(), ElementsAre("phones", "pads"));
@@ -72,7 +82,7 @@ TEST(NamedGroups, TakeTheFirstEntryThatMatches) {
   EXPECT_EQ(groups.Of("pad-3"), 1u);
   EXPECT_EQ(groups.Of("pad-33"), 0u);
   EXPECT_FALSE(groups.Of("watch").has_value());
-  for (const char* bad : {"phones", "=x", "Phones=x", "a b=x", "a="}) {
+  for (const char* bad : {"phones", "=x", "Phones=x", "a b=x", "a=", "gap=x", "gap_a=x"}) {
     EXPECT_THAT(std::string(NamedGroups::Parse({bad}).status().message()),
                 testing::AllOf(HasSubstr("evaluation.groups"), HasSubstr(bad)));
   }

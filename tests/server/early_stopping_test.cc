@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace macaw::server {
 namespace {
 
@@ -17,6 +19,19 @@ TEST(EarlyStopping, KnowsWhichMetricsAreBetterWhenSmall) {
   EXPECT_FALSE(HigherIsBetter("backdoor_success"));
   EXPECT_FALSE(HigherIsBetter("clients_test_accuracy_std"));
   EXPECT_FALSE(HigherIsBetter("clients_test_accuracy_gini"));
+}
+
+// A group has any name (evaluation.groups).
+TEST(EarlyStopping, JudgesTheColumnsOfAGroupByTheirMetric) {
+  for (const char* name : {"loss", "mae", "no_loss_here", "bytes_x", "worst_group", "x_group_gap_y",
+                           "_missing", "virtual_seconds_std"}) {
+    EXPECT_TRUE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_accuracy"))) << name;
+    EXPECT_FALSE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_mae"))) << name;
+    EXPECT_FALSE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_loss"))) << name;
+  }
+  EXPECT_TRUE(HigherIsBetter("clients_test_worst_group_accuracy"));
+  EXPECT_FALSE(HigherIsBetter("clients_test_worst_group_loss"));
+  EXPECT_FALSE(HigherIsBetter("clients_test_group_gap_accuracy"));
 }
 
 TEST(EarlyStopping, StopsWhenTheMarkIsReachedFromEitherSide) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "server/engine/totals.h"
 
 namespace macaw::server {
 namespace {
@@ -222,6 +223,18 @@ TEST(Roster, GroupsClientsByTheirNames) {
   numbered = Roster();
   numbered.Begin();
   EXPECT_FALSE(numbered.GroupOf(ClientId(0)).has_value());
+}
+
+TEST(Roster, NamesGroupsThatNobodyTests) {
+  const NamedGroups groups = *NamedGroups::Parse({"a=x*", "b=y*", "c=z*", "d=*"});
+  Roster roster;
+  Node node = Holder("w", {"x1", "y1", "x2"});
+  node.table.test_rows = {0, 0, 3};
+  node.request.table = fleet::Blob::Of(node.table.Encode());
+  Join(roster, node);
+  roster.Begin({}, groups);
+  EXPECT_THAT(EmptyGroups(groups, roster), testing::ElementsAre("b", "c", "d"));
+  EXPECT_THAT(EmptyGroups({}, roster), testing::IsEmpty());
 }
 
 }  // namespace

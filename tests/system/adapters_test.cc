@@ -165,6 +165,20 @@ TEST(AdaptersInit, OfTheModelWithoutThemOrWithThem) {
                                          {"--rounds", "0"}));
   ASSERT_EQ(again.Wait(), 0) << again.output();
   EXPECT_EQ(TensorsOf(again.folder() + "/model.safetensors"), second);
+  // The same A and B under another α are another model.
+  std::vector<std::string> other = kAdapted;
+  other[3] = R"(model.adapters=["lora 4 1.*", "lora 2 3.*"])";
+  for (const char* file : {"/model.safetensors", "/trained.safetensors"}) {
+    const absl::StatusOr<SafetensorsFile> opened = SafetensorsFile::Open(tuned.folder() + file);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(opened->metadata().at("adapters"), "lora 4 alpha 8 1.*\nlora 2 3.*");
+  }
+  Simulation changed("changed",
+                     WithSettings(config, Plus(other, {absl::StrCat("model.init=", tuned.folder(),
+                                                                    "/model.safetensors")})));
+  EXPECT_EQ(changed.Wait(), 2) << changed.output();
+  EXPECT_THAT(changed.output(),
+              AllOf(HasSubstr("model.init"), HasSubstr("1.weight"), HasSubstr("lora 4 alpha 8")));
 }
 
 TEST(AdaptersInput, ThatDoesNotFitIsRefusedBeforeTheRunHasAFolder) {

@@ -62,6 +62,34 @@ constexpr char kPrivate[] =
     " --set privacy.mechanism=gaussian --set privacy.clip=1 --set privacy.noise=2"
     " --set privacy.delta=0.001 --set cohort.sampling=poisson --set cohort.weight=uniform";
 
+constexpr char kIfca[] =
+    " --set algorithm.name=ifca --set algorithm.ifca.start=noise --set evaluation.clients=true"
+    " --set data.client_test_fraction=0.2 --set data.central_val_fraction=0";
+
+// With a spread of 1e30 the products of the second model's layers are beyond all numbers.
+TEST_F(ChoosingTest, AModelThatHasDivergedIsTakenByNobody) {
+  const Printed run = Simulate(
+      "diverged", absl::StrCat(kIfca, " --set algorithm.ifca.spread=1e30 --set model.name=layers "
+                                      "--set 'model.layers=[\"linear 8\",\"relu\",\"linear 8\","
+                                      "\"relu\",\"linear classes\"]'"));
+  ASSERT_EQ(run.exit, 0) << run.text;
+  const Json summary = Summary("diverged");
+  EXPECT_EQ(summary["left_out"]["clients"], 0);
+  EXPECT_EQ(summary["final"]["rule_clients0"], 5);
+  EXPECT_EQ(summary["final"]["clients_test_model0_clients"], 20);
+  EXPECT_EQ(summary["final"]["clients_test_model1_clients"], 0);
+}
+
+TEST_F(ChoosingTest, RefusesPatienceWithSeveralModels) {
+  const std::string metric =
+      absl::StrCat(kIfca, " --set run.stop.metric=clients_test_accuracy --set run.stop.");
+  const Printed refused = Simulate("several", metric + "patience=3");
+  EXPECT_EQ(refused.exit, 2) << refused.text;
+  EXPECT_THAT(refused.text, AllOf(HasSubstr("run.stop.patience"), HasSubstr("several models"),
+                                  HasSubstr("run.stop.at_least")));
+  EXPECT_EQ(Simulate("several", metric + "at_least=0.1").exit, 0);
+}
+
 TEST_F(ChoosingTest, ValidationRowsChooseTheRoundOfARunItsOwnersAndItsProcesses) {
   ASSERT_EQ(Simulate("run").exit, 0);
   const Json summary = Summary("run");

@@ -27,8 +27,7 @@ class HeteroFL(Rule):
         super().__init__(problem, local, **parameters)
         self.rates = [float(rate) for rate in self.p["rates"].split()]
         shares = [int(share) for share in self.p.get("shares", "").split()] or [1] * len(self.rates)
-        per_share = CLIENTS // sum(shares)
-        self.ends = np.cumsum(shares) * per_share  # "fix": of the clients of each rate
+        self.ends = np.cumsum(shares) * CLIENTS // sum(shares)  # "fix": of the clients of each rate
         self.networks = [Network(narrow(MODELS[problem.model], rate, self.p.get("scaler", True)), FEATURES)
                          for rate in self.rates]
         self.places = [self.places_of(network) for network in self.networks]
@@ -46,7 +45,7 @@ class HeteroFL(Rule):
         assert attack is None
         moved, weight = np.zeros_like(self.x), np.zeros_like(self.x)
         for k, stages in turns.items():
-            level = min(int(np.searchsorted(self.ends, k, side="right")), len(self.rates) - 1)
+            level = int(np.searchsorted(self.ends, k, side="right"))
             places = self.places[level]
             problem = copy.copy(self.problem)
             problem.network = copy.copy(self.networks[level])

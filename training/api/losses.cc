@@ -1,0 +1,40 @@
+#include "training/api/losses.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace macaw::training {
+namespace {
+
+bool IsFinite(const StageOutcome& outcome) {
+  return std::ranges::all_of(outcome.sums, [](double sum) { return std::isfinite(sum); });
+}
+
+double MeanLoss(const StageOutcome& outcome) {
+  const double loss = outcome.sums[1] / outcome.sums[0];
+  return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+size_t LeastLoss(std::span<const StageOutcome> outcomes) {
+  return static_cast<size_t>(std::ranges::min_element(outcomes, {}, MeanLoss) - outcomes.begin());
+}
+
+bool LossesAreFinite(std::span<const Stage> stages, std::span<const StageOutcome> outcomes,
+                     bool compares) {
+  bool compared = false, one_is_finite = false;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const bool finite = IsFinite(outcomes[i]);
+    if (compares && stages[i].kind == StageKind::kLoss) {
+      compared = true;
+      one_is_finite |= finite;
+    } else if (!finite) {
+      return false;
+    }
+  }
+  return !compared || one_is_finite;
+}
+
+}  // namespace macaw::training
