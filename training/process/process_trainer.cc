@@ -41,7 +41,7 @@ void Mend(ConstVectorView start, const std::vector<bool>* trainable, VectorView 
   }
 }
 
-// ‖a‖₁ of the optimizer that [local] names, which a program that does not say it is taken to follow.
+// ‖a‖₁ of the optimizer that [local] names; a program that says none is taken to follow that.
 double NormOfSteps(const LocalConfig& local, double mu, uint64_t steps) {
   if (local.optimizer != "sgd") return std::numeric_limits<double>::quiet_NaN();
   StepNorm norm(SgdRule::Of(local, mu));
