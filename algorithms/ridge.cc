@@ -12,8 +12,8 @@
 #include "training/api/row_statistics.h"
 
 // Ridge regression in closed form: min over W, b of Σ ‖y − W·x − b‖² + λ‖W‖² over the rows of all
-// clients that have come. Σ x̃x̃ᵀ and Σ x̃yᵀ with x̃ = (x, 1) say all about the rows that the minimum
-// depends on, and they add up over clients.
+// clients that have come. Σ x̃x̃ᵀ and Σ x̃yᵀ with x̃ = (x, 1) say all about the rows that the
+// minimum depends on, and they add up over clients.
 
 namespace macaw::algorithms {
 namespace {

@@ -11,8 +11,8 @@
 
 namespace macaw {
 
-// The groups of evaluation.groups: entries "NAME=PATTERN", where the pattern is of clients' names as
-// in cohort.eligible. A client is in the group of the first entry that it matches. Immutable,
+// The groups of evaluation.groups: entries "NAME=PATTERN", where the pattern is of clients' names
+// as in cohort.eligible. A client is in the group of the first entry that it matches. Immutable,
 // thread-safe.
 class NamedGroups {
  public:

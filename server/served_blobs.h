@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,9 +53,8 @@ class ServedBlobs {
     while (recent_.size() > kRecent || (recent_.size() > 1 && older > kMostBytes)) {
       older -= BytesOf(recent_.front());
       for (const fleet::Blob& blob : recent_.front()) {
-        ForEachPiece(blob, [&](const fleet::Blob& piece) {
+        for (const fleet::Blob& piece : PiecesOf(blob))
           lent_.insert_or_assign(piece.digest, Lent::Of(piece));
-        });
       }
       recent_.pop_front();
     }
@@ -66,7 +66,7 @@ class ServedBlobs {
     older_.clear();
     for (const fleet::OlderModel& model : older) {
       for (const fleet::Blob& blob : model.broadcast.channels)
-        ForEachPiece(blob, [&](const fleet::Blob& piece) { older_.emplace(piece.digest, piece); });
+        for (fleet::Blob& piece : PiecesOf(blob)) older_.emplace(piece.digest, std::move(piece));
     }
   }
 
@@ -101,20 +101,19 @@ class ServedBlobs {
   };
 
   // The blob, its short forms, and what is trained of one with parts (its base is pinned).
-  template <typename F>
-  static void ForEachPiece(const fleet::Blob& blob, F&& f) {
-    f(blob);
+  static std::vector<fleet::Blob> PiecesOf(const fleet::Blob& blob) {
+    std::vector<fleet::Blob> pieces = {blob};
     for (const fleet::CompactForm& form : blob.compact)
-      f(fleet::Blob{form.digest, form.size, form.bytes});
-    if (blob.has_parts()) ForEachPiece(blob.trained(), f);
+      pieces.push_back({form.digest, form.size, form.bytes});
+    if (blob.has_parts()) std::ranges::move(PiecesOf(blob.trained()), std::back_inserter(pieces));
+    return pieces;
   }
 
   // That is in memory.
   static uint64_t BytesOf(const std::vector<fleet::Blob>& blobs) {
     uint64_t bytes = 0;
     for (const fleet::Blob& blob : blobs) {
-      ForEachPiece(blob,
-                   [&](const fleet::Blob& piece) { bytes += piece.has_parts() ? 0 : piece.size; });
+      for (const fleet::Blob& piece : PiecesOf(blob)) bytes += piece.has_parts() ? 0 : piece.size;
     }
     return bytes;
   }
@@ -124,15 +123,14 @@ class ServedBlobs {
     absl::MutexLock lock(&mutex_);
     if (const auto it = pinned_.find(digest); it != pinned_.end()) return it->second;
     if (const auto it = older_.find(digest); it != older_.end()) return it->second;
-    fleet::Blob found;
     for (const std::vector<fleet::Blob>& blobs : recent_) {
       for (const fleet::Blob& blob : blobs) {
-        ForEachPiece(blob, [&](const fleet::Blob& piece) {
-          if (piece.digest == digest) found = piece;
-        });
+        for (fleet::Blob& piece : PiecesOf(blob)) {
+          if (piece.digest == digest) return std::move(piece);
+        }
       }
-      if (found.named()) return found;
     }
+    fleet::Blob found;
     if (const auto lent = lent_.find(digest); lent != lent_.end()) {
       std::shared_ptr<const AlignedBuffer> bytes = lent->second.bytes.lock();
       if (bytes == nullptr || lent->second.trained.IsZero()) {

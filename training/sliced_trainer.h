@@ -12,8 +12,8 @@
 
 namespace macaw::training {
 
-// Gives each plan to a trainer of the model that its stages are of (Stage::width): the whole one, or
-// a narrower one of the same back end, which is made by the first plan that needs it. A narrower
+// Gives each plan to a trainer of the model that its stages are of (Stage::width): the whole one,
+// or a narrower one of the same back end, which is made by the first plan that needs it. A narrower
 // model so takes the time and memory of a model of its size. Evaluates the whole model.
 //
 // With hooks, which only LibTorch has, the whole back end has to be LibTorch.

@@ -9,10 +9,10 @@
 
 namespace macaw::algorithms {
 
-// Compression of the model that goes down, around all else but [model] frozen. The server sends z, which clients train
-// from, and keeps its own x: what they return is the difference to z, and moves x. With C of the
-// codec (codecs/), acting on the parameters; buffers are sent as they are, and frozen tensors are no
-// part of the model here:
+// Compression of the model that goes down, around all else but [model] frozen. The server sends z,
+// which clients train from, and keeps its own x: what they return is the difference to z, and moves
+// x. With C of the codec (codecs/), acting on the parameters; buffers are sent as they are, and
+// frozen tensors are no part of the model here:
 //
 //   model    z = C(x), anew in each round (Markov, Vladu, Guo, Alistarh 2023, "Quantized
 //            Distributed Training of Large Models with Convergence Guarantees")

@@ -77,7 +77,8 @@ absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue
   return value;
 }
 
-// A rule whose clients send only what they train of the model. [privacy] refuses it by its channels.
+// A rule whose clients send only what they train of the model. [privacy] refuses it by its
+// channels.
 absl::Status CheckAroundSlices(const Description& rule, const RunPlan& run) {
   const auto refuse = [&](absl::string_view key, absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -18,8 +18,8 @@ struct Drawable {
   uint64_t examples = 0, tokens = 0;
 };
 
-// What cohort.eligible and evaluation.groups match: the names of the data, or, where owners hold the clients of a
-// simulation, their numbers.
+// What cohort.eligible and evaluation.groups match: the names of the data, or, where owners hold
+// the clients of a simulation, their numbers.
 enum class MatchedBy { kName, kNumber };
 
 // The training rows of each client, 0 for those that cannot be drawn.

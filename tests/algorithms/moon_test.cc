@@ -8,8 +8,8 @@
 
 #include "sdk/testing/round_loop.h"
 
-// MOON. A client of these tests is one row whose representation is its model, so ℓ is of the cosines
-// of models.
+// MOON. A client of these tests is one row whose representation is its model, so ℓ is of the
+// cosines of models.
 
 namespace macaw::algorithms {
 namespace {

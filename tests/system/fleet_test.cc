@@ -102,8 +102,8 @@ TEST(Fleet, KeepsTheRestsOfACodecOnTheDevices) {
   EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
 }
 
-// The frozen tensors go to each device once, also to the one that is killed and starts again: it has
-// them on its disk.
+// The frozen tensors go to each device once, also to the one that is killed and starts again: it
+// has them on its disk.
 TEST(Fleet, KeepsFrozenTensorsOnTheDevices) {
   const TemporaryFolder folder;
   const std::string config = folder.Write(

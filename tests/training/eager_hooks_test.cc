@@ -133,8 +133,8 @@ TEST(LossHook, MayAskATeacher) {
   EXPECT_LT(outcomes[1].sums[1] / 12, 0.05 * outcomes[0].sums[1] / outcomes[0].sums[0] + 1e-3);
 }
 
-// The same loss twice: by a hook that writes its gradient by hand, beside the task's own, and by one
-// that autograd differentiates.
+// The same loss twice: by a hook that writes its gradient by hand, beside the task's own, and by
+// one that autograd differentiates.
 TEST(RepresentationHook, IsAddedToTheTasksLoss) {
   const models::ModelSpec spec = SpecOf({"linear 5", "tanh", "linear 3"}, {4}, 3, DType::kF64);
   const Examples examples = RandomExamples(11, 4, 3, 1);
