@@ -91,8 +91,10 @@ absl::Status LeaveOneOut::Add(ClientId client, ExactSum&& sum) {
     return absl::InternalError(absl::StrCat("client ", client.value, " was added to round ",
                                             order_.round.value, " twice"));
   }
+  // The part's bytes are those of an upload, of which a session may have two at a time.
+  MACAW_ASSIGN_OR_RETURN(ExactSum own, SumOf({&sum, 1}));
   clients_.push_back(client);
-  sums_.push_back(std::move(sum));
+  sums_.push_back(std::move(own));
   return absl::OkStatus();
 }
 

@@ -52,6 +52,7 @@ class LeaveOneOut {
   // Before the rule prepares a round that is due. `before`: the state of its server half.
   void Open(const PhaseOrder& order, std::vector<aggregation::ChannelSpec> channels,
             algorithms::ServerState before);
+  // Copies the sum: it keeps nothing of the bytes that it came in.
   absl::Status Add(ClientId client, aggregation::ExactSum&& sum);
   void Drop() {
     clients_.clear();

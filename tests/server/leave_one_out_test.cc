@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -152,6 +153,21 @@ TEST_P(LeftOutOfFedAvg, NeedsAPartForEachClient) {
   EXPECT_THAT(keeper.Decode(PartOf({0, 1}, 2, keeper)).status().ToString(),
               HasSubstr("a part for each client"));
   EXPECT_TRUE(keeper.Decode(PartOf({0}, 2, keeper)).ok());
+}
+
+// A session may have two uploads that are in use: a third part would wait for ever.
+TEST_P(LeftOutOfFedAvg, KeepsNoBytesThatAPartCameIn) {
+  ModelKeeper keeper = Keeper(1);
+  ASSERT_TRUE(keeper.Open(OrderOf(1)).ok());
+  for (const uint64_t client : {0, 1, 2}) {
+    fleet::Part part = PartOf({client}, 1, keeper);
+    const std::weak_ptr<const AlignedBuffer> bytes = part.sums.bytes;
+    ASSERT_TRUE(keeper.Add(*keeper.Decode(part), ClientId(client)).ok());
+    part = {};
+    EXPECT_TRUE(bytes.expired()) << client;
+  }
+  ASSERT_TRUE(keeper.Apply(Round(1), Phase(0)).ok());
+  EXPECT_EQ(keeper.without().size(), 3u);
 }
 
 // A checkpoint is written while the models wait for their evaluation.
