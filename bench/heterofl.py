@@ -38,7 +38,7 @@ NETWORKS = {
 
 
 def of(rates: str, *settings: str) -> list[str]:
-    keys = [f"rates={rates}", *settings]
+    keys = [f'rates="{rates}"', *settings]
     return ["algorithm.name=heterofl", *(f"algorithm.heterofl.{key}" for key in keys)]
 
 
