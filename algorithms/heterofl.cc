@@ -303,10 +303,18 @@ absl::Status CheckHeteroFl(const Setup& setup) {
 }
 
 std::vector<std::string> NotesOnHeteroFl(const Setup& setup) {
+  std::vector<std::string> notes;
   const absl::StatusOr<Levels> levels = Levels::Of(setup);
-  if (!levels.ok() || levels->rate(0) == 1) return {};
-  return {absl::StrCat("no client has rate 1: what a model of rate ", levels->rate(0),
-                       " lacks stays as it began")};
+  if (levels.ok() && levels->rate(0) != 1) {
+    notes.push_back(absl::StrCat("no client has rate 1: what a model of rate ", levels->rate(0),
+                                 " lacks stays as it began"));
+  }
+  if (setup.Get<double>("evaluate") < 1 && setup.Get<bool>("scaler")) {
+    notes.push_back(
+        "evaluate is below 1 with the scaler, which divides in training only: a slice alone is near "
+        "chance. Set scaler = false to use narrow models");
+  }
+  return notes;
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class IfcaClient final : public DeltaClient {
   }
 
  private:
-  // ĵ: the first of equals. A model that has diverged is taken by nobody.
+  // ĵ, the first of equal losses. No client takes a model that has diverged.
   size_t Best(std::span<const training::StageOutcome> outcomes) const {
     if (k_ == 1) return 0;
     return training::LeastLoss(outcomes.first(k_));
@@ -136,10 +136,10 @@ class IfcaServer final : public ServerAlgorithm {
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
     const FlatVector& share = ChannelOf(aggregate, kShare).value;
-    if (share.empty()) return AfterApply::kRoundDone;  // nobody came
+    if (share.empty()) return AfterApply::kRoundDone;  // no client came
     for (size_t j = 0; j < models_.size(); ++j) {
       const double part = share.As<double>()[j];
-      if (part == 0) continue;  // nobody took it: it stays
+      if (part == 0) continue;  // no client took this model: it stays
       const VectorView mean = ChannelOf(aggregate, DeltaName(j)).value.view();
       Scale(1 / part, mean);
       Move(rate_.At(context.round), mean, models_[j]);

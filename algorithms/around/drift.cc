@@ -125,7 +125,7 @@ class DriftServer final : public DecoratedServer {
       if (!square.empty() && !mean.empty()) {
         const double norm = SquaredNorm(mean.view()), squares = square.As<double>()[0];
         context.Report(kUpdateNorm, std::sqrt(norm));
-        context.Report(kAgreement, norm / squares);  // 0/0: nobody has moved
+        context.Report(kAgreement, norm / squares);  // NaN where no client has moved
       }
       std::erase_if(aggregate.channels, [](const aggregation::AggregatedChannel& channel) {
         return channel.name == kSquare;

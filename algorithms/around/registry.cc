@@ -151,7 +151,7 @@ absl::Status CheckRows(const Description& description, const Setup& setup,
                        "model as it is: name another one"));
     }
   }
-  // A rule whose clients' levels are drawn does not compute with N, and numbers nobody (levels.h).
+  // A rule that draws its clients' levels does not compute with N: it gives no numbers (levels.h).
   if (!description.numbers_clients || !TotalsOf(description, setup).clients)
     return absl::OkStatus();
   const auto empty = std::ranges::find(rows, 0U);

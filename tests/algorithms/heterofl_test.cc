@@ -78,6 +78,7 @@ class HeteroFlRun {
 
   const models::ModelSpec& spec() const { return spec_; }
   ServerAlgorithm& server() { return *server_; }
+  std::vector<std::string> Notes() const { return rule_.notes(setup_); }
   std::map<std::string, double> metrics;
 
   ClientContext Context(size_t client, uint32_t round = 1) {
@@ -319,6 +320,17 @@ TEST(HeteroFl, FixDividesTheClientsByShares) {
       EXPECT_EQ(run.StageOf(client).width.rate, client < count ? 1 : 0.5)
           << shares << " " << client;
   }
+}
+
+// What the scaler divides in training is not divided in an evaluation.
+TEST(HeteroFl, NotesThatASliceAloneNeedsARunWithoutTheScaler) {
+  const auto notes = [](Parameters parameters) {
+    parameters["rates"] = "1 0.5";
+    return HeteroFlRun(std::move(parameters)).Notes();
+  };
+  EXPECT_THAT(notes({{"evaluate", 0.5}}), testing::ElementsAre(HasSubstr("scaler = false")));
+  EXPECT_THAT(notes({{"evaluate", 0.5}, {"scaler", false}}), testing::IsEmpty());
+  EXPECT_THAT(notes({}), testing::IsEmpty());
 }
 
 TEST(HeteroFl, AClientBeyondTheNumbersHasNoRate) {

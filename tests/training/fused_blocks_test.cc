@@ -11,24 +11,6 @@ namespace {
 class FusedBlocks : public testing::TestWithParam<Isa> {};
 INSTANTIATE_TEST_SUITE_P(OnEach, FusedBlocks, testing::ValuesIn(SupportedIsas()), IsaName);
 
-// The derivative by each number of `at` that `matters`, by central differences.
-void ExpectDerivatives(BlockRig& rig, float* at, const float* gradient, size_t count,
-                       double tolerance) {
-  for (size_t i = 0; i < count; ++i) {
-    const float before = at[i];
-    if (before == 0) continue;  // padding
-    const float step = 0.01f;
-    at[i] = before + step;
-    rig.Forward();
-    const double up = rig.Value();
-    at[i] = before - step;
-    rig.Forward();
-    const double down = rig.Value();
-    at[i] = before;
-    ASSERT_NEAR(gradient[i], (up - down) / (2.0 * step), tolerance) << "number " << i;
-  }
-}
-
 TEST_P(FusedBlocks, LinearIsTheProductForAnySizes) {
   for (const size_t n : {1, 2, 5, 7, 13, 20, 33}) {
     for (const auto& [inputs, outputs] :

@@ -122,6 +122,24 @@ class BlockRig {
   Buffer direction_{0};
 };
 
+// The derivative by each number of `at`, by central differences. Zeros are padding.
+inline void ExpectDerivatives(BlockRig& rig, float* at, const float* gradient, size_t count,
+                              double tolerance) {
+  for (size_t i = 0; i < count; ++i) {
+    const float before = at[i];
+    if (before == 0) continue;  // padding
+    const float step = 0.01f;
+    at[i] = before + step;
+    rig.Forward();
+    const double up = rig.Value();
+    at[i] = before - step;
+    rig.Forward();
+    const double down = rig.Value();
+    at[i] = before;
+    ASSERT_NEAR(gradient[i], (up - down) / (2.0 * step), tolerance) << "number " << i;
+  }
+}
+
 inline std::string IsaName(const testing::TestParamInfo<Isa>& info) {
   return std::string(Name(info.param));
 }
