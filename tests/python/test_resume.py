@@ -17,13 +17,13 @@ import macaw
 from support import TestCase, job
 
 ROUNDS = 2000
-# Reads three rounds, says where the run is, and waits for its end.
+# Reads three rounds, says where the run is, and waits for its end, which is far away.
 SCRIPT = """
-import sys, threading, macaw
+import sys, threading, time, macaw
 from support import rows
-stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds=2000, seed=7,
-    partition=dict(scheme="dirichlet-class", clients=20, min_size=2), out=sys.argv[1],
-    cache=sys.argv[2])
+stream = macaw.stream(["linear 8", "relu", "linear 3"], rows(), cohort=5, rounds=int(sys.argv[3]),
+    partition=dict(scheme="dirichlet-class", clients=20, min_size=2), out=sys.argv[1], seed=7,
+    cache=sys.argv[2], on_round=eval(sys.argv[4]))
 rows = iter(stream)
 for _ in range(3):
     next(rows)
@@ -50,31 +50,40 @@ class AnInterruptedRun(TestCase):
         losses = [row["train_loss"] for row in run.rows]
         self.assertEqual(losses, [row["train_loss"] for row in self.undisturbed.rows])
 
-    def script(self) -> Any:
+    def script(self, rounds: int, on_round: str) -> Any:
         process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, self.folder / "run", self.folder / "cache"],
+            [sys.executable, "-c", SCRIPT, self.folder / "run", self.folder / "cache",
+             str(rounds), on_round],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent,
         )  # fmt: skip
         self.assertEqual(process.stdout.readline().strip(), str(self.folder / "run"))
         return process
 
     def test_by_ctrl_c_goes_on(self) -> None:
-        process = self.script()
+        process = self.script(ROUNDS, "lambda run: time.sleep(0.02)")
         os.kill(process.pid, signal.SIGINT)
         _, errors = process.communicate()
         self.assertIn(f'macaw.resume("{self.folder / "run"}")', errors)
         self.check(self.folder / "run")
 
     def test_by_a_killed_python_goes_on(self) -> None:
-        process = self.script()
+        process = self.script(10**6, "None")
         process.kill()
         process.communicate()
         with (self.folder / "run/.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until its processes have ended
-        self.check(self.folder / "run")
+        done = len(macaw.Run(self.folder / "run").rows)
+        run = macaw.resume(self.folder / "run", on_round=lambda run: run.round < done + 20)
+        self.assertEqual(run.summary["end"], "stopped")
+        for row, undisturbed in zip(run.rows, self.undisturbed.rows, strict=False):
+            self.assertEqual(row["train_loss"], undisturbed["train_loss"])
+
+    def read(self) -> macaw.Stream:
+        """A run that waits for its reader, so that it is not over when the loop ends."""
+        return macaw.stream(**self.job("run", rounds=ROUNDS, on_round=lambda run: None))
 
     def test_by_the_end_of_a_loop_goes_on(self) -> None:
-        stream = macaw.stream(**self.job("run", rounds=ROUNDS))
+        stream = self.read()
         for row in stream:
             if row["round"] == 5:
                 break
@@ -83,10 +92,7 @@ class AnInterruptedRun(TestCase):
         self.check(stream.folder)
 
     def test_by_an_exception_of_a_loop_goes_on(self) -> None:
-        with (
-            self.assertRaises(ZeroDivisionError),
-            macaw.stream(**self.job("run", rounds=ROUNDS)) as stream,
-        ):
+        with self.assertRaises(ZeroDivisionError), self.read() as stream:
             for row in stream:
                 1 / (row["round"] - 5)
         self.check(stream.folder)
