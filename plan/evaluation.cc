@@ -159,7 +159,7 @@ settings::Section<EvaluationConfig> EvaluationSection() {
       .Needs([](const E& e) { return e.test && e.clients; }, "evaluation.clients = true");
   f.Add("updates", &E::updates,
         "whether each round reports how far clients move and how much they agree: rule_drift_mean, "
-        "rule_drift_max, rule_update_norm, rule_update_agreement");
+        "rule_drift_max, rule_update_norm, rule_update_agreement, rule_update_cosine");
   f.Add("heldout", &E::heldout,
         "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
         "clients that join later: heldout_test_*")
