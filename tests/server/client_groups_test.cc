@@ -153,6 +153,12 @@ TEST(NamedGroups, TakeTheFirstEntryThatMatches) {
   EXPECT_EQ(groups.Of("pad-3"), 1u);
   EXPECT_EQ(groups.Of("pad-33"), 0u);
   EXPECT_FALSE(groups.Of("watch").has_value());
+  const NamedGroups listed = *NamedGroups::Parse({"a=c1", "b=c?", "a=c2", "c=d", "b=d", "a=x*"});
+  EXPECT_EQ(listed.Of("c1"), 0u) << "before the pattern";
+  EXPECT_EQ(listed.Of("c2"), 1u) << "behind the pattern";
+  EXPECT_EQ(listed.Of("d"), 2u) << "the first of two";
+  EXPECT_EQ(listed.Of("x1"), 0u);
+  EXPECT_FALSE(listed.Of("c").has_value());
   for (const char* bad : {"phones", "=x", "Phones=x", "a b=x", "a=", "gap=x", "gap_a=x"}) {
     EXPECT_THAT(std::string(NamedGroups::Parse({bad}).status().message()),
                 testing::AllOf(HasSubstr("evaluation.groups"), HasSubstr(bad)));
