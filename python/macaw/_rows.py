@@ -165,9 +165,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
     if y.ndim != 1:
         one_hot = y.ndim == 2 and len(y) > 0 and np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all()
         advice = "; it is one-hot: give y.argmax(1)" if one_hot else ""
-        raise DataError(
-            f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}"
-        )
+        raise DataError(f"{what}: y has shape {list(y.shape)}; it needs one label a row{advice}")
     if len(x) != len(y):
         raise DataError(f"{what}: x has {len(x)} rows and y has {len(y)}")
     if len(x) == 0:

@@ -66,8 +66,10 @@ def schema_of(schema: Any) -> dict[str, Any]:
             if not isinstance(item, kind):
                 raise RuleError(f"schema names {shown(item)} instead of a {kind.__name__}")
     kept = [State(item.name, item.size) for item in down] + kept
+
     def layouts(items: Sequence[Any]) -> list[dict[str, Any]]:
         return [{**dataclasses.asdict(item), "size": _layout_of(item)} for item in items]
+
     return {
         "down": layouts(down),
         "up": layouts(schema.up),
