@@ -477,14 +477,13 @@ class Session {
 
   absl::StatusOr<fleet::Part> PartOf(const PhaseContext& phase,
                                      std::vector<fleet::ClientRecord> included,
-                                     std::span<const aggregation::ExactSum> sums) const {
+                                     std::span<aggregation::ExactSum> sums) const {
     fleet::Part part{.round = phase.round,
                      .phase = phase.phase,
                      .broadcast = phase.named,
                      .included = std::move(included)};
     if (sums.empty()) return part;
-    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
-                           aggregation::ExactSum::EncodeTogether(sums, sum_form_));
+    MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes, aggregation::ExactSum::EncodeLast(sums, sum_form_));
     part.sums = fleet::Blob::Of(std::move(bytes));
     return part;
   }
@@ -500,7 +499,7 @@ class Session {
 
   // Takes a client that is a part of its own.
   absl::StatusOr<fleet::Part> NextAlone(Harvest& harvest) const {
-    const ClientAlone one = std::move(harvest.alone.back());
+    ClientAlone one = std::move(harvest.alone.back());
     harvest.alone.pop_back();
     return PartOf(*harvest.phase, {one.record}, {&one.sum, 1});
   }
