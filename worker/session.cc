@@ -17,6 +17,7 @@
 #include "core/memory.h"
 #include "core/pause.h"
 #include "core/status.h"
+#include "plan/real_arrivals.h"
 #include "training/api/round_local.h"
 #include "worker/downloads.h"
 #include "worker/lasting_fault.h"
@@ -74,7 +75,7 @@ class Session {
                 .reconnect_every = registration.reconnect_every,
                 .seed = parts.seed},
                stop_),
-        downloads_(link_, calls_, context_, options_.scratch_dir) {}
+        downloads_(link_, calls_, context_, options_.scratch_dir, options_.kept_models_bytes) {}
 
   absl::StatusOr<SessionEnd> Run() {
     MACAW_ASSIGN_OR_RETURN(
@@ -441,6 +442,30 @@ class Session {
     results.resize(kept);
   }
 
+  // Whether the server asks for nothing that needs the phase's broadcast again, but for clients that
+  // other nodes have given back.
+  bool NeedsBroadcastOnce(const PhaseContext& phase) const {
+    const auto in_some = [](const auto& channel) { return !channel.phases.empty(); };
+    const RunPlan& run = context_.run;
+    return run.evaluation.every == 0 && !run.broadcast.on() && !DevicesArrive(run) &&
+           phase.staleness == 0 && std::ranges::none_of(context_.schema.down, in_some) &&
+           std::ranges::none_of(context_.schema.up, in_some);
+  }
+
+  // Before an update is encoded and sent, which takes long: it has been made of a large model.
+  void LetGoOfBroadcast(Harvest& harvest) {
+    if (harvest.phase == nullptr || !NeedsBroadcastOnce(*harvest.phase) ||
+        !downloads_.LetGoOfLarge()) {
+      return;
+    }
+    phases_.clear();
+    auto rest = std::make_shared<PhaseContext>(*harvest.phase);
+    rest->broadcast = {};
+    rest->vectors.clear();
+    rest->part = {};
+    harvest.phase = std::move(rest);
+  }
+
   // Commits everything that is finished. Asks for the next work in the last call. Nothing is held
   // and all slots are idle once it is answered. Returns the server's answer to that, if there is
   // one.
@@ -451,6 +476,7 @@ class Session {
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     LookWhetherAvailable();
     KeepToAMessage(harvest.evaluations);
+    LetGoOfBroadcast(harvest);
     const bool together =
         harvest.phase != nullptr && (harvest.alone.empty() || !harvest.left_out.empty());
     bool first = true;

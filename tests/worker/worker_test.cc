@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <stop_token>
@@ -13,6 +14,7 @@
 #include "algorithms/mean_delta.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
+#include "testing/forwarding.h"
 #include "testing/local_link.h"
 #include "tests/worker/synthetic_run.h"
 #include "tests/worker/whole_run.h"
@@ -153,6 +155,52 @@ TEST(Worker, SharesARunWithOthers) {
   const Result shared(folder.path());
   EXPECT_EQ(alone.digest, shared.digest);
   EXPECT_EQ(alone.metrics, shared.metrics);
+}
+
+// Counts fetched blobs, and commits that ask for more without any blob at hand.
+class CountingLink final : public fleet::ForwardingLink {
+ public:
+  using ForwardingLink::ForwardingLink;
+  absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
+    if (request.part.has_value() && request.ask.has_value() && request.ask->have.empty()) ++bare;
+    return ForwardingLink::Commit(request);
+  }
+  absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
+    ++fetched;
+    return ForwardingLink::Fetch(blob);
+  }
+  std::atomic<int> bare = 0, fetched = 0;
+};
+
+TEST(Worker, LetsALargeModelGoBeforeItSendsTheUpdateWhereNothingNeedsItAgain) {
+  const auto dataset = SyntheticClients();
+  struct Seen {
+    std::string digest;
+    int bare = 0, fetched = 0;
+  };
+  const auto run = [&](uint64_t kept, uint32_t evaluated_every, const std::string& algorithm) {
+    const TemporaryFolder folder;
+    RunPlan config = SyntheticRun(*dataset, 4);
+    config.evaluation.every = evaluated_every;
+    config.algorithm.name = algorithm;
+    const auto server = StartServer(OptionsOf(config, folder.path()));
+    const auto link = fleet::MakeLocalLink(*server);
+    CountingLink counting(*link);
+    const absl::Status status = worker::Run({.slots = 2, .kept_models_bytes = kept}, *dataset,
+                                            counting, Registry(), OnlyFused(), {});
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(server->Wait().ok());
+    return Seen{Json::parse(*ReadFile(folder / "summary.json"))["model_digest"], counting.bare,
+                counting.fetched};
+  };
+  constexpr uint64_t kAll = uint64_t{1} << 30;
+  const Seen stays = run(kAll, 0, "fedavg"), goes = run(0, 0, "fedavg");
+  EXPECT_EQ(stays.bare, 0);
+  EXPECT_EQ(goes.bare, 4) << "one a round";
+  EXPECT_EQ(goes.fetched, stays.fetched) << "nothing is fetched twice";
+  EXPECT_EQ(goes.digest, stays.digest);
+  EXPECT_EQ(run(0, 1, "fedavg").bare, 0) << "the round's model is evaluated while it trains";
+  EXPECT_EQ(run(0, 0, "mime").bare, 0) << "a later phase gets the model again";
 }
 
 TEST(Worker, LearnsSomething) {
