@@ -492,7 +492,10 @@ class Session {
         MACAW_ASSIGN_OR_RETURN(request.part, NextAlone(harvest));
       }
       const bool last = harvest.alone.empty();
-      if (last) request.ask = Ask(options_.slots, 0);
+      // The answer to what it asks may take long, and a large part would stay here meanwhile.
+      const bool large =
+          request.part.has_value() && request.part->sums.size > options_.kept_models_bytes;
+      if (last && !large) request.ask = Ask(options_.slots, 0);
       MACAW_ASSIGN_OR_RETURN(std::optional<fleet::LeaseReply> lease, Send(std::move(request)));
       const bool lost = lease.has_value() && lease->next == fleet::Next::kRegister;
       if (!last && !lost) continue;

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
@@ -157,19 +157,30 @@ TEST(Worker, SharesARunWithOthers) {
   EXPECT_EQ(alone.metrics, shared.metrics);
 }
 
-// Counts fetched blobs, and commits that ask for more without any blob at hand.
+// Counts fetched blobs, and parts after which the node asks for work without any blob at hand.
 class CountingLink final : public fleet::ForwardingLink {
  public:
   using ForwardingLink::ForwardingLink;
   absl::StatusOr<fleet::CommitReply> Commit(const fleet::CommitRequest& request) override {
-    if (request.part.has_value() && request.ask.has_value() && request.ask->have.empty()) ++bare;
+    committed_ = committed_ || request.part.has_value();
+    if (request.ask.has_value()) Asks(*request.ask);
     return ForwardingLink::Commit(request);
+  }
+  absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
+    Asks(request);
+    return ForwardingLink::Lease(request);
   }
   absl::StatusOr<fleet::Blob> Fetch(const fleet::Blob& blob) override {
     ++fetched;
     return ForwardingLink::Fetch(blob);
   }
-  std::atomic<int> bare = 0, fetched = 0;
+  int bare = 0, fetched = 0;
+
+ private:
+  void Asks(const fleet::LeaseRequest& request) {
+    if (std::exchange(committed_, false) && request.have.empty()) ++bare;
+  }
+  bool committed_ = false;
 };
 
 TEST(Worker, LetsALargeModelGoBeforeItSendsTheUpdateWhereNothingNeedsItAgain) {
