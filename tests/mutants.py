@@ -318,8 +318,11 @@ MUTANTS = {
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
         ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
-        ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram"),
+        ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram")],
+    ("algorithms/symmetric.cc", "algorithms", "Ridge.*"): [
         ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
+    ("algorithms/statistics.cc", "algorithms", "Ridge.*"): [
+        ("sums of clients are averaged", "aggregation::Reduction::kFixedSum", "aggregation::Reduction::kMean")],
     ("algorithms/kmeans.cc", "algorithms", "KMeans.*"): [
         ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
         ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
