@@ -327,6 +327,25 @@ MUTANTS = {
         ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
         ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
         ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
+    ("algorithms/daef.cc", "algorithms", "Daef.*"): [
+        ("DAEF's random layers are those that it has solved for", "Copy(initial_, draft_.view());",
+         "Copy(model_, draft_.view());"),
+        ("DAEF moves its model before the last phase", "return Broadcast{{\"model\", draft_.view()}};",
+         "Copy(draft_.view(), model_);\n    return Broadcast{{\"model\", draft_.view()}};"),
+        ("DAEF's eigenvectors have any sign", "< 0 ? -1 : 1;", "< 0 ? 1 : 1;"),
+        ("DAEF does not transpose", "model[layer.weight + j * layer.inputs + k] = value;",
+         "model[layer.weight + (j * layer.inputs + k) / layer.outputs + (j * layer.inputs + k) % layer.outputs * layer.inputs] = value;"),
+        ("DAEF leaves the bias out of the penalty", "for (size_t i = 0; i < terms; ++i) gram[i * terms + i] += lambda;",
+         "for (size_t i = 0; i + 1 < terms; ++i) gram[i * terms + i] += lambda;"),
+        ("DAEF solves all layers with one penalty", "it.last ? lambda_last_ : lambda_hidden_", "lambda_hidden_"),
+        ("DAEF's error lacks half of the Gram matrix", "row += 2 * gram", "row += gram")],
+    ("algorithms/daef_sums.cc", "algorithms", "Daef.*"): [
+        ("DAEF weighs by the slope and not by its square", "row.weight[k] = slope * slope;", "row.weight[k] = slope;"),
+        ("DAEF's targets are behind the activation", "row.target = row.z;", "row.target = row.h;"),
+        ("DAEF sums no rows behind the encoder", "DecoderEntry::kRows)[0] += static_cast<double>(rows.count())",
+         "DecoderEntry::kRows)[0] += 1")],
+    ("algorithms/linear_chain.cc", "algorithms", "Daef.*"): [
+        ("DAEF takes the slope of tanh for that of sigmoid", "return h * (1 - h);", "return 1 - h * h;")],
     ("models/slice.cc", "models_spec", "Slice.*"): [
         ("a slice behind a flatten has other channels",
          "use(from.offset + r * wide, to.offset + r * narrow, narrow);",

@@ -16,6 +16,7 @@ MODELS = {  # layers, with one output for two classes
     "norm": ["linear 6", "batchnorm", "relu", f"linear {CLASSES}"],
     "adapted": ["linear 9", "tanh", "linear 6", "relu", f"linear {CLASSES}"],
     "half adapted": ["linear 9", "tanh", f"linear {CLASSES}"],
+    "autoencoder": ["linear 3", "tanh", "linear 5", "sigmoid", "linear 4", f"linear {FEATURES}"],  # a class a feature
 }
 OPTIONS = {  # other keys of [model]
     "adapted": {"adapters": ["lora 2 alpha 3 0.*", "lora 4 alpha 2 2.*"], "trained": ["4.*"]},
@@ -37,8 +38,9 @@ class Problem:
         tests[4] = 0
         count = TEST_ROWS + int(sizes.sum() + tests.sum())
         self.x = random.standard_normal((count, FEATURES)).astype(np.float32).astype(float)
-        truth = random.standard_normal((FEATURES, CLASSES))
-        self.y = np.argmax(self.x @ truth + random.gumbel(size=(count, CLASSES)), axis=1)
+        classes = FEATURES if model == "autoencoder" else CLASSES
+        truth = random.standard_normal((FEATURES, classes))
+        self.y = np.argmax(self.x @ truth + random.gumbel(size=(count, classes)), axis=1)
         if model == "binary":
             self.y = self.y // 2
         self.classes = int(self.y.max()) + 1
