@@ -177,6 +177,11 @@ class DaefServer final : public StatisticsServer {
 };
 
 absl::StatusOr<LinearChain> AutoencoderOf(const Setup& setup) {
+  if (setup.task != TaskKind::kReconstruction) {
+    return absl::InvalidArgumentError(absl::StrCat(kWhatDaefDoes, ", and run.task is \"",
+                                                   Name(setup.task),
+                                                   "\": set it to \"reconstruction\""));
+  }
   MACAW_ASSIGN_OR_RETURN(LinearChain chain, LinearChain::Of(setup, kWhatDaefDoes));
   const std::vector<LinearChain::Layer>& layers = chain.layers;
   const auto refuse = [](const auto&... why) {
@@ -195,15 +200,11 @@ absl::StatusOr<LinearChain> AutoencoderOf(const Setup& setup) {
   }
   if (layers.back().outputs != width || layers.back().after != Activation::kNone) {
     return refuse("daef's model returns its ", width, " inputs: end model.layers with \"linear ",
-                  width, "\", and set model.classes = ", width);
+                  width, "\"");
   }
   if (layers.front().outputs > width) {
     return refuse("daef's encoder has at most as many outputs as there are features: make layer 1 ",
                   "narrower than ", layers.front().outputs, ", of ", width, " at most");
-  }
-  if (setup.task != TaskKind::kClassification) {
-    return refuse("daef reads no labels, but an output for each feature is of a run whose task is ",
-                  "\"classification\": take labels that are classes, such as normal and not");
   }
   for (size_t l = 1; l < layers.size(); ++l) {
     const Decoding it = Decoding::Of(chain, l);
@@ -263,17 +264,16 @@ Description Daef() {
                       .help = "λ of the last layer, beside a sum over rows",
                       .minimum = 0}},
       .remarks =
-          "The model is a chain of linear layers, each but the last with \"tanh\", \"sigmoid\" or "
-          "nothing behind it: [\"linear 8\", \"tanh\", \"linear 16\", \"tanh\", \"linear D\"] for "
-          "rows of D features, with model.classes = D, and \"flatten\" in front for images. It "
-          "learns to return its inputs. Labels are not used, so accuracies and losses say nothing; "
-          "rule_error is the mean squared error of a feature over the round's training rows, and a "
-          "row that is unlike those has a larger one. All clients in one round give the model of all "
-          "rows in one place. Scale features (data.mean, data.std), since the encoder does not "
-          "centre them and λ is beside their squares. A client sends the square of the features, "
-          "and for a hidden layer of m outputs behind n with an activation n·(m + 1)² numbers; what "
-          "it sends says much about rows where it has few. Another model.seed gives other random "
-          "layers.",
+          "The task is run.task = \"reconstruction\", and the model a chain of linear layers, each "
+          "but the last with \"tanh\", \"sigmoid\" or nothing behind it: [\"linear 8\", \"tanh\", "
+          "\"linear 16\", \"tanh\", \"linear D\"] for rows of D features, with \"flatten\" in front for "
+          "images. Losses are mean squared errors of a feature, rule_error is that over the training "
+          "rows that were summed; a row that is unlike those has a larger one. All clients in one "
+          "round give the model of all rows in one place. Scale features (data.mean, data.std): the "
+          "encoder does not centre them, and λ is beside their squares. A client sends the square of "
+          "the features, and for a hidden layer of m outputs behind n with an activation n·(m + 1)² "
+          "numbers; what it sends says much about rows where it has few. R and b are of model.seed "
+          "(or model.init): another seed is another decoder.",
       .notes = DaefNotes,
       .check = [](const Setup& setup) { return AutoencoderOf(setup).status(); },
       .schema = DaefSchema,

@@ -327,6 +327,9 @@ MUTANTS = {
         ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
         ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
         ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
+    ("training/objective.cc", "training_api", "ObjectiveOfReconstruction.*"): [
+        ("the loss of a reconstruction is a sum over features", "sums[kLoss] += squares / features;", "sums[kLoss] += squares;"),
+        ("a reconstruction's gradient is that of the sum", "2.0 / (features * mean.divisor)", "2.0 / mean.divisor")],
     ("algorithms/daef.cc", "algorithms", "Daef.*"): [
         ("DAEF's random layers are those that it has solved for", "Copy(initial_, draft_.view());",
          "Copy(model_, draft_.view());"),

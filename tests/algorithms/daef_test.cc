@@ -38,7 +38,6 @@ std::map<size_t, SummedRows> Among(size_t clients) {
   for (size_t r = 0; r < rows.size(); ++r) {
     const size_t client = r * r / rows.size() * clients / rows.size();
     division[client].x.push_back(rows[r]);
-    division[client].classes.push_back(0);
   }
   return division;
 }
@@ -49,7 +48,7 @@ SummingRun Autoencoder(const std::vector<std::string>& layers, double hidden, do
           kWidth,
           kWidth,
           {{"lambda_hidden", hidden}, {"lambda_last", last}},
-          TaskKind::kClassification};
+          TaskKind::kReconstruction};
 }
 
 const std::vector<std::string> kDeep = {"linear 2", "tanh",     "linear 4",
@@ -277,13 +276,10 @@ TEST(Daef, EachRoundBeginsAtTheInitialLayersAndOneWithoutClientsChangesNothing) 
 }
 
 std::string RefusalOfDaef(const std::vector<std::string>& layers, int64_t outputs = kWidth,
-                          TaskKind task = TaskKind::kClassification, bool coded = false) {
+                          TaskKind task = TaskKind::kReconstruction, RunPlan run = {}) {
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
-  RunPlan run;
   run.algorithm = *registry.Complete({"daef", {}});
-  if (coded) run.broadcast.codec = {"bits 8"};
-  run.broadcast.of = "model";
   Setup setup;
   setup.model.name = "layers";
   setup.model.layers = layers;
@@ -296,7 +292,9 @@ std::string RefusalOfDaef(const std::vector<std::string>& layers, int64_t output
   setup.cohort.size = 5;
   setup.task = task;
   setup.config = run.algorithm;
-  return std::string(MakeSchema(*registry.RuleOf(run), setup).status().message());
+  const auto rule = registry.RuleOf(run);
+  const absl::Status status = rule.ok() ? MakeSchema(*rule, setup).status() : rule.status();
+  return std::string(status.message());
 }
 
 TEST(Daef, TakesChainsThatReturnTheirInputs) {
@@ -306,13 +304,29 @@ TEST(Daef, TakesChainsThatReturnTheirInputs) {
   EXPECT_THAT(RefusalOfDaef({"linear 2", "tanh", "tanh", "linear 6"}), HasSubstr("layer 3 "));
   EXPECT_THAT(RefusalOfDaef({"linear 6"}), HasSubstr("an encoder"));
   EXPECT_THAT(RefusalOfDaef({"linear 7", "tanh", "linear 6"}), HasSubstr("narrower than 7"));
-  EXPECT_THAT(RefusalOfDaef({"linear 2", "tanh", "linear 3"}, 3), HasSubstr("model.classes = 6"));
+  EXPECT_THAT(RefusalOfDaef({"linear 2", "tanh", "linear 3"}, 3), HasSubstr("\"linear 6\""));
   EXPECT_THAT(RefusalOfDaef({"linear 2", "tanh", "linear 6", "tanh"}), HasSubstr("\"linear 6\""));
   EXPECT_THAT(RefusalOfDaef({"linear 6", "tanh", "linear 6000", "linear 6"}),
               HasSubstr("linear layer 2"));
-  EXPECT_THAT(RefusalOfDaef(kDeep, kWidth, TaskKind::kNextToken), HasSubstr("\"classification\""));
-  EXPECT_THAT(RefusalOfDaef(kDeep, kWidth, TaskKind::kClassification, true),
+  EXPECT_THAT(RefusalOfDaef(kDeep, kWidth, TaskKind::kClassification),
+              HasSubstr("\"reconstruction\""));
+}
+
+TEST(Daef, IsRefusedWhereItsSumsWouldBeOthers) {
+  const auto refusal = [](auto&& change) {
+    RunPlan run;
+    change(run);
+    return RefusalOfDaef(kDeep, kWidth, TaskKind::kReconstruction, run);
+  };
+  EXPECT_THAT(refusal([](RunPlan& run) {
+                run.broadcast.codec = {"bits 8"};
+                run.broadcast.of = "model";
+              }),
               HasSubstr("broadcast.codec"));
+  EXPECT_NE(refusal([](RunPlan& run) { run.update.codec = {"bits 8"}; }), "");
+  EXPECT_NE(refusal([](RunPlan& run) { run.privacy.mechanism = "central"; }), "");
+  EXPECT_NE(refusal([](RunPlan& run) { run.asynchronous.mode = "buffered"; }), "");
+  EXPECT_NE(refusal([](RunPlan& run) { run.model.frozen = {"0.*"}; }), "");
 }
 
 }  // namespace

@@ -362,7 +362,7 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
   schema.metrics = {{"epsilon", std::nullopt}};
   const FlatVector model(ParameterLayout::Scalars("w", 3, DType::kF32));
   for (const TaskKind task : {TaskKind::kClassification, TaskKind::kBinary, TaskKind::kRegression,
-                              TaskKind::kNextToken}) {
+                              TaskKind::kNextToken, TaskKind::kReconstruction}) {
     const EvaluationMetrics asked = {.balanced_accuracy = true,
                                      .f1 = true,
                                      .auc = true,

@@ -232,7 +232,7 @@ std::vector<Case> Cases() {
     if (c.name == "daef") {
       c.arguments =
           c.arguments +
-          Arguments{"--set", "model.classes=60", "--set",
+          Arguments{"--set", "run.task=reconstruction", "--set",
                     R"(model.layers=["linear 5", "tanh", "linear 8", "sigmoid", "linear 60"])"};
     } else if (SumsRows(c.name)) {
       c.arguments = c.arguments + Arguments{"--set", R"(model.layers=["linear 10"])"};

@@ -16,8 +16,9 @@ MODELS = {  # layers, with one output for two classes
     "norm": ["linear 6", "batchnorm", "relu", f"linear {CLASSES}"],
     "adapted": ["linear 9", "tanh", "linear 6", "relu", f"linear {CLASSES}"],
     "half adapted": ["linear 9", "tanh", f"linear {CLASSES}"],
-    "autoencoder": ["linear 3", "tanh", "linear 5", "sigmoid", "linear 4", f"linear {FEATURES}"],  # a class a feature
+    "autoencoder": ["linear 3", "tanh", "linear 5", "sigmoid", "linear 4", f"linear {FEATURES}"],
 }
+TASKS = {"binary": "binary", "autoencoder": "reconstruction"}
 OPTIONS = {  # other keys of [model]
     "adapted": {"adapters": ["lora 2 alpha 3 0.*", "lora 4 alpha 2 2.*"], "trained": ["4.*"]},
     "half adapted": {"adapters": ["lora 3 alpha 6 *"], "trained": [], "frozen": ["*.lora_A.weight"]},
@@ -38,9 +39,8 @@ class Problem:
         tests[4] = 0
         count = TEST_ROWS + int(sizes.sum() + tests.sum())
         self.x = random.standard_normal((count, FEATURES)).astype(np.float32).astype(float)
-        classes = FEATURES if model == "autoencoder" else CLASSES
-        truth = random.standard_normal((FEATURES, classes))
-        self.y = np.argmax(self.x @ truth + random.gumbel(size=(count, classes)), axis=1)
+        truth = random.standard_normal((FEATURES, CLASSES))
+        self.y = np.argmax(self.x @ truth + random.gumbel(size=(count, CLASSES)), axis=1)
         if model == "binary":
             self.y = self.y // 2
         self.classes = int(self.y.max()) + 1
@@ -76,7 +76,7 @@ class Problem:
         options = {f"model.{key}": value for key, value in OPTIONS.get(self.model, {}).items()}
         return image | options | {"data.source": "csv", "data.path": "rows.csv", "partition.scheme": "file",
                 "partition.path": "partition.json", "model.layers": MODELS[self.model],
-                "model.init": "init.safetensors", "run.task": "binary" if self.model == "binary" else "classification"}
+                "model.init": "init.safetensors", "run.task": TASKS.get(self.model, "classification")}
 
     def together(self):
         """The same, with everybody's training rows at the first client, in the clients' order."""
