@@ -6,10 +6,11 @@ import random
 import numpy as np
 
 from tables.divisions import dirichlet, label_quantity
+from tables.niid_bench import CLIENTS, FEDAVG, FEDNOVA, SCAFFOLD, SETTINGS
 from tables.table import Cell, Published, Table, name_of_file
 
-CLIENTS = 10
-CONFIG = """
+CONFIG = (
+    """
 [run]
 name = "niid-cifar"
 rounds = 50
@@ -19,27 +20,17 @@ path = "{data}"
 test_fraction = 0
 augment.pad_crop = 4
 augment.flip = true
-[model]
-layers = ["conv 6 5", "relu", "maxpool 2", "conv 16 5", "relu", "maxpool 2", "flatten",
-          "linear 120", "relu", "linear 84", "relu", "linear 10"]
-[cohort]
-size = 10
-[local]
-epochs = 10
-batch_size = 64
-lr = 0.01
-momentum = 0.9
-weight_decay = 1e-5
 """
-SCAFFOLD = ["algorithm.name=scaffold", "algorithm.scaffold.weighted=true"]
+    + SETTINGS
+)
 
 
 def cells() -> list[Cell]:
     rules = {
-        "FedAvg": ["algorithm.name=fedavg"],
+        "FedAvg": FEDAVG,
         "SCAFFOLD": SCAFFOLD,
         "FedProx": ["algorithm.name=fedprox"],
-        "FedNova": ["algorithm.name=fednova"],
+        "FedNova": FEDNOVA,
     }
     # The board's μ differs from row to row.
     published = {
