@@ -137,7 +137,7 @@ CASES = [
          {"rates": "0.7 0.3", "shares": "3 1", "scaler": False, "mask": False, "evaluate": 0.5}, 0.0, "hidden"),
     Case("ridge", "ridge", {"lambda": 0.8}),
     Case("kmeans", "kmeans", {"start": "model"}, settings={"cohort.size": CLIENTS}),
-    Case("daef", "daef", {"lambda_hidden": 0.6, "lambda_last": 0.3}, model="autoencoder",
+    Case("daef", "daef", {"lambda_hidden": 2.0, "lambda_last": 1.0}, model="autoencoder",
          settings={"evaluation.metrics": []}),
     Case("median, even", "median", {"server_lr": 0.9}, 0.5),
     Case("median, odd", "median", {}, 0.5, "norm", settings=SEVEN),
