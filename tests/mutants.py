@@ -310,7 +310,8 @@ MUTANTS = {
         ("HeteroFL's clients send what decay did to classes that they lack",
          "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
         ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
-        ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false")],
+        ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false"),
+        ("HeteroFL tests a slice without the scaler", ".scaled = plan.scaled", ".scaled = false")],
     ("algorithms/levels.cc", "algorithms", "HeteroFl*"): [
         ("HeteroFL counts clients by whole shares", "clients * shares / sum", "clients / sum * shares"),
         ("HeteroFL gives a client beyond the list a rate",
