@@ -257,7 +257,8 @@ class AnotherModule(TestCase):
         alone.load_state_dict(net.state_dict())
         options = {"workers": {"backend": "torch"}, "local": {"batch_size": 0}}
         found = with_libtorch(self.job("run", model=net, **options)).model()
-        for name, tensor in with_libtorch(self.job("alone", model=alone, **options)).model().items():
+        wanted = with_libtorch(self.job("alone", model=alone, **options)).model()
+        for name, tensor in wanted.items():
             np.testing.assert_allclose(found[name], tensor, atol=1e-6)
         with self.assertRaisesRegex(macaw.ModelError, "returns dict of scores, x"):
             macaw.simulate(**self.job("refused", model=InADict("scores")))
