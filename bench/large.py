@@ -15,6 +15,7 @@ Medians of the rounds after the first one, in which programs start.
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -107,16 +108,16 @@ class Disk:
         links = []
         for one in frame.processes(pid):
             for kind in ("fd", "map_files"):
-                folder = pathlib.Path(f"/proc/{one}/{kind}")
-                try:
-                    for name in os.listdir(folder):
-                        target = os.readlink(folder / name)
-                        mine = target.startswith(f"{self.folder}/")
-                        if mine and target.endswith(" (deleted)"):
-                            links.append(folder / name)
-                except OSError:
-                    continue  # it has just ended, or only root may look
-        return links
+                with contextlib.suppress(OSError):  # it has just ended, or only root may look
+                    links += list(pathlib.Path(f"/proc/{one}/{kind}").iterdir())
+        return [link for link in links if self.is_mine(link)]
+
+    def is_mine(self, link: pathlib.Path) -> bool:
+        try:
+            target = str(link.readlink())
+        except OSError:
+            return False  # it has just been closed
+        return target.startswith(f"{self.folder}/") and target.endswith(" (deleted)")
 
 
 def processor_seconds(pid: int) -> float:
