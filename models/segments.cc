@@ -14,39 +14,55 @@ double ElementsOf(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-// What a layer keeps for the backward pass beside its input: its output, and what lies between.
-// `in` and `out` count the numbers of one example. Estimates: a pass is not measured.
-struct Kept {
+template <typename... Kinds>
+bool IsOneOf(const Layer& layer) {
+  return (std::holds_alternative<Kinds>(layer) || ...);
+}
+
+// Whether a layer's backward pass reads its output, and whether it reads its input.
+bool ReadsOutput(const Layer& layer) { return IsOneOf<Relu, Tanh, Sigmoid, Lstm, Gru>(layer); }
+bool ReadsInput(const Layer& layer) {
+  return !IsOneOf<Relu, Tanh, Sigmoid, AvgPool2d, GlobalAvgPool, Flatten, Dropout, Positions,
+                  LastPosition, MeanOfPositions, Scale>(layer);
+}
+
+// What a layer keeps between its input and its output. `in` and `out` count the numbers of one
+// example. Estimates: no pass is measured.
+struct Inside {
   double in, out;
   double positions;  // of a sequence; 1 otherwise
 
   template <typename Plain>
   double operator()(const Plain&) const {
-    return out;
+    return 0;
   }
-  double operator()(const Flatten&) const { return 0; }        // a view
-  double operator()(const Dropout&) const { return 2 * out; }  // with its mask
+  double operator()(const Dropout&) const { return out; }        // the mask
+  double operator()(const MaxPool2d&) const { return 2 * out; }  // int64 places
   // Gates and cells.
-  double operator()(const Lstm& l) const { return 6 * out * static_cast<double>(l.layers); }
+  double operator()(const Lstm& l) const { return 5 * out * static_cast<double>(l.layers); }
   double operator()(const Gru& l) const { return 5 * out * static_cast<double>(l.layers); }
-  // Each convolution's output and its norm's, and a sum.
+  // Each convolution's output, and that of its norm.
   double operator()(const BasicBlock& l) const {
-    return (l.in == l.out && l.stride == 1 ? 6 : 8) * out;
+    return (l.in == l.out && l.stride == 1 ? 4 : 5) * out;
   }
-  // q, k and v, what they make, the projection of it.
-  double operator()(const Attention&) const { return 5 * out; }
+  // q, k and v, and what they make.
+  double operator()(const Attention&) const { return 4 * out; }
+  // The norms, attention, the sum behind it, and both hidden layers.
   double operator()(const TransformerBlock& l) const {
     const double hidden = static_cast<double>(l.ff) * positions;
-    if (l.dropout == 0) return 9 * out + 2 * hidden;
-    // Masks, what they leave, and the written-out attention.
+    if (l.dropout == 0) return 7 * out + 2 * hidden;
+    // Masks, what they leave, and the weights of written-out attention.
     const double weights = static_cast<double>(l.heads) * positions * positions;
-    return 12 * out + 4 * hidden + 4 * weights;
+    return 9 * out + 4 * hidden + 3 * weights;
   }
   double operator()(const Residual& l) const {
-    double kept = out, now = in;
-    for (const Layer& layer : l.layers) {
+    double kept = 0, now = in;
+    for (size_t i = 0; i < l.layers.size(); ++i) {
+      const Layer& layer = l.layers[i];
       const double next = Behind(layer, now);
-      kept += std::visit(Kept{now, next, positions}, layer);
+      kept += std::visit(Inside{now, next, positions}, layer);
+      const bool read = i + 1 < l.layers.size() && ReadsInput(l.layers[i + 1]);
+      if (read || ReadsOutput(layer)) kept += next;
       now = next;
     }
     return kept;
@@ -76,8 +92,11 @@ Chain ChainOf(const ModelSpec& spec) {
     const std::vector<int64_t>& input = i == 0 ? spec.input_shape : spec.shapes[i - 1];
     const double positions = input.size() == 2 ? static_cast<double>(input[0]) : 1;
     chain.inputs.push_back(ElementsOf(input));
-    chain.kept.push_back(std::visit(
-        Kept{chain.inputs.back(), ElementsOf(spec.shapes[i]), positions}, spec.layers[i]));
+    const double out = ElementsOf(spec.shapes[i]);
+    chain.kept.push_back(std::visit(Inside{chain.inputs.back(), out, positions}, spec.layers[i]));
+    // The loss reads the model's outputs.
+    const bool read = i + 1 == spec.layers.size() || ReadsInput(spec.layers[i + 1]);
+    if (read || ReadsOutput(spec.layers[i])) chain.kept.back() += out;
     if (spec.tensors[i].second > 0) chain.last = i;
   }
   return chain;
