@@ -65,16 +65,17 @@ Tensor Leaf(const Tensor& tensor, bool differentiated) {
 struct RecomputeBackward final : torch::autograd::Node {
   Part part;
   Cast cast;
-  std::vector<Tensor> inputs;  // the input, and the parameters
-  std::vector<bool> differentiated;
+  std::vector<Tensor> inputs;
+  std::vector<bool> differentiated;  // parallel to inputs
+  std::vector<size_t> outputs;       // those with a gradient, in the order of the node's
 
   RecomputeBackward(Part part, Cast cast) : part(std::move(part)), cast(cast) {}
 
   // Kernels may depend on whether there is a graph, so the first time has one, too.
-  Tensor Run(const std::vector<Tensor>& leaves, bool again) const {
+  std::vector<Tensor> Run(const std::vector<Tensor>& leaves, bool again) const {
     const at::AutoGradMode with_graph(true);
     const Casting casting(cast);
-    return part(leaves[0], std::span(leaves).subspan(1), again);
+    return part(leaves, again);
   }
 
   std::vector<Tensor> Leaves() const {
@@ -89,16 +90,21 @@ struct RecomputeBackward final : torch::autograd::Node {
           "a hook asks for the derivatives of a gradient, which local.checkpoint has not: take "
           "local.checkpoint out");
     }
-    torch::autograd::variable_list found(inputs.size());
-    if (inputs.empty()) throw std::invalid_argument("a graph was passed through backward twice");
-    if (!gradients[0].defined()) return found;
+    if (part == nullptr) throw std::invalid_argument("a graph was passed through backward twice");
     const std::vector<Tensor> leaves = Leaves();
-    std::vector<Tensor> wanted;
+    torch::autograd::variable_list found(leaves.size());
+    std::vector<Tensor> wanted, roots, slopes;
     for (size_t i = 0; i < leaves.size(); ++i)
       if (differentiated[i]) wanted.push_back(leaves[i]);
-    const Tensor output = Run(leaves, /*again=*/true);
+    const std::vector<Tensor> again = Run(leaves, /*again=*/true);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      roots.push_back(again[outputs[i]]);
+      slopes.push_back(gradients[i]);
+    }
+    if (roots.empty()) return found;
     torch::autograd::variable_list taken =
-        torch::autograd::grad({output}, wanted, {gradients[0]}, /*retain_graph=*/false,
+        torch::autograd::grad(roots, wanted, slopes, /*retain_graph=*/false,
                               /*create_graph=*/false, /*allow_unused=*/true);
     for (size_t i = 0, next = 0; i < leaves.size(); ++i)
       if (differentiated[i]) found[i] = std::move(taken[next++]);
@@ -115,25 +121,29 @@ struct RecomputeBackward final : torch::autograd::Node {
 
 }  // namespace
 
-Tensor Recomputed(Part part, const Tensor& input, std::span<const Tensor> parameters) {
-  std::vector<Tensor> inputs = {input};
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+std::vector<Tensor> Recomputed(Part part, std::vector<Tensor> inputs) {
   const bool needed =
       at::GradMode::is_enabled() &&
       std::ranges::any_of(inputs, [](const Tensor& t) { return t.requires_grad(); });
-  if (!needed) return part(input, parameters, /*again=*/false);
+  if (!needed) return part(inputs, /*again=*/false);
 
   const std::shared_ptr<RecomputeBackward> node(
-      new RecomputeBackward(std::move(part), Cast(input.device().type())),
+      new RecomputeBackward(std::move(part), Cast(inputs.front().device().type())),
       torch::autograd::deleteNode);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   for (const Tensor& tensor : inputs) {
     node->inputs.push_back(tensor.variable_data());
     node->differentiated.push_back(tensor.requires_grad());
   }
-  Tensor output = Leaf(node->Run(node->Leaves(), /*again=*/false), /*differentiated=*/false);
-  torch::autograd::set_history(output, node);
-  return output;
+  std::vector<Tensor> outputs = node->Run(node->Leaves(), /*again=*/false);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool differentiable = outputs[i].requires_grad();
+    outputs[i] = Leaf(outputs[i], /*differentiated=*/false);
+    if (!differentiable) continue;
+    torch::autograd::set_history(outputs[i], node);
+    node->outputs.push_back(i);
+  }
+  return outputs;
 }
 
 }  // namespace macaw::models

@@ -26,6 +26,7 @@ from . import _libtorch, _modules, _names, _safetensors, _trace
 from ._layers import Layer, layers_of
 from ._paths import Path_, path_of
 from ._trace import first_line
+from ._warn import warn
 from .errors import ModelError
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ class Model:
         """The tensors of a run as a state dict that loads into the module."""
         return state_dict(self.module, tensors, self.names)
 
+
+_KEPT = (
+    "model: {}: a traced module keeps its activations, and trains the same numbers without it; "
+    "local=dict(micro_batch=8) takes less memory, and in Python (train=f, macaw.patch(trainer)) "
+    "activations are computed again"
+)
 
 # Two rows of the data, as a module gets them; None where they are not known.
 Example = Callable[[Any], Any]
@@ -332,7 +339,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
         try:
             _trace.save_script(module, example(module), buffer)
         except Exception as error:
-            traced = _trace.traced(module, example(module), first_line(error))
+            with _modules.keeping_activations(module) as again:
+                traced = _trace.traced(module, example(module), first_line(error))
             buffer = io.BytesIO()
             _trace.save(traced, buffer, first_line(error))
             how = "traced"
@@ -341,6 +349,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             first = next(name for name, _ in traced.named_parameters())
             prefix = first.removesuffix(_trace.own_name(first))
             why += f"; torch.jit.script refuses it: {first_line(error)}"
+            if again:
+                warn(_KEPT.format(" and ".join(again)))
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
     return Model({"torchscript": path}, said, module, prefix=prefix)
