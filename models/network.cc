@@ -250,16 +250,17 @@ Tensor Network::Segment(size_t begin, size_t end, const Tensor& x, Tensors own,
   std::optional<RandomStream> masks;  // as they are before the segment
   if (pass.dropout != nullptr) masks = *pass.dropout;
   const std::vector<Tensor> all(pass.all.begin(), pass.all.end());
-  const auto part = [this, begin, end, all, masks, first = pass](const Tensor& input,
-                                                                 Tensors parameters, bool again) {
+  const auto part = [this, begin, end, all, masks, first = pass](Tensors inputs, bool again) {
     NetworkPass now = first;
     now.all = all;
     std::optional<RandomStream> same = masks;
     if (again && same) now.dropout = &*same;
     if (again && now.statistics == Statistics::kBatchAndMove) now.statistics = Statistics::kBatch;
-    return Layers(begin, end, input, parameters, now);
+    return std::vector<Tensor>{Layers(begin, end, inputs[0], inputs.subspan(1), now)};
   };
-  return Recomputed(part, x, own);
+  std::vector<Tensor> inputs = {x};
+  inputs.insert(inputs.end(), own.begin(), own.end());
+  return Recomputed(part, std::move(inputs))[0];
 }
 
 Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout,

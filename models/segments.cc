@@ -80,12 +80,6 @@ struct Inside {
   }
 };
 
-struct Chain {
-  std::vector<double> inputs;  // of each layer
-  std::vector<double> kept;    // by each layer
-  size_t last = 0;             // the first layer of the last segment
-};
-
 Chain ChainOf(const ModelSpec& spec) {
   Chain chain;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
@@ -128,12 +122,9 @@ Segments Cut(const Chain& chain, double budget) {
 
 }  // namespace
 
-Segments SegmentsOf(const ModelSpec& spec) {
-  if (spec.is_script()) return {};
-  const Chain chain = ChainOf(spec);
-  const size_t layers = spec.layers.size();
+Segments SegmentsOf(const Chain& chain) {
   const double whole = std::accumulate(chain.kept.begin(), chain.kept.end(), 0.0);
-  Segments best{.ends = {layers}, .most = whole, .whole = whole};
+  Segments best{.ends = {chain.kept.size()}, .most = whole, .whole = whole};
   // A segment ends where it meets the sum of some layers in a row, so no other budgets are needed.
   for (size_t begin = 0; begin < chain.last; ++begin) {
     double budget = 0;
@@ -147,6 +138,10 @@ Segments SegmentsOf(const ModelSpec& spec) {
     }
   }
   return best;
+}
+
+Segments SegmentsOf(const ModelSpec& spec) {
+  return spec.is_script() ? Segments() : SegmentsOf(ChainOf(spec));
 }
 
 }  // namespace macaw::models

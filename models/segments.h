@@ -21,9 +21,18 @@ struct Segments {
   bool save() const { return most < whole; }
 };
 
+// A chain of steps, of whatever kind.
+struct Chain {
+  std::vector<double> inputs;  // the numbers that come into each step
+  std::vector<double> kept;    // what each step keeps for the backward pass, its outputs included
+  size_t last = 0;             // the first step of the last segment
+};
+
 // The segments with the smallest `most` that the paper's Algorithm 3 finds: a segment ends where
-// its layers keep more than a budget, and all budgets are tried. One segment where none save, and
-// of a scripted module none. Takes O(layers³) time, a millisecond for a hundred layers.
+// its steps keep more than a budget, and all budgets are tried. One segment where none save. Takes
+// O(steps³) time, a millisecond for a hundred steps.
+Segments SegmentsOf(const Chain& chain);
+// Of a list of layers; of a scripted module none (script_segments.h).
 Segments SegmentsOf(const ModelSpec& spec);
 
 }  // namespace macaw::models
