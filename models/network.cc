@@ -215,7 +215,7 @@ bool OutputIsFree(const Layer& layer) {
 }  // namespace
 
 Network::Network(ModelSpec spec, at::Device device, bool checkpoint) : spec_(std::move(spec)) {
-  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_, device);
+  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_, device, checkpoint);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (spec_.tensors[i].second > 0) last_parametric_ = i;
     in_place_relu_.push_back(i > 0 && std::holds_alternative<Relu>(spec_.layers[i]) &&

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "models/segments.h"
 
 namespace macaw::models {
@@ -22,7 +22,7 @@ using torch::jit::Value;
 
 constexpr size_t kMostPlaces = 150;  // that the planner looks at
 
-[[noreturn]] void CannotCut(std::string_view why) {
+[[noreturn]] void CannotCut(absl::string_view why) {
   throw std::invalid_argument(
       absl::StrCat("local.checkpoint: no part of the scripted module can be computed again: ", why,
                    "; take it out (local.micro_batch takes less memory, too), or train the module "
@@ -74,10 +74,14 @@ double KeptBy(const Node& node) {
 class Graph {
  public:
   Graph(const torch::jit::Graph& graph, std::span<Node* const> nodes)
-      : graph_(graph), nodes_(nodes), passing_(nodes.size()), closed_(nodes.size()) {
+      : graph_(graph),
+        batch_(graph.inputs().at(1)),
+        nodes_(nodes),
+        passing_(nodes.size()),
+        closed_(nodes.size()) {
     for (size_t i = 0; i < nodes.size(); ++i) place_[nodes[i]] = i;
     place_[graph.return_node()] = nodes.size();
-    Spans(graph.inputs().at(1), 0, /*counted=*/false);
+    Spans(batch_, 0, /*counted=*/false);
     for (size_t i = 0; i < nodes.size(); ++i) {
       for (const Value* output : nodes[i]->outputs()) Spans(output, i, /*counted=*/true);
       Writes(*nodes[i], i);
@@ -118,15 +122,13 @@ class Graph {
     for (const Block* block : node.blocks())
       for (const Node* inner : block->nodes()) Writes(*inner, i);
     for (const Value* written : WrittenBy(node)) {
-      const Value* const made = MadeBy(written);
-      if (IsCounter(made)) continue;
-      const Node* const maker = made->node();
-      if (maker->kind() == c10::prim::GetAttr || maker == graph_.param_node())
+      const Value* const made = IsTensor(written) ? MadeBy(written) : written;
+      if (made != nullptr && IsCounter(made)) continue;
+      if (made != nullptr && IsGiven(made->node())) {
         CannotCut(
             absl::StrCat(node.kind().toQualString(), " writes to a tensor that it was given"));
-      const size_t from = maker->blocks().empty() && maker->kind() != c10::prim::Param
-                              ? PlaceOf(maker)
-                              : 0;  // it may be anything from before
+      }
+      const size_t from = made == nullptr ? 0 : PlaceOf(made->node());
       for (size_t k = from; k < i; ++k) closed_[k] = true;
     }
   }
@@ -134,8 +136,8 @@ class Graph {
   static std::vector<const Value*> WrittenBy(const Node& node) {
     std::vector<const Value*> written;
     const std::string_view kind = node.kind().toQualString();
-    if (absl::StartsWith(kind, "macaw::")) {  // theirs say it in a name alone
-      if (absl::EndsWith(kind, "_")) written.push_back(node.inputs()[0]);
+    if (kind.starts_with("macaw::")) {  // theirs say it in a name alone
+      if (kind.ends_with("_")) written.push_back(node.inputs()[0]);
       return written;
     }
     if (node.maybeSchema() == nullptr) return written;
@@ -147,28 +149,45 @@ class Graph {
     return written;
   }
 
-  // The value whose memory this one is a view of.
-  static const Value* MadeBy(const Value* value) {
+  // The value whose memory this one is a view of; null: that of some value from before.
+  const Value* MadeBy(const Value* value) const {
     for (;;) {
       const Node* const node = value->node();
-      const Value* from = nullptr;
+      if (value == batch_) return value;
+      if (!node->blocks().empty() || node->kind() == c10::prim::Param) return nullptr;
+      if (node->inputs().empty() || node->kind() == c10::prim::GetAttr) return value;
       const std::string_view kind = node->kind().toQualString();
-      if (node->inputs().empty() || !node->blocks().empty() || node->kind() == c10::prim::GetAttr) {
-        return value;
-      }
-      if (absl::StartsWith(kind, "macaw::") || node->kind().is_prim()) {
-        from = node->inputs()[0];  // what drops nothing gives back what it got; parts of lists
+      const Value* from = nullptr;
+      if (kind.starts_with("macaw::")) {
+        from = node->inputs()[0];  // what drops nothing gives back what it got
+      } else if (node->kind().is_prim()) {
+        if (node->inputs().size() > 1) return nullptr;  // a list, of which this is a part
+        from = node->inputs()[0];
       } else if (node->maybeSchema() != nullptr) {
-        const auto& arguments = node->schema().arguments();
-        const auto& returns = node->schema().returns();
-        const bool shares = std::ranges::any_of(
-            returns, [](const c10::Argument& r) { return r.alias_info() != nullptr; });
-        for (size_t k = 0; shares && k < arguments.size() && k < node->inputs().size(); ++k)
-          if (from == nullptr && arguments[k].alias_info() != nullptr) from = node->inputs()[k];
+        from = SharedBy(*node);
       }
       if (from == nullptr) return value;
       value = from;
     }
+  }
+
+  // The input whose memory an operation's outputs share; null: they have their own.
+  static const Value* SharedBy(const Node& node) {
+    const auto& arguments = node.schema().arguments();
+    const auto& returns = node.schema().returns();
+    if (std::ranges::none_of(returns,
+                             [](const c10::Argument& r) { return r.alias_info() != nullptr; })) {
+      return nullptr;
+    }
+    for (size_t k = 0; k < arguments.size() && k < node.inputs().size(); ++k)
+      if (arguments[k].alias_info() != nullptr) return node.inputs()[k];
+    return nullptr;
+  }
+
+  // Whether a node gives a constant or an attribute of the module, or the batch.
+  bool IsGiven(const Node* node) const {
+    return node->kind() == c10::prim::GetAttr || node->kind() == c10::prim::Constant ||
+           node == graph_.param_node();
   }
 
   // A count of batches, such as batch norm's: an integer of which no output depends.
@@ -178,6 +197,7 @@ class Graph {
   }
 
   const torch::jit::Graph& graph_;
+  const Value* const batch_;
   const std::span<Node* const> nodes_;
   std::unordered_map<const Node*, size_t> place_;
   std::vector<double> passing_;  // tensors that pass behind each node

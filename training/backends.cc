@@ -77,22 +77,15 @@ bool IsMissingBackend(const absl::Status& status) {
 
 namespace {
 
-// Whether activations may be computed again, and whether that saves memory.
+// Whether computing activations again saves memory. Of a scripted module its trainer says it.
 absl::Status CheckCheckpoint(const TrainerSetup& setup) {
   if (!setup.local.checkpoint || setup.backend.name == kProcessBackend) return absl::OkStatus();
-  if (setup.spec.is_script()) {
-    return absl::InvalidArgumentError(
-        "local.checkpoint: a scripted module is one graph, of which no part can be computed again: "
-        "take it out, or give a list of layers (model.layers), whose blocks can; a program of your "
-        "own (macaw.patch, train=) has torch.utils.checkpoint. local.micro_batch takes less "
-        "memory, too");
-  }
-  if (models::SegmentsOf(setup.spec).save()) return absl::OkStatus();
+  if (setup.spec.is_script() || models::SegmentsOf(setup.spec).save()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("local.checkpoint saves nothing on this model: with ", setup.spec.layers.size(),
                    setup.spec.layers.size() == 1 ? " layer" : " layers",
-                   ", no input of a segment is smaller than what the segment keeps: take it out; "
-                   "local.micro_batch takes less memory, too"));
+                   ", no segment keeps more than its input: take it out; local.micro_batch takes "
+                   "less memory, too"));
 }
 
 // What no back end can do, whatever is installed.
