@@ -338,6 +338,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             warnings.simplefilter("ignore", category)
         try:
             _trace.save_script(module, example(module), buffer)
+        except ModelError:
+            raise
         except Exception as error:
             with _modules.keeping_activations(module) as again:
                 traced = _trace.traced(module, example(module), first_line(error))

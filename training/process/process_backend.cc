@@ -33,6 +33,10 @@ class Process final : public Backend {
           "program compute activations again (torch.utils.checkpoint; of Hugging Face "
           "model.gradient_checkpointing_enable(), TrainingArguments(gradient_checkpointing=True))");
     }
+    if (setup.task == TaskKind::kReconstruction && gives_rows) {
+      return absl::UnimplementedError(
+          "run.task is \"reconstruction\", and workers.give_rows sends rows with labels");
+    }
     if (!setup.hooks) return absl::OkStatus();
     return absl::UnimplementedError(
         "the algorithm's local steps have hooks (a loss or a correction of its own), which need "
