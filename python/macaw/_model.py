@@ -26,7 +26,6 @@ from . import _libtorch, _modules, _names, _safetensors, _trace
 from ._layers import Layer, layers_of
 from ._paths import Path_, path_of
 from ._trace import first_line
-from ._warn import warn
 from .errors import ModelError
 
 if TYPE_CHECKING:
@@ -47,17 +46,12 @@ class Model:
     names: dict[str, str] = field(default_factory=dict)
     dtype: str | None = None  # run.dtype that the module's tensors ask for
     prefix: str = ""  # of the run's names of a module that is no list of layers
+    again: str = ""  # by what the module computes activations again, where its trace does not
 
     def state_dict(self, tensors: Mapping[str, _safetensors.Array]) -> dict[str, torch.Tensor]:
         """The tensors of a run as a state dict that loads into the module."""
         return state_dict(self.module, tensors, self.names)
 
-
-_KEPT = (
-    "model: {}: a traced module keeps its activations, and trains the same numbers without it; "
-    "local=dict(micro_batch=8) takes less memory, and in Python (train=f, macaw.patch(trainer)) "
-    "activations are computed again"
-)
 
 # Two rows of the data, as a module gets them; None where they are not known.
 Example = Callable[[Any], Any]
@@ -332,6 +326,7 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     _libtorch.check()
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
+    again: list[str] = []
     with warnings.catch_warnings():
         # PyTorch advises against scripts, and LibTorch trains nothing else.
         for category in (DeprecationWarning, FutureWarning):
@@ -351,11 +346,9 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             first = next(name for name, _ in traced.named_parameters())
             prefix = first.removesuffix(_trace.own_name(first))
             why += f"; torch.jit.script refuses it: {first_line(error)}"
-            if again:
-                warn(_KEPT.format(" and ".join(again)))
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
-    return Model({"torchscript": path}, said, module, prefix=prefix)
+    return Model({"torchscript": path}, said, module, prefix=prefix, again=" and ".join(again))
 
 
 def _write_weights(tensors: Mapping[str, Any], folder: Path) -> Path:

@@ -180,10 +180,8 @@ class Checkpointing(TextCase):
     """gradient_checkpointing_enable() of Hugging Face, and torch.utils.checkpoint."""
 
     def warned(self, name: str, **changes: Any) -> tuple[macaw.Run, str]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            run = self.run_of(name, **changes)
-        return run, " ".join(str(w.message) for w in caught)
+        run = self.run_of(name, **changes)
+        return run, dict(run.said).get("warning", "")
 
     def test_of_a_traced_module_is_left_out_and_said(self) -> None:
         plain, said = self.warned("plain")
@@ -193,10 +191,21 @@ class Checkpointing(TextCase):
             options = {"use_reentrant": reentrant}
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
             run, said = self.warned(f"again-{reentrant}", model=model)
-            self.assertIn("gradient_checkpointing_enable()", said)
-            self.assertIn("keeps its activations", said)
+            self.assertIn("gradient_checkpointing_enable(): a traced module keeps its", said)
             self.assertEqual(run.digest, plain.digest)
             self.assertTrue(model.is_gradient_checkpointing, "the module stays as it was given")
+
+    def test_is_a_key_of_the_run(self) -> None:
+        local = {"lr": 0.5, "batch_size": 5, "epochs": 2, "shuffle": False}
+        model = programs.gpt()
+        model.gradient_checkpointing_enable()
+        for job in ({}, {"peft": programs.lora()}):
+            plain, _ = self.warned("plain", local=local, **job)
+            again, said = self.warned(
+                "again", local={**local, "checkpoint": True}, **{**job, "model": model}
+            )
+            self.assertNotIn("keeps its activations", said)
+            self.assertEqual(again.digest, plain.digest)
 
     def test_with_adapters(self) -> None:
         plain, _ = self.warned("plain", peft=programs.lora())
