@@ -65,6 +65,7 @@ class Session {
                           !link_.shares_memory()
                       ? aggregation::SumForm::kCompact
                       : aggregation::SumForm::kAligned),
+        knows_unsaid_(parts.sum_form >= static_cast<uint32_t>(aggregation::SumForm::kCompact)),
         session_(registration.session),
         longest_pulse_(registration.heartbeat_every),
         pulse_(std::min(longest_pulse_, kPulse)),
@@ -475,6 +476,13 @@ class Session {
     }
   }
 
+  // A server of 0.1.0 takes no NaN for a metric that a program of the owner's has not said.
+  static void SayZero(std::vector<double>& sums) {
+    for (size_t i = 2; i < sums.size(); ++i) {
+      if (std::isnan(sums[i])) sums[i] = 0;
+    }
+  }
+
   absl::StatusOr<fleet::Part> PartOf(const PhaseContext& phase,
                                      std::vector<fleet::ClientRecord> included,
                                      std::span<const aggregation::ExactSum> sums) const {
@@ -482,6 +490,11 @@ class Session {
                      .phase = phase.phase,
                      .broadcast = phase.named,
                      .included = std::move(included)};
+    for (fleet::ClientRecord& record : part.included) {
+      if (knows_unsaid_) break;
+      SayZero(record.sums);
+      SayZero(record.personal_sums);
+    }
     if (sums.empty()) return part;
     MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
                            aggregation::ExactSum::EncodeTogether(sums, sum_form_));
@@ -584,6 +597,7 @@ class Session {
   const Demand demand_;
   uint64_t& commits_;
   const aggregation::SumForm sum_form_;
+  const bool knows_unsaid_;                                // whether the server is newer than 0.1.0
   const fleet::Traffic traffic_before_ = link_.traffic();  // of earlier sessions
   const SessionId session_;
   const Duration longest_pulse_;  // between two heartbeats, so that no lease expires
