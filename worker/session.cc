@@ -41,6 +41,7 @@ class Session {
                       ? aggregation::SumForm::kCompact
                       : aggregation::SumForm::kAligned),
         registration_(registration),
+        knows_unsaid_(parts.sum_form >= static_cast<uint32_t>(aggregation::SumForm::kCompact)),
         session_(registration.session),
         stop_(std::move(stop)),
         calls_({.reconnect_for = options_.reconnect_for,
@@ -268,7 +269,7 @@ class Session {
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     LookWhetherAvailable();
     contexts_.LetGoOfLarge(harvest.phase);
-    HarvestCommits commits(std::move(harvest), sum_form_);
+    HarvestCommits commits(std::move(harvest), sum_form_, knows_unsaid_);
     while (true) {
       MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, commits.Next());
       const bool last = !commits.more();
@@ -315,6 +316,7 @@ class Session {
   uint64_t& commits_;
   const aggregation::SumForm sum_form_;
   const fleet::RegisterReply& registration_;
+  const bool knows_unsaid_;  // whether the server is newer than 0.1.0
   const SessionId session_;
   const std::stop_token stop_;
   const Logger log_{"worker"};

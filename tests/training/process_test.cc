@@ -301,6 +301,16 @@ TEST_F(OwnersProgram, MayDivergeAsAnyTrainer) {
   EXPECT_TRUE(std::isnan((*losses)[0].sums[1]));
 }
 
+TEST_F(OwnersProgram, ThatSaysItsLossesAloneHasUnknownCounts) {
+  const auto trainer = Make(Setup("plain"));
+  const auto turn = Turn(*trainer, 0);
+  ASSERT_TRUE(turn.ok()) << turn.status();
+  const MetricSums& sums = (*turn)[0].sums;
+  EXPECT_EQ(sums[0], 20);
+  EXPECT_EQ(sums[1], 10);
+  for (size_t i = 2; i < sums.size(); ++i) EXPECT_TRUE(std::isnan(sums[i])) << "and not 0";
+}
+
 TEST_F(OwnersProgram, MaySayAtWhatRatesItHasTrained) {
   const auto trainer = Make(Setup("plain"));
   const auto silent = Turn(*trainer, 0), says = Turn(*trainer, 14), no_sgd = Turn(*trainer, 15);
