@@ -134,26 +134,21 @@ class Participation {
                            calls.Repeat([&] { return link_.Register(request_); }));
     request_.died_running.clear();
     patience_.reconnect_every = registration.reconnect_every;
-    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options_.plugins));
-    MACAW_ASSIGN_OR_RETURN(RunContext context,
-                           MakeRunContext(options_, registration, registry_, backends_));
-    // Again, since this is what will be trained: Hello may have told of another run, or of none.
-    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset_));
-    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options_, context.run, demand), kNotAccepted));
-    if (!tried_) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
-    tried_ = true;
-    if (trace_.has_value()) context.trace = &*trace_;
-    MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
-    context.whole = models_.Of(context);
+    absl::StatusOr<Part> part = Prepare(registration);
+    if (!part.ok()) {
+      // The server must not wait for a node that cannot take part.
+      (void)link_.Release({.session = registration.session, .leaving = true});
+      return part.status();
+    }
     Logger("worker").Info(absl::StrCat("registered epoch=", registration.epoch));
     const absl::StatusOr<SessionEnd> end = RunSession({.options = options_,
                                                        .dataset = dataset_,
                                                        .link = link_,
-                                                       .context = context,
+                                                       .context = part->context,
                                                        .marker = *marker_,
                                                        .availability = availability_.get(),
                                                        .commits = commits_,
-                                                       .demand = demand,
+                                                       .demand = part->demand,
                                                        .sum_form = hello.sum_form,
                                                        .seed = request_.incarnation},
                                                       registration, stop_);
@@ -171,6 +166,27 @@ class Participation {
   uint64_t seed() const { return request_.incarnation; }
 
  private:
+  struct Part {
+    RunContext context;
+    Demand demand;
+  };
+
+  // What a session needs. An error says why this node cannot take part.
+  absl::StatusOr<Part> Prepare(const fleet::RegisterReply& registration) {
+    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options_.plugins));
+    MACAW_ASSIGN_OR_RETURN(RunContext context,
+                           MakeRunContext(options_, registration, registry_, backends_));
+    // Again, since this is what will be trained: Hello may have told of another run, or of none.
+    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset_));
+    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options_, context.run, demand), kNotAccepted));
+    if (!tried_) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
+    tried_ = true;
+    if (trace_.has_value()) context.trace = &*trace_;
+    MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
+    context.whole = models_.Of(context);
+    return Part{.context = std::move(context), .demand = demand};
+  }
+
   // What the server runs: whether this node can and may take part.
   absl::Status LookAt(const fleet::HelloReply& hello, const PatientCalls& calls) {
     if (hello.run.has_value() &&

@@ -23,6 +23,13 @@ augment.flip = true
 """
     + SETTINGS
 )
+CHANGES = {
+    "normalised": [
+        "data.normalise.mean=[0.4914, 0.4822, 0.4465]",
+        "data.normalise.std=[0.2470, 0.2435, 0.2616]",
+    ],
+    "neither cropped nor mirrored": ["data.augment.pad_crop=0", "data.augment.flip=false"],
+}
 
 
 def cells() -> list[Cell]:
@@ -43,6 +50,9 @@ def cells() -> list[Cell]:
             more = [f"algorithm.fedprox.mu={mu}"] if rule == "FedProx" else []
             column = f"FedProx, μ = {mu}" if more else rule
             found.append(Cell(row, column, [*settings, *more], Published(figure, seeds=3)))
+    # FedAvg with one setting changed, to see what a difference from the board comes from.
+    for change, settings in CHANGES.items():
+        found.append(Cell("Dirichlet 0.5", f"FedAvg, {change}", [*FEDAVG, *settings], None))
     return found
 
 

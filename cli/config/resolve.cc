@@ -33,6 +33,15 @@ void TakeCount(Config& config, const char* key, uint64_t& count, uint64_t counte
   count = counted;
 }
 
+// What is wrong with patterns of names, beside owners: there, names are numbers.
+absl::Status WithOwners(const Config& config, const absl::Status& wrong) {
+  if (wrong.ok() || config.node.workers.owners == 0) return wrong;
+  return absl::Status(
+      wrong.code(),
+      absl::StrCat(wrong.message(),
+                   "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
+}
+
 // One client that trains on everybody's rows has them in one place.
 absl::Status CheckTogether(const Config& config) {
   if (!config.node.partition.train_together) return absl::OkStatus();
@@ -66,6 +75,11 @@ absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("run.task = \"regression\", but the labels of ", info.name, " are ",
                      info.classes, " classes; use \"classification\" or \"binary\""));
   }
+  if (task == TaskKind::kReconstruction && (tokens || info.input_shape.size() == 2)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.task = \"reconstruction\", but the rows of ", info.name,
+                     " are sequences; it is of rows of numbers and of images"));
+  }
   if (task == TaskKind::kBinary && info.classes > 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"binary\", but ", info.name, " has ", info.classes, " classes"));
@@ -84,15 +98,19 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
   }
   const bool classes =
       config.run.task == TaskKind::kClassification || config.run.task == TaskKind::kNextToken;
-  if (model.classes == 0) model.classes = classes ? info.classes : 1;
-  if (classes ? model.classes < info.classes : model.classes != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.classes is ", model.classes, ", but ", info.name,
-                     classes ? absl::StrCat(" has ", info.classes, " classes")
-                             : absl::StrCat(" with task ", Name(config.run.task), " needs 1")));
+  int64_t outputs = 1;
+  if (config.run.task == TaskKind::kReconstruction) {
+    for (const int64_t extent : info.input_shape) outputs *= extent;
+  }
+  if (model.classes == 0) model.classes = classes ? info.classes : outputs;
+  if (classes ? model.classes < info.classes : model.classes != outputs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.classes is ", model.classes, ", but ", info.name,
+        classes ? absl::StrCat(" has ", info.classes, " classes")
+                : absl::StrCat(" with task ", Name(config.run.task), " needs ", outputs)));
   }
   const std::vector<double>& weights = config.run.local.class_weights;
-  if (!weights.empty() &&
+  if (!weights.empty() && config.run.task != TaskKind::kReconstruction &&
       weights.size() != static_cast<size_t>(std::max<int64_t>(2, model.classes))) {
     return absl::InvalidArgumentError(
         absl::StrCat("local.class_weights has ", weights.size(), " numbers, but there are ",
@@ -161,12 +179,7 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
   // A cohort of everybody means everybody who can train, whatever the partition gives.
   cohort.size = std::min(cohort.size, info.train_clients > 0 ? info.train_clients : info.clients);
   const absl::Status enough = CheckDrawable(config.run, drawable, info.clients);
-  if (!enough.ok() && config.node.workers.owners > 0 && !cohort.eligible.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(enough.message(),
-                     "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
-  }
-  MACAW_RETURN_IF_ERROR(enough);
+  MACAW_RETURN_IF_ERROR(cohort.eligible.empty() ? enough : WithOwners(config, enough));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
@@ -269,7 +282,7 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
   const MatchedBy matched = owners ? MatchedBy::kNumber : MatchedBy::kName;
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset, matched));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
-  MACAW_RETURN_IF_ERROR(CheckGroups(config.run, dataset, matched));
+  MACAW_RETURN_IF_ERROR(WithOwners(config, CheckGroups(config.run, dataset, matched)));
   // The server looks again, at the rows that its nodes bring.
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
                          catalogue.algorithms().Find(config.run.algorithm.name));

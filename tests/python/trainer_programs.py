@@ -4,7 +4,8 @@
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
 run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
-shuffle, stop (early), fail=ROUND.
+shuffle, stop (early), checkpoint (activations), fail=ROUND, manual (steps by the module, and the
+name of the loss).
 """
 
 from __future__ import annotations
@@ -125,6 +126,25 @@ def stopper() -> Any:
     return transformers.EarlyStoppingCallback(1, early_stopping_threshold=10.0)
 
 
+def counter(model: Any) -> Any:
+    """Fails where the first block of the model does not pass twice a step: to checkpoint it."""
+    import transformers
+
+    passes = []
+    block = next(m for m in model.modules() if type(m).__name__ == "GPT2Block")
+    block.register_forward_pre_hook(lambda m, _: passes.append(1) if m.training else None)
+
+    class Counter(transformers.TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            passes.clear()
+
+        def on_train_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+            if len(passes) != 2 * state.global_step:
+                raise RuntimeError(f"{len(passes)} passes in {state.global_step} steps")
+
+    return Counter()
+
+
 def sgd(model: Any, rate: float = RATE) -> Any:
     trained = [p for p in model.parameters() if p.requires_grad]
     return torch.optim.SGD(trained, lr=rate, momentum=MOMENTUM)
@@ -211,6 +231,31 @@ def classifier(rate: float = RATE, adam: bool = False) -> Any:
     return Classifier()
 
 
+def manual(name: str) -> Any:
+    """A module with two optimizers, whose steps are its own; it logs its loss by this name."""
+
+    class Manual(type(classifier())):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch: Any, number: int) -> None:
+            loss = super().training_step(batch, number)
+            both = self.optimizers()
+            for optimizer in both:
+                optimizer.zero_grad()
+            self.manual_backward(loss)
+            for optimizer in both:
+                optimizer.step()
+            self.log(name, loss)
+
+        def configure_optimizers(self) -> Any:
+            weight, bias = self.net.parameters()
+            return torch.optim.SGD([weight], lr=RATE), torch.optim.Adam([bias], lr=RATE)
+
+    return Manual()
+
+
 def lightning_trainer(epochs: int = EPOCHS, ranks: int = 1, **more: Any) -> Any:
     return lightning().Trainer(
         max_epochs=epochs, accelerator="cpu", devices=ranks, logger=False,
@@ -240,12 +285,17 @@ def main(kind: str, *options: str) -> None:
             be_newer()
         more = saving() if "stop" in words else {}
         model = gpt("peft" in words)
+        again = {"gradient_checkpointing": True} if "checkpoint" in words else {}
+        if again and "peft" in words:
+            model.enable_input_require_grads()  # as the pages of peft ask for
         given = sgd(model) if "given" in words else None
         if "adam" in words:
             given = torch.optim.Adam(model.parameters())
-        trainer = hugging(model, shuffle=shuffle, given=given, ranks=ranks, **more)
+        trainer = hugging(model, shuffle=shuffle, given=given, ranks=ranks, **more, **again)
         if more:
             trainer.add_callback(stopper())
+        if again:
+            trainer.add_callback(counter(model))
 
         def rows(task: Any) -> Any:
             failing(task)
@@ -270,7 +320,7 @@ def main(kind: str, *options: str) -> None:
     trainer = lightning_trainer(ranks=ranks, **more)
     data = batches if "data" in words or "fail" in words else None
     macaw.patch(trainer, data=data, local="local" in words)
-    module = classifier(adam="adam" in words)
+    module = manual(words["manual"]) if "manual" in words else classifier(adam="adam" in words)
     trainer.fit(module, loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
     print("trained alone:", trainer.global_step)
 
