@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/decorated.h"
 #include "algorithms/around/guard.h"
