@@ -245,8 +245,7 @@ ScriptCuts CutsOf(const torch::jit::Graph& whole, std::span<Node* const> nodes) 
   }
   const Segments segments = SegmentsOf(chain);
   if (!segments.save()) {
-    CannotCut(ends.size() == 1 ? "in all of its graph more than tensors and numbers pass on"
-                               : "its graph has too few operations between two cuts");
+    CannotCut("its graph has too few places at which tensors and numbers alone pass on");
   }
   ScriptCuts cuts;
   size_t begin = 0;
