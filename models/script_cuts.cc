@@ -235,7 +235,7 @@ ScriptCuts CutsOf(const torch::jit::Graph& whole, std::span<Node* const> nodes) 
   std::vector<size_t> ends;  // of the steps
   for (const size_t place : PlacesOf(graph, nodes)) ends.push_back(place + 1);
   ends.push_back(nodes.size());
-  Chain chain{.last = ends.size() - 1};
+  Chain chain{.inputs = {}, .kept = {}, .last = ends.size() - 1};
   size_t node = 0;
   for (const size_t end : ends) {
     chain.inputs.push_back(node == 0 ? 0 : graph.Passing(node - 1));
