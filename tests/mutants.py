@@ -424,10 +424,12 @@ MUTANTS = {
         ("Per-FedAvg takes the gradient before the adaptation",
          "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
     ("algorithms/around/drift.cc", "algorithms", "Drift.*"): [
-        ("agreement is a quotient of norms, not of squares", "norm / squares);", "std::sqrt(norm) / squares);"),
+        ("a norm leaves the last parameters out", "i + lane < x.size(); ++lane", "i + lane + 1 < x.size(); ++lane"),
+        ("the cosine is of squares", "norm / norms.As<double>()[1]", "norm / norms.As<double>()[0]"),
+        ("agreement is a quotient of norms, not of squares", "square / norms.As<double>()[0]", "norm / norms.As<double>()[0]"),
         ("squares are added without the clients' weights", ".reduction = update.reduction,",
          ".reduction = Reduction::kMean,"),
-        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, std::sqrt(square));",
+        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, norm);",
          "result.metrics.emplace_back(kDriftMean, square);")],
     ("algorithms/last_layer.cc", "algorithms", "Refusals.*"): [
         ("the last layer is that of what is trained", "if (count > 0) names.clear();", ""),
@@ -439,7 +441,7 @@ MUTANTS = {
     ("models/adapters.cc", "models_spec", "Adapters.*"): [
         ("adapters of a file count by another scale", "our.scale == their.scale", "true")],
     ("server/early_stopping.cc", "server", "EarlyStopping.*"): [
-        ("the name of a group decides what is better", "rest.substr(rest.rfind('_') + 1)", "rest")],
+        ("the name of a group decides what is better", ": rest.substr(last)", ": rest")],
     ("algorithms/ifca.cc", "algorithms", "Ifca.*"): [
         ("IFCA's clients take the first model, whatever its loss", "training::LeastLoss(outcomes.first(k_))", "0 * outcomes.size()"),
         ("IFCA's models are moved by the updates of all clients",
@@ -462,7 +464,12 @@ MUTANTS = {
         ("R2 is against the mean square of labels, not their spread", "- mean * sums[kTargets]", "- 0 * mean")],
     ("server/client_groups.cc", "server", "*"): [
         ("the worst group is the one with the largest number",
-         "ratio.higher_is_better ? least : most", "ratio.higher_is_better ? most : least")],
+         "metric.higher_is_better ? least : most", "metric.higher_is_better ? most : least"),
+        ("the metrics of models are those of groups", "groups.counts = &EvaluationSums::model_counts;", "")],
+    ("server/engine/evaluation_board.cc", "server", "EvaluationBoard.*"): [
+        ("groups count the global model, too", "if (slot.task.kind != EvaluationKind::kClientTest) return;", "")],
+    ("plan/named_groups.cc", "server", "NamedGroups.*"): [
+        ("a whole name comes before every pattern", "whole->second.place < entry.place", "true")],
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
         ("local momentum goes on from client to client",
          "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],
