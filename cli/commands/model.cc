@@ -20,6 +20,7 @@
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "models/adapters.h"
+#include "models/script.h"
 #include "models/spec.h"
 
 namespace macaw::cli {
@@ -96,6 +97,10 @@ absl::Status WriteMerged(const StoredModel& stored, const std::string& out,
         stored.file, " has adapters of a module (\"", entry.name,
         "\"), and their base is frozen in the module, in no file of the run: in Python "
         "run.module() has both, and run.module().merge_and_unload() folds them"));
+  }
+  if (spec.name == models::kScriptName) {
+    std::cout << "note     parameters that the module freezes (requires_grad_(False)) stay in the "
+                 "module, and are not in the file\n";
   }
   if (spec.adapters.empty()) return WriteModel(out, model.view(), metadata);
   MACAW_ASSIGN_OR_RETURN(const models::MergedModel merged, models::MergeAdapters(spec, model));
