@@ -39,12 +39,19 @@ size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
 absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
   if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
+  if (setup.task == TaskKind::kReconstruction)
+    return absl::UnimplementedError("run.task is \"reconstruction\", whose loss it does not have");
   if (setup.slices) return absl::UnimplementedError("the algorithm trains slices of the model");
   if (setup.local.precision != "full")
     return absl::UnimplementedError("it computes in full precision only (local.precision)");
   if (setup.local.micro_batch > 0) {
     return absl::UnimplementedError(
         "it takes a batch in pieces of its own: take local.micro_batch out");
+  }
+  if (setup.local.checkpoint) {
+    return absl::UnimplementedError(
+        "it computes no activations again: take local.checkpoint out, or use workers.backend = "
+        "\"torch\" with workers.devices");
   }
   constexpr int64_t kMostPad = 8191;  // of a move's code
   if (setup.transform.pad_crop > kMostPad) {
