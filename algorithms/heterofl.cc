@@ -167,6 +167,7 @@ class HeteroFlServer final : public MeanDeltaServer {
                  std::optional<LayoutPtr> evaluated)
       : MeanDeltaServer(setup, std::move(model)),
         plan_(std::move(plan)),
+        bound_(setup.contribution_bound),
         evaluated_layout_(std::move(evaluated)) {
     if (!evaluated_layout_) return;
     part_ = FlatVector(*evaluated_layout_);
@@ -184,6 +185,7 @@ class HeteroFlServer final : public MeanDeltaServer {
     if (!delta.empty()) {
       const FlatVector& held = ChannelOf(aggregate, kHeld).value;
       Divide(held.view(), delta.view());
+      Clamp(bound_, delta.view());  // a client that lies about its width moves no number farther
       double rate = 0;
       for (size_t level = 0; level < plan_.levels.count(); ++level)
         rate += held.As<double>()[level] * plan_.levels.rate(level);
@@ -264,6 +266,7 @@ class HeteroFlServer final : public MeanDeltaServer {
   }
 
   const Plan plan_;
+  const double bound_;  // of each number of an update, and so of their mean
   const std::optional<LayoutPtr> evaluated_layout_;
   FlatVector part_;
   std::optional<VectorView> evaluated_;  // the slice that is evaluated, and 0 elsewhere
