@@ -140,7 +140,7 @@ class KMeansServer final : public ServerAlgorithm {
     const ConstVectorView sums = ChannelOf(aggregate, kKMeansSums).value.view();
     double rows = 0;
     for (const double count : EntryOf(sums, kCounts)) rows += count;
-    if (rows == 0) return AfterApply::kRoundDone;  // no client counted
+    if (rows < 1) return AfterApply::kRoundDone;  // no client counted, or one that has lied
     context.Report(kInertia, EntryOf(sums, kDistances)[0] / rows);
     DispatchDType(model_.dtype(), [&]<typename T>(T) {
       if (started_ == 1) {
@@ -172,7 +172,7 @@ class KMeansServer final : public ServerAlgorithm {
     size_t empty = 0;
     for (size_t c = 0; c < layer_.outputs; ++c) {
       const double count = EntryOf(sums, kCounts)[c];
-      if (count == 0) {
+      if (count < 1) {  // below 1 but for 0: a client has lied
         ++empty;
         continue;
       }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -97,6 +98,24 @@ class SummingRun {
                                 .metrics = &metrics,
                                 .schema = &schema_};
     return server_->Apply(context, *std::move(sum).Report()).status();
+  }
+
+  // What follows from these sums, whatever clients have sent.
+  absl::Status Apply(const std::map<std::string, std::vector<double>>& by_entry) {
+    const aggregation::ChannelSpec spec = UpChannels(schema_, Phase(0)).front();
+    aggregation::Aggregate aggregate{.clients = 1, .channels = {}};
+    aggregation::AggregatedChannel& channel = aggregate.channels.emplace_back();
+    channel.name = spec.name;
+    channel.value = FlatVector(spec.layout);
+    for (const auto& [entry, numbers] : by_entry) {
+      const auto at = static_cast<ptrdiff_t>(spec.layout->Find(entry)->offset);
+      std::ranges::copy(numbers, channel.value.As<double>().begin() + at);
+    }
+    const ServerContext context{.round = macaw::Round(++round_),
+                                .seed = setup_.seed,
+                                .metrics = &metrics,
+                                .schema = &schema_};
+    return server_->Apply(context, std::move(aggregate)).status();
   }
 
   // The model's weights [outputs, width] and biases.
@@ -258,6 +277,23 @@ TEST(KMeans, MovesCentresToTheMeansOfTheirRows) {
   const FlatVector before = FlatVector::CopyOf(run.server().Model(), run.spec().layout);
   ASSERT_TRUE(run.Round({}).ok());
   EXPECT_EQ(DigestOfValues(run.server().Model()), DigestOfValues(before.view()));
+}
+
+// A client that says it had a part of a row throws no centre out of reach.
+TEST(KMeans, ACentreOfLessThanARowStays) {
+  SummingRun run("kmeans", {"linear 2"}, 1, 2, {{"start", std::string("model")}},
+                 TaskKind::kClassification);
+  const double before = run.Weight(0, 0);
+  for (const double count : {0.0, 1e-300, -3.0}) {
+    ASSERT_TRUE(run.Apply({{"centres", {1, 16}}, {"counts", {count, 8}}}).ok());
+    EXPECT_EQ(run.Weight(0, 0), before) << count;
+    EXPECT_EQ(run.Weight(1, 0), 2) << count;
+    EXPECT_EQ(run.metrics.at("empty"), 1);
+  }
+  for (const double count : {1e-300, -3.0}) {
+    ASSERT_TRUE(run.Apply({{"centres", {1, 16}}, {"counts", {count, 0}}}).ok());
+    EXPECT_EQ(run.Weight(0, 0), before) << count;
+  }
 }
 
 TEST(KMeans, BeginsAroundTheMeanOfAllRows) {
