@@ -75,6 +75,8 @@ class ModelKeeper {
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
+  // Whether a channel keeps each client's vector, and these are more than a few numbers.
+  bool collects() const;
   // All layouts that a saved vector may have.
   std::vector<LayoutPtr> Layouts() const;
 

@@ -266,8 +266,8 @@ MUTANTS = {
         ("a whole model is made for each caller that asks for it",
          "made_.insert_or_assign(whole.digest, bytes);", "")],
     ("proto/wire/open_downloads.h", "wire", "OpenDownloadsTest.*"): [
-        ("a node has any number of downloads", "of_name >= limits_.of_name", "false"),
-        ("a download that nobody reads stays", "now - open.moved > limits_.stall", "false")],
+        ("a node has any number of downloads", "of_name >= limits_.of_name", "of_name >= 100"),
+        ("a download that nobody reads stays", "now - open.moved > limits_.stall", "now < open.moved")],
     ("worker/downloads.cc", "worker", "DownloadsTest.*"): [
         ("a device makes room for whatever a server announces", "if (blob.size == bytes) ", ""),
         ("a device reads a short form that is longer", " && form.size < blob.size", "")],

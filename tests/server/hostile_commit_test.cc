@@ -228,6 +228,18 @@ TEST_P(HostileEvaluationTest, IsRefusedAndNeitherEndsNorChangesTheRun) {
 INSTANTIATE_TEST_SUITE_P(Every, HostileEvaluationTest, testing::ValuesIn(HostileEvaluations()),
                          [](const auto& info) { return info.param.name; });
 
+// A part with a lease that nobody has, and one of a session that there is not.
+void CommitRequestLies(FakeWorker& worker, const fleet::CommitRequest& honest) {
+  fleet::CommitRequest lie = honest;
+  lie.part->included[0].attempt.fence.counter += 1000;
+  fleet::CommitReply reply = worker.Commit(lie);
+  EXPECT_EQ(reply.verdict, fleet::Verdict::kStale);
+  EXPECT_THAT(reply.reason, HasSubstr("not current"));
+  lie = honest;
+  lie.session = SessionId(4711);
+  EXPECT_EQ(worker.Commit(lie).verdict, fleet::Verdict::kRegister);
+}
+
 TEST(Coordinator, RefusesATestSetThatNoMemoryCouldHoldTheTasksOf) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
@@ -250,6 +262,35 @@ TEST(Coordinator, GivesSessionsThatNobodyCanGuess) {
     sessions.insert(worker.session().value >> 32);  // small numbers would share this half
   }
   EXPECT_EQ(sessions.size(), 8u);
+}
+
+// Where the vectors of clients are kept, nothing is made of a part before its clients are known to
+// be leased to its node.
+TEST(Coordinator, TakesPartsOfClientsWhoseVectorsAreKept) {
+  const TemporaryFolder undisturbed, disturbed;
+  const auto work = [](const std::string& folder, bool lies) {
+    Options options = TinyOptions(folder, 2);
+    options.run.evaluation.every = 0;
+    options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    worker.SendOn((*(*testing_support::Registry().Find("median"))
+                        ->schema(algorithms::SetupOf(options.run, testing_support::TinyLayout())))
+                      .up);
+    ASSERT_TRUE(worker.Register().ok());
+    if (lies) {
+      auto request = worker.WorkOnPart();
+      ASSERT_TRUE(request.has_value());
+      ASSERT_EQ(request->part->included.size(), 4u);
+      CommitRequestLies(worker, *request);
+      worker.GiveBackEverything();
+    }
+    worker.RunToEnd();
+    ASSERT_TRUE(coordinator->Wait().ok());
+  };
+  work(undisturbed.path(), false);
+  work(disturbed.path(), true);
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
 }
 
 TEST(Coordinator, CountsARepeatedCommitOnce) {
