@@ -40,7 +40,8 @@ std::vector<Description> BuiltinAlgorithms() {
           Moon(),
           HeteroFl(),
           Ridge(),
-          KMeans()};
+          KMeans(),
+          Daef()};
 }
 
 }  // namespace macaw::algorithms

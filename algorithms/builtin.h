@@ -45,6 +45,7 @@ Description HeteroFl();
 // Solved for from sums over rows.
 Description Ridge();
 Description KMeans();
+Description Daef();
 
 // Two phases a round: mime.cc.
 Description Mime();

@@ -164,13 +164,13 @@ size_t HaveIt(std::span<const size_t> sizes, size_t place) {
 class HeteroFlServer final : public MeanDeltaServer {
  public:
   HeteroFlServer(const Setup& setup, FlatVector model, Plan plan,
-                 std::optional<LayoutPtr> evaluated)
+                 std::optional<models::ModelSpec> evaluated)
       : MeanDeltaServer(setup, std::move(model)),
         plan_(std::move(plan)),
         bound_(setup.contribution_bound),
-        evaluated_layout_(std::move(evaluated)) {
-    if (!evaluated_layout_) return;
-    part_ = FlatVector(*evaluated_layout_);
+        slice_(std::move(evaluated)) {
+    if (!slice_) return;
+    part_ = FlatVector(slice_->layout);
     evaluated_ = kept_.Vector("evaluated", FlatVector(setup.layout));
     KeepEvaluated();
   }
@@ -259,23 +259,25 @@ class HeteroFlServer final : public MeanDeltaServer {
     for (T& value : values) value = share > 0 ? static_cast<T>(double{value} / share) : T{0};
   }
 
+  // An evaluation has no scaler, and a slice was trained with one: its factors are in the weights.
   void KeepEvaluated() {
     models::ExtractSlice(Model(), part_.view());
+    models::FoldScales(*slice_, part_.view());
     Zero(*evaluated_);
     models::InsertSlice(part_.view(), *evaluated_);
   }
 
   const Plan plan_;
   const double bound_;  // of each number of an update, and so of their mean
-  const std::optional<LayoutPtr> evaluated_layout_;
+  const std::optional<models::ModelSpec> slice_;  // that is evaluated; nothing: the whole model
   FlatVector part_;
-  std::optional<VectorView> evaluated_;  // the slice that is evaluated, and 0 elsewhere
+  std::optional<VectorView> evaluated_;  // the slice, and 0 elsewhere
 };
 
-// The layout of the slice that is evaluated; nothing: the model is.
-absl::StatusOr<std::optional<LayoutPtr>> Evaluated(const Setup& setup, const Plan& plan) {
+// The slice that is evaluated, with the scaler; nothing: the whole model is.
+absl::StatusOr<std::optional<models::ModelSpec>> Evaluated(const Setup& setup, const Plan& plan) {
   const double rate = setup.Get<double>("evaluate");
-  if (rate == 1) return std::optional<LayoutPtr>();
+  if (rate == 1) return std::optional<models::ModelSpec>();
   if (plan.slices.has_group_norm) {
     return absl::InvalidArgumentError(absl::StrCat(
         "evaluate = ", rate,
@@ -284,8 +286,9 @@ absl::StatusOr<std::optional<LayoutPtr>> Evaluated(const Setup& setup, const Pla
   }
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec,
                          models::BuildSpec(setup.model, setup.layout->dtype()));
-  MACAW_ASSIGN_OR_RETURN(const models::ModelSpec slice, models::SliceOf(spec, {.rate = rate}));
-  return std::optional<LayoutPtr>(slice.layout);
+  MACAW_ASSIGN_OR_RETURN(models::ModelSpec slice,
+                         models::SliceOf(spec, {.rate = rate, .scaled = plan.scaled}));
+  return std::optional<models::ModelSpec>(std::move(slice));
 }
 
 absl::StatusOr<Schema> HeteroFlSchema(const Setup& setup) {
@@ -311,11 +314,6 @@ std::vector<std::string> NotesOnHeteroFl(const Setup& setup) {
   if (levels.ok() && levels->rate(0) != 1) {
     notes.push_back(absl::StrCat("no client has rate 1: what a model of rate ", levels->rate(0),
                                  " lacks stays as it began"));
-  }
-  if (setup.Get<double>("evaluate") < 1 && setup.Get<bool>("scaler")) {
-    notes.push_back(
-        "evaluate is below 1 with the scaler, which divides in training only: a slice alone is near "
-        "chance. Set scaler = false to use narrow models");
   }
   return notes;
 }
@@ -352,7 +350,7 @@ Description HeteroFl() {
                         .default_value = 1.0,
                         .help =
                             "the rate of the model that is evaluated and written, with 0 for what "
-                            "it lacks; 1: the whole one",
+                            "it lacks and the scaler in its weights; 1: the whole one",
                         .minimum = 0,
                         .maximum = 1});
   for (ParameterSpec& parameter : heterofl.parameters) parameters.push_back(std::move(parameter));
@@ -378,7 +376,7 @@ Description HeteroFl() {
   heterofl.server = [](const Setup& setup,
                        FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(Plan plan, Plan::Of(setup));
-    MACAW_ASSIGN_OR_RETURN(std::optional<LayoutPtr> evaluated, Evaluated(setup, plan));
+    MACAW_ASSIGN_OR_RETURN(std::optional<models::ModelSpec> evaluated, Evaluated(setup, plan));
     return std::make_unique<HeteroFlServer>(setup, std::move(model), std::move(plan),
                                             std::move(evaluated));
   };

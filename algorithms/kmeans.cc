@@ -8,10 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
-#include "algorithms/kept_state.h"
 #include "algorithms/linear_layer.h"
+#include "algorithms/statistics.h"
 #include "core/status.h"
-#include "training/api/row_statistics.h"
 
 // Lloyd's k-means over the rows of all clients of a round: Lloyd, "Least squares quantization in
 // PCM", IEEE Transactions on Information Theory, 1982. The sums and counts of rows by nearest
@@ -23,11 +22,9 @@
 namespace macaw::algorithms {
 namespace {
 
-constexpr char kKMeansSums[] = "sums";
 constexpr char kInertia[] = "inertia";  // metric: mean ‖x − c‖² at the round's first centres
 constexpr char kEmpty[] = "empty";      // metric: centres without rows
 constexpr char kWhatKMeansDoes[] = "kmeans has its centres in one linear layer";
-constexpr double kMostOfAKMeansSum = 0x1p80;  // far above a sum over rows of normalised features
 
 enum KMeansEntry : size_t { kCentres, kCounts, kSquares, kDistances };
 
@@ -49,12 +46,6 @@ absl::StatusOr<LayoutPtr> KMeansLayout(const LinearLayer& layer) {
                                DType::kF64);
 }
 
-template <typename View>
-auto EntryOf(View vector, size_t e) {
-  const LayoutEntry& entry = vector.layout->entries()[e];
-  return vector.template As<double>().subspan(entry.offset, entry.size);
-}
-
 class NearestCentres final : public training::RowStatistics {
  public:
   explicit NearestCentres(LayoutPtr layout) : layout_(std::move(layout)) {}
@@ -71,7 +62,7 @@ class NearestCentres final : public training::RowStatistics {
     const size_t width = rows.width;
     const LayoutEntry& weight = at.layout->entries()[0];
     const std::span<const T> centres = at.As<T>().subspan(weight.offset, weight.size);
-    const std::span<double> sum = EntryOf(sums, kCentres), squares = EntryOf(sums, kSquares);
+    const std::span<double> sum = SumsEntry(sums, kCentres), squares = SumsEntry(sums, kSquares);
     for (size_t r = 0; r < rows.count(); ++r) {
       const std::span<const double> x = rows.row(r);
       size_t nearest = 0;
@@ -90,58 +81,30 @@ class NearestCentres final : public training::RowStatistics {
         sum[nearest * width + i] += x[i];
         squares[i] += x[i] * x[i];
       }
-      EntryOf(sums, kCounts)[nearest] += 1;
-      EntryOf(sums, kDistances)[0] += least;
+      SumsEntry(sums, kCounts)[nearest] += 1;
+      SumsEntry(sums, kDistances)[0] += least;
     }
   }
 
   const LayoutPtr layout_;
 };
 
-class KMeansClient final : public ClientAlgorithm {
- public:
-  explicit KMeansClient(LayoutPtr layout)
-      : sums_(std::make_shared<NearestCentres>(std::move(layout))) {}
-
-  absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
-                                              Workspace&) const override {
-    training::Stage stage;
-    stage.kind = training::StageKind::kStatistics;
-    stage.start = context.model();
-    stage.local = context.local;
-    stage.statistics = sums_;
-    return training::LocalPlan{{stage}};
-  }
-  absl::StatusOr<ClientResult> Conclude(const ClientContext&,
-                                        std::span<const training::StageOutcome> outcomes,
-                                        Workspace&) const override {
-    return ClientResult{.up = {{kKMeansSums, outcomes[0].end.view()}}};
-  }
-
- private:
-  const std::shared_ptr<const NearestCentres> sums_;
-};
-
-class KMeansServer final : public ServerAlgorithm {
+class KMeansServer final : public StatisticsServer {
  public:
   KMeansServer(const Setup& setup, const LinearLayer& layer, FlatVector model)
-      : layer_(layer),
-        model_(kept_.Vector("model", std::move(model))),
+      : StatisticsServer(std::move(model)),
+        layer_(layer),
         started_(kept_.Number("started", setup.Get<std::string>("start") == "model" ? 1 : 0)) {
     if (started_ == 1) SetBiases();
   }
 
-  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
-    return Broadcast{{"model", Model()}};
-  }
-
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    const ConstVectorView sums = ChannelOf(aggregate, kKMeansSums).value.view();
+    const ConstVectorView sums = ChannelOf(aggregate, SumsOf(context.phase)).value.view();
     double rows = 0;
-    for (const double count : EntryOf(sums, kCounts)) rows += count;
+    for (const double count : SumsEntry(sums, kCounts)) rows += count;
     if (rows < 1) return AfterApply::kRoundDone;  // no client counted, or one that has lied
-    context.Report(kInertia, EntryOf(sums, kDistances)[0] / rows);
+    context.Report(kInertia, SumsEntry(sums, kDistances)[0] / rows);
     DispatchDType(model_.dtype(), [&]<typename T>(T) {
       if (started_ == 1) {
         context.Report(kEmpty, static_cast<double>(Move<T>(sums)));
@@ -155,10 +118,6 @@ class KMeansServer final : public ServerAlgorithm {
     return AfterApply::kRoundDone;
   }
 
-  ConstVectorView Model() const override { return model_; }
-  ServerState Save() const override { return kept_.Save(); }
-  absl::Status Load(const ServerState& state) override { return kept_.Load(state); }
-
  private:
   template <typename T>
   std::span<T> Centre(size_t c) const {
@@ -171,13 +130,13 @@ class KMeansServer final : public ServerAlgorithm {
   size_t Move(ConstVectorView sums) {
     size_t empty = 0;
     for (size_t c = 0; c < layer_.outputs; ++c) {
-      const double count = EntryOf(sums, kCounts)[c];
+      const double count = SumsEntry(sums, kCounts)[c];
       if (count < 1) {  // below 1 but for 0: a client has lied
         ++empty;
         continue;
       }
       const std::span<const double> sum =
-          EntryOf(sums, kCentres).subspan(c * layer_.inputs, layer_.inputs);
+          SumsEntry(sums, kCentres).subspan(c * layer_.inputs, layer_.inputs);
       for (size_t i = 0; i < layer_.inputs; ++i) Centre<T>(c)[i] = static_cast<T>(sum[i] / count);
     }
     return empty;
@@ -189,9 +148,9 @@ class KMeansServer final : public ServerAlgorithm {
     std::vector<double> mean(layer_.inputs), deviation(layer_.inputs);
     for (size_t i = 0; i < layer_.inputs; ++i) {
       for (size_t c = 0; c < layer_.outputs; ++c)
-        mean[i] += EntryOf(sums, kCentres)[c * layer_.inputs + i];
+        mean[i] += SumsEntry(sums, kCentres)[c * layer_.inputs + i];
       mean[i] /= rows;
-      const double variance = EntryOf(sums, kSquares)[i] / rows - mean[i] * mean[i];
+      const double variance = SumsEntry(sums, kSquares)[i] / rows - mean[i] * mean[i];
       deviation[i] = std::sqrt(std::max(variance, 0.0));
     }
     RandomStream random = context.Random("centres");
@@ -211,28 +170,22 @@ class KMeansServer final : public ServerAlgorithm {
     });
   }
 
-  KeptState kept_;
   const LinearLayer layer_;
-  const VectorView model_;
   double& started_;  // 1: the model has centres
 };
 
 absl::StatusOr<Schema> KMeansSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, CentresOf(setup));
   MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, KMeansLayout(layer));
-  return Schema{.down = {{"model", setup.layout}},
-                .up = {{.name = kKMeansSums,
-                        .layout = std::move(sums),
-                        .reduction = aggregation::Reduction::kFixedSum,
-                        .bound = kMostOfAKMeansSum}},
-                .state = {},
-                .metrics = {{kInertia, std::nullopt}, {kEmpty, std::nullopt}}};
+  Schema schema = StatisticsSchema(setup, {std::move(sums)});
+  schema.metrics = {{kInertia, std::nullopt}, {kEmpty, std::nullopt}};
+  return schema;
 }
 
 }  // namespace
 
 Description KMeans() {
-  return {
+  return StatisticsRule({
       .name = "kmeans",
       .summary = "KMeans: clients sum their rows by nearest centre, and centres become the means",
       .paper = "Lloyd, 1982, Least squares quantization in PCM",
@@ -253,9 +206,6 @@ Description KMeans() {
           "data.classes. With cohort.size all clients a round is a step of Lloyd's algorithm on all "
           "rows; with fewer the centres follow the rows of the round. k-means++ is left out: set "
           "model.init, or try several seeds.",
-      .ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
-                  "local.drop_last"},
-      .has_statistics = true,
       .check = [](const Setup& setup) { return CentresOf(setup).status(); },
       .schema = KMeansSchema,
       .server = [](const Setup& setup,
@@ -266,9 +216,10 @@ Description KMeans() {
       .client = [](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
         MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, CentresOf(setup));
         MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, KMeansLayout(layer));
-        return std::make_unique<KMeansClient>(std::move(sums));
+        return std::make_unique<StatisticsClient>(
+            PhaseSums{std::make_shared<NearestCentres>(std::move(sums))});
       },
-  };
+  });
 }
 
 }  // namespace macaw::algorithms

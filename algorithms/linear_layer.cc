@@ -17,6 +17,8 @@ absl::StatusOr<LinearLayer> LinearLayer::Of(const Setup& setup, absl::string_vie
         ": set model.layers = [\"linear K\"], or [\"flatten\", \"linear K\"] for images, "
         "with K outputs"));
   };
+  if (setup.task == TaskKind::kReconstruction)
+    return refuse("run.task = \"reconstruction\" is of models that return their inputs");
   if (!setup.model.name.empty()) {
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec,
                            models::BuildSpec(setup.model, setup.layout->dtype()));

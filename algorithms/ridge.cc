@@ -1,15 +1,14 @@
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "algorithms/api/vector_math.h"
 #include "algorithms/builtin.h"
-#include "algorithms/kept_state.h"
 #include "algorithms/linear_layer.h"
+#include "algorithms/statistics.h"
+#include "algorithms/symmetric.h"
 #include "core/status.h"
-#include "training/api/row_statistics.h"
 
 // Ridge regression in closed form: min over W, b of Σ ‖y − W·x − b‖² + λ‖W‖² over the rows of all
 // clients that have come. Σ x̃x̃ᵀ and Σ x̃yᵀ with x̃ = (x, 1) say all about the rows that the
@@ -18,12 +17,9 @@
 namespace macaw::algorithms {
 namespace {
 
-constexpr char kRidgeSums[] = "sums";
 constexpr char kCame[] = "came";    // client state: 1 once its sums have counted
 constexpr char kSummed[] = "rows";  // metric: rows in the sums
 constexpr char kWhatRidgeDoes[] = "ridge solves for one linear layer";
-// Of a sum over rows: 2^80 is far above what a double sum of normalised features can be.
-constexpr double kMostOfARidgeSum = 0x1p80;
 
 size_t Terms(const LinearLayer& layer) { return layer.inputs + (layer.bias ? 1 : 0); }
 
@@ -84,98 +80,59 @@ class RidgeSums final : public training::RowStatistics {
   const LayoutPtr layout_;
 };
 
-class RidgeClient final : public ClientAlgorithm {
+class RidgeClient final : public StatisticsClient {
  public:
   RidgeClient(const LinearLayer& layer, const LayoutPtr& layout)
-      : layout_(layout), sums_(std::make_shared<RidgeSums>(layer, layout)) {}
+      : StatisticsClient(PhaseSums{std::make_shared<RidgeSums>(layer, layout)}) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
-                                              Workspace&) const override {
+                                              Workspace& workspace) const override {
     if (HasCome(context)) return training::LocalPlan();
-    training::Stage stage;
-    stage.kind = training::StageKind::kStatistics;
-    stage.start = context.model();
-    stage.local = context.local;
-    stage.statistics = sums_;
-    return training::LocalPlan{{stage}};
+    return StatisticsClient::Prepare(context, workspace);
   }
 
   absl::StatusOr<ClientResult> Conclude(const ClientContext& context,
                                         std::span<const training::StageOutcome> outcomes,
                                         Workspace& workspace) const override {
     if (HasCome(context)) {
-      const VectorView zeros = workspace.Vector(layout_);
+      const VectorView zeros = workspace.Vector(SumsLayout(context.phase));
       Zero(zeros);
-      return ClientResult{.up = {{kRidgeSums, zeros}}};
+      return ClientResult{.up = {{SumsOf(context.phase), zeros}}};
     }
+    MACAW_ASSIGN_OR_RETURN(ClientResult result,
+                           StatisticsClient::Conclude(context, outcomes, workspace));
     const VectorView came = workspace.Vector(CameLayout());
     came.As<double>()[0] = 1;
-    return ClientResult{.up = {{kRidgeSums, outcomes[0].end.view()}}, .state = {{kCame, came}}};
+    result.state = {{kCame, came}};
+    return result;
   }
 
  private:
   static bool HasCome(const ClientContext& context) {
     return context.State(kCame).As<double>()[0] == 1;
   }
-
-  const LayoutPtr layout_;
-  const std::shared_ptr<const RidgeSums> sums_;
 };
 
-// A·X = B for a symmetric positive semidefinite A [n, n], of which the upper triangle is given, and
-// B [n, m], which becomes X; by the factors LDLᵀ, in place. A variable that depends on those before
-// it becomes 0.
-void SolveSymmetric(size_t n, size_t m, std::vector<double>& a, std::vector<double>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < n; ++i) largest = std::max(largest, a[i * n + i]);
-  const double least = largest * static_cast<double>(n) * 0x1p-52;
-  std::vector<bool> free(n);
-  for (size_t i = 0; i < n; ++i) {  // a[i, j], j > i: L[j, i]·D[i]; then row by row
-    free[i] = a[i * n + i] > least;
-    if (!free[i]) continue;
-    for (size_t j = i + 1; j < n; ++j) {
-      const double factor = a[i * n + j] / a[i * n + i];
-      if (factor == 0) continue;
-      for (size_t k = j; k < n; ++k) a[j * n + k] -= factor * a[i * n + k];
-      for (size_t k = 0; k < m; ++k) b[j * m + k] -= factor * b[i * m + k];
-    }
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t k = 0; k < m; ++k) {
-      double rest = free[i] ? b[i * m + k] : 0;
-      for (size_t j = i + 1; free[i] && j < n; ++j) rest -= a[i * n + j] * b[j * m + k];
-      b[i * m + k] = free[i] ? rest / a[i * n + i] : 0;
-    }
-  }
-}
-
-class RidgeServer final : public ServerAlgorithm {
+class RidgeServer final : public StatisticsServer {
  public:
   RidgeServer(const Setup& setup, const LinearLayer& layer, const LayoutPtr& sums, FlatVector model)
-      : layer_(layer),
+      : StatisticsServer(std::move(model)),
+        layer_(layer),
         lambda_(setup.Get<double>("lambda")),
-        model_(kept_.Vector("model", std::move(model))),
-        sums_(kept_.Vector(kRidgeSums, FlatVector(sums))) {}
+        sums_(kept_.Vector("sums", FlatVector(sums))) {}
 
-  absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
-    return Broadcast{{"model", Model()}};
-  }
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    Add(ChannelOf(aggregate, kRidgeSums).value.view(), sums_);
-    const double rows = sums_.As<double>()[sums_.layout->entries()[2].offset];
+    Add(ChannelOf(aggregate, SumsOf(context.phase)).value.view(), sums_);
+    const double rows = SumsEntry(sums_, 2)[0];
     context.Report(kSummed, rows);
     if (rows > 0) Solve();
     return AfterApply::kRoundDone;
   }
-  ConstVectorView Model() const override { return model_; }
-  ServerState Save() const override { return kept_.Save(); }
-  absl::Status Load(const ServerState& state) override { return kept_.Load(state); }
 
  private:
   std::vector<double> Entry(size_t e) const {
-    const LayoutEntry& entry = sums_.layout->entries()[e];
-    const std::span<const double> numbers = sums_.As<double>().subspan(entry.offset, entry.size);
+    const std::span<const double> numbers = SumsEntry(sums_, e);
     return {numbers.begin(), numbers.end()};
   }
 
@@ -200,36 +157,31 @@ class RidgeServer final : public ServerAlgorithm {
     });
   }
 
-  KeptState kept_;
   const LinearLayer layer_;
   const double lambda_;
-  const VectorView model_, sums_;
+  const VectorView sums_;
 };
 
 absl::StatusOr<Schema> RidgeSchema(const Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const LinearLayer layer, LinearLayer::Of(setup, kWhatRidgeDoes));
   MACAW_ASSIGN_OR_RETURN(LayoutPtr sums, RidgeLayout(layer));
-  return Schema{.down = {{"model", setup.layout}},
-                .up = {{.name = kRidgeSums,
-                        .layout = std::move(sums),
-                        .reduction = aggregation::Reduction::kFixedSum,
-                        .bound = kMostOfARidgeSum}},
-                .state = {{kCame, CameLayout()}},
-                .metrics = {{kSummed, std::nullopt}}};
+  Schema schema = StatisticsSchema(setup, {std::move(sums)});
+  schema.state = {{kCame, CameLayout()}};
+  schema.metrics = {{kSummed, std::nullopt}};
+  return schema;
 }
 
 }  // namespace
 
 Description Ridge() {
-  return {
+  return StatisticsRule({
       .name = "ridge",
       .summary = "ridge regression: a linear model in closed form, exact once each client has come",
       .paper =
           "Hoerl and Kennard, 1970, Ridge Regression: Biased Estimation for Nonorthogonal Problems",
-      .formula =
-          "up      Σ x̃x̃ᵀ, Σ x̃yᵀ over its rows, x̃ = (x, 1), when it first comes\n"
-          "server  adds them to those of earlier rounds\n"
-          "        W, b: the minimum of Σ ‖y − W·x − b‖² + λ‖W‖² over the rows so far",
+      .formula = "up      Σ x̃x̃ᵀ, Σ x̃yᵀ over its rows, x̃ = (x, 1), when it first comes\n"
+                 "server  adds them to those of earlier rounds\n"
+                 "        W, b: the minimum of Σ ‖y − W·x − b‖² + λ‖W‖² over the rows so far",
       .parameters = {{.name = "lambda",
                       .default_value = 1.0,
                       .help = "λ: of ‖W‖² beside the sum over rows; the bias is free",
@@ -240,9 +192,6 @@ Description Ridge() {
           "other outputs, so look at the accuracy. With cohort.size all clients one round is enough. "
           "A client sends the square of the number of features, and what it sends says much about "
           "rows where it has few. Features count as [data] and [model] normalise them.",
-      .ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
-                  "local.drop_last"},
-      .has_statistics = true,
       .has_independent_state = true,
       .check = [](const Setup& setup) { return LinearLayer::Of(setup, kWhatRidgeDoes).status(); },
       .schema = RidgeSchema,
@@ -257,7 +206,7 @@ Description Ridge() {
         MACAW_ASSIGN_OR_RETURN(const LayoutPtr sums, RidgeLayout(layer));
         return std::make_unique<RidgeClient>(layer, sums);
       },
-  };
+  });
 }
 
 }  // namespace macaw::algorithms

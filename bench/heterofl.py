@@ -12,7 +12,7 @@ norm, which LibTorch trains; small: two convolutions and a hidden layer without 
 has 200 rounds (400 with --division classes), and static batch norm, which is left out here.
 
 A row: clients' rates; test accuracy of the whole model at the end and at best, and of the narrowest
-that is trained (of the same run, tested with zeros around); bytes that a client sends in a round,
+that is trained (of the same run, tested with zeros around and the scaler in its weights); bytes that a client sends in a round,
 KB; seconds here, of the first run. Medians of the seeds. --write: into results/heterofl.md.
 """
 

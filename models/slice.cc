@@ -205,4 +205,21 @@ void InsertSlice(ConstVectorView part, VectorView whole) {
   });
 }
 
+void FoldScales(const ModelSpec& slice, VectorView part) {
+  size_t weighted = 0;  // the last layer with weights so far
+  for (size_t i = 0; i < slice.layers.size(); ++i) {
+    if (HasWeights(slice.layers[i])) weighted = i;
+    const auto* scale = std::get_if<Scale>(&slice.layers[i]);
+    if (scale == nullptr) continue;
+    const auto [first, count] = slice.tensors[weighted];
+    for (size_t e = first; e < first + count; ++e) {
+      const LayoutEntry& entry = part.layout->entries()[e];
+      DispatchDType(part.dtype(), [&]<typename T>(T) {
+        for (T& value : part.As<T>().subspan(entry.offset, entry.size))
+          value = static_cast<T>(double{value} * scale->factor);
+      });
+    }
+  }
+}
+
 }  // namespace macaw::models

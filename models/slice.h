@@ -43,4 +43,9 @@ size_t OutputLayerOf(const ModelSpec& spec);
 void ExtractSlice(ConstVectorView whole, VectorView part);
 void InsertSlice(ConstVectorView part, VectorView whole);
 
+// Multiplies the weights and biases before each Scale of the slice by its factor. What stands
+// between them passes a positive factor, so the slice without its Scales then computes what it
+// computed with them. `part` has the slice's layout.
+void FoldScales(const ModelSpec& slice, VectorView part);
+
 }  // namespace macaw::models

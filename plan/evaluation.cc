@@ -155,11 +155,12 @@ settings::Section<EvaluationConfig> EvaluationSection() {
        "groups", &E::groups,
        "groups of clients with columns of their own beside clients_test_*: NAME=PATTERN, a pattern "
        "of clients' names with * for any text and ? for any character; the first that matches "
-       "counts. Also the worst group and its distance from the best one")
+       "counts; or @FILE, a CSV table with columns client and group. Also the worst group and its "
+       "distance from the best one")
       .Needs([](const E& e) { return e.test && e.clients; }, "evaluation.clients = true");
   f.Add("updates", &E::updates,
         "whether each round reports how far clients move and how much they agree: rule_drift_mean, "
-        "rule_drift_max, rule_update_norm, rule_update_agreement");
+        "rule_drift_max, rule_update_norm, rule_update_agreement, rule_update_cosine");
   f.Add("heldout", &E::heldout,
         "whether clients without training rows (data.heldout_clients) are evaluated apart, as "
         "clients that join later: heldout_test_*")

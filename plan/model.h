@@ -16,7 +16,7 @@ struct ModelConfig {
   uint64_t seed = 0;                 // initial weights
   std::vector<int64_t> input_shape;  // one example: {1, 28, 28} or {60}
   // Outputs of a classifier; 1 for binary and regression; the size of the vocabulary for
-  // next-token. 0: as the data says.
+  // next-token; the numbers of an example for reconstruction. 0: as the data says.
   int64_t classes = 0;
   bool bias = true;  // false: the named model "logistic" without its bias
   // Globs on names of tensors that nobody trains and no client sends: {"0.*"}.

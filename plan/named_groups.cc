@@ -1,6 +1,7 @@
 #include "plan/named_groups.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -11,7 +12,9 @@ namespace macaw {
 
 absl::StatusOr<NamedGroups> NamedGroups::Parse(const std::vector<std::string>& entries) {
   NamedGroups groups;
-  for (const std::string& entry : entries) {
+  absl::flat_hash_map<std::string, uint32_t> numbers;
+  for (size_t place = 0; place < entries.size(); ++place) {
+    const std::string& entry = entries[place];
     const size_t sign = entry.find('=');
     const std::string name = entry.substr(0, sign);
     const auto fits = [](char c) {
@@ -31,19 +34,27 @@ absl::StatusOr<NamedGroups> NamedGroups::Parse(const std::vector<std::string>& e
                        "\": group_gap_* are the columns of the distance between the best and the "
                        "worst group; give the group another name than gap or gap_…"));
     }
-    const auto known = std::ranges::find(groups.names_, name);
-    const auto group = static_cast<uint32_t>(known - groups.names_.begin());
-    if (known == groups.names_.end()) groups.names_.push_back(name);
-    groups.patterns_.emplace_back(entry.substr(sign + 1), group);
+    const auto [number, added] = numbers.emplace(name, groups.names_.size());
+    if (added) groups.names_.push_back(name);
+    std::string pattern = entry.substr(sign + 1);
+    const Entry found{.place = place, .group = number->second};
+    if (pattern.find_first_of("*?") == std::string::npos) {
+      groups.whole_names_.emplace(std::move(pattern), found);
+    } else {
+      groups.patterns_.emplace_back(std::move(pattern), found);
+    }
   }
   return groups;
 }
 
 std::optional<uint32_t> NamedGroups::Of(absl::string_view client) const {
-  for (const auto& [pattern, group] : patterns_) {
-    if (NameMatches(client, pattern)) return group;
+  const auto whole = whole_names_.find(client);
+  for (const auto& [pattern, entry] : patterns_) {
+    if (whole != whole_names_.end() && whole->second.place < entry.place) break;
+    if (NameMatches(client, pattern)) return entry.group;
   }
-  return std::nullopt;
+  if (whole == whole_names_.end()) return std::nullopt;
+  return whole->second.group;
 }
 
 }  // namespace macaw

@@ -1,18 +1,21 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace macaw {
 
 // The groups of evaluation.groups: entries "NAME=PATTERN", where the pattern is of clients' names
-// as in cohort.eligible. A client is in the group of the first entry that it matches. Immutable,
+// as in cohort.eligible. A client is in the group of the first entry that it matches. Entries of
+// whole names are found by hash, so a list of all clients is as fast as a few patterns. Immutable,
 // thread-safe.
 class NamedGroups {
  public:
@@ -27,7 +30,12 @@ class NamedGroups {
 
  private:
   std::vector<std::string> names_;
-  std::vector<std::pair<std::string, uint32_t>> patterns_;  // each with its group
+  struct Entry {
+    size_t place = 0;  // among the entries
+    uint32_t group = 0;
+  };
+  absl::flat_hash_map<std::string, Entry> whole_names_;  // the first entry of each
+  std::vector<std::pair<std::string, Entry>> patterns_;  // the others, by place
 };
 
 }  // namespace macaw

@@ -24,7 +24,8 @@ const std::vector<std::pair<std::string, TaskKind>>& Tasks() {
       {"classification", TaskKind::kClassification},
       {"binary", TaskKind::kBinary},
       {"regression", TaskKind::kRegression},
-      {"next-token", TaskKind::kNextToken}};
+      {"next-token", TaskKind::kNextToken},
+      {"reconstruction", TaskKind::kReconstruction}};
   return *tasks;
 }
 
@@ -58,7 +59,8 @@ void AddRun(Section<RunPlan>& f) {
   f.AddChoice(
       "run.task", &R::task, Tasks(),
       "task, which decides loss and metrics; auto: next-token for rows of tokens, classification "
-      "for labels that are classes, else regression");
+      "for labels that are classes, else regression. reconstruction is of autoencoders, whose outputs "
+      "are their inputs; it reads no labels");
   f.AddChoice("run.dtype", &R::dtype, {{"float32", DType::kF32}, {"float64", DType::kF64}},
               "number type of models and updates");
   f.Add("run.contribution_bound", &R::contribution_bound,

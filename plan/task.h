@@ -12,7 +12,8 @@ enum class TaskKind : uint8_t {
   kBinary = 1,
   kRegression = 2,
   kNextToken = 3,
-  kAuto = 4
+  kAuto = 4,
+  kReconstruction = 5  // of a row's own features; labels are not read
 };
 
 // "classification", "next-token"

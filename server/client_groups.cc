@@ -1,5 +1,6 @@
 #include "server/client_groups.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "plan/named_groups.h"
 #include "server/columns.h"
 #include "training/api/metrics.h"
+#include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
@@ -17,6 +19,75 @@ std::string WorstName(const std::string& prefix, const std::string& metric) {
 }
 std::string GapName(const std::string& prefix, const std::string& metric) {
   return absl::StrCat(prefix, "group_gap_", metric);
+}
+
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+
+// By group: the sums over its clients with rows, and how many these are.
+struct Totals {
+  std::vector<training::MetricSums> sums;
+  std::vector<double> clients;
+};
+
+Totals TotalsOf(TaskKind task, const ClientGroups& groups,
+                const std::vector<EvaluationSums::ClientSums>& clients) {
+  const size_t least = training::SchemaFor(task).sums.size();
+  Totals totals{.sums = std::vector(groups.names.size(), training::MetricSums(least)),
+                .clients = std::vector<double>(groups.names.size())};
+  for (const EvaluationSums::ClientSums& client : clients) {
+    const std::optional<uint32_t> group = groups.of(client);
+    if (!group.has_value() || *group >= totals.sums.size() || client.sums.size() < least ||
+        client.sums[0] == 0)
+      continue;
+    training::AddTo(totals.sums[*group], client.sums);
+    totals.clients[*group] += 1;
+  }
+  return totals;
+}
+
+// A metric of all groups; NaN where it is undefined.
+struct MetricOfGroups {
+  std::string name;
+  bool higher_is_better;
+  std::vector<double> values;  // by group
+};
+
+void AddRatios(TaskKind task, const Totals& totals, std::vector<MetricOfGroups>& metrics) {
+  for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
+    MetricOfGroups& metric =
+        metrics.emplace_back(MetricOfGroups{ratio.name, ratio.higher_is_better, {}});
+    for (const training::MetricSums& sums : totals.sums)
+      metric.values.push_back(sums[ratio.numerator] / sums[ratio.denominator]);  // 0/0: NaN
+  }
+}
+
+void AddMetricsOfClasses(const training::ClassCounts& counts,
+                         const std::vector<training::SparseCounts>& of_groups, const Totals& totals,
+                         std::vector<MetricOfGroups>& metrics) {
+  const size_t first = metrics.size();
+  for (const std::string& name : counts.names()) {
+    const auto metric = std::ranges::find(training::ClassMetricList(), name,
+                                          [](const auto& m) { return std::string(m.name); });
+    metrics.push_back({name, metric->higher_is_better, {}});
+  }
+  if (metrics.size() == first) return;
+  for (size_t group = 0; group < totals.sums.size(); ++group) {
+    std::vector<double> values(metrics.size() - first, kUndefined);
+    if (group < of_groups.size() && totals.clients[group] > 0)
+      values = counts.Values(of_groups[group], totals.sums[group][0]);
+    for (size_t m = 0; m < values.size(); ++m) metrics[first + m].values.push_back(values[m]);
+  }
+}
+
+void AddMetricsOfRows(TaskKind task, const EvaluationMetrics& asked, const Totals& totals,
+                      std::vector<MetricOfGroups>& metrics) {
+  for (const training::RowMetric* row : training::RowMetricsOf(asked, task)) {
+    MetricOfGroups& metric =
+        metrics.emplace_back(MetricOfGroups{row->name, row->higher_is_better, {}});
+    for (size_t group = 0; group < totals.sums.size(); ++group)
+      metric.values.push_back(totals.clients[group] > 0 ? row->value(totals.sums[group])
+                                                        : kUndefined);
+  }
 }
 
 }  // namespace
@@ -29,6 +100,7 @@ std::optional<ClientGroups> GroupsByModel(uint32_t models) {
   groups.of = [](const EvaluationSums::ClientSums& client) -> std::optional<uint32_t> {
     return client.choice;
   };
+  groups.counts = &EvaluationSums::model_counts;
   return groups;
 }
 
@@ -43,58 +115,53 @@ std::optional<ClientGroups> GroupsByName(const std::vector<std::string>& entries
   return groups;
 }
 
-std::vector<std::string> GroupColumns(const std::string& prefix, TaskKind task,
-                                      const ClientGroups& groups) {
-  std::vector<std::string> columns;
-  const training::MetricSchema& schema = training::SchemaFor(task);
+std::vector<GroupColumn> GroupColumns(TaskKind task, const ClientGroups& groups) {
+  std::vector<GroupColumn> metrics;
+  for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios)
+    metrics.push_back({ratio.name});
+  for (const training::AskedMetric& metric : training::AskedMetricsOf(task))
+    metrics.push_back({metric.name, metric.name});
+  const std::string prefix = ColumnPrefix(EvaluatedRows::kClients);
+  std::vector<GroupColumn> columns;
   for (const std::string& name : groups.names) {
-    for (const training::MetricRatio& ratio : schema.ratios)
-      columns.push_back(absl::StrCat(prefix, name, "_", ratio.name));
-    columns.push_back(absl::StrCat(prefix, name, "_", kEvaluatedCount));
+    for (const GroupColumn& metric : metrics)
+      columns.push_back({absl::StrCat(prefix, name, "_", metric.name), metric.metric});
+    columns.push_back({absl::StrCat(prefix, name, "_", kEvaluatedCount)});
   }
   if (!groups.compared) return columns;
-  for (const training::MetricRatio& ratio : schema.ratios) {
-    columns.push_back(WorstName(prefix, ratio.name));
-    columns.push_back(GapName(prefix, ratio.name));
+  for (const GroupColumn& metric : metrics) {
+    columns.push_back({WorstName(prefix, metric.name), metric.metric});
+    columns.push_back({GapName(prefix, metric.name), metric.metric});
   }
   return columns;
 }
 
-std::vector<std::pair<std::string, double>> GroupValues(
-    const std::string& prefix, TaskKind task, const ClientGroups& groups,
-    const std::vector<EvaluationSums::ClientSums>& clients) {
-  const training::MetricSchema& schema = training::SchemaFor(task);
-  std::vector<training::MetricSums> sums(groups.names.size(),
-                                         training::MetricSums(schema.sums.size()));
-  std::vector<double> counts(groups.names.size());
-  for (const EvaluationSums::ClientSums& client : clients) {
-    const std::optional<uint32_t> group = groups.of(client);
-    if (!group.has_value() || *group >= sums.size() || client.sums.size() < schema.sums.size() ||
-        client.sums[0] == 0)
-      continue;
-    training::AddTo(sums[*group], client.sums);
-    counts[*group] += 1;
-  }
-  const auto value = [&](size_t group, const training::MetricRatio& ratio) {
-    return sums[group][ratio.numerator] / sums[group][ratio.denominator];  // 0/0: NaN
-  };
+std::vector<std::pair<std::string, double>> GroupValues(TaskKind task, const ClientGroups& groups,
+                                                        const EvaluationSums& sums,
+                                                        const training::ClassCounts& counts,
+                                                        const EvaluationMetrics& asked) {
+  const std::string prefix = ColumnPrefix(EvaluatedRows::kClients);
+  const Totals totals = TotalsOf(task, groups, sums.Of(EvaluatedRows::kClients));
+  std::vector<MetricOfGroups> metrics;
+  AddRatios(task, totals, metrics);
+  AddMetricsOfClasses(counts, sums.*groups.counts, totals, metrics);
+  AddMetricsOfRows(task, asked, totals, metrics);
   std::vector<std::pair<std::string, double>> columns;
-  for (size_t group = 0; group < sums.size(); ++group) {
+  for (size_t group = 0; group < groups.names.size(); ++group) {
     const std::string start = absl::StrCat(prefix, groups.names[group], "_");
-    for (const training::MetricRatio& ratio : schema.ratios)
-      columns.emplace_back(start + ratio.name, value(group, ratio));
-    columns.emplace_back(start + kEvaluatedCount, counts[group]);
+    for (const MetricOfGroups& metric : metrics)
+      columns.emplace_back(start + metric.name, metric.values[group]);
+    columns.emplace_back(start + kEvaluatedCount, totals.clients[group]);
   }
   if (!groups.compared) return columns;
-  for (const training::MetricRatio& ratio : schema.ratios) {
-    double least = std::numeric_limits<double>::quiet_NaN(), most = least;
-    for (size_t group = 0; group < sums.size(); ++group) {
-      const double of_group = value(group, ratio);
-      least = std::fmin(least, of_group);  // of a number and NaN it is the number
-      most = std::fmax(most, of_group);
+  for (const MetricOfGroups& metric : metrics) {
+    double least = kUndefined, most = kUndefined;
+    for (const double value : metric.values) {
+      least = std::fmin(least, value);  // of a number and NaN it is the number
+      most = std::fmax(most, value);
     }
-    columns.emplace_back(WorstName(prefix, ratio.name), ratio.higher_is_better ? least : most);
-    columns.emplace_back(GapName(prefix, ratio.name), most - least);
+    columns.emplace_back(WorstName(prefix, metric.name), metric.higher_is_better ? least : most);
+    columns.emplace_back(GapName(prefix, metric.name), most - least);
   }
   return columns;
 }

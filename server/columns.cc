@@ -97,8 +97,8 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     columns.push_back({GroupPrefix(Rows::kClients, group) + kEvaluatedCount, Rows::kClients});
   }
   for (const ClientGroups& division : divisions) {
-    for (std::string& name : GroupColumns(ColumnPrefix(Rows::kClients), task, division))
-      columns.push_back({std::move(name), Rows::kClients});
+    for (GroupColumn& column : GroupColumns(task, division))
+      columns.push_back({std::move(column.name), Rows::kClients, false, column.metric});
   }
   if (backdoor) columns.push_back({kBackdoorSuccess, Rows::kCentral});
   columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
@@ -172,8 +172,10 @@ std::vector<ColumnHelp> DescribeColumns() {
   all.push_back({"clients_test_modelN_*",
                  "with `algorithm.name = \"ifca\"`: over the clients that chose model N, and how "
                  "many they are"});
-  all.push_back({"clients_test_group_NAME_*",
-                 "over the clients of a group of `evaluation.groups`, and how many they are"});
+  all.push_back(
+      {"clients_test_group_NAME_*",
+       "over the clients of a group of `evaluation.groups`, those of `evaluation.metrics` too, "
+       "and how many they are"});
   all.push_back(
       {"clients_test_worst_group_*", "of the group that is worst off; null groups do not count"});
   all.push_back({"clients_test_group_gap_*", "by how much it is behind the best one"});

@@ -70,13 +70,14 @@ void AddMissing(EvaluatedRows of, const EvaluationConfig& evaluation,
 }
 
 // The metric of a column of a group (evaluation.groups), whose name may have any words:
-// "accuracy" of "clients_test_group_mae_loss_accuracy". Any other column: the whole name.
+// "_accuracy" of "clients_test_group_mae_loss_accuracy". Any other column: the whole name.
 std::string WithoutGroup(const std::string& column) {
   const std::string start = "clients_test_group_";
   const size_t place = column.find(start);
   if (place == std::string::npos) return column;
   const std::string rest = column.substr(place + start.size());
-  return absl::StartsWith(rest, "gap_") ? column : rest.substr(rest.rfind('_') + 1);
+  const size_t last = rest.rfind('_');
+  return absl::StartsWith(rest, "gap_") || last == std::string::npos ? column : rest.substr(last);
 }
 
 }  // namespace

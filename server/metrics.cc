@@ -105,10 +105,25 @@ static absl::Status CheckMetricsOf(const RunPlan& run) {
   return absl::OkStatus();
 }
 
+// Whether each column of a group has a name of its own: "a" has a_balanced_accuracy, and a group
+// "a_balanced" would have it, too.
+static absl::Status CheckGroupsOf(const EvaluationConfig& evaluation) {
+  MACAW_ASSIGN_OR_RETURN(const NamedGroups groups, NamedGroups::Parse(evaluation.groups));
+  for (const std::string& name : groups.names()) {
+    const std::string other = name + "_balanced";
+    if (!evaluation.metrics.balanced_accuracy || std::ranges::count(groups.names(), other) == 0)
+      continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation.groups: clients_test_group_", other, "_accuracy would be the accuracy of \"",
+        other, "\" and the balanced accuracy of \"", name, "\": give one of them another name"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description& algorithm) {
   const EvaluationConfig& evaluation = run.evaluation;
   MACAW_RETURN_IF_ERROR(CheckMetricsOf(run));
-  MACAW_RETURN_IF_ERROR(NamedGroups::Parse(evaluation.groups).status());
+  MACAW_RETURN_IF_ERROR(CheckGroupsOf(evaluation));
   if (evaluation.heldout && !algorithm.has_common_model) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation.heldout: algorithm \"", run.algorithm.name,
@@ -250,11 +265,9 @@ void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::Class
   AddClassMetrics(sums, counts);
   AddRowMetrics(sums, asked);
   if (groups.count() > 1) AddGroups(sums, groups);
-  const std::vector<EvaluationSums::ClientSums>& clients = sums.Of(EvaluatedRows::kClients);
-  if (clients.empty()) return;
+  if (sums.Of(EvaluatedRows::kClients).empty()) return;
   for (const ClientGroups& division : divisions) {
-    for (auto& column :
-         GroupValues(ColumnPrefix(EvaluatedRows::kClients), task_, division, clients))
+    for (auto& column : GroupValues(task_, division, sums, counts, asked))
       columns_.push_back(std::move(column));
   }
 }

@@ -319,7 +319,8 @@ MUTANTS = {
          "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
         ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
         ("HeteroFL believes a client that had next to nothing", "Clamp(bound_, delta.view());", ""),
-        ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false")],
+        ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false"),
+        ("HeteroFL tests a slice without the scaler", ".scaled = plan.scaled", ".scaled = false")],
     ("algorithms/levels.cc", "algorithms", "HeteroFl*"): [
         ("HeteroFL counts clients by whole shares", "clients * shares / sum", "clients / sum * shares"),
         ("HeteroFL gives a client beyond the list a rate",
@@ -327,13 +328,38 @@ MUTANTS = {
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
         ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
-        ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram"),
+        ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram")],
+    ("algorithms/symmetric.cc", "algorithms", "Ridge.*"): [
         ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
+    ("algorithms/statistics.cc", "algorithms", "Ridge.*"): [
+        ("sums of clients are averaged", "aggregation::Reduction::kFixedSum", "aggregation::Reduction::kMean")],
     ("algorithms/kmeans.cc", "algorithms", "KMeans.*"): [
         ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
         ("a centre is moved by less than a row", "if (count < 1) {", "if (count == 0) {"),
         ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
         ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
+    ("training/objective.cc", "training_api", "ObjectiveOfReconstruction.*"): [
+        ("the loss of a reconstruction is a sum over features", "sums[kLoss] += squares / features;", "sums[kLoss] += squares;"),
+        ("a reconstruction's gradient is that of the sum", "2.0 / (features * mean.divisor)", "2.0 / mean.divisor")],
+    ("algorithms/daef.cc", "algorithms", "Daef.*"): [
+        ("DAEF's random layers are those that it has solved for", "Copy(initial_, draft_.view());",
+         "Copy(model_, draft_.view());"),
+        ("DAEF moves its model before the last phase", "return Broadcast{{\"model\", draft_.view()}};",
+         "Copy(draft_.view(), model_);\n    return Broadcast{{\"model\", draft_.view()}};"),
+        ("DAEF's eigenvectors have any sign", "< 0 ? -1 : 1;", "< 0 ? 1 : 1;"),
+        ("DAEF does not transpose", "model[layer.weight + j * layer.inputs + k] = value;",
+         "model[layer.weight + (j * layer.inputs + k) / layer.outputs + (j * layer.inputs + k) % layer.outputs * layer.inputs] = value;"),
+        ("DAEF leaves the bias out of the penalty", "for (size_t i = 0; i < terms; ++i) gram[i * terms + i] += lambda;",
+         "for (size_t i = 0; i + 1 < terms; ++i) gram[i * terms + i] += lambda;"),
+        ("DAEF solves all layers with one penalty", "it.last ? lambda_last_ : lambda_hidden_", "lambda_hidden_"),
+        ("DAEF's error lacks half of the Gram matrix", "row += 2 * gram", "row += gram")],
+    ("algorithms/daef_sums.cc", "algorithms", "Daef.*"): [
+        ("DAEF weighs by the slope and not by its square", "row.weight[k] = slope * slope;", "row.weight[k] = slope;"),
+        ("DAEF's targets are behind the activation", "row.target = row.z;", "row.target = row.h;"),
+        ("DAEF sums no rows behind the encoder", "DecoderEntry::kRows)[0] += static_cast<double>(rows.count())",
+         "DecoderEntry::kRows)[0] += 1")],
+    ("algorithms/linear_chain.cc", "algorithms", "Daef.*"): [
+        ("DAEF takes the slope of tanh for that of sigmoid", "return h * (1 - h);", "return 1 - h * h;")],
     ("models/slice.cc", "models_spec", "Slice.*"): [
         ("a slice behind a flatten has other channels",
          "use(from.offset + r * wide, to.offset + r * narrow, narrow);",

@@ -21,8 +21,8 @@ absl::Status Wrong(absl::string_view message) { return absl::InvalidArgumentErro
 absl::StatusOr<Objective> Objective::Make(TaskKind task, int64_t outputs,
                                           const LocalConfig& local) {
   if (task == TaskKind::kAuto) return Wrong("the run's task has not been resolved");
-  const bool of_classes = task == TaskKind::kClassification || task == TaskKind::kNextToken;
-  if (!of_classes && outputs != 1) {
+  const bool one = task == TaskKind::kBinary || task == TaskKind::kRegression;
+  if (one && outputs != 1) {
     return Wrong(
         absl::StrCat("binary and regression tasks need a model with one output, not ", outputs));
   }
@@ -30,9 +30,10 @@ absl::StatusOr<Objective> Objective::Make(TaskKind task, int64_t outputs,
   if (task == TaskKind::kNextToken && !local.class_weights.empty()) {
     return Wrong("local.class_weights do not apply to the next-token task");
   }
-  if (task == TaskKind::kRegression) {
+  if (task == TaskKind::kRegression || task == TaskKind::kReconstruction) {
     if (!local.class_weights.empty() || local.label_smoothing != 0) {
-      return Wrong("local.class_weights and local.label_smoothing do not apply to regression");
+      return Wrong(absl::StrCat("local.class_weights and local.label_smoothing do not apply to ",
+                                Name(task)));
     }
   } else if (!local.class_weights.empty() && local.class_weights.size() != classes) {
     return Wrong(absl::StrCat("local.class_weights has ", local.class_weights.size(),
@@ -78,7 +79,7 @@ void Objective::ClearAbsent(std::span<T> rows) const {
 }
 
 absl::Status Objective::CheckClasses(std::span<const int64_t> classes) const {
-  if (task_ == TaskKind::kRegression) return absl::OkStatus();
+  if (task_ == TaskKind::kRegression || task_ == TaskKind::kReconstruction) return absl::OkStatus();
   const int64_t count = task_ == TaskKind::kBinary ? 2 : static_cast<int64_t>(outputs_);
   const int64_t least = task_ == TaskKind::kNextToken ? kNoLabel : 0;
   for (const int64_t label : classes) {
@@ -93,6 +94,7 @@ absl::Status Objective::CheckClasses(std::span<const int64_t> classes) const {
 template <typename T>
 Mean Objective::MeanOf(const Labels<T>& labels) const {
   double rows = static_cast<double>(std::max(labels.classes.size(), labels.targets.size()));
+  if (task_ == TaskKind::kReconstruction) rows /= static_cast<double>(outputs_);
   if (task_ == TaskKind::kNextToken) {
     rows -= static_cast<double>(std::count(labels.classes.begin(), labels.classes.end(), kNoLabel));
   }
@@ -119,6 +121,8 @@ void Objective::Rate(std::span<const T> outputs, const Labels<T>& labels, const 
       return RateBinary(outputs, labels, mean, gradient, sums);
     case TaskKind::kRegression:
       return RateRegression(outputs, labels, mean, gradient, sums);
+    case TaskKind::kReconstruction:
+      return RateReconstruction(outputs, labels, mean, gradient, sums);
   }
 }
 
@@ -209,6 +213,25 @@ void Objective::RateRegression(std::span<const T> outputs, const Labels<T>& labe
     sums[kLoss] += error * error;
     sums[kAbsoluteError] += std::abs(error);
     if (!gradient.empty()) gradient[row] = static_cast<T>(2.0 * error / mean.divisor);
+  }
+}
+
+// Row loss: Σ_k (z_k − x_k)²/D.
+template <typename T>
+void Objective::RateReconstruction(std::span<const T> outputs, const Labels<T>& labels,
+                                   const Mean& mean, std::span<T> gradient,
+                                   std::span<double> sums) const {
+  const double features = static_cast<double>(outputs_);
+  const double slope = 2.0 / (features * mean.divisor);
+  for (size_t first = 0; first < labels.targets.size(); first += outputs_) {
+    double squares = 0;
+    for (size_t i = first; i < first + outputs_; ++i) {
+      const double error = static_cast<double>(outputs[i]) - static_cast<double>(labels.targets[i]);
+      squares += error * error;
+      if (!gradient.empty()) gradient[i] = static_cast<T>(slope * error);
+    }
+    sums[kExamples] += 1;
+    sums[kLoss] += squares / features;
   }
 }
 

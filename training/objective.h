@@ -17,7 +17,8 @@ namespace macaw::training {
 constexpr int64_t kNoLabel = -1;
 
 // The labels of a batch: a class per row, or a number per row. One of them is set, as the task
-// needs; the other is empty. In a next-token task, a row is one position of a sequence.
+// needs; the other is empty. In a next-token task, a row is one position of a sequence. In a
+// reconstruction, the targets are the rows' features, as many a row as there are outputs.
 template <typename T>
 struct Labels {
   std::span<const int64_t> classes;
@@ -91,6 +92,9 @@ class Objective {
   template <typename T>
   void RateRegression(std::span<const T> outputs, const Labels<T>& labels, const Mean& mean,
                       std::span<T> gradient, std::span<double> sums) const;
+  template <typename T>
+  void RateReconstruction(std::span<const T> outputs, const Labels<T>& labels, const Mean& mean,
+                          std::span<T> gradient, std::span<double> sums) const;
 
   TaskKind task_ = TaskKind::kClassification;
   size_t outputs_ = 0;

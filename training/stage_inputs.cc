@@ -158,6 +158,7 @@ absl::Status CheckRows(const data::Rows& rows, data::FeatureType type, size_t el
                                                    " bytes, the model takes ", expected,
                                                    ": the data does not fit the input shape"));
   }
+  if (task == TaskKind::kReconstruction) return absl::OkStatus();
   const bool regression = task == TaskKind::kRegression;
   if (regression ? block.targets == nullptr : block.classes == nullptr) {
     return absl::InvalidArgumentError(regression ? "regression needs targets, the data has classes"

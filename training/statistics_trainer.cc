@@ -52,12 +52,13 @@ absl::StatusOr<StageOutcome> StatisticsTrainer::Sum(const Stage& stage,
     end = FlatVector(stage.statistics->layout());
   std::memset(end.view().bytes.data(), 0, end.view().bytes.size());
   const bool regression = setup_.task == TaskKind::kRegression;
+  const bool labelled = !regression && setup_.task != TaskKind::kReconstruction;
   for (uint64_t first = 0; first < rows.size(); first += kRowsAtOnce) {
     if (setup_.work != nullptr) setup_.work->Count();
     const size_t count = std::min<uint64_t>(kRowsAtOnce, rows.size() - first);
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), static_cast<uint32_t>(first));
-    classes_.resize(regression ? 0 : count);
+    classes_.resize(labelled ? count : 0);
     const size_t width = gather_.example_elements();
     gather_.Gather(rows, positions_, nullptr,
                    features_.bytes().first(count * gather_.example_bytes()), classes_,

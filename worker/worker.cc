@@ -2,138 +2,24 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <utility>
 
-#include "absl/strings/str_join.h"
-#include "aggregation/exact_sum.h"
-#include "algorithms/around/channels.h"
-#include "core/digest.h"
 #include "core/isa.h"
 #include "core/logging.h"
 #include "core/status.h"
-#include "data/label_map.h"
-#include "data/trigger.h"
-#include "models/script.h"
-#include "proto/fleet/client_table.h"
 #include "training/api/round_local.h"
-#include "training/api/trainer.h"
-#include "training/backends.h"
 #include "worker/availability.h"
 #include "worker/base_files.h"
 #include "worker/dry_run.h"
 #include "worker/lasting_fault.h"
 #include "worker/patient_calls.h"
+#include "worker/registration.h"
+#include "worker/run_context.h"
 #include "worker/session.h"
 #include "worker/state_keeper.h"
 
 namespace macaw::worker {
 namespace {
-
-// The table of the clients of this node, for the server.
-absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name) {
-  const data::DatasetInfo& info = dataset.info();
-  fleet::ClientTable table;
-  const auto column = [&](data::Split split) {
-    std::vector<uint32_t> rows;
-    for (ClientId client; client.value < info.clients; ++client.value)
-      rows.push_back(dataset.Examples(client, split));
-    return std::ranges::all_of(rows, [](uint32_t count) { return count == 0; })
-               ? std::vector<uint32_t>()
-               : rows;
-  };
-  table.test_rows = column(data::Split::kTest);
-  table.validation_rows = column(data::Split::kValidation);
-  for (ClientId client; client.value < info.clients; ++client.value) {
-    table.rows.push_back(dataset.Examples(client, data::Split::kTrain));
-    if (by_name) table.names.push_back(dataset.ClientName(client));
-    if (info.train_tokens == 0) continue;
-    table.tokens.push_back(0);
-    if (table.rows.back() == 0) continue;
-    MACAW_ASSIGN_OR_RETURN(const data::Rows rows, dataset.Client(client, data::Split::kTrain));
-    table.tokens.back() =
-        static_cast<uint32_t>(std::min<uint64_t>(data::TokensOf(rows), UINT32_MAX));
-  }
-  return table;
-}
-
-// Both sides run the code of a plug-in. Different bytes under one name would be two algorithms in
-// one run.
-absl::Status CheckPlugins(const std::vector<std::string>& wanted,
-                          const std::vector<std::string>& loaded) {
-  if (wanted == loaded) return absl::OkStatus();
-  const auto text = [](const std::vector<std::string>& plugins) {
-    return plugins.empty() ? std::string("none") : absl::StrJoin(plugins, ", ");
-  };
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the run has other plug-ins than this worker (name, version, digest): ", text(wanted),
-      " against ", text(loaded), "; give this node's `plugins` the same files"));
-}
-
-// The numeric profile of the trainers that the run gets here. An error says what this node lacks to
-// train it. If the server does not say what it runs, this is the profile of the fused back end.
-absl::StatusOr<NumericProfile> ProfileFor(const std::optional<RunPlan>& run,
-                                          const data::DatasetInfo& info, const Options& options,
-                                          const algorithms::Registry& registry,
-                                          training::Backends& backends) {
-  training::TrainerSetup setup;
-  if (run.has_value()) {
-    MACAW_RETURN_IF_ERROR(CheckPlugins(run->plugins, options.plugins));
-    MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, models::BuildSpec(run->model, run->dtype));
-    MACAW_ASSIGN_OR_RETURN(const algorithms::Description* algorithm,
-                           registry.Find(run->algorithm.name));
-    setup = training::TrainerSetup::Of(*run, spec, info.feature_type);
-    setup.hooks = algorithm->has_hooks;
-    setup.slices = algorithm->has_slices;
-    setup.statistics = algorithm->has_statistics;
-  }
-  setup.backend = options.backend;
-  if (!run.has_value()) return training::FusedBackend().Profile(setup);
-  return backends.ProfileOf(setup);
-}
-
-absl::StatusOr<algorithms::Schema> SchemaOf(const RunPlan& run, const models::ModelSpec& spec,
-                                            const algorithms::Registry& registry) {
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(run));
-  return algorithms::MakeSchema(algorithm, algorithms::SetupOf(run, spec.layout));
-}
-
-absl::StatusOr<RunContext> MakeRunContext(const Options& options,
-                                          const fleet::RegisterReply& registration,
-                                          const algorithms::Registry& registry,
-                                          training::Backends& backends) {
-  RunContext context{.run = registration.run,
-                     .epoch = registration.epoch,
-                     .backends = &backends,
-                     .backend = options.backend,
-                     .redact_errors = options.redact_errors};
-  MACAW_ASSIGN_OR_RETURN(context.spec, models::BuildSpec(context.run.model, context.run.dtype));
-  MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
-                                           LabelClasses(context.run),
-                                           context.run.model.input_shape));
-  MACAW_RETURN_IF_ERROR(data::CheckTrigger(context.run.attack, context.run.task,
-                                           LabelClasses(context.run),
-                                           context.run.model.input_shape));
-  context.hostile = HostileOf(context.run);
-  if (context.run.attack.on() && context.run.attack.changes_rows() &&
-      context.backend.name == training::kProcessBackend && !context.backend.program.give_rows) {
-    return absl::UnimplementedError(
-        absl::StrCat("the owner's own program reads its own rows, so attack.kind = \"",
-                     context.run.attack.kind, "\" does not reach them"));
-  }
-  if (context.run.model.name == models::kScriptName) {
-    MACAW_ASSIGN_OR_RETURN(context.spec.script,
-                           models::ReadScript(options.script, context.run.model.script_digest));
-  }
-  MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(context.run));
-  const algorithms::Setup setup = algorithms::SetupOf(context.run, context.spec.layout);
-  MACAW_ASSIGN_OR_RETURN(context.schema, algorithms::MakeSchema(algorithm, setup));
-  MACAW_ASSIGN_OR_RETURN(context.algorithm, algorithm.client(setup));
-  context.hooks = algorithm.has_hooks;
-  context.slices = algorithm.has_slices;
-  context.statistics = algorithm.has_statistics;
-  return context;
-}
 
 // The keeper of this run's client states. It is made when it is first needed and kept over
 // sessions. Null if the algorithm keeps no states.
@@ -179,67 +65,6 @@ class RunModels {
  private:
   std::unique_ptr<WholeModels> models_;
 };
-
-// Zero: there are no names.
-Digest DigestOfNames(const std::vector<std::string>& names) {
-  if (names.empty()) return {};
-  Digester digester;
-  for (const std::string& name : names) digester.Add(absl::string_view(name));
-  return digester.Finish();
-}
-
-// What the node reports about itself. The numeric profile is known once the server has sent its
-// run.
-absl::StatusOr<fleet::RegisterRequest> RequestFor(const Options& options,
-                                                  const data::Dataset& dataset,
-                                                  const RunningMarker& marker) {
-  std::random_device entropy;  // identifies this process; does not influence a result
-  const data::DatasetInfo& info = dataset.info();
-  MACAW_ASSIGN_OR_RETURN(const fleet::ClientTable table, TableOf(dataset, options.by_name));
-  return fleet::RegisterRequest{
-      .name = options.name,
-      .incarnation = (uint64_t{entropy()} << 32) | entropy(),
-      .slots = options.slots,
-      .input_shape = info.input_shape,
-      .classes = info.classes,
-      .data_digest = info.digest,
-      .clients = info.clients,
-      .table = fleet::Blob::Of(table.Encode()),
-      .owner = options.owner,
-      .central_test_rows = info.test_examples,
-      .central_val_rows = info.val_examples,
-      .central_test_digest = info.test_digest.IsZero() ? info.digest : info.test_digest,
-      .died_running = marker.died_running(),
-      .volatile_state = options.state.ends_with_process(),
-      .program = options.program,
-      .feature_names = DigestOfNames(info.feature_names),
-      .class_names = DigestOfNames(info.class_names),
-      .arrives = true};
-}
-
-uint64_t LargestClient(const data::Dataset& dataset) {
-  uint64_t largest = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value)
-    largest = std::max<uint64_t>(largest, dataset.Examples(client, data::Split::kTrain));
-  return largest;
-}
-
-// What the first phase of a round asks. Later phases move as much or less, and are asked for anew.
-absl::StatusOr<Demand> DemandOf(const models::ModelSpec& spec, const algorithms::Schema& schema,
-                                const data::Dataset& dataset) {
-  Demand demand{.parameters = spec.layout->count(), .rows = LargestClient(dataset)};
-  for (const LayoutPtr& layout : algorithms::DownLayouts(schema, Phase(0)))
-    demand.bytes_down += layout->bytes();
-  if (schema.parts != nullptr) {
-    demand.base_bytes = schema.parts->base.layout()->bytes();
-    demand.bytes_down -= schema.parts->whole->bytes() - schema.parts->trained.layout()->bytes();
-  }
-  MACAW_ASSIGN_OR_RETURN(const aggregation::ExactSum sum,
-                         aggregation::ExactSum::Make(algorithms::UpChannels(schema, Phase(0)),
-                                                     aggregation::GridOrder()));
-  demand.bytes_up = sum.MostBytesAlone();
-  return demand;
-}
 
 constexpr char kNotAccepted[] = "the owner of this node does not accept the run";
 
@@ -309,26 +134,21 @@ class Participation {
                            calls.Repeat([&] { return link_.Register(request_); }));
     request_.died_running.clear();
     patience_.reconnect_every = registration.reconnect_every;
-    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options_.plugins));
-    MACAW_ASSIGN_OR_RETURN(RunContext context,
-                           MakeRunContext(options_, registration, registry_, backends_));
-    // Again, since this is what will be trained: Hello may have told of another run, or of none.
-    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset_));
-    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options_, context.run, demand), kNotAccepted));
-    if (!tried_) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
-    tried_ = true;
-    if (trace_.has_value()) context.trace = &*trace_;
-    MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
-    context.whole = models_.Of(context);
+    absl::StatusOr<Part> part = Prepare(registration);
+    if (!part.ok()) {
+      // The server must not wait for a node that cannot take part.
+      (void)link_.Release({.session = registration.session, .leaving = true});
+      return part.status();
+    }
     Logger("worker").Info(absl::StrCat("registered epoch=", registration.epoch));
     const absl::StatusOr<SessionEnd> end = RunSession({.options = options_,
                                                        .dataset = dataset_,
                                                        .link = link_,
-                                                       .context = context,
+                                                       .context = part->context,
                                                        .marker = *marker_,
                                                        .availability = availability_.get(),
                                                        .commits = commits_,
-                                                       .demand = demand,
+                                                       .demand = part->demand,
                                                        .sum_form = hello.sum_form,
                                                        .seed = request_.incarnation},
                                                       registration, stop_);
@@ -346,6 +166,27 @@ class Participation {
   uint64_t seed() const { return request_.incarnation; }
 
  private:
+  struct Part {
+    RunContext context;
+    Demand demand;
+  };
+
+  // What a session needs. An error says why this node cannot take part.
+  absl::StatusOr<Part> Prepare(const fleet::RegisterReply& registration) {
+    MACAW_RETURN_IF_ERROR(CheckPlugins(registration.run.plugins, options_.plugins));
+    MACAW_ASSIGN_OR_RETURN(RunContext context,
+                           MakeRunContext(options_, registration, registry_, backends_));
+    // Again, since this is what will be trained: Hello may have told of another run, or of none.
+    MACAW_ASSIGN_OR_RETURN(const Demand demand, DemandOf(context.spec, context.schema, dataset_));
+    MACAW_RETURN_IF_ERROR(Annotate(CheckRun(options_, context.run, demand), kNotAccepted));
+    if (!tried_) MACAW_RETURN_IF_ERROR(TryOneBatch(context, dataset_));
+    tried_ = true;
+    if (trace_.has_value()) context.trace = &*trace_;
+    MACAW_ASSIGN_OR_RETURN(context.states, states_.Of(context, registration.run_id));
+    context.whole = models_.Of(context);
+    return Part{.context = std::move(context), .demand = demand};
+  }
+
   // What the server runs: whether this node can and may take part.
   absl::Status LookAt(const fleet::HelloReply& hello, const PatientCalls& calls) {
     if (hello.run.has_value() &&

@@ -46,6 +46,14 @@ absl::Status CheckBroadcast(const Description& rule, const BroadcastConfig& broa
   if (rule.has_several_models) {
     return absl::InvalidArgumentError("is of one model, and the server of this rule sends several");
   }
+  if (rule.has_statistics) {
+    MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    if (schema.up.size() > 1) {
+      return absl::InvalidArgumentError(
+          "changes the layers at which clients sum, while the server keeps them as they are, and the "
+          "layers behind would be those of another model: take broadcast.codec out");
+    }
+  }
   if (rule.pools_clients || !rule.has_common_model) {
     return absl::InvalidArgumentError(
         "is for rules whose clients train from the server's model, and this one's do not");

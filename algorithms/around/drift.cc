@@ -20,14 +20,15 @@ namespace {
 using aggregation::ChannelSpec;
 using aggregation::Reduction;
 
-constexpr char kSquare[] = "drift_square";  // ‖Δ_i‖²
+constexpr char kNorms[] = "drift_norms";  // ‖Δ_i‖² and ‖Δ_i‖
 constexpr char kDriftMean[] = "drift_mean", kDriftMax[] = "drift_max";
 constexpr char kUpdateNorm[] = "update_norm", kAgreement[] = "update_agreement";
+constexpr char kCosine[] = "update_cosine";
 
 // A buffer: attacks and clips leave it as it is.
-const LayoutPtr& SquareLayout() {
+const LayoutPtr& NormsLayout() {
   static const LayoutPtr& layout = *new LayoutPtr(*ParameterLayout::Make(
-      {{.name = kSquare, .shape = {1}, .group = Group::kBuffer}}, DType::kF64));
+      {{.name = kNorms, .shape = {2}, .group = Group::kBuffer}}, DType::kF64));
   return layout;
 }
 
@@ -60,14 +61,14 @@ absl::Status CheckDrift(const Description& rule, const Schema& schema, const Set
   }
   for (const MetricSpec& metric : schema.metrics) {
     if (metric.name == kDriftMean || metric.name == kDriftMax || metric.name == kUpdateNorm ||
-        metric.name == kAgreement)
+        metric.name == kAgreement || metric.name == kCosine)
       return refuse("the rule reports a metric '", metric.name, "' of its own");
   }
   return absl::OkStatus();
 }
 
 // The rule's schema and what is added to it.
-Schema WithSquares(Schema schema, const ChannelSpec& update) {
+Schema WithNorms(Schema schema, const ChannelSpec& update) {
   const std::vector<Phase> phases = update.phases;
   constexpr double kLargestSquare = 0x1p80, kLargestNorm = 0x1p40;
   schema.metrics.push_back(
@@ -76,8 +77,9 @@ Schema WithSquares(Schema schema, const ChannelSpec& update) {
       {.name = kDriftMax, .reduction = Reduction::kMax, .bound = kLargestNorm, .phases = phases});
   schema.metrics.push_back({.name = kUpdateNorm, .reduction = std::nullopt});
   schema.metrics.push_back({.name = kAgreement, .reduction = std::nullopt});
-  schema.up.push_back({.name = kSquare,
-                       .layout = SquareLayout(),
+  schema.metrics.push_back({.name = kCosine, .reduction = std::nullopt});
+  schema.up.push_back({.name = kNorms,
+                       .layout = NormsLayout(),
                        .reduction = update.reduction,
                        .bound = kLargestSquare,
                        .phases = phases});
@@ -99,12 +101,13 @@ class DriftClient final : public DecoratedClient {
     MACAW_ASSIGN_OR_RETURN(
         const std::vector<ConstVectorView> update,
         OnHost(std::span(&update_, 1), std::span<const UpValue>(&sent->value, 1), workspace));
-    const double square = SquaredNorm(update[0]);
-    const VectorView number = workspace.Vector(SquareLayout());
-    number.As<double>()[0] = square;
-    result.up.push_back({kSquare, ConstVectorView(number)});
-    result.metrics.emplace_back(kDriftMean, std::sqrt(square));
-    result.metrics.emplace_back(kDriftMax, std::sqrt(square));
+    const double square = SquaredNorm(update[0]), norm = std::sqrt(square);
+    const VectorView norms = workspace.Vector(NormsLayout());
+    norms.As<double>()[0] = square;
+    norms.As<double>()[1] = norm;
+    result.up.push_back({kNorms, ConstVectorView(norms)});
+    result.metrics.emplace_back(kDriftMean, norm);
+    result.metrics.emplace_back(kDriftMax, norm);
     return result;
   }
 
@@ -120,15 +123,17 @@ class DriftServer final : public DecoratedServer {
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
     if (InPhase(update_.phases, context.phase)) {
-      const FlatVector& square = ChannelOf(aggregate, kSquare).value;
+      const FlatVector& norms = ChannelOf(aggregate, kNorms).value;
       const FlatVector& mean = ChannelOf(aggregate, update_.name).value;
-      if (!square.empty() && !mean.empty()) {
-        const double norm = SquaredNorm(mean.view()), squares = square.As<double>()[0];
-        context.Report(kUpdateNorm, std::sqrt(norm));
-        context.Report(kAgreement, norm / squares);  // NaN where no client has moved
+      if (!norms.empty() && !mean.empty()) {
+        const double square = SquaredNorm(mean.view()), norm = std::sqrt(square);
+        context.Report(kUpdateNorm, norm);
+        context.Report(kAgreement,
+                       square / norms.As<double>()[0]);         // NaN where no client has moved
+        context.Report(kCosine, norm / norms.As<double>()[1]);  // likewise
       }
       std::erase_if(aggregate.channels, [](const aggregation::AggregatedChannel& channel) {
-        return channel.name == kSquare;
+        return channel.name == kNorms;
       });
     }
     return DecoratedServer::Apply(context, std::move(aggregate));
@@ -155,7 +160,7 @@ Description WithDrift(const Description& rule) {
   result.schema = [rule, channel](const Setup& setup) -> absl::StatusOr<Schema> {
     MACAW_ASSIGN_OR_RETURN(const ChannelSpec update, channel(setup));
     MACAW_ASSIGN_OR_RETURN(Schema schema, RuleSchemaOf(rule, setup));
-    return WithSquares(std::move(schema), update);
+    return WithNorms(std::move(schema), update);
   };
   result.client =
       [rule, channel](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {

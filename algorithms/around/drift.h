@@ -15,8 +15,11 @@ namespace macaw::algorithms {
 //                     cancel. Its inverse is the gradient diversity of Yin et al. 2018 ("Gradient
 //                     Diversity: a Key Ingredient for Scalable Distributed Learning", definition 1)
 //                     times n, for equal weights.
+//   update_cosine     ‖Δ̄‖ ÷ the mean of ‖Δ_i‖, with the same weights w_i: the mean over clients of
+//                     cos(Δ_i, Δ̄), of which each counts w_i·‖Δ_i‖, since
+//                     Σ w_i ‖Δ_i‖ cos(Δ_i, Δ̄) = ⟨Σ w_i Δ_i, Δ̄⟩ ÷ ‖Δ̄‖ = ‖Δ̄‖ · Σ w_i
 // All follow from sums and a maximum, so no update is collected and the bits depend on no worker.
-// A cosine of each Δ_i with Δ̄ would need a second pass.
+// A plain mean of the cosines would need Σ Δ_i ÷ ‖Δ_i‖, a second vector of the model's size.
 Description WithDrift(const Description& rule);
 
 }  // namespace macaw::algorithms

@@ -46,7 +46,7 @@ namespace macaw::bench {
 namespace {
 
 constexpr Duration kPoll = std::chrono::seconds(30);  // as worker/session.cc
-constexpr double kBeatEvery = 1;  // seconds; as worker/session.cc, until the server asks for fewer
+constexpr double kBeatEvery = 1;  // seconds; as worker/heartbeats.h, until the server says
 constexpr Duration kPause = std::chrono::milliseconds(500);
 constexpr double kIdleSeconds = 60;  // how long heartbeats and ended polls alone are measured
 constexpr size_t kTrainers = 2;

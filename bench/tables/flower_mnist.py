@@ -9,10 +9,11 @@ import pathlib
 import numpy as np
 
 from tables.divisions import dirichlet, label_quantity
+from tables.niid_bench import CLIENTS, FEDAVG, FEDNOVA, SCAFFOLD, SETTINGS
 from tables.table import Cell, Published, Table, name_of_file
 
-CLIENTS = 10
-CONFIG = """
+CONFIG = (
+    """
 [run]
 name = "niid"
 rounds = 50
@@ -21,25 +22,16 @@ source = "idx"
 path = "{data}/train-images-idx3-ubyte.gz"
 test_path = "{data}/t10k-images-idx3-ubyte.gz"
 test_fraction = 0
-[model]
-layers = ["conv 6 5", "relu", "maxpool 2", "conv 16 5", "relu", "maxpool 2", "flatten",
-          "linear 120", "relu", "linear 84", "relu", "linear 10"]
-[cohort]
-size = 10
-[local]
-epochs = 10
-batch_size = 64
-lr = 0.01
-momentum = 0.9
-weight_decay = 1e-5
 """
+    + SETTINGS
+)
 # Their fedprox is the best of four μ, 0.001, 0.01, 0.1 and 1; 0.01 is its default.
 FEDPROX = ["algorithm.name=fedprox", "algorithm.fedprox.mu=0.01"]
 RULES = {
-    "FedAvg": ["algorithm.name=fedavg"],
-    "SCAFFOLD": ["algorithm.name=scaffold", "algorithm.scaffold.weighted=true"],
+    "FedAvg": FEDAVG,
+    "SCAFFOLD": SCAFFOLD,
     "FedProx": FEDPROX,
-    "FedNova": ["algorithm.name=fednova"],
+    "FedNova": FEDNOVA,
 }
 PUBLISHED = {
     "1 label": [(19.33, 11.82), (9.93, 0.12), (51.79, 26.75), (52.58, 14.08)],

@@ -6,10 +6,11 @@ import random
 import numpy as np
 
 from tables.divisions import dirichlet, label_quantity
+from tables.niid_bench import CLIENTS, FEDAVG, FEDNOVA, SCAFFOLD, SETTINGS
 from tables.table import Cell, Published, Table, name_of_file
 
-CLIENTS = 10
-CONFIG = """
+CONFIG = (
+    """
 [run]
 name = "niid-cifar"
 rounds = 50
@@ -19,27 +20,24 @@ path = "{data}"
 test_fraction = 0
 augment.pad_crop = 4
 augment.flip = true
-[model]
-layers = ["conv 6 5", "relu", "maxpool 2", "conv 16 5", "relu", "maxpool 2", "flatten",
-          "linear 120", "relu", "linear 84", "relu", "linear 10"]
-[cohort]
-size = 10
-[local]
-epochs = 10
-batch_size = 64
-lr = 0.01
-momentum = 0.9
-weight_decay = 1e-5
 """
-SCAFFOLD = ["algorithm.name=scaffold", "algorithm.scaffold.weighted=true"]
+    + SETTINGS
+)
+CHANGES = {
+    "normalised": [
+        "data.normalise.mean=[0.4914, 0.4822, 0.4465]",
+        "data.normalise.std=[0.2470, 0.2435, 0.2616]",
+    ],
+    "neither cropped nor mirrored": ["data.augment.pad_crop=0", "data.augment.flip=false"],
+}
 
 
 def cells() -> list[Cell]:
     rules = {
-        "FedAvg": ["algorithm.name=fedavg"],
+        "FedAvg": FEDAVG,
         "SCAFFOLD": SCAFFOLD,
         "FedProx": ["algorithm.name=fedprox"],
-        "FedNova": ["algorithm.name=fednova"],
+        "FedNova": FEDNOVA,
     }
     # The board's μ differs from row to row.
     published = {
@@ -52,6 +50,9 @@ def cells() -> list[Cell]:
             more = [f"algorithm.fedprox.mu={mu}"] if rule == "FedProx" else []
             column = f"FedProx, μ = {mu}" if more else rule
             found.append(Cell(row, column, [*settings, *more], Published(figure, seeds=3)))
+    # FedAvg with one setting changed, to see what a difference from the board comes from.
+    for change, settings in CHANGES.items():
+        found.append(Cell("Dirichlet 0.5", f"FedAvg, {change}", [*FEDAVG, *settings], None))
     return found
 
 

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/config/groups_file.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/parameters.h"
 #include "cli/config/resolve.h"
@@ -360,6 +361,9 @@ class Reader {
   absl::Status ReadField(const Field& field, const Value& value) {
     Value placed = value;
     if (field.is_path) MakeAbsolute(field, placed);
+    if (field.key == "evaluation.groups") {
+      MACAW_ASSIGN_OR_RETURN(placed, WithGroupsOfFiles(value, folder_));
+    }
     if (const std::string word = NotUtf8In(placed); !word.empty()) {
       return WrongKey(
           value.place, field.key, "",

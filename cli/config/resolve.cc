@@ -66,6 +66,11 @@ absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("run.task = \"regression\", but the labels of ", info.name, " are ",
                      info.classes, " classes; use \"classification\" or \"binary\""));
   }
+  if (task == TaskKind::kReconstruction && (tokens || info.input_shape.size() == 2)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.task = \"reconstruction\", but the rows of ", info.name,
+                     " are sequences; it is of rows of numbers and of images"));
+  }
   if (task == TaskKind::kBinary && info.classes > 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"binary\", but ", info.name, " has ", info.classes, " classes"));
@@ -84,15 +89,19 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
   }
   const bool classes =
       config.run.task == TaskKind::kClassification || config.run.task == TaskKind::kNextToken;
-  if (model.classes == 0) model.classes = classes ? info.classes : 1;
-  if (classes ? model.classes < info.classes : model.classes != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.classes is ", model.classes, ", but ", info.name,
-                     classes ? absl::StrCat(" has ", info.classes, " classes")
-                             : absl::StrCat(" with task ", Name(config.run.task), " needs 1")));
+  int64_t outputs = 1;
+  if (config.run.task == TaskKind::kReconstruction) {
+    for (const int64_t extent : info.input_shape) outputs *= extent;
+  }
+  if (model.classes == 0) model.classes = classes ? info.classes : outputs;
+  if (classes ? model.classes < info.classes : model.classes != outputs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.classes is ", model.classes, ", but ", info.name,
+        classes ? absl::StrCat(" has ", info.classes, " classes")
+                : absl::StrCat(" with task ", Name(config.run.task), " needs ", outputs)));
   }
   const std::vector<double>& weights = config.run.local.class_weights;
-  if (!weights.empty() &&
+  if (!weights.empty() && config.run.task != TaskKind::kReconstruction &&
       weights.size() != static_cast<size_t>(std::max<int64_t>(2, model.classes))) {
     return absl::InvalidArgumentError(
         absl::StrCat("local.class_weights has ", weights.size(), " numbers, but there are ",

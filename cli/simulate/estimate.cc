@@ -15,6 +15,7 @@
 #include "cli/simulate/backend.h"
 #include "cli/simulate/trial.h"
 #include "core/status.h"
+#include "proto/fleet/vector_codec.h"
 #include "server/budget.h"
 #include "server/opening.h"
 
@@ -291,6 +292,7 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
     estimate.memory.one_out =
         config.run.cohort.size * (sums.largest + model) + estimate.memory.server;
   }
+  if (schema.parts != nullptr) estimate.base = fleet::EncodedBytes(*schema.parts->base.layout());
   if (!config.run.update.on()) estimate.most_up = sums.client;
   estimate.own_steps = std::ranges::find(rule.ignores, "local.steps") != rule.ignores.end();
   estimate.states.client = BytesOfLayouts(schema.state);

@@ -34,6 +34,8 @@ struct CostEstimate {
   std::optional<Bytes> up, down;  // the columns bytes_up and bytes_down
   // Of a client's update in which no value is zero; unset: a codec decides.
   std::optional<uint64_t> most_up;
+  // What each device fetches once in the run, the tensors that are frozen by name; not in `down`.
+  uint64_t base = 0;
 
   struct Memory {
     uint64_t model = 0;   // bytes of one model

@@ -156,6 +156,10 @@ std::string EstimateText(const CostEstimate& estimate, double took) {
     line("bytes up", MovedText(*estimate.up, estimate.rounds, estimate.most_up));
   if (trains && estimate.down.has_value())
     line("bytes down", MovedText(*estimate.down, estimate.rounds));
+  if (trains && estimate.base > 0) {
+    line("base", absl::StrCat(SizeText(static_cast<double>(estimate.base)),
+                              " of frozen tensors, to each device once"));
+  }
   line("memory", MemoryText(estimate.memory));
   if (estimate.states.client > 0) line("states", StatesText(estimate));
   if (estimate.seconds.has_value()) line("time", TimeText(estimate));
@@ -190,6 +194,7 @@ Json EstimateJson(const CostEstimate& estimate, double took) {
         {"most", estimate.work.most_steps}}},
       {"bytes_up", BytesJson(estimate.up, estimate.rounds)},
       {"bytes_down", BytesJson(estimate.down, estimate.rounds)},
+      {"base", estimate.base},
       {"memory",
        {{"model", memory.model},
         {"server_keeps", memory.server},

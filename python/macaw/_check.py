@@ -245,6 +245,8 @@ class _Comparison:
         task = self._about["task"]
         if task == "regression":
             return functional.mse_loss(logits.reshape(-1), y.to(logits.dtype))
+        if task == "reconstruction":
+            return functional.mse_loss(logits.flatten(1), x.flatten(1).to(logits.dtype))
         if task == "binary":
             return functional.binary_cross_entropy_with_logits(
                 logits.reshape(-1), y.to(logits.dtype)

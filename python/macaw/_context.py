@@ -45,7 +45,8 @@ class TrainContext:
     #: The client's number in the run, and its name in the data.
     client: int
     name: str
-    #: The run's task: "classification", "binary", "regression" or "next-token".
+    #: The run's task: "classification", "binary", "regression", "next-token" or
+    #: "reconstruction".
     task: str
     #: ``local.lr`` with the round's schedule in it, and further keys of ``[local]``.
     lr: float

@@ -266,6 +266,6 @@ def higher_is_better(metric: str) -> bool:
 
 def _without_group(column: str) -> str:
     """The metric of a column of a group (evaluation.groups), whose name may have any words:
-    "accuracy" of "clients_test_group_no_loss_accuracy". Any other column: the whole name."""
+    "_accuracy" of "clients_test_group_no_loss_accuracy". Any other column: the whole name."""
     _, group, rest = column.partition("clients_test_group_")
-    return rest.rpartition("_")[2] if group and not rest.startswith("gap_") else column
+    return "_" + rest.rpartition("_")[2] if group and not rest.startswith("gap_") else column

@@ -331,6 +331,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             warnings.simplefilter("ignore", category)
         try:
             _trace.save_script(module, example(module), buffer)
+        except ModelError:
+            raise
         except Exception as error:
             traced = _trace.traced(module, example(module), first_line(error))
             buffer = io.BytesIO()

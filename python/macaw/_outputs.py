@@ -28,7 +28,11 @@ def note(module: Any, x: Any, settings: Mapping[str, Any], own_loss: bool) -> st
     """
     end = module.split()[0].capitalize() if isinstance(module, str) else _end_of(module, x)
     task = _task(settings)
-    if end not in _ENDS or task == "regression" or (task is None and end == "Sigmoid"):
+    if (
+        end not in _ENDS
+        or task in ("regression", "reconstruction")
+        or (task is None and end == "Sigmoid")
+    ):
         return None
     who = "the run's evaluation takes" if own_loss else "the run's loss and evaluation take"
     why = "accuracy and test loss are wrong" if own_loss else "it trains slowly and ends worse"

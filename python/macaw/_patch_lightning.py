@@ -29,6 +29,8 @@ _USUAL = {
     "accuracy": ("val_accuracy", "val_acc", "valid_acc", "eval_accuracy", "accuracy", "acc"),
     "mae": ("val_mae", "mae"),
 }
+# The same of a training_step that takes its steps by itself, and returns no loss.
+_USUAL_TRAINED = ("train_loss", "training_loss", "loss")
 
 
 class Patched:
@@ -103,6 +105,11 @@ class Patched:
                 stack.enter_context(changed(loop.epoch_loop, max_steps=steps))
             self._fit(self.module, loader, self._loaders["val"])
         rows, losses = over_ranks([report.rows, report.losses], self._device())
+        if report.rows > 0 and not report.told and not self.module.automatic_optimization:
+            raise RuntimeError(
+                "training_step returns no loss and logs none that is known here: return it, or "
+                'self.log("train_loss", …)'
+            )
         loss = losses / max(rows, 1) if report.told else math.nan
         return int(rows), trainer.global_step, {"loss": loss}, report.rates
 
@@ -193,11 +200,13 @@ class Patched:
                     set_rate(optimizer, schedules, self.rate)
 
             def on_train_batch_end(
-                self, _: Any, __: Any, outputs: Any, batch: Any, *___: Any
+                self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any
             ) -> None:
                 rows = size_of(batch)
                 self.rows += rows
                 loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+                if loss is None and not module.automatic_optimization:
+                    loss = _logged(trainer.callback_metrics)
                 if loss is not None:
                     self.told = True
                     self.losses += float(loss) * rows
@@ -222,6 +231,12 @@ def _package(trainer: Any) -> str:
     """The package that the trainer is of: `lightning.pytorch` or `pytorch_lightning`."""
     roots = [base.__module__.partition(".")[0] for base in type(trainer).__mro__]
     return "lightning.pytorch" if "lightning" in roots else "pytorch_lightning"
+
+
+def _logged(metrics: Any) -> Any:
+    """The loss of a batch, as training_step has logged it; None: it has not."""
+    names = [name + end for name in _USUAL_TRAINED for end in ("_step", "")]
+    return next((metrics[name] for name in names if name in metrics), None)
 
 
 def _loops(loop: Any) -> Iterator[Any]:

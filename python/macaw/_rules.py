@@ -1,19 +1,16 @@
 """The process that runs a rule of macaw.rules beside a worker or a server.
 
-The programs have this file and rules.py inside, and start them with the interpreter that has NumPy
-(sdk/rules/interpreter.h). It talks to them over sockets, a JSON object a line, and shares vectors
-with them in memory files: sdk/rules/README.md, "The channel".
+The programs have this file and those that it imports of macaw inside, and start them with the
+interpreter that has NumPy (sdk/rules/interpreter.h). It talks to them over sockets, a JSON object
+a line, and shares vectors with them in memory files: sdk/rules/README.md, "The channel".
 """
 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-import inspect
 import json
 import linecache
 import math
-import mmap
 import os
 import signal
 import socket
@@ -24,172 +21,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from macaw import rules as _rules
+from macaw._rule_memory import Arena
+from macaw._rule_schema import describe, schema_of, shown
 from macaw.rules import (
     Aggregated,
     ClientContext,
-    Down,
     Gradient,
     Layout,
     Local,
     Loss,
-    Metric,
     Outcome,
     Result,
     Rule,
     RuleError,
-    Schema,
     ServerContext,
     Setup,
     StageEnd,
-    State,
     Train,
-    Up,
 )
 
-Array = _rules.Array
 _Named = _rules._Named
 
-
-def _describe(rule: type[Rule]) -> dict[str, Any]:
-    text = inspect.cleandoc(rule.__dict__.get("__doc__") or "")
-    first, _, rest = text.partition("\n\n")
-    if dataclasses.is_dataclass(rule) and text.startswith(f"{rule.__name__}("):
-        first = rest = ""  # dataclass's own
-    summary = " ".join(first.split()).rstrip(".")
-    totals = rule.totals
-    if not isinstance(totals, Sequence) or not set(totals) <= {"clients", "total_weight"}:
-        raise RuleError(
-            f'{rule.__name__}.totals is {totals!r} instead of some of "clients", "total_weight"'
-        )
-    return {
-        "name": rule.name,
-        "summary": summary,
-        "remarks": " ".join(rest.split()),
-        "paper": rule.paper,
-        "seconds": float(rule.seconds),
-        "parameters": _rules._parameters(rule),
-        "proceeds": rule.proceed is not Rule.proceed,
-        "personal": rule.evaluation_point is not Rule.evaluation_point,
-        "begins": rule.begin is not Rule.begin,
-        "independent_state": bool(rule.has_independent_state),
-        "uses_clients": "clients" in totals,
-        "uses_total_weight": "total_weight" in totals,
-    }
-
-
-def _layout_of(item: Any) -> Any:
-    if item.size is None:
-        return None
-    if not isinstance(item.size, int) or item.size < 1:
-        raise RuleError(f"{item.name}: size is how many numbers, or None; got {item.size!r}")
-    return item.size
-
-
-def _schema(schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, Schema):
-        raise RuleError(f"schema gives {_shown(schema)} instead of a Schema")
-    down = [Down(item) if isinstance(item, str) else item for item in schema.down]
-    kept = [State(item) if isinstance(item, str) else item for item in schema.server]
-    state = [State(item) if isinstance(item, str) else item for item in schema.state]
-    kinds = ((Down, down), (Up, schema.up), (State, state), (State, kept), (Metric, schema.metrics))
-    for kind, items in kinds:
-        for item in items:
-            if not isinstance(item, kind):
-                raise RuleError(f"schema names {_shown(item)} instead of a {kind.__name__}")
-    kept = [State(item.name, item.size) for item in down] + kept
-    def layouts(items: Sequence[Any]) -> list[dict[str, Any]]:
-        return [{**dataclasses.asdict(item), "size": _layout_of(item)} for item in items]
-    return {
-        "down": layouts(down),
-        "up": layouts(schema.up),
-        "state": layouts(state),
-        "server": layouts(kept),
-        "numbers": {name: float(value) for name, value in schema.numbers.items()},
-        "metrics": [dataclasses.asdict(item) for item in schema.metrics],
-    }
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) < 60 else text[:60] + '…'}"
-
-
-# Of this file and of rules.py: their lines of a traceback are not the rule's.
-_OURS = ("macaw/_rules.py", "macaw/rules.py")
-
-
-class _Arena:
-    """Memory shared with the worker: places for vectors, by kind and number."""
-
-    def __init__(self, file: int, fields: Mapping[str, Any]) -> None:
-        self.bytes = mmap.mmap(file, fields["bytes"])
-        os.close(file)
-        self.views: dict[str, list[Array]] = {}
-        self.names: dict[str, list[str]] = fields["names"]
-        self.refs: dict[int, list[Any]] = {}
-        for kind, places in fields["places"].items():
-            self.views[kind] = [self.view(place) for place in places]
-            for number, view in enumerate(self.views[kind]):
-                self.refs[id(view)] = [kind, number]
-                view.flags.writeable = kind in fields["writable"]
-        self.used = 0  # scratch places of this turn
-        self.down = self.state = {}  # type: dict[str, Array]
-        self.sent: list[int] = []  # channels down of the round
-
-    def view(self, place: Sequence[Any]) -> Array:
-        offset, size, dtype = place
-        view: Array = np.ndarray((size,), dtype, self.bytes, offset)
-        return view
-
-    def scratch(self) -> Array:
-        places = self.views["scratch"]
-        if self.used == len(places):
-            raise RuleError(f"a turn has more than {len(places)} vectors of its own")
-        self.used += 1
-        return places[self.used - 1]
-
-    def take(self, value: Any, place: Array, what: str, layout: Layout | None) -> list[Any]:
-        """Where the vector lies: where it is already, or copied into `place`."""
-        ref = self.refs.get(id(value))
-        if ref is None:
-            _copy(value, place, what, layout)
-            return self.refs[id(place)]
-        there = self.views[ref[0]][ref[1]]
-        _check_array(there, place, what)
-        return ref
-
-
-def _check_array(array: Array, place: Array, what: str) -> None:
-    if array.shape != place.shape:
-        raise RuleError(f"{what} has the shape {array.shape}, and should have {place.shape}")
-    if array.dtype != place.dtype:
-        raise RuleError(f"{what} is {array.dtype}, and should be {place.dtype}: use "
-                        f".astype(np.{place.dtype})")  # fmt: skip
-
-
-def _copy(value: Any, place: Array, what: str, layout: Layout | None) -> None:
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    if isinstance(value, Mapping):
-        if layout is None:
-            raise RuleError(f"{what} is a dict, and its channel is {place.size} numbers")
-        tensors = layout.tensors(place)
-        if value.keys() != tensors.keys():
-            raise RuleError(f"{what} has the tensors {sorted(value)}, the model has "
-                            f"{sorted(tensors)}")  # fmt: skip
-        place[...] = 0
-        for name, tensor in tensors.items():
-            _copy(value[name], tensor, f"{what}, tensor {name!r},", None)
-        return
-    if isinstance(value, (bool, int, float)) and place.size == 1:
-        value = np.full(1, value, place.dtype)
-    if not isinstance(value, np.ndarray):
-        raise RuleError(f"{what} is {_shown(value)} instead of an array")
-    _check_array(value, place, what)
-    place[...] = value
+# What the programs have inside: lines of a traceback that are not the rule's.
+_OURS = ("macaw/_rules.py", "macaw/_rule_memory.py", "macaw/_rule_schema.py", "macaw/rules.py")
 
 
 class _Worker:
@@ -198,7 +53,7 @@ class _Worker:
     def __init__(self, rules: Mapping[str, type[Rule]], channel: socket.socket) -> None:
         self.rules = rules
         self.channel = channel
-        self.arenas: dict[int, _Arena] = {}
+        self.arenas: dict[int, Arena] = {}
         self.rule: Rule
         self.setup: Setup
         self.local: Local
@@ -209,7 +64,7 @@ class _Worker:
             question, files = received
             try:
                 for file, fields in zip(files, question.get("new", ())):
-                    self.arenas[fields["id"]] = _Arena(file, fields)
+                    self.arenas[fields["id"]] = Arena(file, fields)
                 for gone in question.get("gone", ()):
                     self.arenas.pop(gone, None)
                 answer = getattr(self, "_" + question["do"])(question)
@@ -229,9 +84,9 @@ class _Worker:
             self.rule.check(self.setup)
         except ValueError as error:
             refused = str(error)
-        return {"refused": refused, "schema": _schema(self.rule.schema(self.setup))}
+        return {"refused": refused, "schema": schema_of(self.rule.schema(self.setup))}
 
-    def _context(self, question: dict[str, Any]) -> tuple[_Arena, ClientContext]:
+    def _context(self, question: dict[str, Any]) -> tuple[Arena, ClientContext]:
         arena = self.arenas[question["arena"]]
         if "local" in question:
             self.local = Local(**question["local"])
@@ -254,7 +109,7 @@ class _Worker:
         arena.used = question["used"]
         return arena, ctx
 
-    def _outcomes(self, arena: _Arena, question: dict[str, Any]) -> list[Outcome]:
+    def _outcomes(self, arena: Arena, question: dict[str, Any]) -> list[Outcome]:
         outcomes = []
         for end, said in zip(arena.views["end"], question["outcomes"]):
             steps, rate_sum, a_norm1, examples, of = said
@@ -271,17 +126,17 @@ class _Worker:
         outcomes = self._outcomes(arena, question)
         return self._stages(arena, ctx, self.rule.proceed(ctx, outcomes), "proceed")
 
-    def _stages(self, arena: _Arena, ctx: ClientContext, stages: Any, of: str) -> dict[str, Any]:
+    def _stages(self, arena: Arena, ctx: ClientContext, stages: Any, of: str) -> dict[str, Any]:
         if isinstance(stages, (Train, Gradient, Loss)):
             stages = [stages]
         if not isinstance(stages, (list, tuple)):
-            raise RuleError(f"{of} gives {_shown(stages)} instead of a list of stages")
+            raise RuleError(f"{of} gives {shown(stages)} instead of a list of stages")
         said = [
             self._stage(arena, ctx, stage, f"{of}, stage {n}") for n, stage in enumerate(stages)
         ]
         return {"stages": said, "used": arena.used}
 
-    def _stage(self, arena: _Arena, ctx: ClientContext, stage: Any, of: str) -> dict[str, Any]:
+    def _stage(self, arena: Arena, ctx: ClientContext, stage: Any, of: str) -> dict[str, Any]:
         def point(value: Any, what: str) -> list[Any]:
             if isinstance(value, StageEnd):
                 return ["stage", int(value.stage)]
@@ -291,7 +146,7 @@ class _Worker:
             return arena.take(value, arena.scratch(), f"{of}: {what}", ctx.layout)
 
         if not isinstance(stage, (Train, Gradient, Loss)):
-            raise RuleError(f"{of} is {_shown(stage)} instead of a Train, Gradient or Loss")
+            raise RuleError(f"{of} is {shown(stage)} instead of a Train, Gradient or Loss")
         said: dict[str, Any] = {
             "kind": type(stage).__name__, "start": point(stage.start, "start"), "rows": stage.rows,
         }  # fmt: skip
@@ -310,7 +165,7 @@ class _Worker:
             said["v"] = terms
         if stage.local is not None and stage.local is not ctx.local:
             if not isinstance(stage.local, Local):
-                raise RuleError(f"{of}: local is {_shown(stage.local)}; use dataclasses.replace("
+                raise RuleError(f"{of}: local is {shown(stage.local)}; use dataclasses.replace("
                                 "ctx.local, …)")  # fmt: skip
             said["local"] = {
                 key: value
@@ -331,7 +186,7 @@ class _Worker:
         if isinstance(result, Mapping):
             result = Result(up=result)
         if not isinstance(result, Result):
-            raise RuleError(f"conclude gives {_shown(result)} instead of a Result or a dict")
+            raise RuleError(f"conclude gives {shown(result)} instead of a Result or a dict")
         answer = {
             "up": self._given(arena, "up", result.up, "channel up"),
             "state": self._given(arena, "next", result.state, "state"),
@@ -344,7 +199,7 @@ class _Worker:
         return answer
 
     def _given(
-        self, arena: _Arena, kind: str, given: Mapping[str, Any], what: str
+        self, arena: Arena, kind: str, given: Mapping[str, Any], what: str
     ) -> dict[str, Any]:
         names, places = arena.names[kind], arena.views[kind]
         refs = {}
@@ -395,7 +250,7 @@ class _Worker:
             )
         after = self.rule.apply(ctx, aggregate)
         if after not in (None, "next_phase"):
-            raise RuleError(f'apply gives {_shown(after)} instead of None or "next_phase"')
+            raise RuleError(f'apply gives {shown(after)} instead of None or "next_phase"')
         return {
             "next_phase": after is not None,
             "numbers": _numbers(ctx.numbers, question["numbers"]),
@@ -411,7 +266,7 @@ def _number(value: Any, what: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise RuleError(f"{what} is {_shown(value)} instead of a number") from None
+        raise RuleError(f"{what} is {shown(value)} instead of a number") from None
     if not math.isfinite(number):
         raise RuleError(f"{what} is {number}")
     return number
@@ -497,7 +352,7 @@ def serve(control_file: int, text_file: int, path: str) -> None:
     try:
         with open(text_file, "rb") as file:
             rules = _load(file.read(), path)
-        described = [_describe(rule) for rule in rules.values()]
+        described = [describe(rule) for rule in rules.values()]
     except BaseException as error:
         _send(control, {"error": _told(error, "its file")})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from . import _modules
@@ -84,13 +85,24 @@ def save(trace: Any, buffer: Any, refused: str) -> None:
 
 
 def save_script(module: Any, example: Any, buffer: Any) -> None:
-    """Scripts the module; raises also where its script compiles and does not run."""
+    """Scripts the module; raises also where its script compiles and does not run, and where
+    LibTorch would not find the logits in what it returns."""
     import torch
 
     script = torch.jit.script(module)
     if example is not None:
         with _modules.untouched(module), torch.no_grad():
-            script(example)
+            found = script(example)
+        logits = logits_of(found)
+        if logits is None:
+            keys = f" of {', '.join(map(str, found))}" if isinstance(found, Mapping) else ""
+            raise ModelError(
+                f"model: its forward returns {type(found).__name__}{keys}, and a run needs logits: "
+                'return the tensor alone, first in a tuple, or as "logits" of a dict',
+                key="model",
+            )
+        if logits is not (found[0] if isinstance(found, tuple) else found):
+            raise TypeError(f"its script returns {type(found).__name__}")
     torch.jit.save(script, buffer)
 
 
@@ -102,6 +114,8 @@ def logits_of(outputs: Any) -> Any:
         return outputs
     if hasattr(outputs, "logits"):  # Hugging Face
         return outputs.logits
+    if isinstance(outputs, Mapping):
+        return outputs.get("logits")
     if isinstance(outputs, (tuple, list)) and outputs and torch.is_tensor(outputs[0]):
         return outputs[0]
     return None
@@ -125,8 +139,8 @@ def _outputs(module: Any, example: Any, reason: str) -> list[Any]:
             ) from error
         if logits is None:
             raise ModelError(
-                f"model: {reason}, and its forward returns no tensor; return the logits, or "
-                "logits and a representation"
+                f"model: {reason}, and its forward returns no tensor; return the logits, alone, "
+                'first in a tuple, or as "logits" of a dict'
             )
         found.append(logits.detach())
     return found

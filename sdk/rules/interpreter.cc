@@ -11,7 +11,7 @@
 #include "core/peer/program.h"
 #include "core/python.h"
 #include "core/status.h"
-#include "sdk/rules/runtime.h"
+#include "sdk/rules/modules.h"
 
 namespace macaw::sdk::rules {
 namespace {
@@ -20,27 +20,30 @@ constexpr double kLoadSeconds = 300;  // imports of a large library from a cold 
 constexpr double kForkSeconds = 60;   // of an interpreter that has much memory
 constexpr size_t kLongestAnswer = 1 << 26;
 
-// What the interpreter runs first: it makes the modules macaw.rules and macaw._rules of what is in
-// the program, beside an installed package macaw or without one.
+// What the interpreter runs first: it makes modules of macaw of the texts in the program, each of
+// which imports only those before it, beside an installed package macaw or without one. Arguments:
+// the descriptors of the texts and of the rule's file, and its path.
 constexpr char kBoot[] = R"(
 import importlib.util, json, os, sys, types
-rules, runtime, text = map(int, sys.argv[1:4])
-path = sys.argv[4]
+texts, text = map(int, sys.argv[1:3])
+path = sys.argv[3]
 control = int(os.environ.pop("MACAW_CHANNEL"))
 sys.path[:] = [p for p in sys.path if p]
-def module(name, file):
-    made = sys.modules[name] = types.ModuleType(name)
-    with os.fdopen(file, encoding="utf-8") as source:
-        exec(compile(source.read(), name.replace(".", "/") + ".py", "exec"), made.__dict__)
+with os.fdopen(texts, encoding="utf-8") as file:
+    sources = dict(json.load(file))
+def module(name):
+    made = sys.modules["macaw." + name] = types.ModuleType("macaw." + name)
+    exec(compile(sources.pop(name), "macaw/" + name + ".py", "exec"), made.__dict__)
     return made
 try:
     if sys.version_info < (3, 10):
         raise ImportError("it is Python " + sys.version.split()[0])
-    made = module("macaw.rules", rules)
+    made = module("rules")
     if importlib.util.find_spec("macaw") is None:
         sys.modules["macaw"] = types.ModuleType("macaw")
         sys.modules["macaw"].rules = made
-    runtime = module("macaw._rules", runtime)
+    for name in list(sources):
+        runtime = module(name)
 except ImportError as error:
     os.write(control, (json.dumps({"missing": str(error)}) + "\n").encode())
     sys.exit(1)
@@ -74,6 +77,12 @@ std::vector<std::pair<std::string, std::string>> OneThreadEach() {
   return added;
 }
 
+absl::StatusOr<Fd> Texts() {
+  Json texts = Json::array();
+  for (const PythonModule& module : kRuleModules) texts.push_back({module.name, module.text});
+  return MemoryFile(texts.dump());
+}
+
 absl::Status NeedsPython(absl::string_view found) {
   return absl::FailedPreconditionError(
       absl::StrCat("a rule in Python needs Python 3.10 or later with NumPy, and ", found,
@@ -87,15 +96,14 @@ absl::StatusOr<std::shared_ptr<Interpreter>> Interpreter::Start(const std::strin
   const absl::StatusOr<std::string> found = FindPython();
   if (!found.ok()) return NeedsPython(found.status().message());
   const std::string& python = *found;
-  MACAW_ASSIGN_OR_RETURN(const Fd rules, MemoryFile(kRules));
-  MACAW_ASSIGN_OR_RETURN(const Fd runtime, MemoryFile(kRuntime));
+  MACAW_ASSIGN_OR_RETURN(const Fd texts, Texts());
   MACAW_ASSIGN_OR_RETURN(const Fd source, MemoryFile(text));
-  ChildSpec spec{.name = python,
-                 .argv = {python, "-c", kBoot, absl::StrCat(rules.get()),
-                          absl::StrCat(runtime.get()), absl::StrCat(source.get()), path},
-                 .output = STDERR_FILENO,
-                 .environment = OneThreadEach(),
-                 .inherit = {rules.get(), runtime.get(), source.get()}};
+  ChildSpec spec{
+      .name = python,
+      .argv = {python, "-c", kBoot, absl::StrCat(texts.get()), absl::StrCat(source.get()), path},
+      .output = STDERR_FILENO,
+      .environment = OneThreadEach(),
+      .inherit = {texts.get(), source.get()}};
   absl::StatusOr<std::unique_ptr<peer::Peer>> control =
       peer::Start(std::move(spec), {.name = python, .longest_answer = kLongestAnswer});
   if (!control.ok()) return NeedsPython(control.status().message());

@@ -31,7 +31,8 @@ void RoundEngine::OpenEvaluation(Round round, fleet::Blob model, std::vector<Mod
   EvaluationBoard board(round, std::move(model), options_.run.evaluation, options_.personal_models,
                         roster_, options_.run.seed, training::ClassCountsOf(options_.run), hostile_,
                         ConceptGroups(options_.run.transform, options_.run.seed).count(),
-                        options_.run.attack.on() && options_.run.attack.backdoor());
+                        options_.run.attack.on() && options_.run.attack.backdoor(),
+                        options_.models);
   board.AddWithout(std::move(without), options_.run.evaluation);
   BeginEvaluation(std::move(board), now);
 }

@@ -82,12 +82,13 @@ void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_m
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                                  bool personal_models, const Roster& roster, uint64_t seed,
                                  const training::ClassCounts& counts, const HostileClients& hostile,
-                                 uint32_t groups, bool backdoor)
+                                 uint32_t groups, bool backdoor, uint32_t models)
     : round_(round),
       model_(std::move(model)),
       groups_(groups),
       central_rows_(roster.central_test_rows()),
-      classes_(counts) {
+      classes_(counts),
+      models_(models) {
   const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
                        uint64_t first, uint64_t rows) {
     for (uint64_t begin = first; begin < first + rows; begin += config.chunk) {
@@ -243,6 +244,9 @@ void EvaluationBoard::AddCounts(const fleet::EvaluationResult& result, Slot& slo
   for (size_t i = 0; i < counts.at.size(); ++i) total[counts.at[i]] += counts.count[i];
   if (fleet::TakesAllRows(slot.task.kind))
     slot.values = classes_.Values(counts, result.sums.empty() ? 0 : result.sums[0]);
+  if (slot.task.kind != EvaluationKind::kClientTest) return;
+  if (slot.group.has_value()) group_counts_.Add(*slot.group, counts, classes_.size());
+  if (models_ > 1) model_counts_.Add(slot.choice, counts, classes_.size());
 }
 
 std::optional<uint64_t> EvaluationBoard::NumberOf(WorkerId worker,
@@ -417,6 +421,8 @@ EvaluationSums EvaluationBoard::Report() const {
   }
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)
     report.counts[rows] = training::SparseCounts::Of(counts_[rows]);
+  report.group_counts = group_counts_.Report();
+  report.model_counts = model_counts_.Report();
   if (report.without_central) {  // a part of the rows tells little of the model
     report.central.clear();
     report.central_groups.clear();

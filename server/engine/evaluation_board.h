@@ -13,6 +13,7 @@
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/attempt_table.h"
+#include "server/engine/group_counts.h"
 #include "server/engine/model_without.h"
 #include "server/engine/roster.h"
 #include "server/engine/version_index.h"
@@ -74,6 +75,9 @@ struct EvaluationSums {
   std::array<uint64_t, kEvaluatedRows> missing = {};
   // By EvaluatedRows: the counts of classes over all rows. Empty: none are asked for.
   std::array<training::SparseCounts, kEvaluatedRows> counts;
+  // The same of the clients' test rows (kClients) by group of evaluation.groups, and by the model
+  // that a client chose, of a rule with several. Groups behind the last one with rows are not there.
+  std::vector<training::SparseCounts> group_counts = {}, model_counts = {};
 };
 
 // The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
@@ -100,11 +104,11 @@ class EvaluationBoard {
   // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
   // part of the objective. `groups`: of concept shift. `backdoor`: the central test rows are also
-  // asked for with the trigger of attack.kind = "backdoor".
+  // asked for with the trigger of attack.kind = "backdoor". `models`: of which a client chooses one.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   bool personal_models, const Roster& roster, uint64_t seed = 0,
                   const training::ClassCounts& counts = {}, const HostileClients& hostile = {},
-                  uint32_t groups = 1, bool backdoor = false);
+                  uint32_t groups = 1, bool backdoor = false, uint32_t models = 1);
 
   // Adds the central test set with each of these models. Their tasks come last.
   void AddWithout(std::vector<ModelWithout> without, const EvaluationConfig& config);
@@ -199,7 +203,9 @@ class EvaluationBoard {
   uint64_t central_rows_ = 0;  // as one group sees them
   training::ClassCounts classes_;
   std::array<std::vector<double>, kEvaluatedRows> counts_;  // whole numbers, so in any order
-  uint64_t rows_of_a_client_ = 0;                           // a guess of its test rows
+  GroupCounts group_counts_, model_counts_;
+  uint32_t models_ = 1;
+  uint64_t rows_of_a_client_ = 0;  // a guess of its test rows
   std::vector<Slot> slots_;
   std::vector<Line> queues_;
   absl::flat_hash_map<uint64_t, size_t> by_fence_;  // leased slots

@@ -27,39 +27,6 @@ double SecondsOf(const fleet::Part& part) {
   return seconds;
 }
 
-template <typename T>
-void SortByClient(std::vector<T>& records) {
-  std::sort(records.begin(), records.end(),
-            [](const T& a, const T& b) { return a.attempt.client < b.attempt.client; });
-}
-
-aggregation::GridOrder GridOf(const std::vector<Seat>& seats) {
-  aggregation::GridOrder grid{
-      .max_weight = 0, .total_weight = 0, .max_multiplicity = 0, .total_multiplicity = 0};
-  for (const Seat& seat : seats) {
-    const double weight = seat.weight * seat.entry.multiplicity;
-    grid.max_weight = std::max(grid.max_weight, weight);
-    grid.total_weight += weight;
-    grid.max_multiplicity = std::max(grid.max_multiplicity, seat.entry.multiplicity);
-    grid.total_multiplicity += seat.entry.multiplicity;
-  }
-  // A cohort without any rows still needs a valid grid, although all its clients will be left out.
-  grid.max_weight = std::max(grid.max_weight, 1.0);
-  grid.total_weight = std::max(grid.total_weight, grid.max_weight);
-  grid.max_multiplicity = std::max(grid.max_multiplicity, 1u);
-  grid.total_multiplicity = std::max<uint64_t>(grid.total_multiplicity, 1);
-  return grid;
-}
-
-// PhaseOrder::staleness
-std::vector<uint32_t> AgesOf(const std::vector<Seat>& seats) {
-  std::set<uint32_t> staleness;
-  for (const Seat& seat : seats) {
-    if (seat.staleness > 0) staleness.insert(seat.staleness);
-  }
-  return {staleness.begin(), staleness.end()};
-}
-
 }  // namespace
 
 void OpenPhase::OpenRound(Round round, DrawnRound drawn, TimePoint now) {
@@ -68,12 +35,8 @@ void OpenPhase::OpenRound(Round round, DrawnRound drawn, TimePoint now) {
   virtual_time_ = std::move(drawn.time);
   step_ = std::move(drawn.step);
   seats_ = std::move(drawn.seats);
-  left_out_before_.clear();
-  trained_.clear();
-  fetched_.clear();
-  bytes_up_ = bytes_down_ = 0;
+  tally_ = RoundTally(seats_.size());
   order_ = {.round = round};
-  drawn_ = seats_.size();
   Open(Phase(0), now);
   for (const AttemptTable::Held& lease : leases) {
     if (Find(lease.attempt.client) != nullptr)
@@ -161,11 +124,7 @@ log::RoundOpened OpenPhase::Ready(fleet::Broadcast broadcast, std::vector<fleet:
   ready_ = true;
   const auto trained_before = [this](const Seat& seat) { return live() && seat.staleness > 0; };
   const uint64_t begin = seats_.size() - std::ranges::count_if(seats_, trained_before);
-  for (const fleet::Blob& channel : broadcast_.channels) {
-    if (std::ranges::find(fetched_, channel.digest) != fetched_.end()) continue;
-    fetched_.push_back(channel.digest);
-    bytes_down_ += channel.least_bytes() * begin;
-  }
+  tally_.Sent(broadcast_, begin);
   log::RoundOpened opened{.round = order_.round,
                           .phase = order_.phase,
                           .eligible = eligible,
@@ -197,39 +156,11 @@ void OpenPhase::Plan(HoldingId holding, scheduler::DispatchQueue queue) {
   QueueOf(holding) = std::move(queue);
 }
 
-void OpenPhase::AddTrainedBefore() {
-  const auto add = [](const std::vector<double>& before, std::vector<double>& sums) {
-    if (sums.size() < before.size()) sums.resize(before.size());
-    for (size_t i = 0; i < before.size(); ++i) sums[i] += before[i];
-  };
-  for (fleet::ClientRecord& record : report_.records) {
-    Trained& trained = trained_[record.attempt.client];
-    record.steps += trained.steps;
-    add(trained.sums, record.sums);
-    add(trained.personal_sums, record.personal_sums);
-    trained = {record.steps, record.sums, record.personal_sums};
-  }
-}
-
 PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
-  AddTrainedBefore();
-  SortByClient(report_.records);
-  SortByClient(report_.left_out);
+  tally_.Close(report_, virtual_time_);
+  if (virtual_time_.has_value()) clock_ = report_.clock;
   report_.times.gathered = now;
   report_.slots = slots;
-  report_.left_out_before = left_out_before_;
-  left_out_before_.insert(left_out_before_.end(), report_.left_out.begin(), report_.left_out.end());
-  for (const fleet::ClientRecord& record : report_.records) bytes_up_ += record.bytes_up;
-  report_.bytes_up = bytes_up_;
-  report_.bytes_down = bytes_down_;
-  if (virtual_time_.has_value()) {
-    report_.virtual_time = virtual_time_;
-    clock_ = virtual_time::After(virtual_time_->end, {.counted = report_.records.size(),
-                                                      .drawn = drawn_,
-                                                      .bytes_up = bytes_up_,
-                                                      .bytes_down = bytes_down_});
-    report_.clock = clock_;
-  }
   report_.mean_staleness = MeanStaleness();
   return std::exchange(report_, {});
 }
@@ -468,7 +399,7 @@ void OpenPhase::Restore(const Attempt& attempt, WorkerId node, TimePoint expires
 }
 
 Standing OpenPhase::standing() const {
-  return {.drawn = drawn_,
+  return {.drawn = tally_.drawn(),
           .cohort = report_.cohort,
           .waiting = table_.queued(),
           .leased = table_.leased(),

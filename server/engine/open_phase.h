@@ -18,6 +18,7 @@
 #include "server/engine/nodes.h"
 #include "server/engine/phase.h"
 #include "server/engine/round_policy.h"
+#include "server/engine/round_tally.h"
 #include "server/log/record.h"
 
 namespace macaw::server {
@@ -151,8 +152,6 @@ class OpenPhase {
   // As Leased::staleness; empty: all are 0.
   std::vector<uint64_t> StalenessOf(const std::vector<Attempt>& attempts) const;
   std::optional<double> MeanStaleness() const;  // of a phase that is being closed
-  // Adds to the records what their clients trained in the round's earlier phases.
-  void AddTrainedBefore();
   void NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up);
   void RemoveFromAside(HoldingId holding, ClientId client);
   Seat& SeatOf(ClientId client);  // the client must be in the cohort
@@ -180,22 +179,13 @@ class OpenPhase {
   fleet::Broadcast broadcast_;
   std::vector<fleet::OlderModel> older_;  // from which some of the seats train
   PhaseReport report_;
-  std::vector<fleet::LeftOut> left_out_before_;  // in the round's earlier phases
-  // What each client has trained in the round's closed phases.
-  struct Trained {
-    uint64_t steps = 0;
-    std::vector<double> sums, personal_sums;
-  };
-  absl::flat_hash_map<ClientId, Trained> trained_;
-  std::vector<Digest> fetched_;             // in the round, by each client that is still in it
-  uint64_t bytes_up_ = 0, bytes_down_ = 0;  // as in PhaseReport, of the round so far
+  RoundTally tally_{0};
   std::optional<virtual_time::RoundTime> virtual_time_;  // of the round
   std::optional<ArrivalStep> step_;                      // of the round
   bool ready_ = false;                                   // Ready was called
   absl::btree_set<ClientId> arriving_;
   virtual_time::ClockState clock_;
   uint64_t adding_ = 0;
-  uint64_t drawn_ = 0;  // clients in the round's first phase
 };
 
 template <typename Why>

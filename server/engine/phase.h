@@ -50,6 +50,10 @@ struct Seat {
   TimePoint leased_at{};  // time of its last lease in the open phase
 };
 
+// Of a phase with these seats: PhaseOrder::grid and PhaseOrder::staleness.
+aggregation::GridOrder GridOf(const std::vector<Seat>& seats);
+std::vector<uint32_t> AgesOf(const std::vector<Seat>& seats);
+
 // A round of a fleet whose rounds do not wait for each other: it closes with so many arrivals, and
 // whoever trains then goes on in the next round.
 struct ArrivalStep {

@@ -1,5 +1,6 @@
 // The course of a run: opening of rounds, evaluation, the end, and time. When rounds close is in
-// closing.cc, the calls of workers in worker_calls.cc, commits in commits.cc.
+// closing.cc, registration in joining.cc, the calls of workers in worker_calls.cc, commits in
+// commits.cc.
 #include "server/engine/round_engine.h"
 
 #include <algorithm>

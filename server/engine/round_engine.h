@@ -53,7 +53,7 @@ class RoundEngine {
   // Continues where an earlier server died. The first event, if it comes at all.
   Effects Resume(Restored restored, TimePoint now);
 
-  // ---- calls of workers (worker_calls.cc, commits.cc)
+  // ---- calls of workers (joining.cc, worker_calls.cc, commits.cc)
   // `table` is the decoded blob request.table. An error is the reason for the refusal.
   Answered<absl::StatusOr<fleet::RegisterReply>> Register(const fleet::RegisterRequest& request,
                                                           fleet::ClientTable table, TimePoint now);
@@ -307,15 +307,15 @@ class RoundEngine {
   void DescribeMissing(admin::RunStatus& status) const;
   void DescribeNodes(admin::RunStatus& status, TimePoint now) const;
 
-  // ---- workers (worker_calls.cc)
+  // ---- workers that come and go (joining.cc)
   absl::StatusOr<fleet::RegisterReply> Enter(const fleet::RegisterRequest& request,
                                              fleet::ClientTable table, TimePoint now);
-  absl::Status CheckNode(const fleet::RegisterRequest& request,
-                         const fleet::ClientTable& table) const;
   Node& Join(const fleet::RegisterRequest& request, fleet::ClientTable table, Node node,
              TimePoint now);
   SessionId NewSession() const;
   void Lose(WorkerId id, const std::string& why, TimePoint now);
+
+  // ---- calls of workers (worker_calls.cc)
   void FindWork(Ticket ticket, const fleet::LeaseRequest& request, TimePoint now);
   // Answers the call with the work that there is for the node. False: there is none, and the call
   // is not answered.

@@ -42,6 +42,28 @@ TEST(Drift, IsTheNormOfEachUpdateAndOfTheirMean) {
   EXPECT_NEAR(metrics.at("update_agreement"), square / (0.25 * 0.25 + 0.75 * 0.01), 1e-14);
 }
 
+// Each client's cosine counts its weight times the length of its update.
+TEST(Drift, CosineIsTheMeanOfTheClientsCosinesWithTheMean) {
+  const std::vector<std::array<double, 2>> centres = {{3, 4}, {0, 1}, {-2, 1}};
+  const std::vector<uint32_t> examples = {1, 3, 2};
+  std::array<double, 2> mean = {0, 0};
+  for (size_t i = 0; i < centres.size(); ++i)
+    for (size_t c = 0; c < 2; ++c) mean[c] += examples[i] / 6.0 * 0.1 * centres[i][c];
+  double sum = 0, weight = 0;
+  for (size_t i = 0; i < centres.size(); ++i) {
+    const double norm = 0.1 * std::hypot(centres[i][0], centres[i][1]);
+    const double inner = 0.1 * (centres[i][0] * mean[0] + centres[i][1] * mean[1]);
+    const double cosine = inner / (norm * std::hypot(mean[0], mean[1]));
+    sum += examples[i] * norm * cosine;
+    weight += examples[i] * norm;
+  }
+  EXPECT_NEAR(MetricsOf(centres, examples).at("update_cosine"), sum / weight, 1e-14);
+  EXPECT_NEAR(MetricsOf({{1, 2}, {1, 2}}, {1, 4}).at("update_cosine"), 1, 1e-14);
+  EXPECT_NEAR(MetricsOf({{1, 2}, {-1, -2}}, {1, 1}).at("update_cosine"), 0, 1e-14);
+  EXPECT_NEAR(MetricsOf({{1, 0}, {0, 1}}, {1, 1}).at("update_cosine"), std::sqrt(0.5), 1e-14);
+  EXPECT_TRUE(std::isnan(MetricsOf({{0, 0}, {0, 0}}, {1, 1}).at("update_cosine")));
+}
+
 TEST(Drift, AgreementIsOneOfEqualsAndZeroOfOpposites) {
   EXPECT_NEAR(MetricsOf({{1, 2}, {1, 2}, {1, 2}}, {1, 2, 5}).at("update_agreement"), 1, 1e-14);
   EXPECT_NEAR(MetricsOf({{1, 2}, {-1, -2}}, {1, 1}).at("update_agreement"), 0, 1e-14);

@@ -304,24 +304,30 @@ TEST(HeteroFl, ANarrowClientSendsLess) {
             (half / whole + 0.15) * static_cast<double>(run.bytes[0]));
 }
 
-TEST(HeteroFl, EvaluatesASliceWithZerosAround) {
-  Parameters parameters = kHalves;
-  parameters["evaluate"] = 0.5;
-  HeteroFlRun run(parameters);
-  for (int round = 0; round < 2; ++round) {
-    const ConstVectorView model = run.server().Model(), result = run.server().Result();
-    const std::vector<LayoutEntry>& entries = run.spec().layout->entries();
-    for (size_t e = 0; e < entries.size(); ++e) {
-      for (size_t i = 0; i < entries[e].size; ++i) {
-        const size_t at = entries[e].offset + i;
-        EXPECT_EQ(result.As<double>()[at], HalfHas(e, i) ? model.As<double>()[at] : 0);
+// An evaluation has no scaler: the factor 1/r that the slice was trained with is in the weights of
+// hidden layers. Those of the output layer are as they are.
+TEST(HeteroFl, EvaluatesASliceAsItWasTrainedWithZerosAround) {
+  for (const bool scaler : {true, false}) {
+    Parameters parameters = kHalves;
+    parameters["evaluate"] = 0.5;
+    parameters["scaler"] = scaler;
+    HeteroFlRun run(parameters);
+    for (int round = 0; round < 2; ++round) {
+      const ConstVectorView model = run.server().Model(), result = run.server().Result();
+      const std::vector<LayoutEntry>& entries = run.spec().layout->entries();
+      for (size_t e = 0; e < entries.size(); ++e) {
+        const double factor = scaler && e < 4 ? 2 : 1;
+        for (size_t i = 0; i < entries[e].size; ++i) {
+          const size_t at = entries[e].offset + i;
+          EXPECT_EQ(result.As<double>()[at], HalfHas(e, i) ? factor * model.As<double>()[at] : 0);
+        }
       }
+      ASSERT_TRUE(run.Round({0, 2}, [](size_t, VectorView end) { MoveBy(1, end); }).ok());
     }
-    ASSERT_TRUE(run.Round({0, 2}, [](size_t, VectorView end) { MoveBy(1, end); }).ok());
+    HeteroFlRun resumed(parameters);
+    ASSERT_TRUE(resumed.server().Load(run.server().Save()).ok());
+    EXPECT_EQ(DigestOfValues(resumed.server().Result()), DigestOfValues(run.server().Result()));
   }
-  HeteroFlRun resumed(parameters);
-  ASSERT_TRUE(resumed.server().Load(run.server().Save()).ok());
-  EXPECT_EQ(DigestOfValues(resumed.server().Result()), DigestOfValues(run.server().Result()));
 }
 
 std::vector<double> RatesOf(const Parameters& parameters, uint32_t round) {
@@ -359,15 +365,12 @@ TEST(HeteroFl, FixDividesTheClientsByShares) {
   }
 }
 
-// What the scaler divides in training is not divided in an evaluation.
-TEST(HeteroFl, NotesThatASliceAloneNeedsARunWithoutTheScaler) {
+TEST(HeteroFl, NotesWhatNoClientTrains) {
   const auto notes = [](Parameters parameters) {
-    parameters["rates"] = "1 0.5";
     return HeteroFlRun(std::move(parameters)).Notes();
   };
-  EXPECT_THAT(notes({{"evaluate", 0.5}}), testing::ElementsAre(HasSubstr("scaler = false")));
-  EXPECT_THAT(notes({{"evaluate", 0.5}, {"scaler", false}}), testing::IsEmpty());
-  EXPECT_THAT(notes({}), testing::IsEmpty());
+  EXPECT_THAT(notes({{"rates", "0.5 0.25"}}), testing::ElementsAre(HasSubstr("rate 0.5 lacks")));
+  EXPECT_THAT(notes({{"rates", "1 0.5"}, {"evaluate", 0.5}}), testing::IsEmpty());
 }
 
 TEST(HeteroFl, AClientBeyondTheNumbersHasNoRate) {

@@ -27,9 +27,9 @@ TEST_F(RegistryTest, ListsTheBuiltInsByName) {
   std::vector<std::string> names;
   for (const Description* description : registry_.All()) names.push_back(description->name);
   EXPECT_THAT(names,
-              ElementsAre("afl", "apfl", "centered_clipping", "ditto", "fedadagrad", "fedadam",
-                          "fedavg", "fedavgm", "fedbn", "feddyn", "fedexp", "fednova", "fedper",
-                          "fedprox", "fedrep", "fedsam", "fedyogi", "fltrust", "gd",
+              ElementsAre("afl", "apfl", "centered_clipping", "daef", "ditto", "fedadagrad",
+                          "fedadam", "fedavg", "fedavgm", "fedbn", "feddyn", "fedexp", "fednova",
+                          "fedper", "fedprox", "fedrep", "fedsam", "fedyogi", "fltrust", "gd",
                           "geometric_median", "heterofl", "ifca", "kmeans", "krum", "local",
                           "median", "mime", "mimelite", "moon", "norm_bound", "perfedavg", "pfedme",
                           "pooled", "qfedavg", "ridge", "scaffold", "term", "trimmed_mean"));

@@ -2,167 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "aggregation/exact_sum.h"
-#include "algorithms/around/channels.h"
-#include "algorithms/around/registry.h"
-#include "algorithms/builtin.h"
 #include "core/random.h"
-#include "models/spec.h"
-#include "training/api/row_statistics.h"
+#include "tests/algorithms/summing_run.h"
 
 namespace macaw::algorithms {
 namespace {
 
 using testing::HasSubstr;
-
-using Table = std::vector<std::vector<double>>;
-
-// A client's rows.
-struct SummedRows {
-  Table x;
-  std::vector<int64_t> classes;
-  std::vector<double> targets;
-};
-
-// A run without a trainer: a client's statistics are added up here.
-class SummingRun {
- public:
-  SummingRun(const std::string& rule, const std::vector<std::string>& layers, int64_t width,
-             int64_t outputs, std::map<std::string, ParameterValue> parameters, TaskKind task) {
-    registry_.AddBuiltin(BuiltinAlgorithms());
-    setup_.model.name = "layers";
-    setup_.model.layers = layers;
-    setup_.model.input_shape = {width};
-    setup_.model.classes = outputs;
-    spec_ = *models::BuildSpec(setup_.model, DType::kF64);
-    setup_.layout = spec_.layout;
-    setup_.task = task;
-    setup_.clients = 5;
-    setup_.total_weight = 5;
-    setup_.seed = 4;
-    setup_.cohort.size = 5;
-    setup_.config = *registry_.Complete({rule, std::move(parameters)});
-    const Description& description = **registry_.Find(rule);
-    schema_ = *MakeSchema(description, setup_);
-    client_ = *description.client(setup_);
-    server_ = *description.server(setup_, models::InitialModel(spec_, 5));
-    for (const NamedLayout& item : schema_.state) zero_.emplace_back(item.layout);
-  }
-
-  absl::Status Round(const std::map<size_t, SummedRows>& clients) {
-    aggregation::ExactSum sum =
-        *aggregation::ExactSum::Make(UpChannels(schema_, Phase(0)),
-                                     {.max_weight = 1, .total_weight = 5, .total_multiplicity = 5});
-    for (const auto& [client, rows] : clients) {
-      workspace_.Reset();
-      const std::vector<ConstVectorView> broadcast = {server_->Model()};
-      std::vector<ConstVectorView> state;
-      for (const FlatVector& item : states_.contains(client) ? states_[client] : zero_)
-        state.push_back(item.view());
-      ClientContext context;
-      context.client = ClientId(client);
-      context.broadcast = broadcast;
-      context.state = state;
-      context.schema = &schema_;
-      const training::LocalPlan plan = *client_->Prepare(context, workspace_);
-      std::vector<training::StageOutcome> outcomes;
-      FlatVector sums;
-      for (const training::Stage& stage : plan.stages) {
-        EXPECT_EQ(stage.kind, training::StageKind::kStatistics);
-        sums = FlatVector(stage.statistics->layout());
-        Add(*stage.statistics, rows, std::get<ConstVectorView>(stage.start), sums.view());
-        outcomes.emplace_back().end = sums.view();
-      }
-      const ClientResult result = *client_->Conclude(context, outcomes, workspace_);
-      const auto values = *UpViews(schema_, Phase(0), result, workspace_);
-      if (const absl::Status added = sum.Add({.client = ClientId(client), .values = values});
-          !added.ok())
-        return added;
-      const auto next = *StateViews(schema_, state, result);
-      if (next.empty()) continue;
-      std::vector<FlatVector> kept;
-      for (size_t i = 0; i < next.size(); ++i)
-        kept.push_back(FlatVector::CopyOf(next[i], schema_.state[i].layout));
-      states_[client] = std::move(kept);
-    }
-    const ServerContext context{.round = macaw::Round(++round_),
-                                .seed = setup_.seed,
-                                .metrics = &metrics,
-                                .schema = &schema_};
-    return server_->Apply(context, *std::move(sum).Report()).status();
-  }
-
-  // What follows from these sums, whatever clients have sent.
-  absl::Status Apply(const std::map<std::string, std::vector<double>>& by_entry) {
-    const aggregation::ChannelSpec spec = UpChannels(schema_, Phase(0)).front();
-    aggregation::Aggregate aggregate{.clients = 1, .channels = {}};
-    aggregation::AggregatedChannel& channel = aggregate.channels.emplace_back();
-    channel.name = spec.name;
-    channel.value = FlatVector(spec.layout);
-    for (const auto& [entry, numbers] : by_entry) {
-      const auto at = static_cast<ptrdiff_t>(spec.layout->Find(entry)->offset);
-      std::ranges::copy(numbers, channel.value.As<double>().begin() + at);
-    }
-    const ServerContext context{.round = macaw::Round(++round_),
-                                .seed = setup_.seed,
-                                .metrics = &metrics,
-                                .schema = &schema_};
-    return server_->Apply(context, std::move(aggregate)).status();
-  }
-
-  // The model's weights [outputs, width] and biases.
-  double Weight(size_t k, size_t i) const { return At(0, k * Width() + i); }
-  double Bias(size_t k) const { return At(1, k); }
-  ServerAlgorithm& server() { return *server_; }
-  const models::ModelSpec& spec() const { return spec_; }
-  std::map<std::string, double> metrics;
-
- private:
-  size_t Width() const { return static_cast<size_t>(spec_.layout->entries()[0].shape[1]); }
-  double At(size_t e, size_t i) const {
-    return server_->Model().As<double>()[spec_.layout->entries()[e].offset + i];
-  }
-  // In two parts, which must not matter.
-  static void Add(const training::RowStatistics& statistics, const SummedRows& rows,
-                  ConstVectorView at, VectorView sums) {
-    const size_t count = rows.x.size();
-    for (const auto& [begin, end] : {std::pair<size_t, size_t>(0, count / 2), {count / 2, count}}) {
-      std::vector<double> features;
-      for (size_t r = begin; r < end; ++r)
-        features.insert(features.end(), rows.x[r].begin(), rows.x[r].end());
-      const auto part = [&](const auto& labels) {
-        return labels.empty()
-                   ? labels
-                   : std::decay_t<decltype(labels)>(labels.begin() + static_cast<ptrdiff_t>(begin),
-                                                    labels.begin() + static_cast<ptrdiff_t>(end));
-      };
-      const std::vector<int64_t> classes = part(rows.classes);
-      const std::vector<double> targets = part(rows.targets);
-      statistics.Add(
-          {.width = rows.x[0].size(), .features = features, .classes = classes, .targets = targets},
-          at, sums);
-    }
-  }
-
-  Registry registry_;
-  Setup setup_;
-  models::ModelSpec spec_;
-  Schema schema_;
-  std::unique_ptr<ClientAlgorithm> client_;
-  std::unique_ptr<ServerAlgorithm> server_;
-  Workspace workspace_;
-  std::vector<FlatVector> zero_;
-  std::map<size_t, std::vector<FlatVector>> states_;
-  uint32_t round_ = 0;
-};
 
 std::map<size_t, SummedRows> RegressionClients() {
   RandomStream random({.seed = 8});
@@ -281,8 +132,7 @@ TEST(KMeans, MovesCentresToTheMeansOfTheirRows) {
 
 // A client that says it had a part of a row throws no centre out of reach.
 TEST(KMeans, ACentreOfLessThanARowStays) {
-  SummingRun run("kmeans", {"linear 2"}, 1, 2, {{"start", std::string("model")}},
-                 TaskKind::kClassification);
+  SummingRun run("kmeans", {"linear 2"}, 1, 2, {{"start", "model"}}, TaskKind::kClassification);
   const double before = run.Weight(0, 0);
   for (const double count : {0.0, 1e-300, -3.0}) {
     ASSERT_TRUE(run.Apply({{"centres", {1, 16}}, {"counts", {count, 8}}}).ok());
@@ -318,22 +168,6 @@ TEST(KMeans, MayBeginAtTheModel) {
   EXPECT_NEAR(run.Bias(0),
               -(run.Weight(0, 0) * run.Weight(0, 0) + run.Weight(0, 1) * run.Weight(0, 1)) / 2,
               1e-15);
-}
-
-std::string RefusalOfLayers(const std::string& rule, const std::vector<std::string>& layers) {
-  Registry registry;
-  registry.AddBuiltin(BuiltinAlgorithms());
-  algorithms::Setup setup;
-  setup.model.name = "layers";
-  setup.model.layers = layers;
-  setup.model.input_shape = {1, 2, 2};
-  setup.model.classes = 3;
-  setup.layout = models::BuildSpec(setup.model, DType::kF32)->layout;
-  setup.clients = 5;
-  setup.total_weight = 5;
-  setup.cohort.size = 5;
-  setup.config = *registry.Complete({rule, {}});
-  return std::string(MakeSchema(**registry.Find(rule), setup).status().message());
 }
 
 TEST(StatisticsRules, NeedOneLinearLayer) {

@@ -85,7 +85,7 @@ TEST(ConfigErrors, SayWhatIsExpectedAndWhatWasFound) {
 TEST(ConfigErrors, ListTheWordsOfAChoiceAndTheNearestOne) {
   EXPECT_EQ(Refusal(With("[run]\ntask = \"classificaton\"\n")),
             "exp.toml:8: run.task must be \"auto\" | \"classification\" | \"binary\" | "
-            "\"regression\" | \"next-token\", found "
+            "\"regression\" | \"next-token\" | \"reconstruction\", found "
             "\"classificaton\"; did you mean \"classification\"?");
 }
 

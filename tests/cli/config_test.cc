@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/writer.h"
+#include "core/files.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -403,6 +404,32 @@ TEST(Config, StartsRelativePathsOfOverridesAtTheCurrentFolder) {
   const auto config = Parse(kMinimal, {"data.source=csv", "data.path=rows.csv"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->node.data.path, (std::filesystem::current_path() / "rows.csv").string());
+}
+
+// The effective file has the groups themselves. Other columns are ignored, and clients without a
+// group are in none.
+TEST(Config, TakesGroupsOfClientsFromATable) {
+  const std::string folder = testing::TempDir();
+  const auto write = [&](const char* text) {
+    ASSERT_TRUE(AtomicWriteFile(folder + "/groups.csv", text).ok());
+  };
+  const std::string text = absl::StrCat(
+      kMinimal, "[evaluation]\nclients = true\ngroups = [\"a=x*\", \"@groups.csv\"]\n");
+  write("region;client;group\n1;c 1;b\n2;\"c;2\";a\n2;c3;\n");
+  const Config config = *Parse(text, {}, folder);
+  EXPECT_THAT(config.run.evaluation.groups, ElementsAre("a=x*", "b=c 1", "a=c;2"));
+  EXPECT_EQ(Parse(EffectiveToml(config))->run.evaluation.groups, config.run.evaluation.groups);
+  const auto refusal = [&] { return std::string(Parse(text, {}, folder).status().message()); };
+  write("client,kind\nc1,a\n");
+  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("groups.csv:1"), HasSubstr("\"group\"")));
+  write("client,group\nc1,a\nc2\n");
+  EXPECT_THAT(refusal(), HasSubstr("groups.csv:3"));
+  write("client,group\n,a\n");
+  EXPECT_THAT(refusal(), HasSubstr("groups.csv:2"));
+  write("");
+  EXPECT_THAT(refusal(), HasSubstr("groups.csv is empty"));
+  std::filesystem::remove(folder + "/groups.csv");
+  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("evaluation.groups"), HasSubstr("groups.csv")));
 }
 
 TEST(Config, ReadsEveryExample) {

@@ -73,6 +73,15 @@ TEST(EstimateText, SaysWhatModelsWithoutAClientTake) {
   EXPECT_EQ(EstimateJson(estimate, 1.5)["memory"]["leave_one_out"], 5'000'000);
 }
 
+TEST(EstimateText, SaysWhatIsFetchedOnce) {
+  CostEstimate estimate = Sample();
+  EXPECT_THAT(EstimateText(estimate, 1.5), testing::Not(HasSubstr("frozen")));
+  estimate.base = 12'300'000;
+  EXPECT_THAT(EstimateText(estimate, 1.5),
+              HasSubstr("base       12.3 MB of frozen tensors, to each device once"));
+  EXPECT_EQ(EstimateJson(estimate, 1.5)["base"], 12'300'000);
+}
+
 TEST(EstimateText, SaysHoursOnTheDevices) {
   CostEstimate estimate = Sample();
   estimate.virtual_seconds = 9000;

@@ -295,7 +295,7 @@ TEST(AKeyThatARuleDoesNotRead, IsRefusedWithTheRule) {
       ++keys;
     }
   }
-  EXPECT_EQ(keys, 15u);
+  EXPECT_EQ(keys, 20u);
 }
 
 TEST(EveryConditionalParameter, IsHeldToItsNeed) {

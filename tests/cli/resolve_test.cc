@@ -169,6 +169,21 @@ TEST(Resolve, TakesSequencesForTheNextTokenTask) {
   EXPECT_THAT(ResolveError({"cohort.weight=tokens"}), HasSubstr("cohort.weight = \"tokens\""));
 }
 
+TEST(Resolve, TakesAsManyOutputsAsThereAreFeaturesForAReconstruction) {
+  data::DatasetInfo rows = Images();
+  Config config = Get({"run.task=reconstruction", "model.layers=[\"flatten\", \"linear 784\"]"});
+  ASSERT_TRUE(Resolve(config, rows, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.run.model.classes, 784);
+  EXPECT_TRUE(SpecOf(config).ok()) << SpecOf(config).status();
+  EXPECT_THAT(ResolveError({"run.task=reconstruction", "model.classes=10"}),
+              HasSubstr("needs 784"));
+  rows.input_shape = {80};
+  rows.feature_type = data::FeatureType::kI32;
+  config = Get({"run.task=reconstruction"});
+  EXPECT_THAT(std::string(Resolve(config, rows, sdk::Catalogue::Builtins()).message()),
+              HasSubstr("sequences"));
+}
+
 TEST(Resolve, StartsAtZeroButForRunningStatistics) {
   Config config =
       Get({"model.layers=[\"batchnorm\", \"flatten\", \"linear 10\"]", "model.init=zero"});

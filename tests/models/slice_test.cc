@@ -117,6 +117,27 @@ TEST(Slice, ScalesHiddenOutputsAlone) {
   EXPECT_EQ(slice.tensors[5], std::make_pair(size_t{2}, size_t{2}));
 }
 
+// Without its Scales the slice computes what it did with them: they pass what stands before them.
+TEST(Slice, FoldsTheScalerIntoTheWeightsBeforeIt) {
+  const std::vector<std::string> layers = {"conv 4 3", "batchnorm", "relu",    "flatten",
+                                           "linear 6", "relu",      "linear 3"};
+  const ModelSpec whole = NetworkOf(layers);
+  const ModelSpec slice = *SliceOf(whole, {.rate = 0.5, .scaled = true});
+  FlatVector part(slice.layout);
+  for (size_t i = 0; i < part.As<float>().size(); ++i)
+    part.As<float>()[i] = static_cast<float>(i + 1);
+  FlatVector folded = FlatVector::CopyOf(part.view(), slice.layout);
+  FoldScales(slice, folded.view());
+  for (const LayoutEntry& entry : slice.layout->entries()) {
+    const bool hidden = entry.name.starts_with("0.") || entry.name.starts_with("4.");
+    for (size_t i = entry.offset; i < entry.offset + entry.size; ++i)
+      EXPECT_EQ(folded.As<float>()[i], (hidden ? 2 : 1) * part.As<float>()[i]) << entry.name;
+  }
+  FlatVector same = FlatVector::CopyOf(part.view(), slice.layout);
+  FoldScales(*SliceOf(whole, {.rate = 0.5}), same.view());
+  EXPECT_EQ(DigestOfValues(same.view()), DigestOfValues(part.view())) << "no scaler";
+}
+
 TEST(Slice, OfNormsHasTheirChannels) {
   const ModelSpec spec = *SliceOf(NetworkOf({"conv 8 3", "groupnorm 2", "conv 8 3", "batchnorm",
                                              "globalavgpool", "flatten", "linear 3"}),

@@ -31,6 +31,14 @@ def outputs(model: Any, x: Any) -> Any:
     return x.astype(np.float64) @ weight.T + bias
 
 
+def choice_of(models: Any, owner: Any) -> int:
+    """IFCA's: the model with the least loss on the client's training rows."""
+    x, y = owner["train"]
+    of_models = [outputs(model, x) for model in models]
+    losses = [np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y]) for z in of_models]
+    return int(np.argmin(losses))
+
+
 class Columns(TestCase):
     def test_of_a_group_are_judged_by_their_metric(self) -> None:
         for name in ("loss", "gloss", "mae", "bytes_x", "x_group_gap_y", "virtual_seconds_std"):
@@ -38,6 +46,8 @@ class Columns(TestCase):
             self.assertTrue(higher_is_better(start + "accuracy"), name)
             self.assertTrue(higher_is_better(start + "accuracy_at_best_test_loss"), name)
             self.assertFalse(higher_is_better(start + "loss"), name)
+            self.assertFalse(higher_is_better(start + "ece"), name)
+            self.assertTrue(higher_is_better(start + "balanced_accuracy"), name)
         self.assertTrue(higher_is_better("clients_test_worst_group_accuracy"))
         self.assertFalse(higher_is_better("clients_test_worst_group_loss"))
         self.assertFalse(higher_is_better("clients_test_group_gap_accuracy"))
@@ -66,6 +76,39 @@ class GroupsOfClients(TestCase):
         self.assertAlmostEqual(final["clients_test_worst_group_accuracy"], worst)
         self.assertAlmostEqual(final["clients_test_group_gap_accuracy"], best - worst)
 
+    def test_have_the_metrics_that_are_asked_for(self) -> None:
+        evaluation = {"clients": True, "central": False,
+                      "metrics": ["f1", "balanced_accuracy", "ece"],
+                      "groups": ["left=left-*", "right=right-*"]}  # fmt: skip
+        run = self.run_of("asked", evaluation=evaluation, algorithm=macaw.IFCA(clusters=2))
+        models, final = run.models(), run.summary["final"]
+        rows: dict[str, list[Any]] = {"left": [], "right": [], "0": [], "1": []}
+        for name, owner in two_kinds().items():
+            x, y = owner["test"]
+            chosen = choice_of(models, owner)
+            found = [outputs(models[chosen], x), y]
+            rows[name.split("-")[0]].append(found)
+            rows[str(chosen)].append(found)
+        recalls, calibration = {}, {}
+        for key, of_clients in rows.items():
+            z, y = (np.concatenate(part) for part in zip(*of_clients))
+            hit = z.argmax(1) == y
+            recalls[key] = np.mean([hit[y == c].mean() for c in np.unique(y)])
+            top = (np.exp(z).T / np.exp(z).sum(1)).max(0)
+            bins = np.minimum(np.ceil(top * 15), 15)
+            errors = [abs((hit - top)[bins == b].sum()) for b in np.unique(bins)]
+            calibration[key] = sum(errors) / len(y)
+        for kind in ("left", "right"):
+            start = f"clients_test_group_{kind}_"
+            self.assertAlmostEqual(final[start + "balanced_accuracy"], recalls[kind])
+            self.assertAlmostEqual(final[start + "ece"], calibration[kind], 4)
+            self.assertGreater(final[start + "f1"], 0)
+        for j in ("0", "1"):
+            self.assertAlmostEqual(final[f"clients_test_model{j}_balanced_accuracy"], recalls[j])
+        best, worst = sorted([calibration["left"], calibration["right"]])
+        self.assertAlmostEqual(final["clients_test_worst_group_ece"], worst, 4)
+        self.assertAlmostEqual(final["clients_test_group_gap_ece"], worst - best, 4)
+
     def test_ifca_finds_them_and_tests_each_client_at_its_model(self) -> None:
         run = self.run_of("ifca", algorithm=macaw.IFCA(clusters=2))
         models, final = run.models(), run.summary["final"]
@@ -74,12 +117,7 @@ class GroupsOfClients(TestCase):
             np.testing.assert_array_equal(values, models[0][name])
         chosen, right = {}, []
         for name, owner in two_kinds().items():
-            x, y = owner["train"]
-            losses = []
-            for model in models:
-                z = outputs(model, x)
-                losses.append(np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y]))
-            chosen[name] = int(np.argmin(losses))
+            chosen[name] = choice_of(models, owner)
             x, y = owner["test"]
             right.append(outputs(models[chosen[name]], x).argmax(1) == y)
         self.assertAlmostEqual(final["clients_test_accuracy"], np.concatenate(right).mean())
@@ -103,6 +141,9 @@ class GroupsOfClients(TestCase):
         self.assertGreaterEqual(final["rule_drift_max"], final["rule_drift_mean"])
         self.assertGreaterEqual(final["rule_drift_mean"], final["rule_update_norm"])
         self.assertLess(final["rule_update_agreement"], 1)
+        self.assertLess(final["rule_update_cosine"], 1)
+        # The mean of squares is at least the square of the mean.
+        self.assertGreaterEqual(final["rule_update_cosine"] ** 2, final["rule_update_agreement"])
 
 
 if __name__ == "__main__":

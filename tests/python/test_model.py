@@ -243,6 +243,26 @@ class AnotherModule(TestCase):
         net.load_state_dict(run.model())
         self.assertFalse(torch.equal(net.head.weight, before))
 
+    def test_may_return_a_dict_with_logits(self) -> None:
+        class InADict(nn.Module):
+            def __init__(self, name: str) -> None:
+                super().__init__()
+                self.head = nn.Linear(8, 3)
+                self.name = name
+
+            def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+                return {self.name: self.head(x), "x": x}
+
+        net, alone = InADict("logits"), nn.Sequential(OrderedDict(head=nn.Linear(8, 3)))
+        alone.load_state_dict(net.state_dict())
+        options = {"workers": {"backend": "torch"}, "local": {"batch_size": 0}}
+        found = with_libtorch(self.job("run", model=net, **options)).model()
+        wanted = with_libtorch(self.job("alone", model=alone, **options)).model()
+        for name, tensor in wanted.items():
+            np.testing.assert_allclose(found[name], tensor, atol=1e-6)
+        with self.assertRaisesRegex(macaw.ModelError, "returns dict of scores, x"):
+            macaw.simulate(**self.job("refused", model=InADict("scores")))
+
     def test_that_cannot_be_scripted_is_refused_with_the_reason(self) -> None:
         class Odd(nn.Module):
             def __init__(self) -> None:

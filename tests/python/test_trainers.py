@@ -107,6 +107,16 @@ def by_hand(kind: str, turns: int = 2, **changes: Any) -> Any:
     return module.net.state_dict()
 
 
+class Losses(programs.lightning().Callback):
+    """Notes the loss that is logged for each batch."""
+
+    def __init__(self, into: list[float]) -> None:
+        self.into = into
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        self.into.append(float(trainer.callback_metrics["train_loss"]))
+
+
 class HuggingFace(TrainerCase):
     def test_trains_as_it_does_alone(self) -> None:
         run = self.run_of("hugging")
@@ -206,6 +216,21 @@ class Lightning(TrainerCase):
         run = self.run_of("lightning", "local", rounds=1, local={"lr": 0.1, "steps": 6})
         self.assertEqual(run.rows[0]["steps"], 6, "an epoch has three batches")
         self.assert_near(run.model(), by_hand("lightning", 1))
+
+    def test_takes_the_loss_that_a_module_with_its_own_steps_logs(self) -> None:
+        run = self.run_of("lightning", "manual=train_loss")
+        module = programs.manual("train_loss")
+        losses = []
+        for _ in range(2):
+            module.configure_callbacks = lambda: [Losses(losses)]
+            programs.lightning_trainer().fit(module, programs.loader("a", "train"))
+        self.assert_near(run.model(), module.net.state_dict())
+        of_a_turn = np.reshape(losses, (2, 6)) @ ([0.2, 0.2, 0.1] * 2)
+        np.testing.assert_allclose([row["train_loss"] for row in run.rows], of_a_turn, atol=1e-6)
+        with self.assertRaises(macaw.Error) as caught:
+            self.run_of("lightning", "manual=g_loss")
+        self.assertIn('self.log("train_loss"', str(caught.exception))
+        self.assertIn("before the run", str(caught.exception))
 
     def turn(
         self, model: Any, client: str, correction: Callable[[list[Any]], Any], clip: float = 0

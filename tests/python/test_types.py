@@ -70,6 +70,7 @@ class Algorithms(TestCase):
             "PerFedAvg",
             "HeteroFL",
             "KMeans",
+            "DAEF",
             "IFCA",
         ):
             self.assertIn(name, macaw.algorithms.__all__)

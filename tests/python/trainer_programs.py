@@ -4,7 +4,7 @@
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
 run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
-shuffle, stop (early), fail=ROUND.
+shuffle, stop (early), fail=ROUND, manual (steps by the module, and the name of the loss).
 """
 
 from __future__ import annotations
@@ -211,6 +211,31 @@ def classifier(rate: float = RATE, adam: bool = False) -> Any:
     return Classifier()
 
 
+def manual(name: str) -> Any:
+    """A module with two optimizers, whose steps are its own; it logs its loss by this name."""
+
+    class Manual(type(classifier())):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch: Any, number: int) -> None:
+            loss = super().training_step(batch, number)
+            both = self.optimizers()
+            for optimizer in both:
+                optimizer.zero_grad()
+            self.manual_backward(loss)
+            for optimizer in both:
+                optimizer.step()
+            self.log(name, loss)
+
+        def configure_optimizers(self) -> Any:
+            weight, bias = self.net.parameters()
+            return torch.optim.SGD([weight], lr=RATE), torch.optim.Adam([bias], lr=RATE)
+
+    return Manual()
+
+
 def lightning_trainer(epochs: int = EPOCHS, ranks: int = 1, **more: Any) -> Any:
     return lightning().Trainer(
         max_epochs=epochs, accelerator="cpu", devices=ranks, logger=False,
@@ -270,7 +295,7 @@ def main(kind: str, *options: str) -> None:
     trainer = lightning_trainer(ranks=ranks, **more)
     data = batches if "data" in words or "fail" in words else None
     macaw.patch(trainer, data=data, local="local" in words)
-    module = classifier(adam="adam" in words)
+    module = manual(words["manual"]) if "manual" in words else classifier(adam="adam" in words)
     trainer.fit(module, loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
     print("trained alone:", trainer.global_step)
 

@@ -28,7 +28,10 @@ TEST(EarlyStopping, JudgesTheColumnsOfAGroupByTheirMetric) {
     EXPECT_TRUE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_accuracy"))) << name;
     EXPECT_FALSE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_mae"))) << name;
     EXPECT_FALSE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_loss"))) << name;
+    EXPECT_FALSE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_ece"))) << name;
+    EXPECT_TRUE(HigherIsBetter(absl::StrCat("clients_test_group_", name, "_top5"))) << name;
   }
+  EXPECT_FALSE(HigherIsBetter("clients_test_worst_group_ece"));
   EXPECT_TRUE(HigherIsBetter("clients_test_worst_group_accuracy"));
   EXPECT_FALSE(HigherIsBetter("clients_test_worst_group_loss"));
   EXPECT_FALSE(HigherIsBetter("clients_test_group_gap_accuracy"));

@@ -249,6 +249,40 @@ TEST(EvaluationBoard, AddsCountsOfClassesInAnyOrder) {
   EXPECT_TRUE(std::isnan(sums.Of(EvaluatedRows::kClients)[3].values[0])) << "not counted";
 }
 
+// Of clients 0 and 1 in one group and 2 in another, which chose the second of two models; their
+// training rows and the global model at their test rows count in no group.
+TEST(EvaluationBoard, AddsCountsOfClassesByGroupAndByModel) {
+  const EvaluationConfig config{.chunk = 1000, .central = false, .clients = true, .train = true};
+  Roster roster;
+  roster.Add({.name = "w", .clients = 3},
+             {.rows = {3, 3, 3}, .names = {"a0", "a1", "b0"}, .test_rows = {2, 2, 2}});
+  roster.Begin({}, *NamedGroups::Parse({"a=a*", "b=b*"}));
+  EvaluationBoard board(Round(3), {}, config, /*personal_models=*/true, roster, 0, kTwoClasses, {},
+                        1, false, /*models=*/2);
+  FenceSource fences(1);
+  for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences)) {
+    fleet::EvaluationResult result = Result(task);
+    const bool second = task.client == ClientId(2);
+    result.sums = {2, 1};
+    result.choice = second ? 1 : 0;
+    result.counted = {0, second ? 3u : 1u};
+    result.counts = {1, 1};
+    board.Complete(kAnna, result);
+  }
+  const EvaluationSums sums = board.Report();
+  const auto expect = [](const training::SparseCounts& counts, std::vector<uint32_t> at,
+                         double count) {
+    EXPECT_EQ(counts.at, at);
+    EXPECT_THAT(counts.count, testing::ElementsAre(count, count));
+  };
+  ASSERT_EQ(sums.group_counts.size(), 2u);
+  expect(sums.group_counts[0], {0, 1}, 2);
+  expect(sums.group_counts[1], {0, 3}, 1);
+  ASSERT_EQ(sums.model_counts.size(), 2u);
+  expect(sums.model_counts[0], {0, 1}, 2);
+  expect(sums.model_counts[1], {0, 3}, 1);
+}
+
 TEST(EvaluationBoard, LeasesFewTasksWhoseAnswersAreLarge) {
   const training::ClassCounts counts =
       training::ClassCounts::Of({.auc = true}, TaskKind::kClassification, 100);

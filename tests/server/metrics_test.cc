@@ -329,6 +329,14 @@ TEST(CheckEvaluationOf, RefusesWhatCannotBeEvaluated) {
   EXPECT_NE(
       check([](auto& run, auto&) { run.evaluation.metrics.perplexity = true; }).find("next-token"),
       std::string::npos);
+  const auto groups = [&](bool balanced) {
+    return check([balanced](auto& run, auto&) {
+      run.evaluation.groups = {"a=x*", "a_balanced=y*"};
+      run.evaluation.metrics.balanced_accuracy = balanced;
+    });
+  };
+  EXPECT_EQ(groups(false), "");
+  EXPECT_NE(groups(true).find("a_balanced"), std::string::npos) << "two columns of one name";
   EXPECT_NE(check([](auto& run, auto& algorithm) {
               run.evaluation.heldout = true;
               algorithm.has_common_model = false;
@@ -362,7 +370,7 @@ TEST(MetricsRow, HasTheListedColumnsAndNoOthers) {
   schema.metrics = {{"epsilon", std::nullopt}};
   const FlatVector model(ParameterLayout::Scalars("w", 3, DType::kF32));
   for (const TaskKind task : {TaskKind::kClassification, TaskKind::kBinary, TaskKind::kRegression,
-                              TaskKind::kNextToken}) {
+                              TaskKind::kNextToken, TaskKind::kReconstruction}) {
     const EvaluationMetrics asked = {.balanced_accuracy = true,
                                      .f1 = true,
                                      .auc = true,

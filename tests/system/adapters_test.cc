@@ -14,6 +14,7 @@
 #include "core/safetensors.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
+#include "tests/system/small_run.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {
@@ -25,18 +26,20 @@ using testing::HasSubstr;
 using testing_support::Plus;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
+using testing_support::SmallPrivacy;
+using testing_support::SmallRun;
 using testing_support::StateBytesOf;
 using testing_support::WithSettings;
 using testing_support::WriteConfig;
 
+const std::vector<std::string> kPlain = SmallRun(40, 12);
 // 784-200-200-10, with adapters on both hidden layers; the last layer is trained as it is.
-const std::vector<std::string> kAdapted = {
-    "partition.clients=40", "cohort.size=12", "model.name=mlp",
-    R"(model.adapters=["lora 4 alpha 8 1.*", "lora 2 3.*"])", R"(model.trained=["5.*"])"};
+std::vector<std::string> AdaptedBy(const std::string& first) {
+  return Plus(kPlain, {absl::StrCat(R"(model.adapters=[")", first, R"(", "lora 2 3.*"])"),
+                       R"(model.trained=["5.*"])"});
+}
+const std::vector<std::string> kAdapted = AdaptedBy("lora 4 alpha 8 1.*");
 constexpr uint64_t kTrained = 4 * 784 + 200 * 4 + 2 * 200 + 200 * 2 + 10 * 200 + 10;
-const std::vector<std::string> kPrivately = {
-    "privacy.mechanism=gaussian", "privacy.clip=1",          "privacy.noise=1",
-    "privacy.delta=0.001",        "cohort.sampling=poisson", "cohort.weight=uniform"};
 
 struct With {
   const char* name;
@@ -136,7 +139,7 @@ TEST(AdaptersState, HasTheSizeOfWhatIsTrained) {
 // The norm is that of what is trained, so a clip leaves the base as it is.
 TEST(AdaptersPrivacy, ClipsAndNoisesWhatIsTrained) {
   const std::string config = WriteConfig("private");
-  Simulation run("run", WithSettings(config, Plus(kAdapted, kPrivately)));
+  Simulation run("run", WithSettings(config, Plus(kAdapted, SmallPrivacy())));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   Simulation start("start", WithSettings(config, kAdapted, {"--rounds", "0"}));
   ASSERT_EQ(start.Wait(), 0) << start.output();
@@ -149,8 +152,7 @@ TEST(AdaptersPrivacy, ClipsAndNoisesWhatIsTrained) {
 
 TEST(AdaptersInit, OfTheModelWithoutThemOrWithThem) {
   const std::string config = WriteConfig("init");
-  const std::vector<std::string> plain(kAdapted.begin(), kAdapted.begin() + 3);
-  Simulation base("base", WithSettings(config, plain));
+  Simulation base("base", WithSettings(config, kPlain));
   ASSERT_EQ(base.Wait(), 0) << base.output();
   const std::string weights = base.folder() + "/model.safetensors";
   Simulation tuned("tuned", WithSettings(config, Plus(kAdapted, {"model.init=" + weights})));
@@ -166,8 +168,7 @@ TEST(AdaptersInit, OfTheModelWithoutThemOrWithThem) {
   ASSERT_EQ(again.Wait(), 0) << again.output();
   EXPECT_EQ(TensorsOf(again.folder() + "/model.safetensors"), second);
   // The same A and B under another α are another model.
-  std::vector<std::string> other = kAdapted;
-  other[3] = R"(model.adapters=["lora 4 1.*", "lora 2 3.*"])";
+  const std::vector<std::string> other = AdaptedBy("lora 4 1.*");
   for (const char* file : {"/model.safetensors", "/trained.safetensors"}) {
     const absl::StatusOr<SafetensorsFile> opened = SafetensorsFile::Open(tuned.folder() + file);
     ASSERT_TRUE(opened.ok()) << opened.status();

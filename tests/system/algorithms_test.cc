@@ -110,7 +110,9 @@ Case Of(const std::string& name, const Arguments& parameters = {},
 }
 
 // Solved for instead of trained: no step has a loss.
-bool SumsRows(const std::string& name) { return name == "ridge" || name == "kmeans"; }
+bool SumsRows(const std::string& name) {
+  return name == "ridge" || name == "kmeans" || name == "daef";
+}
 
 std::vector<Case> Cases() {
   std::vector<Case> cases = {
@@ -156,6 +158,7 @@ std::vector<Case> Cases() {
       Of("heterofl", {R"(rates="1 0.5 0.25")", "evaluate=0.5"}),
       Of("ridge"),
       Of("kmeans"),
+      Of("daef"),
       Of("heterofl_drawn", {R"(rates="0.75 0.25")", "assign=dynamic", R"(shares="1 3")"},
          "heterofl"),
       Of("ifca", {"clusters=3"}),
@@ -226,8 +229,14 @@ std::vector<Case> Cases() {
                                                   R"(model.layers=["flatten", "linear 10"])"},
            "backdoor");
   for (Case& c : cases) {
-    if (SumsRows(c.name))
+    if (c.name == "daef") {
+      c.arguments =
+          c.arguments +
+          Arguments{"--set", "run.task=reconstruction", "--set",
+                    R"(model.layers=["linear 5", "tanh", "linear 8", "sigmoid", "linear 60"])"};
+    } else if (SumsRows(c.name)) {
       c.arguments = c.arguments + Arguments{"--set", R"(model.layers=["linear 10"])"};
+    }
     if (c.name == "fltrust") c.arguments = c.arguments + Arguments{"--set", "cohort.size=14"};
     if (c.name == "fednova") c.arguments = c.arguments + Arguments{"--set", "local.momentum=0.9"};
   }

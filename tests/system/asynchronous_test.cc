@@ -22,6 +22,7 @@
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
+#include "tests/system/small_run.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {
@@ -35,6 +36,8 @@ using testing_support::Plus;
 using testing_support::RowsOf;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
+using testing_support::SmallDevices;
+using testing_support::SmallRun;
 using testing_support::StateBytesOf;
 using testing_support::TemporaryFolder;
 using testing_support::WithSettings;
@@ -42,8 +45,7 @@ using testing_support::WriteConfig;
 
 using Settings = std::vector<std::string>;
 
-const Settings kDevices = {"partition.clients=40", "cohort.size=6", "model.name=mlp",
-                           "devices.family=lognormal", "devices.samples_per_s=50"};
+const Settings kDevices = SmallRun(40, 6, SmallDevices());
 const Settings kBuffered =
     Plus(kDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
 

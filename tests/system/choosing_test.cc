@@ -78,6 +78,36 @@ TEST_F(ChoosingTest, AModelThatHasDivergedIsTakenByNobody) {
   EXPECT_EQ(summary["final"]["clients_test_model1_clients"], 0);
 }
 
+// Nobody chooses the second and the third model: they stay as they began, whatever they are, and the
+// first one is that of a run with others in their place.
+TEST_F(ChoosingTest, AClusterThatNobodyChoosesStaysAsItBegan) {
+  const auto run = [&](const std::string& name, const std::string& more) {
+    const Printed printed = Simulate(
+        name, absl::StrCat(kIfca, " --set algorithm.ifca.clusters=3 --set model.name=mlp ", more));
+    ASSERT_EQ(printed.exit, 0) << printed.text;
+    const Json final = Summary(name)["final"];
+    EXPECT_EQ(final["rule_clients0"], 5);
+    for (const char* model : {"1", "2"}) {
+      EXPECT_EQ(final[absl::StrCat("rule_clients", model)], 0);
+      EXPECT_EQ(final[absl::StrCat("clients_test_model", model, "_clients")], 0);
+      EXPECT_TRUE(final[absl::StrCat("clients_test_model", model, "_accuracy")].is_null());
+    }
+    EXPECT_EQ(final["clients_test_model0_accuracy"], final["clients_test_accuracy"]);
+  };
+  run("short", "--set algorithm.ifca.spread=100 --rounds 2");
+  run("long", "--set algorithm.ifca.spread=100");
+  run("other", "--set algorithm.ifca.spread=1000");
+  const auto model = [&](const std::string& name, int number) {
+    return *ReadFile(absl::StrCat(folder_ / name, "/models/", number, ".safetensors"));
+  };
+  EXPECT_NE(model("short", 0), model("long", 0));
+  EXPECT_EQ(model("long", 0), model("other", 0));
+  for (const int empty : {1, 2}) {
+    EXPECT_EQ(model("short", empty), model("long", empty)) << empty;
+    EXPECT_NE(model("long", empty), model("other", empty)) << empty;
+  }
+}
+
 TEST_F(ChoosingTest, RefusesPatienceWithSeveralModels) {
   const std::string metric =
       absl::StrCat(kIfca, " --set run.stop.metric=clients_test_accuracy --set run.stop.");

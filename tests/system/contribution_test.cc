@@ -14,6 +14,7 @@
 #include "tests/system/any_workers.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
+#include "tests/system/small_run.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {
@@ -27,14 +28,16 @@ using testing_support::RunMacaw;
 using testing_support::RunProgram;
 using testing_support::Simulation;
 using testing_support::Slurp;
+using testing_support::SmallDevices;
+using testing_support::SmallPrivacy;
+using testing_support::SmallRun;
 using testing_support::StateBytesOf;
 using testing_support::WithSettings;
 using testing_support::WriteConfig;
 
 using Settings = std::vector<std::string>;
 
-const Settings kClients = {"partition.clients=20", "cohort.size=5", "run.rounds=4",
-                           "model.name=mlp", "evaluation.leave_one_out=2"};
+const Settings kClients = SmallRun(20, 5, {"run.rounds=4", "evaluation.leave_one_out=2"});
 
 std::string ContributionsOf(const Simulation& run) {
   return Slurp(run.folder() + "/contributions.jsonl");
@@ -121,10 +124,9 @@ INSTANTIATE_TEST_SUITE_P(
         LeavingOut{"Median", {"algorithm.name=median"}}, LeavingOut{"Owners", {"workers.owners=3"}},
         LeavingOut{"FrozenAndHostile",
                    {R"(model.frozen=["1.*"])", "attack.kind=sign-flip", "attack.fraction=0.2"}},
-        LeavingOut{
-            "OverSelectionOnDevices",
-            {"devices.family=lognormal", "devices.samples_per_s=50", "cohort.over_selection=1.5",
-             "round.deadline=60", "round.quorum=0.5", "cohort.sampling=available"}}),
+        LeavingOut{"OverSelectionOnDevices",
+                   Plus(SmallDevices(), {"cohort.over_selection=1.5", "round.deadline=60",
+                                         "round.quorum=0.5", "cohort.sampling=available"})}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Contributions, AreAddedUpOverTheRounds) {
@@ -156,9 +158,7 @@ TEST(Contributions, AreRefusedWhereTheyCannotBe) {
     EXPECT_NE(run.Wait(), 0);
     return run.output();
   };
-  EXPECT_THAT(refused({"privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=1",
-                       "privacy.delta=0.001", "cohort.sampling=poisson", "cohort.weight=uniform"}),
-              HasSubstr("[privacy] hides"));
+  EXPECT_THAT(refused(SmallPrivacy()), HasSubstr("[privacy] hides"));
   EXPECT_THAT(refused({"devices.family=lognormal", "round.mode=buffered", "round.concurrency=10"}),
               HasSubstr("round.mode"));
   EXPECT_THAT(refused({"evaluation.central=false"}), HasSubstr("evaluation.central"));

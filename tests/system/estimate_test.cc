@@ -167,6 +167,19 @@ TEST_F(Estimates, KnowThatFrozenTensorsAreNotLeftOut) {
             15 * (frozen["memory"]["sums"].get<uint64_t>() + trained) + trained);
 }
 
+TEST_F(Estimates, CountWhatEachDeviceFetchesOnce) {
+  const std::string adapters =
+      "--set 'model.layers=[\"linear 40\", \"relu\", \"linear 10\"]' "
+      "--set 'model.adapters=[\"lora 2 *\"]'";
+  const Json estimate = Estimate(adapters);
+  ASSERT_TRUE(estimate.is_object());
+  const Reported run = Run(adapters);
+  EXPECT_GT(estimate["base"], 0);
+  EXPECT_EQ(estimate["base"], run.summary["bytes"]["base"]);
+  EXPECT_EQ(estimate["bytes_down"]["run"], run.summary["bytes"]["down"]);
+  EXPECT_EQ(Estimate("")["base"], 0);
+}
+
 TEST_F(Estimates, MeasureWhatACodecLeavesOfAnUpdate) {
   const std::string codec = "--set 'update.codec=[\"topk 0.1\",\"bits 8\"]'";
   const Json estimate = Estimate(codec);

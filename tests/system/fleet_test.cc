@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using Json = nlohmann::json;
 using testing_support::Printed;
 using testing_support::RunProgram;
 using testing_support::TemporaryFolder;
@@ -119,6 +121,40 @@ TEST(Fleet, KeepsFrozenTensorsOnTheDevices) {
     const std::string log = *ReadFile(absl::StrCat(folder / "home/device-", device, "/log"));
     const std::vector<absl::string_view> around = absl::StrSplit(log, "base_fetched");
     EXPECT_EQ(around.size() - 1, 1u) << "device " << device << "\n" << log;
+  }
+}
+
+// Groups are by the names of the devices' clients, which the server learns as they join. The rows of
+// a group are on several devices.
+TEST(Fleet, HasTheGroupsOfTheSimulation) {
+  const TemporaryFolder folder;
+  folder.Write("groups.csv", "client,group\n0,few\n3,few\n");
+  const std::string config = folder.Write(
+      "job.toml",
+      absl::StrReplaceAll(*ReadFile(kQuickstart),
+                          {{"\"data/", absl::StrCat("\"", MACAW_SOURCE_DIR, "/examples/data/")},
+                           {"\"lenet5\"", "\"logistic\""},
+                           {"[partition]", "client_test_fraction = 0.2\n[partition]"},
+                           {"[evaluation]",
+                            "[evaluation]\nclients = true\nmetrics = [\"f1\", \"ece\"]\n"
+                            "groups = [\"@groups.csv\", \"others=*\"]"}}));
+  const Printed printed = Rehearse(
+      absl::StrCat("--devices 6 --rounds 12 --config ", config, " --keep ", folder / "home"));
+  ASSERT_EQ(printed.exit, 0) << printed.text;
+  const auto last_row = [&](const std::string& run) {
+    const std::string text = *ReadFile(absl::StrCat(folder / "home/", run, "/metrics.jsonl"));
+    const std::vector<std::string> rows = absl::StrSplit(text, '\n', absl::SkipEmpty());
+    return Json::parse(rows.back());
+  };
+  const Json fleet = last_row("run"), simulated = last_row("simulated");
+  EXPECT_EQ(fleet["clients_test_group_few_clients"], 2);
+  EXPECT_EQ(fleet["clients_test_group_others_clients"], 4);
+  for (const char* column :
+       {"group_few_accuracy", "group_few_f1", "group_few_ece", "group_others_loss",
+        "group_others_f1", "worst_group_accuracy", "worst_group_f1", "group_gap_ece"}) {
+    const std::string name = absl::StrCat("clients_test_", column);
+    ASSERT_TRUE(fleet.contains(name) && fleet[name].is_number()) << name;
+    EXPECT_EQ(fleet[name], simulated[name]) << name;
   }
 }
 

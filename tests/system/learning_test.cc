@@ -16,6 +16,7 @@
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
+#include "tests/system/small_run.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {
@@ -27,16 +28,16 @@ using testing_support::Plus;
 using testing_support::RoundDone;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
+using testing_support::SmallDevices;
+using testing_support::SmallRun;
 using testing_support::StateBytesOf;
 using testing_support::WithSettings;
 using testing_support::WriteConfig;
 
 using Settings = std::vector<std::string>;
 
-// Forty clients with few rows of few classes each.
-const Settings kClients = {"partition.clients=40", "cohort.size=6", "run.rounds=8",
-                           "model.name=mlp"};
-const Settings kDevices = Plus(kClients, {"devices.family=lognormal", "devices.samples_per_s=50"});
+const Settings kClients = SmallRun(40, 6, {"run.rounds=8"});
+const Settings kDevices = Plus(kClients, SmallDevices());
 
 struct Learner {
   const char* name;

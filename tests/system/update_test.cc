@@ -13,6 +13,7 @@
 #include "testing/temporary_folder.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
+#include "tests/system/small_run.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {
@@ -24,16 +25,14 @@ using testing_support::Plus;
 using testing_support::RowsOf;
 using testing_support::RunMacaw;
 using testing_support::Simulation;
+using testing_support::SmallPrivacy;
+using testing_support::SmallRun;
 using testing_support::StateBytesOf;
 using testing_support::TemporaryFolder;
 using testing_support::WithSettings;
 using testing_support::WriteConfig;
 
-const std::vector<std::string> kSmall = {"partition.clients=40", "cohort.size=12",
-                                         "model.name=mlp"};
-const std::vector<std::string> kPrivate = {
-    "privacy.mechanism=gaussian", "privacy.clip=1",          "privacy.noise=1",
-    "privacy.delta=0.001",        "cohort.sampling=poisson", "cohort.weight=uniform"};
+const std::vector<std::string> kSmall = SmallRun(40, 12);
 
 struct Beside {
   const char* name;
@@ -89,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(UpdateWithPrivacy, LeavesEpsilonAndTheLawAsTheyAre) {
   const std::string config = WriteConfig("private");
-  const std::vector<std::string> settings = Plus(kSmall, kPrivate);
+  const std::vector<std::string> settings = Plus(kSmall, SmallPrivacy());
   const auto epsilons = [](const Simulation& run) {
     std::vector<double> found;
     for (const nlohmann::json& row : RowsOf(run)) found.push_back(row.at("rule_epsilon"));
@@ -122,8 +121,8 @@ TEST(UpdateInput, WhatDoesNotGoTogetherIsRefusedBeforeTheRunHasAFolder) {
                     low_rank = R"(update.codec=["acpsgd 2"])",
                     majority = R"(update.codec=["majority 0.001"])";
   for (const Refused& refused : std::vector<Refused>{
-           {Plus(kPrivate, {topk, "update.feedback=ef21"}), "[privacy] adds noise"},
-           {Plus(kPrivate, {low_rank}), "[privacy] clips"},
+           {Plus(SmallPrivacy(), {topk, "update.feedback=ef21"}), "[privacy] adds noise"},
+           {Plus(SmallPrivacy(), {low_rank}), "[privacy] clips"},
            {{topk, "update.feedback=ef21", "algorithm.name=median"}, "median looks at each"},
            {{low_rank, "algorithm.name=median"}, "of median is no sum"},
            {{low_rank, "algorithm.name=mime"}, "mime has several phases"},

@@ -29,6 +29,7 @@ class RandomCase {
   explicit RandomCase(uint64_t seed) : stream_({.seed = seed}) {
     task_ = std::array{TaskKind::kClassification, TaskKind::kClassification, TaskKind::kBinary,
                        TaskKind::kRegression}[Below(4)];
+    if (task_ == TaskKind::kRegression && Below(2) == 0) task_ = TaskKind::kReconstruction;
     outputs_ = task_ == TaskKind::kClassification ? 2 + static_cast<int64_t>(Below(24)) : 1;
     DrawModel();
     DrawRows();
@@ -85,6 +86,9 @@ class RandomCase {
       input = {1 + static_cast<int64_t>(Below(3)), 1 + static_cast<int64_t>(Below(6)), 4};
       layers.push_back("flatten");
     }
+    if (task_ == TaskKind::kReconstruction) {
+      for (const int64_t extent : input) outputs_ *= extent;
+    }
     for (uint64_t hidden = Below(4); hidden > 0; --hidden) {
       layers.push_back(absl::StrCat("linear ", 1 + Below(70), Below(4) == 0 ? " nobias" : ""));
       const uint64_t function = Below(5);
@@ -113,7 +117,8 @@ class RandomCase {
 
   void DrawLocal() {
     // Small enough that squared errors with many features do not diverge.
-    local_.lr = task_ == TaskKind::kRegression ? 0.002 : 0.02;
+    const bool numbers = task_ == TaskKind::kRegression || task_ == TaskKind::kReconstruction;
+    local_.lr = numbers ? 0.002 : 0.02;
     local_.batch_size = static_cast<uint32_t>(Below(14));
     local_.epochs = 1 + static_cast<uint32_t>(Below(3));
     if (Below(4) == 0) local_.steps = 1 + static_cast<uint32_t>(Below(6));
@@ -124,7 +129,7 @@ class RandomCase {
     local_.shuffle = Below(2) == 0;
     // A client with less than one batch must not be asked for steps.
     local_.drop_last = local_.steps == 0 && Below(4) == 0;
-    if (task_ == TaskKind::kRegression) return;
+    if (numbers) return;
     if (Below(3) == 0) {
       const int64_t classes = task_ == TaskKind::kBinary ? 2 : outputs_;
       for (int64_t c = 0; c < classes; ++c) local_.class_weights.push_back(0.5 + stream_.Uniform());

@@ -116,6 +116,18 @@ TEST(ObjectiveOfRegression, IsThePlainMeanSquare) {
   EXPECT_DOUBLE_EQ(rated.gradient[1], -0.5);
 }
 
+TEST(ObjectiveOfReconstruction, IsTheMeanSquareOfARowsFeatures) {
+  const std::vector<double> x = {1, 4, 0, 2, -1, 1};
+  const std::vector<double> z = {3, 3.5, 0, 2, -1, 2};
+  const Rated rated = Rate(TaskKind::kReconstruction, 3, Plain(), z, {.targets = x});
+  EXPECT_EQ(rated.sums[0], 2);
+  EXPECT_DOUBLE_EQ(rated.loss(), ((4 + 0.25) / 3 + 1 / 3.0) / 2);
+  EXPECT_DOUBLE_EQ(rated.gradient[0], 2 * 2 / 6.0);
+  EXPECT_DOUBLE_EQ(rated.gradient[1], 2 * -0.5 / 6);
+  EXPECT_DOUBLE_EQ(rated.gradient[5], 2 / 6.0);
+  ExpectGradientOfLoss(TaskKind::kReconstruction, 3, Plain(), z, {.targets = x});
+}
+
 TEST(Objective, AddsUpOverBatchesToTheMeanOverAllRows) {
   const LocalConfig local = Weighing({1, 2, 0.5}, 0);
   const Objective objective = *Objective::Make(TaskKind::kClassification, 3, local);
@@ -139,6 +151,7 @@ TEST(Objective, RefusesWhatDoesNotFitTheTask) {
   };
   EXPECT_THAT(error(TaskKind::kBinary, 2, Plain()), HasSubstr("one output, not 2"));
   EXPECT_THAT(error(TaskKind::kRegression, 1, Weighing({}, 0.1)), HasSubstr("regression"));
+  EXPECT_THAT(error(TaskKind::kReconstruction, 3, Weighing({}, 0.1)), HasSubstr("reconstruction"));
   EXPECT_THAT(error(TaskKind::kClassification, 3, Weighing({1}, 0)),
               HasSubstr("local.class_weights has 1 numbers, the task has 3"));
   EXPECT_THAT(error(TaskKind::kClassification, 2, Weighing({1, -1}, 0)), HasSubstr("-1"));
@@ -150,8 +163,8 @@ TEST(Objective, RefusesWhatDoesNotFitTheTask) {
 }
 
 TEST(SchemaFor, NamesASumForEveryIndex) {
-  for (const TaskKind task :
-       {TaskKind::kClassification, TaskKind::kBinary, TaskKind::kRegression}) {
+  for (const TaskKind task : {TaskKind::kClassification, TaskKind::kBinary, TaskKind::kRegression,
+                              TaskKind::kReconstruction}) {
     const MetricSchema schema = SchemaFor(task);
     EXPECT_EQ(schema.sums[0], "examples");
     EXPECT_EQ(schema.sums[1], "loss");

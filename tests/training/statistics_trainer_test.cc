@@ -106,6 +106,40 @@ TEST(StatisticsTrainer, RefusesALabelThatTheModelDoesNotKnow) {
               HasSubstr("label 3"));
 }
 
+// Σ x; it reads no labels.
+class SumsOfRows final : public RowStatistics {
+ public:
+  const LayoutPtr& layout() const override {
+    static const LayoutPtr& layout =
+        *new LayoutPtr(ParameterLayout::Scalars("sums", 2, DType::kF64));
+    return layout;
+  }
+  void Add(const NumberedRows& rows, ConstVectorView, VectorView sums) const override {
+    EXPECT_TRUE(rows.classes.empty() && rows.targets.empty());
+    for (size_t r = 0; r < rows.count(); ++r) {
+      for (const double x : rows.row(r)) sums.As<double>()[0] += x;
+      sums.As<double>()[1] += 1;
+    }
+  }
+};
+
+TEST(StatisticsTrainer, NeedsNoLabelsWhereTheTaskHasNone) {
+  TrainerSetup setup = SumsSetup();
+  setup.spec = SpecOf({"linear 4"}, {4}, 4, DType::kF32);
+  setup.task = TaskKind::kReconstruction;
+  const auto trainer = *Backends("").MakeTrainer(setup);
+  const FlatVector model = models::InitialModel(setup.spec, 7);
+  const Examples examples({{1, 2, 3, 4}, {5, 6, 7, 8}}, {9, 9});
+  Stage stage = SumsStage(model);
+  stage.statistics = std::make_shared<SumsOfRows>();
+  for (const data::Rows& rows : {examples.Classes(), examples.Targets()}) {
+    const auto outcome = trainer->Run(LocalPlan{{stage}}, TaskOf(rows));
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->front().end.As<double>()[0], 36);
+    EXPECT_EQ(outcome->front().end.As<double>()[1], 2);
+  }
+}
+
 TEST(StatisticsTrainer, IsNotForTokensNorAProgramOfTheOwners) {
   TrainerSetup setup = SumsSetup();
   setup.backend.name = "process";

@@ -281,6 +281,8 @@ TEST(Worker, RefusesAConfigurationThatCannotTrainBeforeItTakesAClient) {
               AllOf(HasSubstr("client 0"), HasSubstr("before the run"), HasSubstr("run.task")));
   server->Interrupt();
   EXPECT_EQ(server->Wait()->rounds, 0u);
+  // So the server does not wait for it at the end of the run.
+  EXPECT_THAT(*ReadFile(folder / "events.jsonl"), HasSubstr("it left"));
 }
 
 TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {

@@ -25,6 +25,8 @@ const MetricSchema& SchemaFor(TaskKind task) {
       .sums = {"tokens", "loss", "correct"},
       .ratios = {{"loss", 1, 0, false}, {"accuracy", 2, 0, true}},
       .counts = {0, 2}};
+  static const MetricSchema reconstruction = {
+      .sums = {"examples", "loss"}, .ratios = {{"loss", 1, 0, false}}, .counts = {0}};
   switch (task) {
     case TaskKind::kClassification:
     case TaskKind::kAuto:  // a plan is resolved before anybody asks
@@ -35,6 +37,8 @@ const MetricSchema& SchemaFor(TaskKind task) {
       return regression;
     case TaskKind::kNextToken:
       return next_token;
+    case TaskKind::kReconstruction:
+      return reconstruction;
   }
   return classification;
 }

@@ -27,7 +27,7 @@ struct MetricSchema {
 
 // Classification: loss, accuracy. Binary (one logit, label 0/1): loss, accuracy, precision, recall.
 // Regression: loss (the mean squared error, without the factor 1/2), mae. Next token: loss and
-// accuracy per token.
+// accuracy per token. Reconstruction: loss (a row's is the mean squared error of its features).
 const MetricSchema& SchemaFor(TaskKind task);
 
 using MetricSums = std::vector<double>;  // parallel to MetricSchema::sums

@@ -9,14 +9,14 @@
 namespace macaw::training {
 
 // Rows as numbers: features [rows, width], normalised as for training, and a label for each row, a
-// class or a target.
+// class or a target; none where the task is reconstruction.
 struct NumberedRows {
   size_t width = 0;
   std::span<const double> features;
   std::span<const int64_t> classes;
   std::span<const double> targets;
 
-  size_t count() const { return classes.empty() ? targets.size() : classes.size(); }
+  size_t count() const { return width == 0 ? 0 : features.size() / width; }
   std::span<const double> row(size_t i) const { return features.subspan(i * width, width); }
 };
 

@@ -39,6 +39,8 @@ size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
 absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
   if (setup.dtype != DType::kF32) return absl::UnimplementedError("it computes in float32 only");
   if (setup.hooks) return absl::UnimplementedError("the algorithm has hooks");
+  if (setup.task == TaskKind::kReconstruction)
+    return absl::UnimplementedError("run.task is \"reconstruction\", whose loss it does not have");
   if (setup.slices) return absl::UnimplementedError("the algorithm trains slices of the model");
   if (setup.local.precision != "full")
     return absl::UnimplementedError("it computes in full precision only (local.precision)");

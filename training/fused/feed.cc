@@ -45,7 +45,8 @@ absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positi
   if (work_ != nullptr) work_->Count();
   const size_t n = positions.size(), pitch = RoundUp(width_), stride = lines_ * pitch;
   const bool regression = task_ == TaskKind::kRegression;
-  classes_.resize(regression ? 0 : n);
+  const bool labelled = !regression && task_ != TaskKind::kReconstruction;
+  classes_.resize(labelled ? n : 0);
   targets_.resize(regression ? n : 0);
   if (as_stored_) {
     const data::ExampleBlock& block = rows.block;
@@ -58,11 +59,12 @@ absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positi
         addresses_[at++] = example + line * width_ * sizeof(float);
       if (regression) {
         targets_[i] = block.targets[row];
-      } else {
+      } else if (labelled) {
         classes_[i] = block.classes[row];
       }
     }
     kernels_.copy_rows(addresses_.data(), at, width_, in);
+    if (task_ == TaskKind::kReconstruction) TakeInputs(n, in);
     return objective.CheckClasses(classes_);
   }
   const auto gather = [&](size_t first, size_t count) {
@@ -70,7 +72,7 @@ absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positi
     const std::span<int64_t> classes(classes_);
     const std::span<float> targets(targets_);
     gather_.Gather(rows, positions.subspan(first, count), augment, std::as_writable_bytes(features),
-                   regression ? classes : classes.subspan(first, count),
+                   labelled ? classes.subspan(first, count) : classes,
                    std::as_writable_bytes(regression ? targets.subspan(first, count) : targets));
   };
   if (width_ == pitch) {
@@ -88,7 +90,15 @@ absl::Status Feed::Load(const data::Rows& rows, std::span<const uint32_t> positi
       }
     }
   }
+  if (task_ == TaskKind::kReconstruction) TakeInputs(n, in);
   return objective.CheckClasses(classes_);
+}
+
+void Feed::TakeInputs(size_t rows, const float* in) {
+  const size_t pitch = RoundUp(width_);
+  targets_.resize(rows * lines_ * width_);
+  for (size_t line = 0; line < rows * lines_; ++line)
+    std::copy_n(in + line * pitch, width_, targets_.data() + line * width_);
 }
 
 }  // namespace macaw::training::fused

@@ -33,6 +33,9 @@ class Feed {
   Labels<float> labels() const { return {.classes = classes_, .targets = targets_}; }
 
  private:
+  // The targets of a reconstruction.
+  void TakeInputs(size_t rows, const float* in);
+
   const TaskKind task_;
   const data::FeatureType feature_type_;
   const data::BatchGather gather_;

@@ -25,7 +25,7 @@ bool HasDropout(const models::ModelSpec& spec) {
 
 bool IsKnown(TaskKind task) {
   return task == TaskKind::kClassification || task == TaskKind::kBinary ||
-         task == TaskKind::kRegression;
+         task == TaskKind::kRegression || task == TaskKind::kReconstruction;
 }
 
 // Rows per pass for a batch of n. Dropout draws masks layer by layer, so it needs the batch in one

@@ -27,6 +27,10 @@ class Process final : public Backend {
           "the owner's own program gets whole rows: leave data.augment out, and crop and flip in "
           "the program");
     }
+    if (setup.task == TaskKind::kReconstruction && gives_rows) {
+      return absl::UnimplementedError(
+          "run.task is \"reconstruction\", and workers.give_rows sends rows with labels");
+    }
     if (!setup.hooks) return absl::OkStatus();
     return absl::UnimplementedError(
         "the algorithm's local steps have hooks (a loss or a correction of its own), which need "

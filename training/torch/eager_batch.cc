@@ -58,7 +58,8 @@ void EagerBatch::Reserve(size_t rows) {
     capacity_ = rows;
   }
   rows_ = rows;
-  classes_.resize(task_ == TaskKind::kRegression ? 0 : rows * positions);
+  const bool labelled = task_ != TaskKind::kRegression && task_ != TaskKind::kReconstruction;
+  classes_.resize(labelled ? rows * positions : 0);
   row_classes_.resize(task_ == TaskKind::kNextToken ? rows : 0);
   const auto options = at::dtype(TypeOf(dtype_));
   std::vector<int64_t> shape = {static_cast<int64_t>(rows)};
@@ -133,6 +134,8 @@ void EagerBatch::RateOutputs(const at::Tensor& logits, const Objective& objectiv
   DispatchDType(dtype_, [&]<typename T>(T) {
     Labels<T> labels{.classes = classes_};
     if (task_ == TaskKind::kRegression) labels.targets = targets_.As<T>().first(rows_);
+    if (task_ == TaskKind::kReconstruction)
+      labels.targets = features_.As<T>().first(rows_ * gather_.example_elements());
     if (!objective.among().empty()) {
       objective.ClearAbsent(std::span(values.mutable_data_ptr<T>(), size_t(values.numel())));
     }
@@ -269,6 +272,7 @@ at::Tensor EagerBatch::Lengths() const {
 at::Tensor EagerBatch::HostLabels() const {
   // LibTorch has no tensor over constant memory. A hook that writes to its labels affects this
   // batch only.
+  if (task_ == TaskKind::kReconstruction) return features_tensor_.flatten(1);
   void* const data = classes_.empty() ? const_cast<std::byte*>(targets_.bytes().data())
                                       : static_cast<void*>(const_cast<int64_t*>(classes_.data()));
   std::vector<int64_t> shape = {static_cast<int64_t>(rows_)};

@@ -67,12 +67,22 @@ Rated RateNumbers(const Tensor& outputs, const Tensor& targets) {
           .sums = {(y.detach().to(at::kDouble) - targets.to(at::kDouble)).abs().sum()}};
 }
 
+Rated RateInputs(const Tensor& outputs, const Tensor& inputs) {
+  return {
+      .losses =
+          at::mse_loss(outputs, inputs.to(outputs.scalar_type()), at::Reduction::None).mean({1}),
+      .count = at::scalar_tensor(inputs.size(0), inputs.options().dtype(at::kLong)),
+      .sums = {}};
+}
+
 Rated RateRows(const Objective& objective, const Tensor& outputs, const Tensor& labels) {
   switch (objective.task()) {
     case TaskKind::kBinary:
       return RateBinary(objective, outputs, labels);
     case TaskKind::kRegression:
       return RateNumbers(outputs, labels);
+    case TaskKind::kReconstruction:
+      return RateInputs(outputs, labels);
     default:
       return RateClasses(objective, outputs, labels);
   }

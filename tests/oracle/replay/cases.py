@@ -15,13 +15,13 @@ BASE = {
     "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
     "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "ece", "confusion"],
 }
-WITHOUT_EPOCHS = {"gd", "kmeans", "ridge"}
+WITHOUT_EPOCHS = {"daef", "gd", "kmeans", "ridge"}
 RULES = {
     "afl": rules.Afl, "apfl": personal.APFL, "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,
     "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
     "feddyn": rules.FedDyn, "fedexp": rules.FedExP, "fednova": rules.FedNova, "fedper": personal.FedPer, "fedprox": rules.FedProx, "fedrep": personal.FedRep,
     "fedsam": rules.FedSAM, "fedyogi": rules.FedYogi, "fltrust": robust.FLTrust, "gd": rules.GradientDescent, "geometric_median": robust.GeometricMedian,
-    "heterofl": elastic.HeteroFL, "kmeans": statistics_rules.KMeans, "ridge": statistics_rules.Ridge,
+    "daef": statistics_rules.Daef, "heterofl": elastic.HeteroFL, "kmeans": statistics_rules.KMeans, "ridge": statistics_rules.Ridge,
     "ifca": rules.Ifca,
     "krum": robust.Krum, "local": personal.Alone, "median": robust.Median, "mime": rules.Mime,
     "mimelite": rules.MimeLite, "moon": rules.Moon, "norm_bound": robust.NormBound, "perfedavg": rules.PerFedAvg, "pfedme": personal.PFedMe,
@@ -132,11 +132,15 @@ CASES = [
     Case("perfedavg, batch norm", "perfedavg", {"alpha": 0.2}, 0.0, "norm"),
     Case("heterofl", "heterofl", {"rates": "1 0.5 0.25", "server_lr": 0.9, "scaler": True, "mask": True}, 0.5, "hidden"),
     Case("heterofl, batch norm", "heterofl", {"rates": "1 0.5", "shares": "1 2"}, 0.5, "norm"),
+    Case("heterofl, a slice alone", "heterofl", {"rates": "1 0.4", "evaluate": 0.4}, 0.5, "hidden"),
+    Case("heterofl, batch norm, a slice alone", "heterofl", {"rates": "1 0.5", "evaluate": 0.5}, 0.0, "norm"),
     Case("heterofl, shares in percent", "heterofl", {"rates": "1 0.4", "shares": "43 57"}, 0.0, "hidden"),
     Case("heterofl, no wide client", "heterofl",
          {"rates": "0.7 0.3", "shares": "3 1", "scaler": False, "mask": False, "evaluate": 0.5}, 0.0, "hidden"),
     Case("ridge", "ridge", {"lambda": 0.8}),
     Case("kmeans", "kmeans", {"start": "model"}, settings={"cohort.size": CLIENTS}),
+    Case("daef", "daef", {"lambda_hidden": 2.0, "lambda_last": 1.0}, model="autoencoder",
+         settings={"evaluation.metrics": []}),
     Case("median, even", "median", {"server_lr": 0.9}, 0.5),
     Case("median, odd", "median", {}, 0.5, "norm", settings=SEVEN),
     Case("trimmed mean", "trimmed_mean", {"beta": 0.2}, 0.5),

@@ -137,6 +137,8 @@ class Comparison:
 
     def metrics(self):
         """All columns of the evaluation, from the models that the run has written."""
+        if self.problem.model == "autoencoder":
+            return self.reconstruction()
         problem, expected, pooled = self.problem, {}, {}
         outputs, labels = self.outputs_of_clients()
         for prefix, of_clients in outputs.items():
@@ -178,6 +180,17 @@ class Comparison:
                 self.near(name, self.run.metrics.get(name), value, EXACT if counted else TOLERANCE[self.dtype])
         for prefix, (outputs, y) in pooled.items():
             self.classes(prefix, outputs, y)
+
+    def reconstruction(self):
+        """The mean squared errors of a feature, and that of the round's training rows."""
+        problem, last = self.problem, self.run.turns[-1]
+        rows = {"test_loss": problem.test, "clients_test_loss": np.concatenate(problem.client_test),
+                "clients_train_loss": np.concatenate(problem.train),
+                "rule_error": np.concatenate([problem.train[k] for k in last])}
+        for name, of in rows.items():
+            off = problem.network.outputs_of(self.common, problem.x[of]) - problem.x[of]
+            self.near(name, self.run.metrics[name], (off ** 2).mean(), TOLERANCE[self.dtype])
+        self.near("rule_rows", self.run.metrics["rule_rows"], len(rows["rule_error"]), 0)
 
     def contributions(self):
         """In a round that leaves each client out once, the test metrics without it."""

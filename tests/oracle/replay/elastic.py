@@ -71,7 +71,16 @@ class HeteroFL(Rule):
         rate = self.p.get("evaluate", 1.0)
         if rate == 1:
             return self.x
-        places = self.places_of(Network(narrow(MODELS[self.problem.model], rate, False), FEATURES))
-        part = np.zeros_like(self.x)
-        part[places] = self.x[places]
-        return part
+        scaled = self.p.get("scaler", True)
+        network = Network(narrow(MODELS[self.problem.model], rate, scaled), FEATURES)
+        places = self.places_of(network)
+        alone = np.zeros_like(self.x)
+        alone[places] = self.x[places]
+        if scaled:  # the slice has been trained with the factor, which an evaluation has not
+            for i, layer in enumerate(MODELS[self.problem.model]):
+                if layer.startswith("linear") and str(i) != network.last_layer:
+                    for tensor in ("weight", "bias"):
+                        alone[self.problem.network.places[f"{i}.{tensor}"]] /= rate
+        tests = self.problem.x[self.problem.test]
+        assert np.allclose(self.problem.network.outputs_of(alone, tests), network.outputs_of(self.x[places], tests))
+        return alone

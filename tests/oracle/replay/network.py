@@ -42,6 +42,11 @@ def tanh(_tensors, _name, x, _training):
     return out, lambda d: (d * (1 - out * out), {}), {}
 
 
+def sigmoid(_tensors, _name, x, _training):
+    out = 1 / (1 + np.exp(-x))
+    return out, lambda d: (d * out * (1 - out), {}), {}
+
+
 def relu(_tensors, _name, x, _training):
     return np.maximum(x, 0), lambda d: (d * (x > 0), {}), {}
 
@@ -76,7 +81,7 @@ def scale(factor):
     return layer
 
 
-LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "relu": relu, "batchnorm": batchnorm}
+LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "sigmoid": sigmoid, "relu": relu, "batchnorm": batchnorm}
 
 
 class Network:

@@ -16,7 +16,9 @@ MODELS = {  # layers, with one output for two classes
     "norm": ["linear 6", "batchnorm", "relu", f"linear {CLASSES}"],
     "adapted": ["linear 9", "tanh", "linear 6", "relu", f"linear {CLASSES}"],
     "half adapted": ["linear 9", "tanh", f"linear {CLASSES}"],
+    "autoencoder": ["linear 3", "tanh", "linear 5", "sigmoid", "linear 4", f"linear {FEATURES}"],
 }
+TASKS = {"binary": "binary", "autoencoder": "reconstruction"}
 OPTIONS = {  # other keys of [model]
     "adapted": {"adapters": ["lora 2 alpha 3 0.*", "lora 4 alpha 2 2.*"], "trained": ["4.*"]},
     "half adapted": {"adapters": ["lora 3 alpha 6 *"], "trained": [], "frozen": ["*.lora_A.weight"]},
@@ -74,7 +76,7 @@ class Problem:
         options = {f"model.{key}": value for key, value in OPTIONS.get(self.model, {}).items()}
         return image | options | {"data.source": "csv", "data.path": "rows.csv", "partition.scheme": "file",
                 "partition.path": "partition.json", "model.layers": MODELS[self.model],
-                "model.init": "init.safetensors", "run.task": "binary" if self.model == "binary" else "classification"}
+                "model.init": "init.safetensors", "run.task": TASKS.get(self.model, "classification")}
 
     def together(self):
         """The same, with everybody's training rows at the first client, in the clients' order."""

@@ -1,4 +1,4 @@
-"""Rules that solve for a linear model from sums over rows: here from the rows themselves."""
+"""Rules that solve for a model from sums over rows: here from the rows themselves."""
 import numpy as np
 
 from rules import Rule
@@ -41,3 +41,54 @@ class KMeans(OfRows):
         for c in set(nearest.tolist()):
             centres[c] = x[nearest == c].mean(axis=0)
         self.set(centres, -(centres ** 2).sum(axis=1) / 2)
+
+
+INVERSE = {"tanh": np.arctanh, "sigmoid": lambda h: np.log(h / (1 - h)), "none": lambda h: h}
+SLOPE = {"tanh": lambda h: 1 - h * h, "sigmoid": lambda h: h * (1 - h), "none": np.ones_like}
+FUNCTION = {"tanh": np.tanh, "sigmoid": lambda z: 1 / (1 + np.exp(-z)), "none": lambda z: z}
+
+
+class Daef(Rule):
+    """An autoencoder, layer by layer from the rows of the round's clients: the encoder by a singular value
+    decomposition, the others by least squares (ROLANN), for targets taken back through the activation."""
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.chain = []  # place of each linear layer, and what is behind it
+        for layer, place in problem.network.layers:
+            kind = layer.__name__
+            if kind == "linear":
+                self.chain.append([place, "none"])
+            else:
+                self.chain[-1][1] = kind
+
+    def solved(self, inputs, targets, before, penalty):
+        """v and c of each column: the minimum of Σ (f'·(f⁻(target) − v·u − c))² + penalty·(‖v‖² + c²)."""
+        u = np.hstack([inputs, np.ones((len(inputs), 1))])
+        ridge = np.sqrt(penalty) * np.eye(u.shape[1])
+        columns = []
+        for target in targets.T:
+            slope = SLOPE[before](target)
+            rows = np.vstack([slope[:, None] * u, ridge])
+            wanted = np.concatenate([slope * INVERSE[before](target), np.zeros(u.shape[1])])
+            columns.append(np.linalg.lstsq(rows, wanted, rcond=None)[0])
+        return np.array(columns)
+
+    def round(self, turns, attack=None):
+        assert attack is None
+        x = self.problem.x[np.concatenate([self.problem.train[k] for k in turns])]
+        tensors = {name: value.copy() for name, value in self.problem.network.tensors(self.problem.start).items()}
+        place, before = self.chain[0]
+        first = np.linalg.svd(x, full_matrices=False)[2][:len(tensors[place + ".bias"])]
+        largest = np.take_along_axis(first, np.abs(first).argmax(axis=1)[:, None], axis=1)
+        tensors[place + ".weight"], tensors[place + ".bias"][:] = first * np.sign(largest), 0
+        h = FUNCTION[before](x @ tensors[place + ".weight"].T)
+        for place, behind in self.chain[1:-1]:
+            weight, bias = tensors[place + ".weight"], tensors[place + ".bias"]
+            u = FUNCTION[behind](h @ weight.T + bias)
+            tensors[place + ".weight"] = self.solved(u, h, before, self.p["lambda_hidden"])[:, :-1].T
+            h, before = FUNCTION[behind](h @ tensors[place + ".weight"].T + bias), behind
+        place = self.chain[-1][0]
+        columns = self.solved(h, x, "none", self.p["lambda_last"])
+        tensors[place + ".weight"], tensors[place + ".bias"] = columns[:, :-1], columns[:, -1]
+        self.x = self.problem.network.vector(tensors)

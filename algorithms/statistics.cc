@@ -1,0 +1,60 @@
+#include "algorithms/statistics.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "aggregation/channel.h"
+
+namespace macaw::algorithms {
+namespace {
+
+// Of a sum over rows: far above what a double sum of normalised features can be.
+constexpr double kMostOfASum = 0x1p80;
+
+}  // namespace
+
+std::string SumsOf(Phase phase) {
+  return phase == Phase(0) ? "sums" : absl::StrCat("sums", phase.value);
+}
+
+Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts) {
+  Schema schema{.down = {{"model", setup.layout}}, .up = {}, .state = {}};
+  for (uint32_t phase = 0; phase < layouts.size(); ++phase) {
+    schema.up.push_back({.name = SumsOf(Phase(phase)),
+                         .layout = std::move(layouts[phase]),
+                         .reduction = aggregation::Reduction::kFixedSum,
+                         .bound = kMostOfASum});
+    if (layouts.size() > 1) schema.up.back().phases = {Phase(phase)};
+  }
+  return schema;
+}
+
+Description StatisticsRule(Description rule) {
+  rule.ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
+                  "local.drop_last"};
+  rule.has_statistics = true;
+  return rule;
+}
+
+training::LocalPlan StatisticsPlan(const ClientContext& context,
+                                   std::shared_ptr<const training::RowStatistics> sums) {
+  training::Stage stage;
+  stage.kind = training::StageKind::kStatistics;
+  stage.start = context.model();
+  stage.local = context.local;
+  stage.statistics = std::move(sums);
+  return training::LocalPlan{{std::move(stage)}};
+}
+
+absl::StatusOr<training::LocalPlan> StatisticsClient::Prepare(const ClientContext& context,
+                                                              Workspace&) const {
+  return StatisticsPlan(context, sums_[context.phase.value]);
+}
+
+absl::StatusOr<ClientResult> StatisticsClient::Conclude(
+    const ClientContext& context, std::span<const training::StageOutcome> outcomes,
+    Workspace&) const {
+  return ClientResult{.up = {{SumsOf(context.phase), outcomes[0].end.view()}}};
+}
+
+}  // namespace macaw::algorithms

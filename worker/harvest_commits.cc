@@ -1,0 +1,75 @@
+#include "worker/harvest_commits.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "core/status.h"
+
+namespace macaw::worker {
+namespace {
+
+// Counts of classes in a commit: 2 MB of a message of 4.
+constexpr size_t kMostCounts = 400'000;
+
+// Leaves out results whose counts of classes would not fit a message; the server hands those tasks
+// out again. It rarely happens, since it hands out few tasks with many counts.
+void KeepToAMessage(std::vector<fleet::EvaluationResult>& results) {
+  size_t counts = 0, kept = 0;
+  while (kept < results.size() &&
+         (kept == 0 || counts + results[kept].counts.size() <= kMostCounts))
+    counts += results[kept++].counts.size();
+  results.resize(kept);
+}
+
+}  // namespace
+
+HarvestCommits::HarvestCommits(Harvest harvest, aggregation::SumForm form)
+    : harvest_(std::move(harvest)), form_(form) {
+  KeepToAMessage(harvest_.evaluations);
+}
+
+absl::StatusOr<fleet::CommitRequest> HarvestCommits::Next() {
+  fleet::CommitRequest request;
+  if (std::exchange(first_, false)) {
+    request.evaluations = std::move(harvest_.evaluations);  // later ones would go to others
+    const bool together =
+        harvest_.phase != nullptr && (harvest_.alone.empty() || !harvest_.left_out.empty());
+    if (together) {
+      MACAW_ASSIGN_OR_RETURN(request.part, Together());
+      return request;
+    }
+  }
+  if (!harvest_.alone.empty()) {
+    MACAW_ASSIGN_OR_RETURN(request.part, NextAlone());
+  }
+  return request;
+}
+
+absl::StatusOr<fleet::Part> HarvestCommits::PartOf(
+    std::vector<fleet::ClientRecord> included, std::span<const aggregation::ExactSum> sums) const {
+  fleet::Part part{.round = harvest_.phase->round,
+                   .phase = harvest_.phase->phase,
+                   .broadcast = harvest_.phase->named,
+                   .included = std::move(included)};
+  if (sums.empty()) return part;
+  MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes, aggregation::ExactSum::EncodeTogether(sums, form_));
+  part.sums = fleet::Blob::Of(std::move(bytes));
+  return part;
+}
+
+// Of the clients that have one sum, and of those that were left out.
+absl::StatusOr<fleet::Part> HarvestCommits::Together() {
+  MACAW_ASSIGN_OR_RETURN(fleet::Part part, PartOf(std::move(harvest_.included), harvest_.sums));
+  harvest_.sums.clear();
+  part.left_out = std::move(harvest_.left_out);
+  return part;
+}
+
+// Takes a client that is a part of its own.
+absl::StatusOr<fleet::Part> HarvestCommits::NextAlone() {
+  const ClientAlone one = std::move(harvest_.alone.back());
+  harvest_.alone.pop_back();
+  return PartOf({one.record}, {&one.sum, 1});
+}
+
+}  // namespace macaw::worker
