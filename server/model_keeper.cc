@@ -168,10 +168,15 @@ bool ModelKeeper::collects() const {
   });
 }
 
-absl::StatusOr<uint64_t> ModelKeeper::MostSumsBytes() const {
+absl::StatusOr<LargestSums> ModelKeeper::MostSums() const {
   if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
-  return aggregation::ExactSum::MostEncodedBytes(algorithms::UpChannels(schema_, order_->phase),
-                                                 order_->grid);
+  const std::vector<aggregation::ChannelSpec> channels =
+      algorithms::UpChannels(schema_, order_->phase);
+  LargestSums most{.of_a_client = aggregation::ExactSum::BytesOfAClient(channels),
+                   .clients = order_->grid.total_multiplicity};
+  MACAW_ASSIGN_OR_RETURN(most.bytes,
+                         aggregation::ExactSum::MostEncodedBytes(channels, order_->grid));
+  return most;
 }
 
 absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& part) const {

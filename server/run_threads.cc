@@ -245,8 +245,13 @@ void RunThreads::Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::Uplo
     if (!engine_.caught_up()) return std::move(reply)(NotYet());
     fleet::UploadVerdict verdict = engine_.Offer(offer);
     const bool sums = offer.purpose == fleet::BlobPurpose::kSums;
-    if (verdict == fleet::UploadVerdict::kSend && sums && offer.size > most_sums_bytes_)
-      verdict = fleet::UploadVerdict::kTooLarge;
+    if (verdict == fleet::UploadVerdict::kSend && sums) {
+      if (offer.size > most_sums_.bytes) {
+        verdict = fleet::UploadVerdict::kTooLarge;
+      } else if (offer.size > most_sums_.Of(engine_.LeasedTo(offer.session))) {
+        verdict = fleet::UploadVerdict::kStale;  // some of its clients are no longer its own
+      }
+    }
     std::move(reply)(verdict);
   });
 }

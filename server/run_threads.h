@@ -256,7 +256,7 @@ class RunThreads final : public admin::AdminHandler {
   std::map<Ticket, DecodedPart> decoded_;
   // Refused registrations that were told, by node and reason: a node asks again and again.
   absl::flat_hash_set<std::pair<std::string, std::string>> refusals_;
-  uint64_t most_sums_bytes_ = 0;  // largest size of a part in the open phase
+  LargestSums most_sums_;  // of a part in the open phase
   // What a session's heartbeats have reported, in bytes: the most, of each.
   struct NodeUse {
     uint64_t memory = 0, sent = 0, received = 0;

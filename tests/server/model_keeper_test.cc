@@ -140,11 +140,16 @@ TEST_F(ModelKeeperTest, MakesNoVectorsOfClientsThatThePartDoesNotName) {
 }
 
 TEST_F(ModelKeeperTest, KnowsHowLargeTheSumsOfAWholeCohortAre) {
-  EXPECT_FALSE(keeper_->MostSumsBytes().ok()) << "no round is open";
+  EXPECT_FALSE(keeper_->MostSums().ok()) << "no round is open";
   for (const char* algorithm : {"fedavg", "median"}) {
     Use(algorithm);
     ASSERT_TRUE(keeper_->Open(Order(1)).ok());
-    EXPECT_EQ(*keeper_->MostSumsBytes(), Part(1, {1, 5}).sums.size) << algorithm;
+    const absl::StatusOr<LargestSums> most = keeper_->MostSums();
+    ASSERT_TRUE(most.ok()) << most.status();
+    EXPECT_EQ(most->bytes, Part(1, {1, 5}).sums.size) << algorithm;
+    for (const uint64_t more : {2, 3}) EXPECT_EQ(most->Of(more), most->bytes) << algorithm;
+    EXPECT_EQ(most->Of(1), Part(1, {5}).sums.size) << algorithm;
+    EXPECT_EQ(most->Of(0), Part(1, {}).sums.size) << algorithm;
   }
 }
 
