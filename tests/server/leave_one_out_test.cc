@@ -11,7 +11,6 @@
 
 #include "algorithms/around/channels.h"
 #include "server/contributions.h"
-#include "server/contributions.h"
 #include "server/coordinator.h"
 #include "server/log/history.h"
 #include "server/model_keeper.h"
