@@ -90,6 +90,9 @@ class ExactSum {
   // Errors as of Merge.
   static absl::StatusOr<AlignedBuffer> EncodeTogether(std::span<const ExactSum> sums,
                                                       SumForm form = SumForm::kAligned);
+  // The same of sums that nobody uses any more: a large one may give its space on disk back while
+  // it is written (core/file_blocks.h). They are then only destroyed.
+  static absl::StatusOr<AlignedBuffer> EncodeLast(std::span<ExactSum> sums, SumForm form);
   // The largest size that Encode can give for the order's whole cohort.
   static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,
                                                    const GridOrder& order);
@@ -104,6 +107,9 @@ class ExactSum {
  private:
   friend class DeviceSum;  // makes sums of what it has added up (device_sum.h)
   struct State;
+  enum class After : uint8_t { kTheyStay, kTheyEnd };
+  static absl::StatusOr<AlignedBuffer> EncodeAll(std::span<const ExactSum> sums, SumForm form,
+                                                 After after);
   explicit ExactSum(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -11,6 +11,7 @@
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
 #include "core/blocks.h"
+#include "core/file_blocks.h"
 #include "core/parallel_for.h"
 #include "core/status.h"
 
@@ -45,16 +46,18 @@ float LargestThatIsZero(double scale) {
 // The bytes of a compact sum, which grow. Large ones are never there twice.
 class Output {
  public:
-  explicit Output(uint64_t expected) : buffer_(AlignedBuffer::Unset(expected)) {}
+  explicit Output(uint64_t expected) : buffer_(UnsetWithoutSpace(expected)) {}
 
   uint64_t size() const { return size_; }
   void Put(const void* from, size_t count) {
     if (count == 0) return;
     if (count > buffer_.size() - size_) {
-      AlignedBuffer larger = AlignedBuffer::Unset((size_ + count) / 2 * 3 + count);
+      AlignedBuffer larger = UnsetWithoutSpace((size_ + count) / 2 * 3 + count);
+      TakeSpace(larger.bytes().first(size_));
       ParallelCopy(std::as_const(buffer_).bytes().first(size_), larger.bytes().data());
       buffer_ = std::move(larger);
     }
+    TakeSpace(buffer_.bytes().subspan(size_, count));
     std::memcpy(buffer_.bytes().data() + size_, from, count);
     size_ += count;
   }
@@ -79,7 +82,10 @@ class Blocks {
   explicit Blocks(Output& out) : out_(out) {}
 
   using Write = absl::FunctionRef<void(BlockWriter& writer, uint64_t offset, size_t count)>;
-  void Of(const ParameterLayout& layout, Write write) {
+  // What lies before the offset is not read again.
+  using Passed = absl::FunctionRef<void(uint64_t offset)>;
+  void Of(
+      const ParameterLayout& layout, Write write, Passed passed = [](uint64_t) {}) {
     const std::vector<BlockPiece> pieces = BlockPiecesOf(layout);
     if (pieces.size() < 2) {
       ForEachBlock(layout, [&](uint64_t at, size_t count) {
@@ -104,6 +110,9 @@ class Blocks {
         writer_.Join(*piece);
         out_.Take(bytes_);
       }
+      const size_t next = first + some;
+      if (next == pieces.size()) continue;
+      passed(layout.entries()[pieces[next].entry].offset + pieces[next].at);
     }
   }
   void End() {
@@ -119,6 +128,29 @@ class Blocks {
   Output& out_;
   std::vector<std::byte> bytes_;  // that out_ has not taken yet
   BlockWriter writer_{&bytes_};
+};
+
+// Gives back the space of a vector of floats that is read for the last time.
+class LastReading {
+ public:
+  LastReading() = default;  // of nothing
+  explicit LastReading(const FlatVector& vector) : bytes_(BytesOf(vector)) {}
+  // What lies before the number is not read again.
+  void Passed(uint64_t offset) {
+    const size_t until = offset * sizeof(float);
+    if (bytes_.empty()) return;
+    GiveUpSpace(bytes_.subspan(gone_, until - gone_));
+    gone_ = until / kPage * kPage;
+  }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  static std::span<const std::byte> BytesOf(const FlatVector& vector) {
+    return vector.empty() ? std::span<const std::byte>() : vector.view().bytes;
+  }
+
+  std::span<const std::byte> bytes_;
+  size_t gone_ = 0;  // its pages are
 };
 
 void WriteVector(const ChannelSpec& spec, ConstVectorView vector, Output& out) {
@@ -157,7 +189,18 @@ void ExactSum::State::BlockOf(std::span<const State* const> parts, size_t c, uin
     merge(part->channels[c].integers.data() + at, block.data(), block.size());
 }
 
-AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> states) {
+bool ExactSum::State::IsMostlyFirst() const {
+  uint64_t in_first = 0, others = 0;
+  for (size_t c = 0; c < channels.size(); ++c) {
+    if (!channels[c].collected.empty()) return false;
+    if (!channels[c].first.empty() && plan->grids[c].limbs > 1)
+      return false;  // read more than once
+    (channels[c].first.empty() ? others : in_first) += count(c);
+  }
+  return others < in_first;
+}
+
+AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> states, After after) {
   std::vector<const State*> parts;  // those with clients
   uint64_t clients = 0;
   for (const State* state : states) {
@@ -190,6 +233,8 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
     out.Put(&head, sizeof(head));
   }
 
+  const bool goes = after == After::kTheyEnd && parts.size() == 1 && header.alone_weight > 0 &&
+                    shape.IsMostlyFirst();
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     const ChannelSpec& spec = shape.spec(c);
     if (spec.reduction == Reduction::kCollect) continue;
@@ -202,23 +247,27 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
                                                        static_cast<uint32_t>(header.multiplicity))
                                    : 1;
     Blocks blocks(out);
+    LastReading reading = goes ? LastReading(shape.channels[c].first) : LastReading();
     for (int limb = 0; limb < shape.plan->grids[c].limbs; ++limb) {
-      blocks.Of(*spec.layout, [&](BlockWriter& writer, uint64_t offset, size_t count) {
-        std::array<int64_t, kBlock> sums, again;
-        std::array<float, kBlock> floats;
-        const std::span<int64_t> block = std::span(sums).first(count);
-        BlockOf(parts, c, limb * shape.size(c) + offset, block);
-        if (!as_floats) return writer.Integers(block);
-        kernels.divide_f32(sums.data(), 1, scale, floats.data(), count);
-        kernels.set_f32(floats.data(), scale, again.data(), count);
-        const float largest = std::bit_cast<float>(kernels.largest_f32(floats.data(), count));
-        if (largest <= spec.bound && std::ranges::equal(block, std::span(again).first(count)))
-          return writer.Values(std::span(floats).first(count), {});
-        writer.Integers(block);
-      });
+      blocks.Of(
+          *spec.layout,
+          [&](BlockWriter& writer, uint64_t offset, size_t count) {
+            std::array<int64_t, kBlock> sums, again;
+            std::array<float, kBlock> floats;
+            const std::span<int64_t> block = std::span(sums).first(count);
+            BlockOf(parts, c, limb * shape.size(c) + offset, block);
+            if (!as_floats) return writer.Integers(block);
+            kernels.divide_f32(sums.data(), 1, scale, floats.data(), count);
+            kernels.set_f32(floats.data(), scale, again.data(), count);
+            const float largest = std::bit_cast<float>(kernels.largest_f32(floats.data(), count));
+            if (largest <= spec.bound && std::ranges::equal(block, std::span(again).first(count)))
+              return writer.Values(std::span(floats).first(count), {});
+            writer.Integers(block);
+          },
+          [&](uint64_t offset) { reading.Passed(offset); });
     }
     blocks.End();
-    if (out.size() >= aligned) return {};
+    if (!goes && out.size() >= aligned) return {};
   }
   for (size_t c = 0; c < shape.channels.size(); ++c) {
     for (const Collected* entry : CollectedOf(parts, c)) {
@@ -227,7 +276,7 @@ AlignedBuffer ExactSum::State::EncodeCompact(std::span<const State* const> state
       WriteVector(shape.spec(c), entry->vector.view(), out);
     }
   }
-  if (out.size() >= aligned) return {};
+  if (!goes && out.size() >= aligned) return {};
   return std::move(out).Done();
 }
 

@@ -7,6 +7,7 @@
 #include "aggregation/exact_sum.h"
 #include "aggregation/exact_sum_state.h"
 #include "aggregation/fold_kernels.h"
+#include "core/file_blocks.h"
 #include "core/parallel_for.h"
 #include "core/status.h"
 
@@ -164,6 +165,7 @@ absl::StatusOr<Aggregate> ExactSum::Report() && {
     const bool is_own = channel.integers.data() == channel.own.As<int64_t>().data();
     if (HasFloats(spec) && is_own && s.count(c) >= kLargeSum) {  // no memory for a second copy
       DivideInPlace(channel.own.As<int64_t>(), unit, divisor.value.high);
+      GiveUpSpace(std::as_const(channel.own).bytes().subspan(spec.layout->bytes()));
       channel.own.Truncate(spec.layout->bytes());
       result.value = FlatVector::In(std::move(channel.own), spec.layout);
       ZeroGaps(result.value);

@@ -86,8 +86,10 @@ struct ExactSum::State {
   // The aligned form of their sum. All have the same plan, and CheckMerge has passed them.
   static AlignedBuffer Encode(std::span<const State* const> states);
   // The compact form (exact_sum_compact.cc); empty if it is not less. A sum with `first` comes
-  // alone, and none is folded.
-  static AlignedBuffer EncodeCompact(std::span<const State* const> states);
+  // alone, and none is folded. kTheyEnd: gives back the space of `first` as it is read.
+  static AlignedBuffer EncodeCompact(std::span<const State* const> states, After after);
+  // Whether most of its numbers are those of `first`: then the compact form is less in any case.
+  bool IsMostlyFirst() const;
   // Some integers of a channel's sum over `parts`, from `at` on.
   static void BlockOf(std::span<const State* const> parts, size_t channel, uint64_t at,
                       std::span<int64_t> block);

@@ -52,6 +52,15 @@ AlignedBuffer ExactSum::Encode() const {
 
 absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum> sums,
                                                        SumForm form) {
+  return EncodeAll(sums, form, After::kTheyStay);
+}
+
+absl::StatusOr<AlignedBuffer> ExactSum::EncodeLast(std::span<ExactSum> sums, SumForm form) {
+  return EncodeAll(sums, form, After::kTheyEnd);
+}
+
+absl::StatusOr<AlignedBuffer> ExactSum::EncodeAll(std::span<const ExactSum> sums, SumForm form,
+                                                  After after) {
   // The counts of the sums so far, and whose vectors they have collected.
   State all(sums.front().state_->plan);
   std::vector<const State*> states;
@@ -73,7 +82,7 @@ absl::StatusOr<AlignedBuffer> ExactSum::EncodeTogether(std::span<const ExactSum>
     states.push_back(&state);
   }
   if (form == SumForm::kCompact) {
-    AlignedBuffer compact = State::EncodeCompact(states);
+    AlignedBuffer compact = State::EncodeCompact(states, after);
     if (compact.size() > 0) return compact;
   }
   unfold();

@@ -8,12 +8,14 @@ gives the model back times a factor of the client's own, so that no number of it
 The model is a chain of square linear layers; 774 million numbers are GPT-2 large's. Vectors lie in
 files (server.files_from, node.files_from), unless --in-memory.
 
-Prints seconds of a round by part, those of all processors together, and the largest memory of the
-server and of a device with its program: of all pages, and of those alone that no file backs, which
-the system cannot take back. Medians of the rounds after the first one, in which programs start.
+Prints seconds of a round by part, those of all processors together, the largest memory of the
+server and of a device with its program (of all pages, and of those alone that no file backs, which
+the system cannot take back), and what their folders take on disk, files without a name included.
+Medians of the rounds after the first one, in which programs start.
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -80,6 +82,44 @@ class Memory:
         return gib + [f"{size / floats:.1f}" for size in (self.all, self.own)]
 
 
+class Disk:
+    """The most that a folder takes on disk, in bytes, and the most that all folders take at once.
+
+    Files without a name count while the process or one below it has them open or mapped: the
+    system's list of a process names their folder.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder, self.most, self.now = folder, 0, 0
+
+    def sample(self, pid: int) -> None:
+        found: dict[tuple[int, int], int] = {}  # bytes of a file, by device and number
+        for path in [*self.folder.rglob("*"), *self.without_names(pid)]:
+            try:
+                told = path.stat() if path.is_relative_to("/proc") else path.lstat()
+            except OSError:
+                continue  # it has just gone
+            found[told.st_dev, told.st_ino] = 512 * told.st_blocks
+        self.now = sum(found.values())
+        self.most = max(self.most, self.now)
+
+    def without_names(self, pid: int) -> list[pathlib.Path]:
+        """Links of /proc to the files of the folder that have no name."""
+        links = []
+        for one in frame.processes(pid):
+            for kind in ("fd", "map_files"):
+                with contextlib.suppress(OSError):  # it has just ended, or only root may look
+                    links += list(pathlib.Path(f"/proc/{one}/{kind}").iterdir())
+        return [link for link in links if self.is_mine(link)]
+
+    def is_mine(self, link: pathlib.Path) -> bool:
+        try:
+            target = str(link.readlink())
+        except OSError:
+            return False  # it has just been closed
+        return target.startswith(f"{self.folder}/") and target.endswith(" (deleted)")
+
+
 def processor_seconds(pid: int) -> float:
     """Of a process and all below it, also of those that have ended."""
     total = 0
@@ -97,6 +137,8 @@ class Fleet:
         self.told, self.bin, self.home = told, told.macaw.resolve().parent, home
         self.children: list[subprocess.Popen] = []
         self.memory: dict[str, Memory] = {}
+        self.disk: dict[str, Disk] = {}
+        self.most_disk = 0  # of all at once
         self.seconds: dict[int, float] = {}  # of processors, by child
         self.worked: list[tuple[int, float]] = []  # rounds, and processor seconds until then
 
@@ -106,11 +148,12 @@ class Fleet:
             sys.exit(f"large: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def start(self, name: str, *command) -> subprocess.Popen:
+    def start(self, name: str, folder: pathlib.Path, *command) -> subprocess.Popen:
         with (self.home / f"{name}.log").open("a") as log:
             child = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
         self.children.append(child)
         self.memory[name] = Memory()
+        self.disk[name] = Disk(folder.resolve())
         return child
 
     def log(self, name: str) -> str:
@@ -149,7 +192,7 @@ lease_timeout = 120
             safe = ["--authority", authority]
         where = ["--config", home / "server.toml", "--run-dir", home / "run"]
         listen = ["--listen", "127.0.0.1:0", *safe]
-        self.server = self.start("server", self.bin / "macaw-server", *where, *listen)
+        self.server = self.start("server", home / "run", self.bin / "macaw-server", *where, *listen)
         address = home / "run/address"
         while not (address.exists() and address.read_text().strip()):
             if self.server.poll() is not None:
@@ -184,11 +227,15 @@ lease_timeout = 120
             self.must(self.bin / "macaw-worker", "enrol", *where, code)
         named = ["--name", name] if self.told.plain else []
         where = ["--config", folder / "node.toml", "--scratch", folder / "scratch"]
-        self.start(name, self.bin / "macaw-worker", *where, *named)
+        self.start(name, folder, self.bin / "macaw-worker", *where, *named)
 
     def sample(self) -> None:
         """Takes a tenth of a core at most: the system counts pages one by one."""
         began = time.monotonic()
+        for child, disk in zip(self.children, self.disk.values()):
+            if child.poll() is None:
+                disk.sample(child.pid)
+        self.most_disk = max(self.most_disk, sum(disk.now for disk in self.disk.values()))
         for child, memory in zip(self.children, self.memory.values()):
             if child.poll() is None:
                 memory.sample(child.pid)
@@ -292,6 +339,18 @@ def main() -> None:
         heads = ["memory", "GiB", "without files", "bytes a number", "without files"]
         print(frame.table(heads, [(name, *memory.figures(floats)) for name, memory in rows]))
         own = sum(memory.own for memory in fleet.memory.values()) / 2**30
+        largest = max(disk.most for name, disk in fleet.disk.items() if name != "server")
+        on_disk = [
+            ("server", fleet.disk["server"].most),
+            ("device, largest", largest),
+            ("all at once", fleet.most_disk),
+        ]
+        print(
+            frame.table(
+                ["on disk", "GB", "bytes a number"],
+                [(name, f"{size / 1e9:.2f}", f"{size / floats:.1f}") for name, size in on_disk],
+            )
+        )
         print(f"All together, without files: {own:.1f} GiB. Model {run.digest[:16]}.\n{PUBLISHED}")
     finally:
         fleet.end()

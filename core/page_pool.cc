@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "core/fd.h"
+#include "core/file_blocks.h"
 #include "core/files.h"
 
 namespace macaw {
@@ -88,11 +90,13 @@ Fd MakeUnnamedFile(const std::string& folder) {
 // handled, and not when a page is written back. Null data: there is no room.
 PageBlock NewBlockInFile(const FilePlace& place, size_t bytes) {
   if (!MayWrite(bytes)) return {};
-  const Fd file = MakeUnnamedFile(place.folder);
+  Fd file = MakeUnnamedFile(place.folder);
   if (!file.open() || fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return {};
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) return {};
-  return {.data = static_cast<std::byte*>(data), .bytes = bytes, .zero = true};
+  const PageBlock block{.data = static_cast<std::byte*>(data), .bytes = bytes, .zero = true};
+  KnowFileBlock(block.data, bytes, std::move(file), Space::kTaken);
+  return block;
 }
 
 PageBlock NewBlock(size_t bytes, Pages pages) {
@@ -119,6 +123,7 @@ bool Withdraw(const PageBlock& block) {
 }
 
 void Unmap(const PageBlock& block) {
+  ForgetFileBlock(block.data);
   munmap(block.data, block.bytes);
   Fd(block.file).Close();
 }
@@ -164,7 +169,7 @@ PageBlock PagePool::Take(size_t bytes, Pages pages) {
 }
 
 void PagePool::Give(const PageBlock& block) {
-  if (block.bytes > most_bytes_) return Unmap(block);
+  if (block.bytes > most_bytes_ || !HasItsSpace(block.data)) return Unmap(block);
   {
     const absl::MutexLock lock(&mutex_);
     kept_.push_back({block, ++given_});

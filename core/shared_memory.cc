@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/file_blocks.h"
 #include "core/page_pool.h"
 #include "core/status.h"
 
@@ -42,6 +43,11 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Make(const char* nam
   std::unique_ptr<SharedMemory> memory(new SharedMemory(std::move(file), on_disk));
   MACAW_RETURN_IF_ERROR(memory->Resize(bytes));
   if (!on_disk) MACAW_RETURN_IF_ERROR(Seal(memory->file_, F_SEAL_GROW));
+  if (on_disk) {
+    Fd same(::fcntl(memory->file(), F_DUPFD_CLOEXEC, 0));
+    if (!same.open()) return absl::ErrnoToStatus(errno, "cannot share memory");
+    KnowFileBlock(memory->data_, memory->bytes_, std::move(same), Space::kTakenFirst);
+  }
   return memory;
 }
 
@@ -60,6 +66,7 @@ absl::Status SharedMemory::Reserve(size_t offset, size_t bytes) {
 }
 
 SharedMemory::~SharedMemory() {
+  if (on_disk_) ForgetFileBlock(data_);
   if (data_ != nullptr) ::munmap(data_, bytes_);
 }
 

@@ -119,4 +119,15 @@ absl::StatusOr<int64_t> CountClasses(std::span<const int32_t> labels, int64_t li
   return static_cast<int64_t>(classes);
 }
 
+void NoteFirstClass(int64_t limit, Examples& examples) {
+  const ExampleBlock& block = examples.block;
+  if (limit > 0 || block.classes == nullptr || block.type == FeatureType::kI32) return;
+  const std::span<const int32_t> labels(block.classes, block.count);
+  const auto [least, most] = std::ranges::minmax_element(labels);
+  if (labels.empty() || *least == 0) return;
+  examples.notes.push_back(absl::StrCat("no row has class 0: labels are ", *least, " to ", *most,
+                                        ", and classes count from 0; subtract ", *least,
+                                        ", or say data.classes if it is meant"));
+}
+
 }  // namespace macaw::data

@@ -89,4 +89,8 @@ std::vector<std::string> NamesOf(const ClassMap& map);
 absl::StatusOr<int64_t> CountClasses(std::span<const int32_t> labels, int64_t limit,
                                      const std::string& path);
 
+// Notes that no row has class 0, since labels then mostly count from 1. Nothing is noted where
+// `limit` (data.classes) says how many classes there are, nor of tokens, which may be labels.
+void NoteFirstClass(int64_t limit, Examples& examples);
+
 }  // namespace macaw::data

@@ -156,6 +156,7 @@ absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
   examples.group_begin = std::move(begins);
   if (!halves.test_path.empty()) examples.test_group_begin = std::move(test_begins);
   examples.group_names = std::move(names);
+  NoteFirstClass(halves.text() ? kCharacters : options.classes, examples);
   examples.digest = digest.Finish();
   return examples;
 }

@@ -204,6 +204,7 @@ absl::StatusOr<Examples> ReadNpz(const DataOptions& options) {
   if (reading.shape->channels_last)
     examples.notes.push_back("images are stored with their channels last; they are read as [" +
                              absl::StrJoin(examples.input_shape, ", ") + "]");
+  NoteFirstClass(options.classes, examples);
   if (!unused.empty()) examples.notes.push_back(absl::StrCat("not read: ", unused));
   examples.client_of_row = std::move(reading.clients.of_row);
   examples.group_names = std::move(reading.clients.names);

@@ -1,20 +1,33 @@
 #include "models/network.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "models/dropout_mask.h"
+#include "models/recompute.h"
 #include "models/script_module.h"
+#include "models/segments.h"
 
 namespace macaw::models {
-namespace {
 
 using at::Tensor;
 using Tensors = std::span<const Tensor>;
+
+// What is the same for all layers of a pass.
+struct NetworkPass {
+  Tensors all;  // parameters, then buffers
+  RandomStream* dropout;
+  Statistics statistics;
+  Tensor lengths;  // [n]; undefined: all positions are in use
+};
+
+namespace {
 
 constexpr double kNormEpsilon = 1e-5;  // PyTorch's defaults
 constexpr double kNormMomentum = 0.1;
@@ -28,18 +41,11 @@ Tensor Norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor&
   return at::group_norm(x, groups, weight, bias, kNormEpsilon, /*cudnn_enabled=*/false);
 }
 
-// What is the same for all layers of a pass.
-struct Pass {
-  RandomStream* dropout;
-  Statistics statistics;
-  const Tensor& lengths;  // [n]; undefined: all positions are in use
-};
-
 struct Apply {
   const Tensor& x;
   Tensors own;      // the layer's parameters
   Tensors buffers;  // the layer's buffers
-  const Pass& pass;
+  const NetworkPass& pass;
   bool in_place_relu = false;
 
   Tensor operator()(const Conv2d& l) const {
@@ -208,13 +214,53 @@ bool OutputIsFree(const Layer& layer) {
 
 }  // namespace
 
-Network::Network(ModelSpec spec, at::Device device) : spec_(std::move(spec)) {
-  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_, device);
+Network::Network(ModelSpec spec, at::Device device, bool checkpoint) : spec_(std::move(spec)) {
+  if (spec_.is_script()) script_ = std::make_shared<ScriptModule>(spec_, device, checkpoint);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     if (spec_.tensors[i].second > 0) last_parametric_ = i;
     in_place_relu_.push_back(i > 0 && std::holds_alternative<Relu>(spec_.layers[i]) &&
                              OutputIsFree(spec_.layers[i - 1]));
   }
+  if (checkpoint) ends_ = SegmentsOf(spec_).ends;
+}
+
+Tensors Network::Own(size_t begin, size_t end, Tensors parameters) const {
+  if (begin == end) return {};
+  const size_t first = spec_.tensors[begin].first;
+  const auto [last, count] = spec_.tensors[end - 1];
+  return parameters.subspan(first, last + count - first);
+}
+
+Tensor Network::Layers(size_t begin, size_t end, Tensor x, Tensors own,
+                       const NetworkPass& pass) const {
+  for (size_t i = begin; i < end; ++i) {
+    const auto [first, count] = spec_.tensors[i];
+    const auto [first_buffer, buffer_count] = spec_.buffers[i];
+    x = std::visit(
+        Apply{x, own.subspan(first - spec_.tensors[begin].first, count),
+              buffer_count == 0 ? Tensors() : pass.all.subspan(first_buffer, buffer_count), pass,
+              in_place_relu_[i] && i > begin},
+        spec_.layers[i]);
+  }
+  return x;
+}
+
+Tensor Network::Segment(size_t begin, size_t end, const Tensor& x, Tensors own,
+                        const NetworkPass& pass) const {
+  std::optional<RandomStream> masks;  // as they are before the segment
+  if (pass.dropout != nullptr) masks = *pass.dropout;
+  const std::vector<Tensor> all(pass.all.begin(), pass.all.end());
+  const auto part = [this, begin, end, all, masks, first = pass](Tensors inputs, bool again) {
+    NetworkPass now = first;
+    now.all = all;
+    std::optional<RandomStream> same = masks;
+    if (again && same) now.dropout = &*same;
+    if (again && now.statistics == Statistics::kBatchAndMove) now.statistics = Statistics::kBatch;
+    return std::vector<Tensor>{Layers(begin, end, inputs[0], inputs.subspan(1), now)};
+  };
+  std::vector<Tensor> inputs = {x};
+  inputs.insert(inputs.end(), own.begin(), own.end());
+  return Recomputed(part, std::move(inputs))[0];
 }
 
 Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* dropout,
@@ -222,17 +268,19 @@ Outputs Network::Forward(const Tensor& batch, Tensors parameters, RandomStream* 
   if (!spec_.move_buffers) statistics = Statistics::kRunning;
   if (script_ != nullptr) return script_->Forward(batch, parameters, dropout, statistics);
   Outputs outputs{.logits = batch};
-  const Pass pass{dropout, statistics, lengths};
-  for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    if (i == last_parametric_) outputs.representation = outputs.logits;
-    const auto [first, count] = spec_.tensors[i];
-    const auto [first_buffer, buffer_count] = spec_.buffers[i];
-    outputs.logits = std::visit(
-        Apply{outputs.logits, parameters.subspan(first, count),
-              buffer_count == 0 ? Tensors() : parameters.subspan(first_buffer, buffer_count), pass,
-              in_place_relu_[i]},
-        spec_.layers[i]);
+  const NetworkPass pass{parameters, dropout, statistics, lengths};
+  size_t begin = 0;
+  if (at::GradMode::is_enabled()) {
+    for (const size_t end : ends_) {  // the last segment keeps everything
+      if (end == spec_.layers.size()) break;
+      outputs.logits = Segment(begin, end, outputs.logits, Own(begin, end, parameters), pass);
+      begin = end;
+    }
   }
+  const size_t last = std::max(begin, last_parametric_), layers = spec_.layers.size();
+  outputs.representation = Layers(begin, last, outputs.logits, Own(begin, last, parameters), pass);
+  outputs.logits =
+      Layers(last, layers, outputs.representation, Own(last, layers, parameters), pass);
   return outputs;
 }
 

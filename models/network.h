@@ -24,6 +24,7 @@ struct Outputs {
 enum class Statistics : uint8_t { kRunning, kBatch, kBatchAndMove };
 
 class ScriptModule;
+struct NetworkPass;
 
 // The forward pass of a ModelSpec as a function of (batch, parameters). Parameters are arguments,
 // so one network can be evaluated at any point (the replica, a broadcast model, another client's),
@@ -31,8 +32,10 @@ class ScriptModule;
 // module, one thread at a time.
 class Network {
  public:
-  // `device`: where batches and parameters will be. Throws if the spec's script cannot be loaded.
-  explicit Network(ModelSpec spec, at::Device device = at::kCPU);
+  // `device`: where batches and parameters will be. `checkpoint`: a pass that will be differentiated
+  // keeps the inputs of segments (segments.h), which the backward pass computes again. Throws if
+  // the spec's script cannot be loaded.
+  explicit Network(ModelSpec spec, at::Device device = at::kCPU, bool checkpoint = false);
 
   // `batch` is [n, input shape...], of int32 if the model takes tokens. `parameters` are the
   // layout's entries in order, with their shapes, buffers included. Dropout draws its masks from
@@ -40,7 +43,8 @@ class Network {
   // with move_buffers = false always uses running statistics. `lengths` is [n], of int64 and at
   // least 1: the tokens in use of each row. Behind them is padding, which layers of sequences leave
   // out ("flatten" does not). Undefined: all are in use. A scripted module does not get them, and
-  // reads padding as token 0. Throws c10::Error where LibTorch does.
+  // reads padding as token 0. With checkpoints, the network and the memory behind all tensors must
+  // outlive the backward pass. Throws c10::Error where LibTorch does.
   Outputs Forward(const at::Tensor& batch, std::span<const at::Tensor> parameters,
                   RandomStream* dropout, Statistics statistics = Statistics::kRunning,
                   const at::Tensor& lengths = {}) const;
@@ -48,8 +52,19 @@ class Network {
   const ModelSpec& spec() const { return spec_; }
 
  private:
+  // The layers [begin, end) of a pass. `own` are their parameters.
+  at::Tensor Layers(size_t begin, size_t end, at::Tensor x, std::span<const at::Tensor> own,
+                    const NetworkPass& pass) const;
+  // The same, which the backward pass computes again.
+  at::Tensor Segment(size_t begin, size_t end, const at::Tensor& x, std::span<const at::Tensor> own,
+                     const NetworkPass& pass) const;
+  // The parameters of the layers [begin, end) among all of the model's.
+  std::span<const at::Tensor> Own(size_t begin, size_t end,
+                                  std::span<const at::Tensor> parameters) const;
+
   ModelSpec spec_;
   std::shared_ptr<ScriptModule> script_;  // instead of layers
+  std::vector<size_t> ends_;              // of the segments; the last one is all layers' end
   size_t last_parametric_ = 0;            // the last layer with parameters
   std::vector<bool>
       in_place_relu_;  // per layer: its input is used nowhere else, so it may be overwritten

@@ -1,6 +1,7 @@
 #include "models/script_module.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/jit/frontend/error_report.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -19,6 +20,7 @@
 #include "models/one_thread.h"
 #include "models/script.h"
 #include "models/script_random.h"
+#include "models/script_segments.h"
 #include "models/script_tensors.h"
 
 namespace macaw::models {
@@ -39,10 +41,20 @@ struct ScriptModule::Module {
   std::vector<bool> buffer;      // parallel to the layout's entries
   std::vector<int64_t> outputs;  // of one example
   bool has_buffers = false;
+
+  std::vector<Tensor> Buffers(std::span<const Tensor> values) const {
+    std::vector<Tensor> buffers;
+    for (size_t i = 0; i < values.size(); ++i)
+      if (buffer[i]) buffers.push_back(values[i]);
+    return buffers;
+  }
+
   bool trains = false;
+  // With checkpoints, of the graph in each mode; null: that mode's is not cut.
+  std::unique_ptr<ScriptSegments> evaluation, training;
 };
 
-ScriptModule::ScriptModule(const ModelSpec& spec, at::Device device)
+ScriptModule::ScriptModule(const ModelSpec& spec, at::Device device, bool checkpoint)
     : module_(std::make_unique<Module>()) {
   if (spec.script == nullptr) throw std::invalid_argument("the scripted module was not read");
   torch::jit::Module& script = module_->script;
@@ -65,6 +77,12 @@ ScriptModule::ScriptModule(const ModelSpec& spec, at::Device device)
   if (spec.positions > 0) module_->outputs.push_back(spec.positions);
   module_->outputs.push_back(spec.outputs);
   script.train(false);
+  if (!checkpoint) return;
+  module_->training = std::make_unique<ScriptSegments>(script, /*training=*/true);
+  try {  // for passes of one row, and with statistics that stay as they are
+    module_->evaluation = std::make_unique<ScriptSegments>(script, /*training=*/false);
+  } catch (const std::invalid_argument&) {
+  }
 }
 
 ScriptModule::~ScriptModule() = default;
@@ -90,7 +108,13 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
 
   // PyTorch's modules take tokens as int64.
   const bool tokens = batch.scalar_type() == at::kInt;
-  const c10::IValue result = module_->script.forward({tokens ? batch.to(at::kLong) : batch});
+  const Tensor input = tokens ? batch.to(at::kLong) : batch;
+  const ScriptSegments* const segments =
+      at::GradMode::is_enabled() ? (trains ? module_->training : module_->evaluation).get()
+                                 : nullptr;
+  const c10::IValue result = segments == nullptr
+                                 ? module_->script.forward({input})
+                                 : segments->Forward(input, module_->Buffers(values), dropout);
   Outputs outputs;
   if (result.isTuple() && result.toTupleRef().elements().size() == 2) {
     outputs.logits = result.toTupleRef().elements()[0].toTensor();

@@ -97,6 +97,11 @@ settings::Section<LocalConfig> LocalSection() {
         "gradients are added up for one step of the whole batch, and batch norm sees them alone; "
         "LibTorch's; 0: the whole batch",
         AtLeast(0));
+  f.Add(
+      "checkpoint", &L::checkpoint,
+      "activation checkpointing: whether blocks and segments of layers keep their inputs alone and "
+      "are computed again in the backward pass, which takes less memory and a third more time, and "
+      "gives the same bits; LibTorch's");
   f.AddSection("lr_schedule", &L::lr_schedule, ScheduleSection());
   return f;
 }

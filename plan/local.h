@@ -42,6 +42,7 @@ struct LocalConfig {
   bool shuffle = true;                // false: batches in stored order
   std::string precision = "full";     // "bf16", "tf32": of LibTorch's passes (training/torch)
   uint32_t micro_batch = 0;  // > 0: rows of a batch that pass at a time; LibTorch's trainers
+  bool checkpoint = false;   // activations are computed again in the backward pass; LibTorch's
   friend bool operator==(const LocalConfig&, const LocalConfig&) = default;
 };
 

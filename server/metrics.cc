@@ -43,6 +43,11 @@ bool HasRows(const EvaluationSums::ClientSums& client) {
   return !client.sums.empty() && client.sums[0] > 0;
 }
 
+// Whether the client's program has trained without saying this metric.
+bool IsUnsaid(const std::vector<double>& sums, const training::MetricRatio& ratio) {
+  return ratio.numerator > 1 && std::isnan(sums[ratio.numerator]) && std::isfinite(sums[1]);
+}
+
 OrderedJson ListOf(const std::vector<double>& values) {
   OrderedJson list = OrderedJson::array();
   for (const double value : values)
@@ -171,6 +176,7 @@ void MetricsRow::AddClientStatistics(const std::string& prefix,
     std::vector<double> values;
     for (const std::vector<double>& client : sums) {
       if (client.size() < schema.sums.size() || client[ratio.denominator] == 0) continue;
+      if (IsUnsaid(client, ratio)) continue;
       values.push_back(client[ratio.numerator] / client[ratio.denominator]);
     }
     AddStatistics(prefix + ratio.name, std::move(values), ratio.higher_is_better);

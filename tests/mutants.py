@@ -258,6 +258,16 @@ MUTANTS = {
         ("a large sum that came over the network is not added",
          "merge(block.data(), own.data() + at, block.size());", ""),
         ("a large sum keeps the bytes that it came in", "lender = nullptr;", "")],
+    ("aggregation/exact_sum_compact.cc", "aggregation", "LargeSums*"): [
+        ("a sum in a file gives up what is still to be read",
+         "GiveUpSpace(bytes_.subspan(gone_, until - gone_));", "GiveUpSpace(bytes_);")],
+    ("core/file_blocks.cc", "core", "FileBlocks.*"): [
+        ("a block in a file is used again with its holes", "block.gave_up = true;", "")],
+    ("algorithms/around/channels.cc", "algorithms", "EndsInFiles.*"): [
+        ("an end that two channels send is gone after the first one",
+         "IsInOneValue(described->end, values) &&", ""),
+        ("the vector of a trainer of ours loses its space",
+         "TakesSpaceFirst(described->end.view().bytes.data())", "true")],
     ("server/served_blobs.h", "server", "ServedBlobs.*"): [
         ("a large model is forgotten that an evaluation needs",
          "lent_.insert_or_assign(piece.digest, Lent::Of(piece));", ""),
@@ -268,7 +278,7 @@ MUTANTS = {
     ("proto/wire/open_downloads.h", "wire", "OpenDownloadsTest.*"): [
         ("a node has any number of downloads", "of_name >= limits_.of_name", "of_name >= 100"),
         ("a download that nobody reads stays", "now - open.moved > limits_.stall", "now < open.moved")],
-    ("worker/downloads.cc", "worker", "DownloadsTest.*"): [
+    ("worker/downloads.cc", "worker", "AnnouncedSizes.*"): [
         ("a device makes room for whatever a server announces", "if (blob.size == bytes) ", ""),
         ("a device reads a short form that is longer", " && form.size < blob.size", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [

@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "device/collective.h"
 #include "models/script.h"
+#include "models/segments.h"
 #include "training/fused/fused_trainer.h"
 #include "training/sliced_trainer.h"
 #include "training/statistics_trainer.h"
@@ -76,6 +77,17 @@ bool IsMissingBackend(const absl::Status& status) {
 
 namespace {
 
+// Whether computing activations again saves memory. Of a scripted module its trainer says it.
+absl::Status CheckCheckpoint(const TrainerSetup& setup) {
+  if (!setup.local.checkpoint || setup.backend.name == kProcessBackend) return absl::OkStatus();
+  if (setup.spec.is_script() || models::SegmentsOf(setup.spec).save()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("local.checkpoint saves nothing on this model: with ", setup.spec.layers.size(),
+                   setup.spec.layers.size() == 1 ? " layer" : " layers",
+                   ", no segment keeps more than its input: take it out; local.micro_batch takes "
+                   "less memory, too"));
+}
+
 // What no back end can do, whatever is installed.
 absl::Status CheckPasses(const TrainerSetup& setup) {
   if (setup.local.precision != "full" && setup.dtype != DType::kF32) {
@@ -83,6 +95,7 @@ absl::Status CheckPasses(const TrainerSetup& setup) {
         absl::StrCat("local.precision = \"", setup.local.precision,
                      "\" is of runs in float32: set run.dtype = \"float32\""));
   }
+  MACAW_RETURN_IF_ERROR(CheckCheckpoint(setup));
   if (setup.local.micro_batch == 0) return absl::OkStatus();
   if (setup.hooks) {
     return absl::InvalidArgumentError(

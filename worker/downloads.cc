@@ -12,9 +12,6 @@
 namespace macaw::worker {
 namespace {
 
-// Models of former rounds are kept for changes that come as such, up to so many bytes.
-constexpr uint64_t kMostCached = uint64_t{1} << 30;
-
 // Before memory is made for the blob: a server may announce any size.
 absl::Status CheckSize(const fleet::Blob& blob, std::span<const LayoutPtr> layouts) {
   const uint64_t bytes = fleet::EncodedBytes(layouts);
@@ -28,11 +25,12 @@ absl::Status CheckSize(const fleet::Blob& blob, std::span<const LayoutPtr> layou
 
 // A worker on the server's machine maps its memory, and needs no file.
 Downloads::Downloads(fleet::FleetLink& link, const PatientCalls& calls, const RunContext& context,
-                     const std::string& scratch_dir)
+                     const std::string& scratch_dir, uint64_t most_kept)
     : link_(link),
       calls_(calls),
       context_(context),
-      bases_(link.shares_memory() ? "" : BaseFiles::FolderIn(scratch_dir)) {}
+      bases_(link.shares_memory() ? "" : BaseFiles::FolderIn(scratch_dir)),
+      most_kept_(most_kept) {}
 
 std::vector<Digest> Downloads::Have() const {
   std::vector<Digest> have;
@@ -47,6 +45,10 @@ void Downloads::BeginLease(const std::vector<fleet::Blob>& channels) {
   of_lease_.clear();
   for (const fleet::Blob& channel : channels)
     of_lease_.push_back(channel.has_parts() ? channel.trained().digest : channel.digest);
+}
+
+bool Downloads::LetGoOfLarge() {
+  return std::erase_if(cache_, [&](const fleet::Blob& blob) { return blob.size > most_kept_; }) > 0;
 }
 
 absl::StatusOr<std::vector<ConstVectorView>> Downloads::Vectors(
@@ -112,7 +114,7 @@ fleet::Blob Downloads::Keep(fleet::Blob blob) {
 
 void Downloads::MakeRoomFor(uint64_t bytes) {
   for (const fleet::Blob& blob : cache_) bytes += blob.size;
-  for (auto blob = cache_.begin(); blob != cache_.end() && bytes > kMostCached;) {
+  for (auto blob = cache_.begin(); blob != cache_.end() && bytes > most_kept_;) {
     const bool of_lease = std::ranges::find(of_lease_, blob->digest) != of_lease_.end();
     if (!of_lease) bytes -= blob->size;
     blob = of_lease ? std::next(blob) : cache_.erase(blob);

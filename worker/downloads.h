@@ -19,9 +19,10 @@ namespace macaw::worker {
 // thread.
 class Downloads {
  public:
-  // All must outlive this. `scratch_dir`: empty: the node keeps nothing on disk.
+  // All must outlive this. `scratch_dir`: empty: the node keeps nothing on disk. `most_kept`:
+  // Options::kept_models_bytes.
   Downloads(fleet::FleetLink& link, const PatientCalls& calls, const RunContext& context,
-            const std::string& scratch_dir);
+            const std::string& scratch_dir, uint64_t most_kept);
 
   // What need not be sent again.
   std::vector<Digest> Have() const;
@@ -31,6 +32,9 @@ class Downloads {
   void ExpectModels(size_t older) { most_models_ = std::max(most_models_, older); }
   // The channels of the newest lease, whose blobs stay.
   void BeginLease(const std::vector<fleet::Blob>& channels);
+  // Forgets the blobs that are too large to be kept for the next round, those of the newest lease
+  // too: whoever needs one again fetches it. False: there was none.
+  bool LetGoOfLarge();
 
   // The vector of a blob, which gets its bytes: in its shortest form that can be read here, if it
   // has any.
@@ -59,6 +63,7 @@ class Downloads {
   const PatientCalls& calls_;
   const RunContext& context_;
   const BaseFiles bases_;
+  const uint64_t most_kept_;
   const Logger log_{"worker"};
   size_t most_models_ = 0;
   std::deque<fleet::Blob> cache_;  // the one used last is last

@@ -1,7 +1,9 @@
 #include "worker/harvest_commits.h"
 
+#include <cmath>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 
@@ -21,10 +23,17 @@ void KeepToAMessage(std::vector<fleet::EvaluationResult>& results) {
   results.resize(kept);
 }
 
+// A metric that nobody has said, as a server of 0.1.0 takes it.
+void SayZero(std::vector<double>& sums) {
+  for (size_t i = 2; i < sums.size(); ++i) {
+    if (std::isnan(sums[i])) sums[i] = 0;
+  }
+}
+
 }  // namespace
 
-HarvestCommits::HarvestCommits(Harvest harvest, aggregation::SumForm form)
-    : harvest_(std::move(harvest)), form_(form) {
+HarvestCommits::HarvestCommits(Harvest harvest, aggregation::SumForm form, bool knows_unsaid)
+    : harvest_(std::move(harvest)), form_(form), knows_unsaid_(knows_unsaid) {
   KeepToAMessage(harvest_.evaluations);
 }
 
@@ -45,14 +54,19 @@ absl::StatusOr<fleet::CommitRequest> HarvestCommits::Next() {
   return request;
 }
 
-absl::StatusOr<fleet::Part> HarvestCommits::PartOf(
-    std::vector<fleet::ClientRecord> included, std::span<const aggregation::ExactSum> sums) const {
+absl::StatusOr<fleet::Part> HarvestCommits::PartOf(std::vector<fleet::ClientRecord> included,
+                                                   std::span<aggregation::ExactSum> sums) const {
   fleet::Part part{.round = harvest_.phase->round,
                    .phase = harvest_.phase->phase,
                    .broadcast = harvest_.phase->named,
                    .included = std::move(included)};
+  for (fleet::ClientRecord& record : part.included) {
+    if (knows_unsaid_) break;
+    SayZero(record.sums);
+    SayZero(record.personal_sums);
+  }
   if (sums.empty()) return part;
-  MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes, aggregation::ExactSum::EncodeTogether(sums, form_));
+  MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes, aggregation::ExactSum::EncodeLast(sums, form_));
   part.sums = fleet::Blob::Of(std::move(bytes));
   return part;
 }
@@ -67,7 +81,7 @@ absl::StatusOr<fleet::Part> HarvestCommits::Together() {
 
 // Takes a client that is a part of its own.
 absl::StatusOr<fleet::Part> HarvestCommits::NextAlone() {
-  const ClientAlone one = std::move(harvest_.alone.back());
+  ClientAlone one = std::move(harvest_.alone.back());
   harvest_.alone.pop_back();
   return PartOf({one.record}, {&one.sum, 1});
 }

@@ -361,8 +361,9 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   turn.up = *std::move(up);
   turn.next_state = *std::move(next_state);
   const fleet::Assignment& assignment = turn.assignment();
-  const absl::StatusOr<uint64_t> bytes =
-      sum_->Add({client, assignment.weight, assignment.multiplicity}, turn.up, *turn.workspace);
+  const auto ends = turn.next_state.empty() ? algorithms::Ends::kMayGo : algorithms::Ends::kStay;
+  const absl::StatusOr<uint64_t> bytes = sum_->Add(
+      {client, assignment.weight, assignment.multiplicity}, turn.up, *turn.workspace, ends);
   if (!bytes.ok()) return OurFault(client, bytes.status());
   turn.record.bytes_up = *bytes;
   return absl::OkStatus();

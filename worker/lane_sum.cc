@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<std::vector<LaneSum::OnDevice::Value>>> LaneSum::Fo
 }
 
 absl::StatusOr<uint64_t> LaneSum::Add(const Addend& client, std::span<const UpValue> values,
-                                      algorithms::Workspace& workspace) {
+                                      algorithms::Workspace& workspace, algorithms::Ends ends) {
   MACAW_ASSIGN_OR_RETURN(auto placed, ForDevice(values, workspace));
   if (placed.has_value()) {
     places_.push_back(answers_.size());
@@ -97,7 +97,7 @@ absl::StatusOr<uint64_t> LaneSum::Add(const Addend& client, std::span<const UpVa
     return host_->MostBytesAlone();
   }
   MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
-                         algorithms::OnHost(channels_, values, workspace));
+                         algorithms::OnHost(channels_, values, workspace, ends));
   const auto give = [&](size_t c) {
     const auto* described = std::get_if<Displacement>(&values[c]);
     // Then OnHost has made it, and nothing else refers to it.

@@ -54,7 +54,8 @@ class LaneSum {
   // client would send in a part of its own; with a device, as if its update had no zeros. Errors
   // are a device's, and not the client's.
   absl::StatusOr<uint64_t> Add(const Addend& client, std::span<const algorithms::UpValue> values,
-                               algorithms::Workspace& workspace);
+                               algorithms::Workspace& workspace,
+                               algorithms::Ends ends = algorithms::Ends::kStay);
   // For each client since the last call: OK if it was added, else the error of ExactSum::Add. The
   // outer error is a device's.
   absl::StatusOr<std::vector<absl::Status>> Settle();

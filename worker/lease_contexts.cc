@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "algorithms/around/channels.h"
 #include "core/status.h"
+#include "plan/real_arrivals.h"
 #include "training/api/round_local.h"
 
 namespace macaw::worker {
@@ -55,6 +56,24 @@ absl::StatusOr<std::shared_ptr<const PhaseContext>> LeaseContexts::Open(
   MACAW_RETURN_IF_ERROR(FetchChannels(*phase));
   phases_.push_back(std::move(phase));
   return phases_.back();
+}
+
+bool LeaseContexts::IsNeededOnce(const PhaseContext& phase) const {
+  const RunPlan& run = context_.run;
+  const auto in_some = [](const auto& channel) { return !channel.phases.empty(); };
+  return run.evaluation.every == 0 && !run.broadcast.on() && !DevicesArrive(run) &&
+         phase.staleness == 0 && std::ranges::none_of(context_.schema.down, in_some) &&
+         std::ranges::none_of(context_.schema.up, in_some);
+}
+
+void LeaseContexts::LetGoOfLarge(std::shared_ptr<const PhaseContext>& phase) {
+  if (phase == nullptr || !IsNeededOnce(*phase) || !downloads_.LetGoOfLarge()) return;
+  phases_.clear();
+  auto rest = std::make_shared<PhaseContext>(*phase);
+  rest->broadcast = {};
+  rest->vectors.clear();
+  rest->part = {};
+  phase = std::move(rest);
 }
 
 absl::StatusOr<std::shared_ptr<const EvaluationContext>> LeaseContexts::Open(

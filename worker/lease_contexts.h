@@ -26,8 +26,13 @@ class LeaseContexts {
       const fleet::TrainingLease& lease);
   absl::StatusOr<std::shared_ptr<const EvaluationContext>> Open(
       const fleet::EvaluationLease& lease);
+  // Before an update that has been made is encoded and sent, which takes long where it is large:
+  // lets the phase's broadcast go if it is large and the server asks for nothing that needs it
+  // again, but for clients that other nodes give back. `phase` then has no broadcast.
+  void LetGoOfLarge(std::shared_ptr<const PhaseContext>& phase);
 
  private:
+  bool IsNeededOnce(const PhaseContext& phase) const;
   absl::StatusOr<std::shared_ptr<const PhaseContext>> Open(const fleet::TrainingLease& lease,
                                                            uint32_t staleness,
                                                            const fleet::Broadcast& broadcast);

@@ -41,6 +41,7 @@ class Session {
                       ? aggregation::SumForm::kCompact
                       : aggregation::SumForm::kAligned),
         registration_(registration),
+        knows_unsaid_(parts.sum_form >= static_cast<uint32_t>(aggregation::SumForm::kCompact)),
         session_(registration.session),
         stop_(std::move(stop)),
         calls_({.reconnect_for = options_.reconnect_for,
@@ -48,7 +49,7 @@ class Session {
                 .reconnect_every = registration.reconnect_every,
                 .seed = parts.seed},
                stop_),
-        downloads_(link_, calls_, context_, options_.scratch_dir),
+        downloads_(link_, calls_, context_, options_.scratch_dir, options_.kept_models_bytes),
         contexts_(context_, downloads_) {}
 
   absl::StatusOr<SessionEnd> Run() {
@@ -267,11 +268,15 @@ class Session {
     // States first: a state that a part names must be readable, whatever happens next.
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     LookWhetherAvailable();
-    HarvestCommits commits(std::move(harvest), sum_form_);
+    contexts_.LetGoOfLarge(harvest.phase);
+    HarvestCommits commits(std::move(harvest), sum_form_, knows_unsaid_);
     while (true) {
       MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, commits.Next());
       const bool last = !commits.more();
-      if (last) request.ask = Ask(options_.slots, 0);
+      // The answer to what it asks may take long, and a large part would stay here meanwhile.
+      const bool large =
+          request.part.has_value() && request.part->sums.size > options_.kept_models_bytes;
+      if (last && !large) request.ask = Ask(options_.slots, 0);
       MACAW_ASSIGN_OR_RETURN(std::optional<fleet::LeaseReply> lease, Send(std::move(request)));
       const bool lost = lease.has_value() && lease->next == fleet::Next::kRegister;
       if (!last && !lost) continue;
@@ -311,6 +316,7 @@ class Session {
   uint64_t& commits_;
   const aggregation::SumForm sum_form_;
   const fleet::RegisterReply& registration_;
+  const bool knows_unsaid_;  // whether the server is newer than 0.1.0
   const SessionId session_;
   const std::stop_token stop_;
   const Logger log_{"worker"};

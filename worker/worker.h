@@ -43,6 +43,9 @@ struct Options {
   AcceptConfig accept;    // which runs this node takes part in, and when
   bool enrolled = false;  // the node of a fleet, whose data is real: no simulated attackers
   bool redact_errors = false;  // the words of clients' errors stay in this node's log
+  // Models of former rounds are kept for changes that come as such, up to so many bytes together. A
+  // larger one goes before its update is sent, where nothing needs it again.
+  uint64_t kept_models_bytes = uint64_t{1} << 30;
   std::string trace;  // a file to which each turn's batches are written (trace.h); empty: none
   Duration reconnect_for =
       FromSeconds(60);                      // how long a lost server is looked for before giving up

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "algorithms/api/vector_math.h"
+#include "core/file_blocks.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -163,6 +164,34 @@ absl::Status CheckLayouts(absl::string_view what, const Items& items) {
   return absl::OkStatus();
 }
 
+// Whether one of the values is of this end, and no more.
+bool IsInOneValue(const training::EndVector& end, std::span<const UpValue> values) {
+  return std::ranges::count_if(values, [&](const UpValue& value) {
+           const auto* described = std::get_if<Displacement>(&value);
+           return (described != nullptr
+                       ? described->end.place()
+                       : std::get<ConstVectorView>(value).bytes.data()) == end.place();
+         }) == 1;
+}
+
+// out = end − from, or the end where nothing is subtracted; piece by piece, so that the end's space
+// becomes that of `out`.
+void Displace(ConstVectorView end, ConstVectorView from, VectorView out, Ends ends) {
+  constexpr size_t kPiece = size_t{16} << 20;  // bytes
+  for (size_t at = 0; at < out.bytes.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, out.bytes.size() - at);
+    const ConstVectorView some{end.layout, end.bytes.subspan(at, count)};
+    const VectorView to{out.layout, out.bytes.subspan(at, count)};
+    TakeSpace(to.bytes);
+    if (from.empty()) {
+      Copy(some, to);
+    } else {
+      Subtract(some, {from.layout, from.bytes.subspan(at, count)}, to);
+    }
+    if (ends == Ends::kMayGo) GiveUpSpace(some.bytes);
+  }
+}
+
 }  // namespace
 
 LayoutPtr InDouble(const LayoutPtr& layout) {
@@ -242,7 +271,7 @@ absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
 
 absl::StatusOr<std::vector<ConstVectorView>> OnHost(std::span<const ChannelSpec> channels,
                                                     std::span<const UpValue> values,
-                                                    Workspace& workspace) {
+                                                    Workspace& workspace, Ends ends) {
   std::vector<ConstVectorView> views;
   views.reserve(values.size());
   for (size_t c = 0; c < values.size(); ++c) {
@@ -256,12 +285,10 @@ absl::StatusOr<std::vector<ConstVectorView>> OnHost(std::span<const ChannelSpec>
       views.push_back(described->end);
       continue;
     }
-    const VectorView vector = workspace.Vector(channels[c].layout);
-    if (described->from.empty()) {
-      Copy(described->end, vector);
-    } else {
-      Subtract(described->end, described->from, vector);
-    }
+    const VectorView vector = workspace.InPieces(channels[c].layout);
+    const bool goes = ends == Ends::kMayGo && IsInOneValue(described->end, values) &&
+                      TakesSpaceFirst(described->end.view().bytes.data());
+    Displace(described->end, described->from, vector, goes ? Ends::kMayGo : Ends::kStay);
     if (described->factor != 1) ScaleParameters(described->factor, vector);
     views.push_back(vector);
   }

@@ -40,11 +40,14 @@ std::vector<aggregation::ChannelSpec> UpChannels(const Schema& schema, Phase pha
 using UpValue = std::variant<ConstVectorView, Displacement>;
 absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
                                               const ClientResult& result, Workspace& workspace);
+// Whether the ends of stages are still needed. kMayGo: one that lies where a program writes it anew
+// in each turn gives its space on disk back as it is read (core/file_blocks.h).
+enum class Ends : uint8_t { kStay, kMayGo };
 // The values, of these channels, as vectors on the host: what is described is computed, in
 // `workspace`. Errors are a device's.
 absl::StatusOr<std::vector<ConstVectorView>> OnHost(
     std::span<const aggregation::ChannelSpec> channels, std::span<const UpValue> values,
-    Workspace& workspace);
+    Workspace& workspace, Ends ends = Ends::kStay);
 // Both: a client's values as vectors on the host.
 absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
                                                      const ClientResult& result,

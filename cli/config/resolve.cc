@@ -33,6 +33,15 @@ void TakeCount(Config& config, const char* key, uint64_t& count, uint64_t counte
   count = counted;
 }
 
+// What is wrong with patterns of names, beside owners: there, names are numbers.
+absl::Status WithOwners(const Config& config, const absl::Status& wrong) {
+  if (wrong.ok() || config.node.workers.owners == 0) return wrong;
+  return absl::Status(
+      wrong.code(),
+      absl::StrCat(wrong.message(),
+                   "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
+}
+
 // One client that trains on everybody's rows has them in one place.
 absl::Status CheckTogether(const Config& config) {
   if (!config.node.partition.train_together) return absl::OkStatus();
@@ -170,12 +179,7 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
   // A cohort of everybody means everybody who can train, whatever the partition gives.
   cohort.size = std::min(cohort.size, info.train_clients > 0 ? info.train_clients : info.clients);
   const absl::Status enough = CheckDrawable(config.run, drawable, info.clients);
-  if (!enough.ok() && config.node.workers.owners > 0 && !cohort.eligible.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(enough.message(),
-                     "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
-  }
-  MACAW_RETURN_IF_ERROR(enough);
+  MACAW_RETURN_IF_ERROR(cohort.eligible.empty() ? enough : WithOwners(config, enough));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cohort.weight = \"tokens\", but the rows of ",
                                                    info.name, " are not sequences of tokens"));
@@ -278,7 +282,7 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
   const MatchedBy matched = owners ? MatchedBy::kNumber : MatchedBy::kName;
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset, matched));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
-  MACAW_RETURN_IF_ERROR(CheckGroups(config.run, dataset, matched));
+  MACAW_RETURN_IF_ERROR(WithOwners(config, CheckGroups(config.run, dataset, matched)));
   // The server looks again, at the rows that its nodes bring.
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
                          catalogue.algorithms().Find(config.run.algorithm.name));

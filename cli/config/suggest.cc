@@ -77,6 +77,8 @@ constexpr Synonym kSynonyms[] = {
     {"local_batch_size", "local.batch_size"},
     {"wd", "local.weight_decay"},
     {"l2", "local.weight_decay"},
+    {"gradient_checkpointing", "local.checkpoint"},
+    {"activation_checkpointing", "local.checkpoint"},
     {"client_optimizer", "local.optimizer"},
     {"local_optimizer", "local.optimizer"},
     {"scheduler", "local.lr_schedule.kind"},

@@ -208,15 +208,18 @@ void BlobMover::Incoming::Hash() {
 }
 
 absl::StatusOr<BlobMover::Incoming> BlobMover::Begin(const Digest& digest, uint64_t size) {
+  std::shared_ptr<PartialFile> file;
+  if (partials_ != nullptr && size > LinkPace::kFirstSlice)
+    file = partials_->Take(absl::StrCat(digest.Hex(), "-", size), size);
   AlignedBuffer buffer;
   try {
-    buffer = AlignedBuffer::Unset(size);
+    if (file != nullptr) buffer = file->Map(size);
+    if (buffer.size() == 0) buffer = AlignedBuffer::Unset(size);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a blob of ", size, " bytes"));
   }
   Incoming blob{.digest = digest, .buffer = std::move(buffer), .digester = BlobDigester(size)};
-  if (partials_ != nullptr && size > LinkPace::kFirstSlice)
-    blob.file = partials_->Take(absl::StrCat(digest.Hex(), "-", size), size);
+  blob.file = std::move(file);
   if (blob.file != nullptr) blob.offset = blob.file->Read(blob.buffer.bytes());
   if (!private_) blob.Hash();
   return blob;

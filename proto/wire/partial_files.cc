@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +15,8 @@
 #include "core/digest.h"
 #include "core/files.h"
 #include "core/logging.h"
+#include "core/page_pool.h"
+#include "core/shared_memory.h"
 #include "core/status.h"
 
 namespace macaw::wire {
@@ -21,11 +25,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostInAFrame = uint64_t{1} << 20;
+constexpr uint64_t kMappedPiece = uint64_t{64} << 10;  // has a checksum once it is whole
 
 struct FrameHead {
   uint64_t length = 0;
   uint64_t checksum = 0;  // of the bytes
 };
+
+uint64_t PiecesOf(uint64_t bytes) { return (bytes + kMappedPiece - 1) / kMappedPiece; }
+
+// Whether the process may have files of this size; writing beyond raises a signal.
+bool MayWrite(uint64_t bytes) {
+  rlimit most{};
+  return getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur >= bytes;
+}
+
+void Unmap(std::byte* data, size_t mapped, int) { munmap(data, mapped); }
 
 bool ReadAt(int fd, uint64_t offset, std::span<std::byte> to) {
   while (!to.empty()) {
@@ -129,7 +144,62 @@ PartialFile::~PartialFile() {
   it->second = {.bytes = file_.end(), .changed = fs::file_time_type::clock::now()};
 }
 
+AlignedBuffer PartialFile::Map(uint64_t bytes) {
+  const uint64_t checked = PiecesOf(bytes) * sizeof(uint64_t);
+  const uint64_t data = RoundUpToPage(bytes);
+  if (!LiesInFiles(bytes) || !MayWrite(data + checked)) return {};
+  const int fd = file_.fd().get();
+  struct stat info {};
+  const auto size = static_cast<off_t>(data + checked);
+  if (fstat(fd, &info) != 0) return {};
+  // Of another form, or of a blob of another size.
+  if (info.st_size != size && ftruncate(fd, 0) != 0) return {};
+  // All space, where a failure can be handled, and not when a page is written back.
+  void* const place = fallocate(fd, 0, 0, size) != 0
+                          ? MAP_FAILED
+                          : mmap(nullptr, data, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (place == MAP_FAILED) {
+    (void)!ftruncate(fd, 0);
+    return {};
+  }
+  file_.EndAt(data + checked);
+  AlignedBuffer blob = AlignedBuffer::Adopt(static_cast<std::byte*>(place), bytes, &Unmap, data,
+                                            /*file=*/-1);
+  mapped_ = std::as_const(blob).bytes();
+  return blob;
+}
+
+uint64_t PartialFile::ReadMapped() const {
+  std::vector<uint64_t> checksums(PiecesOf(mapped_.size()));
+  if (!ReadAt(file_.fd().get(), RoundUpToPage(mapped_.size()),
+              std::as_writable_bytes(std::span(checksums)))) {
+    return 0;
+  }
+  uint64_t read = 0;
+  for (const uint64_t checksum : checksums) {
+    const auto piece = mapped_.subspan(read, std::min(kMappedPiece, mapped_.size() - read));
+    if (checksum == 0 || Checksum(piece) != checksum) break;  // 0: it was not there
+    read += piece.size();
+  }
+  return read;
+}
+
+absl::Status PartialFile::AppendMapped(uint64_t bytes) {
+  const uint64_t first = there_ / kMappedPiece;  // the pieces before are whole
+  there_ += bytes;
+  std::vector<uint64_t> checksums;
+  for (uint64_t begin = first * kMappedPiece; begin < there_; begin += kMappedPiece) {
+    const uint64_t size = std::min(kMappedPiece, mapped_.size() - begin);
+    if (begin + size <= there_) checksums.push_back(Checksum(mapped_.subspan(begin, size)));
+  }
+  const uint64_t at = RoundUpToPage(mapped_.size()) + first * sizeof(uint64_t);
+  return WriteAllAt(file_.fd(), std::as_bytes(std::span(checksums)), at)
+             ? absl::OkStatus()
+             : FileError("cannot write to", file_.path());
+}
+
 uint64_t PartialFile::Read(std::span<std::byte> blob) {
+  if (!mapped_.empty()) return there_ = ReadMapped();
   uint64_t read = 0;
   while (read < blob.size()) {
     FrameHead head;
@@ -148,15 +218,22 @@ uint64_t PartialFile::Read(std::span<std::byte> blob) {
 }
 
 void PartialFile::Append(std::span<const std::byte> bytes) {
+  if (!mapped_.empty()) {
+    if (!failed_) GiveUpUnless(AppendMapped(bytes.size()));
+    return;
+  }
   while (!bytes.empty() && !failed_) {
     const auto frame = bytes.first(std::min<size_t>(bytes.size(), kMostInAFrame));
     bytes = bytes.subspan(frame.size());
-    if (const absl::Status status = AppendFrame(frame); !status.ok()) {
-      failed_ = true;
-      Discard();
-      Logger("wire").Warning(absl::StrCat("partial_file_lost why=\"", status.message(), "\""));
-    }
+    GiveUpUnless(AppendFrame(frame));
   }
+}
+
+void PartialFile::GiveUpUnless(const absl::Status& status) {
+  if (status.ok()) return;
+  failed_ = true;
+  Discard();
+  Logger("wire").Warning(absl::StrCat("partial_file_lost why=\"", status.message(), "\""));
 }
 
 absl::Status PartialFile::AppendFrame(std::span<const std::byte> bytes) {

@@ -410,14 +410,18 @@ UploadStore::Begun UploadStore::BeginLocked(const fleet::UploadOffer& offer,
   std::erase_if(entries_, [](const auto& e) { return Gone(e.second); });
   std::shared_ptr<UploadMemory> memory;
   used_->fetch_add(offer.size);  // raised only under the lock; ~UploadMemory lowers it
+  std::shared_ptr<PartialFile> file =
+      on_disk ? partials_->Take(NameOf(offer), offer.size) : nullptr;
   try {
-    memory = std::make_shared<UploadMemory>(
-        mapped != nullptr ? AlignedBuffer() : AlignedBuffer::Unset(offer.size), mapped, used_);
+    AlignedBuffer own = file != nullptr ? file->Map(offer.size) : AlignedBuffer();
+    if (own.size() == 0 && mapped == nullptr) own = AlignedBuffer::Unset(offer.size);
+    memory = std::make_shared<UploadMemory>(std::move(own), mapped, used_);
   } catch (const std::bad_alloc&) {
+    if (file != nullptr) file->Discard();
     used_->fetch_sub(offer.size);
     return {UploadVerdict::kBusy, 0};
   }
-  if (on_disk) memory->file = partials_->Take(NameOf(offer), offer.size);
+  memory->file = std::move(file);
   made =
       std::make_shared<Upload>(offer.digest, memory, options_.verify || shared, clock_, executor_);
   entries_.insert_or_assign(key, Entry{.round = offer.round, .upload = made, .memory = memory});

@@ -69,6 +69,7 @@ class _Comparison:
             _modules.untouched(module),
             _deterministic(),
             _modules.dropping_nothing(module),
+            _modules.keeping_activations(module),  # as the trace does; gradients are the same
         ):
             self._losses(module)
             what = "losses in evaluation mode"

@@ -118,6 +118,11 @@ def keys_of(
         if given.get("config") is None:
             _add_outputs(settings, made, columns)
         look_at_outputs(made, settings, own, columns)
+        if made.again and not settings.get("local.checkpoint"):
+            columns.warnings.append(
+                f"model: {made.again}: a traced module keeps its activations, and trains the same "
+                "numbers; local=dict(checkpoint=True) computes them again"
+            )
     elif own["init"] is not None:
         raise ConfigError(
             "init= has no effect without model=; model_options=dict(init=…) takes a file for the "

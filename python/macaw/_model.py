@@ -46,6 +46,7 @@ class Model:
     names: dict[str, str] = field(default_factory=dict)
     dtype: str | None = None  # run.dtype that the module's tensors ask for
     prefix: str = ""  # of the run's names of a module that is no list of layers
+    again: str = ""  # by what the module computes activations again, where its trace does not
 
     def state_dict(self, tensors: Mapping[str, _safetensors.Array]) -> dict[str, torch.Tensor]:
         """The tensors of a run as a state dict that loads into the module."""
@@ -325,6 +326,7 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     _libtorch.check()
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
+    again: list[str] = []
     with warnings.catch_warnings():
         # PyTorch advises against scripts, and LibTorch trains nothing else.
         for category in (DeprecationWarning, FutureWarning):
@@ -334,7 +336,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
         except ModelError:
             raise
         except Exception as error:
-            traced = _trace.traced(module, example(module), first_line(error))
+            with _modules.keeping_activations(module) as again:
+                traced = _trace.traced(module, example(module), first_line(error))
             buffer = io.BytesIO()
             _trace.save(traced, buffer, first_line(error))
             how = "traced"
@@ -345,7 +348,7 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             why += f"; torch.jit.script refuses it: {first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
-    return Model({"torchscript": path}, said, module, prefix=prefix)
+    return Model({"torchscript": path}, said, module, prefix=prefix, again=" and ".join(again))
 
 
 def _write_weights(tensors: Mapping[str, Any], folder: Path) -> Path:

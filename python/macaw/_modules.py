@@ -109,6 +109,40 @@ def dropping_nothing(module: Any) -> Iterator[None]:
             setattr(layer, name, value)
 
 
+@contextmanager
+def keeping_activations(module: Any) -> Iterator[list[str]]:
+    """Nothing computes activations again: a pass is the operations that it consists of.
+
+    Gives a list that says afterwards who would have: layers of Hugging Face
+    (``gradient_checkpointing_enable()``) and ``torch.utils.checkpoint``.
+    """
+    from torch.utils.checkpoint import CheckpointFunction
+
+    asked: list[str] = []
+    layers = [m for m in module.modules() if getattr(m, "gradient_checkpointing", False) is True]
+    if layers:
+        asked.append("gradient_checkpointing_enable()")
+
+    def straight(function: Any, _: bool, *given: Any) -> Any:
+        if "torch.utils.checkpoint" not in asked:
+            asked.append("torch.utils.checkpoint")
+        return function(*given)
+
+    own = vars(CheckpointFunction).get("apply")
+    for layer in layers:
+        layer.gradient_checkpointing = False
+    CheckpointFunction.apply = staticmethod(straight)
+    try:
+        yield asked
+    finally:
+        for layer in layers:
+            layer.gradient_checkpointing = True
+        if own is None:
+            del CheckpointFunction.apply
+        else:
+            CheckpointFunction.apply = own
+
+
 def _rates(layer: Any) -> tuple[str, ...]:
     """The names of the probabilities with which a layer drops numbers, or itself."""
     kind = type(layer).__name__

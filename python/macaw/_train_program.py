@@ -185,6 +185,10 @@ class _Server:
         self._has_trained = True
         steps = int(metrics.pop("steps", ctx.steps or _nominal_steps(ctx.local, len(task.y))))
         used = int(metrics.pop("rows", len(task.y)))
+        planned = _nominal_steps(ctx.local, len(task.y))
+        once = task.x.size if task.task == "next-token" else len(task.y)
+        _refuse_count("rows", used, once + once * planned * ctx.batch_size // len(task.y))
+        _refuse_count("steps", steps, 1 + planned)
         sums = _sums(metrics, task.sums, used, "the train function")
         return trained, used, steps, sums if "loss" in sums else None
 
@@ -362,5 +366,23 @@ def _sums(
                 f"{whose} returned the metric {name!r}; a run of this task takes "
                 f"{', '.join(known)} from it (metrics= and on_round= add columns of your own)"
             )
-        sums[_MEANS[name]] = float(value) * rows
+        mean = float(value)
+        if (name == "accuracy" and not 0 <= mean <= 1) or abs(mean) > _LARGEST:
+            raise ValueError(
+                f"{whose} returned {name} {mean:g}, and a mean over rows is at most "
+                f"{1 if name == 'accuracy' else _LARGEST:g}"
+            )
+        sums[_MEANS[name]] = mean * rows
     return sums
+
+
+_LARGEST = 1e39  # a mean: float32 has none above
+_MOST_PASSES = 1000  # times what [local] says; a server takes no more (server/engine)
+
+
+def _refuse_count(name: str, count: int, planned: int) -> None:
+    if not 0 <= count <= _MOST_PASSES * planned:
+        raise ValueError(
+            f'the train function returned {{"{name}": {count}}}: leave it out, or say how many '
+            f"{name} it has taken; a run takes at most {_MOST_PASSES} times what [local] asks for"
+        )

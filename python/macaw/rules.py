@@ -162,6 +162,7 @@ class Local:
     shuffle: bool
     precision: str
     micro_batch: int
+    checkpoint: bool
 
 
 class Layout:

@@ -41,11 +41,15 @@ absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
         absl::StrCat("client ", record.attempt.client.value, " reports ", why));
   };
   const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // false for NaN
+  constexpr size_t kAlwaysSaid = 2;  // rows and losses; of the rest a program may know nothing: NaN
   for (const std::vector<double>* sums : {&record.sums, &record.personal_sums}) {
     if (sums == &record.personal_sums && sums->empty()) continue;  // no personal model
     if (sums->size() != schema.sums.size())
       return refuse(absl::StrCat(sums->size(), " metric sums, the task has ", schema.sums.size()));
-    if (!training::CountsFit(schema, *sums) || !std::ranges::all_of(*sums, bounded))
+    std::vector<double> said = *sums;
+    std::replace_if(
+        said.begin() + kAlwaysSaid, said.end(), [](double sum) { return std::isnan(sum); }, 0);
+    if (!training::CountsFit(schema, said) || !std::ranges::all_of(said, bounded))
       return refuse("metrics that no examples can give");
   }
   return absl::OkStatus();

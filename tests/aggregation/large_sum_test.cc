@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "aggregation/exact_sum.h"
+#include "core/page_pool.h"
+#include "testing/disk_space.h"
+#include "testing/temporary_folder.h"
 #include "tests/aggregation/cohort.h"
 
 namespace macaw::aggregation {
@@ -157,6 +163,93 @@ TEST_F(LargeSums, DamagedOnesAreRefusedBeforeTheyCount) {
   // Wherever a float begins, one of them is beyond 1e38.
   std::fill_n(bad.begin() + static_cast<ptrdiff_t>(bad.size() / 2), 4, std::byte{0x7f});
   EXPECT_FALSE(Decode(bad).ok());
+}
+
+// The setting is the process's, so these have processes of their own, which end with 0 if all holds.
+void Must(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "not so: %s\n", what);
+  std::_Exit(1);
+}
+
+TestCohort CohortInFiles(const std::string& folder) {
+  constexpr size_t kFrom = size_t{4} << 20;
+  Must(KeepLargeBlocksIn(folder, kFrom).ok(), "the folder takes files");
+  const auto channel = [](const char* name, LayoutPtr layout, Reduction reduction) {
+    return ChannelSpec{.name = name, .layout = std::move(layout), .reduction = reduction};
+  };
+  return TestCohort({channel("delta", Vector(6 << 20, DType::kF32), Reduction::kWeightedMean),
+                     channel("tau", Vector(3, DType::kF64), Reduction::kMean)},
+                    2, 5);
+}
+
+// A sum of its own vector, which it is given.
+ExactSum SumOfGiven(const TestCohort& cohort, size_t which) {
+  const TestClient& client = cohort.clients[which];
+  ExactSum sum = cohort.Empty();
+  std::vector<ConstVectorView> views;
+  for (const FlatVector& vector : client.vectors) views.push_back(vector.view());
+  const auto give = [&](size_t c) { return client.vectors[c].Clone(); };
+  Must(sum.Add({.client = client.id,
+                .weight = client.weight,
+                .multiplicity = client.multiplicity,
+                .values = views,
+                .give = give})
+           .ok(),
+       "the client is added");
+  return sum;
+}
+
+void EncodeItLast(const std::string& folder) {
+  const TestCohort cohort = CohortInFiles(folder);
+  const uint64_t clients = testing_support::BytesOnDisk(folder);
+  ExactSum sum = SumOfGiven(cohort, 0);
+  const uint64_t vector = testing_support::BytesOnDisk(folder) - clients;
+  Must(vector >= (24 << 20), "its vector is on the disk");
+  const AlignedBuffer stays = *ExactSum::EncodeTogether({&sum, 1}, SumForm::kCompact);
+  const uint64_t both = testing_support::BytesOnDisk(folder) - clients;
+  Must(both >= 2 * vector, "with its bytes there are two");
+  const AlignedBuffer last = *ExactSum::EncodeLast({&sum, 1}, SumForm::kCompact);
+  Must(std::ranges::equal(stays.bytes(), last.bytes()), "the bytes are the same");
+  Must(testing_support::BytesOnDisk(folder) - clients <= both + (12 << 20),
+       "the vector's space became that of the bytes");
+  std::_Exit(0);
+}
+
+TEST(LargeSumsInFiles, TheLastEncodingTakesTheirSpace) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(EncodeItLast(folder.path()), testing::ExitedWithCode(0), "");
+}
+
+// With collected vectors, of several clients and in the aligned form nothing is given up before all
+// of it is written.
+TEST_F(LargeSums, TheLastEncodingHasTheSameBytes) {
+  for (const SumForm form : {SumForm::kCompact, SumForm::kAligned}) {
+    for (const std::vector<size_t>& clients : {std::vector<size_t>{0}, {1}, {0, 1, 2}}) {
+      ExactSum sum = Of(clients);
+      const AlignedBuffer stays = *ExactSum::EncodeTogether({&sum, 1}, form);
+      const AlignedBuffer last = *ExactSum::EncodeLast({&sum, 1}, form);
+      EXPECT_TRUE(std::ranges::equal(stays.bytes(), last.bytes())) << clients.size();
+    }
+  }
+}
+
+void Divide(const std::string& folder) {
+  const TestCohort cohort = CohortInFiles(folder);
+  ExactSum sum = SumOfGiven(cohort, 0);
+  Must(sum.Merge(SumOfGiven(cohort, 1)).ok(), "the other one is added");
+  const uint64_t before = testing_support::BytesOnDisk(folder);
+  const auto mean = std::move(sum).Report();
+  Must(mean.ok(), "it is divided");
+  // Of 48 MiB of integers.
+  Must(testing_support::BytesOnDisk(folder) + (23 << 20) <= before,
+       "the mean takes half of their space");
+  std::_Exit(0);
+}
+
+TEST(LargeSumsInFiles, TheMeanTakesHalfTheirSpace) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(Divide(folder.path()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

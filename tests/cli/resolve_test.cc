@@ -386,7 +386,9 @@ TEST(Resolve, RefusesAGroupWithoutClients) {
   EXPECT_THAT(refusal("[\"a=big-*\",\"b=tiny-*\"]"),
               testing::AllOf(HasSubstr("the group \"b\""), HasSubstr("\"big-0\"")));
   EXPECT_THAT(refusal("[\"a=*\",\"b=small-*\"]"), HasSubstr("first pattern that matches"));
-  EXPECT_THAT(refusal("[\"a=big-*\"]", {"workers.owners=2"}), HasSubstr("named \"0\""));
+  EXPECT_THAT(
+      refusal("[\"a=big-*\"]", {"workers.owners=2"}),
+      AllOf(HasSubstr("named \"0\""), HasSubstr("with workers.owners clients are named by")));
   EXPECT_EQ(refusal("[\"a=3\"]", {"workers.owners=2"}), "");
 }
 

@@ -79,6 +79,16 @@ TEST_F(Npz, TakesKerasNamesAndItsTestSet) {
   EXPECT_THAT((*dataset)->info().notes, Contains("not read: \"extra\""));
 }
 
+TEST_F(Npz, LabelsThatCountFromOneAreNoted) {
+  const auto dataset = Open({Bytes({4, 2, 2}, "x"), Labels({1, 2, 3, 1}, "y")});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->info().notes,
+              Contains(HasSubstr("no row has class 0: labels are 1 to 3")));
+  const auto usual = Open({Bytes({4, 2, 2}, "x"), Labels({0, 2, 3, 1}, "y")});
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_THAT((*usual)->info().notes, Not(Contains(HasSubstr("class 0"))));
+}
+
 TEST_F(Npz, AClientForEachRowIsTheNaturalPartition) {
   const ZipFile numbers = {"client.npy", NpyOf<int32_t>("<i4", {4}, {70, 8, 70, 9})};
   // Three characters of four bytes each, padded with zeros.

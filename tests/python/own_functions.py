@@ -70,6 +70,11 @@ def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
         "an unknown metric": (model, {"auc": 0.5}),
         "three things": (model, 1, 2),
         "a loss alone": {"loss": 2.0},
+        "too many rows": {"loss": 2.0, "rows": 10**9},
+        "too many steps": {"loss": 2.0, "steps": 10**7},
+        "steps below 0": {"loss": 2.0, "steps": -1},
+        "a percentage": {"loss": 2.0, "accuracy": 88.0},
+        "a loss of no float32": {"loss": 1e300},
     }[what]
 
 

@@ -6,6 +6,7 @@
 | what is sent and kept | Adapters.test_alone_are_sent |
 | seeds, functions that make modules | Adapters.test_are_drawn_from_the_seed |
 | sweeps | Adapters.test_of_a_sweep |
+| gradient checkpointing | Checkpointing |
 | rows of several lengths, with and without labels | Texts |
 | wrong configurations, texts, labels | Adapters.test_refused, Texts.test_refused |
 """
@@ -173,6 +174,108 @@ class Adapters(TextCase):
             with self.assertRaises(macaw.Error) as caught:
                 self.run_of(peft=config, model=model)
             self.assertIn(words, str(caught.exception))
+
+
+class Checkpointing(TextCase):
+    """gradient_checkpointing_enable() of Hugging Face, and torch.utils.checkpoint."""
+
+    def warned(self, name: str, **changes: Any) -> tuple[macaw.Run, str]:
+        run = self.run_of(name, **changes)
+        return run, dict(run.said).get("warning", "")
+
+    def test_of_a_traced_module_is_left_out_and_said(self) -> None:
+        plain, said = self.warned("plain")
+        self.assertNotIn("keeps its activations", said)
+        for reentrant in (True, False):
+            model = programs.gpt()
+            options = {"use_reentrant": reentrant}
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+            run, said = self.warned(f"again-{reentrant}", model=model)
+            self.assertIn("gradient_checkpointing_enable(): a traced module keeps its", said)
+            self.assertEqual(run.digest, plain.digest)
+            self.assertTrue(model.is_gradient_checkpointing, "the module stays as it was given")
+
+    def test_is_a_key_of_the_run(self) -> None:
+        local = {"lr": 0.5, "batch_size": 5, "epochs": 2, "shuffle": False}
+        model = programs.gpt()
+        model.gradient_checkpointing_enable()
+        for job in ({}, {"peft": programs.lora()}):
+            plain, _ = self.warned("plain", local=local, **job)
+            again, said = self.warned(
+                "again", local={**local, "checkpoint": True}, **{**job, "model": model}
+            )
+            self.assertNotIn("keeps its activations", said)
+            self.assertEqual(again.digest, plain.digest)
+
+    def test_with_adapters(self) -> None:
+        plain, _ = self.warned("plain", peft=programs.lora())
+        model = programs.gpt()
+        model.gradient_checkpointing_enable()
+        run, said = self.warned("again", model=model, peft=programs.lora())
+        self.assertIn("keeps its activations", said)
+        self.assertEqual(run.digest, plain.digest)
+
+    def test_of_a_module_of_ones_own(self) -> None:
+        plain, _ = self.warned("plain", model=Deep(again=False))
+        run, said = self.warned("again", model=Deep(again=True))
+        self.assertIn("torch.utils.checkpoint", said)
+        for name, tensor in plain.model().items():
+            np.testing.assert_array_equal(np.asarray(run.model()[name]), np.asarray(tensor))
+        from torch.utils.checkpoint import CheckpointFunction
+
+        self.assertNotIn("apply", vars(CheckpointFunction), "it is as it was")
+
+    def test_in_python_computes_again(self) -> None:
+        model = programs.gpt()
+        model.gradient_checkpointing_enable()
+        run, said = self.warned("again", model=model, rounds=1, train=passes_twice)
+        self.assertNotIn("keeps its activations", said)
+        plain, _ = self.warned("plain", rounds=1, train=passes_once)
+        self.assertEqual(run.digest, plain.digest)
+
+
+def one_step(model: Any, rows: Any, passes: int) -> Any:
+    """Fails where the first block does not pass so often."""
+    x, y = rows
+    passed = []
+    hook = model.transformer.h[0].register_forward_pre_hook(lambda *_: passed.append(1))
+    loss = torch.nn.functional.cross_entropy(model(x).logits[:, -1], y)
+    loss.backward()
+    hook.remove()
+    if len(passed) != passes:
+        raise RuntimeError(f"{len(passed)} passes")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter -= 0.1 * parameter.grad
+    return model, {"loss": loss.item()}
+
+
+def passes_once(model: Any, rows: Any, ctx: Any) -> Any:
+    return one_step(model, rows, 1)
+
+
+def passes_twice(model: Any, rows: Any, ctx: Any) -> Any:
+    return one_step(model, rows, 2)
+
+
+class Deep(torch.nn.Module):
+    """Two hidden layers, of which the second may be computed again."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens = torch.nn.Embedding(TOKENS, 6)
+        self.hidden = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh())
+        self.last = torch.nn.Linear(12, TOKENS)
+        self.again = again
+
+    def forward(self, x: Any) -> Any:
+        from torch.utils.checkpoint import checkpoint
+
+        h = self.tokens(x)
+        h = checkpoint(self.hidden, h) if self.again and self.training else self.hidden(h)
+        return self.last(h)
 
 
 class Texts(TextCase):

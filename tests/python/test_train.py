@@ -60,7 +60,9 @@ class AFunction(TrainCase):
 
     def test_may_return_metrics_alone(self) -> None:
         train = functools.partial(own.returns, what="a loss alone")
-        self.assertEqual(self.run_of("run", train).rows[0]["train_loss"], 2)
+        row = self.run_of("run", train).rows[0]
+        self.assertEqual(row["train_loss"], 2)
+        self.assertIsNone(row["train_accuracy"], "nobody knows it")
 
     def test_gets_rows_as_the_model_does(self) -> None:
         x, y = rows()
@@ -104,7 +106,9 @@ class AFunction(TrainCase):
         for what, word in (
             ("a word", "returned str"), ("no bias", "no 0.bias"),
             ("another shape", "[2, 8]"), ("an unknown metric", "'auc'"),
-            ("three things", "returned tuple"),
+            ("three things", "returned tuple"), ("too many rows", '"rows": 1000000000'),
+            ("too many steps", '"steps": 10000000'), ("steps below 0", '"steps": -1'),
+            ("a percentage", "accuracy 88"), ("a loss of no float32", "1e+300"),
         ):  # fmt: skip
             train = functools.partial(own.returns, what=what)
             self.assertIn(word, str(self.refusal(macaw.TrainError, train=train)), what)

@@ -18,6 +18,7 @@ What surrounds it, and the test that holds it:
 | a fleet | AFleet |
 | several processes: DDP, FSDP | Ranks |
 | a rank that dies | Ranks.test_start_again_when_one_dies |
+| gradient_checkpointing | HuggingFace.test_computes_activations_again_… |
 | wrong rows, models, trainers | Refusals |
 | no worker | Both.test_train_alone_when_started_by_hand |
 """
@@ -188,6 +189,17 @@ class HuggingFace(TrainerCase):
         self.assert_near(run.model(), start.state_dict())
         sent = run.rows[0]["bytes_up"]
         self.assertLess(sent, 4 * sum(p.numel() for p in start.parameters()) / 4)
+
+    def test_computes_activations_again_where_its_arguments_ask_for_it(self) -> None:
+        """The program itself counts the passes of a block, and fails where they are not two."""
+        for options in ([], ["peft"], ["ranks=2"]):
+            run = self.run_of("hugging", "checkpoint", *options)
+            self.assertEqual(run.digest, self.run_of("hugging", *options).digest, options)
+
+    def test_refuses_the_key_of_the_other_back_ends(self) -> None:
+        with self.assertRaises(macaw.Error) as caught:
+            self.run_of("hugging", local={"checkpoint": True})
+        self.assertIn("gradient_checkpointing=True", str(caught.exception))
 
 
 class Lightning(TrainerCase):

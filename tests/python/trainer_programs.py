@@ -4,7 +4,8 @@
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
 run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
-shuffle, stop (early), fail=ROUND, manual (steps by the module, and the name of the loss).
+shuffle, stop (early), checkpoint (activations), fail=ROUND, manual (steps by the module, and the
+name of the loss).
 """
 
 from __future__ import annotations
@@ -123,6 +124,25 @@ def stopper() -> Any:
     import transformers
 
     return transformers.EarlyStoppingCallback(1, early_stopping_threshold=10.0)
+
+
+def counter(model: Any) -> Any:
+    """Fails where the first block of the model does not pass twice a step: to checkpoint it."""
+    import transformers
+
+    passes = []
+    block = next(m for m in model.modules() if type(m).__name__ == "GPT2Block")
+    block.register_forward_pre_hook(lambda m, _: passes.append(1) if m.training else None)
+
+    class Counter(transformers.TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            passes.clear()
+
+        def on_train_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+            if len(passes) != 2 * state.global_step:
+                raise RuntimeError(f"{len(passes)} passes in {state.global_step} steps")
+
+    return Counter()
 
 
 def sgd(model: Any, rate: float = RATE) -> Any:
@@ -265,12 +285,17 @@ def main(kind: str, *options: str) -> None:
             be_newer()
         more = saving() if "stop" in words else {}
         model = gpt("peft" in words)
+        again = {"gradient_checkpointing": True} if "checkpoint" in words else {}
+        if again and "peft" in words:
+            model.enable_input_require_grads()  # as the pages of peft ask for
         given = sgd(model) if "given" in words else None
         if "adam" in words:
             given = torch.optim.Adam(model.parameters())
-        trainer = hugging(model, shuffle=shuffle, given=given, ranks=ranks, **more)
+        trainer = hugging(model, shuffle=shuffle, given=given, ranks=ranks, **more, **again)
         if more:
             trainer.add_callback(stopper())
+        if again:
+            trainer.add_callback(counter(model))
 
         def rows(task: Any) -> Any:
             failing(task)

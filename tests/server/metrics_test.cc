@@ -53,6 +53,19 @@ TEST(MetricsRow, SaysWhatTrainingGave) {
   EXPECT_EQ(row.Text().find("{\"round\":7,\"clients\":4"), 0u) << "the order of the documentation";
 }
 
+TEST(MetricsRow, HasNoAccuracyThatAProgramHasNotSaid) {
+  PhaseReport report = FourClients();
+  report.records[1].sums[2] = std::nan("");
+  Json json = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_DOUBLE_EQ(json["train_loss"], 136.0 / 112);
+  EXPECT_TRUE(json["train_accuracy"].is_null());
+  EXPECT_DOUBLE_EQ(json["train_client_accuracy_mean"], 1.25 / 3) << "of those that say it";
+  for (fleet::ClientRecord& record : report.records) record.sums[2] = std::nan("");
+  json = Json::parse(MetricsRow(TaskKind::kClassification, report, {}).Text());
+  EXPECT_TRUE(json["train_accuracy"].is_null());
+  EXPECT_FALSE(json.contains("train_client_accuracy_mean"));
+}
+
 TEST(MetricsRow, CountsWhatTheRoundsEarlierPhasesLeftOut) {
   PhaseReport report = FourClients();
   report.phase = Phase(1);

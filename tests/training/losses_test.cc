@@ -50,5 +50,17 @@ TEST(Losses, HaveToBeFiniteForAClientToCount) {
   }
 }
 
+TEST(Losses, OtherSumsMayBeUnknown) {
+  const auto finite = [](const std::vector<double>& sums) {
+    std::vector<StageOutcome> outcomes(1);
+    outcomes[0].sums = sums;
+    return LossesAreFinite(OfKinds({StageKind::kTrain}), outcomes, /*compares=*/false);
+  };
+  EXPECT_TRUE(finite({2, 3, std::nan("")}));
+  EXPECT_FALSE(finite({2, 3, kInfinity}));
+  EXPECT_FALSE(finite({2, std::nan(""), 1}));
+  EXPECT_FALSE(finite({std::nan(""), 3, 1}));
+}
+
 }  // namespace
 }  // namespace macaw::training

@@ -5,13 +5,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/files.h"
+#include "core/page_pool.h"
 #include "models/spec.h"
+#include "testing/disk_space.h"
 #include "testing/temporary_folder.h"
 #include "tests/training/testing.h"
 #include "training/api/hooks.h"
@@ -146,6 +155,47 @@ TEST_F(OwnersProgram, MayTrainWhereTheEndLies) {
   }
 }
 
+// Where the shared memory lies in a file. The setting is the process's, so this has a process of its
+// own, which ends with 0 if all holds.
+void TrainInFiles(const std::function<std::unique_ptr<LocalTrainer>(const TrainerSetup&)>& make,
+                  TrainerSetup setup, const ClientTask& task, const std::string& folder) {
+  const auto must = [](bool holds, const char* what) {
+    if (holds) return;
+    std::fprintf(stderr, "not so: %s\n", what);
+    std::_Exit(1);
+  };
+  must(KeepLargeBlocksIn(folder, 4096).ok(), "the folder takes files");
+  setup.spec = SpecOf({"linear 3"}, {40000}, 3, DType::kF32);
+  const FlatVector start = models::InitialModel(setup.spec, 2);
+  const FlatVector pull = models::InitialModel(setup.spec, 3);
+  const uint64_t vector = start.layout()->bytes(), some = 16 * 4096;
+  {
+    const auto trainer = make(setup);
+    Stage stage = StageFrom(start.view(), 0.1);
+    stage.correction = {.mu = 0.5, .anchor = pull.view(), .v = {{pull.view(), 2}}};
+    std::vector<float> first;
+    for (int turn = 0; turn < 3; ++turn) {
+      const ConstVectorView end = MustRun(*trainer, {.stages = {stage}}, task)[0].end;
+      const std::span<const float> values = end.As<float>();
+      if (turn == 0) first.assign(values.begin(), values.end());
+      must(std::ranges::equal(values, first), "each turn gives the same");
+      must(macaw::testing_support::BytesOnDisk(folder) <= vector + some, "the end alone is left");
+      must(trainer->Evaluate(start.view(), task.train, 5, 15, 200).ok(), "it evaluates");
+      must(macaw::testing_support::BytesOnDisk(folder) >= 2 * vector,
+           "the model is evaluated there");
+    }
+  }
+  std::_Exit(0);
+}
+
+TEST_F(OwnersProgram, LeavesItsEndAloneOnTheDisk) {
+  const std::string scratch = folder_ / "scratch";
+  std::filesystem::create_directory(scratch);
+  EXPECT_EXIT(TrainInFiles([&](const TrainerSetup& setup) { return Make(setup); },
+                           Setup("corrects"), Task(0), scratch),
+              testing::ExitedWithCode(0), "");
+}
+
 TEST_F(OwnersProgram, CannotChangeGapsAndParametersThatAreNotTrained) {
   const auto trainer = Make(Setup("plain"));
   Stage stage = StageFrom(View(start_), 0.1);
@@ -249,6 +299,16 @@ TEST_F(OwnersProgram, MayDivergeAsAnyTrainer) {
   const auto weights = Turn(*trainer, 6), losses = Turn(*trainer, 10);
   ASSERT_TRUE(weights.ok() && losses.ok()) << "whoever adds it refuses it";
   EXPECT_TRUE(std::isnan((*losses)[0].sums[1]));
+}
+
+TEST_F(OwnersProgram, ThatSaysItsLossesAloneHasUnknownCounts) {
+  const auto trainer = Make(Setup("plain"));
+  const auto turn = Turn(*trainer, 0);
+  ASSERT_TRUE(turn.ok()) << turn.status();
+  const MetricSums& sums = (*turn)[0].sums;
+  EXPECT_EQ(sums[0], 20);
+  EXPECT_EQ(sums[1], 10);
+  for (size_t i = 2; i < sums.size(); ++i) EXPECT_TRUE(std::isnan(sums[i])) << "and not 0";
 }
 
 TEST_F(OwnersProgram, MaySayAtWhatRatesItHasTrained) {

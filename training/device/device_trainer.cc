@@ -48,6 +48,11 @@ absl::Status DeviceTrainer::Supports(const TrainerSetup& setup) {
     return absl::UnimplementedError(
         "it takes a batch in pieces of its own: take local.micro_batch out");
   }
+  if (setup.local.checkpoint) {
+    return absl::UnimplementedError(
+        "it computes no activations again: take local.checkpoint out, or use workers.backend = "
+        "\"torch\" with workers.devices");
+  }
   constexpr int64_t kMostPad = 8191;  // of a move's code
   if (setup.transform.pad_crop > kMostPad) {
     return absl::UnimplementedError(absl::StrCat("it pads by at most ", kMostPad, " pixels"));

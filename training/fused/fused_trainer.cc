@@ -72,6 +72,8 @@ absl::Status Supports(const TrainerSetup& setup) {
     return absl::UnimplementedError("it computes in full precision only (local.precision)");
   if (setup.local.micro_batch > 0)
     return absl::UnimplementedError("it takes whole batches only (local.micro_batch)");
+  if (setup.local.checkpoint)
+    return absl::UnimplementedError("it computes no activations again (local.checkpoint)");
   if (setup.spec.is_script()) return absl::UnimplementedError("the model is a scripted module");
   if (setup.local.clip_norm > 0 && setup.local.clip != "gradient") {
     return absl::UnimplementedError("it clips the gradient only, not local.clip = \"corrected\"");

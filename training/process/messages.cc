@@ -1,5 +1,6 @@
 #include "training/process/messages.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -96,13 +97,14 @@ std::string ErrorIn(const Json& error) {
 }
 
 // The sums under "sums", by the names of the task. JSON has no NaN: null stands for it. `rows`: the
-// number of examples where they are left out and may be.
+// number of examples where they are left out and may be; all but the losses may be, then, and are
+// NaN.
 absl::StatusOr<MetricSums> SumsIn(const Json& json, absl::string_view line, TaskKind task,
                                   std::optional<uint64_t> rows) {
   const MetricSchema& schema = SchemaFor(task);
   const auto found = json.find("sums");
   if (found == json.end() || !found->is_object()) return Wrong(line, "\"sums\" is missing");
-  MetricSums sums(schema.sums.size(), 0.0);
+  MetricSums sums(schema.sums.size(), std::numeric_limits<double>::quiet_NaN());
   if (rows.has_value()) sums[0] = static_cast<double>(*rows);
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto sum = found->find(schema.sums[i]);
@@ -114,7 +116,11 @@ absl::StatusOr<MetricSums> SumsIn(const Json& json, absl::string_view line, Task
       return Wrong(line, absl::StrCat("\"", schema.sums[i], "\" is not a number"));
     sums[i] = sum->is_null() ? std::numeric_limits<double>::quiet_NaN() : sum->get<double>();
   }
-  if (!CountsFit(schema, sums)) return Wrong(line, "no rows can give these sums");
+  MetricSums said = sums;
+  if (rows.has_value())
+    std::ranges::replace_if(
+        said, [](double sum) { return std::isnan(sum); }, 0);
+  if (!CountsFit(schema, said)) return Wrong(line, "no rows can give these sums");
   return sums;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/file_blocks.h"
 #include "core/logging.h"
 #include "core/peer/shared_vectors.h"
 #include "core/status.h"
@@ -191,6 +192,7 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
   MACAW_RETURN_IF_ERROR(CheckVector(setup_.spec, start, "start"));
   const bool corrects = correction.mu != 0 || !correction.v.empty();
   const TurnVector weights = resident_->ready.in_place && !corrects ? kEnd : kStart;
+  if (weights != kStart) GiveUpSpace(memory.At(kStart).bytes);  // of a former evaluation
   MACAW_RETURN_IF_ERROR(Put(start, memory, weights));
   MACAW_RETURN_IF_ERROR(memory.Reserve(kEnd));
   if (correction.anchor.has_value()) {
@@ -220,6 +222,8 @@ absl::StatusOr<StageOutcome> ProcessTrainer::Train(const Stage& stage,
     MACAW_ASSIGN_OR_RETURN(answer.sums, Rate(end, rows, 0, rows.size(), kRatedRows));
     answer.sums.resize(SchemaFor(setup_.task).sums.size());  // without counts of classes
   }
+  // Whoever needs one of them next, puts it there.
+  for (const TurnVector place : {kStart, kAnchor, kCorrection}) GiveUpSpace(memory.At(place).bytes);
   failures_ = 0;
   return StageOutcome{
       .end = end,

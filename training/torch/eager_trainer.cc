@@ -122,7 +122,7 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::D
     : task_(setup.task),
       device_(device),
       feature_type_(setup.feature_type),
-      network_(SpecFor(setup), device),
+      network_(SpecFor(setup), device, setup.local.checkpoint),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
       plain_(objective.Plain(setup.CountedClasses())),
       batch_(network_, gather_, setup.task, setup.dtype, setup.work, device,

@@ -1,0 +1,146 @@
+#include "core/file_blocks.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "core/page_pool.h"
+#include "core/shared_memory.h"
+
+namespace macaw {
+namespace {
+
+constexpr size_t kAtOnce = size_t{16} << 20;  // space is taken in such steps
+
+struct FileBlock {
+  size_t bytes = 0;
+  Fd file;
+  Space space{};
+  size_t taken = 0;  // of the beginning; of memory that is shared with a program: not known
+  bool gave_up = false;
+};
+
+struct Known {
+  absl::Mutex mutex;
+  std::map<const std::byte*, FileBlock> blocks ABSL_GUARDED_BY(mutex);  // by their beginnings
+
+  // The block that holds the byte; end(): none.
+  std::map<const std::byte*, FileBlock>::iterator Around(const std::byte* data)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    auto block = blocks.upper_bound(data);
+    if (block == blocks.begin()) return blocks.end();
+    --block;
+    return data < block->first + block->second.bytes ? block : blocks.end();
+  }
+};
+
+Known& TheKnown() {
+  static auto* const known = new Known();  // buffers may outlive other objects
+  return *known;
+}
+
+void UnmapKnown(std::byte* data, size_t mapped, int) {
+  ForgetFileBlock(data);
+  munmap(data, mapped);
+}
+
+// The rest of the block lies in memory, and its file is no longer than what was taken.
+void GoOnInMemory(std::byte* data, FileBlock& block) {
+  void* const rest = mmap(data + block.taken, block.bytes - block.taken, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  if (rest == MAP_FAILED) throw std::bad_alloc();
+  // What a failed call took of the disk; if this fails, it goes with the file.
+  (void)!ftruncate(block.file.get(), static_cast<off_t>(block.taken));
+  block.taken = block.bytes;
+}
+
+}  // namespace
+
+AlignedBuffer UnsetWithoutSpace(size_t size) {
+  Fd file = UnnamedFileFor(size);
+  const size_t bytes = RoundUpToPage(size);
+  if (!file.open() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+    return AlignedBuffer::Unset(size);
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) return AlignedBuffer::Unset(size);
+  auto* const begin = static_cast<std::byte*>(data);
+  KnowFileBlock(begin, bytes, std::move(file), Space::kTakenFirst);
+  return AlignedBuffer::Adopt(begin, size, &UnmapKnown, bytes, -1);
+}
+
+void TakeSpace(std::span<const std::byte> piece) {
+  if (piece.empty()) return;
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  const auto found = known.Around(piece.data());
+  if (found == known.blocks.end() || found->second.space == Space::kTaken) return;
+  auto& [data, block] = *found;
+  const auto end = static_cast<size_t>(piece.data() + piece.size() - data);
+  if (end <= block.taken) return;
+  const size_t until = std::min((end + kAtOnce - 1) / kAtOnce * kAtOnce, block.bytes);
+  if (fallocate(block.file.get(), 0, static_cast<off_t>(block.taken),
+                static_cast<off_t>(until - block.taken)) == 0) {
+    block.taken = until;
+  } else {
+    GoOnInMemory(const_cast<std::byte*>(data), block);
+  }
+}
+
+void GiveUpSpace(std::span<const std::byte> piece) {
+  if (piece.empty()) return;
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  const auto found = known.Around(piece.data());
+  if (found == known.blocks.end()) return;
+  auto& [data, block] = *found;
+  const size_t page = RoundUpToPage(1);
+  const auto first = static_cast<size_t>(piece.data() - data);
+  const size_t begin = RoundUpToPage(first);
+  // Behind the last byte there is nothing that somebody reads.
+  const size_t end =
+      (first + piece.size() + (block.bytes - first - piece.size() < page ? page - 1 : 0)) / page *
+      page;
+  if (end <= begin) return;
+  block.gave_up = true;
+  if (fallocate(block.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
+    return;  // a file system without holes: the space goes with the block
+  }
+  madvise(const_cast<std::byte*>(data) + begin, end - begin, MADV_DONTNEED);  // what is in memory
+}
+
+bool TakesSpaceFirst(const std::byte* data) {
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  const auto found = known.Around(data);
+  return found != known.blocks.end() && found->second.space == Space::kTakenFirst;
+}
+
+void KnowFileBlock(const std::byte* data, size_t bytes, Fd file, Space space) {
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  known.blocks[data] = {.bytes = bytes, .file = std::move(file), .space = space};
+}
+
+void ForgetFileBlock(const std::byte* data) {
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  known.blocks.erase(data);
+}
+
+bool HasItsSpace(const std::byte* data) {
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  const auto found = known.blocks.find(data);
+  return found == known.blocks.end() ||
+         (found->second.space == Space::kTaken && !found->second.gave_up);
+}
+
+}  // namespace macaw

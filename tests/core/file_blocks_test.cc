@@ -1,0 +1,168 @@
+#include "core/file_blocks.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/page_pool.h"
+#include "core/shared_memory.h"
+#include "testing/disk_space.h"
+#include "testing/small_disk.h"
+#include "testing/temporary_folder.h"
+
+namespace macaw {
+namespace {
+
+using testing_support::BytesOnDisk;
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kPiece = 4 * kMiB;
+
+bool AllAre(std::span<const std::byte> bytes, int value) {
+  return std::ranges::all_of(bytes, [&](std::byte b) { return b == std::byte(value); });
+}
+
+// The setting is the process's, so each of these functions has a process of its own. It ends with 0
+// if all holds, and says else what does not.
+void Must(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "not so: %s\n", what.c_str());
+  std::_Exit(1);
+}
+
+// Makes a vector of 64 MiB from another one, which goes meanwhile.
+AlignedBuffer Move(const std::string& folder, AlignedBuffer from, uint64_t* most) {
+  AlignedBuffer to = UnsetWithoutSpace(from.size());
+  for (size_t at = 0; at < from.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, from.size() - at);
+    TakeSpace(to.bytes().subspan(at, count));
+    std::memcpy(to.bytes().data() + at, from.bytes().data() + at, count);
+    GiveUpSpace(std::as_const(from).bytes().subspan(at, count));
+    *most = std::max(*most, BytesOnDisk(folder));
+  }
+  return to;
+}
+
+void MakeOneOfTheOther(const std::string& folder) {
+  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
+  AlignedBuffer from = AlignedBuffer::Unset(64 * kMiB + 777);
+  std::ranges::fill(from.bytes(), std::byte{7});
+  const std::byte* const place = from.bytes().data();
+  const uint64_t one = BytesOnDisk(folder);
+  Must(one >= 64 * kMiB && one <= 66 * kMiB, "a block has all of its space");
+  Must(HasItsSpace(place) && !TakesSpaceFirst(place), "it has its space from the beginning");
+  uint64_t most = 0;
+  const AlignedBuffer to = Move(folder, std::move(from), &most);
+  Must(AllAre(to.bytes(), 7), "nothing is lost");
+  Must(most <= one + 20 * kMiB, "both together take the space of one, and of a step");
+  Must(BytesOnDisk(folder) <= one + kMiB, "the first one has gone");
+  Must(TakesSpaceFirst(to.bytes().data() + kMiB), "the second one takes its space first");
+  // What is made next has its space, and does not lie in a block with holes.
+  const AlignedBuffer next(64 * kMiB + 777);
+  Must(AllAre(next.bytes(), 0), "a new block is zero");
+  Must(BytesOnDisk(folder) >= 2 * one - kMiB, "a new block has all of its space");
+  std::_Exit(0);
+}
+
+TEST(FileBlocks, AVectorMadeOfAnotherTakesTheSpaceOfOne) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(MakeOneOfTheOther(folder.path()), testing::ExitedWithCode(0), "");
+}
+
+// The pool keeps blocks of this size that are given back.
+void UseAgain(const std::string& folder) {
+  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
+  AlignedBuffer block = AlignedBuffer::Unset(8 * kMiB);
+  GiveUpSpace(std::as_const(block).bytes().first(kMiB));
+  Must(!HasItsSpace(block.bytes().data()), "a MiB was given up");
+  block = AlignedBuffer();
+  Must(BytesOnDisk(folder) == 0, "a block with holes is not kept");
+  block = AlignedBuffer::Unset(8 * kMiB);
+  Must(BytesOnDisk(folder) >= 8 * kMiB, "the next one has its space");
+  block = AlignedBuffer();
+  Must(BytesOnDisk(folder) >= 8 * kMiB, "a whole block is kept");
+  std::_Exit(0);
+}
+
+TEST(FileBlocks, ABlockWithHolesIsNotUsedAgain) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(UseAgain(folder.path()), testing::ExitedWithCode(0), "");
+}
+
+void ShareWithAProgram(const std::string& folder) {
+  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
+  const auto shared = SharedMemory::Make("test", 9 * kMiB, Backing::kFileIfLarge);
+  Must(shared.ok() && (*shared)->Reserve(0, 9 * kMiB).ok(), "memory is shared in a file");
+  std::byte* const data = (*shared)->data();
+  Must(TakesSpaceFirst(data + kMiB), "its owner takes space before each use");
+  std::memset(data, 7, 9 * kMiB);
+  const std::span<const std::byte> bytes(data, 9 * kMiB);
+  GiveUpSpace(bytes.subspan(kMiB + 5, 7 * kMiB));
+  Must(BytesOnDisk(folder) <= 3 * kMiB, "most of it was given up");
+  Must(AllAre(bytes.first(kMiB + 5), 7) && AllAre(bytes.subspan(8 * kMiB + 5), 7),
+       "its neighbours stay");
+  Must((*shared)->Reserve(0, 9 * kMiB).ok(), "it is taken again");
+  Must(BytesOnDisk(folder) >= 9 * kMiB, "all of it");
+  std::memset(data, 8, 9 * kMiB);
+  Must(AllAre(bytes, 8), "it is as good as before");
+  const auto in_memory = SharedMemory::Make("test", 9 * kMiB);
+  std::memset((*in_memory)->data(), 7, 9 * kMiB);
+  GiveUpSpace({(*in_memory)->data(), 9 * kMiB});
+  Must(AllAre({(*in_memory)->data(), 9 * kMiB}, 7), "what lies in no file stays");
+  std::_Exit(0);
+}
+
+TEST(FileBlocks, MemoryThatIsSharedWithAProgramGivesItsSpaceUp) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(ShareWithAProgram(folder.path()), testing::ExitedWithCode(0), "");
+}
+
+// With room for one vector and a half; then for half a vector.
+void UseASmallDisk() {
+  const testing_support::SmallDisk disk(100 * kMiB);
+  if (!disk.mounted()) std::_Exit(77);
+  Must(KeepLargeBlocksIn(disk.path(), 6 * kMiB).ok(), "the folder takes files");
+  AlignedBuffer from = AlignedBuffer::Unset(64 * kMiB);
+  std::ranges::fill(from.bytes(), std::byte{7});
+  uint64_t most = 0;
+  const AlignedBuffer to = Move(disk.path(), std::move(from), &most);
+  Must(AllAre(to.bytes(), 7), "nothing is lost");
+  Must(BytesOnDisk(disk.path()) >= 64 * kMiB, "the second one lies on the disk");
+  AlignedBuffer too_large = UnsetWithoutSpace(200 * kMiB);
+  for (size_t at = 0; at < too_large.size(); at += kPiece) {
+    TakeSpace(too_large.bytes().subspan(at, kPiece));
+    std::memset(too_large.bytes().data() + at, 9, kPiece);
+  }
+  Must(AllAre(too_large.bytes(), 9) && AllAre(to.bytes(), 7), "the rest lies in memory");
+  GiveUpSpace(std::as_const(too_large).bytes());
+  Must(BytesOnDisk(disk.path()) <= 66 * kMiB, "its beginning was on the disk, and has gone");
+  std::_Exit(0);
+}
+
+TEST(FileBlocks, AFullDiskPutsTheRestIntoMemory) {
+  const auto ended = [](int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+  };
+  EXPECT_EXIT(UseASmallDisk(), ended, "");
+}
+
+TEST(FileBlocks, WithoutTheSettingABufferIsInMemory) {
+  AlignedBuffer buffer = UnsetWithoutSpace(9 * kMiB);
+  TakeSpace(buffer.bytes());
+  std::ranges::fill(buffer.bytes(), std::byte{7});
+  GiveUpSpace(std::as_const(buffer).bytes());
+  EXPECT_TRUE(AllAre(buffer.bytes(), 7));
+  EXPECT_FALSE(TakesSpaceFirst(buffer.bytes().data()));
+  EXPECT_TRUE(HasItsSpace(buffer.bytes().data()));
+}
+
+}  // namespace
+}  // namespace macaw

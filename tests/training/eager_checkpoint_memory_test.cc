@@ -1,0 +1,155 @@
+// local.checkpoint takes less memory, by the bytes that LibTorch's allocator has given out; and where
+// it is refused.
+#include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tests/training/checkpointing.h"
+#include "training/backends.h"
+
+namespace macaw::training {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// LibTorch's allocator, which counts while a test looks. One thread at a time.
+class Counting final : public c10::Allocator {
+ public:
+  static Counting& Get() {
+    static Counting* const counting = [] {
+      auto* const made = new Counting(c10::GetAllocator(c10::DeviceType::CPU));
+      c10::SetAllocator(c10::DeviceType::CPU, made, /*priority=*/255);
+      return made;
+    }();
+    return *counting;
+  }
+
+  void Begin() {
+    most_ = now_;
+    begin_ = now_;
+  }
+  size_t most() const { return most_ - begin_; }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr inner = inner_->allocate(bytes);
+    now_ += bytes;
+    most_ = std::max(most_, now_);
+    void* const data = inner.get();
+    return {data, new Block{std::move(inner), bytes}, &Free, c10::Device(c10::DeviceType::CPU)};
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+ private:
+  struct Block {
+    c10::DataPtr inner;
+    size_t bytes;
+  };
+
+  explicit Counting(c10::Allocator* inner) : inner_(inner) {}
+  static void Free(void* block) {
+    Get().now_ -= static_cast<Block*>(block)->bytes;
+    delete static_cast<Block*>(block);
+  }
+
+  c10::Allocator* const inner_;
+  size_t now_ = 0, most_ = 0, begin_ = 0;
+};
+
+struct Taken {
+  size_t most = 0;
+  Digest end;
+};
+
+// The most bytes in use during a stage of one step, behind one that makes what is kept.
+Taken MostOf(bool checkpoint, const models::ModelSpec& spec, const Examples& examples,
+             const std::string& precision = "full") {
+  const auto trainer =
+      TrainerWith(checkpoint, spec, TaskKind::kClassification, data::FeatureType::kF32, precision);
+  const FlatVector x = models::InitialModel(spec, 1);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.1)};
+  MustRun(*trainer, plan, TaskOf(examples.Classes()));
+  Counting::Get().Begin();
+  const StageOutcome outcome = MustRun(*trainer, plan, TaskOf(examples.Classes()))[0];
+  return {Counting::Get().most(), DigestOfValues(outcome.end)};
+}
+
+TEST(CheckpointMemory, OfAChainIsThatOfItsSegments) {
+  std::vector<std::string> layers;
+  for (int i = 0; i < 24; ++i) layers.insert(layers.end(), {"linear 64", "tanh"});
+  layers.push_back("linear 4");
+  const models::ModelSpec spec = SpecOf(layers, {64}, 4, DType::kF32);
+  const Examples examples = RandomExamples(256, 64, 4, 3);
+  const Taken all = MostOf(false, spec, examples), segments = MostOf(true, spec, examples);
+  EXPECT_EQ(segments.end, all.end);
+  EXPECT_GT(all.most, 24u * 256 * 64 * sizeof(float)) << "each tanh keeps its output";
+  EXPECT_LT(segments.most, 0.7 * static_cast<double>(all.most));
+}
+
+TEST(CheckpointMemory, OfBlocksIsThatOfTheirInputs) {
+  std::vector<std::string> layers = {"positions"};
+  for (int i = 0; i < 8; ++i) layers.push_back("transformer heads 4 ff 64 dropout 0.1");
+  layers.insert(layers.end(), {"mean", "linear 4"});
+  const models::ModelSpec spec = SpecOf(layers, {16, 16}, 4, DType::kF32);
+  const Examples examples = RandomExamples(64, 16 * 16, 4, 3);
+  const Taken all = MostOf(false, spec, examples), segments = MostOf(true, spec, examples);
+  EXPECT_EQ(segments.end, all.end);
+  EXPECT_LT(segments.most, 0.4 * static_cast<double>(all.most));
+}
+
+TEST(CheckpointMemory, IsLessInBfloat16) {
+  std::vector<std::string> layers = {"positions"};
+  for (int i = 0; i < 8; ++i) layers.push_back("transformer heads 4 ff 64");
+  layers.insert(layers.end(), {"mean", "linear 4"});
+  const models::ModelSpec spec = SpecOf(layers, {16, 16}, 4, DType::kF32);
+  const Examples examples = RandomExamples(64, 16 * 16, 4, 3);
+  const Taken all = MostOf(false, spec, examples, "bf16"),
+              segments = MostOf(true, spec, examples, "bf16");
+  EXPECT_EQ(segments.end, all.end) << "what is computed again is cast again";
+  EXPECT_NE(segments.end, MostOf(true, spec, examples).end);
+  EXPECT_LT(segments.most, 0.6 * static_cast<double>(all.most));
+}
+
+TrainerSetup SetupWith(std::vector<std::string> layers) {
+  TrainerSetup setup;
+  setup.spec = SpecOf(std::move(layers), {32}, 4, DType::kF32);
+  setup.task = TaskKind::kClassification;
+  setup.backend.name = "auto";
+  setup.local.checkpoint = true;
+  return setup;
+}
+
+const std::vector<std::string> kDeep = {"linear 32", "relu", "linear 32", "relu",
+                                        "linear 32", "relu", "linear 4"};
+
+TEST(CheckpointChoice, IsTrainedByLibTorch) {
+  TrainerSetup setup = SetupWith(kDeep);
+  EXPECT_THAT(*BackendsFor(setup), ElementsAre("torch"));
+  setup.local.checkpoint = false;
+  EXPECT_THAT(*BackendsFor(setup), ElementsAre("fused"));
+}
+
+TEST(CheckpointChoice, IsRefusedWhereItHasNoEffect) {
+  const auto refused = [](const TrainerSetup& setup) {
+    return std::string(BackendsFor(setup).status().message());
+  };
+  EXPECT_EQ(refused(SetupWith(kDeep)), "");
+  EXPECT_THAT(refused(SetupWith({"linear 4"})), HasSubstr("saves nothing on this model"));
+  TrainerSetup setup = SetupWith(kDeep);
+  setup.backend.name = "fused";
+  EXPECT_THAT(refused(setup), HasSubstr("local.checkpoint"));
+  setup.backend.name = "process";
+  EXPECT_THAT(std::string(ProcessBackend().Supports(setup).message()),
+              HasSubstr("gradient_checkpointing_enable"));
+}
+
+}  // namespace
+}  // namespace macaw::training
