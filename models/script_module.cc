@@ -122,6 +122,11 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   } else {
     outputs.logits = result.toTensor();
   }
+  // Of one output a module may return a number a row, as squeeze() makes it.
+  const Tensor& logits = outputs.logits;
+  const bool one_output = module_->outputs.size() == 1 && module_->outputs.front() == 1;
+  if (one_output && logits.dim() < 2 && logits.numel() == batch.size(0))
+    outputs.logits = logits.reshape({batch.size(0), 1});
   std::vector<int64_t> needed = {batch.size(0)};
   needed.insert(needed.end(), module_->outputs.begin(), module_->outputs.end());
   if (outputs.logits.sizes() != at::IntArrayRef(needed)) {

@@ -20,6 +20,7 @@
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "models/adapters.h"
+#include "models/script.h"
 #include "models/spec.h"
 
 namespace macaw::cli {
@@ -90,6 +91,17 @@ absl::Status WriteMerged(const StoredModel& stored, const std::string& out,
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_ASSIGN_OR_RETURN(const FlatVector model, VectorOf(stored, spec));
+  for (const LayoutEntry& entry : spec.layout->entries()) {
+    if (!spec.adapters.empty() || !absl::StrContains(entry.name, ".lora_A.")) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        stored.file, " has adapters of a module (\"", entry.name,
+        "\"), and their base is frozen in the module, in no file of the run: in Python "
+        "run.module() has both, and run.module().merge_and_unload() folds them"));
+  }
+  if (spec.name == models::kScriptName) {
+    std::cout << "note     parameters that the module freezes (requires_grad_(False)) stay in the "
+                 "module, and are not in the file\n";
+  }
   if (spec.adapters.empty()) return WriteModel(out, model.view(), metadata);
   MACAW_ASSIGN_OR_RETURN(const models::MergedModel merged, models::MergeAdapters(spec, model));
   return WriteModel(out, merged.model.view(), metadata);

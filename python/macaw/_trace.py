@@ -101,7 +101,8 @@ def save_script(module: Any, example: Any, buffer: Any) -> None:
                 'return the tensor alone, first in a tuple, or as "logits" of a dict',
                 key="model",
             )
-        if logits is not (found[0] if isinstance(found, tuple) else found):
+        pair = isinstance(found, tuple) and len(found) == 2 and all(map(torch.is_tensor, found))
+        if logits is not (found[0] if pair else found):
             raise TypeError(f"its script returns {type(found).__name__}")
     torch.jit.save(script, buffer)
 

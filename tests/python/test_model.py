@@ -263,6 +263,39 @@ class AnotherModule(TestCase):
         with self.assertRaisesRegex(macaw.ModelError, "returns dict of scores, x"):
             macaw.simulate(**self.job("refused", model=InADict("scores")))
 
+    def test_may_return_more_than_logits_and_a_representation(self) -> None:
+        class Three(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.head = nn.Linear(8, 3)
+
+            def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+                return self.head(x), x, 1
+
+        run = with_libtorch(self.job("run", model=Three(), rounds=1))
+        self.assertIn("traced", run.said[0][1])
+
+    def test_of_one_output_may_return_a_number_a_row(self) -> None:
+        class Squeezed(nn.Module):
+            def __init__(self, squeeze: bool) -> None:
+                super().__init__()
+                self.head = nn.Linear(8, 1)
+                self.squeeze = squeeze
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                found = self.head(x)
+                return found.squeeze() if self.squeeze else found
+
+        x, y = rows()
+        nets, models = [Squeezed(False), Squeezed(True)], []
+        nets[1].load_state_dict(nets[0].state_dict())
+        for number, net in enumerate(nets):
+            job = self.job(str(number), model=net, data=(x, y.astype(np.float32)), partition=None,
+                           cohort=10, local={"lr": 0.05, "batch_size": 5})  # fmt: skip
+            models.append(with_libtorch(job).model())
+        for name, tensor in models[0].items():
+            np.testing.assert_array_equal(models[1][name], tensor)
+
     def test_that_cannot_be_scripted_is_refused_with_the_reason(self) -> None:
         class Odd(nn.Module):
             def __init__(self) -> None:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import unittest
 import warnings
 from typing import Any
@@ -121,6 +122,15 @@ class Adapters(TextCase):
         fresh = peft.get_peft_model(programs.gpt(), programs.lora())
         fresh.load_state_dict(run.model())
         self.assertTrue(torch.equal(fresh.eval()(input_ids=ids).logits, mine))
+
+    def test_are_no_model_of_one_file(self) -> None:
+        """Their base is in the module, so `macaw model merge` has nothing to fold them into."""
+        run, out = self.run_of(peft=programs.lora(), rounds=1), self.folder / "whole.safetensors"
+        command = [macaw._program.program(), "model", "merge", run.folder, "--out", out]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("run.module().merge_and_unload()", said.stderr)
+        self.assertFalse(out.exists())
 
     def test_leave_the_given_module_as_it_is(self) -> None:
         model = programs.gpt()
