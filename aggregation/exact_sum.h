@@ -96,6 +96,11 @@ class ExactSum {
   // The largest size that Encode can give for the order's whole cohort.
   static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,
                                                    const GridOrder& order);
+  // How much of it is of each client: the vectors that kCollect channels keep.
+  static uint64_t BytesOfAClient(std::span<const ChannelSpec> channels);
+  // How many clients encoded bytes say that they hold, before anything is made of them: a compact
+  // sum may be far smaller than its clients' vectors. Nothing: the bytes are no sum.
+  static std::optional<uint64_t> ClientsIn(std::span<const std::byte> encoded);
   static absl::StatusOr<ExactSum> Decode(std::shared_ptr<const AlignedBuffer> bytes,
                                          std::vector<ChannelSpec> channels, const GridOrder& order);
 

@@ -176,6 +176,20 @@ absl::StatusOr<uint64_t> ExactSum::MostEncodedBytes(std::vector<ChannelSpec> cha
   return bytes;
 }
 
+uint64_t ExactSum::BytesOfAClient(std::span<const ChannelSpec> channels) {
+  uint64_t bytes = 0;
+  for (const ChannelSpec& spec : channels) {
+    if (spec.reduction == Reduction::kCollect) bytes += CollectedBytes(spec);
+  }
+  return bytes;
+}
+
+std::optional<uint64_t> ExactSum::ClientsIn(std::span<const std::byte> encoded) {
+  if (encoded.size() < sizeof(SumHeader)) return std::nullopt;
+  const auto header = ReadAt<SumHeader>(encoded, 0);
+  return header.magic == SumHeader::kMagic ? std::optional(header.clients) : std::nullopt;
+}
+
 absl::StatusOr<ExactSum> ExactSum::Decode(std::shared_ptr<const AlignedBuffer> encoded,
                                           std::vector<ChannelSpec> channels,
                                           const GridOrder& order) {

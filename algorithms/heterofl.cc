@@ -167,6 +167,7 @@ class HeteroFlServer final : public MeanDeltaServer {
                  std::optional<models::ModelSpec> evaluated)
       : MeanDeltaServer(setup, std::move(model)),
         plan_(std::move(plan)),
+        bound_(setup.contribution_bound),
         slice_(std::move(evaluated)) {
     if (!slice_) return;
     part_ = FlatVector(slice_->layout);
@@ -184,6 +185,7 @@ class HeteroFlServer final : public MeanDeltaServer {
     if (!delta.empty()) {
       const FlatVector& held = ChannelOf(aggregate, kHeld).value;
       Divide(held.view(), delta.view());
+      Clamp(bound_, delta.view());  // a client that lies about its width moves no number farther
       double rate = 0;
       for (size_t level = 0; level < plan_.levels.count(); ++level)
         rate += held.As<double>()[level] * plan_.levels.rate(level);
@@ -266,6 +268,7 @@ class HeteroFlServer final : public MeanDeltaServer {
   }
 
   const Plan plan_;
+  const double bound_;  // of each number of an update, and so of their mean
   const std::optional<models::ModelSpec> slice_;  // that is evaluated; nothing: the whole model
   FlatVector part_;
   std::optional<VectorView> evaluated_;  // the slice, and 0 elsewhere

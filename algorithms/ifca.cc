@@ -27,6 +27,9 @@ using aggregation::Reduction;
 
 constexpr char kShare[] = "share";         // s_i
 constexpr char kBestLoss[] = "best_loss";  // f_i(θ_ĵ)
+// Less than one example among those of any cohort: no honest client has it, and dividing by less
+// would overflow.
+constexpr double kLeastShare = 1e-20;
 constexpr char kPermuted[] = "permuted", kNoise[] = "noise";
 
 size_t Clusters(const Setup& setup) { return static_cast<size_t>(setup.Get<int64_t>("clusters")); }
@@ -121,7 +124,8 @@ FlatVector StartOf(const Setup& setup, const FlatVector& model, size_t j) {
 
 class IfcaServer final : public ServerAlgorithm {
  public:
-  IfcaServer(const Setup& setup, FlatVector model) : rate_(setup), layout_(setup.layout) {
+  IfcaServer(const Setup& setup, FlatVector model)
+      : rate_(setup), bound_(setup.contribution_bound), layout_(setup.layout) {
     for (size_t j = 1; j < Clusters(setup); ++j)
       models_.push_back(kept_.Vector(ModelName(j), StartOf(setup, model, j)));
     models_.insert(models_.begin(), kept_.Vector(ModelName(0), std::move(model)));
@@ -139,9 +143,10 @@ class IfcaServer final : public ServerAlgorithm {
     if (share.empty()) return AfterApply::kRoundDone;  // no client came
     for (size_t j = 0; j < models_.size(); ++j) {
       const double part = share.As<double>()[j];
-      if (part == 0) continue;  // no client took this model: it stays
+      if (part < kLeastShare) continue;  // no client took this model: it stays
       const VectorView mean = ChannelOf(aggregate, DeltaName(j)).value.view();
       Scale(1 / part, mean);
+      Clamp(bound_, mean);  // a client that lies about its share moves a model no farther
       Move(rate_.At(context.round), mean, models_[j]);
     }
     return AfterApply::kRoundDone;
@@ -165,6 +170,7 @@ class IfcaServer final : public ServerAlgorithm {
   }
 
   const ServerRate rate_;
+  const double bound_;  // of each number of an update, and so of their mean
   const LayoutPtr layout_;
   KeptState kept_;
   std::vector<VectorView> models_;  // θ_j

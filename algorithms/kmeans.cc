@@ -103,7 +103,7 @@ class KMeansServer final : public StatisticsServer {
     const ConstVectorView sums = ChannelOf(aggregate, SumsOf(context.phase)).value.view();
     double rows = 0;
     for (const double count : SumsEntry(sums, kCounts)) rows += count;
-    if (rows == 0) return AfterApply::kRoundDone;  // no client counted
+    if (rows < 1) return AfterApply::kRoundDone;  // no client counted, or one that has lied
     context.Report(kInertia, SumsEntry(sums, kDistances)[0] / rows);
     DispatchDType(model_.dtype(), [&]<typename T>(T) {
       if (started_ == 1) {
@@ -131,7 +131,7 @@ class KMeansServer final : public StatisticsServer {
     size_t empty = 0;
     for (size_t c = 0; c < layer_.outputs; ++c) {
       const double count = SumsEntry(sums, kCounts)[c];
-      if (count == 0) {
+      if (count < 1) {  // below 1 but for 0: a client has lied
         ++empty;
         continue;
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,6 +14,9 @@ namespace macaw {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+// Of files that are read. An ordered object looks through all of its names for each new one, so a
+// header of many tensors would take hours.
+using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeader = uint64_t{1} << 27;
 constexpr uint64_t kHeaderAlignment = 64;
@@ -26,7 +30,7 @@ uint64_t WidthOf(const std::string& dtype) {
   return it == widths.end() ? 0 : it->second;
 }
 
-absl::StatusOr<TensorRef> ParseTensor(const OrderedJson& json, std::span<const std::byte> data) {
+absl::StatusOr<TensorRef> ParseTensor(const Json& json, std::span<const std::byte> data) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
       !json.contains("shape") || !json["shape"].is_array() || !json.contains("data_offsets") ||
       !json["data_offsets"].is_array() || json["data_offsets"].size() != 2) {
@@ -37,7 +41,7 @@ absl::StatusOr<TensorRef> ParseTensor(const OrderedJson& json, std::span<const s
   if (width == 0)
     return absl::InvalidArgumentError(absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
   uint64_t bytes = width;
-  for (const OrderedJson& extent : json["shape"]) {
+  for (const Json& extent : json["shape"]) {
     if (!extent.is_number_unsigned())
       return absl::InvalidArgumentError("shape holds something else than sizes");
     tensor.shape.push_back(extent.get<uint64_t>());
@@ -45,7 +49,7 @@ absl::StatusOr<TensorRef> ParseTensor(const OrderedJson& json, std::span<const s
       return absl::InvalidArgumentError("shape is too large");
     }
   }
-  const OrderedJson& offsets = json["data_offsets"];
+  const Json& offsets = json["data_offsets"];
   if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
     return absl::InvalidArgumentError("data_offsets are not two sizes");
   }
@@ -58,6 +62,24 @@ absl::StatusOr<TensorRef> ParseTensor(const OrderedJson& json, std::span<const s
   }
   tensor.bytes = data.subspan(begin, bytes);
   return tensor;
+}
+
+// The names of two tensors that share bytes, as a file of the format never has them: whoever writes
+// all of them would write more than was there. Nothing: each has its own.
+std::optional<std::pair<std::string, std::string>> Overlap(
+    const std::map<std::string, TensorRef>& tensors) {
+  std::vector<const std::pair<const std::string, TensorRef>*> order;
+  for (const auto& tensor : tensors) {
+    if (!tensor.second.bytes.empty()) order.push_back(&tensor);
+  }
+  const auto begin = [](const auto* tensor) { return tensor->second.bytes.data(); };
+  std::ranges::sort(order, {}, begin);
+  for (size_t i = 1; i < order.size(); ++i) {
+    const std::span<const std::byte> before = order[i - 1]->second.bytes;
+    if (begin(order[i]) < before.data() + before.size())
+      return std::pair(order[i - 1]->first, order[i]->first);
+  }
+  return std::nullopt;
 }
 
 template <typename From, typename To>
@@ -96,8 +118,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte
     return refuse(absl::StrCat("its header of ", header_size, " bytes does not fit the file"));
   }
   const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-  const OrderedJson header =
-      OrderedJson::parse(text, text + header_size, nullptr, /*allow_exceptions=*/false);
+  const Json header = Json::parse(text, text + header_size, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return refuse("its header is not a JSON object");
   SafetensorsFile file;
   file.path_ = name;
@@ -113,6 +134,10 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte
     if (!tensor.ok())
       return refuse(absl::StrCat("tensor \"", key, "\": ", tensor.status().message()));
     file.tensors_[key] = *std::move(tensor);
+  }
+  if (const auto both = Overlap(file.tensors_); both.has_value()) {
+    return refuse(
+        absl::StrCat("tensors \"", both->first, "\" and \"", both->second, "\" share bytes"));
   }
   return file;
 }

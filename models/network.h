@@ -32,9 +32,9 @@ struct NetworkPass;
 // module, one thread at a time.
 class Network {
  public:
-  // `device`: where batches and parameters will be. `checkpoint`: a pass that will be differentiated
-  // keeps the inputs of segments (segments.h), which the backward pass computes again. Throws if
-  // the spec's script cannot be loaded.
+  // `device`: where batches and parameters will be. `checkpoint`: a pass that will be
+  // differentiated keeps the inputs of segments (segments.h), which the backward pass computes
+  // again. Throws if the spec's script cannot be loaded.
   explicit Network(ModelSpec spec, at::Device device = at::kCPU, bool checkpoint = false);
 
   // `batch` is [n, input shape...], of int32 if the model takes tokens. `parameters` are the

@@ -235,7 +235,7 @@ ScriptCuts CutsOf(const torch::jit::Graph& whole, std::span<Node* const> nodes) 
   std::vector<size_t> ends;  // of the steps
   for (const size_t place : PlacesOf(graph, nodes)) ends.push_back(place + 1);
   ends.push_back(nodes.size());
-  Chain chain{.last = ends.size() - 1};
+  Chain chain{.inputs = {}, .kept = {}, .last = ends.size() - 1};
   size_t node = 0;
   for (const size_t end : ends) {
     chain.inputs.push_back(node == 0 ? 0 : graph.Passing(node - 1));
@@ -245,8 +245,7 @@ ScriptCuts CutsOf(const torch::jit::Graph& whole, std::span<Node* const> nodes) 
   }
   const Segments segments = SegmentsOf(chain);
   if (!segments.save()) {
-    CannotCut(ends.size() == 1 ? "in all of its graph more than tensors and numbers pass on"
-                               : "its graph has too few operations between two cuts");
+    CannotCut("its graph has too few places at which tensors and numbers alone pass on");
   }
   ScriptCuts cuts;
   size_t begin = 0;

@@ -24,13 +24,14 @@ class ScriptModule {
   // Throws LibTorch's exception if the bytes are no scripted module. Throws std::invalid_argument
   // if its tensors are not those of the layout, or if it draws random numbers other than dropout
   // (script_random.h): a run could not be repeated.
-  // `device`: where batches and parameters will be. `checkpoint`: a pass that will be differentiated
-  // keeps the inputs of segments (script_segments.h); throws where the graph cannot be cut.
+  // `device`: where batches and parameters will be. `checkpoint`: a pass that will be
+  // differentiated keeps the inputs of segments (script_segments.h); throws where the graph cannot
+  // be cut.
   ScriptModule(const ModelSpec& spec, at::Device device, bool checkpoint = false);
   ~ScriptModule();
 
-  // Masks of dropout are drawn from `dropout`; null: nothing is dropped. With checkpoints, the module
-  // must outlive the backward pass.
+  // Masks of dropout are drawn from `dropout`; null: nothing is dropped. With checkpoints, the
+  // module must outlive the backward pass.
   Outputs Forward(const at::Tensor& batch, std::span<const at::Tensor> parameters,
                   RandomStream* dropout, Statistics statistics);
 

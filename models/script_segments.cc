@@ -55,6 +55,8 @@ void CollectReads(Block& block, std::unordered_set<const Value*>& known,
     if (node->kind() == c10::prim::SetAttr) Refuse("sets attributes of its own");
     if (node->kind() == c10::prim::Constant ||
         (node->kind() == c10::prim::GetAttr && known.contains(node->input()))) {
+      if (node->kind() == c10::prim::Constant && !torch::jit::toIValue(node->output()))
+        Refuse("hands on functions");
       known.insert(node->output());
       reads.push_back(node);
       continue;

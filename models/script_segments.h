@@ -14,8 +14,8 @@
 
 namespace macaw::models {
 
-// The graph of a scripted module's forward pass in segments, which keep what comes into them and are
-// computed again in the backward pass (recompute.h). It is cut where few tensors pass from one
+// The graph of a scripted module's forward pass in segments, which keep what comes into them and
+// are computed again in the backward pass (recompute.h). It is cut where few tensors pass from one
 // operation to the next, such as between the blocks of a transformer. The operations are those of
 // the whole graph, in the same order. One thread at a time.
 class ScriptSegments {

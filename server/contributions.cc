@@ -51,7 +51,8 @@ std::string WithEvaluation(const std::string& line, const EvaluationSums& sums, 
     const std::optional<double> with_all = RatioOf(sums.central, ratio);
     OrderedJson values = OrderedJson::array(), deltas = OrderedJson::array();
     for (const OrderedJson& client : all["client"]) {
-      const auto found = of_client.find(client.get<uint64_t>());
+      const auto found =
+          client.is_number_unsigned() ? of_client.find(client.get<uint64_t>()) : of_client.end();
       std::optional<double> value;
       if (found != of_client.end()) value = RatioOf(*found->second, ratio);
       values.push_back(NumberOrNull(value));
@@ -68,7 +69,8 @@ std::map<Round, std::string> ContributionLines(absl::string_view text) {
   std::map<Round, std::string> lines;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const OrderedJson parsed = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object() || !parsed.contains("round") || !parsed["round"].is_number()) break;
+    if (!parsed.is_object() || !parsed.contains("round") || !parsed["round"].is_number_unsigned())
+      break;
     lines[Round(parsed["round"].get<uint32_t>())] = std::string(line);
   }
   return lines;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -330,7 +331,10 @@ std::string MetricsRow::Text() const {
 
 std::optional<MetricsRow> MetricsRow::Parse(TaskKind task, const std::string& text) {
   const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("round")) return std::nullopt;
+  const auto round = json.is_object() ? json.find("round") : json.end();
+  if (round == json.end() || !round->is_number()) return std::nullopt;
+  const auto number = round->get<double>();
+  if (!(number >= 0 && number <= std::numeric_limits<uint32_t>::max())) return std::nullopt;
   MetricsRow row;
   row.task_ = task;
   for (const auto& [name, value] : json.items()) {

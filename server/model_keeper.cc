@@ -161,10 +161,22 @@ fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
   return sent;
 }
 
-absl::StatusOr<uint64_t> ModelKeeper::MostSumsBytes() const {
+bool ModelKeeper::collects() const {
+  constexpr uint64_t kFew = 64;  // bytes
+  return std::ranges::any_of(schema_.up, [](const aggregation::ChannelSpec& channel) {
+    return channel.reduction == aggregation::Reduction::kCollect && channel.layout->bytes() > kFew;
+  });
+}
+
+absl::StatusOr<LargestSums> ModelKeeper::MostSums() const {
   if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
-  return aggregation::ExactSum::MostEncodedBytes(algorithms::UpChannels(schema_, order_->phase),
-                                                 order_->grid);
+  const std::vector<aggregation::ChannelSpec> channels =
+      algorithms::UpChannels(schema_, order_->phase);
+  LargestSums most{.of_a_client = aggregation::ExactSum::BytesOfAClient(channels),
+                   .clients = order_->grid.total_multiplicity};
+  MACAW_ASSIGN_OR_RETURN(most.bytes,
+                         aggregation::ExactSum::MostEncodedBytes(channels, order_->grid));
+  return most;
 }
 
 absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& part) const {
@@ -173,14 +185,17 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
   }
   if (part.sums.bytes == nullptr)
     return absl::InvalidArgumentError("the part names clients but brings no sums");
+  // Before memory is made for each of them.
+  const uint64_t held =
+      aggregation::ExactSum::ClientsIn(part.sums.bytes->bytes()).value_or(part.included.size());
+  if (held != part.included.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the part names ", part.included.size(), " clients but its sums hold ", held));
+  }
   MACAW_ASSIGN_OR_RETURN(
       aggregation::ExactSum sum,
       aggregation::ExactSum::Decode(part.sums.bytes, algorithms::UpChannels(schema_, order_->phase),
                                     order_->grid));
-  if (sum.clients() != part.included.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the part names ", part.included.size(),
-                                                   " clients but its sums hold ", sum.clients()));
-  }
   if (keeps_parts() && part.included.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("round ", part.round.value,
                                                    " asks for a part for each client "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +19,17 @@
 
 namespace macaw::server {
 
+// How large the sums of a part may be, in bytes: of the whole cohort, and of some of its clients.
+struct LargestSums {
+  uint64_t bytes = 0;
+  uint64_t of_a_client = 0;  // vectors that are kept client by client
+  uint64_t clients = 0;
+
+  uint64_t Of(uint64_t some) const {
+    return bytes - (clients - std::min(some, clients)) * of_a_client;
+  }
+};
+
 // Holds all vectors of a run: the server half of the algorithm and the open phase's exact sum. One
 // thread (the sums thread), so that nothing here needs a lock and the engine never waits for
 // arithmetic.
@@ -33,8 +45,8 @@ class ModelKeeper {
   // from which later clients will have trained (PhaseOrder::kept).
   absl::StatusOr<PhaseModels> Open(const PhaseOrder& order);
 
-  // The largest size of a part's sums in the open phase, in bytes.
-  absl::StatusOr<uint64_t> MostSumsBytes() const;
+  // The largest size of a part's sums in the open phase.
+  absl::StatusOr<LargestSums> MostSums() const;
   // Decodes a part's sums and checks them against the open phase and the part's records.
   absl::StatusOr<aggregation::ExactSum> Decode(const fleet::Part& part) const;
   // `client`: whose sum it is, if it is of one client alone.
@@ -75,6 +87,8 @@ class ModelKeeper {
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
+  // Whether a channel keeps each client's vector, and these are more than a few numbers.
+  bool collects() const;
   // All layouts that a saved vector may have.
   std::vector<LayoutPtr> Layouts() const;
 

@@ -90,9 +90,9 @@ void RunThreads::Begin(PrepareBroadcast prepare) {
       blobs_.Serve(models->newest.channels);
       blobs_.ServeOlder(models->older);
     }
-    const uint64_t most_sums_bytes = keeper_.MostSumsBytes().value_or(0);
-    loop_.Post([this, order, most_sums_bytes, models = std::move(models)]() mutable {
-      most_sums_bytes_ = most_sums_bytes;
+    const LargestSums most_sums = keeper_.MostSums().value_or(LargestSums());
+    loop_.Post([this, order, most_sums, models = std::move(models)]() mutable {
+      most_sums_ = most_sums;
       Carry(
           engine_.BroadcastReady(order.round, order.phase, std::move(models), SteadyClock().Now()));
     });

@@ -56,6 +56,7 @@ RunThreads::RunThreads(Opening opening)
       layout_(keeper_.Layouts().front()),
       split_(keeper_.split()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
+      collects_(keeper_.collects()),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {
                 loop_.Post([this, status] { StopUnwritten(status); });
@@ -180,38 +181,54 @@ void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
 }
 
 void RunThreads::Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply) {
+  // Where each client's vector is kept, a part grows with the clients that it names, however small
+  // its bytes are. So nothing is made of one that names clients whom its node does not have.
+  const bool grows = collects_ && request.part.has_value() && request.part->included.size() > 1;
+  if (!grows) return DecodeCommit(std::move(request), std::move(reply));
+  loop_.Post([this, request = std::move(request), reply = std::move(reply)]() mutable {
+    if (engine_.Leases(request.session, *request.part))
+      return DecodeCommit(std::move(request), std::move(reply));
+    TakeCommit(std::move(request), std::move(reply),
+               absl::FailedPreconditionError("it names clients that are not leased to its node"),
+               std::nullopt);
+  });
+}
+
+void RunThreads::DecodeCommit(fleet::CommitRequest request,
+                              fleet::Reply<fleet::CommitReply> reply) {
   // The part is first decoded and checked in a buffer of its own, then judged, and then added.
   PostDecoding([this, request = std::move(request), reply = std::move(reply)]() mutable {
     absl::Status decoded;
-    std::optional<aggregation::ExactSum> sum;
-    ClientId first;
+    std::optional<DecodedPart> part;
     if (request.part.has_value() && !request.part->included.empty()) {
-      first = request.part->included.front().attempt.client;
+      const ClientId first = request.part->included.front().attempt.client;
       absl::StatusOr<aggregation::ExactSum> result = keeper_.Decode(*request.part);
-      if (result.ok()) {
-        sum = *std::move(result);
-      } else {
-        decoded = std::move(result).status();
-      }
+      decoded = result.status();
+      if (result.ok()) part.emplace(DecodedPart{*std::move(result), first});
     }
     if (request.part.has_value() && !durable_commits_) request.part->sums.bytes.reset();
     loop_.Post([this, request = std::move(request), reply = std::move(reply),
-                decoded = std::move(decoded), sum = std::move(sum), first]() mutable {
-      if (suspended_) return std::move(reply)(Suspended());
-      if (!engine_.caught_up()) return std::move(reply)(NotYet());
-      const Ticket ticket = ++last_ticket_;
-      DropOlderAsks(request.session);
-      if (request.ask.has_value()) {
-        request.ask->session = request.session;
-        asks_[request.session] = ticket;
-      }
-      commits_.emplace(ticket, OpenCommit{.session = request.session,
-                                          .reply = std::move(reply),
-                                          .ask = std::move(request.ask)});
-      if (sum.has_value()) decoded_.emplace(ticket, DecodedPart{*std::move(sum), first});
-      Carry(engine_.Commit(ticket, std::move(request), decoded, SteadyClock().Now()));
+                decoded = std::move(decoded), part = std::move(part)]() mutable {
+      TakeCommit(std::move(request), std::move(reply), decoded, std::move(part));
     });
   });
+}
+
+void RunThreads::TakeCommit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply,
+                            const absl::Status& decoded, std::optional<DecodedPart> part) {
+  if (suspended_) return std::move(reply)(Suspended());
+  if (!engine_.caught_up()) return std::move(reply)(NotYet());
+  const Ticket ticket = ++last_ticket_;
+  DropOlderAsks(request.session);
+  if (request.ask.has_value()) {
+    request.ask->session = request.session;
+    asks_[request.session] = ticket;
+  }
+  commits_.emplace(ticket, OpenCommit{.session = request.session,
+                                      .reply = std::move(reply),
+                                      .ask = std::move(request.ask)});
+  if (part.has_value()) decoded_.emplace(ticket, *std::move(part));
+  Carry(engine_.Commit(ticket, std::move(request), decoded, SteadyClock().Now()));
 }
 
 void RunThreads::Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply) {
@@ -228,8 +245,13 @@ void RunThreads::Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::Uplo
     if (!engine_.caught_up()) return std::move(reply)(NotYet());
     fleet::UploadVerdict verdict = engine_.Offer(offer);
     const bool sums = offer.purpose == fleet::BlobPurpose::kSums;
-    if (verdict == fleet::UploadVerdict::kSend && sums && offer.size > most_sums_bytes_)
-      verdict = fleet::UploadVerdict::kTooLarge;
+    if (verdict == fleet::UploadVerdict::kSend && sums) {
+      if (offer.size > most_sums_.bytes) {
+        verdict = fleet::UploadVerdict::kTooLarge;
+      } else if (offer.size > most_sums_.Of(engine_.LeasedTo(offer.session))) {
+        verdict = fleet::UploadVerdict::kStale;  // some of its clients are no longer its own
+      }
+    }
     std::move(reply)(verdict);
   });
 }

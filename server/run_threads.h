@@ -111,6 +111,11 @@ class RunThreads final : public admin::AdminHandler {
     std::optional<fleet::LeaseRequest> ask;  // passed to the engine after the commit is answered
   };
 
+  struct DecodedPart {
+    aggregation::ExactSum sum;
+    ClientId first;  // of its clients
+  };
+
   // An evaluation that is judged, for the engine.
   struct Judged {
     Round round{};
@@ -195,6 +200,11 @@ class RunThreads final : public admin::AdminHandler {
   // Writer thread:
   void SetOutcome(absl::StatusOr<Outcome> outcome);
 
+  // Commit, from where its part is decoded, and on the engine's thread from where it is judged.
+  void DecodeCommit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply);
+  void TakeCommit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply,
+                  const absl::Status& decoded, std::optional<DecodedPart> part);
+
   // PostSums: work for which the round waits. It runs before the decoding of newly arrived parts.
   template <typename Work>
   void PostSums(Work work) {
@@ -243,14 +253,10 @@ class RunThreads final : public admin::AdminHandler {
   absl::flat_hash_map<Ticket, OpenLease> leases_;
   absl::flat_hash_map<Ticket, OpenCommit> commits_;
   absl::flat_hash_map<SessionId, Ticket> asks_;  // the open commit of each session that has `ask`
-  struct DecodedPart {
-    aggregation::ExactSum sum;
-    ClientId first;  // of its clients
-  };
   std::map<Ticket, DecodedPart> decoded_;
   // Refused registrations that were told, by node and reason: a node asks again and again.
   absl::flat_hash_set<std::pair<std::string, std::string>> refusals_;
-  uint64_t most_sums_bytes_ = 0;  // largest size of a part in the open phase
+  LargestSums most_sums_;  // of a part in the open phase
   // What a session's heartbeats have reported, in bytes: the most, of each.
   struct NodeUse {
     uint64_t memory = 0, sent = 0, received = 0;
@@ -272,6 +278,7 @@ class RunThreads final : public admin::AdminHandler {
   const LayoutPtr layout_;                         // of the model; any thread
   const std::shared_ptr<const SplitModel> split_;  // of it, or null; any thread
   const bool small_model_;
+  const bool collects_;  // large vectors, client by client
 
   RunWriter writer_;
   Executor sums_{"sums", 1};

@@ -147,13 +147,17 @@ class ServedBlobs {
   std::shared_ptr<const AlignedBuffer> Joined(const fleet::Blob& whole) const
       ABSL_LOCKS_EXCLUDED(joined_mutex_) {
     absl::MutexLock lock(&joined_mutex_);  // it is made once for those who ask meanwhile
-    const auto known = std::ranges::find(joined_, whole.digest, &fleet::Blob::digest);
-    if (known != joined_.end()) return known->bytes;
-    AlignedBuffer bytes = split_->Encode(whole.trained().bytes->bytes());
-    joined_.push_back(
-        {whole.digest, whole.size, std::make_shared<const AlignedBuffer>(std::move(bytes))});
+    std::erase_if(made_, [](const auto& made) { return made.second.expired(); });
+    const auto known = made_.find(whole.digest);
+    if (known != made_.end()) {
+      if (auto bytes = known->second.lock(); bytes != nullptr) return bytes;
+    }
+    auto bytes =
+        std::make_shared<const AlignedBuffer>(split_->Encode(whole.trained().bytes->bytes()));
+    made_.insert_or_assign(whole.digest, bytes);
+    joined_.push_back(bytes);
     if (joined_.size() > kJoined) joined_.pop_front();
-    return joined_.back().bytes;
+    return bytes;
   }
 
   const std::shared_ptr<const SplitModel> split_;
@@ -166,7 +170,10 @@ class ServedBlobs {
   // What was recent, while others hold it.
   std::map<Digest, Lent> lent_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Mutex joined_mutex_;
-  mutable std::deque<fleet::Blob> joined_ ABSL_GUARDED_BY(joined_mutex_);
+  // The newest that were made, and all that somebody still holds: a caller that asks for one after
+  // another and reads none does not have each made again and again.
+  mutable std::deque<std::shared_ptr<const AlignedBuffer>> joined_ ABSL_GUARDED_BY(joined_mutex_);
+  mutable std::map<Digest, std::weak_ptr<const AlignedBuffer>> made_ ABSL_GUARDED_BY(joined_mutex_);
 };
 
 }  // namespace macaw::server

@@ -272,7 +272,15 @@ MUTANTS = {
         ("a large model is forgotten that an evaluation needs",
          "lent_.insert_or_assign(piece.digest, Lent::Of(piece));", ""),
         ("an open evaluation's whole model is gone for a worker of release 0.1.0",
-         "if (!blob.has_parts()) return {.bytes = blob.bytes};", "return {.bytes = blob.bytes};")],
+         "if (!blob.has_parts()) return {.bytes = blob.bytes};", "return {.bytes = blob.bytes};"),
+        ("a whole model is made for each caller that asks for it",
+         "made_.insert_or_assign(whole.digest, bytes);", "")],
+    ("proto/wire/open_downloads.h", "wire", "OpenDownloadsTest.*"): [
+        ("a node has any number of downloads", "of_name >= limits_.of_name", "of_name >= 100"),
+        ("a download that nobody reads stays", "now - open.moved > limits_.stall", "now < open.moved")],
+    ("worker/downloads.cc", "worker", "AnnouncedSizes.*"): [
+        ("a device makes room for whatever a server announces", "if (blob.size == bytes) ", ""),
+        ("a device reads a short form that is longer", " && form.size < blob.size", "")],
     ("codecs/columns.cc", "codecs", "LowRank.*"): [
         ("a column of zeros is divided by its norm",
          "while (!(norm > kDependent * before) || !(norm > 0)) {", "while (false) {")],
@@ -320,6 +328,7 @@ MUTANTS = {
         ("HeteroFL's clients send what decay did to classes that they lack",
          "if (!classes[c]) CopyClass(c, context.model(), end);", "if (false) CopyClass(c, context.model(), end);"),
         ("HeteroFL moves what nobody trains", ": T{0};", ": T{1};"),
+        ("HeteroFL believes a client that had next to nothing", "Clamp(bound_, delta.view());", ""),
         ("HeteroFL trains without the scaler", ".scaled = plan_.scaled", ".scaled = false"),
         ("HeteroFL tests a slice without the scaler", ".scaled = plan.scaled", ".scaled = false")],
     ("algorithms/levels.cc", "algorithms", "HeteroFl*"): [
@@ -336,6 +345,7 @@ MUTANTS = {
         ("sums of clients are averaged", "aggregation::Reduction::kFixedSum", "aggregation::Reduction::kMean")],
     ("algorithms/kmeans.cc", "algorithms", "KMeans.*"): [
         ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
+        ("a centre is moved by less than a row", "if (count < 1) {", "if (count == 0) {"),
         ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
         ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
     ("training/objective.cc", "training_api", "ObjectiveOfReconstruction.*"): [
@@ -424,10 +434,12 @@ MUTANTS = {
         ("Per-FedAvg takes the gradient before the adaptation",
          "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
     ("algorithms/around/drift.cc", "algorithms", "Drift.*"): [
-        ("agreement is a quotient of norms, not of squares", "norm / squares);", "std::sqrt(norm) / squares);"),
+        ("a norm leaves the last parameters out", "i + lane < x.size(); ++lane", "i + lane + 1 < x.size(); ++lane"),
+        ("the cosine is of squares", "norm / norms.As<double>()[1]", "norm / norms.As<double>()[0]"),
+        ("agreement is a quotient of norms, not of squares", "square / norms.As<double>()[0]", "norm / norms.As<double>()[0]"),
         ("squares are added without the clients' weights", ".reduction = update.reduction,",
          ".reduction = Reduction::kMean,"),
-        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, std::sqrt(square));",
+        ("a drift is a square", "result.metrics.emplace_back(kDriftMean, norm);",
          "result.metrics.emplace_back(kDriftMean, square);")],
     ("algorithms/last_layer.cc", "algorithms", "Refusals.*"): [
         ("the last layer is that of what is trained", "if (count > 0) names.clear();", ""),
@@ -439,11 +451,12 @@ MUTANTS = {
     ("models/adapters.cc", "models_spec", "Adapters.*"): [
         ("adapters of a file count by another scale", "our.scale == their.scale", "true")],
     ("server/early_stopping.cc", "server", "EarlyStopping.*"): [
-        ("the name of a group decides what is better", "rest.substr(rest.rfind('_') + 1)", "rest")],
+        ("the name of a group decides what is better", ": rest.substr(last)", ": rest")],
     ("algorithms/ifca.cc", "algorithms", "Ifca.*"): [
         ("IFCA's clients take the first model, whatever its loss", "training::LeastLoss(outcomes.first(k_))", "0 * outcomes.size()"),
         ("IFCA's models are moved by the updates of all clients",
          "Scale(1 / part, mean);", "static_cast<void>(mean);"),
+        ("IFCA believes a client that had next to nothing of a model", "Clamp(bound_, mean);", ""),
         ("IFCA's clients send the update of their model for each model",
          "result.up.push_back({DeltaName(j), nothing});",
          "result.up.push_back({DeltaName(j), Displacement(outcomes.back().end, context.Down(ModelName(best)))});"),
@@ -462,7 +475,12 @@ MUTANTS = {
         ("R2 is against the mean square of labels, not their spread", "- mean * sums[kTargets]", "- 0 * mean")],
     ("server/client_groups.cc", "server", "*"): [
         ("the worst group is the one with the largest number",
-         "ratio.higher_is_better ? least : most", "ratio.higher_is_better ? most : least")],
+         "metric.higher_is_better ? least : most", "metric.higher_is_better ? most : least"),
+        ("the metrics of models are those of groups", "groups.counts = &EvaluationSums::model_counts;", "")],
+    ("server/engine/evaluation_board.cc", "server", "EvaluationBoard.*"): [
+        ("groups count the global model, too", "if (slot.task.kind != EvaluationKind::kClientTest) return;", "")],
+    ("plan/named_groups.cc", "server", "NamedGroups.*"): [
+        ("a whole name comes before every pattern", "whole->second.place < entry.place", "true")],
     ("training/local_optimizer.cc", "training_api", "LocalOptimizer.*"): [
         ("local momentum goes on from client to client",
          "std::memset(bytes.data(), 0, bytes.size());", "static_cast<void>(bytes);")],

@@ -10,6 +10,19 @@
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::worker {
+namespace {
+
+// Before memory is made for the blob: a server may announce any size.
+absl::Status CheckSize(const fleet::Blob& blob, std::span<const LayoutPtr> layouts) {
+  const uint64_t bytes = fleet::EncodedBytes(layouts);
+  if (blob.size == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the server announces ", blob.size,
+                                                 " bytes for a vector that has ", bytes,
+                                                 ": server and worker disagree about the model"));
+}
+
+}  // namespace
+
 // A worker on the server's machine maps its memory, and needs no file.
 Downloads::Downloads(fleet::FleetLink& link, const PatientCalls& calls, const RunContext& context,
                      const std::string& scratch_dir, uint64_t most_kept)
@@ -40,11 +53,13 @@ bool Downloads::LetGoOfLarge() {
 
 absl::StatusOr<std::vector<ConstVectorView>> Downloads::Vectors(
     fleet::Blob& blob, const std::vector<LayoutPtr>& layouts) {
+  MACAW_RETURN_IF_ERROR(CheckSize(blob, layouts));
   MACAW_ASSIGN_OR_RETURN(blob, Fetch(blob));
   return fleet::DecodeVectors(blob.bytes->bytes(), layouts);
 }
 
 absl::StatusOr<ConstVectorView> Downloads::Vector(fleet::Blob& blob, const LayoutPtr& layout) {
+  MACAW_RETURN_IF_ERROR(CheckSize(blob, {&layout, 1}));
   MACAW_ASSIGN_OR_RETURN(blob, FetchShortest(blob, layout));
   MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
                          fleet::DecodeVectors(blob.bytes->bytes(), {&layout, 1}));
@@ -63,8 +78,8 @@ absl::StatusOr<ConstVectorView> Downloads::Model(fleet::Blob& model, TrainedPart
 absl::Status Downloads::TakeBase(const fleet::Blob& base) {
   WholeModels& whole = *context_.whole;
   if (whole.base() == base.digest) return absl::OkStatus();
+  const LayoutPtr& layout = whole.parts().base.layout();
   const auto take = [&](std::span<const std::byte> bytes) -> absl::Status {
-    const LayoutPtr& layout = whole.parts().base.layout();
     MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> views,
                            fleet::DecodeVectors(bytes, {&layout, 1}));
     whole.TakeBase(base.digest, views[0]);
@@ -72,6 +87,7 @@ absl::Status Downloads::TakeBase(const fleet::Blob& base) {
   };
   if (const absl::StatusOr<MappedFile> kept = bases_.Read(base.digest); kept.ok())
     return take(kept->bytes());
+  MACAW_RETURN_IF_ERROR(CheckSize(base, {&layout, 1}));
   MACAW_ASSIGN_OR_RETURN(const fleet::Blob fetched,
                          calls_.Repeat([&] { return link_.Fetch(base); }));
   MACAW_RETURN_IF_ERROR(take(fetched.bytes->bytes()));
@@ -121,7 +137,8 @@ absl::StatusOr<fleet::Blob> Downloads::FetchShortest(const fleet::Blob& blob,
   const fleet::CompactForm* least = nullptr;
   for (const fleet::CompactForm& form : blob.compact) {
     const bool readable = form.base.IsZero() || Cached(form.base) != nullptr;
-    if (readable && (least == nullptr || form.size < least->size)) least = &form;
+    if (readable && form.size < blob.size && (least == nullptr || form.size < least->size))
+      least = &form;
   }
   const bool here = blob.bytes != nullptr || blob.place.has_value();
   if (least == nullptr || here || Cached(blob.digest) != nullptr) return Fetch(blob);

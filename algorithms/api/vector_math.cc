@@ -62,6 +62,13 @@ void Scale(double factor, VectorView v) {
   });
 }
 
+void Clamp(double bound, VectorView v) {
+  DispatchDType(v.dtype(), [&]<typename T>(T) {
+    const T most = static_cast<T>(bound);
+    for (T& element : v.As<T>()) element = std::clamp(element, -most, most);
+  });
+}
+
 void Add(ConstVectorView x, VectorView y) {
   AssertAlike(x, y);
   DispatchDType(y.dtype(), [&]<typename T>(T) {

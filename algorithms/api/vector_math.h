@@ -12,9 +12,10 @@ namespace macaw::algorithms {
 
 void Copy(ConstVectorView from, VectorView to);
 void Zero(VectorView v);
-void Fill(double value, VectorView v);                                // the tensors; gaps stay zero
-void Scale(double factor, VectorView v);                              // v ← factor·v
-void Add(ConstVectorView x, VectorView y);                            // y ← y + x
+void Fill(double value, VectorView v);      // the tensors; gaps stay zero
+void Scale(double factor, VectorView v);    // v ← factor·v
+void Clamp(double bound, VectorView v);     // v ← into [−bound, bound]
+void Add(ConstVectorView x, VectorView y);  // y ← y + x
 void Subtract(ConstVectorView a, ConstVectorView b, VectorView out);  // out ← a − b
 void Axpy(double factor, ConstVectorView x,
           VectorView y);  // y ← y + factor·x; Add when factor is 1

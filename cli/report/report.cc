@@ -57,6 +57,12 @@ double Number(const Json& row, const char* column) {
   return found != row.end() && found->is_number() ? found->get<double>() : std::nan("");
 }
 
+// 0: the row has no such number.
+uint64_t RoundInRow(const Json& row) {
+  const double round = Number(row, "round");
+  return round >= 0 && round <= UINT32_MAX ? static_cast<uint64_t>(round) : 0;
+}
+
 // Which rows are shown: every n-th, and the last.
 std::vector<size_t> Shown(size_t rows) {
   const size_t every = std::max<size_t>(1, (rows + kMostPoints - 1) / kMostPoints);
@@ -70,7 +76,7 @@ std::vector<size_t> Shown(size_t rows) {
 Json CurvesOf(const std::vector<Json>& rows) {
   std::map<std::string, std::vector<std::pair<double, double>>> points;
   for (const Json& row : rows) {
-    const double round = row.value("round", 0.0);
+    const auto round = static_cast<double>(RoundInRow(row));
     for (const auto& [metric, value] : row.items()) {
       if (metric != "round" && value.is_number()) {
         points[metric].emplace_back(round, value.get<double>());
@@ -94,7 +100,7 @@ Json CurvesOf(const std::vector<Json>& rows) {
 Json AcrossOf(const std::vector<Json>& rows) {
   const std::vector<size_t> shown = Shown(rows.size());
   Json across = Json::object(), rounds = Json::array();
-  for (const size_t i : shown) rounds.push_back(rows[i].value("round", uint64_t{0}));
+  for (const size_t i : shown) rounds.push_back(RoundInRow(rows[i]));
   across["rounds"] = std::move(rounds);
   const std::map<std::string, std::vector<const char*>> axes = {
       {"seconds", {"virtual_seconds"}}, {"bytes", {"bytes_up", "bytes_down"}}};
@@ -131,8 +137,10 @@ Json TrainingAccuracies(const std::string& folder) {
   if (!rows.ok()) return nullptr;
   std::map<uint64_t, double> last;
   for (const Json& row : *rows) {
-    if (row.contains("accuracy") && row["accuracy"].is_number() && row.contains("client"))
-      last[row["client"].get<uint64_t>()] = row["accuracy"].get<double>();
+    const auto client = row.find("client"), accuracy = row.find("accuracy");
+    if (client == row.end() || accuracy == row.end()) continue;
+    if (client->is_number_unsigned() && accuracy->is_number())
+      last[client->get<uint64_t>()] = accuracy->get<double>();
   }
   std::vector<double> accuracies;
   for (const auto& [client, accuracy] : last) accuracies.push_back(accuracy);
@@ -231,13 +239,17 @@ void NameRuns(Json& runs) {
   const auto folder_of = [](const Json& run) {
     return fs::path(run["folder"].get<std::string>()).filename().string();
   };
+  const auto name_of = [&](const Json& run) {
+    const auto name = run.find("name");
+    return name != run.end() && name->is_string() ? name->get<std::string>() : folder_of(run);
+  };
   std::map<std::string, int> names, folders;
   for (const Json& run : runs) {
-    ++names[run.value("name", folder_of(run))];
+    ++names[name_of(run)];
     ++folders[folder_of(run)];
   }
   for (Json& run : runs) {
-    const std::string name = run.value("name", folder_of(run));
+    const std::string name = name_of(run);
     run["label"] = names[name] == 1 && !run.contains("sweep") ? name
                    : folders[folder_of(run)] == 1             ? folder_of(run)
                                                               : run["folder"].get<std::string>();

@@ -31,6 +31,8 @@ struct Tally {
 bool AddRound(const Json& line, std::map<uint64_t, Tally>& tallies) {
   if (!line.is_object() || !line.contains("client") || !line["client"].is_array()) return false;
   const Json& clients = line["client"];
+  if (!std::ranges::all_of(clients, [](const Json& one) { return one.is_number_unsigned(); }))
+    return false;
   for (size_t i = 0; i < clients.size(); ++i) {
     Tally& tally = tallies[clients[i].get<uint64_t>()];
     ++tally.all.rounds;

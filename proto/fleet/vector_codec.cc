@@ -103,6 +103,12 @@ absl::StatusOr<std::vector<ConstVectorView>> DecodeVectors(std::span<const std::
   return views;
 }
 
+uint64_t EncodedBytes(std::span<const LayoutPtr> layouts) {
+  uint64_t total = kFixed + kPerVector * layouts.size();
+  for (const LayoutPtr& layout : layouts) total = Aligned(total) + layout->bytes();
+  return total;
+}
+
 static_assert(kVectorHeader == Aligned(kFixed + kPerVector));
 
 std::array<std::byte, kVectorHeader> HeaderOf(const ParameterLayout& layout) {

@@ -28,6 +28,8 @@ std::array<std::byte, kVectorHeader> HeaderOf(const ParameterLayout& layout);
 inline uint64_t EncodedBytes(const ParameterLayout& layout) {
   return kVectorHeader + layout.bytes();
 }
+// How many bytes there are of several.
+uint64_t EncodedBytes(std::span<const LayoutPtr> layouts);
 
 // Whether `bytes`, which EncodeVectors made of one vector, are what it would make of this one.
 bool Holds(std::span<const std::byte> bytes, const ConstVectorView& vector);

@@ -266,6 +266,7 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
            .verify = !IsPrivate(options.listen)},
           [this](SessionId session) { return handler.Knows(session); }, SteadyClock(), executor,
           std::move(partials)),
+      downloads(options.downloads, SteadyClock()),
       registrations(options.intake_bytes / 4),
       commits(options.intake_bytes),
       executor("wire", 2) {}

@@ -11,6 +11,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/gate.h"
 #include "proto/wire/intake.h"
+#include "proto/wire/open_downloads.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
 #include "proto/wire/upload_store.h"
@@ -87,6 +88,7 @@ struct ServiceState {
   fleet::FleetHandler& handler;
   const std::shared_ptr<Answers> answers = std::make_shared<Answers>();
   UploadStore uploads;
+  OpenDownloads downloads;
   Intake registrations, commits;  // requests that are being read
   Executor executor;  // for what must not run on an RPC thread: large messages, hashing, allocating
 };

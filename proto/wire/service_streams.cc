@@ -7,28 +7,38 @@
 #include "proto/wire/service.h"
 
 // Bulk data. gRPC holds one chunk at a time, so a stream takes 1 MiB of memory however large its
-// blob is.
+// blob is, and holds the blob (open_downloads.h).
 namespace macaw::wire {
 namespace {
 
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
-  // Sends [offset, end).
-  DownloadStream(std::shared_ptr<const AlignedBuffer> blob, uint64_t offset, uint64_t end,
+  // Sends [offset, end). `number`: its own among the downloads.
+  DownloadStream(OpenDownloads& downloads, uint64_t number,
+                 std::shared_ptr<const AlignedBuffer> blob, uint64_t offset, uint64_t end,
                  uint64_t chunk_bytes)
-      : blob_(std::move(blob)), offset_(offset), end_(end), chunk_bytes_(chunk_bytes) {
+      : downloads_(&downloads),
+        number_(number),
+        blob_(std::move(blob)),
+        offset_(offset),
+        end_(end),
+        chunk_bytes_(chunk_bytes) {
     WriteNext();
   }
   void OnWriteDone(bool ok) override {
     chunk_.Clear();
     if (ok) {
+      downloads_->Moved(number_);
       WriteNext();
     } else {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
     }
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    if (downloads_ != nullptr) downloads_->Leave(number_);
+    delete this;
+  }
 
  private:
   void WriteNext() {
@@ -39,6 +49,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     StartWrite(&chunk_);
   }
 
+  OpenDownloads* const downloads_ = nullptr;  // null: the download was refused
+  const uint64_t number_ = 0;
   std::shared_ptr<const AlignedBuffer> blob_;
   uint64_t offset_ = 0, end_ = 0, chunk_bytes_ = 0;
   grpc::ByteBuffer chunk_;
@@ -110,8 +122,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   f.Require(message.ParseFromString(ToString(*request)), "request", "is not a DownloadRequest");
   const Digest digest = f.ReadDigest("digest", message.digest());
   if (!f.status().ok()) return new DownloadStream(f.status());
-  auto blob =
-      digest.IsZero() ? nullptr : state_->handler.FindBlob(*CallerOf(*state_, *context), digest);
+  const fleet::CallerPtr caller = CallerOf(*state_, *context);
+  auto blob = digest.IsZero() ? nullptr : state_->handler.FindBlob(*caller, digest);
   if (blob == nullptr) {
     return new DownloadStream(
         absl::NotFoundError(absl::StrCat("blob ", digest.Hex(), " is no longer served")));
@@ -125,7 +137,10 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   const uint64_t chunk = message.chunk_bytes() == 0
                              ? kChunkBytes
                              : std::clamp(message.chunk_bytes(), kLeastChunkBytes, kChunkBytes);
-  return new DownloadStream(std::move(blob), message.offset(), message.offset() + length, chunk);
+  const uint64_t number =
+      state_->downloads.Enter(caller->node, [context] { context->TryCancel(); });
+  return new DownloadStream(state_->downloads, number, std::move(blob), message.offset(),
+                            message.offset() + length, chunk);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context* context,

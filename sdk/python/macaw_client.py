@@ -228,6 +228,14 @@ def _sums(losses):
     return {name: float(x) if math.isfinite(x) else None for name, x in sums.items()}  # JSON has no NaN
 
 
+def _rate(name, rate):
+    rate = None if rate is None else float(rate)  # of NumPy, too
+    if rate is not None and not 0 <= rate < math.inf:
+        raise ValueError(f"train returned {name} = {rate}: it is a number from 0 on, or None where "
+                         "the steps are not those of SGD")
+    return rate
+
+
 def _train(train, memory, task):
     starts, weights = memory.arrays("start"), memory.arrays("end")
     if getattr(task, "in_place", False):  # the weights are there already; nothing is corrected
@@ -246,8 +254,11 @@ def _train(train, memory, task):
         raise TypeError("train must return (weights or None, rows, steps, losses), and may add rates")
     memory.take(weights if answer[0] is None else answer[0])
     told = {"rows": int(answer[1]), "steps": int(answer[2])}
+    for name, count in told.items():
+        if count < 0:
+            raise ValueError(f"train returned {name} = {count}: it is a number from 0 on")
     if len(answer) == 5:
-        told.update({name: answer[4][name] for name in ("rate_sum", "a_norm1")})
+        told.update({name: _rate(name, answer[4][name]) for name in ("rate_sum", "a_norm1")})
     return told if answer[3] is None else {**told, "sums": _sums(answer[3])}
 
 

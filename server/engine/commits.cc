@@ -58,6 +58,16 @@ void RoundEngine::TakeCommit(Ticket ticket, fleet::CommitRequest request,
   Advance(now);
 }
 
+bool RoundEngine::Leases(SessionId session, const fleet::Part& part) const {
+  const Node* const node = nodes_.Find(session);
+  return node != nullptr && IsOpen(part) && phase_.Judge(node->id, AttemptsOf(part)).ok();
+}
+
+uint64_t RoundEngine::LeasedTo(SessionId session) const {
+  const Node* const node = nodes_.Find(session);
+  return node != nullptr ? phase_.leased_to(node->id) : 0;
+}
+
 fleet::CommitReply RoundEngine::Judge(const Node& node, const fleet::Part& part,
                                       const absl::Status& decoded) const {
   const auto turned_down = [](Verdict verdict, const absl::Status& why) {

@@ -65,6 +65,9 @@ class RoundEngine {
                  TimePoint now);
   Effects Release(const fleet::ReleaseRequest& request, TimePoint now);
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
+  // Whether the part is of the open phase, and all clients that it names are leased to the session.
+  bool Leases(SessionId session, const fleet::Part& part) const;
+  uint64_t LeasedTo(SessionId session) const;  // how many clients; 0: there is no such session
 
   // ---- results of orders
   Effects BroadcastReady(Round round, Phase phase, absl::StatusOr<PhaseModels> models,

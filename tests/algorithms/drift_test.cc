@@ -64,6 +64,23 @@ TEST(Drift, CosineIsTheMeanOfTheClientsCosinesWithTheMean) {
   EXPECT_TRUE(std::isnan(MetricsOf({{0, 0}, {0, 0}}, {1, 1}).at("update_cosine")));
 }
 
+// Also where the parameters are no multiple of eight.
+TEST(Drift, NormsAreOfModelsOfAnySize) {
+  for (const size_t size : {1, 7, 8, 9, 21}) {
+    Numbers centre(size);
+    double square = 0;
+    for (size_t i = 0; i < size; ++i) {
+      centre[i] = static_cast<double>(i) - 3.5;
+      square += 0.01 * centre[i] * centre[i];
+    }
+    RoundLoop loop(WithDrift(Builtin("fedavg")), {{std::make_shared<SquaredDistance>(centre), 1}},
+                   {.steps = 1, .start = Numbers(size)});
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    EXPECT_NEAR(loop.metrics().at("drift_mean"), std::sqrt(square), 1e-14) << size;
+    EXPECT_NEAR(loop.metrics().at("update_norm"), std::sqrt(square), 1e-14) << size;
+  }
+}
+
 TEST(Drift, AgreementIsOneOfEqualsAndZeroOfOpposites) {
   EXPECT_NEAR(MetricsOf({{1, 2}, {1, 2}, {1, 2}}, {1, 2, 5}).at("update_agreement"), 1, 1e-14);
   EXPECT_NEAR(MetricsOf({{1, 2}, {-1, -2}}, {1, 1}).at("update_agreement"), 0, 1e-14);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "aggregation/exact_sum.h"
+#include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/registry.h"
 #include "algorithms/builtin.h"
@@ -132,6 +133,21 @@ class HeteroFlRun {
   }
   std::map<size_t, uint64_t> bytes;  // of each client's part in the last round
 
+  // What follows from these means of the round's clients, whatever clients have sent.
+  absl::Status Apply(double delta, const std::vector<double>& held) {
+    aggregation::Aggregate aggregate{.clients = 2, .channels = {}};
+    for (const aggregation::ChannelSpec& spec : UpChannels(schema_, Phase(0))) {
+      aggregation::AggregatedChannel& channel = aggregate.channels.emplace_back();
+      channel.name = spec.name;
+      channel.weight = 2;
+      channel.value = FlatVector(spec.layout);
+      if (spec.name == "delta") Fill(delta, channel.value.view());
+      if (spec.name == "held") std::ranges::copy(held, channel.value.As<double>().begin());
+    }
+    const ServerContext context{.round = macaw::Round(1), .metrics = &metrics, .schema = &schema_};
+    return server_->Apply(context, std::move(aggregate)).status();
+  }
+
   LayoutPtr SliceLayout(double rate) const {
     return rate == 1 ? spec_.layout : models::SliceOf(spec_, {.rate = rate})->layout;
   }
@@ -219,6 +235,27 @@ TEST(HeteroFl, WhatNobodyTrainsStays) {
   const Digest moved = DigestOfValues(run.server().Model());
   ASSERT_TRUE(run.Round({}, nullptr).ok());
   EXPECT_EQ(DigestOfValues(run.server().Model()), moved);
+}
+
+// Honest clients' mean is no larger than their updates may be. One that says it had next to nothing
+// of the wide part divides by next to nothing.
+TEST(HeteroFl, AClientThatLiesAboutItsWidthMovesNoNumberBeyondTheBound) {
+  const double bound = algorithms::Setup().contribution_bound;
+  for (const double wide : {1e-300, 1e-12, -1e-12, -0.7}) {
+    HeteroFlRun run(kHalves);
+    const FlatVector before = FlatVector::CopyOf(run.server().Model(), run.spec().layout);
+    ASSERT_TRUE(run.Apply(3, {wide, 0.5}).ok());
+    const std::vector<LayoutEntry>& entries = run.spec().layout->entries();
+    const ConstVectorView after = run.server().Model();
+    for (size_t e = 0; e < entries.size(); ++e) {
+      for (size_t i = 0; i < entries[e].size; ++i) {
+        const size_t at = entries[e].offset + i;
+        const double share = HalfHas(e, i) ? wide + 0.5 : wide;
+        const double moved = share > 0 ? std::min(3 / share, bound) : 0;
+        EXPECT_NEAR(after.As<double>()[at] - before.As<double>()[at], moved, 1e-9) << e << " " << i;
+      }
+    }
+  }
 }
 
 // A class without rows is trained by nobody: decay moves it at the client, and the client does not

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "algorithms/api/vector_math.h"
 #include "sdk/testing/round_loop.h"
@@ -152,6 +155,40 @@ TEST(Ifca, BeginsWithPermutedTensors) {
   Fill(1, model.view());
   EXPECT_THAT(std::string(Builtin("ifca").server(setup, std::move(model)).status().message()),
               HasSubstr("start = \"noise\""));
+}
+
+// Honest clients' mean is no larger than their updates may be. One that says it had next to nothing
+// of a model, or less, divides by next to nothing.
+TEST(Ifca, AClientThatLiesAboutItsShareMovesNoModelBeyondTheBound) {
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "a.weight", .shape = {4}}}, DType::kF64);
+  algorithms::Setup setup;
+  setup.layout = layout;
+  setup.contribution_bound = 2;
+  for (const ParameterSpec& spec : Builtin("ifca").parameters)
+    setup.config.parameters[spec.name] = spec.default_value;
+  FlatVector model(layout);
+  for (size_t i = 0; i < 4; ++i) model.As<double>()[i] = static_cast<double>(i);
+  const Schema schema = *Builtin("ifca").schema(setup);
+  for (const double share : {0.5, 1e-300, 1e-12, -1e-12, -0.7}) {
+    const auto server = *Builtin("ifca").server(setup, model.Clone());
+    const Numbers before = NumbersOf(server->Model());
+    aggregation::Aggregate aggregate{.clients = 2, .channels = {}};
+    for (const aggregation::ChannelSpec& spec : schema.up) {
+      aggregation::AggregatedChannel& channel = aggregate.channels.emplace_back();
+      channel.name = spec.name;
+      channel.weight = 2;
+      channel.value = FlatVector(spec.layout);
+      if (spec.name == "share") channel.value.As<double>()[0] = share;
+      if (spec.name == "delta") Fill(0.25, channel.value.view());
+    }
+    std::map<std::string, double> metrics;
+    const ServerContext context{.round = Round(1), .metrics = &metrics, .schema = &schema};
+    ASSERT_TRUE(server->Apply(context, std::move(aggregate)).ok());
+    const double moved = share > 1e-20 ? std::min(0.25 / share, setup.contribution_bound) : 0;
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(NumbersOf(server->Model())[i], before[i] + moved) << share;
+  }
 }
 
 }  // namespace

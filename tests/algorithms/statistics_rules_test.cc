@@ -130,6 +130,22 @@ TEST(KMeans, MovesCentresToTheMeansOfTheirRows) {
   EXPECT_EQ(DigestOfValues(run.server().Model()), DigestOfValues(before.view()));
 }
 
+// A client that says it had a part of a row throws no centre out of reach.
+TEST(KMeans, ACentreOfLessThanARowStays) {
+  SummingRun run("kmeans", {"linear 2"}, 1, 2, {{"start", "model"}}, TaskKind::kClassification);
+  const double before = run.Weight(0, 0);
+  for (const double count : {0.0, 1e-300, -3.0}) {
+    ASSERT_TRUE(run.Apply({{"centres", {1, 16}}, {"counts", {count, 8}}}).ok());
+    EXPECT_EQ(run.Weight(0, 0), before) << count;
+    EXPECT_EQ(run.Weight(1, 0), 2) << count;
+    EXPECT_EQ(run.metrics.at("empty"), 1);
+  }
+  for (const double count : {1e-300, -3.0}) {
+    ASSERT_TRUE(run.Apply({{"centres", {1, 16}}, {"counts", {count, 0}}}).ok());
+    EXPECT_EQ(run.Weight(0, 0), before) << count;
+  }
+}
+
 TEST(KMeans, BeginsAroundTheMeanOfAllRows) {
   SummingRun run("kmeans", {"linear 400"}, 2, 400, {}, TaskKind::kClassification);
   ASSERT_TRUE(run.Round(kClouds).ok());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,6 +64,24 @@ class SummingRun {
       if (!after.ok() || *after == AfterApply::kRoundDone) return after.status();
     }
   }
+  // What follows in the first phase of these sums, whatever clients have sent.
+  absl::Status Apply(const std::map<std::string, std::vector<double>>& by_entry) {
+    const aggregation::ChannelSpec spec = UpChannels(schema_, Phase(0)).front();
+    aggregation::Aggregate aggregate{.clients = 1, .channels = {}};
+    aggregation::AggregatedChannel& channel = aggregate.channels.emplace_back();
+    channel.name = spec.name;
+    channel.value = FlatVector(spec.layout);
+    for (const auto& [entry, numbers] : by_entry) {
+      const auto at = static_cast<ptrdiff_t>(spec.layout->Find(entry)->offset);
+      std::ranges::copy(numbers, channel.value.As<double>().begin() + at);
+    }
+    const ServerContext context{.round = macaw::Round(++round_),
+                                .seed = setup_.seed,
+                                .metrics = &metrics,
+                                .schema = &schema_};
+    return server_->Apply(context, std::move(aggregate)).status();
+  }
+
   // The model's weights [outputs, width] and biases.
   double Weight(size_t k, size_t i) const { return At(0, k * Width() + i); }
   double Bias(size_t k) const { return At(1, k); }

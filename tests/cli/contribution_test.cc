@@ -67,6 +67,15 @@ TEST(Contribution, StopsAtALineThatIsTorn) {
   EXPECT_EQ(Read(text.substr(0, text.size() - 20)).size(), 2u);
 }
 
+// A file may be anybody's.
+TEST(Contribution, StopsAtALineWhoseClientsAreNoNumbers) {
+  for (const char* clients : {R"(["3"])", "[-3]", "[3.5]", "[{}]", "[null]"}) {
+    const std::string line = std::string(R"({"round":6,"client":)") + clients + "}\n";
+    EXPECT_EQ(Read(kLines + line).size(), 3u) << clients;
+    EXPECT_TRUE(Read(line + kLines).empty()) << clients;
+  }
+}
+
 TEST(Contribution, NamesTheKeyWhereARunHasNone) {
   const TemporaryFolder folder;
   EXPECT_THAT(ReadContributions(folder.path()).status().ToString(),

@@ -232,6 +232,23 @@ TEST(Report, TestAccuraciesByClientAreNotTrainingAccuracies) {
   EXPECT_EQ(accuracy["clients_test"]["counts"][5], 2);
 }
 
+// A folder may be anybody's.
+TEST(Report, SkipsWhatHasAnotherTypeThanARunWrites) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "run", "mnist",
+           "{\"round\":\"one\",\"train_loss\":2.5}\n{\"round\":-2,\"train_loss\":1.25}\n");
+  ASSERT_TRUE(AtomicWriteFile(folder / "run/summary.json", R"({"name": 7, "rounds": {}})").ok());
+  ASSERT_TRUE(AtomicWriteFile(folder / "run/clients.jsonl",
+                              "{\"client\":\"a\",\"accuracy\":0.5}\n{\"client\":1,"
+                              "\"accuracy\":0.5}\n{\"client\":{},\"accuracy\":1}\n")
+                  .ok());
+  const Json run = DataOf({folder / "run"})["runs"][0];
+  EXPECT_EQ(run["label"], "run");
+  EXPECT_THAT(run["curves"]["train_loss"]["y"], ElementsAre(2.5, 1.25));
+  EXPECT_THAT(run["across"]["rounds"], ElementsAre(0, 0));
+  EXPECT_EQ(run["accuracy"]["training"]["clients"], 1);
+}
+
 TEST(Report, SaysWhichFolderHoldsNoRun) {
   const TemporaryFolder folder;
   EXPECT_THAT(ReportData({folder / "nothing"}).status().ToString(),

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/clock.h"
 #include "core/random.h"
 
 namespace macaw {
@@ -93,6 +96,49 @@ TEST(Safetensors, NoByteStringCrashesTheReader) {
                 reinterpret_cast<const std::byte*>(bad.data() + bad.size()));
     }
   }
+}
+
+// A file whose header is this text.
+std::string FileWith(const std::string& header, const std::string& data) {
+  std::string file(8, '\0');
+  const uint64_t size = header.size();
+  std::memcpy(file.data(), &size, sizeof(size));
+  return file + header + data;
+}
+
+absl::StatusOr<SafetensorsFile> Parsed(const std::string& file) {
+  return SafetensorsFile::Parse(std::as_bytes(std::span(file)), "model");
+}
+
+TEST(Safetensors, RefusesTensorsThatShareBytes) {
+  const auto file = [](int first_end, int second_begin) {
+    return FileWith(absl::StrCat(R"({"b":{"dtype":"U8","shape":[4],"data_offsets":[)", second_begin,
+                                 ",", second_begin + 4, R"(]},"a":{"dtype":"U8","shape":[)",
+                                 first_end, R"(],"data_offsets":[0,)", first_end, "]}}"),
+                    "12345678");
+  };
+  EXPECT_TRUE(Parsed(file(4, 4)).ok());
+  EXPECT_TRUE(Parsed(file(0, 4)).ok()) << "a tensor without numbers shares nothing";
+  const absl::StatusOr<SafetensorsFile> shared = Parsed(file(5, 4));
+  EXPECT_EQ(shared.status().message(),
+            "model is not a safetensors file: tensors \"a\" and \"b\" share bytes");
+}
+
+// A reader that looks through all names for each new one takes minutes here, and two hours where
+// the header is as large as it may be.
+TEST(Safetensors, AHeaderOfManyTensorsIsReadAtOnce) {
+  constexpr int kTensors = 300'000;
+  std::string header = "{";
+  for (int i = 0; i < kTensors; ++i) {
+    absl::StrAppend(&header, i > 0 ? "," : "", "\"t", i,
+                    R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})");
+  }
+  const std::string file = FileWith(header + "}", "");
+  const TimePoint begun = SteadyClock().Now();
+  const absl::StatusOr<SafetensorsFile> read = Parsed(file);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tensors().size(), size_t{kTensors});
+  EXPECT_LT(ToSeconds(SteadyClock().Now() - begun), 30);
 }
 
 }  // namespace

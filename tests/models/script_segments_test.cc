@@ -141,7 +141,7 @@ TEST_F(Segmented, GivesTheBitsOfTheWholeGraph) {
   }
 }
 
-// One row has no statistics, so a norm is in evaluation mode, and a pass without gradients is whole.
+// One row has no statistics, so norms are in evaluation mode. A pass without gradients is whole.
 TEST_F(Segmented, GivesTheBitsOfOneRowAndOfAnEvaluation) {
   const ModelSpec spec = SpecOf(Deep(6));
   const Network whole(spec), cut(spec, at::kCPU, /*checkpoint=*/true);

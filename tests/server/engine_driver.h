@@ -69,6 +69,9 @@ class EngineDriver {
 
   // ---- questions
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const { return engine_.Offer(offer); }
+  bool Leases(SessionId session, const fleet::Part& part) const {
+    return engine_.Leases(session, part);
+  }
   TimePoint NextDeadline() const { return engine_.NextDeadline(); }
   void Describe(admin::RunStatus& status, TimePoint now) const { engine_.Describe(status, now); }
   uint32_t completed() const { return engine_.completed(); }

@@ -3,7 +3,9 @@
 
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
 
@@ -228,6 +230,18 @@ TEST_P(HostileEvaluationTest, IsRefusedAndNeitherEndsNorChangesTheRun) {
 INSTANTIATE_TEST_SUITE_P(Every, HostileEvaluationTest, testing::ValuesIn(HostileEvaluations()),
                          [](const auto& info) { return info.param.name; });
 
+// A part with a lease that nobody has, and one of a session that there is not.
+void CommitRequestLies(FakeWorker& worker, const fleet::CommitRequest& honest) {
+  fleet::CommitRequest lie = honest;
+  lie.part->included[0].attempt.fence.counter += 1000;
+  fleet::CommitReply reply = worker.Commit(lie);
+  EXPECT_EQ(reply.verdict, fleet::Verdict::kStale);
+  EXPECT_THAT(reply.reason, HasSubstr("not current"));
+  lie = honest;
+  lie.session = SessionId(4711);
+  EXPECT_EQ(worker.Commit(lie).verdict, fleet::Verdict::kRegister);
+}
+
 TEST(Coordinator, RefusesATestSetThatNoMemoryCouldHoldTheTasksOf) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
@@ -250,6 +264,82 @@ TEST(Coordinator, GivesSessionsThatNobodyCanGuess) {
     sessions.insert(worker.session().value >> 32);  // small numbers would share this half
   }
   EXPECT_EQ(sessions.size(), 8u);
+}
+
+// Where the vectors of clients are kept, nothing is made of a part before its clients are known to
+// be leased to its node.
+TEST(Coordinator, TakesPartsOfClientsWhoseVectorsAreKept) {
+  const TemporaryFolder undisturbed, disturbed;
+  const auto work = [](const std::string& folder, bool lies) {
+    Options options = TinyOptions(folder, 2);
+    options.run.evaluation.every = 0;
+    options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    worker.SendOn((*(*testing_support::Registry().Find("median"))
+                        ->schema(algorithms::SetupOf(options.run, testing_support::TinyLayout())))
+                      .up);
+    ASSERT_TRUE(worker.Register().ok());
+    if (lies) {
+      auto request = worker.WorkOnPart();
+      ASSERT_TRUE(request.has_value());
+      ASSERT_EQ(request->part->included.size(), 4u);
+      CommitRequestLies(worker, *request);
+      worker.GiveBackEverything();
+    }
+    worker.RunToEnd();
+    ASSERT_TRUE(coordinator->Wait().ok());
+  };
+  work(undisturbed.path(), false);
+  work(disturbed.path(), true);
+  EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
+}
+
+// A device of one client would take the room that the uploads of others need.
+TEST(Coordinator, TakesNoUploadOfMoreClientsThanItsNodeHas) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 1);
+  options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
+  const auto coordinator = StartTiny(options);
+  FakeWorker worker(*coordinator);
+  worker.SendOn((*(*testing_support::Registry().Find("median"))
+                      ->schema(algorithms::SetupOf(options.run, testing_support::TinyLayout())))
+                    .up);
+  ASSERT_TRUE(worker.Register().ok());
+  const auto request = worker.WorkOnPart();
+  ASSERT_TRUE(request.has_value());
+  const std::vector<fleet::ClientRecord>& all = request->part->included;
+  ASSERT_EQ(all.size(), 4u);
+  const auto asked = [&](uint64_t size) {
+    absl::Notification answered;
+    fleet::UploadVerdict verdict{};
+    coordinator->Offer({},
+                       {.purpose = fleet::BlobPurpose::kSums,
+                        .session = worker.session(),
+                        .digest = DigestOf("sums"),
+                        .size = size,
+                        .round = Round(1),
+                        .commit_id = request->commit_id},
+                       [&](absl::StatusOr<fleet::UploadVerdict> answer) {
+                         verdict = answer.value_or(fleet::UploadVerdict::kBusy);
+                         answered.Notify();
+                       });
+    answered.WaitForNotification();
+    return verdict;
+  };
+  const uint64_t of_four = request->part->sums.size,
+                 of_one = worker.Sums({{all[0].attempt.client, all[0].weight}}).size;
+  ASSERT_LT(of_one, of_four);
+  EXPECT_EQ(asked(of_four), fleet::UploadVerdict::kSend);
+  EXPECT_EQ(asked(of_four + 1), fleet::UploadVerdict::kTooLarge);
+  fleet::ReleaseRequest release{.session = worker.session()};
+  for (size_t i = 1; i < all.size(); ++i) release.attempts.push_back(all[i].attempt);
+  ASSERT_TRUE(worker.link().Release(release).ok());
+  EXPECT_EQ(asked(of_four), fleet::UploadVerdict::kStale);
+  EXPECT_EQ(asked(of_one), fleet::UploadVerdict::kSend);
+  worker.GiveBackEverything();
+  worker.RunToEnd();
+  EXPECT_TRUE(coordinator->Wait().ok());
 }
 
 TEST(Coordinator, CountsARepeatedCommitOnce) {

@@ -1,4 +1,3 @@
-#include "server/leave_one_out.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "algorithms/around/channels.h"
+#include "server/contributions.h"
 #include "server/coordinator.h"
 #include "server/log/history.h"
 #include "server/model_keeper.h"
@@ -386,6 +386,22 @@ TEST(LeaveOneOut, IsRefusedWhereARoundCannotDoWithoutAClient) {
   options = LeavingOut(folder.path(), 1, 1);
   options.run.privacy.mechanism = "gaussian";
   EXPECT_THAT(CheckLeaveOneOut(options.run, rule, schema).ToString(), HasSubstr("[privacy]"));
+}
+
+// A folder may be anybody's.
+TEST(Contributions, OfAClientThatIsNoNumberAreNotKnown) {
+  EvaluationSums sums{.round = Round(2), .central = {10, 5, 8}};
+  sums.without.push_back({.client = ClientId(3), .sums = {10, 6, 7}});
+  const std::string line = R"({"round":2,"client":[3,"3",-1,null]})";
+  const auto whole =
+      nlohmann::json::parse(WithEvaluation(line, sums, TaskKind::kClassification), nullptr, false);
+  ASSERT_TRUE(whole.is_object());
+  EXPECT_EQ(whole["test_accuracy"], nlohmann::json({0.7, nullptr, nullptr, nullptr}));
+  for (const char* round : {R"("2")", "-2", "2.5", "{}"}) {
+    const std::string torn = absl::StrCat(R"({"round":)", round, "}");
+    EXPECT_TRUE(ContributionLines(absl::StrCat(torn, "\n", line)).empty()) << torn;
+  }
+  EXPECT_EQ(ContributionLines(line).size(), 1u);
 }
 
 }  // namespace

@@ -224,7 +224,8 @@ TEST(MetricsRow, ComesBackFromItsText) {
 }
 
 TEST(MetricsRow, RefusesTextThatIsNoRow) {
-  for (const char* text : {"", "{", "[1]", "null", "{\"clients\":3}", "\xff"}) {
+  for (const char* text : {"", "{", "[1]", "null", "{\"clients\":3}", "\xff", "{\"round\":null}",
+                           "{\"round\":\"1\"}", "{\"round\":-1}", "{\"round\":1e30}"}) {
     EXPECT_FALSE(MetricsRow::Parse(TaskKind::kClassification, text).has_value()) << text;
   }
 }

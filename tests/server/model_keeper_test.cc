@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <cstring>
@@ -74,12 +75,81 @@ TEST_F(ModelKeeperTest, TakesNoVectorsOfOtherClientsThanThePartNames) {
   EXPECT_THAT(keeper_->Decode(part).status().ToString(), HasSubstr("other clients"));
 }
 
+// The vectors of these many clients, all of them zeros, in some 13 bytes each.
+fleet::Blob ZerosOf(uint64_t clients, const std::vector<aggregation::ChannelSpec>& channels,
+                    const aggregation::GridOrder& grid) {
+  auto sum = *aggregation::ExactSum::Make(channels, grid);
+  const FlatVector zeros(channels[0].layout);
+  const std::vector<ConstVectorView> values = {zeros.view()};
+  EXPECT_TRUE(sum.Add({.client = ClientId(0), .weight = 1, .values = values}).ok());
+  const AlignedBuffer one =
+      *aggregation::ExactSum::EncodeTogether({&sum, 1}, aggregation::SumForm::kCompact);
+  // clients and multiplicity, and the vectors of the one channel (exact_sum_header.h).
+  constexpr size_t kClients = 48, kTimes = 56, kAlone = 72, kCollected = 88, kHead = 96;
+  const size_t vector = one.size() - kHead;
+  AlignedBuffer all(kHead + clients * vector);
+  std::byte* const to = all.bytes().data();
+  std::memcpy(to, one.bytes().data(), kHead);
+  for (const size_t at : {kClients, kTimes, kCollected})
+    std::memcpy(to + at, &clients, sizeof(clients));
+  std::memset(to + kAlone, 0, sizeof(double));
+  for (uint64_t client = 0; client < clients; ++client) {
+    std::memcpy(to + kHead + client * vector, one.bytes().data() + kHead, vector);
+    std::memcpy(to + kHead + client * vector, &client, sizeof(client));
+  }
+  return fleet::Blob::Of(std::move(all));
+}
+
+uint64_t MostMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) << 10;
+}
+
+// A device of one client sends a few kB that say they are of the whole cohort.
+TEST_F(ModelKeeperTest, MakesNoVectorsOfClientsThatThePartDoesNotName) {
+  constexpr uint64_t kMany = 4000;
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "0.weight", .shape = {1 << 16}}}, DType::kF32);
+  RunPlan run = testing_support::TinyRun(1);
+  run.algorithm = *Registry().Complete({"median", {}});
+  const algorithms::Setup setup = algorithms::SetupOf(run, layout);
+  const algorithms::Description& median = **Registry().Find("median");
+  ModelKeeper keeper = *ModelKeeper::Make(median, setup, FlatVector(layout));
+  EXPECT_TRUE(keeper.collects());
+  PhaseOrder order = Order(1);
+  order.grid = {.max_weight = 1,
+                .total_weight = static_cast<double>(kMany),
+                .max_multiplicity = 1,
+                .total_multiplicity = kMany};
+  ASSERT_TRUE(keeper.Open(order).ok());
+  const auto channels = algorithms::UpChannels(*algorithms::MakeSchema(median, setup), Phase(0));
+  ASSERT_EQ(channels.size(), 1u);
+  fleet::Part part{.round = Round(1)};
+  for (uint64_t client = 0; client < 2; ++client)
+    part.included.push_back({.attempt = {ClientId(client), {1, client}}, .weight = 0.5});
+  part.sums = ZerosOf(2, channels, order.grid);
+  EXPECT_TRUE(keeper.Decode(part).ok()) << "what it would be if it were named";
+  part.included.pop_back();
+  part.sums = ZerosOf(kMany, channels, order.grid);
+  ASSERT_LT(part.sums.size, 100'000u);
+  const uint64_t before = MostMemory();
+  EXPECT_THAT(keeper.Decode(part).status().ToString(),
+              HasSubstr("names 1 clients but its sums hold 4000"));
+  EXPECT_LT(MostMemory() - before, uint64_t{256} << 20);
+}
+
 TEST_F(ModelKeeperTest, KnowsHowLargeTheSumsOfAWholeCohortAre) {
-  EXPECT_FALSE(keeper_->MostSumsBytes().ok()) << "no round is open";
+  EXPECT_FALSE(keeper_->MostSums().ok()) << "no round is open";
   for (const char* algorithm : {"fedavg", "median"}) {
     Use(algorithm);
     ASSERT_TRUE(keeper_->Open(Order(1)).ok());
-    EXPECT_EQ(*keeper_->MostSumsBytes(), Part(1, {1, 5}).sums.size) << algorithm;
+    const absl::StatusOr<LargestSums> most = keeper_->MostSums();
+    ASSERT_TRUE(most.ok()) << most.status();
+    EXPECT_EQ(most->bytes, Part(1, {1, 5}).sums.size) << algorithm;
+    for (const uint64_t more : {2, 3}) EXPECT_EQ(most->Of(more), most->bytes) << algorithm;
+    EXPECT_EQ(most->Of(1), Part(1, {5}).sums.size) << algorithm;
+    EXPECT_EQ(most->Of(0), Part(1, {}).sums.size) << algorithm;
   }
 }
 

@@ -1,3 +1,6 @@
+#include <functional>
+#include <vector>
+
 #include "tests/server/one_round.h"
 
 namespace macaw::server {
@@ -90,6 +93,29 @@ TEST_F(OneRound, ARoundClosesWhenItsLastOpenClientsAreGivenUp) {
   }
   EXPECT_EQ(engine.completed(), 1u);
   EXPECT_EQ(durable_.counted.at(1).size(), trained.size());
+}
+
+TEST_F(OneRound, ASessionLeasesWhatItHoldsOfTheOpenPhaseAndNothingElse) {
+  const SessionId session = Join(Node());
+  const fleet::LeaseReply lease = Lease(session);
+  ASSERT_TRUE(lease.training.has_value());
+  const fleet::Part part = PartOf(*lease.training);
+  EXPECT_TRUE(engine_.Leases(session, part));
+  EXPECT_FALSE(engine_.Leases(SessionId(session.value + 1), part));
+  fleet::RegisterRequest other = Node();
+  other.name = "liar";
+  EXPECT_FALSE(engine_.Leases(Join(other), part));
+  for (const auto& lie : std::vector<std::function<void(fleet::Part&)>>{
+           [](fleet::Part& p) { ++p.included[0].attempt.fence.counter; },
+           [](fleet::Part& p) { p.included.push_back(p.included[0]); },
+           [](fleet::Part& p) {
+             p.left_out.push_back({.attempt = {ClientId(1000), {1, 1}}});
+           },
+           [](fleet::Part& p) { ++p.round.value; }, [](fleet::Part& p) { ++p.phase.value; }}) {
+    fleet::Part lied = part;
+    lie(lied);
+    EXPECT_FALSE(engine_.Leases(session, lied));
+  }
 }
 
 TEST_F(OneRound, DeathsThatAWorkerNeverHadTheLeasesOfCountNothing) {

@@ -66,24 +66,37 @@ TEST(ServedBlobs, ServesTheShortFormOfAForgottenOneWhileItIsHeld) {
   EXPECT_EQ(served.Find(form.digest), form.bytes);
 }
 
-// A model with frozen tensors: its parts, and for a worker of release 0.1.0 the whole.
-TEST(ServedBlobs, ServesThePartsOfAModelAndTheWhole) {
+// A model with frozen tensors.
+std::shared_ptr<const SplitModel> SmallSplit() {
   const LayoutPtr layout = *ParameterLayout::Make(
       {{.name = "base", .shape = {300}}, {.name = "head", .shape = {5}}}, DType::kF32);
   const auto parts = std::make_shared<const algorithms::ModelParts>(
       layout, algorithms::ParameterGroup::Matching(layout, "base"));
-  FlatVector base(parts->base.layout()), trained(parts->trained.layout());
+  FlatVector base(parts->base.layout());
   std::ranges::fill(base.As<float>().first(300), 2.0f);
-  const auto split = std::make_shared<const SplitModel>(parts, base.view());
+  return std::make_shared<const SplitModel>(parts, base.view());
+}
+
+// So many versions of it, which are served one after the other.
+std::vector<fleet::Blob> ServeVersions(const std::shared_ptr<const SplitModel>& split,
+                                       size_t versions, ServedBlobs& served) {
   WholeNames names(split);
-  ServedBlobs served(std::nullopt, split);
+  FlatVector trained(split->parts().trained.layout());
   std::vector<fleet::Blob> models;
-  for (size_t i = 0; i < ServedBlobs::kRecent + 1; ++i) {
+  for (size_t i = 0; i < versions; ++i) {
     trained.As<float>()[0] = static_cast<float>(i);
-    const ConstVectorView view = trained.view();
+    const ConstVectorView view = std::as_const(trained).view();
     models.push_back(names.Of(fleet::Blob::Of(fleet::EncodeVectors({&view, 1}))));
     served.Serve({models.back()});
   }
+  return models;
+}
+
+// Its parts, and for a worker of release 0.1.0 the whole.
+TEST(ServedBlobs, ServesThePartsOfAModelAndTheWhole) {
+  const auto split = SmallSplit();
+  ServedBlobs served(std::nullopt, split);
+  std::vector<fleet::Blob> models = ServeVersions(split, ServedBlobs::kRecent + 1, served);
   EXPECT_EQ(served.Find(split->base().digest), split->base().bytes);
   for (size_t i = 0; i < models.size(); ++i) {
     EXPECT_EQ(served.Find(models[i].trained().digest), models[i].trained().bytes);
@@ -98,6 +111,23 @@ TEST(ServedBlobs, ServesThePartsOfAModelAndTheWhole) {
   EXPECT_EQ(served.Find(first), nullptr) << "no longer served";
   EXPECT_EQ(served.Find(of_first), nullptr);
   EXPECT_NE(served.Find(models.front().digest), nullptr);
+}
+
+// A caller that asks for the versions in turn, and reads none, costs one whole model a version.
+TEST(ServedBlobs, MakesAWholeModelOnceAsLongAsACallerHoldsIt) {
+  const auto split = SmallSplit();
+  ServedBlobs served(std::nullopt, split);
+  const std::vector<fleet::Blob> models = ServeVersions(split, ServedBlobs::kRecent, served);
+  std::vector<std::shared_ptr<const AlignedBuffer>> held;
+  for (const fleet::Blob& model : models) held.push_back(served.Find(model.digest));
+  for (size_t turn = 0; turn < 3; ++turn) {
+    for (size_t i = 0; i < models.size(); ++i)
+      EXPECT_EQ(served.Find(models[i].digest), held[i]) << "turn " << turn << ", model " << i;
+  }
+  const std::weak_ptr<const AlignedBuffer> first = held[0];
+  held.clear();
+  EXPECT_TRUE(first.expired()) << "the newest alone stay in memory";
+  EXPECT_EQ(BlobDigest(served.Find(models[0].digest)->bytes()), models[0].digest);
 }
 
 }  // namespace

@@ -53,6 +53,19 @@ TEST_F(ScriptRun, IsTheRunOfTheEqualLayers) {
   }
 }
 
+TEST_F(ScriptRun, WithCheckpointsIsTheSame) {
+  Simulation plain("plain", Script());
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  Simulation again("again", Script({"--set", "local.checkpoint=true", "--processes", "2"}));
+  ASSERT_EQ(again.Wait(), 0) << again.output();
+  EXPECT_EQ(again.digest(), plain.digest());
+  EXPECT_EQ(again.metrics(), plain.metrics());
+  models::WrittenLinear("Flat", 28, 10).Save(path());
+  Simulation flat("flat", Script({"--set", "local.checkpoint=true"}));
+  EXPECT_NE(flat.Wait(), 0) << flat.output();
+  EXPECT_THAT(flat.output(), HasSubstr("no part of the scripted module can be computed again"));
+}
+
 TEST_F(ScriptRun, GoesOnAfterAnInterruption) {
   Simulation whole("whole", Script({"--rounds", "5"}));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();

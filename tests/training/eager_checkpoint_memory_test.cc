@@ -1,5 +1,5 @@
-// local.checkpoint takes less memory, by the bytes that LibTorch's allocator has given out; and where
-// it is refused.
+// local.checkpoint takes less memory, by the bytes that LibTorch's allocator has given out; and
+// where it is refused.
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
 #include <gmock/gmock.h>

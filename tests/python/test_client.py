@@ -1,0 +1,126 @@
+"""What sdk/python/macaw_client.py answers, asked as a worker asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import textwrap
+import unittest
+from typing import Any
+
+SDK = pathlib.Path(__file__).resolve().parents[2] / "sdk" / "python"
+HELLO = {
+    "macaw": 1,
+    "rows": None,
+    "sums": ["examples", "loss"],
+    "task": "regression",
+    "outputs": 1,
+    "dtype": "float32",
+    "layout": [{"name": "w", "shape": [2], "offset": 0, "buffer": False}],
+    "memory": {"bytes": 256, "start": 0, "end": 64, "correction": 128, "anchor": 192},
+}
+TRAIN = {
+    "client": 3,
+    "anchor": False,
+    "correction": False,
+    "in_place": False,
+    "trainable": None,
+    "local": {"lr": 0.1},
+}
+
+
+class Client:
+    """A program whose train function gives back what this expression says."""
+
+    def __init__(self, gives: str) -> None:
+        program = textwrap.dedent(f"""
+            import math
+            import numpy as np
+            import macaw_client
+            macaw_client.serve(lambda weights, task: {gives})
+        """)
+        ours, theirs = socket.socketpair()
+        memory = os.memfd_create("vectors")
+        os.truncate(memory, HELLO["memory"]["bytes"])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(SDK),
+            "MACAW_CHANNEL": str(theirs.fileno()),
+            "MACAW_MEMORY": str(memory),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=environment,
+            pass_fds=[theirs.fileno(), memory],
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        os.close(memory)
+        self.channel = ours
+        ours.settimeout(60)
+        self.lines = ours.makefile("r", encoding="utf-8")
+        self.say(HELLO)
+        self.questions = 0
+        assert json.loads(self.lines.readline())["ready"] == 1
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.channel.shutdown(socket.SHUT_RDWR)
+        self.lines.close()
+        self.channel.close()
+        self.process.wait(60)
+
+    def say(self, message: dict) -> None:
+        self.channel.sendall((json.dumps(message) + "\n").encode())
+
+    def train(self) -> dict:
+        self.questions += 1
+        self.say({"id": self.questions, "train": TRAIN})
+        answer = json.loads(self.lines.readline())
+        self.assert_of_question(answer)
+        return answer
+
+    def assert_of_question(self, answer: dict) -> None:
+        assert answer.pop("id") == self.questions
+
+
+class WhatTrainGivesBack(unittest.TestCase):
+    def answer_of(self, gives: str) -> dict:
+        with Client(gives) as client:
+            answers = [client.train() for _ in range(2)]
+        self.assertEqual(answers[0], answers[1], "the program goes on")
+        return answers[0]
+
+    def test_is_told_to_the_worker(self) -> None:
+        rates = '{"rate_sum": np.float32(0.5), "a_norm1": 6}'
+        self.assertEqual(
+            self.answer_of(f"(None, 600, np.int64(6), np.float64(431.5), {rates})"),
+            {"rows": 600, "steps": 6, "sums": {"loss": 431.5}, "rate_sum": 0.5, "a_norm1": 6.0},
+        )
+        self.assertEqual(
+            self.answer_of('(None, 1, 1, math.nan, {"rate_sum": None, "a_norm1": None})'),
+            {"rows": 1, "steps": 1, "sums": {"loss": None}, "rate_sum": None, "a_norm1": None},
+        )
+
+    def test_with_rates_that_no_steps_have_leaves_the_client_out(self) -> None:
+        for rate in ("math.nan", "-0.5", "math.inf"):
+            with self.subTest(rate):
+                answer = self.answer_of(f'(None, 6, 6, 1.0, {{"rate_sum": {rate}, "a_norm1": 6}})')
+                self.assertIn("train returned rate_sum = ", answer["error"]["message"])
+                self.assertFalse(answer["error"]["fatal"])
+
+    def test_with_counts_below_zero_leaves_the_client_out(self) -> None:
+        for rows, steps, named in ((-1, 6, "rows = -1"), (6, -2, "steps = -2")):
+            with self.subTest(named):
+                answer = self.answer_of(f"(None, {rows}, {steps}, 1.0)")
+                self.assertIn(f"train returned {named}", answer["error"]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main()
