@@ -18,6 +18,7 @@ from ._pairs import ADVICE, pairs_all
 from ._program import program
 from ._safetensors import Array
 from ._settings import kept_table
+from ._warn import warn
 from .errors import ConfigError, Error, RunError
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class TestScores:
         if self._rows is None:
             self._rows = test_rows(run.folder)
         if not any(name.startswith("test_") for name in run.row):
+            if run.is_last and not self._tried:
+                warn(
+                    f"metrics= has no column ({', '.join(self._metrics)}): it is of the common "
+                    "model on the central test rows, and this run has not evaluated such a model"
+                )
             return {}
         x, y = self._rows
         scores = self._scores(run, x)

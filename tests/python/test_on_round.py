@@ -266,6 +266,15 @@ class OwnMetrics(TestCase):
             run = macaw.simulate(**job)
             np.testing.assert_allclose(run.metrics["own"], run.metrics["test_accuracy"], atol=1e-6)
 
+    def test_of_a_rule_without_a_common_model_are_missed(self) -> None:
+        job = self.job("run", model=self.net(), metrics={"own": self.accuracy},
+                       algorithm=macaw.IFCA(clusters=2))  # fmt: skip
+        with self.assertWarnsRegex(UserWarning, r"no column \(own\)"):
+            self.assertNotIn("own", macaw.simulate(**job).rows[-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            macaw.simulate(**self.job("usual", model=self.net(), metrics={"own": self.accuracy}))
+
     def test_stand_in_rounds_that_are_evaluated(self) -> None:
         seen = []
         job = self.job("run", model=self.net(), metrics={"own": self.accuracy},
