@@ -50,6 +50,15 @@ absl::Status CheckOutput(const ModelSpec& spec, const ModelConfig& config) {
     otherwise =
         absl::StrCat("; if there are classes that no row has, say data.classes = ", last[0]);
   }
+  const bool one_layer =
+      spec.layers.size() == 1 ||
+      (spec.layers.size() == 2 && std::holds_alternative<Flatten>(spec.layers[0]));
+  if (vector && one_layer && classes > 2 && last[0] > 1 && last[0] < classes) {
+    absl::StrAppend(&otherwise,
+                    "; centres of kmeans are no classes: give the rows labels that are "
+                    "all 0, and data.classes = ",
+                    last[0]);
+  }
   int64_t inputs = 1;
   for (const int64_t extent : config.input_shape) inputs *= extent;
   if (vector && last[0] == inputs && !spec.takes_sequences()) {

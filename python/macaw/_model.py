@@ -339,9 +339,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
         except ModelError:
             raise
         except Exception as error:
-            with _modules.keeping_activations(module) as again:
-                with _trace.holding_doubts(doubts):
-                    traced = _trace.traced(module, example(module), first_line(error))
+            with _modules.keeping_activations(module) as again, _trace.holding_doubts(doubts):
+                traced = _trace.traced(module, example(module), first_line(error))
             buffer = io.BytesIO()
             _trace.save(traced, buffer, first_line(error))
             how = "traced"

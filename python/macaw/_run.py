@@ -230,8 +230,9 @@ class Run:
         except Error:
             return f"<macaw.Run {self.folder}: not over>"
         final = summary["final"]
-        shown = [name for name in ("test_accuracy", "test_loss", "train_loss") if name in final]
-        metrics = "".join(f", {name} {final[name]:.4f}" for name in shown)
+        named = ("test_accuracy", "test_loss", "train_loss")
+        shown = {name: final[name] for name in named if final.get(name) is not None}
+        metrics = "".join(f", {name} {value:.4f}" for name, value in shown.items())
         return f"<macaw.Run {self.folder}: {summary['end']}, {summary['rounds']} rounds{metrics}>"
 
 
