@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/document.h"
 #include "cli/config/reader.h"
+#include "core/files.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "server/engine/roster.h"
 #include "server/journal/holdings.h"
+#include "server/log/reader.h"
 
 namespace macaw::cli {
 namespace {
@@ -28,8 +31,24 @@ Names UnlessNumbers(Names names) {
   return {};
 }
 
-// Of a simulation, whose clients are those of its data.
-absl::StatusOr<Names> NamesInData(const Document& document) {
+// Whether the run's nodes have parts of its clients, as workers with --clients do.
+absl::StatusOr<bool> InParts(const std::string& run, uint64_t clients) {
+  const std::string path = run + "/rounds.log";
+  if (!FileExists(path)) return false;
+  MACAW_ASSIGN_OR_RETURN(server::log::Reader reader, server::log::Reader::Open(path));
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<server::log::Entry> entry, reader.Next());
+    if (!entry.has_value()) return false;
+    const auto* const node = std::get_if<server::log::NodeJoined>(&entry->record);
+    if (node == nullptr) continue;
+    uint64_t held = 0;
+    for (const server::log::Holding& holding : node->holdings) held += holding.clients;
+    if (held > 0) return held < clients;
+  }
+}
+
+// Of a run whose clients are those of its data.
+absl::StatusOr<Names> NamesInData(const std::string& run, const Document& document) {
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
   if (config.node.workers.owners > 0) return Names();
@@ -38,9 +57,10 @@ absl::StatusOr<Names> NamesInData(const Document& document) {
   Names names;
   for (ClientId client; client.value < dataset->info().clients; ++client.value)
     names.push_back(dataset->ClientName(client));
-  // Workers tell the clients' names where patterns decide who is drawn, and the server then numbers
-  // the clients by them.
-  if (!config.run.cohort.eligible.empty()) std::ranges::sort(names, server::NameBefore);
+  // Where patterns decide who is drawn, and where nodes have parts of the clients, they tell the
+  // clients' names, and the server numbers the clients by them.
+  MACAW_ASSIGN_OR_RETURN(const bool in_parts, InParts(run, names.size()));
+  if (in_parts || !config.run.cohort.eligible.empty()) std::ranges::sort(names, server::NameBefore);
   return UnlessNumbers(std::move(names));
 }
 
@@ -62,7 +82,7 @@ absl::StatusOr<Names> NamesOfOwners(const std::string& run) {
 absl::StatusOr<std::vector<std::string>> ClientNamesOf(const std::string& run) {
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(run + "/config.toml"));
   MACAW_ASSIGN_OR_RETURN(const std::optional<Value> source, Lookup(document, {}, "data.source"));
-  return source.has_value() ? NamesInData(document) : NamesOfOwners(run);
+  return source.has_value() ? NamesInData(run, document) : NamesOfOwners(run);
 }
 
 bool IsClientNumber(absl::string_view client) {
