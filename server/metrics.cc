@@ -25,7 +25,8 @@ double RowsOf(const EvaluationSums& sums, EvaluatedRows of) {
   const auto rows = [](const std::vector<double>& each) { return each.empty() ? 0 : each[0]; };
   if (of == EvaluatedRows::kCentralValidation) return rows(sums.validation);
   double all = sums.uncounted[static_cast<size_t>(of)];
-  if (!IsOfClients(of)) return all + rows(of == EvaluatedRows::kCentral ? sums.central : sums.train);
+  if (!IsOfClients(of))
+    return all + rows(of == EvaluatedRows::kCentral ? sums.central : sums.train);
   for (const EvaluationSums::ClientSums& client : sums.Of(of)) all += rows(client.sums);
   return all;
 }

@@ -22,9 +22,7 @@ inline bool HasFiniteLoss(std::span<const double> sums) {
 
 // Whether so many of all clients may be left out for it: fewer than half. Where it is more, the
 // model has diverged, which the columns have to show.
-constexpr bool MayBeLeftOut(size_t without, size_t all) {
-  return without > 0 && 2 * without < all;
-}
+constexpr bool MayBeLeftOut(size_t without, size_t all) { return without > 0 && 2 * without < all; }
 
 // `sums` without such clients, in each family of which they are few: they are counted in `missing`,
 // and their rows in `uncounted`. Nothing: there are none. (Those of training rows are left out by

@@ -92,8 +92,8 @@ TEST(MetricsRow, NamesTheLossesOfPersonalModelsApart) {
 // A client without a finite loss would make every mean over clients infinite, and a stop rule on
 // one of them useless.
 TEST(MetricsRow, LeavesOutAFewClientsWithoutAFiniteLoss) {
-  for (const double loss : {static_cast<double>(INFINITY), -static_cast<double>(INFINITY),
-                            std::nan("")}) {
+  for (const double loss :
+       {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), std::nan("")}) {
     EvaluationSums sums{.round = Round(7)};
     sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, 5, 8}},
                                         {ClientId(1), {4, loss, 4}},
