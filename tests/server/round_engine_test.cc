@@ -167,29 +167,6 @@ TEST_F(OneRound, ANodeWithAnotherProfileJoinsWhereTheRunMixesThem) {
   EXPECT_THAT(mixed.profiles(), testing::ElementsAre(Node().profile, other.profile));
 }
 
-// Profiles stay, and a node may say another one whenever it registers.
-TEST_F(OneRound, ARunThatMixesProfilesTakesNotManyAndNoLongOnes) {
-  Durable durable;
-  EngineDriver mixed({.run = TestRun(1), .workers = 1000, .mixed_profiles = true}, scheduler_,
-                     durable, /*rounds=*/1, /*phases=*/1);
-  fleet::RegisterRequest node = Node();
-  absl::Status refused;
-  for (uint64_t i = 1; i <= 1000 && refused.ok(); ++i) {
-    node.incarnation = i;
-    node.profile.libraries = absl::StrCat("libraries ", i);
-    refused = mixed.Register(node, Table(), TimePoint{}).status();
-  }
-  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("numeric profile"));
-  EXPECT_EQ(mixed.profiles().size(), 256u);
-  node.profile.libraries = "libraries 7";
-  EXPECT_TRUE(mixed.Register(node, Table(), TimePoint{}).ok()) << "it is known";
-
-  node = this->Node();
-  node.profile.libraries = std::string(5000, 'x');
-  EXPECT_THAT(std::string(engine_.Register(node, Table(), TimePoint{}).status().message()),
-              testing::HasSubstr("numeric profile"));
-}
-
 // An odd node that comes first does not decide for all.
 TEST_F(OneRound, ANodeWithOtherInstructionsThanThePlansIsRefusedWhoeverCameFirst) {
   Durable durable;
