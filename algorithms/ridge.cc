@@ -128,7 +128,8 @@ class RidgeServer final : public StatisticsServer {
     const FlatVector& sums = ChannelOf(aggregate, SumsOf(context.phase)).value;
     const FlatVector before = FlatVector::CopyOf(sums_, sums.layout());
     Add(sums.view(), sums_);
-    if (SumsEntry(sums_, 2)[0] > 0 && !Solve()) {
+    const double rows = SumsEntry(sums_, 2)[0];  // less than none: a client lies
+    if (rows < 0 || (rows > 0 && !Solve())) {
       Copy(before.view(), sums_);
       WarnOfNoSolution(context, "ridge");
     }

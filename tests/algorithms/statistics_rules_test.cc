@@ -85,6 +85,8 @@ TEST(Ridge, SumsWithoutAFiniteSolutionAreLeftOut) {
   ASSERT_TRUE(run.Apply({{"gram", {1e-300}}, {"moment", {0x1p80, 0, 0, 0}}, {"rows", {1}}}).ok());
   EXPECT_EQ(DigestOfValues(run.server().Model()), DigestOfValues(initial.view()));
   EXPECT_EQ(run.metrics.at("rows"), 0);
+  ASSERT_TRUE(run.Apply({{"gram", {1}}, {"rows", {-1e9}}}).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 0);
   ASSERT_TRUE(run.Round(clients).ok());
   EXPECT_EQ(run.metrics.at("rows"), 15);
   ExpectTheMinimum(run, clients, 0);
