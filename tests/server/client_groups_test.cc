@@ -67,6 +67,16 @@ TEST(ClientGroups, ByNameHaveTheMetricsOfAllTheirRows) {
   EXPECT_DOUBLE_EQ(columns.at("clients_test_group_gap_loss"), 2 - 11.0 / 12);
 }
 
+// Not the worst of the others.
+TEST(ClientGroups, TheWorstOneIsUndefinedWhereTheLossOfOneIs) {
+  auto clients = Five();
+  clients[1].sums[1] = std::nan("");
+  const auto columns = ColumnsBy(*GroupsByName({"a=x*", "b=y*"}), clients);
+  EXPECT_TRUE(std::isnan(columns.at("clients_test_worst_group_loss")));
+  EXPECT_TRUE(std::isnan(columns.at("clients_test_group_gap_loss")));
+  EXPECT_DOUBLE_EQ(columns.at("clients_test_worst_group_accuracy"), 0.25);
+}
+
 TEST(ClientGroups, ByModelAreThoseThatEachClientChose) {
   EXPECT_FALSE(GroupsByModel(1).has_value());
   const auto columns = ColumnsBy(*GroupsByModel(3), Five());
