@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,12 +22,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// LibTorch's allocator, which counts while a test looks. One thread at a time.
+// Memory for LibTorch, counted while a test looks. One thread at a time.
 class Counting final : public c10::Allocator {
  public:
   static Counting& Get() {
     static Counting* const counting = [] {
-      auto* const made = new Counting(c10::GetAllocator(c10::DeviceType::CPU));
+      auto* const made = new Counting();
       c10::SetAllocator(c10::DeviceType::CPU, made, /*priority=*/255);
       return made;
     }();
@@ -38,29 +41,29 @@ class Counting final : public c10::Allocator {
   size_t most() const { return most_ - begin_; }
 
   c10::DataPtr allocate(size_t bytes) override {
-    c10::DataPtr inner = inner_->allocate(bytes);
+    auto* const block = static_cast<std::byte*>(::operator new(bytes + kAlign, kAligned));
+    std::memcpy(block, &bytes, sizeof(bytes));
     now_ += bytes;
     most_ = std::max(most_, now_);
-    void* const data = inner.get();
-    return {data, new Block{std::move(inner), bytes}, &Free, c10::Device(c10::DeviceType::CPU)};
+    return {block + kAlign, block + kAlign, &Free, c10::Device(c10::DeviceType::CPU)};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
 
  private:
-  struct Block {
-    c10::DataPtr inner;
-    size_t bytes;
-  };
+  static constexpr size_t kAlign = 64;  // the size of a block is in front of it
+  static constexpr std::align_val_t kAligned{kAlign};
 
-  explicit Counting(c10::Allocator* inner) : inner_(inner) {}
-  static void Free(void* block) {
-    Get().now_ -= static_cast<Block*>(block)->bytes;
-    delete static_cast<Block*>(block);
+  static void Free(void* data) {
+    std::byte* const block = static_cast<std::byte*>(data) - kAlign;
+    size_t bytes = 0;
+    std::memcpy(&bytes, block, sizeof(bytes));
+    Get().now_ -= bytes;
+    ::operator delete(block, kAligned);
   }
 
-  c10::Allocator* const inner_;
   size_t now_ = 0, most_ = 0, begin_ = 0;
 };
 
