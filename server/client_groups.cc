@@ -141,13 +141,15 @@ std::vector<GroupColumn> GroupColumns(TaskKind task, const ClientGroups& groups)
 
 std::vector<std::pair<std::string, double>> GroupValues(TaskKind task, const ClientGroups& groups,
                                                         const EvaluationSums& sums,
+                                                        const EvaluationSums& reported,
                                                         const training::ClassCounts& counts,
                                                         const EvaluationMetrics& asked) {
   const std::string prefix = ColumnPrefix(EvaluatedRows::kClients);
   const Totals totals = TotalsOf(task, groups, sums.Of(EvaluatedRows::kClients));
   std::vector<MetricOfGroups> metrics;
   AddRatios(task, totals, metrics);
-  AddMetricsOfClasses(counts, sums.*groups.counts, totals, metrics);
+  AddMetricsOfClasses(counts, reported.*groups.counts,
+                      TotalsOf(task, groups, reported.Of(EvaluatedRows::kClients)), metrics);
   AddMetricsOfRows(task, asked, totals, metrics);
   std::vector<std::pair<std::string, double>> columns;
   for (size_t group = 0; group < groups.names.size(); ++group) {

@@ -38,7 +38,7 @@ std::map<std::string, double> ColumnsBy(TaskKind task, const ClientGroups& group
                                         const EvaluationSums& sums, const EvaluationMetrics& asked,
                                         const std::set<std::string>& words = {}) {
   const training::ClassCounts counts = training::ClassCounts::Of(asked, task, kClasses);
-  const auto values = GroupValues(task, groups, sums, counts, asked);
+  const auto values = GroupValues(task, groups, sums, sums, counts, asked);
   std::vector<std::string> names, expected;
   for (const auto& [name, value] : values) names.push_back(name);
   for (const GroupColumn& column : GroupColumns(task, groups))
