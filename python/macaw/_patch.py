@@ -63,7 +63,8 @@ def ranks_store() -> Any:
     A group that is made by it (``init_process_group(…, store=macaw.ranks_store(), rank=…,
     world_size=…)``) before a Trainer is made is the Trainer's, too.
     """
-    return _client.ranks_store()
+    store: Callable[[], Any] = _client.ranks_store
+    return store()
 
 
 def patch(
