@@ -73,6 +73,10 @@ class DaefServer final : public StatisticsServer {
         error = SolveDecoder<T>(Decoding::Of(chain_, layer), sums);
       }
     });
+    if (!IsFinite(draft_.view())) {
+      WarnOfNoSolution(context, "daef");
+      return AfterApply::kRoundDone;
+    }
     if (layer + 1 < chain_.layers.size()) return AfterApply::kNextPhase;
     Copy(draft_.view(), model_);
     context.Report(kAutoencoded, rows);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "algorithms/api/vector_math.h"
+#include "algorithms/bounded_step.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
@@ -42,7 +43,9 @@ class FedExPClient final : public DeltaClient {
 class FedExPServer final : public MeanDeltaServer {
  public:
   FedExPServer(const Setup& setup, FlatVector model)
-      : MeanDeltaServer(setup, std::move(model)), epsilon_(setup.Get<double>("epsilon")) {
+      : MeanDeltaServer(setup, std::move(model)),
+        epsilon_(setup.Get<double>("epsilon")),
+        bound_(setup.contribution_bound) {
     if (setup.Get<std::string>("evaluate") == "mean")
       mean_ = kept_.Vector("mean", FlatVector::CopyOf(Model(), setup.layout));
   }
@@ -69,11 +72,12 @@ class FedExPServer final : public MeanDeltaServer {
 
  protected:
   void Step(double, ConstVectorView mean_delta, VectorView model) override {
-    Axpy(extrapolation_, mean_delta, model);
+    AddWithin(bound_, extrapolation_, mean_delta, model);
   }
 
  private:
   const double epsilon_;
+  const double bound_;  // of a client's update: what a lie about ‖Δ_i‖² moves a coordinate by
   double extrapolation_ = 1;        // η_g of the round
   std::optional<VectorView> mean_;  // of the last two iterates, where that is what is evaluated
 };

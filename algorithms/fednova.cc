@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "algorithms/api/vector_math.h"
+#include "algorithms/bounded_step.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
@@ -55,7 +56,8 @@ class FedNovaServer final : public MeanDeltaServer {
  public:
   FedNovaServer(const Setup& setup, FlatVector model)
       : MeanDeltaServer(setup, std::move(model), "direction"),
-        beta_(setup.Get<double>("server_momentum")) {
+        beta_(setup.Get<double>("server_momentum")),
+        bound_(setup.contribution_bound) {
     if (beta_ > 0) momentum_ = kept_.Vector("momentum", FlatVector(setup.layout));
   }
 
@@ -69,16 +71,18 @@ class FedNovaServer final : public MeanDeltaServer {
  protected:
   void Step(double server_lr, ConstVectorView mean_direction, VectorView model) override {
     if (beta_ == 0) {
-      Axpy(server_lr * tau_eff_, mean_direction, model);  // x −= τ_eff·Σ p_i d_i
+      // x −= τ_eff·Σ p_i d_i
+      AddWithin(server_lr * bound_, server_lr * tau_eff_, mean_direction, model);
       return;
     }
     Scale(beta_, momentum_);
-    Axpy(tau_eff_, mean_direction, momentum_);  // m = β·m + τ_eff·Σ p_i d_i
+    AddWithin(bound_, tau_eff_, mean_direction, momentum_);  // m = β·m + τ_eff·Σ p_i d_i
     Axpy(server_lr, momentum_, model);
   }
 
  private:
-  const double beta_;    // of the server's momentum; 0: none
+  const double beta_;   // of the server's momentum; 0: none
+  const double bound_;  // of a client's update: what a lie about τ_i moves a coordinate by at most
   VectorView momentum_;  // m
   double tau_eff_ = 0;   // Σ p_i ‖a_i‖₁ over the cohort
 };

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/api/vector_math.h"
+#include "algorithms/bounded_step.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
@@ -48,7 +49,8 @@ class QFedAvgClient final : public DeltaClient {
 
 class QFedAvgServer final : public MeanDeltaServer {
  public:
-  using MeanDeltaServer::MeanDeltaServer;
+  QFedAvgServer(const Setup& setup, FlatVector model)
+      : MeanDeltaServer(setup, std::move(model)), bound_(setup.contribution_bound) {}
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
@@ -59,12 +61,13 @@ class QFedAvgServer final : public MeanDeltaServer {
 
  protected:
   void Step(double server_lr, ConstVectorView mean_delta, VectorView model) override {
-    if (h_ == 0) return;                      // of clients that send zeros alone (free-riders)
-    Axpy(server_lr / h_, mean_delta, model);  // x −= ΣΔ_k/Σh_k
+    if (h_ == 0) return;  // of clients that send zeros alone (free-riders)
+    AddWithin(server_lr * bound_, server_lr / h_, mean_delta, model);  // x −= ΣΔ_k/Σh_k
   }
 
  private:
-  double h_ = 1;  // mean of h_k
+  const double bound_;  // of an update: what a lie about h_k moves a coordinate by at most
+  double h_ = 1;        // mean of h_k
 };
 
 absl::StatusOr<Schema> QFedAvgSchema(const Setup& setup) {

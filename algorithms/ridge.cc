@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -123,10 +125,15 @@ class RidgeServer final : public StatisticsServer {
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context,
                                    aggregation::Aggregate aggregate) override {
-    Add(ChannelOf(aggregate, SumsOf(context.phase)).value.view(), sums_);
-    const double rows = SumsEntry(sums_, 2)[0];
-    context.Report(kSummed, rows);
-    if (rows > 0) Solve();
+    const FlatVector& sums = ChannelOf(aggregate, SumsOf(context.phase)).value;
+    const FlatVector before = FlatVector::CopyOf(sums_, sums.layout());
+    Add(sums.view(), sums_);
+    const double rows = SumsEntry(sums_, 2)[0];  // less than none: a client lies
+    if (rows < 0 || (rows > 0 && !Solve())) {
+      Copy(before.view(), sums_);
+      WarnOfNoSolution(context, "ridge");
+    }
+    context.Report(kSummed, SumsEntry(sums_, 2)[0]);
     return AfterApply::kRoundDone;
   }
 
@@ -136,12 +143,17 @@ class RidgeServer final : public StatisticsServer {
     return {numbers.begin(), numbers.end()};
   }
 
-  void Solve() {
+  // False: the solution is not finite, and the model stays.
+  bool Solve() {
     std::vector<double> gram = Entry(0), weights = Entry(1);
     const size_t terms = Terms(layer_);
     for (size_t i = 0; i < layer_.inputs; ++i) gram[i * terms + i] += lambda_;  // b is free
     SolveSymmetric(terms, layer_.outputs, gram, weights);
-    DispatchDType(model_.dtype(), [&]<typename T>(T) {
+    return DispatchDType(model_.dtype(), [&]<typename T>(T) {
+      const auto fits = [](double weight) {  // false for NaN
+        return std::abs(weight) <= double{std::numeric_limits<T>::max()};
+      };
+      if (!std::ranges::all_of(weights, fits)) return false;
       const std::span<T> numbers = model_.As<T>();
       const std::vector<LayoutEntry>& entries = model_.layout->entries();
       for (size_t k = 0; k < layer_.outputs; ++k) {
@@ -154,6 +166,7 @@ class RidgeServer final : public StatisticsServer {
               static_cast<T>(weights[layer_.inputs * layer_.outputs + k]);
         }
       }
+      return true;
     });
   }
 

@@ -1,9 +1,12 @@
 #include "algorithms/statistics.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "aggregation/channel.h"
+#include "core/logging.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -55,6 +58,21 @@ absl::StatusOr<ClientResult> StatisticsClient::Conclude(
     const ClientContext& context, std::span<const training::StageOutcome> outcomes,
     Workspace&) const {
   return ClientResult{.up = {{SumsOf(context.phase), outcomes[0].end.view()}}};
+}
+
+bool IsFinite(ConstVectorView v) {
+  return DispatchDType(v.dtype(), [&]<typename T>(T) {
+    return std::ranges::all_of(v.As<T>(), [](T value) { return std::isfinite(value); });
+  });
+}
+
+void WarnOfNoSolution(const ServerContext& context, absl::string_view rule) {
+  Logger("algorithms")
+      .Warning(absl::StrCat(
+          "no_solution round=", context.round.value, " rule=", rule,
+          " the sums of this round's clients have no finite solution, so they are left out and the "
+          "model stays: a client sends wrong sums, or its features are not scaled as those of the "
+          "others"));
 }
 
 }  // namespace macaw::algorithms

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "algorithms/api/description.h"
 #include "algorithms/kept_state.h"
 #include "training/api/row_statistics.h"
@@ -68,6 +69,11 @@ class StatisticsServer : public ServerAlgorithm {
   KeptState kept_;  // a rule adds what it keeps besides the model
   const VectorView model_;
 };
+
+// For a server half whose solution may overflow, since a client can send any sums within the bound.
+bool IsFinite(ConstVectorView v);
+// Says in the log that the sums of this round have no finite solution, and so are left out.
+void WarnOfNoSolution(const ServerContext& context, absl::string_view rule);
 
 // Entry `e` of a vector of sums.
 template <typename View>

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/api/vector_math.h"
+#include "algorithms/bounded_step.h"
 #include "algorithms/builtin.h"
 #include "algorithms/mean_delta.h"
 #include "core/status.h"
@@ -65,6 +66,7 @@ class TermServer final : public MeanDeltaServer {
   TermServer(const Setup& setup, FlatVector model)
       : MeanDeltaServer(setup, std::move(model)),
         t_(setup.Get<double>("t")),
+        bound_(setup.contribution_bound),
         largest_(TiltLayout()) {}
 
   absl::StatusOr<Broadcast> Configure(const ServerContext&) const override {
@@ -81,7 +83,8 @@ class TermServer final : public MeanDeltaServer {
     const FlatVector& power = ChannelOf(aggregate, kPower).value;
     mean_power_ = power.empty() ? 0 : power.As<double>()[0];
     // 0: those with a large loss are lost, and the others' powers are below the smallest number.
-    if (mean_power_ == 0) return AfterApply::kRoundDone;
+    // Below 0: a client lies.
+    if (mean_power_ <= 0) return AfterApply::kRoundDone;
     if (t_ != 0)
       context.Report(kTiltedLoss, (largest_.As<double>()[0] + std::log(mean_power_)) / t_);
     return MeanDeltaServer::Apply(context, std::move(aggregate));
@@ -89,11 +92,13 @@ class TermServer final : public MeanDeltaServer {
 
  protected:
   void Step(double server_lr, ConstVectorView mean_delta, VectorView model) override {
-    Axpy(server_lr / mean_power_, mean_delta, model);  // x += η_g·Σ p_i e^{…} Δ_i/Σ p_i e^{…}
+    // x += η_g·Σ p_i e^{…} Δ_i/Σ p_i e^{…}
+    AddWithin(server_lr * bound_, server_lr / mean_power_, mean_delta, model);
   }
 
  private:
   const double t_;
+  const double bound_;     // of an update: what a lie about a power moves a coordinate by at most
   FlatVector largest_;     // used within a round, so it is not saved
   double mean_power_ = 0;  // Σ p_i e^{t·f_i − largest}
 };

@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "plan/named_groups.h"
 #include "server/early_stopping.h"
+#include "server/engine/finite_losses.h"
 #include "training/api/metrics.h"
 #include "training/api/row_metrics.h"
 
@@ -23,8 +24,9 @@ using OrderedJson = nlohmann::ordered_json;
 double RowsOf(const EvaluationSums& sums, EvaluatedRows of) {
   const auto rows = [](const std::vector<double>& each) { return each.empty() ? 0 : each[0]; };
   if (of == EvaluatedRows::kCentralValidation) return rows(sums.validation);
-  if (!IsOfClients(of)) return rows(of == EvaluatedRows::kCentral ? sums.central : sums.train);
-  double all = 0;
+  double all = sums.uncounted[static_cast<size_t>(of)];
+  if (!IsOfClients(of))
+    return all + rows(of == EvaluatedRows::kCentral ? sums.central : sums.train);
   for (const EvaluationSums::ClientSums& client : sums.Of(of)) all += rows(client.sums);
   return all;
 }
@@ -249,9 +251,11 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
   columns_.emplace_back("l2_penalty", 0.5 * lambda * squared_norm);
 }
 
-void MetricsRow::AddEvaluation(const EvaluationSums& sums, const training::ClassCounts& counts,
+void MetricsRow::AddEvaluation(const EvaluationSums& reported, const training::ClassCounts& counts,
                                const ConceptGroups& groups, const EvaluationMetrics& asked,
                                std::span<const ClientGroups> divisions) {
+  const std::optional<EvaluationSums> finite = WithFiniteLosses(reported);
+  const EvaluationSums& sums = finite.has_value() ? *finite : reported;
   AddTotal(ColumnPrefix(EvaluatedRows::kCentral), {sums.central});
   AddTotal(ColumnPrefix(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(ColumnPrefix(EvaluatedRows::kTrain), {sums.train});

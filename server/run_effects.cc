@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "core/status.h"
 #include "server/client_evaluation.h"
 #include "server/contributions.h"
@@ -300,15 +299,12 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
           .feedback = engine_.SnapshotFeedback(staged)};
 }
 
-void RunThreads::LogLeftOut(const fleet::HeartbeatRequest& request) const {
-  constexpr size_t kMost = 4;  // lines for each heartbeat
+void RunThreads::LogLeftOut(const fleet::HeartbeatRequest& request, LeftOutLines& lines) const {
   const Node* const node = engine_.nodes().Find(request.session);
-  for (size_t i = 0; node != nullptr && i < std::min(kMost, request.left_out.size()); ++i) {
-    const fleet::LeftOut& left = request.left_out[i];
-    log_.Warning(absl::StrCat("client_left_out client=", left.attempt.client.value,
-                              " worker=", node->name, " reason=", log::NameOf(left.reason),
-                              " why=\"", absl::StrReplaceAll(left.message, {{"\n", " "}}), "\""));
-  }
+  if (node == nullptr || request.left_out.empty()) return;
+  for (const std::string& line :
+       lines.Of(request.left_out, *node, engine_.roster(), SteadyClock().Now()))
+    log_.Warning(line);
 }
 
 }  // namespace macaw::server

@@ -170,8 +170,8 @@ void RunThreads::Heartbeat(fleet::HeartbeatRequest request,
     Carry(std::move(effects));
     if (answer.known) {
       answer.heartbeat_every = sessions_.HeartbeatEvery();
-      LogLeftOut(request);
       NodeUse& use = node_use_[request.session];
+      LogLeftOut(request, use.left_out);
       use.memory = std::max(use.memory, request.memory_bytes);
       use.sent = std::max(use.sent, request.sent_bytes);
       use.received = std::max(use.received, request.received_bytes);

@@ -16,6 +16,7 @@
 #include "core/executor.h"
 #include "core/logging.h"
 #include "server/event_loop.h"
+#include "server/left_out_lines.h"
 #include "server/open_sessions.h"
 #include "server/opening.h"
 #include "server/run_writer.h"
@@ -165,7 +166,7 @@ class RunThreads final : public admin::AdminHandler {
   // Engine thread:
   // The first node that registers decides, unless the configuration has.
   void NoteInstructionSet();
-  void LogLeftOut(const fleet::HeartbeatRequest& request) const;
+  void LogLeftOut(const fleet::HeartbeatRequest& request, LeftOutLines& lines) const;
   // The row of the round's evaluation, now complete, and whether the run stops after it.
   std::optional<std::string> FinishRow(const EvaluationSums& sums);
   std::optional<std::string> RepeatRow(Round round);  // an earlier server has finished it
@@ -260,6 +261,7 @@ class RunThreads final : public admin::AdminHandler {
   // What a session's heartbeats have reported, in bytes: the most, of each.
   struct NodeUse {
     uint64_t memory = 0, sent = 0, received = 0;
+    LeftOutLines left_out = {};
   };
   std::map<SessionId, NodeUse> node_use_;
   uint64_t nodes_lost_ = 0, parts_turned_down_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "core/clock.h"
 #include "proto/fleet/messages.h"
 #include "server/split_model.h"
 
@@ -30,16 +32,20 @@ class ServedBlobs {
   // for with which the run begins.
   explicit ServedBlobs(std::optional<fleet::Blob> first,
                        std::shared_ptr<const SplitModel> split = nullptr,
-                       std::vector<fleet::Blob> beside = {})
-      : split_(std::move(split)) {
+                       std::vector<fleet::Blob> beside = {}, const Clock& clock = SteadyClock())
+      : split_(std::move(split)), clock_(clock) {
     if (!beside.empty()) recent_.push_back(std::move(beside));
     if (first.has_value()) recent_.push_back({*std::move(first)});
     if (split_ != nullptr) Pin(split_->base());
   }
 
   // A model, or the channels of a broadcast.
-  void Serve(const std::vector<fleet::Blob>& blobs) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Serve(const std::vector<fleet::Blob>& blobs) ABSL_LOCKS_EXCLUDED(mutex_, joined_mutex_) {
     constexpr auto kDigest = &fleet::Blob::digest;
+    if (joined_mutex_.TryLock()) {  // else one is being made, and then it forgets the others
+      ForgetJoined();
+      joined_mutex_.Unlock();
+    }
     absl::MutexLock lock(&mutex_);
     // An evaluated model is often the next broadcast.
     if (!recent_.empty() && std::ranges::equal(recent_.back(), blobs, {}, kDigest, kDigest)) {
@@ -84,9 +90,13 @@ class ServedBlobs {
 
   static constexpr size_t kRecent = 4;  // broadcasts, enough for slow downloads of older ones
   static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+  // Whole models that were made of parts stay for some seconds, since one is made on the thread of
+  // the call: a caller that asks for one version after another and reads none costs few of them.
+  static constexpr Duration kJoinedFor = std::chrono::seconds(10);
+  static constexpr size_t kMostJoined = 8;
 
  private:
-  static constexpr size_t kJoined = 2;
+  static constexpr size_t kJoined = 2;  // that stay beyond that
 
   // A blob that others may hold. One with parts is held by what is trained of it.
   struct Lent {
@@ -155,12 +165,24 @@ class ServedBlobs {
     auto bytes =
         std::make_shared<const AlignedBuffer>(split_->Encode(whole.trained().bytes->bytes()));
     made_.insert_or_assign(whole.digest, bytes);
-    joined_.push_back(bytes);
-    if (joined_.size() > kJoined) joined_.pop_front();
+    joined_.push_back({clock_.Now(), bytes});
+    ForgetJoined();
     return bytes;
   }
+  void ForgetJoined() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(joined_mutex_) {
+    const TimePoint before = clock_.Now() - kJoinedFor;
+    while (joined_.size() > kMostJoined ||
+           (joined_.size() > kJoined && joined_.front().made < before))
+      joined_.pop_front();
+  }
+
+  struct WholeModel {
+    TimePoint made;
+    std::shared_ptr<const AlignedBuffer> bytes;
+  };
 
   const std::shared_ptr<const SplitModel> split_;
+  const Clock& clock_;
 
   mutable absl::Mutex mutex_;
   std::deque<std::vector<fleet::Blob>> recent_ ABSL_GUARDED_BY(mutex_);
@@ -172,7 +194,7 @@ class ServedBlobs {
   mutable absl::Mutex joined_mutex_;
   // The newest that were made, and all that somebody still holds: a caller that asks for one after
   // another and reads none does not have each made again and again.
-  mutable std::deque<std::shared_ptr<const AlignedBuffer>> joined_ ABSL_GUARDED_BY(joined_mutex_);
+  mutable std::deque<WholeModel> joined_ ABSL_GUARDED_BY(joined_mutex_);
   mutable std::map<Digest, std::weak_ptr<const AlignedBuffer>> made_ ABSL_GUARDED_BY(joined_mutex_);
 };
 

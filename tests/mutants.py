@@ -317,7 +317,7 @@ MUTANTS = {
         ("FedExP's mean is half of the last mean", "if (mean_) Copy(Model(), *mean_);", "")],
     ("algorithms/term.cc", "algorithms", "Term.*"): [
         ("TERM's powers overflow", "std::exp(tilt - context.Down(kLargest).As<double>()[0])", "std::exp(tilt)"),
-        ("TERM does not divide by its weights", "Axpy(server_lr / mean_power_,", "Axpy(server_lr,"),
+        ("TERM does not divide by its weights", "server_lr / mean_power_, mean_delta", "server_lr, mean_delta"),
         ("TERM multiplies statistics by the loss", "ScaleParameters(power, delta);", "Scale(power, delta);"),
         ("TERM's quotient mixes a plain and a weighted mean",
          ".reduction = schema.up[0].reduction,", ".reduction = aggregation::Reduction::kMean,")],
@@ -411,8 +411,8 @@ MUTANTS = {
          "LocalGroupClient(setup, HeadOf(setup).Others())")],
     ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
         ("FedNova's momentum is of the step before it is normalised",
-         "Axpy(tau_eff_, mean_direction, momentum_);", "Axpy(1, mean_direction, momentum_);"),
-        ("FedNova's momentum takes the server's rate in", "Axpy(tau_eff_, mean_direction, momentum_);",
+         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);", "Axpy(1, mean_direction, momentum_);"),
+        ("FedNova's momentum takes the server's rate in", "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
          "Axpy(server_lr * tau_eff_, mean_direction, momentum_);")],
     ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
         ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",

@@ -77,6 +77,12 @@ absl::StatusOr<ConstVectorView> Downloads::Model(fleet::Blob& model, TrainedPart
 
 absl::Status Downloads::TakeBase(const fleet::Blob& base) {
   WholeModels& whole = *context_.whole;
+  if (!base_.IsZero() && base_ != base.digest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the server names another base of the model (", base.digest.Hex(),
+                     ") than before (", base_.Hex(), "), and what a run has frozen never changes"));
+  }
+  base_ = base.digest;
   if (whole.base() == base.digest) return absl::OkStatus();
   const LayoutPtr& layout = whole.parts().base.layout();
   const auto take = [&](std::span<const std::byte> bytes) -> absl::Status {

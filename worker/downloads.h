@@ -47,6 +47,7 @@ class Downloads {
   absl::StatusOr<ConstVectorView> Model(fleet::Blob& model, TrainedPart& part);
 
  private:
+  // The base stays for the whole session: clients that wait are of models with it.
   absl::Status TakeBase(const fleet::Blob& base);
   const fleet::Blob* Cached(const Digest& digest);  // null: it is not here
   fleet::Blob Keep(fleet::Blob blob);
@@ -68,6 +69,7 @@ class Downloads {
   size_t most_models_ = 0;
   std::deque<fleet::Blob> cache_;  // the one used last is last
   std::vector<Digest> of_lease_;
+  Digest base_;  // of the session's models; zero: none has come
 };
 
 }  // namespace macaw::worker

@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "core/pause.h"
 #include "worker/leased_work.h"
+#include "worker/server_pace.h"
 
 namespace macaw::worker {
 
@@ -36,7 +37,7 @@ std::optional<Duration> Heartbeats::Beat(RetryPace& pace) {
   // The working thread notices this by itself and decides.
   if (!reply.ok()) return std::max(pulse_, pace.Next());
   if (reply->heartbeat_every > Duration{})
-    pulse_ = std::min(reply->heartbeat_every, longest_pulse_);
+    pulse_ = std::min(std::max(reply->heartbeat_every, kShortestPulse), longest_pulse_);
   pace = calls_.NewPace();
   if (reply->stop || !reply->known) {
     (reply->stop ? over_ : lost_) = true;

@@ -15,6 +15,7 @@
 #include "worker/patient_calls.h"
 #include "worker/registration.h"
 #include "worker/run_context.h"
+#include "worker/server_pace.h"
 #include "worker/session.h"
 #include "worker/state_keeper.h"
 
@@ -130,8 +131,10 @@ class Participation {
     MACAW_RETURN_IF_ERROR(LookAt(hello, calls));
     // The first answer of the owner's command may take a while, so it is not asked in a session.
     if (availability_ != nullptr) request_.declined_now = availability_->Now().declined;
-    MACAW_ASSIGN_OR_RETURN(const fleet::RegisterReply registration,
+    MACAW_ASSIGN_OR_RETURN(fleet::RegisterReply registration,
                            calls.Repeat([&] { return link_.Register(request_); }));
+    if (const std::string note = BoundPace(registration); !note.empty())
+      Logger("worker").Warning(note);
     request_.died_running.clear();
     patience_.reconnect_every = registration.reconnect_every;
     absl::StatusOr<Part> part = Prepare(registration);

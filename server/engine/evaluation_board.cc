@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "core/random.h"
+#include "server/engine/finite_losses.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -380,8 +381,24 @@ std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout() const {
   return known;
 }
 
+std::vector<ClientId> EvaluationBoard::WithoutTrainingLoss() const {
+  std::vector<ClientId> without;
+  std::optional<ClientId> last;  // tasks are by client
+  size_t all = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.task.kind != EvaluationKind::kClientTrain || slot.state != State::kDone) continue;
+    if (last != slot.task.client) ++all;
+    last = slot.task.client;
+    const bool again = !without.empty() && without.back() == slot.task.client;
+    if (!HasFiniteLoss(slot.sums) && !again) without.push_back(slot.task.client);
+  }
+  if (!MayBeLeftOut(without.size(), all)) without.clear();
+  return without;
+}
+
 EvaluationSums EvaluationBoard::Report() const {
   EvaluationSums report{.round = round_};
+  const std::vector<ClientId> without_loss = WithoutTrainingLoss();
   std::optional<ClientId> missing;  // the last one without some of its training rows
   report.without = ReportWithout();
   for (const Slot& slot : slots_) {
@@ -406,6 +423,11 @@ EvaluationSums EvaluationBoard::Report() const {
       continue;
     }
     const EvaluatedRows rows = RowsOf(slot.task.kind, slot.heldout);
+    if (rows == EvaluatedRows::kTrain &&
+        std::ranges::binary_search(without_loss, slot.task.client)) {
+      report.uncounted[static_cast<size_t>(rows)] += slot.sums[0];
+      continue;
+    }
     if (IsOfClients(rows)) {
       report.Of(rows).push_back(
           {slot.task.client, slot.sums, slot.values, slot.choice, slot.group});
@@ -419,6 +441,7 @@ EvaluationSums EvaluationBoard::Report() const {
     report.central_groups.resize(groups_);
     training::AddTo(report.central_groups[slot.task.begin / central_rows_], slot.sums);
   }
+  report.missing[static_cast<size_t>(EvaluatedRows::kTrain)] += without_loss.size();
   for (size_t rows = 0; rows < kEvaluatedRows; ++rows)
     report.counts[rows] = training::SparseCounts::Of(counts_[rows]);
   report.group_counts = group_counts_.Report();

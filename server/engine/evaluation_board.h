@@ -71,8 +71,11 @@ struct EvaluationSums {
   const std::vector<ClientSums>& Of(EvaluatedRows rows) const {
     return clients[static_cast<size_t>(rows)];
   }
-  // By EvaluatedRows: the clients among given_up whose rows were asked for.
+  // By EvaluatedRows: the clients among given_up whose rows were asked for, and those that are left
+  // out for their loss (finite_losses.h).
   std::array<uint64_t, kEvaluatedRows> missing = {};
+  // By EvaluatedRows: the rows of those left out for their loss. `counts` have them.
+  std::array<double, kEvaluatedRows> uncounted = {};
   // By EvaluatedRows: the counts of classes over all rows. Empty: none are asked for.
   std::array<training::SparseCounts, kEvaluatedRows> counts;
   // The same of the clients' test rows (kClients) by group of evaluation.groups, and by the model
@@ -185,6 +188,8 @@ class EvaluationBoard {
   void Add(Queue queue, fleet::EvaluationTask task, bool heldout = false);
   // The central test rows, as each group sees them, with this model.
   void AddCentralTest(const EvaluationConfig& config, size_t of);
+  // The clients whose training rows are left out since they have no finite loss, by id.
+  std::vector<ClientId> WithoutTrainingLoss() const;
   // What the tasks without a client say.
   std::vector<EvaluationSums::ClientSums> ReportWithout() const;
   // The tasks of the test and validation rows of these clients.

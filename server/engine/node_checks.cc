@@ -12,6 +12,9 @@ namespace {
 
 constexpr uint64_t kMostChunks = 1 << 20;  // of the central test set; each is a task in memory
 constexpr uint32_t kMostSlots = 4096;      // of one node; more would hold most of any cohort
+// Profiles stay in memory and in each checkpoint, and a node may say another one each time.
+constexpr size_t kMostProfiles = 256;
+constexpr size_t kLongestProfile = 1024;  // bytes
 
 // Whether the node's program and the form of its examples fit the run.
 absl::Status CheckForm(const JoinedRun& to, const fleet::RegisterRequest& request) {
@@ -83,9 +86,13 @@ absl::Status CheckClients(const JoinedRun& to, const fleet::RegisterRequest& req
     return absl::FailedPreconditionError(
         "cohort.weight is \"tokens\", but its data does not hold sequences");
   }
+  if (to.options.data_digest.has_value() && to.roster.Replaces(request, table).has_value()) {
+    return absl::FailedPreconditionError(
+        "its data (files, partition or seed) differs from what the checkpoint was trained on: give "
+        "it the data that it began with, or begin another run");
+  }
   MACAW_RETURN_IF_ERROR(to.roster.Check(request, table));
-  const bool known = to.roster.Find(request.data_digest).has_value();
-  const uint64_t clients = to.roster.clients() + (known ? 0 : request.clients);
+  const uint64_t clients = to.roster.ClientsWith(request, table);
   if (run.clients != 0 && clients > run.clients) {
     return absl::FailedPreconditionError(absl::StrCat("with its ", request.clients,
                                                       " clients there are ", clients,
@@ -95,6 +102,11 @@ absl::Status CheckClients(const JoinedRun& to, const fleet::RegisterRequest& req
 }
 
 absl::Status CheckProfile(const JoinedRun& to, const fleet::RegisterRequest& request) {
+  const NumericProfile& own = request.profile;
+  if (own.trainer.size() + own.instruction_set.size() + own.libraries.size() > kLongestProfile) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its numeric profile has more than ", kLongestProfile, " bytes, which no program says"));
+  }
   if (to.options.instruction_set != "auto" &&
       request.profile.instruction_set != to.options.instruction_set) {
     return absl::FailedPreconditionError(
@@ -109,6 +121,12 @@ absl::Status CheckProfile(const JoinedRun& to, const fleet::RegisterRequest& req
                      ToString(to.profiles.front()),
                      ", so its results would not be reproducible; server.mixed_profiles = "
                      "true accepts that"));
+  }
+  if (to.profiles.size() >= kMostProfiles &&
+      std::ranges::find(to.profiles, request.profile) == to.profiles.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its numeric profile ", ToString(request.profile), " would be one more than ",
+                     kMostProfiles, ", and a run takes no more: give the nodes the same program"));
   }
   return absl::OkStatus();
 }

@@ -114,8 +114,10 @@ absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
   if (begun_) return differs(first_, "the run has begun without it");
   if (clients_ > 0 && table.tokens.empty() != !sequences_)
     return differs(first_, "sequences are in one of them only");
+  const std::optional<HoldingId> replaced = Replaces(node, table);
   for (uint64_t place = 0; place < table.clients(); ++place) {
     const std::optional<HoldingId> other = Named(table.NameOf(place));
+    if (other.has_value() && other == replaced) continue;
     if (other.has_value() && (node.owner || !At(*other).owner.empty())) {
       return No(absl::StrCat("it brings a client named \"", table.NameOf(place),
                              "\", and so does worker \"", At(*other).brought_by,
@@ -137,6 +139,34 @@ std::optional<HoldingId> Roster::Named(const std::string& name) const {
   return std::nullopt;
 }
 
+std::optional<HoldingId> Roster::Replaces(const fleet::RegisterRequest& node,
+                                          const fleet::ClientTable& table) const {
+  if (begun_ || !node.owner || table.names.empty() || Find(node.data_digest).has_value())
+    return std::nullopt;
+  for (const std::string& name : table.names) {
+    const auto own = names_.find(name);
+    if (own != names_.end() && At(own->second).owner == node.name) return own->second;
+  }
+  return std::nullopt;
+}
+
+uint64_t Roster::ClientsWith(const fleet::RegisterRequest& node,
+                             const fleet::ClientTable& table) const {
+  if (Find(node.data_digest).has_value()) return clients_;
+  const std::optional<HoldingId> replaced = Replaces(node, table);
+  return clients_ + node.clients - (replaced.has_value() ? At(*replaced).clients : 0);
+}
+
+void Roster::Clear(HoldingId holding) {
+  Holding& old = holdings_[holding.value];
+  clients_ -= old.clients;
+  by_data_.erase(old.data);
+  for (const std::string& name : old.content.names) names_.erase(name);
+  old = {};
+  tables_.clear();
+  for (const Holding& other : holdings_) tables_.insert(other.table);
+}
+
 HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable table) {
   if (features_.digest.IsZero()) features_ = {node.feature_names, node.name};
   if (classes_.digest.IsZero()) classes_ = {node.class_names, node.name};
@@ -148,7 +178,13 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
   }
   if (const std::optional<HoldingId> known = Find(node.data_digest); known.has_value())
     return *known;
-  const HoldingId id(holdings());
+  const std::optional<HoldingId> replaced = Replaces(node, table);
+  const HoldingId id = replaced.value_or(HoldingId(holdings()));
+  if (replaced.has_value()) {
+    Clear(id);
+  } else {
+    holdings_.emplace_back();
+  }
   by_data_[node.data_digest] = id;
   tables_.insert(node.table.digest);
   if (table.clients() > 0) {
@@ -159,12 +195,12 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
   }
   const uint64_t clients = table.clients();
   clients_ += clients;
-  holdings_.push_back({.data = node.data_digest,
-                       .table = node.table.digest,
-                       .owner = node.owner ? node.name : "",
-                       .brought_by = node.name,
-                       .clients = clients,
-                       .content = std::move(table)});
+  holdings_[id.value] = {.data = node.data_digest,
+                         .table = node.table.digest,
+                         .owner = node.owner ? node.name : "",
+                         .brought_by = node.name,
+                         .clients = clients,
+                         .content = std::move(table)};
   return id;
 }
 

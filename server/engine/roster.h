@@ -33,6 +33,12 @@ class Roster {
   absl::Status Check(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
   // Returns the node's holding, and adds it if it is new. Call it only after Check returned OK.
   HoldingId Add(const fleet::RegisterRequest& node, fleet::ClientTable table);
+  // The owner's own holding whose place this one takes: it has a client of that name already, and
+  // has changed its rows before the run begins.
+  std::optional<HoldingId> Replaces(const fleet::RegisterRequest& node,
+                                    const fleet::ClientTable& table) const;
+  // How many clients there are with this node's.
+  uint64_t ClientsWith(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
 
   // Numbers the clients. Nodes that register later may only bring known holdings. `eligible`:
   // patterns of the names of the clients that may be drawn; none: everybody.
@@ -85,6 +91,8 @@ class Roster {
   const Holding& At(HoldingId holding) const { return holdings_[holding.value]; }
   absl::Status CheckKnown(const Holding& known, const fleet::RegisterRequest& node) const;
   std::optional<HoldingId> Named(const std::string& name) const;
+  // Forgets what Add has noted of the holding, whose number stays.
+  void Clear(HoldingId holding);
   absl::Status CheckNames(const fleet::RegisterRequest& node) const;
   absl::Status CheckNew(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
 

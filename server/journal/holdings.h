@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "server/engine/journal_data.h"
 #include "server/engine/restored.h"
@@ -24,7 +24,8 @@ class Holdings {
  public:
   // `fresh`: the file begins empty.
   static absl::StatusOr<Holdings> Open(const std::string& run_dir, bool fresh);
-  // Does nothing for a node that owns no clients, or whose clients the file has.
+  // Does nothing for a node that owns no clients, or whose clients the file has. Of an owner that
+  // changes its rows before the run begins, the last value holds (Roster::Replaces).
   absl::Status Add(const JournalNode& node);
   absl::Status Sync() { return file_.open() ? file_.Sync() : absl::OkStatus(); }
 
@@ -34,7 +35,7 @@ class Holdings {
   std::string path_;
   FramesEnd end_;
   FrameFile<JournalNode> file_;        // made for the first owner
-  absl::flat_hash_set<Digest> known_;  // by the digest of the data
+  absl::flat_hash_map<std::string, Digest> known_;  // by owner: the digest of its last data
 };
 
 }  // namespace macaw::server

@@ -224,7 +224,7 @@ absl::StatusOr<Holdings> Holdings::Open(const std::string& run_dir, bool fresh) 
     return holdings;
   }
   const auto note = [&](const JournalNode& node, uint64_t, uint64_t) {
-    holdings.known_.insert(node.request.data_digest);
+    holdings.known_[node.request.name] = node.request.data_digest;
     return absl::OkStatus();
   };
   const absl::StatusOr<FramesEnd> end = ForEachValue<JournalNode>(holdings.path_, note);
@@ -235,10 +235,11 @@ absl::StatusOr<Holdings> Holdings::Open(const std::string& run_dir, bool fresh) 
 
 absl::Status Holdings::Add(const JournalNode& node) {
   const fleet::Blob& table = node.request.table;
-  if (!node.request.owner || node.request.clients == 0 || table.bytes == nullptr ||
-      !known_.insert(node.request.data_digest).second) {
+  if (!node.request.owner || node.request.clients == 0 || table.bytes == nullptr)
     return absl::OkStatus();
-  }
+  Digest& known = known_[node.request.name];
+  if (known == node.request.data_digest) return absl::OkStatus();
+  known = node.request.data_digest;
   if (!file_.open()) {
     MACAW_ASSIGN_OR_RETURN(file_, FrameFile<JournalNode>::Open(path_, end_));
   }

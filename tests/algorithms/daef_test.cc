@@ -275,6 +275,18 @@ TEST(Daef, EachRoundBeginsAtTheInitialLayersAndOneWithoutClientsChangesNothing) 
   EXPECT_EQ(DigestOfValues(resumed.server().Model()), all);
 }
 
+// Sums that no rows have may have no finite solution.
+TEST(Daef, LeavesTheModelWhereASolutionIsNotFinite) {
+  SummingRun run = Autoencoder({"linear 2 nobias", "linear 6 nobias"}, 1, 0);
+  const Digest initial = DigestOfValues(run.server().Model());
+  ASSERT_TRUE(run.Apply({{"gram", {4, 0, 0, 0, 0, 0, 0, 1}}, {"rows", {1}}}).ok());
+  ASSERT_TRUE(
+      run.Apply({{"grams", {1e-300}}, {"moments", {0x1p80}}, {"rows", {1}}}, Phase(1)).ok());
+  EXPECT_EQ(DigestOfValues(run.server().Model()), initial);
+  ASSERT_TRUE(run.Round(Among(3)).ok());
+  EXPECT_NE(DigestOfValues(run.server().Model()), initial);
+}
+
 std::string RefusalOfDaef(const std::vector<std::string>& layers, int64_t outputs = kWidth,
                           TaskKind task = TaskKind::kReconstruction, RunPlan run = {}) {
   Registry registry;

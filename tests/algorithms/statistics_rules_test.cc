@@ -77,6 +77,21 @@ TEST(Ridge, AFeatureThatSaysNothingHasNoWeight) {
   EXPECT_NEAR(run.Bias(0), 1, 1e-12);
 }
 
+// Sums that no rows have may have no finite solution. They are not kept, or no later round had one.
+TEST(Ridge, SumsWithoutAFiniteSolutionAreLeftOut) {
+  const auto clients = RegressionClients();
+  SummingRun run("ridge", {"linear 1"}, 3, 1, {{"lambda", 0.0}}, TaskKind::kRegression);
+  const FlatVector initial = FlatVector::CopyOf(run.server().Model(), run.spec().layout);
+  ASSERT_TRUE(run.Apply({{"gram", {1e-300}}, {"moment", {0x1p80, 0, 0, 0}}, {"rows", {1}}}).ok());
+  EXPECT_EQ(DigestOfValues(run.server().Model()), DigestOfValues(initial.view()));
+  EXPECT_EQ(run.metrics.at("rows"), 0);
+  ASSERT_TRUE(run.Apply({{"gram", {1}}, {"rows", {-1e9}}}).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 0);
+  ASSERT_TRUE(run.Round(clients).ok());
+  EXPECT_EQ(run.metrics.at("rows"), 15);
+  ExpectTheMinimum(run, clients, 0);
+}
+
 TEST(Ridge, FitsAnOutputToEachClass) {
   SummingRun run("ridge", {"linear 3"}, 1, 3, {{"lambda", 0.0}}, TaskKind::kClassification);
   // With x² missing each output is a line through its class's share of the rows.

@@ -64,9 +64,10 @@ class SummingRun {
       if (!after.ok() || *after == AfterApply::kRoundDone) return after.status();
     }
   }
-  // What follows in the first phase of these sums, whatever clients have sent.
-  absl::Status Apply(const std::map<std::string, std::vector<double>>& by_entry) {
-    const aggregation::ChannelSpec spec = UpChannels(schema_, Phase(0)).front();
+  // What follows in a phase of these sums, whatever clients have sent.
+  absl::Status Apply(const std::map<std::string, std::vector<double>>& by_entry,
+                     Phase phase = Phase(0)) {
+    const aggregation::ChannelSpec spec = UpChannels(schema_, phase).front();
     aggregation::Aggregate aggregate{.clients = 1, .channels = {}};
     aggregation::AggregatedChannel& channel = aggregate.channels.emplace_back();
     channel.name = spec.name;
@@ -75,7 +76,9 @@ class SummingRun {
       const auto at = static_cast<ptrdiff_t>(spec.layout->Find(entry)->offset);
       std::ranges::copy(numbers, channel.value.As<double>().begin() + at);
     }
-    const ServerContext context{.round = macaw::Round(++round_),
+    if (phase == Phase(0)) ++round_;
+    const ServerContext context{.round = macaw::Round(round_),
+                                .phase = phase,
                                 .seed = setup_.seed,
                                 .metrics = &metrics,
                                 .schema = &schema_};

@@ -379,6 +379,32 @@ TEST(EvaluationBoard, CutsEveryClientsTrainingRowsAndAddsThemInTheirOrder) {
   EXPECT_TRUE(board.Report().Of(EvaluatedRows::kClients).empty());
 }
 
+// One client's word must not make the loss over all training rows infinite.
+TEST(EvaluationBoard, LeavesOutTheTrainingRowsOfAFewClientsWithoutAFiniteLoss) {
+  for (const bool most : {false, true}) {
+    EvaluationBoard board(Round(3), {}, {.chunk = 400, .central = false, .train = true}, false,
+                          Everything());
+    FenceSource fences(1);
+    for (const auto& task : Take(board, kAnna, kClients, 10, 5, fences)) {
+      fleet::EvaluationResult result = Result(task);
+      if (task.client == ClientId(2) && task.begin == 400) result.sums[1] = INFINITY;
+      if (most && task.client == ClientId(3)) result.sums[1] = std::nan("");
+      EXPECT_TRUE(board.Complete(kAnna, result));
+    }
+    const EvaluationSums sums = board.Report();
+    constexpr auto kTrain = static_cast<size_t>(EvaluatedRows::kTrain);
+    if (most) {  // two of four clients: the model has diverged
+      EXPECT_EQ(sums.train[0], 955);
+      EXPECT_FALSE(std::isfinite(sums.train[1]));
+      EXPECT_EQ(sums.missing[kTrain], 0u);
+    } else {
+      EXPECT_THAT(sums.train, testing::ElementsAre(5, 0));
+      EXPECT_EQ(sums.missing[kTrain], 1u);
+      EXPECT_EQ(sums.uncounted[kTrain], 950);
+    }
+  }
+}
+
 // Anna has clients 0 and 2. Bert has client 1. Only Bert has the central test set.
 TEST(EvaluationBoard, KeepsTasksForThoseWhoHaveTheRows) {
   Roster roster;

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "proto/fleet/client_table.h"
+#include "server/journal/holdings.h"
 #include "server/journal/recovery.h"
 #include "server/log/writer.h"
 #include "testing/file_limit.h"
@@ -85,6 +86,34 @@ std::string FieldsIn(const T& message) {
   ByteWriter out;
   out.Put(message);
   return std::move(out).Take();
+}
+
+// The last rows of an owner are those with which the run begins, also if it has had them before.
+TEST_F(JournalTest, TheOwnersFileHasWhatAnOwnerBroughtLast) {
+  ASSERT_TRUE(MakeDirectories(folder_).ok());
+  const auto node = [](const std::string& name, const std::string& data) {
+    JournalNode node = NodeOf(1);
+    node.request.name = name;
+    node.request.owner = true;
+    node.request.data_digest = DigestOf(data);
+    return node;
+  };
+  {
+    auto holdings = Holdings::Open(folder_, /*fresh=*/true);
+    ASSERT_TRUE(holdings.ok()) << holdings.status();
+    for (const char* data : {"first", "first", "changed", "first", "first"})
+      ASSERT_TRUE(holdings->Add(node("anna", data)).ok());
+    ASSERT_TRUE(holdings->Add(node("bert", "his")).ok());
+  }
+  auto again = Holdings::Open(folder_, /*fresh=*/false);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_TRUE(again->Add(node("anna", "first")).ok()) << "the file has it";
+  const auto members = ReadHoldings(folder_);
+  ASSERT_TRUE(members.ok()) << members.status();
+  std::vector<Digest> data;
+  for (const Restored::Member& member : *members) data.push_back(member.request.data_digest);
+  EXPECT_THAT(data, testing::ElementsAre(DigestOf("first"), DigestOf("changed"), DigestOf("first"),
+                                         DigestOf("his")));
 }
 
 TEST_F(JournalTest, GivesBackWhatItWasGiven) {

@@ -89,6 +89,40 @@ TEST(MetricsRow, NamesTheLossesOfPersonalModelsApart) {
   EXPECT_DOUBLE_EQ(json["personal_train_client_accuracy_mean"], 0.75);
 }
 
+// A client without a finite loss would make every mean over clients infinite, and a stop rule on
+// one of them useless.
+TEST(MetricsRow, LeavesOutAFewClientsWithoutAFiniteLoss) {
+  for (const double loss :
+       {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), std::nan("")}) {
+    EvaluationSums sums{.round = Round(7)};
+    sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, 5, 8}},
+                                        {ClientId(1), {4, loss, 4}},
+                                        {ClientId(2), {2, 3, 1}},
+                                        {ClientId(3), {0, 0, 0}}};
+    sums.missing[static_cast<size_t>(EvaluatedRows::kClients)] = 1;
+    MetricsRow row(TaskKind::kClassification, FourClients(), {});
+    row.AddEvaluation(sums);
+    const Json json = Json::parse(row.Text());
+    EXPECT_DOUBLE_EQ(json["clients_test_loss"], 8.0 / 12);
+    EXPECT_DOUBLE_EQ(json["clients_test_accuracy"], 9.0 / 12);
+    EXPECT_DOUBLE_EQ(json["clients_test_loss_mean"], 1);
+    EXPECT_EQ(json["clients_test_clients"], 2);
+    EXPECT_EQ(json["clients_test_missing"], 2);
+  }
+}
+
+// A model that has diverged is not that of the clients for which it has not.
+TEST(MetricsRow, ShowsThatAModelHasDiverged) {
+  EvaluationSums sums{.round = Round(7)};
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, 5, 8}}, {ClientId(1), {4, INFINITY, 4}}};
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(sums);
+  const Json json = Json::parse(row.Text());
+  EXPECT_TRUE(json["clients_test_loss"].is_null());
+  EXPECT_EQ(json["clients_test_clients"], 2);
+  EXPECT_EQ(json["clients_test_missing"], 0);
+}
+
 TEST(MetricsRow, SpreadsOverClientsLikeNumPy) {
   const Json json = Json::parse(MetricsRow(TaskKind::kClassification, FourClients(), {}).Text());
   // Expected values are from numpy.quantile([1, 2, 3, 4], [.1, .5, .9]) and similar calls.
@@ -259,6 +293,21 @@ TEST(MetricsRow, HasMetricsOfClasses) {
   EXPECT_EQ(row.Get("clients_test_balanced_accuracy_mean"), 0.25) << "where it is defined";
   EXPECT_FALSE(row.Get("test_f1").has_value());
   EXPECT_FALSE(row.Get("heldout_test_balanced_accuracy").has_value());
+}
+
+// The counts of classes have the rows of all clients.
+TEST(MetricsRow, CountsTheClassesOfClientsWithoutAFiniteLoss) {
+  const training::ClassCounts counts =
+      training::ClassCounts::Of({.balanced_accuracy = true}, TaskKind::kClassification, 2);
+  EvaluationSums sums = Counted();
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {3, 1, 2}, {0.25}},
+                                      {ClientId(1), {2, INFINITY, 1}, {0.5}},
+                                      {ClientId(2), {1, 1, 1}, {0.75}}};
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(sums, counts);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_balanced_accuracy"), 0.625);
+  EXPECT_EQ(row.Get("clients_test_balanced_accuracy_mean"), 0.5);
+  EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss"), 2.0 / 4);
 }
 
 TEST(MetricsRow, HasR2OfAllRowsAndOverClients) {

@@ -133,6 +133,35 @@ TEST(Roster, AClientIsHeldOnce) {
   EXPECT_THAT(Refusal(whole, other), HasSubstr("data differs from that of worker \"w\""));
 }
 
+// Its rows are those that it has when the run begins.
+TEST(Roster, AnOwnerMayChangeItsRowsUntilTheRunBegins) {
+  Roster roster;
+  const HoldingId hers = Join(roster, Owner("anna", {"x", "y"}));
+  Join(roster, Owner("bert", {"z"}));
+  const Node first = Owner("anna", {"x", "y"});
+  Node changed = Owner("anna", {"y", "w", "v"}, 7);
+  changed.request.data_digest = DigestOf("more rows of anna");
+  EXPECT_EQ(roster.ClientsWith(changed.request, changed.table), 4u);
+  EXPECT_EQ(Join(roster, changed), hers);
+  EXPECT_EQ(roster.clients(), 4u);
+  EXPECT_EQ(roster.holdings(), 2u);
+  EXPECT_FALSE(roster.Find(first.request.data_digest).has_value());
+  EXPECT_FALSE(roster.HasTable(first.request.table.digest));
+  EXPECT_TRUE(roster.HasTable(changed.request.table.digest));
+  EXPECT_EQ(Refusal(roster, Owner("carl", {"x"})), "") << "nobody has it now";
+  Node taking = Owner("anna", {"y", "z"});
+  taking.request.data_digest = DigestOf("a client of another");
+  EXPECT_THAT(Refusal(roster, taking), HasSubstr("a client named \"z\", and so does worker"));
+  Node thief = Owner("carl", {"y"});
+  EXPECT_THAT(Refusal(roster, thief), HasSubstr("\"anna\""));
+  EXPECT_EQ(Join(roster, first), hers) << "and back";
+  EXPECT_EQ(Join(roster, changed), hers);
+  roster.Begin();
+  EXPECT_THAT(roster.rows(), ElementsAre(7, 7, 7, 5));  // v, w, y, z
+  EXPECT_EQ(roster.HoldingOf(ClientId(2)), hers);
+  EXPECT_THAT(Refusal(roster, first), HasSubstr("begun without it"));
+}
+
 TEST(Roster, OnlyTheOwnerComesBackWithItsClients) {
   Roster roster;
   const Node anna = Owner("anna", {"x"});

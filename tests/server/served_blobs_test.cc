@@ -7,10 +7,20 @@
 #include <optional>
 #include <utility>
 
+#include "core/clock.h"
 #include "proto/fleet/vector_codec.h"
 
 namespace macaw::server {
 namespace {
+
+class HandClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(Duration by) { now_ += by; }
+
+ private:
+  TimePoint now_ = TimePoint(FromSeconds(1000));
+};
 
 // A blob of a few bytes that says it had `size`.
 fleet::Blob BlobOf(uint64_t size, uint8_t number) {
@@ -116,7 +126,8 @@ TEST(ServedBlobs, ServesThePartsOfAModelAndTheWhole) {
 // A caller that asks for the versions in turn, and reads none, costs one whole model a version.
 TEST(ServedBlobs, MakesAWholeModelOnceAsLongAsACallerHoldsIt) {
   const auto split = SmallSplit();
-  ServedBlobs served(std::nullopt, split);
+  HandClock clock;
+  ServedBlobs served(std::nullopt, split, {}, clock);
   const std::vector<fleet::Blob> models = ServeVersions(split, ServedBlobs::kRecent, served);
   std::vector<std::shared_ptr<const AlignedBuffer>> held;
   for (const fleet::Blob& model : models) held.push_back(served.Find(model.digest));
@@ -126,8 +137,25 @@ TEST(ServedBlobs, MakesAWholeModelOnceAsLongAsACallerHoldsIt) {
   }
   const std::weak_ptr<const AlignedBuffer> first = held[0];
   held.clear();
+  clock.Advance(ServedBlobs::kJoinedFor + FromSeconds(1));
+  served.Serve({BlobOf(100, 1)});
   EXPECT_TRUE(first.expired()) << "the newest alone stay in memory";
-  EXPECT_EQ(BlobDigest(served.Find(models[0].digest)->bytes()), models[0].digest);
+  EXPECT_EQ(BlobDigest(served.Find(models[1].digest)->bytes()), models[1].digest);
+}
+
+// One that gives each up at once has none of them made again for some seconds.
+TEST(ServedBlobs, MakesFewWholeModelsForACallerThatHoldsNone) {
+  const auto split = SmallSplit();
+  HandClock clock;
+  ServedBlobs served(std::nullopt, split, {}, clock);
+  const std::vector<fleet::Blob> models = ServeVersions(split, ServedBlobs::kRecent, served);
+  std::vector<std::weak_ptr<const AlignedBuffer>> made;
+  for (const fleet::Blob& model : models) made.emplace_back(served.Find(model.digest));
+  for (int turn = 0; turn < 3; ++turn) {
+    clock.Advance(FromSeconds(3));
+    for (size_t i = 0; i < models.size(); ++i)
+      EXPECT_EQ(served.Find(models[i].digest), made[i].lock()) << "turn " << turn;
+  }
 }
 
 }  // namespace

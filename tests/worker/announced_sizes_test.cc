@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -125,6 +126,35 @@ TEST_F(AnnouncedSizes, TakesNoBaseThatIsLongerThanTheModels) {
   EXPECT_TRUE(models.base().IsZero());
   EXPECT_TRUE(get(base.size).ok());
   EXPECT_EQ(models.base(), base.digest);
+}
+
+// Clients that wait would train from what is trained of one model and the base of another.
+TEST_F(AnnouncedSizes, TakesNoOtherBaseInTheSameSession) {
+  const LayoutPtr whole = *ParameterLayout::Make(
+      {{.name = "base", .shape = {300}}, {.name = "head", .shape = {5}}}, DType::kF32);
+  const auto parts = std::make_shared<const algorithms::ModelParts>(
+      whole, algorithms::ParameterGroup::Matching(whole, "base"));
+  WholeModels models(parts);
+  context_.whole = &models;
+  FlatVector ones(parts->base.layout());
+  std::ranges::fill(ones.As<float>(), 1.0f);
+  const fleet::Blob base = Encoded(FlatVector(parts->base.layout())), another = Encoded(ones),
+                    trained = Encoded(FlatVector(parts->trained.layout()));
+  link_.served = {base, another, trained};
+  const auto get = [&](Downloads& downloads, const fleet::Blob& of) {
+    fleet::Blob model{.digest = vector_.digest, .size = fleet::EncodedBytes(*whole)};
+    model.parts = {Named(trained, trained.size), Named(of, of.size)};
+    TrainedPart part;
+    return downloads.Model(model, part).status();
+  };
+  EXPECT_TRUE(get(downloads_, base).ok());
+  const absl::Status refused = get(downloads_, another);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(another.digest.Hex()));
+  EXPECT_EQ(models.base(), base.digest);
+  EXPECT_TRUE(get(downloads_, base).ok());
+  Downloads next(link_, calls_, context_, "", kKept);  // of the next session
+  EXPECT_TRUE(get(next, another).ok());
+  EXPECT_EQ(models.base(), another.digest);
 }
 
 TEST(EncodedBytes, AreThoseOfEncodeVectors) {
