@@ -337,7 +337,7 @@ MUTANTS = {
          "if (client.value < clients) return absl::OkStatus();", "return absl::OkStatus();")],
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
-        ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
+        ("ridge forgets earlier rounds", "Add(sums.view(), sums_);", "Copy(sums.view(), sums_);"),
         ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram")],
     ("algorithms/symmetric.cc", "algorithms", "Ridge.*"): [
         ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
