@@ -62,7 +62,7 @@ class DaefServer final : public StatisticsServer {
                                    aggregation::Aggregate aggregate) override {
     const ConstVectorView sums = ChannelOf(aggregate, SumsOf(context.phase)).value.view();
     const double rows = SumsEntry(sums, sums.layout->entries().size() - 1)[0];
-    if (rows == 0) return AfterApply::kRoundDone;  // no client counted: the model stays
+    if (rows < 1) return AfterApply::kRoundDone;  // no client counted, or one that has lied
     const size_t layer = context.phase.value;
     double error = 0;
     DispatchDType(model_.dtype(), [&]<typename T>(T) {
@@ -209,6 +209,10 @@ absl::StatusOr<LinearChain> AutoencoderOf(const Setup& setup) {
   if (layers.front().outputs > width) {
     return refuse("daef's encoder has at most as many outputs as there are features: make layer 1 ",
                   "narrower than ", layers.front().outputs, ", of ", width, " at most");
+  }
+  if (uint64_t{width} * width > kMostDaefSums) {
+    return refuse("a client would send ", width, "² sums for the encoder, of ", kMostDaefSums,
+                  " at most: take fewer features");
   }
   for (size_t l = 1; l < layers.size(); ++l) {
     const Decoding it = Decoding::Of(chain, l);

@@ -202,9 +202,10 @@ Description KMeans() {
       .remarks =
           "The model is [\"linear K\"], with \"flatten\" before it for images: K centres, and the "
           "predicted class is the number of the nearest one. Labels are not used, so accuracies and "
-          "losses say nothing; rule_inertia is what falls. K classes are the data's, or "
-          "data.classes. With cohort.size all clients a round is a step of Lloyd's algorithm on all "
-          "rows; with fewer the centres follow the rows of the round. k-means++ is left out: set "
+          "losses say nothing; rule_inertia is what falls. K is the number of the data's "
+          "classes, or data.classes; for fewer clusters than classes give the rows labels that are "
+          "all 0. With cohort.size all clients a round is a step of Lloyd's algorithm on all rows; "
+          "with fewer the centres follow the rows of the round. k-means++ is left out: set "
           "model.init, or try several seeds.",
       .check = [](const Setup& setup) { return CentresOf(setup).status(); },
       .schema = KMeansSchema,

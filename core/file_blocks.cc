@@ -64,8 +64,8 @@ void GoOnInMemory(std::byte* data, FileBlock& block) {
 }  // namespace
 
 AlignedBuffer UnsetWithoutSpace(size_t size) {
-  Fd file = UnnamedFileFor(size);
   const size_t bytes = RoundUpToPage(size);
+  Fd file = UnnamedFileFor(bytes);
   if (!file.open() || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return AlignedBuffer::Unset(size);
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -103,10 +103,7 @@ void GiveUpSpace(std::span<const std::byte> piece) {
   const size_t page = RoundUpToPage(1);
   const auto first = static_cast<size_t>(piece.data() - data);
   const size_t begin = RoundUpToPage(first);
-  // Behind the last byte there is nothing that somebody reads.
-  const size_t end =
-      (first + piece.size() + (block.bytes - first - piece.size() < page ? page - 1 : 0)) / page *
-      page;
+  const size_t end = (first + piece.size()) / page * page;
   if (end <= begin) return;
   block.gave_up = true;
   if (fallocate(block.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

@@ -20,8 +20,8 @@ struct ForeignToken {
 // The largest token of the data, if a model that knows 0 … known − 1 does not know it; a negative
 // one before any other. Nothing if it knows all of them, or if the rows are not tokens, or not here
 // (DatasetInfo::declared). Looks at `most` tokens or a few more, so at a part of data that have
-// more.
+// more; of each row from position `first` on.
 absl::StatusOr<std::optional<ForeignToken>> FindForeignToken(const Dataset& dataset, int64_t known,
-                                                             uint64_t most);
+                                                             uint64_t most, uint64_t first = 0);
 
 }  // namespace macaw::data

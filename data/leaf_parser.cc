@@ -111,8 +111,13 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   }
   bool parse_error(size_t position, const std::string& token,
                    const nlohmann::detail::exception&) override {
-    return Fail("is not JSON at byte ", position, " (near ", Quoted(token.substr(0, 30)),
-                "); is the file cut short?");
+    // NaN, -Infinity and None fail at their first letter, nan at its second.
+    const bool no_number = token.ends_with('N') || token.ends_with('I') || token.ends_with("na");
+    return Fail("is not JSON at byte ", position, " (near ", Quoted(token.substr(0, 30)), ")",
+                no_number
+                    ? ": the numbers of JSON are finite, and NaN, Infinity and None are none; "
+                      "leave such rows out, or write a number for them"
+                    : "; is the file cut short?");
   }
 
  private:

@@ -55,6 +55,14 @@ class Casting {
   const bool cached_;
 };
 
+// The device whose autocast a part follows. Of a scripted module some of the tensors that come in
+// may be numbers on the host.
+c10::DeviceType DeviceOf(const std::vector<Tensor>& inputs) {
+  for (const Tensor& tensor : inputs)
+    if (!tensor.is_cpu()) return tensor.device().type();
+  return c10::DeviceType::CPU;
+}
+
 // The same numbers without a place in a graph.
 Tensor Leaf(const Tensor& tensor, bool differentiated) {
   Tensor leaf = tensor.variable_data();
@@ -128,8 +136,7 @@ std::vector<Tensor> Recomputed(Part part, std::vector<Tensor> inputs) {
   if (!needed) return part(inputs, /*again=*/false);
 
   const std::shared_ptr<RecomputeBackward> node(
-      new RecomputeBackward(std::move(part), Cast(inputs.front().device().type())),
-      torch::autograd::deleteNode);
+      new RecomputeBackward(std::move(part), Cast(DeviceOf(inputs))), torch::autograd::deleteNode);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   for (const Tensor& tensor : inputs) {
     node->inputs.push_back(tensor.variable_data());

@@ -31,7 +31,8 @@ absl::Status CheckInput(const ModelConfig& config) {
       absl::StrCat("the shape of an example is impossible: ", ShapeText(config.input_shape)));
 }
 
-absl::Status CheckOutput(const ModelSpec& spec, int64_t classes) {
+absl::Status CheckOutput(const ModelSpec& spec, const ModelConfig& config) {
+  const int64_t classes = config.classes;
   const std::vector<int64_t>& last = spec.shapes.back();
   if (last.size() == 1 && last[0] == classes) return absl::OkStatus();
   if (spec.takes_tokens() && last.size() == 2) {
@@ -48,6 +49,22 @@ absl::Status CheckOutput(const ModelSpec& spec, int64_t classes) {
   if (vector && classes >= 2 && last[0] > classes) {
     otherwise =
         absl::StrCat("; if there are classes that no row has, say data.classes = ", last[0]);
+  }
+  const bool one_layer =
+      spec.layers.size() == 1 ||
+      (spec.layers.size() == 2 && std::holds_alternative<Flatten>(spec.layers[0]));
+  if (vector && one_layer && classes > 2 && last[0] > 1 && last[0] < classes) {
+    absl::StrAppend(&otherwise,
+                    "; centres of kmeans are no classes: give the rows labels that are "
+                    "all 0, and data.classes = ",
+                    last[0]);
+  }
+  int64_t inputs = 1;
+  for (const int64_t extent : config.input_shape) inputs *= extent;
+  if (vector && last[0] == inputs && !spec.takes_sequences()) {
+    absl::StrAppend(&otherwise,
+                    "; an autoencoder, whose outputs are its inputs, is run.task = "
+                    "\"reconstruction\"");
   }
   return absl::InvalidArgumentError(absl::StrCat("model \"", spec.name, "\" ends with shape ",
                                                  ShapeText(last), ", but the task needs [", classes,
@@ -166,7 +183,7 @@ absl::StatusOr<ModelSpec> BuildLayers(const ModelConfig& config, DType dtype) {
     spec.layers.push_back(*std::move(layer));
     spec.shapes.push_back(shape = *std::move(output));
   }
-  MACAW_RETURN_IF_ERROR(CheckOutput(spec, config.classes));
+  MACAW_RETURN_IF_ERROR(CheckOutput(spec, config));
   if (std::ranges::all_of(spec.layers, [](const Layer& l) { return TensorsOf(l).empty(); })) {
     return absl::InvalidArgumentError(
         absl::StrCat("model \"", spec.name, "\" has no parameters: add a linear or conv layer"));

@@ -50,14 +50,17 @@ struct MetricOfGroups {
   std::string name;
   bool higher_is_better;
   std::vector<double> values;  // by group
+  bool is_broken = false;      // a group's sum is no number, as where outputs are infinite
 };
 
 void AddRatios(TaskKind task, const Totals& totals, std::vector<MetricOfGroups>& metrics) {
   for (const training::MetricRatio& ratio : training::SchemaFor(task).ratios) {
     MetricOfGroups& metric =
         metrics.emplace_back(MetricOfGroups{ratio.name, ratio.higher_is_better, {}});
-    for (const training::MetricSums& sums : totals.sums)
+    for (const training::MetricSums& sums : totals.sums) {
       metric.values.push_back(sums[ratio.numerator] / sums[ratio.denominator]);  // 0/0: NaN
+      metric.is_broken = metric.is_broken || std::isnan(sums[ratio.numerator]);
+    }
   }
 }
 
@@ -138,13 +141,15 @@ std::vector<GroupColumn> GroupColumns(TaskKind task, const ClientGroups& groups)
 
 std::vector<std::pair<std::string, double>> GroupValues(TaskKind task, const ClientGroups& groups,
                                                         const EvaluationSums& sums,
+                                                        const EvaluationSums& reported,
                                                         const training::ClassCounts& counts,
                                                         const EvaluationMetrics& asked) {
   const std::string prefix = ColumnPrefix(EvaluatedRows::kClients);
   const Totals totals = TotalsOf(task, groups, sums.Of(EvaluatedRows::kClients));
   std::vector<MetricOfGroups> metrics;
   AddRatios(task, totals, metrics);
-  AddMetricsOfClasses(counts, sums.*groups.counts, totals, metrics);
+  AddMetricsOfClasses(counts, reported.*groups.counts,
+                      TotalsOf(task, groups, reported.Of(EvaluatedRows::kClients)), metrics);
   AddMetricsOfRows(task, asked, totals, metrics);
   std::vector<std::pair<std::string, double>> columns;
   for (size_t group = 0; group < groups.names.size(); ++group) {
@@ -160,6 +165,7 @@ std::vector<std::pair<std::string, double>> GroupValues(TaskKind task, const Cli
       least = std::fmin(least, value);  // of a number and NaN it is the number
       most = std::fmax(most, value);
     }
+    if (metric.is_broken) least = most = kUndefined;  // that group is the worst
     columns.emplace_back(WorstName(prefix, metric.name), metric.higher_is_better ? least : most);
     columns.emplace_back(GapName(prefix, metric.name), most - least);
   }

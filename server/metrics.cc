@@ -278,7 +278,7 @@ void MetricsRow::AddEvaluation(const EvaluationSums& reported, const training::C
   if (groups.count() > 1) AddGroups(sums, groups);
   if (sums.Of(EvaluatedRows::kClients).empty()) return;
   for (const ClientGroups& division : divisions) {
-    for (auto& column : GroupValues(task_, division, sums, counts, asked))
+    for (auto& column : GroupValues(task_, division, sums, reported, counts, asked))
       columns_.push_back(std::move(column));
   }
 }

@@ -15,6 +15,7 @@
 #include "cli/process/limits.h"
 #include "cli/results/result.h"
 #include "cli/results/text.h"
+#include "cli/simulate/client_names.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
 #include "core/status.h"
@@ -34,7 +35,8 @@ struct ReplayCommand {
   std::string config;
   std::vector<std::string> set;                 // --set section.key=value, over `config`
   std::optional<std::string> processes, slots;  // as written; checked like their keys
-  std::vector<uint64_t> without;                // clients that no round trains
+  std::vector<std::string> without_names;       // clients that no round trains, as written
+  std::vector<uint64_t> without;                // and their numbers
   bool force = false;                           // overwrite a run in `out`
   bool quiet = false;
 };
@@ -89,13 +91,31 @@ absl::StatusOr<std::string> ConfigurationOf(const ReplayCommand& command) {
       " had no data: --config names the simulation that has it (with --set, as it was planned)"));
 }
 
+// The numbers of the clients of --without. A run's data is opened for names alone.
+absl::StatusOr<std::vector<uint64_t>> NumbersOf(const ReplayCommand& command) {
+  std::vector<std::string> names;
+  if (!std::ranges::all_of(command.without_names, IsClientNumber)) {
+    absl::StatusOr<std::vector<std::string>> found = ClientNamesOf(command.run);
+    MACAW_RETURN_IF_ERROR(Annotate(
+        found.status(), "--without: the clients' names cannot be read (their numbers work, too)"));
+    names = *std::move(found);
+  }
+  std::vector<uint64_t> numbers;
+  for (const std::string& client : command.without_names) {
+    const absl::StatusOr<uint64_t> number = ClientNumber(client, names);
+    MACAW_RETURN_IF_ERROR(Annotate(number.status(), "--without"));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 // Refuses clients without which the run is the same, and runs whose rounds depend on when clients
 // came.
 absl::Status CheckWithout(const ReplayCommand& command, const log::History& history) {
-  for (const uint64_t client : command.without) {
-    if (log::RoundsThatCounted(ClientId(client), history) > 0) continue;
+  for (size_t i = 0; i < command.without.size(); ++i) {
+    if (log::RoundsThatCounted(ClientId(command.without[i]), history) > 0) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--without ", client, ": no round of ", command.run,
+        absl::StrCat("--without ", command.without_names[i], ": no round of ", command.run,
                      " has counted that client, so the model without it is the run's own"));
   }
   const bool arrives = history.rounds().begin()->second.begin()->second.opened.arrivals > 0;
@@ -110,9 +130,12 @@ absl::Status CheckWithout(const ReplayCommand& command, const log::History& hist
 absl::Status CompareWithout(const ReplayCommand& command, const log::History& recorded) {
   MACAW_ASSIGN_OR_RETURN(const RunResult with, ReadResult(command.run));
   MACAW_ASSIGN_OR_RETURN(const RunResult without, ReadResult(command.out));
-  for (const uint64_t client : command.without) {
-    std::cout << absl::StrFormat("without    client %d, which %d of %d rounds had counted\n",
-                                 client, log::RoundsThatCounted(ClientId(client), recorded),
+  for (size_t i = 0; i < command.without.size(); ++i) {
+    const uint64_t client = command.without[i];
+    const std::string& written = command.without_names[i];
+    const std::string name = IsClientNumber(written) ? "" : absl::StrCat(" (", written, ")");
+    std::cout << absl::StrFormat("without    client %d%s, which %d of %d rounds had counted\n",
+                                 client, name, log::RoundsThatCounted(ClientId(client), recorded),
                                  recorded.completed().value);
   }
   std::cout << "model      " << without.model_digest
@@ -129,11 +152,12 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Repeat(const ReplayCommand& command) {
+absl::StatusOr<int> Repeat(ReplayCommand command) {
   MACAW_ASSIGN_OR_RETURN(const log::History recorded, ReadRepeatable(command.run));
   std::error_code ignored;
   if (std::filesystem::equivalent(command.run, command.out, ignored))
     return absl::InvalidArgumentError("--out is the run itself: name another folder");
+  MACAW_ASSIGN_OR_RETURN(command.without, NumbersOf(command));
   MACAW_RETURN_IF_ERROR(CheckWithout(command, recorded));
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
   std::vector<std::string> set = command.set;
@@ -194,8 +218,9 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
   command->add_option("--slots", options->slots,
                       "workers.slots: clients at a time in each process");
   command
-      ->add_option("--without", options->without,
-                   "Leave this client out of every round: the model of a run that never had it")
+      ->add_option("--without", options->without_names,
+                   "Leave this client out of every round: the model of a run that never had it; "
+                   "its number, or its name")
       ->allow_extra_args(false);
   command->add_flag("--force", options->force, "Replace a run that is in the folder already");
   command->add_flag("-q,--quiet", options->quiet, "No progress");

@@ -9,10 +9,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "cli/config/wrong_key.h"
 #include "core/csv_text.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "core/utf8.h"
 
 namespace macaw::cli {
 namespace {
@@ -21,7 +23,10 @@ constexpr char kGroupsKey[] = "evaluation.groups";
 
 // Appends the entries of a file; an error says what is wrong with it.
 absl::Status AddGroupsOf(const std::string& file, const Place& place, Array& entries) {
-  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
+  MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, file));
+  absl::string_view text = bytes;
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark that some spreadsheets write
   CsvText rows(text, FindSeparator(text));
   const auto refuse = [&](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat(file, ":", rows.line(), ": ", why...));
@@ -44,6 +49,8 @@ absl::Status AddGroupsOf(const std::string& file, const Place& place, Array& ent
     if (rows.cells().size() != width)
       return refuse(rows.cells().size(), " cells, but the first line names ", width, " columns");
     if (rows.cells()[group].empty()) continue;
+    if (absl::StrContains(rows.cells()[group], '='))
+      return refuse("the group \"", EscapeToUtf8(rows.cells()[group]), "\" has a = in its name");
     if (rows.cells()[client].empty()) return refuse("column \"client\" is empty");
     entries.push_back({absl::StrCat(rows.cells()[group], "=", rows.cells()[client]), place});
   }

@@ -17,6 +17,7 @@
 #include "data/foreign_token.h"
 #include "data/label_map.h"
 #include "data/trigger.h"
+#include "models/script.h"
 #include "scheduler/cohort.h"
 
 namespace macaw::cli {
@@ -205,6 +206,28 @@ std::string PlaceOf(const data::ForeignToken& found, const data::Dataset& datase
   return absl::StrCat(split, " row ", found.row, " of client ", dataset.ClientName(found.client));
 }
 
+constexpr uint64_t kMostTokens = uint64_t{1} << 28;  // of the data, that are looked at
+
+// A model that predicts tokens has an output for each. The first token of a row is not predicted,
+// and negative ones are left to the model.
+absl::Status CheckNextTokens(const Config& config, const data::Dataset& dataset) {
+  if (config.run.task != TaskKind::kNextToken) return absl::OkStatus();
+  const int64_t outputs = config.run.model.classes;
+  MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
+                         data::FindForeignToken(dataset, outputs, kMostTokens, /*first=*/1));
+  if (!found.has_value() || found->token < 0) return absl::OkStatus();
+  const int64_t needed = int64_t{found->token} + 1;
+  return WithKeyError(
+      absl::InvalidArgumentError(absl::StrCat(
+          "the model predicts the tokens 0 to ", outputs - 1, ", and ", PlaceOf(*found, dataset),
+          " has token ", found->token, ": give it ", needed, " outputs at each position (",
+          config.run.model.name == models::kScriptName
+              ? "and an embedding of as many"
+              : absl::StrCat("\"embedding ", needed, " D\" and \"linear ", needed, "\""),
+          "; data.classes = ", needed, "), or take other tokens")),
+      {.key = "model"});
+}
+
 // Clients that stand for those who join later.
 absl::Status CheckHeldout(const Config& config, const data::DatasetInfo& info) {
   const EvaluationConfig& evaluation = config.run.evaluation;
@@ -353,13 +376,12 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
 
 absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
                          const data::Dataset& dataset) {
-  constexpr uint64_t kMostTokens = uint64_t{1} << 28;
   // A scripted module does not say which tokens it knows.
-  if (spec.is_script() || !spec.takes_tokens()) return absl::OkStatus();
+  if (spec.is_script() || !spec.takes_tokens()) return CheckNextTokens(config, dataset);
   const auto& embedding = std::get<models::Embedding>(spec.layers[0]);
   MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
                          data::FindForeignToken(dataset, embedding.tokens, kMostTokens));
-  if (!found.has_value()) return absl::OkStatus();
+  if (!found.has_value()) return CheckNextTokens(config, dataset);
   const bool layers = config.run.model.name == "layers";
   const std::string key = layers ? "model.layers" : "model.classes";
   std::string remedy = "tokens are numbers from 0";

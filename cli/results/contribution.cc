@@ -58,6 +58,10 @@ double WorthOf(const ClientContribution& client) {
   return loss == client.deltas.end() ? -std::numeric_limits<double>::infinity() : -loss->second;
 }
 
+std::string NameOf(const ClientContribution& client, const std::vector<std::string>& names) {
+  return client.client < names.size() ? names[client.client] : absl::StrCat(client.client);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::string& folder) {
@@ -85,25 +89,43 @@ absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::str
 }
 
 std::vector<std::vector<std::string>> ContributionLines(
-    const std::vector<ClientContribution>& clients, size_t most) {
+    const std::vector<ClientContribution>& clients, size_t most,
+    const std::vector<std::string>& names) {
   std::set<std::string> metrics;
   for (const ClientContribution& client : clients) {
     for (const auto& [metric, delta] : client.deltas) metrics.insert(metric);
   }
-  std::vector<std::vector<std::string>> lines = {{"client", "rounds", "cosine"}};
+  std::vector<std::vector<std::string>> lines = {{"client"}};
+  if (!names.empty()) lines[0].emplace_back("name");
+  lines[0].insert(lines[0].end(), {"rounds", "cosine"});
   for (const std::string& metric : metrics) lines[0].push_back(absl::StrCat("delta ", metric));
   for (size_t i = 0; i < clients.size(); ++i) {
     if (i >= most && i + most < clients.size()) continue;
     const ClientContribution& client = clients[i];
     std::vector<std::string>& line = lines.emplace_back();
-    line = {absl::StrCat(client.client), absl::StrCat(client.rounds),
-            std::isfinite(client.cosine) ? absl::StrFormat("%.3f", client.cosine) : "-"};
+    line.push_back(absl::StrCat(client.client));
+    if (!names.empty()) line.push_back(NameOf(client, names));
+    line.push_back(absl::StrCat(client.rounds));
+    line.push_back(std::isfinite(client.cosine) ? absl::StrFormat("%.3f", client.cosine) : "-");
     for (const std::string& metric : metrics) {
       const auto delta = client.deltas.find(metric);
       line.push_back(delta == client.deltas.end() ? "-" : absl::StrFormat("%+.5f", delta->second));
     }
   }
   return lines;
+}
+
+std::string ContributionJson(const std::vector<ClientContribution>& clients,
+                             const std::vector<std::string>& names) {
+  Json all = Json::array();
+  for (const ClientContribution& client : clients) {
+    Json& one = all.emplace_back(Json{{"client", client.client}});
+    if (!names.empty()) one["name"] = NameOf(client, names);
+    one["rounds"] = client.rounds;
+    one["cosine"] = std::isfinite(client.cosine) ? Json(client.cosine) : Json(nullptr);
+    for (const auto& [metric, delta] : client.deltas) one[absl::StrCat("delta_", metric)] = delta;
+  }
+  return all.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 }  // namespace macaw::cli

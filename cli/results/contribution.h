@@ -24,8 +24,14 @@ struct ClientContribution {
 // test_loss where the task has none. kNotFound: the run has no such file.
 absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::string& folder);
 
-// A line for names, then one for each client; at most `most` clients from each end.
+// A line for names, then one for each client; at most `most` clients from each end. `names`: of the
+// clients, by number; empty: they have none, and no column.
 std::vector<std::vector<std::string>> ContributionLines(
-    const std::vector<ClientContribution>& clients, size_t most);
+    const std::vector<ClientContribution>& clients, size_t most,
+    const std::vector<std::string>& names = {});
+
+// The same of all clients as a list of JSON objects: null where a number is not defined.
+std::string ContributionJson(const std::vector<ClientContribution>& clients,
+                             const std::vector<std::string>& names = {});
 
 }  // namespace macaw::cli

@@ -16,8 +16,9 @@ import torch  # noqa: E402
 import torch.distributed as group  # noqa: E402
 from torch import nn  # noqa: E402
 
-group.init_process_group("gloo")  # "nccl" where each rank has a GPU
-world = group.get_world_size()
+world = int(sys.argv[1])
+group.init_process_group("gloo",  # "nccl" where each rank has a GPU
+                         store=macaw_client.ranks_store(), rank=rank, world_size=world)
 net = nn.Sequential(nn.Linear(60, 10))  # what a run knows of it: "0.weight", "0.bias"
 sharded = "--fsdp" in sys.argv
 if sharded:

@@ -19,7 +19,7 @@ from ._figures import Plot, plot, plot_clients
 from ._latex import to_latex
 from ._model import model_table
 from ._normalise import Normalisation
-from ._patch import patch, program
+from ._patch import patch, program, ranks_store
 from ._run import Run
 from ._simulate import resume, simulate, stream
 from ._spaces import choice, grid, integers, log_uniform, uniform
@@ -95,6 +95,7 @@ __all__ = [
     "power_law",
     "prepare",
     "program",
+    "ranks_store",
     "resume",
     "rules",
     "shards",

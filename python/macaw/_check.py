@@ -40,7 +40,9 @@ def check(made: _model.Model, arguments: Sequence[str], words: Mapping[str, str]
         about = _safetensors.metadata(file)
         if "skipped" in about:
             return f"the module was not compared with what trains: {about['skipped']}"
-        return _Comparison(made, _safetensors.read(file), about).run()
+        found = _Comparison(made, _safetensors.read(file), about).run()
+    made.doubts.clear()
+    return found
 
 
 class _Comparison:

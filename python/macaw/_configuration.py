@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,11 +119,6 @@ def keys_of(
         if given.get("config") is None:
             _add_outputs(settings, made, columns)
         look_at_outputs(made, settings, own, columns)
-        if made.again and not settings.get("local.checkpoint"):
-            columns.warnings.append(
-                f"model: {made.again}: a traced module keeps its activations, and trains the same "
-                "numbers; local=dict(checkpoint=True) computes them again"
-            )
     elif own["init"] is not None:
         raise ConfigError(
             "init= has no effect without model=; model_options=dict(init=…) takes a file for the "
@@ -133,6 +129,13 @@ def keys_of(
     add_algorithm(settings, own["algorithm"], folder)
     _add_cohort(settings, own["cohort"])
     add(settings, "local", own["local"] or {})
+    again = made.again if made is not None else ""
+    file = given.get("config") if sys.version_info >= (3, 11) else None  # older ones read no TOML
+    if again and not value_of(settings, file, "local.checkpoint"):
+        columns.warnings.append(
+            f"model: {again}: a traced module keeps its activations, and trains the same numbers; "
+            "local=dict(checkpoint=True) computes them again"
+        )
     if (done := _privacy.add_noise(settings, given.get("config"), others)) is not None:
         columns.notes.append(done)
     if own["normalise"] is not None:

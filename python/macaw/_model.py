@@ -47,6 +47,8 @@ class Model:
     dtype: str | None = None  # run.dtype that the module's tensors ask for
     prefix: str = ""  # of the run's names of a module that is no list of layers
     again: str = ""  # by what the module computes activations again, where its trace does not
+    # What PyTorch doubts of the trace, until the run's model has been compared with the module.
+    doubts: list[str] = field(default_factory=list)
 
     def state_dict(self, tensors: Mapping[str, _safetensors.Array]) -> dict[str, torch.Tensor]:
         """The tensors of a run as a state dict that loads into the module."""
@@ -327,6 +329,7 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
     buffer = io.BytesIO()
     how, prefix = "scripted", ""
     again: list[str] = []
+    doubts: list[str] = []
     with warnings.catch_warnings():
         # PyTorch advises against scripts, and LibTorch trains nothing else.
         for category in (DeprecationWarning, FutureWarning):
@@ -336,7 +339,7 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
         except ModelError:
             raise
         except Exception as error:
-            with _modules.keeping_activations(module) as again:
+            with _modules.keeping_activations(module) as again, _trace.holding_doubts(doubts):
                 traced = _trace.traced(module, example(module), first_line(error))
             buffer = io.BytesIO()
             _trace.save(traced, buffer, first_line(error))
@@ -348,7 +351,8 @@ def _scripted(module: Any, why: str, folder: Path, example: Example) -> Model:
             why += f"; torch.jit.script refuses it: {first_line(error)}"
     path = _safetensors.write_pieces(folder, ".pt", [buffer.getvalue()])
     said = f"{type(module).__name__} {how}, with its weights, for LibTorch ({why})"
-    return Model({"torchscript": path}, said, module, prefix=prefix, again=" and ".join(again))
+    keys = {"torchscript": path}
+    return Model(keys, said, module, prefix=prefix, again=" and ".join(again), doubts=doubts)
 
 
 def _write_weights(tensors: Mapping[str, Any], folder: Path) -> Path:

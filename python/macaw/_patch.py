@@ -56,6 +56,16 @@ def program(ranks: int = 1) -> int:
     return start(ranks)
 
 
+def ranks_store() -> Any:
+    """Where the processes of ``program(ranks=…)`` find each other: a ``torch.distributed`` store
+    that no other user of the machine can open.
+
+    A group that is made by it (``init_process_group(…, store=macaw.ranks_store(), rank=…,
+    world_size=…)``) before a Trainer is made is the Trainer's, too.
+    """
+    return _client.ranks_store()
+
+
 def patch(
     trainer: Any,
     *,

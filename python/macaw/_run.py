@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -14,6 +15,7 @@ import numpy as np
 from . import _adapters, _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
 from ._paths import path_of
+from ._program import program
 from ._settings import kept_table
 from .errors import ArgumentError, Error, PackageMissingError
 
@@ -77,14 +79,25 @@ class Run:
 
     @property
     def contributions(self) -> list[dict[str, Any]]:
-        """A dict a round in which each client was left out once, as in contributions.jsonl."""
+        """A dict a round in which each client was left out once, as in contributions.jsonl.
+
+        Where the data names its clients, ``"name"`` is a list beside ``"client"``.
+        """
         file = self.folder / "contributions.jsonl"
         if not file.exists():
             raise Error(
                 f"{self.folder} has no {file.name}: a run writes it with "
                 "evaluation=dict(leave_one_out=1), or every how many rounds"
             )
-        return [json.loads(line) for line in file.read_text().splitlines()]
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        done = subprocess.run(
+            [program(), "contribution", self.folder, "--json"], capture_output=True, text=True
+        )
+        clients = json.loads(done.stdout) if done.returncode == 0 else []
+        names = {client["client"]: client["name"] for client in clients if "name" in client}
+        for line in lines if names else ():
+            line["name"] = [names.get(client, str(client)) for client in line["client"]]
+        return lines
 
     @property
     def normalisation(self) -> Normalisation:
@@ -217,8 +230,9 @@ class Run:
         except Error:
             return f"<macaw.Run {self.folder}: not over>"
         final = summary["final"]
-        shown = [name for name in ("test_accuracy", "test_loss", "train_loss") if name in final]
-        metrics = "".join(f", {name} {final[name]:.4f}" for name in shown)
+        named = ("test_accuracy", "test_loss", "train_loss")
+        shown = {name: final[name] for name in named if final.get(name) is not None}
+        metrics = "".join(f", {name} {value:.4f}" for name, value in shown.items())
         return f"<macaw.Run {self.folder}: {summary['end']}, {summary['rounds']} rounds{metrics}>"
 
 

@@ -97,6 +97,8 @@ def _begun(
     config, out, progress = given["config"], given["out"], given["progress"]
     if given["check_model"] and made is not None:
         said += check_model(made, settings, config, words)
+    for doubt in dict.fromkeys(made.doubts if made is not None else ()):
+        warn(doubt)
     if out is not None:
         arguments += ["--out", os.fspath(out)]
     if given["overwrite"]:

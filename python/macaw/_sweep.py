@@ -163,6 +163,9 @@ def sweep(
             except Error as error:
                 scripted = "torchscript" in made.keys
                 raise _libtorch.explained(error, scripted) from error.__cause__
+    for made in [keys.model, *varied_models]:
+        for doubt in dict.fromkeys(made.doubts if made is not None else ()):
+            warn(doubt)
     text = _file({**settings, **varied}, samples is not None, config)
     top: dict[str, Any] = {"seeds": seeds, "baselines": baselines, "samples": samples}
     top |= {"sample_seed": sample_seed, "metric": metric, "mode": mode, "report": report}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from . import _modules
@@ -44,6 +46,22 @@ def traced(module: Any, example: Any, refused: str) -> Any:
             return trained
         module.eval()
         return torch.jit.script(_switching(trained, _trace(whole, example, reason)))
+
+
+@contextmanager
+def holding_doubts(doubts: list[str]) -> Iterator[None]:
+    """Collects the texts of PyTorch's ``TracerWarning`` in place of showing them: a run compares
+    its model with the module, and refuses it where they differ. Other warnings are shown."""
+    import torch
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", torch.jit.TracerWarning)
+        yield
+    for found in caught:
+        if issubclass(found.category, torch.jit.TracerWarning):
+            doubts.append(str(found.message))
+        else:
+            warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
 
 
 def first_line(error: BaseException) -> str:

@@ -115,7 +115,10 @@ def program(ranks=1):
     a rank (CUDA_VISIBLE_DEVICES), and with ranks > 1 starts this program again for the ranks 1, 2, …,
     with what torch.distributed reads: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Returns
     this process's rank. Only rank 0 speaks with the worker; serve() hands the others what it is asked.
-    They end when rank 0 does, and a rank that fails ends rank 0, which the worker starts again."""
+    They end when rank 0 does, and a rank that fails ends rank 0, which the worker starts again.
+    serve() makes a group of the ranks unless you have made one. Any user of the machine can reach one
+    made by MASTER_PORT; init_process_group(…, store=ranks_store(), rank=…, world_size=…) is for this
+    user alone."""
     if "MACAW_LIFELINE" in os.environ:  # a rank that the lines below have started
         threading.Thread(target=_end_with_rank_0, daemon=True).start()
         return int(os.environ["RANK"])
@@ -143,14 +146,17 @@ def _start_ranks(count):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count),
-                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), MACAW_RANKS=str(count))
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), MACAW_RANKS=str(count),
+                      MACAW_RANKS_STORE=str(os.memfd_create("ranks")))
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks are all here
     lifeline, _ = os.pipe()  # the other end stays open until this process ends, however it does
     theirs = {name: value for name, value in os.environ.items()
               if name not in ("MACAW_CHANNEL", "MACAW_MEMORY", "MACAW_ROWS")}
     theirs["MACAW_LIFELINE"] = str(lifeline)
+    store = int(os.environ["MACAW_RANKS_STORE"])
     for rank in range(1, count):
         child = subprocess.Popen(
-            [sys.executable, *sys.orig_argv[1:]], stdin=subprocess.DEVNULL, pass_fds=[lifeline],
+            [sys.executable, *sys.orig_argv[1:]], stdin=subprocess.DEVNULL, pass_fds=[lifeline, store],
             env={**theirs, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         threading.Thread(target=_watch, args=(child, rank), daemon=True).start()
     os.close(lifeline)
@@ -168,8 +174,23 @@ def _end_with_rank_0():
     os._exit(0)
 
 
+def ranks_store():
+    """Where the ranks of program(ranks=…) find each other, for torch.distributed.init_process_group:
+    a file in memory that they have inherited, which no other user can open, and which ends with
+    them."""
+    import datetime
+
+    import torch.distributed as group
+
+    store = group.FileStore(f"/proc/self/fd/{os.environ['MACAW_RANKS_STORE']}",
+                            int(os.environ["MACAW_RANKS"]))
+    store.set_timeout(datetime.timedelta(minutes=30))  # ranks may load their rows for long
+    return store
+
+
 class _Ranks:
-    """The processes of program(ranks=…): each question goes to all of them, over gloo."""
+    """The processes of program(ranks=…): each question goes to all of them, over gloo, as JSON and
+    arrays. Nothing that arrives is code."""
 
     def __init__(self):
         import torch
@@ -177,7 +198,9 @@ class _Ranks:
 
         self._torch, self._all = torch, group
         if not group.is_initialized():
-            group.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+            group.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+                                     store=ranks_store(), rank=int(os.environ["RANK"]),
+                                     world_size=int(os.environ["WORLD_SIZE"]))
         self._gloo = group.new_group(backend="gloo")
         self.rank = group.get_rank()
 
@@ -190,10 +213,7 @@ class _Ranks:
             about = dict(task.__dict__)
             if not about.get("mu"):
                 about["anchor"] = None  # the weights themselves
-            shapes = [(name, array.shape, array.dtype.str) for name, array in weights.items()]
-            self._send((about, shapes))
-            for array in weights.values():
-                self._share(array)
+            self._send({"about": about, "weights": weights})
             return function(weights, task)
 
         return call
@@ -203,24 +223,55 @@ class _Ranks:
 
     def follow(self, functions):
         """Of the other ranks: does what rank 0 is asked, until rank 0 ends."""
-        while (question := self._send(None)) is not None:
-            about, shapes = question
-            weights = {name: np.empty(shape, dtype) for name, shape, dtype in shapes}
-            for name, array in weights.items():
-                weights[name] = self._share(array)
+        while (question := self._take()) is not None:
+            about, weights = question["about"], question["weights"]
             if about["kind"] == "train" and about["anchor"] is None and not about.get("in_place"):
                 about["anchor"] = {name: array.copy() for name, array in weights.items()}
             functions[about["kind"]](weights, Task(about))
 
     def _send(self, question):
-        box = [question]
-        self._all.broadcast_object_list(box, src=0, group=self._gloo)
-        return box[0]
+        arrays = []
+        text = json.dumps(_packed(question, arrays)).encode()
+        self._share(np.array([len(text)]))
+        for array in (np.frombuffer(text, np.uint8), *arrays):
+            self._share(array)
+
+    def _take(self):
+        size = self._share(np.zeros(1, np.int64))
+        text = self._share(np.zeros(int(size[0]), np.uint8))
+        return _unpacked(json.loads(text.tobytes()), self._share)
 
     def _share(self, array):
         tensor = self._torch.from_numpy(np.array(array))
-        self._all.broadcast(tensor, src=0, group=self._gloo)
+        if tensor.numel() > 0:
+            self._all.broadcast(tensor, src=0, group=self._gloo)
         return tensor.numpy()
+
+
+def _packed(value, arrays):
+    """As JSON has it; arrays are appended to `arrays`, in the order in which _unpacked meets them."""
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": [value.dtype.str, *value.shape]}
+    if isinstance(value, dict):
+        return {"dict": [[key, _packed(one, arrays)] for key, one in value.items()]}
+    if isinstance(value, (set, frozenset)):
+        return {"set": sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_packed(one, arrays) for one in value]
+    return value
+
+
+def _unpacked(value, share):
+    """What _packed has packed; `share` fills an array."""
+    if isinstance(value, list):
+        return [_unpacked(one, share) for one in value]
+    if not isinstance(value, dict):
+        return value
+    (kind, inside), = value.items()
+    if kind == "array":
+        return share(np.zeros(inside[1:], np.dtype(inside[0])))
+    return set(inside) if kind == "set" else {key: _unpacked(one, share) for key, one in inside}
 
 
 def _sums(losses):

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "aggregation/exact_sum.h"
+#include "core/blocks.h"
 #include "core/page_pool.h"
 #include "testing/disk_space.h"
 #include "testing/temporary_folder.h"
@@ -172,13 +173,14 @@ void Must(bool holds, const char* what) {
   std::_Exit(1);
 }
 
-TestCohort CohortInFiles(const std::string& folder) {
+TestCohort CohortInFiles(const std::string& folder,
+                         LayoutPtr layout = Vector(6 << 20, DType::kF32)) {
   constexpr size_t kFrom = size_t{4} << 20;
   Must(KeepLargeBlocksIn(folder, kFrom).ok(), "the folder takes files");
   const auto channel = [](const char* name, LayoutPtr layout, Reduction reduction) {
     return ChannelSpec{.name = name, .layout = std::move(layout), .reduction = reduction};
   };
-  return TestCohort({channel("delta", Vector(6 << 20, DType::kF32), Reduction::kWeightedMean),
+  return TestCohort({channel("delta", std::move(layout), Reduction::kWeightedMean),
                      channel("tau", Vector(3, DType::kF64), Reduction::kMean)},
                     2, 5);
 }
@@ -219,6 +221,29 @@ void EncodeItLast(const std::string& folder) {
 TEST(LargeSumsInFiles, TheLastEncodingTakesTheirSpace) {
   const testing_support::TemporaryFolder folder;
   EXPECT_EXIT(EncodeItLast(folder.path()), testing::ExitedWithCode(0), "");
+}
+
+// A wave of pieces ends before a tensor of a few numbers, which lie on the vector's last page.
+void EncodeASmallTensorLast(const std::string& folder) {
+  constexpr int64_t kWave = 16 * int64_t{kBlocksOfPiece} * int64_t{kBlock};
+  const TestCohort cohort =
+      CohortInFiles(folder, *ParameterLayout::Make({{.name = "a", .shape = {4 * kWave}},
+                                                    {.name = "b", .shape = {kWave - 100}},
+                                                    {.name = "c", .shape = {10}}},
+                                                   DType::kF32));
+  const LayoutEntry& last = cohort.channels[0].layout->entries()[2];
+  Must(last.offset * sizeof(float) % 4096 != 0, "it begins within a page");
+  Must(BlockPiecesOf(*cohort.channels[0].layout).back().entry == 2, "it is a piece of its own");
+  ExactSum sum = SumOfGiven(cohort, 0);
+  const AlignedBuffer stays = *ExactSum::EncodeTogether({&sum, 1}, SumForm::kCompact);
+  const AlignedBuffer encoded = *ExactSum::EncodeLast({&sum, 1}, SumForm::kCompact);
+  Must(std::ranges::equal(stays.bytes(), encoded.bytes()), "the bytes are the same");
+  std::_Exit(0);
+}
+
+TEST(LargeSumsInFiles, TheLastPageStaysUntilItIsRead) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(EncodeASmallTensorLast(folder.path()), testing::ExitedWithCode(0), "");
 }
 
 // With collected vectors, of several clients and in the aligned form nothing is given up before all

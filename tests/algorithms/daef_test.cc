@@ -296,7 +296,7 @@ std::string RefusalOfDaef(const std::vector<std::string>& layers, int64_t output
   setup.model.name = "layers";
   setup.model.layers = layers;
   setup.model.input_shape = {kWidth};
-  if (layers[0] == "flatten") setup.model.input_shape = {1, 2, 3};
+  if (layers[0] == "flatten") setup.model.input_shape = {1, 2, outputs / 2};
   setup.model.classes = outputs;
   setup.layout = models::BuildSpec(setup.model, DType::kF32)->layout;
   setup.clients = 5;
@@ -320,6 +320,8 @@ TEST(Daef, TakesChainsThatReturnTheirInputs) {
   EXPECT_THAT(RefusalOfDaef({"linear 2", "tanh", "linear 6", "tanh"}), HasSubstr("\"linear 6\""));
   EXPECT_THAT(RefusalOfDaef({"linear 6", "tanh", "linear 6000", "linear 6"}),
               HasSubstr("linear layer 2"));
+  EXPECT_THAT(RefusalOfDaef({"flatten", "linear 2", "linear 8194"}, 8194),
+              HasSubstr("8194² sums for the encoder"));
   EXPECT_THAT(RefusalOfDaef(kDeep, kWidth, TaskKind::kClassification),
               HasSubstr("\"reconstruction\""));
 }

@@ -424,6 +424,10 @@ TEST(Config, TakesGroupsOfClientsFromATable) {
   EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("groups.csv:1"), HasSubstr("\"group\"")));
   write("client,group\nc1,a\nc2\n");
   EXPECT_THAT(refusal(), HasSubstr("groups.csv:3"));
+  write(
+      "\xEF\xBB\xBF"
+      "client,group\nc1,a\nc2,b=c\n");
+  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("groups.csv:3"), HasSubstr("b=c")));
   write("client,group\n,a\n");
   EXPECT_THAT(refusal(), HasSubstr("groups.csv:2"));
   write("");

@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing_support::TemporaryFolder;
 
 // Client 3 is in both rounds, 5 and 8 in one each; the model without 8 was not evaluated.
@@ -59,6 +60,22 @@ TEST(Contribution, IsShownFromBothEnds) {
   ASSERT_EQ(ends.size(), 3u);
   EXPECT_EQ(ends[1][0], "3");
   EXPECT_EQ(ends[2][0], "8");
+}
+
+TEST(Contribution, HasTheClientsNamesWhereThereAreAny) {
+  const std::vector<std::string> names = {"a", "b", "c", "hospital-d", "e", "f"};
+  const auto lines = ContributionLines(Read(kLines), 10, names);
+  EXPECT_THAT(lines[0], ElementsAre("client", "name", "rounds", "cosine", "delta test_accuracy",
+                                    "delta test_loss"));
+  EXPECT_THAT(lines[1], ElementsAre("3", "hospital-d", "2", "0.750", "+0.12500", "-0.50000"));
+  EXPECT_EQ(lines[3][1], "8") << "the names end before it";
+  EXPECT_EQ(ContributionJson(Read(kLines), names),
+            R"([{"client":3,"name":"hospital-d","rounds":2,"cosine":0.75,)"
+            R"("delta_test_accuracy":0.125,"delta_test_loss":-0.5},)"
+            R"({"client":5,"name":"f","rounds":1,"cosine":null,)"
+            R"("delta_test_accuracy":-0.125,"delta_test_loss":0.125},)"
+            R"({"client":8,"name":"8","rounds":1,"cosine":0.25}])");
+  EXPECT_THAT(ContributionJson(Read(kLines)), Not(HasSubstr("name")));
 }
 
 // The last line of a run that goes on may not be whole.

@@ -75,6 +75,15 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
 }
 
 // 8 bytes of a sum and 4 of a model for each of two clients, of the numbers that they send.
+TEST(Notes, SayThatClientsAreNotTestedWhereNoneHasTestRows) {
+  const SomeRows without({20, 20, 20}, {0, 0, 0}), with({20, 20, 20}, {0, 5, 0});
+  EXPECT_THAT(Notes("fedavg", without, {"evaluation.clients=true"}),
+              AllOf(HasSubstr("no client has test rows"), HasSubstr("data.client_test_fraction")));
+  EXPECT_THAT(Notes("fedavg", with, {"evaluation.clients=true"}),
+              testing::Not(HasSubstr("no client has test rows")));
+  EXPECT_THAT(Notes("fedavg", without), testing::Not(HasSubstr("test rows")));
+}
+
 TEST(Notes, SayWhatLeavingOneOutTakesOfWhatIsTrained) {
   const SomeRows rows({20, 20, 20}, {0, 0, 0}, /*central=*/9);
   std::vector<std::string> set = {"evaluation.leave_one_out=2",

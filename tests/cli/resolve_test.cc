@@ -449,6 +449,16 @@ TEST(CheckTokens, RefusesATokenBeyondTheEmbeddingAndSaysWhatToWrite) {
   EXPECT_THAT(std::string(TokensOf(TwoTokens(-1, 2), layers).message()), HasSubstr("token -1"));
 }
 
+TEST(CheckTokens, RefusesATokenToPredictForWhichTheModelHasNoOutput) {
+  const std::string layers = R"(model.layers=["embedding 100 8","lstm 4","linear 80"])";
+  const absl::Status refused = TokensOf(TwoTokens(3, 90), layers);
+  EXPECT_EQ(KeyErrorOf(refused).key, "model");
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(HasSubstr("predicts the tokens 0 to 79"), HasSubstr("token 90"),
+                             HasSubstr("client 0"), HasSubstr("linear 91")));
+  EXPECT_TRUE(TokensOf(TwoTokens(90, 79), layers).ok()) << "a row's first token is not predicted";
+}
+
 TEST(CheckForFleet, RefusesWhatOnlyASimulationCanHave) {
   RunPlan plan;
   EXPECT_TRUE(CheckForFleet(plan).ok());

@@ -113,6 +113,8 @@ void ShareWithAProgram(const std::string& folder) {
   Must(BytesOnDisk(folder) >= 9 * kMiB, "all of it");
   std::memset(data, 8, 9 * kMiB);
   Must(AllAre(bytes, 8), "it is as good as before");
+  GiveUpSpace(bytes.first(9 * kMiB - 100));
+  Must(AllAre(bytes.last(100), 8), "a page that is given up in part stays");
   const auto in_memory = SharedMemory::Make("test", 9 * kMiB);
   std::memset((*in_memory)->data(), 7, 9 * kMiB);
   GiveUpSpace({(*in_memory)->data(), 9 * kMiB});

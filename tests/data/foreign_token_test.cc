@@ -71,6 +71,15 @@ TEST(ForeignToken, IsTheLargestAndSaysWhereItIs) {
   EXPECT_EQ(second_row->row, 1u) << "of the client's own";
 }
 
+TEST(ForeignToken, IsLookedForFromAPositionOn) {
+  const TokenRows data({99, 2, 3, 0, 0, 0, 80, 40, 0, 0, 1, 0}, {4, 5, 6});
+  const auto found = FindForeignToken(data, 40, UINT64_MAX, 1);
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->token, 40);
+  EXPECT_EQ((*found)->row, 1u);
+  EXPECT_FALSE(FindForeignToken(data, 41, UINT64_MAX, 1)->has_value());
+}
+
 TEST(ForeignToken, ANegativeOneIsNoToken) {
   const auto found = Find(TokenRows({1, 2, 3, 0, 0, 0, 95, 0, -7, 0, 1, 0}, {}), 80);
   ASSERT_TRUE(found.has_value());

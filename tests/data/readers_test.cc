@@ -343,11 +343,15 @@ TEST(Leaf, RefusesDamageByUserAndRow) {
   EXPECT_THAT(refusal(R"({"x": [[1]], "y": [0, 1]})"), HasSubstr("1 rows of \"x\" but 2 of \"y\""));
   EXPECT_THAT(refusal(R"({"x": [[1]], "y": [0]})", "[4]"), HasSubstr("\"num_samples\" says 4"));
   EXPECT_THAT(refusal(R"({"x": [[1e99]], "y": [0]})"), HasSubstr("not finite"));
-  EXPECT_THAT(refusal(R"({"x": [[NaN]], "y": [0]})"), HasSubstr("is not JSON at byte"));
+  for (const char* word : {"NaN", "Infinity", "-Infinity", "None", "nan"}) {
+    const std::string rows = absl::StrCat(R"({"x": [[1, )", word, R"(]], "y": [0]})");
+    EXPECT_THAT(refusal(rows.c_str()), AllOf(HasSubstr("is not JSON at byte"), HasSubstr("NaN")));
+  }
   EXPECT_THAT(refusal(R"({"x": [[1]], "y": [-1]})"), HasSubstr("label -1 of row 0 is negative"));
   EXPECT_THAT(refusal(R"({"x": [[null]], "y": [0]})"), HasSubstr("null"));
   const std::string cut = folder.Write("cut.json", std::string(kLeafTrain).substr(0, 100));
-  EXPECT_THAT(Refusal({.source = "leaf", .path = cut}), HasSubstr("is not JSON at byte"));
+  EXPECT_THAT(Refusal({.source = "leaf", .path = cut}),
+              AllOf(HasSubstr("is not JSON at byte"), HasSubstr("cut short")));
   EXPECT_THAT(Refusal({.source = "leaf", .path = folder.Write("n.json", "[1, 2]")}),
               HasSubstr("not a JSON object"));
 }

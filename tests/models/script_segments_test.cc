@@ -85,6 +85,8 @@ void Count(const torch::autograd::Node* node, std::set<const torch::autograd::No
 Passed Pass(const Network& network, const at::Tensor& batch, Statistics statistics, bool drops) {
   FlatVector model = InitialModel(network.spec(), 3);
   Passed passed{.values = ViewsOf(model.view())};
+  const std::vector<at::Tensor> written = ReadScriptContent(*network.spec().script)->values;
+  for (size_t i = 0; i < written.size(); ++i) passed.values[i].copy_(written[i].detach());
   std::vector<at::Tensor> leaves = passed.values;
   for (size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].requires_grad_(model.layout()->entries()[i].group != Group::kBuffer);
@@ -130,6 +132,7 @@ TEST_F(Segmented, GivesTheBitsOfTheWholeGraph) {
             ASSERT_EQ(found.gradients[i].defined(), expected.gradients[i].defined()) << name;
             if (!expected.gradients[i].defined()) continue;
             EXPECT_TRUE(found.gradients[i].equal(expected.gradients[i])) << name;
+            if (name.ends_with("linear.bias")) continue;  // a norm takes the mean out
             EXPECT_GT(expected.gradients[i].abs().max().item<double>(), 0) << name;
           }
           EXPECT_EQ(expected.again, 0u);

@@ -9,8 +9,10 @@
 namespace macaw::models {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 ModelConfig Named(const std::string& name, std::vector<int64_t> input, int64_t classes) {
   return {.name = name, .input_shape = std::move(input), .classes = classes};
@@ -317,6 +319,12 @@ TEST(BuildSpec, RefusesModelsThatDoNotFitTheTask) {
   EXPECT_THAT(
       ErrorOf(Layers({"flatten", "linear 64"})),
       HasSubstr("ends with shape [64], but the task needs [10]: end it with \"linear 10\""));
+  EXPECT_THAT(ErrorOf(Layers({"linear 8", "relu", "linear 60"}, {60})),
+              AllOf(HasSubstr("data.classes = 60"), HasSubstr("run.task = \"reconstruction\"")));
+  EXPECT_THAT(ErrorOf(Layers({"linear 61"}, {60})), Not(HasSubstr("reconstruction")));
+  EXPECT_THAT(ErrorOf(Layers({"flatten", "linear 4"})),
+              AllOf(HasSubstr("kmeans"), HasSubstr("data.classes = 4")));
+  EXPECT_THAT(ErrorOf(Layers({"linear 8", "relu", "linear 4"}, {60})), Not(HasSubstr("kmeans")));
   EXPECT_THAT(ErrorOf(Layers({"conv 10 3"})), HasSubstr("end it with \"flatten\", \"linear 10\""));
   EXPECT_THAT(ErrorOf(Layers({})), HasSubstr("[model] layers has 0"));
   EXPECT_THAT(ErrorOf(Layers({"relu"}, {10})), HasSubstr("has no parameters"));

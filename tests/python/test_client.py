@@ -8,9 +8,12 @@ import pathlib
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 from typing import Any
+
+from support import needs
 
 SDK = pathlib.Path(__file__).resolve().parents[2] / "sdk" / "python"
 HELLO = {
@@ -36,13 +39,17 @@ TRAIN = {
 class Client:
     """A program whose train function gives back what this expression says."""
 
-    def __init__(self, gives: str) -> None:
-        program = textwrap.dedent(f"""
+    def __init__(self, gives: str = "", program: str = "", **more: str) -> None:
+        """program: the whole program instead; more: its environment."""
+        program = textwrap.dedent(
+            program
+            or f"""
             import math
             import numpy as np
             import macaw_client
             macaw_client.serve(lambda weights, task: {gives})
-        """)
+        """
+        )
         ours, theirs = socket.socketpair()
         memory = os.memfd_create("vectors")
         os.truncate(memory, HELLO["memory"]["bytes"])
@@ -51,6 +58,7 @@ class Client:
             "PYTHONPATH": str(SDK),
             "MACAW_CHANNEL": str(theirs.fileno()),
             "MACAW_MEMORY": str(memory),
+            **more,
         }
         self.process = subprocess.Popen(
             [sys.executable, "-c", program],
@@ -79,9 +87,9 @@ class Client:
     def say(self, message: dict) -> None:
         self.channel.sendall((json.dumps(message) + "\n").encode())
 
-    def train(self) -> dict:
+    def train(self, **more: Any) -> dict:
         self.questions += 1
-        self.say({"id": self.questions, "train": TRAIN})
+        self.say({"id": self.questions, "train": {**TRAIN, **more}})
         answer = json.loads(self.lines.readline())
         self.assert_of_question(answer)
         return answer
@@ -120,6 +128,49 @@ class WhatTrainGivesBack(unittest.TestCase):
             with self.subTest(named):
                 answer = self.answer_of(f"(None, {rows}, {steps}, 1.0)")
                 self.assertIn(f"train returned {named}", answer["error"]["message"])
+
+
+# Each rank says what it was asked. Whatever would make an object of bytes from a rank fails.
+RANKS = """
+    import json, os, pathlib
+    import macaw_client
+    rank = macaw_client.program(ranks=2)
+    import torch.distributed.distributed_c10d as c10d
+    c10d._pickler = c10d._unpickler = None
+    def train(weights, task):
+        about = {"weights": {n: w.tolist() for n, w in weights.items()}, "client": task.client,
+                 "correction": {n: v.tolist() for n, v in task.correction.items()},
+                 "trainable": sorted(task.trainable), "local": task.local, "rank": rank,
+                 "anchor": {n: v.tolist() for n, v in task.anchor.items()},
+                 "types": [type(task.trainable).__name__, str(weights["w"].dtype)]}
+        told = pathlib.Path(os.environ["TOLD"])
+        (told / f"{task.round}-{rank}").write_text(json.dumps(about))
+        store = os.readlink("/proc/self/fd/" + os.environ["MACAW_RANKS_STORE"])
+        (told / "store").write_text(store)
+        weights["w"] += 1
+        c10d.barrier()  # both have told
+        return None, 1, 1, {"loss": 0.5}
+    macaw_client.serve(train, corrections=True)
+"""
+
+
+class Ranks(unittest.TestCase):
+    @needs("torch")
+    def test_are_asked_the_same_without_pickles_over_a_file_in_memory(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            told = pathlib.Path(folder)
+            with Client(program=RANKS, TOLD=folder) as client:
+                for round_ in (1, 2):
+                    answer = client.train(
+                        round=round_, correction=True, trainable=[True], mu=0.0, odd=float("inf")
+                    )
+                    self.assertEqual(answer, {"rows": 1, "steps": 1, "sums": {"loss": 0.5}})
+                    ranks = [json.loads((told / f"{round_}-{i}").read_text()) for i in (0, 1)]
+                    self.assertEqual([rank.pop("rank") for rank in ranks], [0, 1])
+                    self.assertEqual(*ranks)
+                    self.assertEqual(ranks[0]["types"], ["set", "float32"])
+                    self.assertEqual(ranks[0]["correction"], {"w": [0.0, 0.0]})
+            self.assertIn("memfd:", (told / "store").read_text())
 
 
 if __name__ == "__main__":

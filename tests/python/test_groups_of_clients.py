@@ -53,6 +53,22 @@ class Columns(TestCase):
         self.assertFalse(higher_is_better("clients_test_group_gap_accuracy"))
 
 
+class Contributions(TestCase):
+    def test_have_the_names_of_the_clients(self) -> None:
+        data = {name: owner["train"] for name, owner in two_kinds().items()}
+        test = next(iter(two_kinds().values()))["test"]
+        for name, rows, named in (("named", data, True), ("numbers", data["left-0"], False)):
+            run = macaw.simulate(**self.job(
+                name, model=["linear 3"], data=rows, test=test, cohort=3, rounds=1,
+                partition=None if named else macaw.iid(4), evaluation={"leave_one_out": 1},
+            ))  # fmt: skip
+            line = run.contributions[0]
+            self.assertEqual("name" in line, named)
+            if named:
+                names = list(data)
+                self.assertEqual(line["name"], [names[client] for client in line["client"]])
+
+
 class GroupsOfClients(TestCase):
     def run_of(self, name: str, **changes: Any) -> Any:
         arguments = dict(model=["linear 3"], data=two_kinds(), partition=None, cohort=12,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -160,6 +161,23 @@ class Modules(TestCase):
     def test_with_another_function_in_evaluation_are_traced_in_both_modes(self) -> None:
         for make in (zoo.TwoModes, zoo.UnscriptableNorm):
             self.takes(make, "traced in both modes")
+
+    def test_that_are_traced_are_doubted_only_where_they_are_not_compared(self) -> None:
+        class Branches(zoo.Unscriptable):
+            def forward(self, x: Any) -> Any:
+                warnings.warn("the module's own", stacklevel=1)
+                return super().forward(x) if bool(x.abs().sum() >= 0) else x
+
+        def said(**more: Any) -> list[str]:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                self.run_of(Branches(), **more)
+            return [str(warning.message) for warning in caught]
+
+        compared, alone = said(), said(check_model=False)
+        self.assertFalse([text for text in compared if "Python boolean" in text], compared)
+        self.assertEqual(len([text for text in alone if "Python boolean" in text]), 1, alone)
+        self.assertIn("the module's own", compared)
 
     def test_of_tokens_are_trained_as_in_pytorch(self) -> None:
         class Bag(nn.Module):

@@ -119,6 +119,17 @@ class ARun(TestCase):
         self.assertEqual(run.said[-1], ("run", str(self.folder / "run")))
         self.assertIn("finished, 4 rounds", repr(run))
 
+    def test_of_clusters_takes_labels_that_are_all_zero(self) -> None:
+        x = rows()[0] + np.repeat([[-9], [9]], 300, 0).astype(np.float32)
+        y = np.zeros(600, int)
+        run = macaw.simulate(**self.job(
+            "run", model=["linear 2"], data=(x, y), data_options={"classes": 2}, cohort=20,
+            partition=macaw.iid(20), algorithm=macaw.KMeans(), rounds=6,
+        ))  # fmt: skip
+        self.assertEqual(run.model()["0.weight"].shape, (2, 8))
+        self.assertIsNone(run.rows[-1]["train_loss"], "nothing is trained")
+        self.assertIn("finished, 6 rounds, test_accuracy", repr(run))
+
     def test_learns(self) -> None:
         run = macaw.simulate(**self.job("run", rounds=60, local={"lr": 0.3}))
         self.assertGreater(run.summary["final"]["test_accuracy"], 0.8)

@@ -113,6 +113,19 @@ class AFunction(TrainCase):
             train = functools.partial(own.returns, what=what)
             self.assertIn(word, str(self.refusal(macaw.TrainError, train=train)), what)
 
+    def test_with_a_rule_that_does_not_only_train_is_refused_before_the_run(self) -> None:
+        for rule, what in (
+            (macaw.IFCA(clusters=2), "ifca also asks for the loss"),
+            (macaw.QFedAvg(), "loss"),
+            (macaw.TERM(), "loss"),
+            (macaw.SCAFFOLD(option=1), "gradient"),
+        ):
+            error = self.refusal(macaw.ConfigError, algorithm=rule)
+            self.assertEqual(error.key, "workers.backend")
+            self.assertIn(what, str(error))
+            self.assertIn("leave train= and loss= out", str(error))
+        self.run_of("one", algorithm=macaw.IFCA(clusters=1), rounds=1)  # FedAvg
+
     def test_that_no_process_could_load_is_refused(self) -> None:
         secret = 3
 

@@ -38,7 +38,7 @@ std::map<std::string, double> ColumnsBy(TaskKind task, const ClientGroups& group
                                         const EvaluationSums& sums, const EvaluationMetrics& asked,
                                         const std::set<std::string>& words = {}) {
   const training::ClassCounts counts = training::ClassCounts::Of(asked, task, kClasses);
-  const auto values = GroupValues(task, groups, sums, counts, asked);
+  const auto values = GroupValues(task, groups, sums, sums, counts, asked);
   std::vector<std::string> names, expected;
   for (const auto& [name, value] : values) names.push_back(name);
   for (const GroupColumn& column : GroupColumns(task, groups))
@@ -65,6 +65,16 @@ TEST(ClientGroups, ByNameHaveTheMetricsOfAllTheirRows) {
   EXPECT_DOUBLE_EQ(columns.at("clients_test_worst_group_loss"), 2);
   EXPECT_DOUBLE_EQ(columns.at("clients_test_group_gap_accuracy"), 7.0 / 12 - 0.25);
   EXPECT_DOUBLE_EQ(columns.at("clients_test_group_gap_loss"), 2 - 11.0 / 12);
+}
+
+// Not the worst of the others.
+TEST(ClientGroups, TheWorstOneIsUndefinedWhereTheLossOfOneIs) {
+  auto clients = Five();
+  clients[1].sums[1] = std::nan("");
+  const auto columns = ColumnsBy(*GroupsByName({"a=x*", "b=y*"}), clients);
+  EXPECT_TRUE(std::isnan(columns.at("clients_test_worst_group_loss")));
+  EXPECT_TRUE(std::isnan(columns.at("clients_test_group_gap_loss")));
+  EXPECT_DOUBLE_EQ(columns.at("clients_test_worst_group_accuracy"), 0.25);
 }
 
 TEST(ClientGroups, ByModelAreThoseThatEachClientChose) {

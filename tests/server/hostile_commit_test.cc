@@ -46,7 +46,10 @@ std::vector<Hostility> Hostilities() {
          auto channels = worker.channels();
          channels[0].layout =
              *ParameterLayout::Make({{.name = "0.weight", .shape = {3, 1}}}, DType::kF32);
-         request.part->sums = worker.Sums({{request.part->included[0].attempt.client}}, channels);
+         std::vector<testing_support::Summand> summands;
+         for (const auto& record : request.part->included)
+           summands.push_back({record.attempt.client});
+         request.part->sums = worker.Sums(summands, channels);
        }},
       {"GarbageForSums", Verdict::kRefused, "not an encoded sum",
        [](FakeWorker&, CommitRequest& request) {

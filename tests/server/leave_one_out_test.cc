@@ -1,3 +1,4 @@
+#include "server/leave_one_out.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

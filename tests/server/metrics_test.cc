@@ -308,6 +308,15 @@ TEST(MetricsRow, CountsTheClassesOfClientsWithoutAFiniteLoss) {
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_balanced_accuracy"), 0.625);
   EXPECT_EQ(row.Get("clients_test_balanced_accuracy_mean"), 0.5);
   EXPECT_DOUBLE_EQ(*row.Get("clients_test_loss"), 2.0 / 4);
+
+  const std::vector<ClientGroups> divisions = {*GroupsByName({"a=a*"})};
+  for (auto& client : sums.clients[static_cast<size_t>(EvaluatedRows::kClients)]) client.group = 0;
+  sums.group_counts = {sums.counts[static_cast<size_t>(EvaluatedRows::kClients)]};
+  MetricsRow grouped(TaskKind::kClassification, FourClients(), {});
+  grouped.AddEvaluation(sums, counts, {}, {.balanced_accuracy = true}, divisions);
+  EXPECT_DOUBLE_EQ(*grouped.Get("clients_test_group_a_balanced_accuracy"), 0.625);
+  EXPECT_DOUBLE_EQ(*grouped.Get("clients_test_group_a_loss"), 2.0 / 4);
+  EXPECT_EQ(grouped.Get("clients_test_group_a_clients"), 2);
 }
 
 TEST(MetricsRow, HasR2OfAllRowsAndOverClients) {

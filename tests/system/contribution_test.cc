@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/any_workers.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
@@ -149,6 +151,57 @@ TEST(Contributions, AreAddedUpOverTheRounds) {
     EXPECT_NEAR(std::stod(cells.back()), delta, 1e-5);
   }
   EXPECT_TRUE(found);
+}
+
+// Clients 0, 1 and 2 of the data by their first rows; where patterns of names decide who is drawn,
+// numbers are in the order of the names.
+TEST(Contributions, HaveTheNamesOfTheClientsWhichAReplayTakes) {
+  const testing_support::TemporaryFolder folder;
+  std::string rows = "x0,x1,y,client\n";
+  for (const auto& [client, count] :
+       {std::pair("z-1", 30), std::pair("a-2", 60), std::pair("m-10", 120)}) {
+    for (int k = 0; k < count; ++k)
+      absl::StrAppend(&rows, k % 7, ",", (k * 5) % 11, ",", k % 3, ",", client, "\n");
+  }
+  const std::string data = folder.Write("rows.csv", rows);
+  const std::string config = folder.Write(
+      "run.toml",
+      absl::StrCat("[run]\nname = \"names\"\nrounds = 1\n[data]\nsource = \"csv\"\npath = \"", data,
+                   "\"\nlabel_column = \"y\"\nclient_column = \"client\"\n"
+                   "test_fraction = 0.2\n[model]\nname = \"logistic\"\n[cohort]\n"
+                   "size = 3\n[evaluation]\nleave_one_out = 1\n"));
+  const struct {
+    const char* name;
+    Settings settings;
+    size_t number;                  // of a-2
+    std::vector<size_t> ascending;  // clients by their rows
+  } cases[] = {{"plain", {}, 1, {0, 1, 2}},
+               {"by-name", {R"(cohort.eligible=["*-*"])"}, 0, {2, 0, 1}}};
+  for (const auto& one : cases) {
+    Simulation run(one.name, WithSettings(config, one.settings));
+    ASSERT_EQ(run.Wait(), 0) << run.output();
+    const nlohmann::json line = LinesOf(run).at(0);
+    const auto weight = [&](size_t i) { return line["weight"][one.ascending[i]].get<double>(); };
+    ASSERT_TRUE(weight(0) < weight(1) && weight(1) < weight(2)) << line;
+    const std::string csv = run.folder() + "/table.csv";
+    const auto table = RunMacaw(absl::StrCat("contribution ", run.folder(), " --csv ", csv));
+    ASSERT_EQ(table.exit, 0) << table.text;
+    EXPECT_THAT(table.text, HasSubstr("m-10"));
+    const std::string cells = absl::StrCat("\n", one.number, ",a-2,1,");
+    EXPECT_THAT(*ReadFile(csv), testing::AllOf(HasSubstr("client,name,rounds"), HasSubstr(cells)));
+    const auto json = RunMacaw(absl::StrCat("contribution ", run.folder(), " --json"));
+    for (const nlohmann::json& client : nlohmann::json::parse(json.text)) {
+      EXPECT_EQ(client["name"] == "a-2", client["client"] == one.number) << client;
+    }
+    const std::string replay = absl::StrCat("replay ", run.folder(), " --quiet --out ");
+    const auto named = RunMacaw(absl::StrCat(replay, run.folder(), "-named --without a-2"));
+    ASSERT_EQ(named.exit, 0) << named.text;
+    EXPECT_THAT(named.text, HasSubstr(absl::StrCat("client ", one.number, " (a-2)")));
+    EXPECT_THAT(named.text, HasSubstr(line["model"][one.number].get<std::string>()));
+    const auto wrong = RunMacaw(absl::StrCat(replay, run.folder(), "-wrong --without a-3"));
+    EXPECT_EQ(wrong.exit, 2);
+    EXPECT_THAT(wrong.text, testing::AllOf(HasSubstr("a-3"), HasSubstr("\"a-2\"")));
+  }
 }
 
 TEST(Contributions, AreRefusedWhereTheyCannotBe) {

@@ -60,13 +60,14 @@ TEST(LargeModels, GoBeforeTheUpdateIsSentWhereNothingNeedsThemAgain) {
     const TemporaryFolder folder;
     RunPlan config = SyntheticRun(*dataset, 4);
     config.evaluation.every = evaluated_every;
-    config.algorithm.name = algorithm;
+    config.algorithm = *Registry().Complete({algorithm, {}});
     const auto server = StartServer(OptionsOf(config, folder.path()));
     const auto link = fleet::MakeLocalLink(*server);
     CountingLink counting(*link);
     const absl::Status status = worker::Run({.slots = 2, .kept_models_bytes = kept}, *dataset,
                                             counting, Registry(), OnlyFused(), {});
     EXPECT_TRUE(status.ok()) << status;
+    if (!status.ok()) return Seen();  // the run would wait for another node
     EXPECT_TRUE(server->Wait().ok());
     return Seen{Json::parse(*ReadFile(folder / "summary.json"))["model_digest"], counting.bare,
                 counting.fetched};
@@ -78,7 +79,7 @@ TEST(LargeModels, GoBeforeTheUpdateIsSentWhereNothingNeedsThemAgain) {
   EXPECT_EQ(goes.fetched, stays.fetched) << "nothing is fetched twice";
   EXPECT_EQ(goes.digest, stays.digest);
   EXPECT_EQ(run(0, 1, "fedavg").bare, 0) << "the round's model is evaluated while it trains";
-  EXPECT_EQ(run(0, 0, "mime").bare, 0) << "a later phase gets the model again";
+  EXPECT_EQ(run(0, 0, "term").bare, 0) << "a later phase gets the model again";
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ CASES = [
     Case("heterofl", "heterofl", {"rates": "1 0.5 0.25", "server_lr": 0.9, "scaler": True, "mask": True}, 0.5, "hidden"),
     Case("heterofl, batch norm", "heterofl", {"rates": "1 0.5", "shares": "1 2"}, 0.5, "norm"),
     Case("heterofl, a slice alone", "heterofl", {"rates": "1 0.4", "evaluate": 0.4}, 0.5, "hidden"),
-    Case("heterofl, batch norm, a slice alone", "heterofl", {"rates": "1 0.5", "evaluate": 0.5}, 0.0, "norm"),
+    Case("heterofl, batch norm, a slice alone", "heterofl", {"rates": "1 0.8", "evaluate": 0.8}, 0.0, "norm"),
     Case("heterofl, shares in percent", "heterofl", {"rates": "1 0.4", "shares": "43 57"}, 0.0, "hidden"),
     Case("heterofl, no wide client", "heterofl",
          {"rates": "0.7 0.3", "shares": "3 1", "scaler": False, "mask": False, "evaluate": 0.5}, 0.0, "hidden"),

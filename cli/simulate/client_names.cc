@@ -1,0 +1,110 @@
+#include "cli/simulate/client_names.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cli/config/document.h"
+#include "cli/config/reader.h"
+#include "core/files.h"
+#include "core/spelling.h"
+#include "core/status.h"
+#include "data/dataset.h"
+#include "server/engine/roster.h"
+#include "server/journal/holdings.h"
+#include "server/log/reader.h"
+
+namespace macaw::cli {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Empty where each name is the client's number.
+Names UnlessNumbers(Names names) {
+  for (uint64_t client = 0; client < names.size(); ++client) {
+    if (names[client] != absl::StrCat(client)) return names;
+  }
+  return {};
+}
+
+// Whether the run's nodes have parts of its clients, as workers with --clients do.
+absl::StatusOr<bool> InParts(const std::string& run, uint64_t clients) {
+  const std::string path = run + "/rounds.log";
+  if (!FileExists(path)) return false;
+  MACAW_ASSIGN_OR_RETURN(server::log::Reader reader, server::log::Reader::Open(path));
+  while (true) {
+    MACAW_ASSIGN_OR_RETURN(const std::optional<server::log::Entry> entry, reader.Next());
+    if (!entry.has_value()) return false;
+    const auto* const node = std::get_if<server::log::NodeJoined>(&entry->record);
+    if (node == nullptr) continue;
+    uint64_t held = 0;
+    for (const server::log::Holding& holding : node->holdings) held += holding.clients;
+    if (held > 0) return held < clients;
+  }
+}
+
+// Of a run whose clients are those of its data.
+absl::StatusOr<Names> NamesInData(const std::string& run, const Document& document) {
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
+  if (config.node.workers.owners > 0) return Names();
+  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
+                         catalogue.OpenDataset(config.node.data, config.node.partition));
+  Names names;
+  for (ClientId client; client.value < dataset->info().clients; ++client.value)
+    names.push_back(dataset->ClientName(client));
+  // Where patterns decide who is drawn, and where nodes have parts of the clients, they tell the
+  // clients' names, and the server numbers the clients by them.
+  MACAW_ASSIGN_OR_RETURN(const bool in_parts, InParts(run, names.size()));
+  if (in_parts || !config.run.cohort.eligible.empty()) std::ranges::sort(names, server::NameBefore);
+  return UnlessNumbers(std::move(names));
+}
+
+// Of a fleet.
+absl::StatusOr<Names> NamesOfOwners(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const std::vector<server::Restored::Member> members,
+                         server::ReadHoldings(run));
+  Names names;
+  for (const server::Restored::Member& member : members) {
+    for (uint64_t place = 0; place < member.table.clients(); ++place)
+      names.push_back(member.table.NameOf(place));
+  }
+  std::ranges::sort(names, server::NameBefore);
+  return UnlessNumbers(std::move(names));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ClientNamesOf(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(run + "/config.toml"));
+  MACAW_ASSIGN_OR_RETURN(const std::optional<Value> source, Lookup(document, {}, "data.source"));
+  return source.has_value() ? NamesInData(run, document) : NamesOfOwners(run);
+}
+
+bool IsClientNumber(absl::string_view client) {
+  uint64_t number = 0;
+  return absl::SimpleAtoi(client, &number);
+}
+
+absl::StatusOr<uint64_t> ClientNumber(absl::string_view client,
+                                      const std::vector<std::string>& names) {
+  uint64_t number = 0;
+  if (absl::SimpleAtoi(client, &number)) return number;
+  if (const auto found = std::ranges::find(names, client); found != names.end())
+    return static_cast<uint64_t>(found - names.begin());
+  if (names.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no client is named \"", client, "\": the run's clients have numbers alone, from 0"));
+  }
+  const std::string nearest = NearestWord(client, names);
+  return absl::InvalidArgumentError(
+      absl::StrCat("no client is named \"", client, "\"; ",
+                   nearest.empty() ? absl::StrCat("client 0 is \"", names[0], "\", and so on")
+                                   : absl::StrCat("did you mean \"", nearest, "\"?")));
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,75 @@
+#include "cli/simulate/client_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/fleet/client_table.h"
+#include "server/journal/holdings.h"
+#include "testing/temporary_folder.h"
+#include "tests/cli/config_test_util.h"
+
+namespace macaw::cli {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing_support::TemporaryFolder;
+
+// An owner whose clients are `names`.
+server::JournalNode Owner(const std::string& name, const std::vector<std::string>& names) {
+  fleet::ClientTable table;
+  table.names = names;
+  table.rows.assign(names.size(), 5);
+  server::JournalNode node;
+  node.request.name = name;
+  node.request.owner = true;
+  node.request.clients = names.size();
+  node.request.data_digest = Digester().Add(absl::string_view(name)).Finish();
+  node.request.table = fleet::Blob::Of(table.Encode());
+  return node;
+}
+
+std::vector<std::string> NamesOfFleet(const std::vector<server::JournalNode>& owners) {
+  const TemporaryFolder folder;
+  folder.Write("config.toml", "[run]\nname = \"fleet\"\n");
+  auto holdings = server::Holdings::Open(folder.path(), /*fresh=*/true);
+  EXPECT_TRUE(holdings.ok()) << holdings.status();
+  for (const server::JournalNode& owner : owners) EXPECT_TRUE(holdings->Add(owner).ok());
+  EXPECT_TRUE(holdings->Sync().ok());
+  const auto names = ClientNamesOf(folder.path());
+  EXPECT_TRUE(names.ok()) << names.status();
+  return names.value_or(std::vector<std::string>());
+}
+
+// As the server numbers them, whoever came first.
+TEST(ClientNames, OfAFleetAreThoseOfItsOwnersInOrder) {
+  EXPECT_THAT(NamesOfFleet({Owner("b", {"ward-10", "hospital-b"}), Owner("a", {"ward-9"})}),
+              ElementsAre("hospital-b", "ward-9", "ward-10"));
+  EXPECT_THAT(NamesOfFleet({Owner("b", {"1"}), Owner("a", {"0"})}), IsEmpty()) << "numbers alone";
+  EXPECT_THAT(NamesOfFleet({}), IsEmpty());
+}
+
+TEST(ClientNames, AreTakenAsWellAsNumbers) {
+  const std::vector<std::string> names = {"hospital-a", "hospital-b", "7"};
+  EXPECT_EQ(*ClientNumber("hospital-b", names), 1u);
+  EXPECT_EQ(*ClientNumber("7", names), 7u) << "a number is a number";
+  EXPECT_EQ(*ClientNumber("12", {}), 12u);
+  EXPECT_THAT(std::string(ClientNumber("hospital-c", names).status().message()),
+              AllOf(HasSubstr("\"hospital-c\""), HasSubstr("did you mean")));
+  EXPECT_THAT(std::string(ClientNumber("hospital-c", {}).status().message()),
+              HasSubstr("numbers alone"));
+}
+
+TEST(ClientNames, AreNotThereWithoutARun) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(ClientNamesOf(folder.path()).ok());
+}
+
+}  // namespace
+}  // namespace macaw::cli
