@@ -411,8 +411,10 @@ MUTANTS = {
          "LocalGroupClient(setup, HeadOf(setup).Others())")],
     ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
         ("FedNova's momentum is of the step before it is normalised",
-         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);", "Axpy(1, mean_direction, momentum_);"),
-        ("FedNova's momentum takes the server's rate in", "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
+         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
+         "Axpy(1, mean_direction, momentum_);"),
+        ("FedNova's momentum takes the server's rate in",
+         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
          "Axpy(server_lr * tau_eff_, mean_direction, momentum_);")],
     ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
         ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",
