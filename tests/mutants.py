@@ -262,7 +262,9 @@ MUTANTS = {
         ("a sum in a file gives up what is still to be read",
          "GiveUpSpace(bytes_.subspan(gone_, until - gone_));", "GiveUpSpace(bytes_);")],
     ("core/file_blocks.cc", "core", "FileBlocks.*"): [
-        ("a block in a file is used again with its holes", "block.gave_up = true;", "")],
+        ("a block in a file is used again with its holes", "block.gave_up = true;", ""),
+        ("a page goes of which a part is still to be read",
+         "(first + piece.size()) / page * page;", "RoundUpToPage(first + piece.size());")],
     ("algorithms/around/channels.cc", "algorithms", "EndsInFiles.*"): [
         ("an end that two channels send is gone after the first one",
          "IsInOneValue(described->end, values) &&", ""),
