@@ -262,7 +262,9 @@ MUTANTS = {
         ("a sum in a file gives up what is still to be read",
          "GiveUpSpace(bytes_.subspan(gone_, until - gone_));", "GiveUpSpace(bytes_);")],
     ("core/file_blocks.cc", "core", "FileBlocks.*"): [
-        ("a block in a file is used again with its holes", "block.gave_up = true;", "")],
+        ("a block in a file is used again with its holes", "block.gave_up = true;", ""),
+        ("a page goes of which a part is still to be read",
+         "(first + piece.size()) / page * page;", "RoundUpToPage(first + piece.size());")],
     ("algorithms/around/channels.cc", "algorithms", "EndsInFiles.*"): [
         ("an end that two channels send is gone after the first one",
          "IsInOneValue(described->end, values) &&", ""),
@@ -337,7 +339,7 @@ MUTANTS = {
          "if (client.value < clients) return absl::OkStatus();", "return absl::OkStatus();")],
     ("algorithms/ridge.cc", "algorithms", "Ridge.*"): [
         ("ridge counts a client in each round", "if (HasCome(context)) return training::LocalPlan();", "{}"),
-        ("ridge forgets earlier rounds", "Add(ChannelOf(", "Zero(sums_);\n    Add(ChannelOf("),
+        ("ridge forgets earlier rounds", "Add(sums.view(), sums_);", "Copy(sums.view(), sums_);"),
         ("ridge shrinks the bias, too", "for (size_t i = 0; i < layer_.inputs; ++i) gram", "for (size_t i = 0; i < terms; ++i) gram")],
     ("algorithms/symmetric.cc", "algorithms", "Ridge.*"): [
         ("ridge divides by what is zero", "free[i] = a[i * n + i] > least;", "free[i] = a[i * n + i] >= -least;")],
@@ -411,8 +413,10 @@ MUTANTS = {
          "LocalGroupClient(setup, HeadOf(setup).Others())")],
     ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
         ("FedNova's momentum is of the step before it is normalised",
-         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);", "Axpy(1, mean_direction, momentum_);"),
-        ("FedNova's momentum takes the server's rate in", "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
+         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
+         "Axpy(1, mean_direction, momentum_);"),
+        ("FedNova's momentum takes the server's rate in",
+         "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
          "Axpy(server_lr * tau_eff_, mean_direction, momentum_);")],
     ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
         ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",

@@ -303,6 +303,11 @@ bool IsOfClients(Stage stage) {
 absl::Status NameClients(const Trace& a, const Trace& b, Parting& parting, DiffReport& report) {
   if (!a.is_run || !b.is_run || !IsOfClients(parting.stage)) return absl::OkStatus();
   FindAmong(a, b, parting);
+  // Losses are of a client's model before its last step, so updates may differ where they do not.
+  if (report.tolerance == 0 && !parting.among.empty() && parting.stage != Stage::kTraining) {
+    parting.stage = Stage::kTraining;
+    parting.what = "the clients' updates differ, and not the losses that they report";
+  }
   std::vector<std::string> without;
   for (const Trace* const trace : {&a, &b}) {
     if (trace->clients_file.empty()) without.push_back(trace->path);

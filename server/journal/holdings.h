@@ -34,7 +34,7 @@ class Holdings {
 
   std::string path_;
   FramesEnd end_;
-  FrameFile<JournalNode> file_;        // made for the first owner
+  FrameFile<JournalNode> file_;                     // made for the first owner
   absl::flat_hash_map<std::string, Digest> known_;  // by owner: the digest of its last data
 };
 
