@@ -289,7 +289,10 @@ TEST_F(AdminOverTls, ARevokedOperatorIsRefusedOnAnOpenConnection) {
       *AdminClient::Dial(server_->address(), authority_.Certified("ada", Role::kOperator));
   ASSERT_TRUE(ada->Status().ok());
   ASSERT_TRUE((*authority_).Revoke("ada", "left", absl::Now()).ok());
-  EXPECT_TRUE(absl::IsUnauthenticated(ada->Status().status()));
+  absl::Status refused = ada->Status().status();
+  // The guard may have cut the connection in the middle of the call; the next one hears why.
+  for (int i = 0; i < 10 && absl::IsUnavailable(refused); ++i) refused = ada->Status().status();
+  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
 }
 
 }  // namespace
