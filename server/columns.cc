@@ -178,7 +178,8 @@ std::vector<ColumnHelp> DescribeColumns() {
        "and how many they are"});
   all.push_back(
       {"clients_test_worst_group_*",
-       "of the group that is worst off; groups without a value, such as those without rows, do not count, and it is null where a group's loss is no number"});
+       "of the group that is worst off; groups without a value, such as those without rows, do not "
+       "count, and it is null where a group's loss is no number"});
   all.push_back({"clients_test_group_gap_*", "by how much it is behind the best one"});
   all.push_back({kBackdoorSuccess,
                  "with `attack.kind = \"backdoor\"`: the share of the central test rows of other "
