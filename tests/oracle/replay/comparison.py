@@ -220,17 +220,17 @@ class Comparison:
         problem, choices = self.problem, [self.choice(k) for k in range(CLIENTS)]
         train = [problem.network.outputs_of(self.own(k), problem.x[rows]) for k, rows in enumerate(problem.train)]
         rows = np.concatenate(train), np.concatenate([problem.y[rows] for rows in problem.train])
-        columns = {f"clients_train_{name}": value for name, value in metrics.of_rows(*rows, problem.classes).items()}
+        of_all = metrics.of_rows(*rows, problem.classes)
+        columns = {f"clients_train_{name}": value for name, value in of_all.items()}
         columns["clients_train_missing"] = 0
         for j in range(len(self.starts)):
             of_model = [k for k in range(CLIENTS) if choices[k] == j and len(labels[k])]
             columns[f"clients_test_model{j}_clients"] = len(of_model)
-            for name in ("loss", "accuracy"):
-                columns[f"clients_test_model{j}_{name}"] = np.nan
+            found = dict.fromkeys(of_all, np.nan)
             if of_model:
                 found = metrics.of_rows(np.concatenate([outputs["clients_test_"][k] for k in of_model]),
                                         np.concatenate([labels[k] for k in of_model]), problem.classes)
-                columns |= {f"clients_test_model{j}_{name}": found[name] for name in ("loss", "accuracy")}
+            columns |= {f"clients_test_model{j}_{name}": value for name, value in found.items()}
         self.that(len(set(choices)) > 1, "all clients choose one model")
         return columns, rows
 
