@@ -79,7 +79,8 @@ struct EvaluationSums {
   // By EvaluatedRows: the counts of classes over all rows. Empty: none are asked for.
   std::array<training::SparseCounts, kEvaluatedRows> counts;
   // The same of the clients' test rows (kClients) by group of evaluation.groups, and by the model
-  // that a client chose, of a rule with several. Groups behind the last one with rows are not there.
+  // that a client chose, of a rule with several. Groups behind the last one with rows are not
+  // there.
   std::vector<training::SparseCounts> group_counts = {}, model_counts = {};
 };
 
@@ -107,7 +108,8 @@ class EvaluationBoard {
   // `seed`: the run's, for config.sample. `counts`: what is counted beside the sums.
   // `hostile`: no victims, so their test and validation rows are left out. Their training rows are
   // part of the objective. `groups`: of concept shift. `backdoor`: the central test rows are also
-  // asked for with the trigger of attack.kind = "backdoor". `models`: of which a client chooses one.
+  // asked for with the trigger of attack.kind = "backdoor". `models`: of which a client chooses
+  // one.
   EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
                   bool personal_models, const Roster& roster, uint64_t seed = 0,
                   const training::ClassCounts& counts = {}, const HostileClients& hostile = {},

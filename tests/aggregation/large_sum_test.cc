@@ -166,7 +166,8 @@ TEST_F(LargeSums, DamagedOnesAreRefusedBeforeTheyCount) {
   EXPECT_FALSE(Decode(bad).ok());
 }
 
-// The setting is the process's, so these have processes of their own, which end with 0 if all holds.
+// The setting is the process's, so these have processes of their own, which end with 0 if all
+// holds.
 void Must(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "not so: %s\n", what);

@@ -98,8 +98,8 @@ OnTheWay Way(const SummingRun& run, const std::vector<double>& x) {
   return way;
 }
 
-// At the minimum of Σ w·(z − v·u − c)² + λ(‖v‖² + c²) over `rows` its gradient is 0. c is not in the
-// model: it is the minimum for this v.
+// At the minimum of Σ w·(z − v·u − c)² + λ(‖v‖² + c²) over `rows` its gradient is 0. c is not in
+// the model: it is the minimum for this v.
 struct Fitted {
   double weight = 1, z = 0;
   std::vector<double> u;

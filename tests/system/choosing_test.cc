@@ -78,8 +78,8 @@ TEST_F(ChoosingTest, AModelThatHasDivergedIsTakenByNobody) {
   EXPECT_EQ(summary["final"]["clients_test_model1_clients"], 0);
 }
 
-// Nobody chooses the second and the third model: they stay as they began, whatever they are, and the
-// first one is that of a run with others in their place.
+// Nobody chooses the second and the third model: they stay as they began, whatever they are, and
+// the first one is that of a run with others in their place.
 TEST_F(ChoosingTest, AClusterThatNobodyChoosesStaysAsItBegan) {
   const auto run = [&](const std::string& name, const std::string& more) {
     const Printed printed = Simulate(

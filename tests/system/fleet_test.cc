@@ -124,8 +124,8 @@ TEST(Fleet, KeepsFrozenTensorsOnTheDevices) {
   }
 }
 
-// Groups are by the names of the devices' clients, which the server learns as they join. The rows of
-// a group are on several devices.
+// Groups are by the names of the devices' clients, which the server learns as they join. The rows
+// of a group are on several devices.
 TEST(Fleet, HasTheGroupsOfTheSimulation) {
   const TemporaryFolder folder;
   folder.Write("groups.csv", "client,group\n0,few\n3,few\n");

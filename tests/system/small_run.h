@@ -7,8 +7,8 @@
 
 namespace macaw::testing_support {
 
-// Settings of a small run, beside those of WriteConfig: an MLP, and few clients with few rows of few
-// classes each. `cohort`: how many train in a round. `more`: settings that win over these.
+// Settings of a small run, beside those of WriteConfig: an MLP, and few clients with few rows of
+// few classes each. `cohort`: how many train in a round. `more`: settings that win over these.
 inline std::vector<std::string> SmallRun(int clients, int cohort,
                                          const std::vector<std::string>& more = {}) {
   std::vector<std::string> settings = {absl::StrCat("partition.clients=", clients),

@@ -155,8 +155,8 @@ TEST_F(OwnersProgram, MayTrainWhereTheEndLies) {
   }
 }
 
-// Where the shared memory lies in a file. The setting is the process's, so this has a process of its
-// own, which ends with 0 if all holds.
+// Where the shared memory lies in a file. The setting is the process's, so this has a process of
+// its own, which ends with 0 if all holds.
 void TrainInFiles(const std::function<std::unique_ptr<LocalTrainer>(const TrainerSetup&)>& make,
                   TrainerSetup setup, const ClientTask& task, const std::string& folder) {
   const auto must = [](bool holds, const char* what) {
