@@ -109,11 +109,24 @@ TEST(Diff, NamesTheRoundBeforeTheOneThatSendsAnotherModel) {
   const TemporaryFolder folder;
   HandRun other;
   other.broadcasts[1] = "another";
-  other.sums[0][1] = "t1 otherwise";
   const DiffReport report = Compared(WriteHandRun(folder, "a"), WriteHandRun(folder, "b", other));
   ASSERT_TRUE(report.parting.has_value());
   EXPECT_EQ(report.parting->round, 1u);
   EXPECT_EQ(report.parting->stage, Stage::kModel);
+  EXPECT_THAT(report.parting->among, IsEmpty());
+  EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("--rounds 1")));
+}
+
+TEST(Diff, NamesTheTrainingWhereUpdatesDifferUnderTheSameLosses) {
+  const TemporaryFolder folder;
+  HandRun other;
+  other.broadcasts[1] = "another";
+  other.sums[0][1] = "t1 otherwise";
+  const DiffReport report = Compared(WriteHandRun(folder, "a"), WriteHandRun(folder, "b", other));
+  ASSERT_TRUE(report.parting.has_value());
+  EXPECT_EQ(report.parting->round, 1u);
+  EXPECT_EQ(report.parting->stage, Stage::kTraining);
+  EXPECT_THAT(report.parting->what, HasSubstr("updates differ"));
   EXPECT_THAT(report.parting->among, ElementsAre(2)) << "sums of client 2 alone differ";
   EXPECT_THAT(DiffText(report), HasSubstr("that of client 2 alone differs"));
   EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("--rounds 1")));
