@@ -90,8 +90,8 @@ class ExactSum {
   // Errors as of Merge.
   static absl::StatusOr<AlignedBuffer> EncodeTogether(std::span<const ExactSum> sums,
                                                       SumForm form = SumForm::kAligned);
-  // The same of sums that nobody uses any more: a large one may give its space on disk back while
-  // it is written (core/file_blocks.h). They are then only destroyed.
+  // The same for sums that are not used afterwards: the caller only destroys them. A large sum may
+  // give its space on disk back while it is encoded (core/file_blocks.h).
   static absl::StatusOr<AlignedBuffer> EncodeLast(std::span<ExactSum> sums, SumForm form);
   // The largest size that Encode can give for the order's whole cohort.
   static absl::StatusOr<uint64_t> MostEncodedBytes(std::vector<ChannelSpec> channels,

@@ -11,7 +11,8 @@
 
 namespace macaw::algorithms {
 
-// Of a layer behind the encoder: v_k for each of K targets, as a function of ũ.
+// The least-squares problem of a layer behind the encoder: each of K targets has weights v_k on the
+// terms ũ.
 struct Decoding {
   size_t layer = 0;
   bool last = false;

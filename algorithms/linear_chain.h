@@ -39,9 +39,9 @@ struct LinearChain {
   };
   std::vector<Layer> layers;
 
-  // Of the run's model: "linear" layers, each but the last with "tanh" or "sigmoid" behind it if
-  // anything, and "flatten" before the first for images. `what` says in the error what the rule
-  // does.
+  // The chain of the run's model. It consists of "linear" layers. "tanh" or "sigmoid" may stand
+  // behind each but the last, and "flatten" before the first. An error for any other model begins
+  // with `what`, which says what the rule does.
   static absl::StatusOr<LinearChain> Of(const Setup& setup, absl::string_view what);
 };
 

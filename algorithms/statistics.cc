@@ -11,7 +11,7 @@
 namespace macaw::algorithms {
 namespace {
 
-// Of a sum over rows: far above what a double sum of normalised features can be.
+// Bound of a client's sums: far above those of normalised features.
 constexpr double kMostOfASum = 0x1p80;
 
 }  // namespace

@@ -23,7 +23,7 @@ void KeepToAMessage(std::vector<fleet::EvaluationResult>& results) {
   results.resize(kept);
 }
 
-// A metric that nobody has said, as a server of 0.1.0 takes it.
+// A server of 0.1.0 takes no NaN for a metric that was not reported: it gets 0.
 void SayZero(std::vector<double>& sums) {
   for (size_t i = 2; i < sums.size(); ++i) {
     if (std::isnan(sums[i])) sums[i] = 0;

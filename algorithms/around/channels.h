@@ -40,8 +40,9 @@ std::vector<aggregation::ChannelSpec> UpChannels(const Schema& schema, Phase pha
 using UpValue = std::variant<ConstVectorView, Displacement>;
 absl::StatusOr<std::vector<UpValue>> UpValues(const Schema& schema, Phase phase,
                                               const ClientResult& result, Workspace& workspace);
-// Whether the ends of stages are still needed. kMayGo: one that lies where a program writes it anew
-// in each turn gives its space on disk back as it is read (core/file_blocks.h).
+// Whether the ends of stages are needed after OnHost. With kMayGo an end in memory that is shared
+// with a program gives its space on disk back as it is read (core/file_blocks.h); the program
+// writes it anew in the next turn.
 enum class Ends : uint8_t { kStay, kMayGo };
 // The values, of these channels, as vectors on the host: what is described is computed, in
 // `workspace`. Errors are a device's.

@@ -47,7 +47,7 @@ absl::StatusOr<bool> InParts(const std::string& run, uint64_t clients) {
   }
 }
 
-// Of a run whose clients are those of its data.
+// The names in the data set that the run's configuration names.
 absl::StatusOr<Names> NamesInData(const std::string& run, const Document& document) {
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
   MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
@@ -64,7 +64,7 @@ absl::StatusOr<Names> NamesInData(const std::string& run, const Document& docume
   return UnlessNumbers(std::move(names));
 }
 
-// Of a fleet.
+// The names that the owners of a fleet have registered.
 absl::StatusOr<Names> NamesOfOwners(const std::string& run) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<server::Restored::Member> members,
                          server::ReadHoldings(run));

@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -20,6 +19,7 @@
 #include "proto/wire/upload_store.h"
 #include "testing/fake_handler.h"
 #include "testing/temporary_folder.h"
+#include "tests/proto/blob_files.h"
 
 namespace macaw::wire {
 namespace {
@@ -29,6 +29,8 @@ using fleet::Blob;
 using fleet::BlobPurpose;
 using fleet::RandomBlob;
 using fleet::UploadVerdict;
+using wire_testing::FilesIn;
+using wire_testing::Flip;
 
 class ManualClock final : public Clock {
  public:
@@ -38,20 +40,6 @@ class ManualClock final : public Clock {
  private:
   std::atomic<int64_t> now_{1'000'000'000'000};
 };
-
-std::vector<std::string> FilesIn(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
-  return files;
-}
-
-void Flip(const std::string& path, uint64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const int byte = file.get();
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(static_cast<char>(byte ^ 1));
-}
 
 constexpr uint64_t kSize = 9000;
 constexpr uint64_t kFrameHead = 16;

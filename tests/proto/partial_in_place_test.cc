@@ -5,8 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +18,7 @@
 #include "testing/disk_space.h"
 #include "testing/fake_handler.h"
 #include "testing/temporary_folder.h"
+#include "tests/proto/blob_files.h"
 
 namespace macaw::wire {
 namespace {
@@ -27,21 +26,8 @@ namespace {
 using fleet::Blob;
 using fleet::BlobPurpose;
 using fleet::RandomBlob;
-
-std::vector<std::string> FilesIn(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    files.push_back(entry.path());
-  return files;
-}
-
-void Flip(const std::string& path, uint64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const int byte = file.get();
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(static_cast<char>(byte ^ 1));
-}
+using wire_testing::FilesIn;
+using wire_testing::Flip;
 
 // The setting is the process's, so these tests have processes of their own, which end with 0 if all
 // holds.

@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing_support::ChannelsOf;
 using testing_support::FakeWorker;
 using testing_support::Lines;
 using testing_support::Slurp;
@@ -33,16 +34,6 @@ Options PrivateOptions(const std::string& run_dir, uint32_t rounds, uint32_t eve
   options.run.cohort.weight = WeightPolicy::kUniform;
   options.run.evaluation.every = every;
   return options;
-}
-
-// What a private client sends on: the sums' bound is the clip.
-std::vector<aggregation::ChannelSpec> ChannelsOf(const RunPlan& run) {
-  const auto rule = testing_support::Registry().RuleOf(run);
-  EXPECT_TRUE(rule.ok()) << rule.status();
-  const auto schema =
-      algorithms::MakeSchema(*rule, algorithms::SetupOf(run, testing_support::TinyLayout()));
-  EXPECT_TRUE(schema.ok()) << schema.status();
-  return algorithms::UpChannels(*schema, Phase(0));
 }
 
 // ε after so many rounds of that run, as its column has it.

@@ -279,9 +279,7 @@ TEST(Coordinator, TakesPartsOfClientsWhoseVectorsAreKept) {
     options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
     const auto coordinator = StartTiny(options);
     FakeWorker worker(*coordinator);
-    worker.SendOn((*(*testing_support::Registry().Find("median"))
-                        ->schema(algorithms::SetupOf(options.run, testing_support::TinyLayout())))
-                      .up);
+    worker.SendOn(testing_support::ChannelsOf(options.run));
     ASSERT_TRUE(worker.Register().ok());
     if (lies) {
       auto request = worker.WorkOnPart();
@@ -305,9 +303,7 @@ TEST(Coordinator, TakesNoUploadOfMoreClientsThanItsNodeHas) {
   options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
   const auto coordinator = StartTiny(options);
   FakeWorker worker(*coordinator);
-  worker.SendOn((*(*testing_support::Registry().Find("median"))
-                      ->schema(algorithms::SetupOf(options.run, testing_support::TinyLayout())))
-                    .up);
+  worker.SendOn(testing_support::ChannelsOf(options.run));
   ASSERT_TRUE(worker.Register().ok());
   const auto request = worker.WorkOnPart();
   ASSERT_TRUE(request.has_value());

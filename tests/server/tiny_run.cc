@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "aggregation/exact_sum.h"
+#include "algorithms/around/channels.h"
 #include "algorithms/builtin.h"
 #include "core/files.h"
 #include "proto/fleet/client_table.h"
@@ -45,6 +46,14 @@ LayoutPtr TinyLayout() {
   static const LayoutPtr layout = *ParameterLayout::Make(
       {{.name = "0.weight", .shape = {1, 3}}, {.name = "0.bias", .shape = {1}}}, DType::kF32);
   return layout;
+}
+
+std::vector<aggregation::ChannelSpec> ChannelsOf(const RunPlan& run) {
+  const auto rule = Registry().RuleOf(run);
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  const auto schema = algorithms::MakeSchema(*rule, algorithms::SetupOf(run, TinyLayout()));
+  EXPECT_TRUE(schema.ok()) << schema.status();
+  return algorithms::UpChannels(*schema, Phase(0));
 }
 
 namespace {

@@ -23,6 +23,9 @@ using macaw::testing_support::TemporaryFolder;
 // weights and a bias.
 RunPlan TinyRun(uint32_t rounds);
 LayoutPtr TinyLayout();
+// What clients of a run with this layout send in the first phase: with [privacy] the bound of their
+// sums is the clip.
+std::vector<aggregation::ChannelSpec> ChannelsOf(const RunPlan& run);
 FlatVector TinyModel();  // 1, 2, 3 and 4
 std::vector<uint32_t> TinyExamples();
 // What client k sends when the model is x: half of the difference to the point that has (k + j) in

@@ -36,6 +36,14 @@ fleet::Blob Named(const fleet::Blob& blob, uint64_t size) {
   return {.digest = blob.digest, .size = size};
 }
 
+// A model with a frozen base.
+std::shared_ptr<const algorithms::ModelParts> PartsOfAModel() {
+  const LayoutPtr whole = *ParameterLayout::Make(
+      {{.name = "base", .shape = {300}}, {.name = "head", .shape = {5}}}, DType::kF32);
+  return std::make_shared<const algorithms::ModelParts>(
+      whole, algorithms::ParameterGroup::Matching(whole, "base"));
+}
+
 // A server of these blobs. Remembers the sizes of those that it was asked for.
 class BlobLink final : public fleet::ForwardingLink {
  public:
@@ -106,17 +114,14 @@ TEST_F(AnnouncedSizes, ReadsAShortFormThatIsShorter) {
 }
 
 TEST_F(AnnouncedSizes, TakesNoBaseThatIsLongerThanTheModels) {
-  const LayoutPtr whole = *ParameterLayout::Make(
-      {{.name = "base", .shape = {300}}, {.name = "head", .shape = {5}}}, DType::kF32);
-  const auto parts = std::make_shared<const algorithms::ModelParts>(
-      whole, algorithms::ParameterGroup::Matching(whole, "base"));
+  const auto parts = PartsOfAModel();
   WholeModels models(parts);
   context_.whole = &models;
   const fleet::Blob base = Encoded(FlatVector(parts->base.layout())),
                     trained = Encoded(FlatVector(parts->trained.layout()));
   link_.served = {base, trained};
   const auto get = [&](uint64_t base_bytes) {
-    fleet::Blob model{.digest = vector_.digest, .size = fleet::EncodedBytes(*whole)};
+    fleet::Blob model{.digest = vector_.digest, .size = fleet::EncodedBytes(*parts->whole)};
     model.parts = {Named(trained, trained.size), Named(base, base_bytes)};
     TrainedPart part;
     return downloads_.Model(model, part).status();
@@ -130,10 +135,7 @@ TEST_F(AnnouncedSizes, TakesNoBaseThatIsLongerThanTheModels) {
 
 // Clients that wait would train from what is trained of one model and the base of another.
 TEST_F(AnnouncedSizes, TakesNoOtherBaseInTheSameSession) {
-  const LayoutPtr whole = *ParameterLayout::Make(
-      {{.name = "base", .shape = {300}}, {.name = "head", .shape = {5}}}, DType::kF32);
-  const auto parts = std::make_shared<const algorithms::ModelParts>(
-      whole, algorithms::ParameterGroup::Matching(whole, "base"));
+  const auto parts = PartsOfAModel();
   WholeModels models(parts);
   context_.whole = &models;
   FlatVector ones(parts->base.layout());
@@ -142,7 +144,7 @@ TEST_F(AnnouncedSizes, TakesNoOtherBaseInTheSameSession) {
                     trained = Encoded(FlatVector(parts->trained.layout()));
   link_.served = {base, another, trained};
   const auto get = [&](Downloads& downloads, const fleet::Blob& of) {
-    fleet::Blob model{.digest = vector_.digest, .size = fleet::EncodedBytes(*whole)};
+    fleet::Blob model{.digest = vector_.digest, .size = fleet::EncodedBytes(*parts->whole)};
     model.parts = {Named(trained, trained.size), Named(of, of.size)};
     TrainedPart part;
     return downloads.Model(model, part).status();
