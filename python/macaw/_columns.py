@@ -161,7 +161,7 @@ class Columns:
                 note = (
                     f"item {number} of the dataset is another one each time (random transforms): "
                     "its rows are read once and stay as they are; a run draws anew with "
-                    "data_options=dict(pad_crop=…, flip=True)"
+                    "data_options=dict(augment=dict(pad_crop=…))"
                 )
                 if note not in self.warnings:
                     self.warnings.append(note)
