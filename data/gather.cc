@@ -47,9 +47,10 @@ void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_
            const Move& move, PadMode mode) {
   const int64_t channels = shape[0], height = shape[1], width = shape[2];
   const int64_t right = move.right;
-  const int64_t begin = std::clamp<int64_t>(-right, 0, width);         // the first place and
-  const int64_t end = std::clamp<int64_t>(width - right, begin, width);  // behind the last one that
-  scratch.assign(image.size(), T{0});                                  // a line of its own shows
+  // Places begin … end − 1 of a line show pixels of the image.
+  const int64_t begin = std::clamp<int64_t>(-right, 0, width);
+  const int64_t end = std::clamp<int64_t>(width - right, begin, width);
+  scratch.assign(image.size(), T{0});
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t y = 0; y < height; ++y) {
       const int64_t line = Shown(y + move.down, height, mode);
@@ -122,17 +123,15 @@ absl::Status CheckAugment(const TransformConfig& transform,
                           const std::vector<int64_t>& input_shape) {
   if (transform.pad_crop == 0 && !transform.flip) return absl::OkStatus();
   if (input_shape.size() != 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.augment needs images (channels x height x width), but an example is [",
-                     absl::StrJoin(input_shape, ", "),
-                     "]; data.input_shape can say that rows are images"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.augment needs images (channels x height x width), but an example is [",
+        absl::StrJoin(input_shape, ", "), "]; data.input_shape can say that rows are images"));
   }
   const int64_t most = std::min(input_shape[1], input_shape[2]) - 1;
   if (transform.pad_mode == PadMode::kReflect && transform.pad_crop > most) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "data.augment.pad_crop is ", transform.pad_crop,
-        ", but images of ", input_shape[1], " x ", input_shape[2],
-        " pixels can be padded by at most ", most,
+        "data.augment.pad_crop is ", transform.pad_crop, ", but images of ", input_shape[1], " x ",
+        input_shape[2], " pixels can be padded by at most ", most,
         " where data.augment.pad_mode is \"reflect\": set fewer, or \"edge\" or \"zeros\""));
   }
   return absl::OkStatus();

@@ -29,8 +29,8 @@ struct TransformConfig {
   std::vector<double> std;      // the same
   int64_t pad_crop = 0;         // pad by this many pixels on each side, then crop at a random place
   PadMode pad_mode = PadMode::kZeros;
-  bool flip = false;            // mirror left-right with probability 1/2
-  double client_noise = 0;      // Gaussian noise, level · client rank / clients (NIID-bench)
+  bool flip = false;        // mirror left-right with probability 1/2
+  double client_noise = 0;  // Gaussian noise, level · client rank / clients (NIID-bench)
   // A client's own labels and images (data/label_map.h), changed when its rows are loaded.
   double label_noise = 0;          // probability that a training row has a wrong label
   double label_noise_clients = 1;  // probability that a client has label noise at all

@@ -66,8 +66,7 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));
-  MACAW_RETURN_IF_ERROR(
-      data::CheckAugment(context.run.transform, context.run.model.input_shape));
+  MACAW_RETURN_IF_ERROR(data::CheckAugment(context.run.transform, context.run.model.input_shape));
   MACAW_RETURN_IF_ERROR(data::CheckTrigger(context.run.attack, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));

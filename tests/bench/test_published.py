@@ -15,7 +15,7 @@ from unittest import mock
 SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MACAW_BUILD", SOURCE / "build"))
 sys.path.insert(0, str(SOURCE / "bench"))
-import published  # noqa: E402: after its folder is known
+import published  # noqa: E402
 import record  # noqa: E402
 from tables.table import Cell, Published, Table  # noqa: E402
 
@@ -164,7 +164,8 @@ class Page(Folder):
         entries = self.file.entries()
         self.assertEqual(len(entries), 4)
         one = entries["IID, FedAvg", 1]
-        summary = json.loads(next(self.folder.glob("runs/toy/IID__FedAvg/1-*/run/summary.json")).read_text())
+        path = next(self.folder.glob("runs/toy/IID__FedAvg/1-*/run/summary.json"))
+        summary = json.loads(path.read_text())
         self.assertEqual((one.model, one.last, one.macaw),
                          (summary["model_digest"], summary["final"]["test_accuracy"],
                           summary["program"]))  # fmt: skip

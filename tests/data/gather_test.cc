@@ -175,7 +175,7 @@ TEST(BatchGather, PadsBeyondTheImageWithZeros) {
   }
 }
 
-// numpy.pad(numpy.arange(1, 13).reshape(3, 4), 2, mode), of the modes "constant", "reflect", "edge".
+// numpy.pad(numpy.arange(1, 13).reshape(3, 4), 2, mode): "constant", "reflect", "edge".
 struct Padded {
   PadMode mode;
   std::array<std::array<float, 8>, 7> image;

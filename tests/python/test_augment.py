@@ -69,8 +69,6 @@ class Augmented(TestCase):
         np.testing.assert_array_equal(self.seen(image, 5, {"pad_crop": 3}), given)
 
     def test_libtorch_sees_the_same(self) -> None:
-        if "torch" not in macaw.backends():
-            self.skipTest("LibTorch's back end is not built")
         image = np.arange(1, 26, dtype=np.float32).reshape(1, 5, 5)
         augment = {"pad_crop": 4, "pad_mode": "reflect", "flip": True}
         fused = self.seen(image, 3, augment)

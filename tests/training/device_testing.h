@@ -342,7 +342,8 @@ class RandomRun {
     }
     if (image && Below(3) == 0) transform_.pad_crop = 1 + static_cast<int64_t>(Below(3));
     if (image && transform_.pad_crop > 0)
-      transform_.pad_mode = std::array{PadMode::kZeros, PadMode::kReflect, PadMode::kEdge}[Below(3)];
+      transform_.pad_mode =
+          std::array{PadMode::kZeros, PadMode::kReflect, PadMode::kEdge}[Below(3)];
     if (!data::CheckAugment(transform_, spec_.input_shape).ok())
       transform_.pad_mode = PadMode::kEdge;
     if (image && Below(3) == 0) transform_.flip = true;
