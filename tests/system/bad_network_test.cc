@@ -75,8 +75,8 @@ class FleetOverABadNetwork : public testing::Test {
                                 code.substr(0, code.find('\n'))));
     EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
     const std::string node =
-        WriteConfig(name, absl::StrCat("[node]\nserver = \"", server, "\"\nidentity = \"",
-                                       identity, "\"\n", settings));
+        WriteConfig(name, absl::StrCat("[node]\nserver = \"", server, "\"\nidentity = \"", identity,
+                                       "\"\n", settings));
     return Start(name, node);
   }
   // A worker that has enrolled, under the name and with the scratch folder that it had.
@@ -148,11 +148,10 @@ class FleetOfALargeModel : public FleetOverABadNetwork {
            "'model.layers=[\"flatten\", \"linear 2048\", \"relu\", \"linear 10\"]'";
   }
   void ExpectTheSimulationsModel() const {
-    Simulation undisturbed(
-        "undisturbed",
-        {config_, "--set", "run.rounds=1", "--set", "cohort.size=4", "--set",
-         "data.test_fraction=0", "--set",
-         R"(model.layers=["flatten", "linear 2048", "relu", "linear 10"])"});
+    Simulation undisturbed("undisturbed",
+                           {config_, "--set", "run.rounds=1", "--set", "cohort.size=4", "--set",
+                            "data.test_fraction=0", "--set",
+                            R"(model.layers=["flatten", "linear 2048", "relu", "linear 10"])"});
     ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
     const auto summary = nlohmann::json::parse(*ReadFile(run_ + "/summary.json"));
     EXPECT_EQ(summary["model_digest"], undisturbed.digest());

@@ -132,9 +132,9 @@ TEST_P(SumsKilled, ARunThatIsKilledWholeInARoundGoesOn) {
       EXPECT_TRUE(AllGone(children));
       folder = run.folder();
     }
-    Simulation resumed(absl::StrCat(durability, "-resumed"),
-                       {"--resume", folder, "--processes", "1", "--set",
-                        "emulation.pause_probability=0"});
+    Simulation resumed(
+        absl::StrCat(durability, "-resumed"),
+        {"--resume", folder, "--processes", "1", "--set", "emulation.pause_probability=0"});
     ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
     EXPECT_EQ(Text(resumed), undisturbed);
   }
@@ -158,11 +158,10 @@ TEST_P(SumsKilled, OwnersThatAreKilledComeBackAndChangeNothing) {
 
 // A phase closes without it, and so do those that follow.
 TEST_P(SumsKilled, ARoundClosesWithoutAStoppedOwnerAndIsReplayed) {
-  Simulation run("deadline",
-                 WithSettings(config_,
-                              Slowly({"cohort.size=11", "round.deadline=3", "round.quorum=0.2",
-                                      "round.present_within=60"}),
-                              {"--owners", "12"}));
+  Simulation run("deadline", WithSettings(config_,
+                                          Slowly({"cohort.size=11", "round.deadline=3",
+                                                  "round.quorum=0.2", "round.present_within=60"}),
+                                          {"--owners", "12"}));
   ASSERT_TRUE(run.WaitForEvent(RoundDone(1))) << run.output();
   const std::vector<pid_t> workers = run.Children("macaw-worker");
   ASSERT_GE(workers.size(), 12u);
@@ -175,8 +174,7 @@ TEST_P(SumsKilled, ARoundClosesWithoutAStoppedOwnerAndIsReplayed) {
   const auto replay =
       RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", run.folder(), "-again"));
   EXPECT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_THAT(replay.text,
-              HasSubstr("same       4 rounds, and the same model: " + run.digest()));
+  EXPECT_THAT(replay.text, HasSubstr("same       4 rounds, and the same model: " + run.digest()));
 }
 
 // Devices that enrol and train over TLS; one is killed and enrols again.
@@ -206,13 +204,12 @@ INSTANTIATE_TEST_SUITE_P(Of, SumsKilled, testing::ValuesIn(SumsRules()),
 TEST(Ridge, CountsTheRowsOfAnOwnerTwiceThatHasForgottenThatItCame) {
   const TemporaryFolder folder;
   const std::string config = SumsConfig(folder);
-  Simulation run(
-      "memory",
-      WithSettings(config,
-                   {"algorithm.name=ridge", R"(model.layers=["linear 3"])", "cohort.size=11",
-                    "run.rounds=6", "state.store=memory", "emulation.pause_probability=1",
-                    "emulation.pause_seconds=0.3"},
-                   {"--owners", "12", "--processes", "1"}));
+  Simulation run("memory",
+                 WithSettings(config,
+                              {"algorithm.name=ridge", R"(model.layers=["linear 3"])",
+                               "cohort.size=11", "run.rounds=6", "state.store=memory",
+                               "emulation.pause_probability=1", "emulation.pause_seconds=0.3"},
+                              {"--owners", "12", "--processes", "1"}));
   ASSERT_TRUE(run.WaitForEvent(RoundDone(2))) << run.output();
   pid_t owner = -1;
   for (const pid_t worker : run.Children("macaw-worker")) {
