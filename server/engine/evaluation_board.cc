@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "core/random.h"
-#include "server/engine/finite_losses.h"
+#include "server/engine/possible_losses.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -390,7 +390,7 @@ std::vector<ClientId> EvaluationBoard::WithoutTrainingLoss() const {
     if (last != slot.task.client) ++all;
     last = slot.task.client;
     const bool again = !without.empty() && without.back() == slot.task.client;
-    if (!HasFiniteLoss(slot.sums) && !again) without.push_back(slot.task.client);
+    if (!HasPossibleLoss(slot.sums) && !again) without.push_back(slot.task.client);
   }
   if (!MayBeLeftOut(without.size(), all)) without.clear();
   return without;

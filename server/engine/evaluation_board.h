@@ -72,7 +72,7 @@ struct EvaluationSums {
     return clients[static_cast<size_t>(rows)];
   }
   // By EvaluatedRows: the clients among given_up whose rows were asked for, and those that are left
-  // out for their loss (finite_losses.h).
+  // out for their loss (possible_losses.h).
   std::array<uint64_t, kEvaluatedRows> missing = {};
   // By EvaluatedRows: the rows of those left out for their loss. `counts` have them.
   std::array<double, kEvaluatedRows> uncounted = {};
