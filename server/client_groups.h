@@ -9,7 +9,7 @@
 
 #include "plan/evaluation.h"
 #include "plan/task.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 #include "training/api/class_counts.h"
 
 namespace macaw::server {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 
 namespace macaw::server {
 
