@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "testing/temporary_folder.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
 #include "tests/system/small_run.h"
@@ -80,8 +81,8 @@ std::vector<Surrounding> Surroundings() {
        {},
        [](const Row& row) { return In(row, "late") > 0 && In(row, "clients") > 0; }},
       {"RoundsDroppedBelowTheQuorum",
-       Plus(SmallDevices(), {"cohort.size=11", "round.deadline=0.3", "round.quorum=0.9",
-                             "round.below_quorum=drop"}),
+       Plus(SmallDevices(), {"cohort.size=11", "devices.round_spread=0.5", "round.deadline=0.3",
+                             "round.quorum=0.9", "round.below_quorum=drop", "run.rounds=6"}),
        {},
        [](const Row& row) { return In(row, "clients") == 0; }},
       {"DroppedStragglers",
@@ -113,7 +114,8 @@ std::vector<Surrounding> Surroundings() {
        [](const Row& row) { return In(row, "rule_attackers") > 0; }},
       {"ALittleIsEnough",
        {"attack.kind=alie", "attack.fraction=0.3", "cohort.size=11"},
-       {{"all", "adds up squares of what it bounds"}}},
+       {},
+       [](const Row& row) { return In(row, "rule_attackers") > 0; }},
       {"CodedBroadcast",
        {R"(broadcast.codec=["bits 8"])", "broadcast.of=model"},
        {{"daef", "changes the layers at which clients sum"}}},
@@ -128,10 +130,10 @@ std::vector<Surrounding> Surroundings() {
       {"FrozenTensors",
        {R"(model.frozen=["0.bias"])"},
        {{"all", "model.frozen, trained or adapters leave tensors of the model out"}}},
-      {"Drift", {"evaluation.updates=true"}, {{"all", "evaluation.updates"}}},
+      {"Drift", {"evaluation.updates=true"}, {{"all", "takes no mean of its clients' updates"}}},
       {"ProgramOfTheOwner",
-       {R"(workers.command=["true"])", "workers.give_rows=true"},
-       {{"all", "trains"}}},
+       {"workers.backend=process", R"(workers.command=["true"])", "workers.give_rows=true"},
+       {{"all", "the algorithm does not train: it sums over rows"}}},
   };
 }
 
@@ -144,6 +146,7 @@ class Sums : public testing::TestWithParam<Pair> {
 
 TEST_P(Sums, BesideEachSurroundingGiveTheSameBytesOrAreRefused) {
   const auto& [rule, surrounding] = GetParam();
+  if (surrounding.name == "Float64") MACAW_NEEDS_LIBTORCH();
   const std::string config = SumsConfig(folder_);
   const Settings settings = Plus(rule.settings, surrounding.settings);
   Simulation one("one", WithSettings(config, settings, {"--processes", "1", "--slots", "1"}));
