@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 
 import numpy as np
@@ -422,6 +423,7 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
             if ranks is not None:
                 traceback.print_exc()
                 sys.stderr.flush()
+                time.sleep(1)  # if a rank has died, _watch says which one, and ends this process
                 os._exit(1)
             answer = _error(error, fatal, {__file__, *hidden})
         say({"id": question["id"], **answer})

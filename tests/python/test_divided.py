@@ -53,8 +53,7 @@ class ADividedModule(TestCase):
                         self.assertFalse(np.any(other[round_][name]), "rank 1 gets no numbers")
                 self.assertEqual(first["moved"], [[0, 0], [0, 0]], "a buffer of its own")
 
-    def test_gathers_what_the_run_has(self) -> None:
-        """And no frozen tensor: FSDP2 alone, since FSDP1 keeps them in one piece with the rest."""
+    def test_gathers_what_the_run_has_and_no_frozen_tensor(self) -> None:
         for rank in self.found:
             self.assertEqual(rank["fsdp2"]["gathered"], [[5, 3], [3], [3]])
 
