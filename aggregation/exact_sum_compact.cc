@@ -94,12 +94,13 @@ class Blocks {
       });
       return out_.Take(bytes_);
     }
+    std::vector<std::vector<std::byte>> written(std::min(kWave, pieces.size()));
     for (size_t first = 0; first < pieces.size(); first += kWave) {
       const size_t some = std::min(kWave, pieces.size() - first);
-      std::vector<std::vector<std::byte>> written(some);
       std::vector<std::unique_ptr<BlockWriter>> writers(some);
       ParallelFor(some, 1, [&](size_t begin, size_t end) {
         for (size_t i = begin; i < end; ++i) {
+          written[i].clear();
           written[i].reserve(kPieceBytes);
           writers[i] = std::make_unique<BlockWriter>(&written[i]);
           ForEachBlockOf(layout, pieces[first + i],
@@ -138,13 +139,14 @@ class LastReading {
   // What lies before the number is not read again.
   void Passed(uint64_t offset) {
     const size_t until = offset * sizeof(float);
-    if (bytes_.empty()) return;
+    if (bytes_.empty() || until - gone_ < kAtOnce) return;
     GiveUpSpace(bytes_.subspan(gone_, until - gone_));
     gone_ = until / kPage * kPage;
   }
 
  private:
   static constexpr size_t kPage = 4096;
+  static constexpr size_t kAtOnce = size_t{16} << 20;  // each time takes milliseconds
   static std::span<const std::byte> BytesOf(const FlatVector& vector) {
     return vector.empty() ? std::span<const std::byte>() : vector.view().bytes;
   }

@@ -102,10 +102,13 @@ absl::StatusOr<std::vector<FoldKernels::Span>> ExactSum::State::ReadIntegers(
         return absl::InvalidArgumentError("a value is not finite or beyond the bound");
       kernels.set_f32(&largest, scale, &span.high, 1);
       span.low = -span.high;
-      kernels.set_f32(block.values.data(), scale, block.all ? to.data() : some.data(), block.count);
-      if (!block.all) {
-        BestBlockKernels().zero(to.data(), to.size());
-        for (size_t i = 0; i < block.count; ++i) to[block.places[i]] = some[i];
+      if (use != nullptr) {
+        int64_t* const rounded = block.all ? to.data() : some.data();
+        kernels.set_f32(block.values.data(), scale, rounded, block.count);
+        if (!block.all) {
+          BestBlockKernels().zero(to.data(), to.size());
+          for (size_t i = 0; i < block.count; ++i) to[block.places[i]] = some[i];
+        }
       }
     }
     all = {.low = std::min(all.low, span.low), .high = std::max(all.high, span.high)};

@@ -119,6 +119,7 @@ absl::StatusOr<wire::ServerOptions> FleetOptions(const Config& config,
                                                  const Doorkeeper& door) {
   wire::ServerOptions options{.listen = ListenAt(config, arguments),
                               .max_part_clients = MostClientsAPart(config.run),
+                              .turns = {.at_once = config.node.server.downloads_at_once},
                               .authority = door.authority.get(),
                               .audit = door.audit.get()};
   if (config.node.server.keeps_commits())

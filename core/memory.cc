@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <atomic>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -25,6 +26,8 @@ absl::StatusOr<uint64_t> PssIn(const std::string& file) {
   return absl::NotFoundError(absl::StrCat(file, " has no Pss line"));
 }
 
+std::atomic<bool> keeps_all = false;
+
 }  // namespace
 
 absl::StatusOr<uint64_t> ProportionalSetSize() { return PssIn("/proc/self/smaps_rollup"); }
@@ -34,9 +37,16 @@ absl::StatusOr<uint64_t> ProportionalSetSize(pid_t process) {
 }
 
 void KeepFreedMemory() {
+  keeps_all = true;
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void KeepFreedMegabytes() {
+  if (keeps_all) return;
+  [[maybe_unused]] static const bool kept =
+      mallopt(M_MMAP_THRESHOLD, 4 << 20) == 1 && mallopt(M_TRIM_THRESHOLD, 4 << 20) == 1;
 }
 
 }  // namespace macaw

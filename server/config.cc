@@ -114,6 +114,12 @@ Section<ServerConfig> ServerSection() {
         "least: where memory is short, the system writes them back; 0: all are in memory",
         AtLeast(0))
       .As(Role::kCompute);
+  f.Add("server.downloads_at_once", &C::downloads_at_once,
+        "nodes that fetch a model of 64 MiB or more at once; the others wait in the order in which "
+        "they asked, two minutes at most for each before them, so that the first train and send "
+        "while others fetch; 0: all at once",
+        AtLeast(0))
+      .As(Role::kCompute);
   f.Add("server.workers", &C::workers,
         "number of workers with which rounds begin; 0: workers.processes and workers.owners",
         AtLeast(0))

@@ -38,6 +38,8 @@ struct ServerConfig {
   double lease_limit = 3600;  // seconds for a client, or without any result of an evaluation
   // Vectors, sums and blobs of so many bytes lie in files of the run's folder; 0: none.
   uint64_t files_from = 0;
+  // Nodes that fetch a large model at once (wire::TurnLimits); 0: all.
+  uint32_t downloads_at_once = 0;
   uint32_t workers = 0;  // rounds begin when this many have registered; 0: as in [workers]
   // Workers may have other numeric profiles than the run's; then its summary says that it cannot be
   // reproduced.

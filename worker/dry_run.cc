@@ -82,15 +82,19 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
   turn.local.steps = 1;
   turn.local.batch_size = kRows;
   turn.local.drop_last = false;
-  algorithms::Workspace workspace;
-  const auto run = [&](const training::LocalPlan& plan) { return trainer->Run(plan, task); };
-  MACAW_ASSIGN_OR_RETURN(const algorithms::LocalWork work,
-                         algorithms::CarryOut(*context.algorithm, turn, workspace, run));
-  MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
-                         context.algorithm->Conclude(turn, work.outcomes, workspace));
-  MACAW_RETURN_IF_ERROR(
-      algorithms::UpViews(context.schema, turn.phase, result, workspace).status());
-  MACAW_RETURN_IF_ERROR(algorithms::StateViews(context.schema, kept, result).status());
+  {
+    algorithms::Workspace workspace;  // the space of its vectors is free before the evaluation
+    const auto run = [&](const training::LocalPlan& plan) { return trainer->Run(plan, task); };
+    MACAW_ASSIGN_OR_RETURN(const algorithms::LocalWork work,
+                           algorithms::CarryOut(*context.algorithm, turn, workspace, run));
+    MACAW_ASSIGN_OR_RETURN(const algorithms::ClientResult result,
+                           context.algorithm->Conclude(turn, work.outcomes, workspace));
+    MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> next_state,
+                           algorithms::StateViews(context.schema, kept, result));
+    const auto ends = next_state.empty() ? algorithms::Ends::kMayGo : algorithms::Ends::kStay;
+    MACAW_RETURN_IF_ERROR(
+        algorithms::UpViews(context.schema, turn.phase, result, workspace, ends).status());
+  }
   const absl::Status evaluated =
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
   const EvaluationConfig& evaluation = context.run.evaluation;

@@ -297,10 +297,10 @@ absl::StatusOr<std::vector<ConstVectorView>> OnHost(std::span<const ChannelSpec>
 
 absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
                                                      const ClientResult& result,
-                                                     Workspace& workspace) {
+                                                     Workspace& workspace, Ends ends) {
   MACAW_ASSIGN_OR_RETURN(const std::vector<UpValue> values,
                          UpValues(schema, phase, result, workspace));
-  return OnHost(UpChannels(schema, phase), values, workspace);
+  return OnHost(UpChannels(schema, phase), values, workspace, ends);
 }
 
 absl::StatusOr<std::vector<ConstVectorView>> StateViews(const Schema& schema,

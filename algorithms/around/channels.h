@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<ConstVectorView>> OnHost(
 // Both: a client's values as vectors on the host.
 absl::StatusOr<std::vector<ConstVectorView>> UpViews(const Schema& schema, Phase phase,
                                                      const ClientResult& result,
-                                                     Workspace& workspace);
+                                                     Workspace& workspace, Ends ends = Ends::kStay);
 // The next state, parallel to Schema::state: an item that the result lacks is that of `before`
 // (ClientContext::state). Empty if the result has none: the state does not change.
 absl::StatusOr<std::vector<ConstVectorView>> StateViews(const Schema& schema,

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/memory.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
 #include "proto/wire/bulk_stream.h"
@@ -22,6 +23,7 @@ constexpr char kDownloadMethod[] = "/macaw.v1.Fleet/Download";
 constexpr int kFruitlessTries = 5;  // in a row; progress resets the count
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr uint64_t kLargeBlob = uint64_t{16} << 20;
 // A slice takes this part of the time after which a connection without progress counts as dead.
 constexpr int kSlicesInAStall = 8;
 
@@ -98,6 +100,7 @@ absl::StatusOr<UploadVerdict> BlobMover::Upload(const fleet::Blob& blob, Session
     return absl::InvalidArgumentError(
         absl::StrCat("upload: the bytes of ", blob.digest.Hex(), " are not at hand"));
   }
+  if (blob.size >= kLargeBlob) KeepFreedMegabytes();
   const TimePoint patience_ends =
       SteadyClock().Now() + options_.call_timeout;  // limit on the time with a busy server
   Duration pause = kFirstPause;
@@ -208,6 +211,7 @@ void BlobMover::Incoming::Hash() {
 }
 
 absl::StatusOr<BlobMover::Incoming> BlobMover::Begin(const Digest& digest, uint64_t size) {
+  if (size >= kLargeBlob) KeepFreedMegabytes();
   std::shared_ptr<PartialFile> file;
   if (partials_ != nullptr && size > LinkPace::kFirstSlice)
     file = partials_->Take(absl::StrCat(digest.Hex(), "-", size), size);

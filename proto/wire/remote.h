@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "identity/node_files.h"
 #include "proto/fleet/link.h"
+#include "proto/wire/download_turns.h"
 #include "proto/wire/open_downloads.h"
 
 namespace macaw::identity {
@@ -36,6 +37,7 @@ struct ServerOptions {
   uint64_t intake_bytes = uint64_t{256} << 20;
   uint64_t max_part_clients = uint64_t{1} << 20;  // a part that names more is refused unread
   DownloadLimits downloads;
+  TurnLimits turns;                     // of large downloads
   Duration max_poll = FromSeconds(60);  // a longer wait for work is cut to this
   bool share_memory = true;  // on a private socket: blobs beyond inline are mapped, not sent
   // The caller with this token ("": the call has none). Never null. Called on RPC threads. Default:

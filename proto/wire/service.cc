@@ -80,6 +80,7 @@ ServiceState::ServiceState(const ServerOptions& server_options, std::shared_ptr<
           [this](SessionId session) { return handler.Knows(session); }, SteadyClock(), executor,
           std::move(partials)),
       downloads(options.downloads, SteadyClock()),
+      turns(options.turns, SteadyClock()),
       registrations(options.intake_bytes / 4),
       commits(options.intake_bytes),
       executor("wire", 2) {}

@@ -7,6 +7,7 @@
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/fleet/link.h"
 #include "proto/wire/convert.h"
+#include "proto/wire/download_turns.h"
 #include "proto/wire/gate.h"
 #include "proto/wire/intake.h"
 #include "proto/wire/open_downloads.h"
@@ -35,6 +36,7 @@ struct ServiceState {
   const std::shared_ptr<Answers> answers = std::make_shared<Answers>();
   UploadStore uploads;
   OpenDownloads downloads;
+  DownloadTurns turns;
   Intake registrations, commits;  // requests that are being read
   Executor executor;  // for what must not run on an RPC thread: large messages, hashing, allocating
 };

@@ -1,6 +1,12 @@
+#include <grpcpp/alarm.h>
+
 #include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "proto/wire/chunk.h"
 #include "proto/wire/field_checks.h"
 #include "proto/wire/limits.h"
@@ -11,49 +17,97 @@
 namespace macaw::wire {
 namespace {
 
+// What a node that waits for its turn is sent, with each pulse.
+constexpr uint64_t kPulseBytes = uint64_t{64} << 10;
+
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
+  struct Piece {
+    Digest digest;  // the blob's
+    std::shared_ptr<const AlignedBuffer> blob;
+    uint64_t offset = 0, end = 0, chunk_bytes = 0;
+  };
+
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
-  // Sends [offset, end). `number`: its own among the downloads.
-  DownloadStream(OpenDownloads& downloads, uint64_t number,
-                 std::shared_ptr<const AlignedBuffer> blob, uint64_t offset, uint64_t end,
-                 uint64_t chunk_bytes)
-      : downloads_(&downloads),
-        number_(number),
-        blob_(std::move(blob)),
-        offset_(offset),
-        end_(end),
-        chunk_bytes_(chunk_bytes) {
-    WriteNext();
+  // Sends the piece to `caller`. `number`: its own among the downloads.
+  DownloadStream(ServiceState& state, uint64_t number, Piece piece, const std::string& caller)
+      : state_(&state), number_(number), piece_(std::move(piece)) {
+    if (state.turns.IsFor(piece_.blob->size())) {
+      AwaitTurn(caller);
+    } else {
+      WriteNext();
+    }
   }
   void OnWriteDone(bool ok) override {
     chunk_.Clear();
     if (ok) {
-      downloads_->Moved(number_);
+      state_->downloads.Moved(number_);
       WriteNext();
     } else {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
     }
   }
+  void OnCancel() override {
+    if (wait_ != nullptr && wait_->Take() != nullptr)
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
+  }
   void OnDone() override {
-    if (downloads_ != nullptr) downloads_->Leave(number_);
+    if (wait_ != nullptr) state_->turns.Leave(turn_, whole_);
+    if (state_ != nullptr) state_->downloads.Leave(number_);
     delete this;
   }
 
  private:
+  // A stream that has not begun. Who takes it begins or ends it; the others find nothing.
+  class Waiting {
+   public:
+    explicit Waiting(DownloadStream* stream) : stream_(stream) {}
+    DownloadStream* Take() ABSL_LOCKS_EXCLUDED(mutex_) {
+      absl::MutexLock lock(&mutex_);
+      return std::exchange(stream_, nullptr);
+    }
+
+   private:
+    absl::Mutex mutex_;
+    DownloadStream* stream_ ABSL_GUARDED_BY(mutex_);
+  };
+
+  void AwaitTurn(const std::string& caller) {
+    wait_ = std::make_shared<Waiting>(this);
+    turn_ = state_->turns.Enter(caller, piece_.digest, [wait = wait_] {
+      if (DownloadStream* const mine = wait->Take()) mine->WriteNext();
+    });
+    const absl::Time pulse = absl::Now() + absl::FromChrono(state_->turns.limits().pulse);
+    pulse_.Set(absl::ToChronoTime(pulse), [wait = wait_](bool due) {
+      if (!due) return;
+      if (DownloadStream* const mine = wait->Take()) mine->SendPulse();
+    });
+  }
+  // It still waits. A little is sent, and the node asks for the rest.
+  void SendPulse() {
+    state_->turns.Look();
+    piece_.end = std::min(piece_.end, piece_.offset + kPulseBytes);
+    WriteNext();
+  }
   void WriteNext() {
-    if (offset_ == end_) return Finish(grpc::Status::OK);
-    const size_t size = std::min<size_t>(chunk_bytes_, end_ - offset_);
-    chunk_ = EncodeChunk(blob_, offset_, size, Digest{});
-    offset_ += size;
+    if (piece_.offset == piece_.end) {
+      whole_ = piece_.end == piece_.blob->size();
+      return Finish(grpc::Status::OK);
+    }
+    const size_t size = std::min<size_t>(piece_.chunk_bytes, piece_.end - piece_.offset);
+    chunk_ = EncodeChunk(piece_.blob, piece_.offset, size, Digest{});
+    piece_.offset += size;
     StartWrite(&chunk_);
   }
 
-  OpenDownloads* const downloads_ = nullptr;  // null: the download was refused
+  ServiceState* const state_ = nullptr;  // null: the download was refused
   const uint64_t number_ = 0;
-  std::shared_ptr<const AlignedBuffer> blob_;
-  uint64_t offset_ = 0, end_ = 0, chunk_bytes_ = 0;
+  Piece piece_;
   grpc::ByteBuffer chunk_;
+  std::shared_ptr<Waiting> wait_;  // null: it needs no turn
+  uint64_t turn_ = 0;              // its number among the turns
+  bool whole_ = false;             // the blob's last byte was sent
+  grpc::Alarm pulse_;
 };
 
 // A cancelled stream ends like one that was closed early: its next read fails, and the bytes that
@@ -134,13 +188,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   }
   const uint64_t rest = blob->size() - message.offset();
   const uint64_t length = message.length() == 0 ? rest : std::min(message.length(), rest);
-  const uint64_t chunk = message.chunk_bytes() == 0
-                             ? kChunkBytes
-                             : std::clamp(message.chunk_bytes(), kLeastChunkBytes, kChunkBytes);
+  DownloadStream::Piece piece{.digest = digest,
+                              .blob = std::move(blob),
+                              .offset = message.offset(),
+                              .end = message.offset() + length};
+  piece.chunk_bytes = message.chunk_bytes() == 0
+                          ? kChunkBytes
+                          : std::clamp(message.chunk_bytes(), kLeastChunkBytes, kChunkBytes);
   const uint64_t number =
       state_->downloads.Enter(caller->node, [context] { context->TryCancel(); });
-  return new DownloadStream(state_->downloads, number, std::move(blob), message.offset(),
-                            message.offset() + length, chunk);
+  // A caller without a name is its connection.
+  const std::string who = caller->node.empty() ? context->peer() : caller->node;
+  return new DownloadStream(*state_, number, std::move(piece), who);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context* context,

@@ -1,0 +1,76 @@
+#include "proto/wire/download_turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace macaw::wire {
+namespace {
+
+void CallAll(const std::vector<DownloadTurns::Go>& ready) {
+  for (const DownloadTurns::Go& go : ready) go();
+}
+
+}  // namespace
+
+uint64_t DownloadTurns::Enter(const std::string& node, const Digest& blob, Go go) {
+  std::vector<Go> ready;
+  uint64_t number = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto of = std::ranges::find_if(
+        nodes_, [&](const Node& known) { return known.name == node && known.blob == blob; });
+    if (of == nodes_.end()) of = nodes_.insert(of, Node{.name = node, .blob = blob});
+    number = ++newest_;
+    of->seen = clock_.Now();
+    of->open.emplace(number, std::move(go));
+    ready = Grant();
+  }
+  CallAll(ready);
+  return number;
+}
+
+void DownloadTurns::Leave(uint64_t number, bool complete) {
+  std::vector<Go> ready;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto of = std::ranges::find_if(
+        nodes_, [number](const Node& node) { return node.open.contains(number); });
+    if (of == nodes_.end()) return;
+    of->open.erase(number);
+    of->seen = clock_.Now();
+    if (complete && of->open.empty()) nodes_.erase(of);
+    ready = Grant();
+  }
+  CallAll(ready);
+}
+
+void DownloadTurns::Look() {
+  std::vector<Go> ready;
+  {
+    absl::MutexLock lock(&mutex_);
+    ready = Grant();
+  }
+  CallAll(ready);
+}
+
+std::vector<DownloadTurns::Go> DownloadTurns::Grant() {
+  const TimePoint now = clock_.Now();
+  nodes_.remove_if(
+      [&](const Node& node) { return node.open.empty() && now - node.seen > limits_.gone; });
+  auto counted = static_cast<size_t>(std::ranges::count_if(nodes_, [&](const Node& node) {
+    return node.began.has_value() && now - *node.began <= limits_.turn;
+  }));
+  std::vector<Go> ready;
+  for (Node& node : nodes_) {
+    if (!node.began.has_value() && !node.open.empty() && counted < limits_.at_once) {
+      node.began = now;
+      ++counted;
+    }
+    if (!node.began.has_value()) continue;
+    for (auto& [number, go] : node.open)
+      if (go) ready.push_back(std::exchange(go, nullptr));
+  }
+  return ready;
+}
+
+}  // namespace macaw::wire

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "core/clock.h"
+#include "core/digest.h"
+
+namespace macaw::wire {
+
+struct TurnLimits {
+  size_t at_once = 0;                       // nodes that fetch a large blob; 0: any number
+  uint64_t from = uint64_t{64} << 20;       // bytes of a large blob
+  Duration turn = std::chrono::minutes(2);  // after it a node no longer counts: others may begin
+  // A node of which no download was open for so long has gone. Between two slices it is not gone.
+  Duration gone = std::chrono::seconds(10);
+  // A node that waits is sent a little this often. It takes a connection on which nothing comes for
+  // 30 s for a broken one.
+  Duration pulse = std::chrono::seconds(8);
+};
+
+// Which nodes may fetch a large blob now. With all at once, each gets its share of the server's
+// line, and all begin to train, and later to send, at the same time. One after the other, the first
+// trains and sends while the others fetch. A node keeps its turn until it has the last byte, and its
+// place among those that wait from one download to the next. Thread-safe.
+class DownloadTurns {
+ public:
+  using Go = std::function<void()>;
+
+  // `clock` must outlive it.
+  DownloadTurns(const TurnLimits& limits, const Clock& clock) : limits_(limits), clock_(clock) {}
+
+  const TurnLimits& limits() const { return limits_; }
+  bool IsFor(uint64_t blob_bytes) const {
+    return limits_.at_once > 0 && blob_bytes >= limits_.from;
+  }
+
+  // A download of `node` begins. Calls `go` when it is the node's turn: before this returns, or
+  // from a later call of any thread, perhaps while Leave runs. Returns the download's number.
+  uint64_t Enter(const std::string& node, const Digest& blob, Go go) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The download has ended; `complete`: with the blob's last byte.
+  void Leave(uint64_t number, bool complete) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives on the turns that time has ended. Each download that waits calls it at each pulse.
+  void Look() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Node {
+    std::string name;
+    Digest blob;
+    std::optional<TimePoint> began;  // its turn; none: it waits
+    TimePoint seen;                  // a download of it began or ended
+    std::map<uint64_t, Go> open;     // its downloads; empty functions: they have begun
+  };
+
+  // Takes out what is to be called, without the lock.
+  std::vector<Go> Grant() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const TurnLimits limits_;
+  const Clock& clock_;
+  absl::Mutex mutex_;
+  uint64_t newest_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::list<Node> nodes_ ABSL_GUARDED_BY(mutex_);  // in the order in which they asked
+};
+
+}  // namespace macaw::wire

@@ -1,0 +1,232 @@
+#include "proto/wire/download_turns.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/wire/bulk_stream.h"
+#include "proto/wire/chunk.h"
+#include "proto/wire/convert.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/remote.h"
+#include "testing/fake_handler.h"
+#include "tests/proto/link_contract.h"
+
+namespace macaw::wire {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+
+class SetClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(Duration d) { now_ += d; }
+
+ private:
+  TimePoint now_{};
+};
+
+class DownloadTurnsTest : public testing::Test {
+ protected:
+  uint64_t Enter(const std::string& node, uint8_t blob = 1) {
+    Digest digest;
+    digest.bytes[0] = blob;
+    return turns_.Enter(node, digest, [this, node] { began_.push_back(node); });
+  }
+
+  SetClock clock_;
+  DownloadTurns turns_{{.at_once = 2, .from = 100, .turn = seconds(60), .gone = seconds(10)},
+                       clock_};
+  std::vector<std::string> began_;
+};
+
+TEST_F(DownloadTurnsTest, TwoBeginAndTheNextFollowsWhoeverHasTheLastByte) {
+  Enter("anna");
+  const uint64_t ben = Enter("ben");
+  Enter("carl");
+  Enter("dora");
+  EXPECT_THAT(began_, ElementsAre("anna", "ben"));
+  turns_.Leave(ben, true);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl"));
+}
+
+TEST_F(DownloadTurnsTest, ANodeKeepsItsTurnAndItsPlaceBetweenTwoSlices) {
+  const uint64_t anna = Enter("anna");
+  Enter("ben");
+  const uint64_t carl = Enter("carl");
+  turns_.Leave(carl, false);  // it was sent a little
+  Enter("dora");
+  turns_.Leave(anna, false);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben"));
+  Enter("carl");
+  turns_.Leave(Enter("anna"), true);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "anna", "carl"));
+}
+
+TEST_F(DownloadTurnsTest, ATurnIsForANodeThatIsThere) {
+  const uint64_t anna = Enter("anna");
+  Enter("ben");
+  turns_.Leave(Enter("carl"), false);
+  Enter("dora");
+  turns_.Leave(anna, true);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "dora"));
+}
+
+TEST_F(DownloadTurnsTest, AnotherBlobOfANodeIsAnotherTurn) {
+  Enter("anna", 1);
+  Enter("anna", 2);
+  Enter("anna", 3);
+  EXPECT_THAT(began_, ElementsAre("anna", "anna"));
+}
+
+TEST_F(DownloadTurnsTest, ANodeThatHasGoneGivesItsTurnOn) {
+  turns_.Leave(Enter("anna"), false);
+  Enter("ben");
+  Enter("carl");
+  clock_.Advance(seconds(10));
+  turns_.Look();
+  EXPECT_THAT(began_, ElementsAre("anna", "ben"));
+  clock_.Advance(seconds(1));
+  turns_.Look();
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl"));
+}
+
+TEST_F(DownloadTurnsTest, ASlowNodeKeepsOthersForOneTurnOnly) {
+  Enter("anna");
+  Enter("ben");
+  Enter("carl");
+  clock_.Advance(seconds(61));
+  turns_.Look();
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl"));
+}
+
+TEST_F(DownloadTurnsTest, SmallBlobsNeedNoneAndWithoutALimitNoBlobDoes) {
+  EXPECT_TRUE(turns_.IsFor(100));
+  EXPECT_FALSE(turns_.IsFor(99));
+  EXPECT_FALSE(DownloadTurns({}, clock_).IsFor(UINT64_MAX));
+}
+
+constexpr uint64_t kBytes = 32 << 20;  // more than a connection buffers
+
+// A server that sends one large blob at a time, and callers by the names of their tokens.
+class TurnsOfAServer : public testing::Test {
+ protected:
+  void Start(Duration pulse) {
+    handler_.Serve(blob_);
+    const auto identify = [](absl::string_view token) {
+      return std::make_shared<const fleet::Caller>(
+          fleet::Caller{.role = fleet::Role::kNode, .node = std::string(token)});
+    };
+    const TurnLimits turns = {.at_once = 1, .from = 1 << 20, .pulse = pulse};
+    server_ = *FleetServer::Start({.listen = ":0", .turns = turns, .identify = identify}, handler_);
+    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+  }
+
+  // A download of the blob from `offset` on that has been asked for.
+  struct Download {
+    Download(const std::shared_ptr<grpc::Channel>& channel, const std::string& token,
+             const Digest& digest, uint64_t offset)
+        : stub(channel) {
+      context.AddMetadata(kTokenKey, token);
+      stream.emplace(stub, "/macaw.v1.Fleet/Download", context, FromSeconds(60));
+      v1::DownloadRequest request;
+      request.set_digest(ToWire(digest));
+      request.set_offset(offset);
+      EXPECT_TRUE(stream->Write(FromString(request.SerializeAsString())));
+      EXPECT_TRUE(stream->WritesDone());
+    }
+    // Bytes of its next chunk; 0: there is none.
+    uint64_t Next() {
+      auto message = stream->Read();
+      return message.has_value() ? DecodeChunk(*message)->size : 0;
+    }
+    uint64_t All() {
+      uint64_t bytes = 0;
+      while (const uint64_t some = Next()) bytes += some;
+      return bytes;
+    }
+
+    grpc::GenericStub stub;
+    grpc::ClientContext context;
+    std::optional<BulkStream> stream;
+  };
+  std::unique_ptr<Download> Ask(const std::string& node, uint64_t offset = 0) {
+    return std::make_unique<Download>(channel_, node, blob_.digest, offset);
+  }
+
+  const fleet::Blob blob_ = fleet::RandomBlob(kBytes, 1);
+  fleet::FakeHandler handler_;
+  std::unique_ptr<FleetServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(TurnsOfAServer, ANodeThatWaitsGetsALittleAndTheRestInItsTurn) {
+  Start(milliseconds(50));
+  const auto first = Ask("anna");
+  ASSERT_EQ(first->Next(), kChunkBytes);
+  const auto second = Ask("ben");
+  EXPECT_EQ(second->All(), 64u << 10);
+  EXPECT_TRUE(second->stream->Finish().ok());
+  EXPECT_EQ(first->All(), kBytes - kChunkBytes);
+  EXPECT_TRUE(first->stream->Finish().ok());
+  EXPECT_EQ(Ask("ben", 64 << 10)->All(), kBytes - (64 << 10));
+}
+
+TEST_F(TurnsOfAServer, ANodeThatWaitsBeginsOnceTheOneBeforeHasTheLastByte) {
+  Start(hours(1));
+  const auto first = Ask("anna");
+  ASSERT_EQ(first->Next(), kChunkBytes);
+  const auto second = Ask("ben");
+  EXPECT_EQ(first->All(), kBytes - kChunkBytes);
+  EXPECT_EQ(second->All(), kBytes);
+  EXPECT_TRUE(second->stream->Finish().ok());
+}
+
+TEST_F(TurnsOfAServer, AProgramFetchesItAfterAll) {
+  Start(milliseconds(50));
+  const auto first = Ask("anna");
+  ASSERT_EQ(first->Next(), kChunkBytes);
+  const auto link = *Dial({.server = server_->address(), .token = "ben"});
+  auto fetched = std::async(std::launch::async, [&] {
+    return link->Fetch({blob_.digest, blob_.size, nullptr});
+  });
+  EXPECT_EQ(first->All(), kBytes - kChunkBytes);
+  const auto blob = fetched.get();
+  ASSERT_TRUE(blob.ok()) << blob.status();
+  fleet::ExpectSameBytes(*blob, blob_);
+}
+
+TEST_F(TurnsOfAServer, WhoeverGivesUpWaitingLeavesNoPlaceBehind) {
+  Start(hours(1));
+  const auto first = Ask("anna");
+  ASSERT_EQ(first->Next(), kChunkBytes);
+  const auto second = Ask("ben");
+  second->context.TryCancel();
+  EXPECT_EQ(second->All(), 0u);
+  EXPECT_TRUE(absl::IsCancelled(second->stream->Finish()));
+  const auto third = Ask("carl");
+  EXPECT_EQ(first->All(), kBytes - kChunkBytes);
+  EXPECT_EQ(third->All(), kBytes) << "the second one's place is given on";
+}
+
+TEST_F(TurnsOfAServer, AServerEndsWhileANodeWaits) {
+  Start(hours(1));
+  const auto first = Ask("anna");
+  ASSERT_EQ(first->Next(), kChunkBytes);
+  const auto second = Ask("ben");
+  server_.reset();
+  EXPECT_EQ(second->All(), 0u);
+  EXPECT_FALSE(second->stream->Finish().ok());
+}
+
+}  // namespace
+}  // namespace macaw::wire
