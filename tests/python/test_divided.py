@@ -64,9 +64,9 @@ class AnOldPyTorch(TestCase):
         from macaw._divided import refuse_old_torch
 
         old = ModuleType("torch.distributed.fsdp")
-        with mock.patch.dict(sys.modules, {"torch.distributed.fsdp": old}):
-            with self.assertRaises(macaw.ArgumentError) as caught:
-                refuse_old_torch()
+        modules = mock.patch.dict(sys.modules, {"torch.distributed.fsdp": old})
+        with modules, self.assertRaises(macaw.ArgumentError) as caught:
+            refuse_old_torch()
         self.assertIn("PyTorch 2.6 or later", str(caught.exception))
 
 
