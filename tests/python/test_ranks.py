@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import trainer_programs as programs
 from trainer_case import TrainerCase
 
 import macaw
@@ -78,6 +79,15 @@ class Ranks(TrainerCase):
                 self.assertEqual(run.rows[0]["steps"], 6)
                 alone = self.run_of(kind, out=self.folder / "alone")
                 self.assertAlmostEqual(run.rows[-1]["train_loss"], alone.rows[-1]["train_loss"], 1)
+
+    def test_evaluate_all_rows(self) -> None:
+        """Each rank has half of them, and logs their mean."""
+        run = self.run_of("lightning", "ranks=2", rounds=1)
+        model = programs.net()
+        model.load_state_dict(run.model())
+        x, y = programs.vectors("a", "test").tensors
+        loss = torch.nn.functional.cross_entropy(model(x), y).item()
+        self.assertAlmostEqual(run.rows[-1]["clients_test_loss"], loss, 5)
 
     def test_see_the_gpus_of_their_slot(self) -> None:
         code = (

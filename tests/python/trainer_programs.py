@@ -5,7 +5,7 @@
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
 run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
 fsdp=1 or 2 (which kind divides the model), shuffle, stop (early), checkpoint (activations),
-fail=ROUND, manual (steps by the module, and the name of the loss).
+rows=COUNT (to train), fail=ROUND, manual (steps by the module, and the name of the loss).
 """
 
 from __future__ import annotations
@@ -284,6 +284,9 @@ def main(kind: str, *options: str) -> None:
     ranks, fsdp = int(words.get("ranks", 1)), int(words.get("fsdp", 0))
     rank = macaw.program(ranks)
     torch.set_num_threads(1)
+    if "rows" in words:
+        global TRAINED
+        TRAINED = int(words["rows"])
     shuffle = "shuffle" in words
 
     def failing(task: Any) -> None:
