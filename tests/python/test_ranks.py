@@ -14,6 +14,7 @@ import trainer_programs as programs
 from trainer_case import TrainerCase
 
 import macaw
+from macaw._divided import is_possible
 from support import SOURCE
 
 
@@ -27,14 +28,6 @@ def processes_of(word: str) -> list[str]:
         if word in text and "trainer_programs" in text:
             found.append(text)
     return found
-
-
-def has_fsdp() -> bool:
-    try:
-        from torch.distributed.fsdp import FSDPModule  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 class AnExample(TrainerCase):
@@ -64,7 +57,7 @@ class AnExample(TrainerCase):
     def test_trains_one_model_by_ddp(self) -> None:
         self.assert_same_as_one("ranks.py", "2")
 
-    @unittest.skipUnless(has_fsdp(), "FSDP: PyTorch 2.6 or later")
+    @unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
     def test_trains_one_model_by_fsdp(self) -> None:
         self.assert_same_as_one("ranks.py", "2", "--fsdp")
 
@@ -115,7 +108,7 @@ class Ranks(TrainerCase):
         self.assertEqual(processes_of(mark), [], "the other ranks have ended")
 
 
-@unittest.skipUnless(has_fsdp(), "FSDP: PyTorch 2.6 or later")
+@unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
 class Fsdp(TrainerCase):
     """A patched trainer's FSDP, beside its DDP: the same batches, and sums of the same numbers.
 
