@@ -16,6 +16,13 @@ def be_an_accelerator() -> None:
     PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
 
 
+def hugging_options(version: int) -> dict[str, Any]:
+    config = {"version": version, "transformer_layer_cls_to_wrap": ["GPT2Block"]}
+    if version == 1:
+        config["sync_module_states"] = False  # moves them over GPUs
+    return {"fsdp": True, "fsdp_config": config}
+
+
 def check(model: Any) -> None:
     from macaw._divided import is_divided
 

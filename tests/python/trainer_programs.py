@@ -167,8 +167,7 @@ def hugging(
     if ranks > 1:
         options["ddp_backend"] = "gloo"
     if fsdp:
-        options["fsdp"] = "full_shard"
-        options["fsdp_config"] = {"version": fsdp, "transformer_layer_cls_to_wrap": ["GPT2Block"]}
+        options.update(trainer_fsdp.hugging_options(fsdp))
     arguments = transformers.TrainingArguments(tempfile.mkdtemp(), **options)
     if fsdp:
         trainer_fsdp.be_an_accelerator()
