@@ -123,16 +123,23 @@ def reshard(module: Any) -> None:
         part.reshard()
 
 
+def is_possible() -> bool:
+    """From PyTorch 2.6 on."""
+    try:
+        from torch.distributed.fsdp import FSDPModule  # noqa: F401
+    except Exception:  # a ValueError of Debian's PyTorch 1.13 under Python 3.11
+        return False
+    return True
+
+
 def refuse_old_torch() -> None:
     import torch
 
-    try:
-        from torch.distributed.fsdp import FSDPModule  # noqa: F401
-    except ImportError:
+    if not is_possible():
         raise ArgumentError(
             "macaw.patch: the ranks divide the model, and giving it a run's weights takes PyTorch "
             f"2.6 or later; this is {torch.__version__}: train by DDP"
-        ) from None
+        )
 
 
 def _set_tensors(module: Any, arrays: Mapping[str, Array]) -> None:

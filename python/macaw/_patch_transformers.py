@@ -95,7 +95,9 @@ class Patched:
 
     def evaluate(self, task: Any, turn: Turn) -> tuple[int, dict[str, float]]:
         trainer = self._trainer
-        turn.begin(trainer.model)  # before the first training it is not divided yet
+        if self.divides:
+            self._divide_by_fsdp2()
+        turn.begin(trainer.model)
         own = self._own[0] if task.split == "train" else self._own[1]
         rows = _part(rows_of(task, self._data, own, self._served), task)
         with ExitStack() as stack:
@@ -114,6 +116,17 @@ class Patched:
             if key in found
         }
         return int(found.get("eval_examples", len(rows))), means
+
+    def _divide_by_fsdp2(self) -> None:
+        """Before the first training. accelerate does it only together with an optimizer, of which
+        an evaluation has none."""
+        trainer = self._trainer
+        plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
+        if getattr(plugin, "fsdp_version", 1) == 2 and not is_divided(trainer.model):
+            trainer.create_optimizer()
+            prepared = trainer.accelerator.prepare(trainer.model, trainer.optimizer)
+            trainer.model, trainer.optimizer = prepared
+            trainer.model_wrapped = trainer.model
 
     def name(self) -> str:
         import torch

@@ -14,21 +14,15 @@ from unittest import mock
 import numpy as np
 
 import macaw
+from macaw._divided import is_possible, refuse_old_torch
 from support import TestCase, needs
 
 HERE = Path(__file__).parent
 
 
+@unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
 class ADividedModule(TestCase):
     found: list[dict[str, Any]]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        try:
-            from torch.distributed.fsdp import FSDPModule  # noqa: F401
-        except ImportError as error:
-            raise unittest.SkipTest(f"PyTorch 2.6 or later: {error}") from error
 
     def setUp(self) -> None:
         super().setUp()
@@ -61,12 +55,10 @@ class ADividedModule(TestCase):
 class AnOldPyTorch(TestCase):
     @needs("torch")
     def test_is_refused(self) -> None:
-        from macaw._divided import refuse_old_torch
-
         old = ModuleType("torch.distributed.fsdp")
-        with mock.patch.dict(sys.modules, {"torch.distributed.fsdp": old}):
-            with self.assertRaises(macaw.ArgumentError) as caught:
-                refuse_old_torch()
+        modules = mock.patch.dict(sys.modules, {"torch.distributed.fsdp": old})
+        with modules, self.assertRaises(macaw.ArgumentError) as caught:
+            refuse_old_torch()
         self.assertIn("PyTorch 2.6 or later", str(caught.exception))
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import trainer_programs as programs
 from trainer_case import TrainerCase
 
 import macaw
+from macaw._divided import is_possible
 from support import SOURCE
 
 
@@ -26,14 +28,6 @@ def processes_of(word: str) -> list[str]:
         if word in text and "trainer_programs" in text:
             found.append(text)
     return found
-
-
-def has_fsdp() -> bool:
-    try:
-        from torch.distributed.fsdp import FSDPModule  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 class AnExample(TrainerCase):
@@ -63,7 +57,7 @@ class AnExample(TrainerCase):
     def test_trains_one_model_by_ddp(self) -> None:
         self.assert_same_as_one("ranks.py", "2")
 
-    @unittest.skipUnless(has_fsdp(), "FSDP: PyTorch 2.6 or later")
+    @unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
     def test_trains_one_model_by_fsdp(self) -> None:
         self.assert_same_as_one("ranks.py", "2", "--fsdp")
 
@@ -78,6 +72,15 @@ class Ranks(TrainerCase):
                 self.assertEqual(run.rows[0]["steps"], 6)
                 alone = self.run_of(kind, out=self.folder / "alone")
                 self.assertAlmostEqual(run.rows[-1]["train_loss"], alone.rows[-1]["train_loss"], 1)
+
+    def test_evaluate_all_rows(self) -> None:
+        """Each rank has half of them, and logs their mean."""
+        run = self.run_of("lightning", "ranks=2", rounds=1)
+        model = programs.net()
+        model.load_state_dict(run.model())
+        x, y = programs.vectors("a", "test").tensors
+        loss = torch.nn.functional.cross_entropy(model(x), y).item()
+        self.assertAlmostEqual(run.rows[-1]["clients_test_loss"], loss, 5)
 
     def test_see_the_gpus_of_their_slot(self) -> None:
         code = (
@@ -105,7 +108,7 @@ class Ranks(TrainerCase):
         self.assertEqual(processes_of(mark), [], "the other ranks have ended")
 
 
-@unittest.skipUnless(has_fsdp(), "FSDP: PyTorch 2.6 or later")
+@unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
 class Fsdp(TrainerCase):
     """A patched trainer's FSDP, beside its DDP: the same batches, and sums of the same numbers.
 

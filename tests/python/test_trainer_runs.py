@@ -38,6 +38,15 @@ class Both(TrainerCase):
                 run = self.run_of(kind, "stop", rounds=3)
                 self.assertEqual([row["steps"] for row in run.rows], [6, 6, 6])
 
+    def test_train_all_of_a_turn_that_looks_like_a_trial(self) -> None:
+        """Two rows and one step, as the worker tries a program before the run."""
+        for kind in ("hugging", "lightning"):
+            with self.subTest(kind):
+                job = self.job_of(kind, "rows=2", rounds=1, local={"steps": 1})
+                self.declare(kind, "a", rows=2)
+                row = macaw.simulate(**job).rows[0]
+                self.assertEqual((row["steps"], row["examples"]), (programs.EPOCHS, 2))
+
     def test_train_alone_when_started_by_hand(self) -> None:
         for kind in ("hugging", "lightning"):
             environment = {k: v for k, v in os.environ.items() if not k.startswith("MACAW_SLOT")}

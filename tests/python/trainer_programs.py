@@ -5,7 +5,7 @@
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
 run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
 fsdp=1 or 2 (which kind divides the model), shuffle, stop (early), checkpoint (activations),
-fail=ROUND, manual (steps by the module, and the name of the loss).
+rows=COUNT (to train), fail=ROUND, manual (steps by the module, and the name of the loss).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import trainer_fsdp
 
 warnings.simplefilter("ignore")
 TOKENS, LENGTH = 20, 7
@@ -150,32 +151,6 @@ def sgd(model: Any, rate: float = RATE) -> Any:
     return torch.optim.SGD(trained, lr=rate, momentum=MOMENTUM)
 
 
-def be_an_accelerator() -> None:
-    """accelerate divides models by FSDP on accelerators alone: now CPUs and gloo are one of them.
-    What divides and trains is PyTorch's FSDP all the same."""
-    from accelerate import PartialState
-    from accelerate.utils import DistributedType
-
-    PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
-
-
-def check_divided(model: Any) -> None:
-    from macaw._divided import is_divided
-
-    if not is_divided(model):
-        raise RuntimeError("the trainer has not divided its model")
-
-
-def divided_checker() -> Any:
-    import transformers
-
-    class MustBeDivided(transformers.TrainerCallback):
-        def on_train_begin(self, *_: Any, model: Any = None, **__: Any) -> None:
-            check_divided(model)
-
-    return MustBeDivided()
-
-
 def hugging(
     model: Any, client: str = "a", *, shuffle: bool = False, given: Any = None, ranks: int = 1,
     fsdp: int = 0, **more: Any,
@@ -192,11 +167,10 @@ def hugging(
     if ranks > 1:
         options["ddp_backend"] = "gloo"
     if fsdp:
-        options["fsdp"] = "full_shard"
-        options["fsdp_config"] = {"version": fsdp, "transformer_layer_cls_to_wrap": ["GPT2Block"]}
+        options.update(trainer_fsdp.hugging_options(fsdp))
     arguments = transformers.TrainingArguments(tempfile.mkdtemp(), **options)
     if fsdp:
-        be_an_accelerator()
+        trainer_fsdp.be_an_accelerator()
     bases = (WithMomentum, *(() if shuffle else (InOrder,)), transformers.Trainer)
     kind = type("Trainer", bases, {})
     return kind(
@@ -288,41 +262,13 @@ def manual(name: str) -> Any:
     return Manual()
 
 
-def divided(base: Any) -> Any:
-    """The module, divided by fully_shard as ModelParallelStrategy wants it."""
-
-    class Divided(type(base)):  # type: ignore[misc]
-        def configure_model(self) -> None:
-            from torch.distributed.fsdp import FSDPModule, fully_shard
-
-            if not isinstance(self.net, FSDPModule):  # each fit calls this
-                fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
-
-    return Divided()
-
-
-def strategy_of(ranks: int, fsdp: int) -> Any:
-    strategies = lightning().strategies
-    if fsdp == 2:
-        return strategies.ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1)
-    if fsdp == 1:
-
-        class OnCpu(strategies.FSDPStrategy):  # type: ignore[misc,name-defined]
-            """A class of its own, since Lightning refuses FSDPStrategy itself without a GPU."""
-
-        return OnCpu(auto_wrap_policy={torch.nn.Linear})
-    return "ddp" if ranks > 1 else "auto"
-
-
-class MustBeDivided(lightning().Callback):
-    def on_train_start(self, trainer: Any, _: Any) -> None:
-        check_divided(trainer.strategy.model)
-
-
 def lightning_trainer(epochs: int = EPOCHS, ranks: int = 1, fsdp: int = 0, **more: Any) -> Any:
+    strategy = "ddp" if ranks > 1 else "auto"
+    if fsdp:
+        strategy = trainer_fsdp.strategy(lightning(), ranks, fsdp)
     return lightning().Trainer(
         max_epochs=epochs, accelerator="cpu", devices=ranks, logger=False,
-        strategy=strategy_of(ranks, fsdp), enable_checkpointing=False,
+        strategy=strategy, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, **more,
     )  # fmt: skip
 
@@ -337,6 +283,9 @@ def main(kind: str, *options: str) -> None:
     ranks, fsdp = int(words.get("ranks", 1)), int(words.get("fsdp", 0))
     rank = macaw.program(ranks)
     torch.set_num_threads(1)
+    if "rows" in words:
+        global TRAINED
+        TRAINED = int(words["rows"])
     shuffle = "shuffle" in words
 
     def failing(task: Any) -> None:
@@ -362,7 +311,7 @@ def main(kind: str, *options: str) -> None:
         if again:
             trainer.add_callback(counter(model))
         if fsdp:
-            trainer.add_callback(divided_checker())
+            trainer.add_callback(trainer_fsdp.hugging_check())
 
         def rows(task: Any) -> Any:
             failing(task)
@@ -385,12 +334,12 @@ def main(kind: str, *options: str) -> None:
     if "clip" in words:
         more["gradient_clip_val"] = CLIP
     if fsdp:
-        more["callbacks"] = [MustBeDivided()]
+        more["callbacks"] = [trainer_fsdp.lightning_check(lightning())]
     trainer = lightning_trainer(ranks=ranks, fsdp=fsdp, **more)
     data = batches if "data" in words or "fail" in words else None
     macaw.patch(trainer, data=data, local="local" in words)
     module = manual(words["manual"]) if "manual" in words else classifier(adam="adam" in words)
-    module = divided(module) if fsdp == 2 else module
+    module = trainer_fsdp.divided(module) if fsdp == 2 else module
     trainer.fit(module, loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
     print("trained alone:", trainer.global_step)
 
