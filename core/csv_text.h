@@ -14,7 +14,8 @@ namespace macaw {
 // The records of a table as text, one after another (RFC 4180 and what spreadsheets make of it).
 // Cells stand between separators. A cell in quotation marks may hold separators, line breaks, and
 // quotation marks, which are doubled. A quotation mark inside another cell is a character of it.
-// A byte order mark in front of the first record is skipped. Lines end with "\n", "\r\n" or "\r". Blank lines are skipped. One thread.
+// A byte order mark in front of the first record is skipped. Lines end with "\n", "\r\n" or "\r".
+// Blank lines are skipped. One thread.
 class CsvText {
  public:
   // `text` must live as long.

@@ -134,21 +134,32 @@ class Patched:
             found.update(metrics)
         if self.divides:
             reshard(self._trainer.strategy.model)
-        means = {}
-        for mean, usual in _USUAL.items():
-            names = (self._names[mean],) if mean in self._names else usual
-            there = next((name for name in names if name in found), None)
-            if there is not None:
-                means[mean] = found[there]
+        means = self._over_ranks(self._known(found))
         if "loss" not in means:
             raise KeyError(
                 "validation_step logs no loss that is known here; it logs "
                 f'{", ".join(found) or "nothing"}: self.log("val_loss", …), or '
                 'macaw.patch(trainer, metrics={"loss": "its name there"})'
             )
-        # A rank logs what its own rows give, or the same as all with sync_dist=True.
-        sums = over_ranks([1.0, *map(float, means.values())], self._device())
-        return task.end - task.begin, dict(zip(means, (x / sums[0] for x in sums[1:])))
+        return task.end - task.begin, means
+
+    def _known(self, found: dict[str, Any]) -> dict[str, float]:
+        """The run's means among what the module has logged."""
+        means = {}
+        for mean, usual in _USUAL.items():
+            names = (self._names[mean],) if mean in self._names else usual
+            there = next((name for name in names if name in found), None)
+            if there is not None:
+                means[mean] = float(found[there])
+        return means
+
+    def _over_ranks(self, means: dict[str, float]) -> dict[str, float]:
+        """Their means over the ranks that have logged them: each what its own rows give, or the
+        same as all with sync_dist=True, or rank 0 alone with rank_zero_only=True."""
+        numbers = [x for mean in _USUAL for x in (float(mean in means), means.get(mean, 0.0))]
+        sums = over_ranks(numbers, self._device())
+        of = zip(_USUAL, sums[::2], sums[1::2])
+        return {mean: total / ranks for mean, ranks, total in of if ranks > 0}
 
     def name(self) -> str:
         import torch

@@ -51,6 +51,7 @@ from macaw._rule_stages import (
     Local,
     Loss,
     Outcome,
+    Point,
     Result,
     Stage,
     StageEnd,
@@ -67,6 +68,7 @@ __all__ = [
     "Loss",
     "Metric",
     "Outcome",
+    "Point",
     "Result",
     "Rule",
     "RuleError",
@@ -85,6 +87,7 @@ __all__ = [
 for _class in (Aggregated, Down, Layout, Metric, Schema, State, Up,
                Gradient, Local, Loss, Outcome, Result, StageEnd, Train):  # fmt: skip
     _class.__module__ = __name__
+del _class
 
 serving = False  # whether this process runs a rule for a worker or a server
 

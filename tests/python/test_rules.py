@@ -8,11 +8,13 @@ import math
 import os
 import sys
 import types
+import typing
 import unittest
 from typing import Any
 from unittest import mock
 
 import macaw
+from macaw import rules
 from macaw.rules import Rule
 from support import SOURCE, TestCase, rows
 
@@ -209,6 +211,15 @@ class AMethod(TestCase):
         self.run_of("none", "    totals = ()\n", rounds=1)
         with self.assertRaisesRegex(macaw.Error, "totals.*total_weight"):
             self.run_of("other", '    totals = ("weight",)\n', rounds=1)
+
+
+class Names(TestCase):
+    def test_of_what_a_rule_says_are_in_one_module(self) -> None:
+        """Wherever the classes are written: their hints are looked up in macaw.rules, too."""
+        for kind in (rules.Train, rules.Gradient, rules.Loss, rules.Schema, rules.Result):
+            self.assertEqual(kind.__module__, "macaw.rules")
+            self.assertGreater(len(typing.get_type_hints(kind)), 0)
+        self.assertIn(rules.StageEnd, typing.get_args(rules.Point))
 
 
 class APython(TestCase):

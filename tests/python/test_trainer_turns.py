@@ -11,7 +11,7 @@ import torch
 import trainer_programs as programs
 from trainer_case import TrainerCase
 
-from macaw._patch import Turn
+from macaw._patch import Turn, is_trial
 from macaw._rates import Rates, set_rate
 from macaw._weights import Weights
 
@@ -47,6 +47,18 @@ class AModule(TrainerCase):
         for _ in range(2):
             with self.assertRaises(TypeError):
                 weights.load({"weight": np.zeros((2, 2)), "bias": np.zeros(3)})
+
+
+class ATrial(TrainerCase):
+    def test_is_what_the_worker_says(self) -> None:
+        short = {"local": {"steps": 1}, "rows": 2}
+        self.assertFalse(is_trial(SimpleNamespace(**short, trial=False)))
+        self.assertTrue(is_trial(SimpleNamespace(local={"steps": 5}, rows=9, trial=True)))
+
+    def test_of_a_worker_that_does_not_say_it_is_one_step_of_two_rows(self) -> None:
+        self.assertTrue(is_trial(SimpleNamespace(local={"steps": 1}, rows=2)))
+        self.assertFalse(is_trial(SimpleNamespace(local={"steps": 1}, rows=3)))
+        self.assertFalse(is_trial(SimpleNamespace(local={"steps": 2}, rows=2)))
 
 
 class ARate(TrainerCase):
