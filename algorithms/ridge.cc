@@ -204,7 +204,9 @@ Description Ridge() {
           "output and 0 at the others, with one output 1 and -1; the loss of the run's task is of "
           "other outputs, so look at the accuracy. With cohort.size all clients one round is enough. "
           "A client sends the square of the number of features, and what it sends says much about "
-          "rows where it has few. Features count as [data] and [model] normalise them.",
+          "rows where it has few. Features count as [data] and [model] normalise them. A client keeps "
+          "whether it has come: where an owner loses that (state.store = \"memory\", a new disk), it "
+          "comes again and its rows count twice, which rule_rows shows.",
       .has_independent_state = true,
       .check = [](const Setup& setup) { return LinearLayer::Of(setup, kWhatRidgeDoes).status(); },
       .schema = RidgeSchema,

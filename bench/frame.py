@@ -142,11 +142,15 @@ def pss(pid: int) -> float:
     return total * 1024 / 1e6
 
 
-def machine() -> str:
+def processor() -> str:
     about = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.split(":", 1)[1].strip() for line in about if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def machine() -> str:
     return (
-        f"{len(os.sched_getaffinity(0))} cores of {names[0] if names else platform.machine()}, "
+        f"{len(os.sched_getaffinity(0))} cores of {processor()}, "
         f"{platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}, "
         f"{time.strftime('%Y-%m-%d %H:%M')}"
     )

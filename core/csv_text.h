@@ -7,17 +7,19 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "core/utf8.h"
 
 namespace macaw {
 
 // The records of a table as text, one after another (RFC 4180 and what spreadsheets make of it).
 // Cells stand between separators. A cell in quotation marks may hold separators, line breaks, and
 // quotation marks, which are doubled. A quotation mark inside another cell is a character of it.
-// Lines end with "\n", "\r\n" or "\r". Blank lines are skipped. One thread.
+// A byte order mark in front of the first record is skipped. Lines end with "\n", "\r\n" or "\r". Blank lines are skipped. One thread.
 class CsvText {
  public:
   // `text` must live as long.
-  CsvText(absl::string_view text, char separator) : rest_(text), separator_(separator) {}
+  CsvText(absl::string_view text, char separator)
+      : rest_(WithoutByteOrderMark(text)), separator_(separator) {}
 
   // Reads the next record. False: there is none. If status() is an error, the first line of the
   // record is left out, and the next record begins behind it.

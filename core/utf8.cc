@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/status.h"
 
 namespace macaw {
@@ -98,6 +99,11 @@ absl::Status RefuseNotUtf8(absl::string_view what, absl::string_view word,
   return absl::InvalidArgumentError(absl::StrCat(
       what, " \"", EscapeToUtf8(word.substr(0, 40)),
       "\" is not UTF-8. If the file is in Latin-1 (or Windows' code page), ", HowToConvert(file)));
+}
+
+absl::string_view WithoutByteOrderMark(absl::string_view text) {
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  return text;
 }
 
 std::string WideEncoding(absl::string_view bytes) {

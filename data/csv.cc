@@ -7,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "core/csv_text.h"
 #include "core/status.h"
 #include "core/utf8.h"
@@ -253,8 +252,7 @@ class CsvReader {
     path_ = &path;
     MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
     MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, path));
-    absl::string_view text = bytes;
-    absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark that some spreadsheets write
+    const absl::string_view text = WithoutByteOrderMark(bytes);
     if (!columns_) separator_ = SeparatorOf(options_, text);
     CsvText table(text, separator_);
     for (bool first = true; table.Next(); first = false) {

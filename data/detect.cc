@@ -5,7 +5,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "core/csv_text.h"
 #include "core/status.h"
 #include "core/utf8.h"
@@ -95,7 +94,7 @@ bool IsSparseRow(absl::string_view line) {
 }
 
 absl::StatusOr<std::string> OfText(const std::string& path, absl::string_view text) {
-  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  text = WithoutByteOrderMark(text);
   const std::vector<absl::string_view> lines = FirstLines(text);
   const absl::string_view line =
       lines.empty() ? "" : absl::StripLeadingAsciiWhitespace(lines.front());

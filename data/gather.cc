@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/random.h"
+#include "core/status.h"
 #include "data/scale.h"
 
 namespace macaw::data {
@@ -23,20 +25,42 @@ void ScaleEach(const std::byte* from, const std::vector<double>& scale,
   }
 }
 
+// Which of a line's pixels the place `at`, inside or outside of it, shows; -1: none. A reflection
+// reaches as far as CheckAugment says.
+int64_t Shown(int64_t at, int64_t extent, PadMode mode) {
+  if (at >= 0 && at < extent) return at;
+  switch (mode) {
+    case PadMode::kZeros:
+      return -1;
+    case PadMode::kReflect:
+      return at < 0 ? -at : 2 * (extent - 1) - at;
+    case PadMode::kEdge:
+      return at < 0 ? 0 : extent - 1;
+  }
+  return -1;
+}
+
 // Moves an image: padded by p, it would be cropped at (p + down, p + right). `image` is channels x
 // height x width.
 template <typename T>
 void Shift(std::span<T> image, std::vector<T>& scratch, const std::vector<int64_t>& shape,
-           const Move& move) {
+           const Move& move, PadMode mode) {
   const int64_t channels = shape[0], height = shape[1], width = shape[2];
-  const int64_t down = move.down, right = move.right;
+  const int64_t right = move.right;
+  // Places begin … end − 1 of a line show pixels of the image.
+  const int64_t begin = std::clamp<int64_t>(-right, 0, width);
+  const int64_t end = std::clamp<int64_t>(width - right, begin, width);
   scratch.assign(image.size(), T{0});
   for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t y = std::max<int64_t>(0, -down); y < std::min(height, height - down); ++y) {
-      const T* from = image.data() + (c * height + y + down) * width;
+    for (int64_t y = 0; y < height; ++y) {
+      const int64_t line = Shown(y + move.down, height, mode);
+      if (line < 0) continue;
+      const T* from = image.data() + (c * height + line) * width;
       T* to = scratch.data() + (c * height + y) * width;
-      const int64_t begin = std::max<int64_t>(0, -right), end = std::min(width, width - right);
-      if (begin < end) std::copy(from + begin + right, from + end + right, to + begin);
+      std::copy(from + begin + right, from + end + right, to + begin);
+      if (mode == PadMode::kZeros) continue;
+      for (int64_t x = 0; x < begin; ++x) to[x] = from[Shown(x + right, width, mode)];
+      for (int64_t x = end; x < width; ++x) to[x] = from[Shown(x + right, width, mode)];
     }
   }
   if (move.mirror) {
@@ -95,6 +119,24 @@ Move MoveOf(const AugmentKey& key, const TransformConfig& transform, uint32_t po
   return move;
 }
 
+absl::Status CheckAugment(const TransformConfig& transform,
+                          const std::vector<int64_t>& input_shape) {
+  if (transform.pad_crop == 0 && !transform.flip) return absl::OkStatus();
+  if (input_shape.size() != 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.augment needs images (channels x height x width), but an example is [",
+        absl::StrJoin(input_shape, ", "), "]; data.input_shape can say that rows are images"));
+  }
+  const int64_t most = std::min(input_shape[1], input_shape[2]) - 1;
+  if (transform.pad_mode == PadMode::kReflect && transform.pad_crop > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.augment.pad_crop is ", transform.pad_crop, ", but images of ", input_shape[1], " x ",
+        input_shape[2], " pixels can be padded by at most ", most,
+        " where data.augment.pad_mode is \"reflect\": set fewer, or \"edge\" or \"zeros\""));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BatchGather::Check(FeatureType type, const std::vector<int64_t>& input_shape,
                                 const TransformConfig& transform) {
   if (input_shape.empty() ||
@@ -114,13 +156,10 @@ absl::Status BatchGather::Check(FeatureType type, const std::vector<int64_t>& in
       return absl::InvalidArgumentError(
           absl::StrCat("transform std = ", value, " must be above 0"));
   }
-  const bool image = input_shape.size() == 3;
-  if ((transform.pad_crop != 0 || transform.flip) && !image) {
-    return absl::InvalidArgumentError("pad_crop and flip need images (channels x height x width)");
-  }
   if (transform.pad_crop < 0 || transform.client_noise < 0) {
     return absl::InvalidArgumentError("pad_crop and client_noise must not be negative");
   }
+  MACAW_RETURN_IF_ERROR(CheckAugment(transform, input_shape));
   if (type == FeatureType::kI32 && (transform.client_noise > 0 || transform.normalises() ||
                                     transform.pad_crop > 0 || transform.flip)) {
     return absl::InvalidArgumentError("tokens cannot be scaled, cropped, flipped or made noisy");
@@ -185,7 +224,8 @@ void BatchGather::Gather(const Rows& rows, std::span<const uint32_t> positions,
       }
       if (!moved) continue;
       const Move move = MoveOf(*augment, transform_, positions[i]);
-      if (move.down != 0 || move.right != 0 || move.mirror) Shift(example, scratch, shape_, move);
+      if (move.down != 0 || move.right != 0 || move.mirror)
+        Shift(example, scratch, shape_, move, transform_.pad_mode);
     }
   });
 }

@@ -21,8 +21,8 @@ struct AugmentKey {
   uint32_t epoch = 0;
 };
 
-// How an image is moved at random: by (down, right) pixels, with zeros where it has none, then
-// mirrored from left to right. The same as padding, cropping and flipping.
+// How an image is moved at random: by (down, right) pixels, padded where it has none, then mirrored
+// from left to right. The same as padding, cropping and flipping.
 struct Move {
   int64_t down = 0;  // −pad_crop … pad_crop
   int64_t right = 0;
@@ -31,6 +31,11 @@ struct Move {
 // The move of the row at `position` of a client.
 Move MoveOf(const AugmentKey& key, const TransformConfig& transform, uint32_t position);
 
+// Checks data.augment against examples of this shape: they are images, and reflections fit into
+// them. Errors name the key.
+absl::Status CheckAugment(const TransformConfig& transform,
+                          const std::vector<int64_t>& input_shape);
+
 // Gathers batches: copies chosen rows of a client and their labels into a batch buffer, converted
 // to the run's dtype, normalised, with the client's own noise (Rows::noise), and augmented. A batch
 // starts at a multiple of 64 bytes, and its bits depend only on (rows, key), not on where the rows
@@ -38,8 +43,7 @@ Move MoveOf(const AugmentKey& key, const TransformConfig& transform, uint32_t po
 class BatchGather {
  public:
   // Checks what the constructor requires: one mean and std for all channels or one per channel, std
-  // > 0, images (three axes) for pad_crop and flip, no normalisation of tokens. The message names
-  // the key of [data] or [model].
+  // > 0, CheckAugment, no normalisation of tokens. The message names the key of [data] or [model].
   static absl::Status Check(FeatureType type, const std::vector<int64_t>& input_shape,
                             const TransformConfig& transform);
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "core/digest.h"
 #include "core/random.h"
 #include "core/status.h"
@@ -79,7 +78,7 @@ absl::StatusOr<Histogram> FromArchive(std::string bytes, const std::string& path
 
 absl::StatusOr<Histogram> FromText(absl::string_view text, const std::string& path) {
   MACAW_RETURN_IF_ERROR(CheckPlainText(text, path));
-  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  text = WithoutByteOrderMark(text);
   Histogram histogram;
   bool first = true;
   MACAW_RETURN_IF_ERROR(ForEachLine(text, [&](int64_t number, absl::string_view line) {

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/strip.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/readers.h"
@@ -72,8 +71,7 @@ absl::StatusOr<uint64_t> AppendFile(const std::string& path, SparseRows& rows,
                                     UnreadableRows& unreadable, Digester& digest) {
   MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
   MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, path));
-  absl::string_view text = bytes;
-  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  const absl::string_view text = WithoutByteOrderMark(bytes);
   MACAW_RETURN_IF_ERROR(ForEachLine(text, [&](int64_t number, absl::string_view line) {
     line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
     if (line.empty()) return absl::OkStatus();

@@ -76,7 +76,13 @@ settings::Section<TransformConfig> TransformSection() {
                        "deviation per channel, or one for all; default: the data's own, or 1",
                        Above(0)));
   f.Add("augment.pad_crop", &T::pad_crop,
-        "zeros on each side before an image is cropped back at random", AtLeast(0));
+        "pixels added on each side before an image is cropped back at random", AtLeast(0));
+  f.AddChoice(
+       "augment.pad_mode", &T::pad_mode,
+       {{"zeros", PadMode::kZeros}, {"reflect", PadMode::kReflect}, {"edge", PadMode::kEdge}},
+       "what is added: zeros behind the normalisation, the image mirrored at its outermost "
+       "pixels, or these pixels repeated")
+      .Needs([](const T& t) { return t.pad_crop > 0; }, "data.augment.pad_crop above 0");
   f.Add("augment.flip", &T::flip, "whether images are mirrored left-right with probability 1/2");
   return f;
 }

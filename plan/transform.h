@@ -13,6 +13,11 @@ namespace macaw {
 // or images turned.
 enum class ConceptShift : uint8_t { kNone = 0, kLabelPermutation = 1, kRotation = 2 };
 
+// What a cropped image shows where the stored one ends: zeros, the image mirrored at its outermost
+// pixels (which are not repeated), or its outermost pixels. As modes "constant", "reflect" and
+// "edge" of numpy.pad.
+enum class PadMode : uint8_t { kZeros = 0, kReflect = 1, kEdge = 2 };
+
 // How stored features become model inputs: x' = (x · scale − mean[c]) / std[c] per channel c, then
 // the client's own noise, then augmentation (in training only). All of it happens while a batch is
 // gathered.
@@ -22,9 +27,10 @@ struct TransformConfig {
   std::optional<double> scale;  // 1/255 for stored bytes
   std::vector<double> mean;     // per channel, or one value for all
   std::vector<double> std;      // the same
-  int64_t pad_crop = 0;         // pad by this many zeros on each side, then crop at a random place
-  bool flip = false;            // mirror left-right with probability 1/2
-  double client_noise = 0;      // Gaussian noise, level · client rank / clients (NIID-bench)
+  int64_t pad_crop = 0;         // pad by this many pixels on each side, then crop at a random place
+  PadMode pad_mode = PadMode::kZeros;
+  bool flip = false;        // mirror left-right with probability 1/2
+  double client_noise = 0;  // Gaussian noise, level · client rank / clients (NIID-bench)
   // A client's own labels and images (data/label_map.h), changed when its rows are loaded.
   double label_noise = 0;          // probability that a training row has a wrong label
   double label_noise_clients = 1;  // probability that a client has label noise at all

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "plan/run_plan.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 
 namespace macaw::server {
 

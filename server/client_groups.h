@@ -9,7 +9,7 @@
 
 #include "plan/evaluation.h"
 #include "plan/task.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 #include "training/api/class_counts.h"
 
 namespace macaw::server {
@@ -44,7 +44,7 @@ std::vector<GroupColumn> GroupColumns(TaskKind task, const ClientGroups& groups)
 // how many clients they are of. A group of which no client was evaluated has null for its metrics.
 // Sums are added by client id, and counts are whole numbers, so every run has the same bits.
 // `counts`: what is counted for the metrics of classes, of the rows of all clients in `reported`:
-// `sums` may lack those without a finite loss (engine/finite_losses.h).
+// `sums` may lack those without a possible loss (engine/possible_losses.h).
 std::vector<std::pair<std::string, double>> GroupValues(TaskKind task, const ClientGroups& groups,
                                                         const EvaluationSums& sums,
                                                         const EvaluationSums& reported,

@@ -153,9 +153,11 @@ std::vector<ColumnHelp> DescribeColumns() {
   all.push_back({"clients_test_*_STATISTIC", "over clients. So in each family of clients"});
   all.push_back({"clients_test_clients",
                  "of how many clients a family is; clients without such rows are in none"});
-  all.push_back({"clients_test_missing",
-                 "clients that were asked and left out: their state cannot be read, their owner "
-                 "declines or is gone, or they have no finite loss and most others have one"});
+  all.push_back(
+      {"clients_test_missing",
+       "clients that were asked and left out: their state cannot be read, their owner "
+       "declines or is gone, or their loss is no finite number from 0 on, as that of most "
+       "others is"});
   all.push_back({kPenalty, "the penalty λ/2‖w‖², λ = `local.weight_decay`"});
   all.push_back({kObjective, "`clients_train_loss` and the penalty together"});
   const auto add_asked = [&](const char* name, const char* help) {

@@ -10,7 +10,7 @@
 #include "plan/run_plan.h"
 #include "plan/task.h"
 #include "server/client_groups.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 #include "server/engine/phase.h"
 
 // The definitions of the columns of metrics.jsonl. A new one is an entry here, in statistics.h

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "core/ids.h"
 #include "plan/task.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 #include "server/leave_one_out.h"
 
 namespace macaw::server {

@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "plan/named_groups.h"
 #include "server/early_stopping.h"
-#include "server/engine/finite_losses.h"
+#include "server/engine/possible_losses.h"
 #include "training/api/metrics.h"
 #include "training/api/row_metrics.h"
 
@@ -254,8 +254,8 @@ void MetricsRow::AddPenalty(double lambda, ConstVectorView model) {
 void MetricsRow::AddEvaluation(const EvaluationSums& reported, const training::ClassCounts& counts,
                                const ConceptGroups& groups, const EvaluationMetrics& asked,
                                std::span<const ClientGroups> divisions) {
-  const std::optional<EvaluationSums> finite = WithFiniteLosses(reported);
-  const EvaluationSums& sums = finite.has_value() ? *finite : reported;
+  const std::optional<EvaluationSums> possible = WithPossibleLosses(reported);
+  const EvaluationSums& sums = possible.has_value() ? *possible : reported;
   AddTotal(ColumnPrefix(EvaluatedRows::kCentral), {sums.central});
   AddTotal(ColumnPrefix(EvaluatedRows::kCentralValidation), {sums.validation});
   AddTotal(ColumnPrefix(EvaluatedRows::kTrain), {sums.train});

@@ -13,7 +13,7 @@
 #include "plan/run_plan.h"
 #include "server/client_groups.h"
 #include "server/columns.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 #include "server/engine/phase.h"
 #include "server/statistics.h"
 #include "training/api/class_counts.h"

@@ -41,6 +41,17 @@ bool OfUntrainedRows(absl::string_view column) {
   return true;
 }
 
+bool IsMovedByOneClient(absl::string_view column) {
+  const bool central = absl::StartsWith(column, "test_") || absl::StartsWith(column, "val_");
+  const bool counts = absl::EndsWith(column, "_clients") || absl::EndsWith(column, "_missing");
+  for (const char* quantile : {"_p10", "_p50", "_p90"})
+    if (absl::EndsWith(column, quantile)) return false;
+  if (central || counts) return false;
+  for (const char* metric : {"loss", "mae", "objective", "perplexity", "_r2"})
+    if (absl::StrContains(column, metric)) return true;
+  return false;
+}
+
 std::string UsualMetric(const std::function<bool(const std::string&)>& has) {
   const bool common = has("test_loss") || has("val_loss");
   const bool personal = has("clients_test_global_loss") || !common;

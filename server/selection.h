@@ -20,6 +20,11 @@ const char* Name(MetricRows rows);  // "training", "validation", "test"
 // clients or a number of clients.
 bool OfUntrainedRows(absl::string_view column);
 
+// Whether one client's word moves the column as far as the client likes: a mean of losses or errors
+// to which clients add what they say. Accuracies and quantiles over clients move by a client's share
+// alone.
+bool IsMovedByOneClient(absl::string_view column);
+
 // The column that chooses where none is named: an accuracy, else a loss, of validation rows where
 // there are some, else of test rows, else of training rows. `has`: whether the run has the column.
 // A rule with personal models is judged by them.

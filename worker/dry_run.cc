@@ -64,6 +64,7 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
                          LoadClient(context, dataset, {.client = client, .place = client}, Round(1),
                                     Phase(0), /*work=*/nullptr));
   for (data::Rows* rows : {&task.train, &task.validation, &task.test}) KeepFirst(*rows);
+  task.trial = true;
   const std::vector<FlatVector> down = Zeros(algorithms::DownLayouts(context.schema, Phase(0))),
                                 state = Zeros(LayoutsOf(context.schema.state));
   const std::vector<ConstVectorView> broadcast =

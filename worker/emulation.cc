@@ -25,4 +25,10 @@ double EmulatedPause(const EmulationConfig& config, Round round, ClientId client
   return stream.Uniform() < config.pause_probability ? config.pause_seconds : 0;
 }
 
+double EmulatedSlots::Longer(uint32_t slot, uint32_t rounds, Round round, ClientId client,
+                             double took) const {
+  const EmulatedPlace place{.slot = first_slot + slot, .slots = run_slots, .rounds = rounds};
+  return took * (EmulatedSlowdown(config, place, round) - 1) + EmulatedPause(config, round, client);
+}
+
 }  // namespace macaw

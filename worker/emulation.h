@@ -36,4 +36,15 @@ double EmulatedSlowdown(const EmulationConfig& config, const EmulatedPlace& plac
 // Seconds that are added to the client's turn, besides the slowdown.
 double EmulatedPause(const EmulationConfig& config, Round round, ClientId client);
 
+// The slots of a node, numbered from 0, as slots of the whole run.
+struct EmulatedSlots {
+  EmulationConfig config;
+  uint32_t first_slot = 0;  // the run's number of the node's first one
+  uint32_t run_slots = 1;
+
+  // How many seconds longer the client keeps the node's slot busy than the `took` seconds of its
+  // work. `rounds`: of the run.
+  double Longer(uint32_t slot, uint32_t rounds, Round round, ClientId client, double took) const;
+};
+
 }  // namespace macaw

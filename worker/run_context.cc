@@ -7,6 +7,7 @@
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/channels.h"
 #include "core/status.h"
+#include "data/gather.h"
 #include "data/label_map.h"
 #include "data/trigger.h"
 #include "models/script.h"
@@ -65,6 +66,7 @@ absl::StatusOr<RunContext> MakeRunContext(const Options& options,
   MACAW_RETURN_IF_ERROR(data::CheckChanges(context.run.transform, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));
+  MACAW_RETURN_IF_ERROR(data::CheckAugment(context.run.transform, context.run.model.input_shape));
   MACAW_RETURN_IF_ERROR(data::CheckTrigger(context.run.attack, context.run.task,
                                            LabelClasses(context.run),
                                            context.run.model.input_shape));

@@ -73,7 +73,7 @@ SlotPool::~SlotPool() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
-    queue_.clear();
+    queue_.Clear();
     GiveUp(true);
   }
   for (std::thread& thread : threads_) thread.join();
@@ -86,15 +86,14 @@ void SlotPool::Enqueue(std::shared_ptr<const PhaseContext> phase,
   for (const fleet::Assignment& assignment : assignments) {
     if (assignment.staleness != phase->staleness) continue;
     held_.push_back({assignment.client, assignment.fence});
-    queue_.emplace_back(TrainItem{phase, {assignment, leased}});
+    queue_.Push(TrainItem{phase, {assignment, leased}});
   }
 }
 
 void SlotPool::Enqueue(std::shared_ptr<const EvaluationContext> evaluation,
                        const std::vector<fleet::EvaluationTask>& tasks) {
   absl::MutexLock lock(&mutex_);
-  for (const fleet::EvaluationTask& task : tasks)
-    queue_.emplace_back(EvaluateItem{evaluation, task});
+  for (const fleet::EvaluationTask& task : tasks) queue_.Push(EvaluateItem{evaluation, task});
 }
 
 bool SlotPool::WaitForQueueBelow(size_t low) {
@@ -215,7 +214,7 @@ void SlotPool::GiveUp(bool give_up) {
 
 void SlotPool::Clear() {
   absl::MutexLock lock(&mutex_);
-  queue_.clear();
+  queue_.Clear();
   GiveUp(true);
   const auto idle = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return running_ == 0; };
   mutex_.Await(absl::Condition(&idle));
@@ -230,38 +229,20 @@ void SlotPool::Clear() {
 void SlotPool::Drop(const std::vector<Attempt>& attempts) {
   absl::MutexLock lock(&mutex_);
   for (const Attempt& attempt : attempts) {
-    const size_t before = queue_.size();
-    std::erase_if(queue_, [&](const Item& item) {
-      const auto* train = std::get_if<TrainItem>(&item);
-      return train != nullptr && train->client.assignment.fence == attempt.fence;
-    });
-    if (queue_.size() < before) std::erase(held_, attempt);
+    if (queue_.Remove(attempt)) std::erase(held_, attempt);
   }
 }
 
 Unbegun SlotPool::DropUnbegun() {
   absl::MutexLock lock(&mutex_);
-  Unbegun dropped;
-  for (const Item& item : std::exchange(queue_, {})) {
-    if (const auto* train = std::get_if<TrainItem>(&item)) {
-      dropped.attempts.push_back({train->client.assignment.client, train->client.assignment.fence});
-      std::erase(held_, dropped.attempts.back());
-    } else {
-      dropped.tasks.push_back(std::get<EvaluateItem>(item).task.fence);
-    }
-  }
+  Unbegun dropped = queue_.TakeAll();
+  for (const Attempt& attempt : dropped.attempts) std::erase(held_, attempt);
   return dropped;
 }
 
 std::vector<Attempt> SlotPool::Queued() const {
   absl::MutexLock lock(&mutex_);
-  std::vector<Attempt> queued;
-  for (const Item& item : queue_) {
-    const auto* train = std::get_if<TrainItem>(&item);
-    if (train != nullptr)
-      queued.push_back({train->client.assignment.client, train->client.assignment.fence});
-  }
-  return queued;
+  return queue_.Clients();
 }
 
 std::vector<fleet::LeftOut> SlotPool::TakeLeftOut() {
@@ -296,24 +277,9 @@ size_t SlotPool::QueueFor(double seconds) const {
   return static_cast<size_t>(std::ceil(std::min(clients, kMostAhead)));
 }
 
-std::vector<SlotPool::Item> SlotPool::NextTurn(uint32_t index) {
-  const auto trains = [](const Item& item) { return std::holds_alternative<TrainItem>(item); };
-  const size_t queued = std::ranges::find_if_not(queue_, trains) - queue_.begin();
-  const size_t idle_lanes = lanes_.size() - busy_lanes_;  // this one among them
-  const size_t share = (queued + idle_lanes - 1) / idle_lanes;
-  const size_t most = std::min<size_t>(slots_of_lane_, lanes_[index]->width());
-  size_t count = std::max<size_t>(1, std::min(share, most));  // 1: an evaluation
-  // Clients of one turn train from one model.
-  for (size_t i = 1; i < count; ++i) {
-    if (std::get<TrainItem>(queue_[i]).phase != std::get<TrainItem>(queue_[0]).phase) count = i;
-  }
-  if (const auto* train = std::get_if<TrainItem>(&queue_[0]);
-      train != nullptr && train->phase->arrives)
-    count = 1;
-  const auto end = queue_.begin() + static_cast<ptrdiff_t>(count);
-  std::vector<Item> turn(std::make_move_iterator(queue_.begin()), std::make_move_iterator(end));
-  queue_.erase(queue_.begin(), end);
-  return turn;
+std::vector<WorkItem> SlotPool::NextTurn(uint32_t index) {
+  return queue_.TakeTurn(lanes_.size() - busy_lanes_,
+                         std::min<size_t>(slots_of_lane_, lanes_[index]->width()));
 }
 
 void SlotPool::Loop(uint32_t index) {
@@ -330,7 +296,7 @@ void SlotPool::Loop(uint32_t index) {
   }
   const auto due = [this]()
                        ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
-  std::vector<Item> turn;
+  std::vector<WorkItem> turn;
   TimePoint began{};
   while (true) {
     {
@@ -355,7 +321,7 @@ void SlotPool::Loop(uint32_t index) {
   }
 }
 
-void SlotPool::RunTurn(uint32_t index, std::span<const Item> turn) {
+void SlotPool::RunTurn(uint32_t index, std::span<const WorkItem> turn) {
   if (const auto* evaluate = std::get_if<EvaluateItem>(&turn.front())) {
     Evaluate(index, *evaluate);
   } else {
@@ -363,13 +329,13 @@ void SlotPool::RunTurn(uint32_t index, std::span<const Item> turn) {
   }
 }
 
-void SlotPool::Train(uint32_t index, std::span<const Item> turn) {
+void SlotPool::Train(uint32_t index, std::span<const WorkItem> turn) {
   const PhaseContext& phase = *std::get<TrainItem>(turn.front()).phase;
   std::vector<LeasedClient> clients;
   std::vector<Attempt> attempts;
-  for (const Item& item : turn) {
+  for (const WorkItem& item : turn) {
     clients.push_back(std::get<TrainItem>(item).client);
-    attempts.push_back({clients.back().assignment.client, clients.back().assignment.fence});
+    attempts.push_back(std::get<TrainItem>(item).attempt());
   }
   const TimePoint start = SteadyClock().Now();
   const uint32_t first = FirstSlotOf(index);
@@ -413,13 +379,8 @@ void SlotPool::Emulate(uint32_t index, const PhaseContext& phase,
   std::vector<double> longer;
   for (const LeasedClient& client : clients) {
     const auto slot = static_cast<uint32_t>(FirstSlotOf(index) + longer.size());
-    const double factor = EmulatedSlowdown(emulated_.config,
-                                           {.slot = emulated_.first_slot + slot,
-                                            .slots = emulated_.run_slots,
-                                            .rounds = context_.run.rounds},
-                                           phase.round);
-    longer.push_back(ToSeconds(took) * (factor - 1) +
-                     EmulatedPause(emulated_.config, phase.round, client.assignment.client));
+    longer.push_back(emulated_.Longer(slot, context_.run.rounds, phase.round,
+                                      client.assignment.client, ToSeconds(took)));
   }
   // Emulated slow hardware counts as working, and the server should see that.
   const double longest = std::ranges::max(longer);

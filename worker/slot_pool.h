@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <thread>
-#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +20,7 @@
 #include "worker/lane.h"
 #include "worker/phase.h"
 #include "worker/running_marker.h"
+#include "worker/work_queue.h"
 
 namespace macaw::worker {
 
@@ -35,20 +35,6 @@ struct Harvest {
   bool empty() const {
     return included.empty() && left_out.empty() && alone.empty() && evaluations.empty();
   }
-};
-
-// Which slots of the whole run these are, for emulation (worker/emulation.h).
-struct EmulatedSlots {
-  EmulationConfig config;
-  uint32_t first_slot = 0;
-  uint32_t run_slots = 1;
-};
-
-// Leased work that was not begun.
-struct Unbegun {
-  std::vector<Attempt> attempts;
-  std::vector<Fence> tasks;  // of evaluations
-  bool empty() const { return attempts.empty() && tasks.empty(); }
 };
 
 // The slots of a node and their queue, first in, first out. A slot is a place where one client is
@@ -117,27 +103,15 @@ class SlotPool {
   size_t QueueFor(double seconds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct TrainItem {
-    std::shared_ptr<const PhaseContext> phase;
-    LeasedClient client;
-  };
-  struct EvaluateItem {
-    std::shared_ptr<const EvaluationContext> evaluation;
-    fleet::EvaluationTask task;
-  };
-  using Item = std::variant<TrainItem, EvaluateItem>;
-
   SlotPool(const RunContext& context, const data::Dataset& dataset, uint32_t slots, uint32_t lanes,
            EmulatedSlots emulated, RunningMarker& marker);
   void Loop(uint32_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether lanes are to end what they have begun (WorkCounter::GiveUp).
   void GiveUp(bool give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As many clients of the queue's front as the lane should train at once: its share, if other
-  // lanes are idle, too.
-  std::vector<Item> NextTurn(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunTurn(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Train(uint32_t index, std::span<const Item> turn) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<WorkItem> NextTurn(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunTurn(uint32_t index, std::span<const WorkItem> turn) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Train(uint32_t index, std::span<const WorkItem> turn) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for Arrive of the client that the lane has trained. No round, too: the lane is to end it.
   Arrival Await(const Attempt& attempt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Evaluate(uint32_t index, const EvaluateItem& item) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -158,7 +132,7 @@ class SlotPool {
   std::deque<WorkCounter> work_;  // by lane
 
   mutable absl::Mutex mutex_;
-  std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
+  WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // items
   size_t busy_lanes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t ready_ ABSL_GUARDED_BY(mutex_) = 0;         // lanes that made their trainer or failed

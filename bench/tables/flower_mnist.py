@@ -42,11 +42,17 @@ PUBLISHED = {
 }
 
 
-def cells() -> list[Cell]:
+def beside(published: dict[str, list[tuple[float, float]]]) -> list[Cell]:
+    """A cell for each figure: mean and deviation by setting, of the rules in their order."""
     found = []
-    for row, figures in PUBLISHED.items():
+    for row, figures in published.items():
         for (rule, settings), figure in zip(RULES.items(), figures, strict=True):
             found.append(Cell(row, rule, settings, Published(*figure, seeds=3), row == "IID"))
+    return found
+
+
+def cells() -> list[Cell]:
+    found = beside(PUBLISHED)
     one = dict(zip(RULES, PUBLISHED["1 label"], strict=True))
     for mu in ("0.001", "0.1", "1"):  # of the four, the one that was published is not told
         settings = ["algorithm.name=fedprox", f"algorithm.fedprox.mu={mu}"]
@@ -70,11 +76,11 @@ def labels_of(images: pathlib.Path) -> np.ndarray:
         return np.frombuffer(file.read(), np.uint8, offset=8).astype(np.int64)
 
 
-def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> list[str]:
+def divided(cell: Cell, seed: int, labels: np.ndarray, folder: pathlib.Path) -> list[str]:
     """The division of the rows."""
     if cell.row == "IID":
         return ["partition.scheme=iid", f"partition.clients={CLIENTS}"]
-    labels, seed = labels_of(images), 41 + seed  # their seed is 42
+    seed += 41  # their seed is 42
     draws = np.random.default_rng(seed)
     if cell.row.startswith("Dirichlet"):
         counts = dirichlet(labels, CLIENTS, float(cell.row.split()[1]), draws)
@@ -84,6 +90,10 @@ def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> 
     file = folder / f"{name_of_file(cell.row)}-{seed}.npy"
     np.save(file, counts)
     return ["partition.scheme=histogram", f"partition.path={file}"]
+
+
+def drawn(cell: Cell, seed: int, images: pathlib.Path, folder: pathlib.Path) -> list[str]:
+    return divided(cell, seed, labels_of(images), folder)
 
 
 ABOUT = """

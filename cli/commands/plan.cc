@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "data/dataset.h"
 #include "server/engine/round_policy.h"
+#include "server/selection.h"
 
 namespace macaw::cli {
 namespace {
@@ -42,6 +43,16 @@ absl::StatusOr<Drawable> DrawableHere(const RunPlan& run, const data::Dataset& d
   RunPlan everybody = run;
   everybody.cohort.eligible.clear();
   return DrawableOf(everybody, dataset);
+}
+
+// A device may lie, and the server cannot look at its rows.
+void NoteOnTheMetric(const server::StopRule& stop) {
+  if (!stop.active() || !server::IsMovedByOneClient(stop.metric)) return;
+  std::cerr << "note  run.stop.metric " << stop.metric
+            << " is a mean of what clients say, and one that lies moves it as far as it likes: "
+               "where you do not trust every device, take a median over clients (such as "
+               "clients_test_loss_p50) or an accuracy"
+            << std::endl;
 }
 
 absl::Status Write(const PlanCommand& command) {
@@ -78,6 +89,7 @@ absl::Status Write(const PlanCommand& command) {
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), drawable, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_RETURN_IF_ERROR(ChooseStopMetric(config, spec, *dataset, catalogue.algorithms()));
+  NoteOnTheMetric(config.node.server.stop);
   return AtomicWriteFile(command.out, absl::StrCat("# The plan of ", command.source,
                                                    " for a server without data (`macaw plan`).\n",
                                                    ServerToml(config)));

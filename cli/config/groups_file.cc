@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "cli/config/wrong_key.h"
 #include "core/csv_text.h"
 #include "core/files.h"
@@ -25,9 +24,7 @@ constexpr char kGroupsKey[] = "evaluation.groups";
 absl::Status AddGroupsOf(const std::string& file, const Place& place, Array& entries) {
   MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
   MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, file));
-  absl::string_view text = bytes;
-  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark that some spreadsheets write
-  CsvText rows(text, FindSeparator(text));
+  CsvText rows(bytes, FindSeparator(bytes));
   const auto refuse = [&](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat(file, ":", rows.line(), ": ", why...));
   };

@@ -6,13 +6,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/config/complete.h"
 #include "cli/config/groups_file.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/parameters.h"
@@ -23,7 +21,6 @@
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/detect.h"
-#include "models/script.h"
 #include "sdk/loader.h"
 
 namespace macaw::cli {
@@ -38,9 +35,6 @@ std::vector<std::string> DataSourcesOf(const sdk::Catalogue& catalogue) {
 std::string TwoWaysText(const std::string& key, const std::string& other) {
   return absl::StrCat(key, " and ", other, " say the same thing in two ways; give one of them");
 }
-
-// local.lr with adam and adamw where no key gives it: that of PyTorch and of the paper.
-constexpr double kAdamsRate = 0.001;
 
 // Fills a Config from several sources, the file first.
 class Reader {
@@ -59,7 +53,7 @@ class Reader {
   }
 
   absl::StatusOr<Config> FinishNode(const std::string& file) && {
-    MACAW_RETURN_IF_ERROR(CheckSource(Place{file}));
+    MACAW_RETURN_IF_ERROR(FindSource(Given(), Place{file}, config_));
     const settings::Section<NodeConfig> node = NodeSection(DataSourcesOf(catalogue_));
     for (const settings::Field<NodeConfig>& field : node.fields()) {
       const auto* const need = settings::Missing(field.needs, config_.node);
@@ -71,51 +65,23 @@ class Reader {
         return Refused({field.key, absl::StrCat("without ", need->words)});
       Forget(field.key);
     }
-    FollowTheRunsSeed();
+    FollowTheRunsSeed(Given(), config_);
     return std::move(config_);
   }
 
   absl::StatusOr<Config> Finish(const std::string& file, Idle idle) && {
     const Place place{file};
     // A fleet's server has no data: its file says what would follow from them.
-    if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(CheckSource(place));
-    if (config_.run.model.name.empty() && config_.run.model.layers.empty() &&
-        config_.run.model.tensors.empty() && config_.node.model_script.empty()) {
-      return At(place,
-                "model.name is missing (or model.layers, or model.torchscript); `macaw models` "
-                "lists the names");
-    }
-    NameModel(config_);
-    if (config_.run.cohort.size == 0 && config_.run.cohort.fraction == 0) {
-      return At(place,
-                "cohort.size or cohort.fraction is missing: how many clients train in a round");
-    }
-    MACAW_RETURN_IF_ERROR(CheckAlgorithm(place));
+    if (!IsResolved(config_.run)) MACAW_RETURN_IF_ERROR(FindSource(Given(), place, config_));
+    MACAW_RETURN_IF_ERROR(CheckNeeded(Given(), place, registry_, config_));
     MACAW_RETURN_IF_ERROR(LeaveOutIdle(idle));
     config_.run.plugins = catalogue_.plugins();
-    const Schedule& schedule = config_.run.local.lr_schedule;
-    if ((schedule.kind == "step" || schedule.kind == "exponential") &&
-        !given_.contains("local.lr_schedule.gamma")) {
-      return At(places_.at("local.lr_schedule.kind"),
-                absl::StrCat("a schedule of kind \"", schedule.kind,
-                             "\" needs local.lr_schedule.gamma: what the rate is multiplied by"));
-    }
-    // Adam's step is about as long as the rate, whatever the gradient.
-    LocalConfig& local = config_.run.local;
-    if (local.optimizer != "sgd" && !given_.contains("local.lr")) local.lr = kAdamsRate;
-    FollowTheRunsSeed();
-    if (config_.run.attack.kind != "none" && !given_.contains("attack.fraction")) {
-      return At(places_.at("attack.kind"),
-                absl::StrCat("attack.kind = \"", config_.run.attack.kind,
-                             "\" needs attack.fraction: which part of all clients is hostile"));
-    }
-    MACAW_RETURN_IF_ERROR(CheckPrivacy());
-    EvaluationConfig& evaluation = config_.run.evaluation;
-    if (!evaluation.test) evaluation.central = evaluation.clients = evaluation.heldout = false;
-    return std::move(*this).CompleteAlgorithm(place);
+    return CompleteConfig(Given(), place, registry_, std::move(config_));
   }
 
  private:
+  GivenKeys Given() const { return {fields_, given_, places_}; }
+
   absl::Status ReadDocument(const Document& document) {
     folder_ = document.folder;
     MACAW_RETURN_IF_ERROR(ReadTable("", document.content));
@@ -164,14 +130,6 @@ class Reader {
     for (const auto& [name, value] : so_far.algorithm_tables[rule]) {
       if (!idle.contains(name)) effective_.insert(absl::StrCat("algorithm.", rule, ".", name));
     }
-  }
-
-  // The names of models that have no name of their own.
-  static void NameModel(Config& config) {
-    if (!config.run.model.layers.empty()) config.run.model.name = "layers";
-    ModelConfig& model = config.run.model;
-    if (model.name.empty() && !model.tensors.empty()) model.name = models::kProgramsName;
-    if (!config.node.model_script.empty()) model.name = models::kScriptName;
   }
 
   absl::Status ReadOverride(const Override& override) {
@@ -240,74 +198,6 @@ class Reader {
 
   absl::Status Refused(const IdleKey& idle) const {
     return WrongKey(places_.at(idle.key), idle.key, "", TextOf(idle));
-  }
-
-  // A path without a source says it by its contents.
-  absl::Status CheckSource(const Place& place) {
-    data::DataOptions& data = config_.node.data;
-    if (data.source.empty() && !data.path.empty()) {
-      const absl::StatusOr<std::string> found = data::DetectSource(data.path);
-      if (!found.ok()) {
-        return WrongKey(places_.at("data.path"), "data.path", "",
-                        absl::StrCat("data.path: ", found.status().message()));
-      }
-      data.source = *found;
-    }
-    if (!data.source.empty()) return absl::OkStatus();
-    return At(place, absl::StrCat("data.source is missing; it is one of ",
-                                  by_path_.at("data.source")->expected));
-  }
-
-  void FollowTheRunsSeed() {
-    const Value seed{static_cast<int64_t>(config_.run.seed)};
-    for (const Field& field : fields_) {
-      if (field.is_seed && !given_.contains(field.key)) field.set(config_, seed);
-    }
-  }
-
-  absl::Status CheckAlgorithm(const Place& place) const {
-    const AlgorithmConfig& algorithm = config_.run.algorithm;
-    const auto named = places_.find("algorithm.name");
-    if (absl::Status status = registry_.Find(algorithm.name).status(); !status.ok()) {
-      std::vector<std::string> names;
-      for (const algorithms::Description* known : registry_.All()) names.push_back(known->name);
-      return WrongKey(named == places_.end() ? place : named->second, "algorithm.name",
-                      NearestWord(algorithm.name, names), status.message());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Config> CompleteAlgorithm(const Place& place) && {
-    AlgorithmConfig& algorithm = config_.run.algorithm;
-    bool& together = config_.node.partition.train_together;
-    if ((*registry_.Find(algorithm.name))->pools_clients) {
-      const std::string key = "partition.train_together";
-      if (given_.contains(key) && !together) {
-        return At(places_.at(key), absl::StrCat(key, " = false, but algorithm \"", algorithm.name,
-                                                "\" trains on all clients' rows in one place"));
-      }
-      together = config_.pooled_by_rule = true;
-    }
-    algorithm.parameters = config_.algorithm_tables[algorithm.name];
-    absl::StatusOr<AlgorithmConfig> complete = registry_.Complete(algorithm);
-    if (!complete.ok()) return At(place, complete.status().message());
-    algorithm = *std::move(complete);
-    config_.algorithm_tables[algorithm.name] = algorithm.parameters;
-    return std::move(config_);
-  }
-
-  absl::Status CheckPrivacy() const {
-    if (!config_.run.privacy.on()) return absl::OkStatus();
-    const std::pair<const char*, const char*> needed[] = {
-        {"privacy.clip", "the largest norm of a client's update"},
-        {"privacy.noise", "`macaw privacy` says which is enough for an epsilon"}};
-    for (const auto& [key, meaning] : needed) {
-      if (given_.contains(key)) continue;
-      return At(places_.at("privacy.mechanism"),
-                absl::StrCat("privacy.mechanism = \"", config_.run.privacy.mechanism, "\" needs ",
-                             key, ": ", meaning));
-    }
-    return absl::OkStatus();
   }
 
   // An override replaces the file's other keys for the same thing, but no other override's.
@@ -457,25 +347,7 @@ absl::StatusOr<Config> ReadConfig(const Document& document, const std::vector<Ov
   Reader reader(catalogue);
   MACAW_RETURN_IF_ERROR(reader.ReadAll(document, overrides));
   MACAW_ASSIGN_OR_RETURN(Config config, std::move(reader).Finish(document.name, idle));
-  std::string& name = config.run.name;
-  if (name.empty()) name = std::filesystem::path(document.name).stem().string();
-  if (name.empty()) name = "run";  // without a file
-  if (!IsUtf8(name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the run would be called \"", EscapeToUtf8(name),
-                     "\" like the file, which is not UTF-8: set run.name"));
-  }
-  if (name.find('/') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(document.name, document.name.empty() ? "" : ": ",
-                     "run.name must not contain \"/\" (it names a folder), found \"", name, "\""));
-  }
-  if (absl::c_any_of(name, absl::ascii_iscntrl)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(document.name, document.name.empty() ? "" : ": ",
-                     "run.name must not contain control characters (it names a folder), found \"",
-                     absl::CHexEscape(name), "\""));
-  }
+  MACAW_RETURN_IF_ERROR(NameRun(document.name, config));
   return config;
 }
 

@@ -15,6 +15,7 @@
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/foreign_token.h"
+#include "data/gather.h"
 #include "data/label_map.h"
 #include "data/trigger.h"
 #include "models/script.h"
@@ -141,7 +142,6 @@ absl::Status ResolveClassNames(Config& config, const data::DatasetInfo& info) {
 absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
   TransformConfig& transform = config.run.transform;
   FillNormalise(transform, info);
-  const bool image = info.input_shape.size() == 3;
   const int64_t channels = info.input_shape.empty() ? 1 : info.input_shape.front();
   const auto fits = [&](const std::vector<double>& v) {
     return v.size() <= 1 || v.size() == static_cast<size_t>(channels);
@@ -151,10 +151,7 @@ absl::Status ResolveTransform(Config& config, const data::DatasetInfo& info) {
         absl::StrCat("data.normalise: mean and std take one number, or one for each of the ",
                      channels, " channels of ", ShapeText(info.input_shape)));
   }
-  if (!image && (transform.pad_crop > 0 || transform.flip)) {
-    return absl::InvalidArgumentError(absl::StrCat("data.augment needs images, but an example of ",
-                                                   info.name, " is ", ShapeText(info.input_shape)));
-  }
+  MACAW_RETURN_IF_ERROR(data::CheckAugment(transform, info.input_shape));
   if (transform.client_noise > 0 && info.feature_type == data::FeatureType::kI32) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.client_noise adds to numbers, and the rows of ", info.name,

@@ -20,27 +20,32 @@ world = int(sys.argv[1])
 group.init_process_group("gloo",  # "nccl" where each rank has a GPU
                          store=macaw_client.ranks_store(), rank=rank, world_size=world)
 net = nn.Sequential(nn.Linear(60, 10))  # what a run knows of it: "0.weight", "0.bias"
-sharded = "--fsdp" in sys.argv
-if sharded:
+fsdp = "--fsdp" in sys.argv
+if fsdp:
+    from torch.distributed.checkpoint import state_dict as states
     from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import distribute_tensor
 
-    model = fully_shard(net, reshard_after_forward=True)
+    model = fully_shard(net)  # each rank keeps its part of each tensor
 else:
     model = nn.parallel.DistributedDataParallel(net)
 
 
 def load(weights):
-    with torch.no_grad():
-        for name, tensor in net.named_parameters():
-            whole = torch.from_numpy(weights[name].copy())
-            tensor.copy_(distribute_tensor(whole, tensor.device_mesh, tensor.placements)
-                         if sharded else whole)
+    if fsdp and rank > 0:
+        weights = {}  # rank 0 alone was given the numbers, and hands them out
+    whole = {name: torch.from_numpy(array.copy()) for name, array in weights.items()}
+    if fsdp:
+        options = states.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        states.set_model_state_dict(model, whole, options=options)
+    else:
+        net.load_state_dict(whole)
 
 
 def tensors():
-    return {name: tensor.full_tensor() if sharded else tensor
-            for name, tensor in net.named_parameters()}
+    if fsdp:  # whole in rank 0, and nothing in the others
+        options = states.StateDictOptions(full_state_dict=True, cpu_offload=True)
+        return states.get_model_state_dict(model, options=options)
+    return net.state_dict()
 
 
 def train(weights, task):
@@ -74,4 +79,5 @@ def evaluate(weights, task):
             "correct": (outputs.argmax(1) == y).sum().item()}
 
 
-macaw_client.serve(train, evaluate, name=f"examples/process ranks 1, torch {torch.__version__}")
+macaw_client.serve(train, evaluate, name=f"examples/process ranks 1, torch {torch.__version__}",
+                   sharded=fsdp)  # no copy of the whole model in the other ranks

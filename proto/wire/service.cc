@@ -7,9 +7,11 @@
 #include "core/status.h"
 #include "proto/fleet/once.h"
 #include "proto/wire/address.h"
+#include "proto/wire/lease_answer.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/outline.h"
 #include "proto/wire/part_blob.h"
+#include "proto/wire/service_requests.h"
 #include "proto/wire/shared_memory.h"
 
 namespace macaw::wire {
@@ -18,92 +20,6 @@ namespace {
 using fleet::BlobPurpose;
 using fleet::UploadVerdict;
 using Handle = UnaryCall::Handle;
-
-template <typename Message>
-void Write(const Message& message, grpc::ByteBuffer* to) {
-  bool own = false;
-  grpc::SerializationTraits<Message>::Serialize(message, to, &own);
-}
-
-// Gives back work whose worker will never get the answer.
-void GiveBack(fleet::FleetHandler& handler, const fleet::Caller& caller, SessionId session,
-              const fleet::LeaseReply& lease) {
-  fleet::ReleaseRequest request{.session = session};
-  if (lease.training.has_value()) {
-    for (const fleet::Assignment& assignment : lease.training->assignments)
-      request.attempts.push_back({assignment.client, assignment.fence});
-  }
-  if (lease.evaluation.has_value()) {
-    for (const fleet::EvaluationTask& task : lease.evaluation->tasks)
-      request.tasks.push_back(task.fence);
-  }
-  if (request.attempts.empty() && request.tasks.empty()) return;
-  handler.Release(caller, std::move(request), [](const absl::StatusOr<fleet::ReleaseReply>&) {});
-}
-
-// Ends the RPC with the handler's answer; `convert` makes the message. `unheard` gets an answer
-// that comes after the caller has gone.
-template <typename T, typename Convert, typename Unheard>
-fleet::Reply<T> ReplyTo(Handle handle, grpc::ByteBuffer* response, Convert convert,
-                        Unheard unheard) {
-  return fleet::AnswerOnce<T>([handle, response, convert = std::move(convert),
-                               unheard = std::move(unheard)](absl::StatusOr<T> answer) {
-    const bool heard = handle.End([&]() -> absl::Status {
-      if (!answer.ok()) return answer.status();
-      Write(convert(*answer), response);
-      return absl::OkStatus();
-    });
-    if (!heard && answer.ok()) unheard(*answer);
-  });
-}
-
-template <typename T, typename Convert>
-fleet::Reply<T> ReplyTo(Handle handle, grpc::ByteBuffer* response, Convert convert) {
-  return ReplyTo<T>(std::move(handle), response, std::move(convert), [](const T&) {});
-}
-
-template <typename T>
-fleet::Reply<T> ReplyTo(Handle handle, grpc::ByteBuffer* response) {
-  return ReplyTo<T>(std::move(handle), response, [](const T& value) { return ToWire(value); });
-}
-
-// Takes the request without a copy. gRPC frees its request after the RPC has ended, which may
-// happen at any moment, while the executor may still be reading. The object itself is not const;
-// gRPC only passes it as const.
-template <typename Message>
-Message Take(const Message* request) {
-  return std::move(*const_cast<Message*>(request));
-}
-
-// More entries than any request needs: a client or an evaluation task is a few entries.
-uint64_t MostObjects(const ServerOptions& options) {
-  constexpr uint64_t kMostOfTasks = 1 << 17;
-  return kMostOfTasks + 4 * std::min(options.max_part_clients, uint64_t{1} << 32);
-}
-
-template <typename Message>
-absl::StatusOr<SessionId> SessionIn(const ServiceState& state, const grpc::ByteBuffer& bytes) {
-  MACAW_ASSIGN_OR_RETURN(const Outline outline,
-                         ReadOutline(*Message::descriptor(), bytes, MostObjects(state.options)));
-  return outline.session;
-}
-
-template <typename Message>
-absl::StatusOr<Message> Parse(grpc::ByteBuffer bytes) {
-  Message message;
-  if (!grpc::SerializationTraits<Message>::Deserialize(&bytes, &message).ok())
-    return Malformed(Message::descriptor()->name(), "is not a message of this type");
-  return message;
-}
-
-// Parses a request in a session only after it is known that the session is open.
-template <typename Message>
-absl::StatusOr<Message> ParseKnown(const ServiceState& state, const grpc::ByteBuffer& bytes,
-                                   bool& known) {
-  MACAW_ASSIGN_OR_RETURN(const SessionId session, SessionIn<Message>(state, bytes));
-  known = state.handler.Knows(session);
-  return known ? Parse<Message>(bytes) : Message();
-}
 
 // A plain call (link.h): checked, parsed, and passed to the handler if its session is open.
 template <typename Request, typename Answer>
@@ -127,122 +43,19 @@ UnaryCall* ServePlain(ServiceState& state, const grpc::CallbackServerContext& co
   return call;
 }
 
-absl::Status Busy(absl::string_view why) {
-  return Refuse(v1::Refusal::REASON_BUSY, absl::StrCat(why, ": repeat the call"));
-}
-
-// Fills in the bytes of a blob of which only the digest came: a blob that this session has uploaded
-// for this purpose.
-absl::Status Resolve(ServiceState& state, const fleet::Caller& caller, SessionId session,
-                     fleet::BlobPurpose purpose, fleet::Blob& blob) {
-  if (!blob.named() || blob.bytes != nullptr) return absl::OkStatus();
-  auto bytes = state.uploads.Get(session, purpose, blob.digest);
-  if (bytes == nullptr && purpose == fleet::BlobPurpose::kPopulation)
-    bytes = state.handler.FindBlob(caller, blob.digest);
-  if (bytes == nullptr) {
-    return Refuse(
-        v1::Refusal::REASON_BLOB_MISSING,
-        absl::StrCat("blob ", blob.digest.Hex(), " is not here: upload it, then repeat the call"),
-        "", blob.digest);
-  }
-  if (bytes->size() != blob.size)
-    return Malformed("size", "is not the size of the blob with this digest");
-  blob.bytes = std::move(bytes);
-  return absl::OkStatus();
-}
-
-// Maps sums whose sender only says where they lie. If that fails, or there is no room for them,
-// Resolve will not find them, and the sender uploads them.
-void MapSums(ServiceState& state, SessionId session, uint64_t commit_id, const fleet::Part& part) {
-  const fleet::Blob& sums = part.sums;
-  if (!state.share || !sums.place.has_value() || sums.size > state.options.max_blob_bytes) return;
-  if (state.uploads.Get(session, BlobPurpose::kSums, sums.digest) != nullptr) return;
-  auto mapped = MapShared(*sums.place, sums.digest, sums.size);
-  if (!mapped.ok()) return;
-  state.uploads.Begin({.purpose = BlobPurpose::kSums,
-                       .session = session,
-                       .digest = sums.digest,
-                       .size = sums.size,
-                       .round = part.round,
-                       .commit_id = commit_id},
-                      *std::move(mapped));
-}
-
 // Leaves its place before it answers, so that a node that has its answer may come again.
 absl::Status HandleRegister(ServiceState& state, const fleet::Caller& caller,
                             const grpc::ByteBuffer& bytes, Intake::Place& place, Handle handle,
                             grpc::ByteBuffer* reply) {
   const absl::Cleanup leave = [&place] { place.Leave(); };
-  MACAW_ASSIGN_OR_RETURN(const auto message, Parse<v1::RegisterRequest>(bytes));
+  MACAW_ASSIGN_OR_RETURN(const auto message, ParseMessage<v1::RegisterRequest>(bytes));
   MACAW_ASSIGN_OR_RETURN(fleet::RegisterRequest request, FromWire(message));
   const SessionId own = CallerNumber(caller);
-  MACAW_RETURN_IF_ERROR(Resolve(state, caller, own, BlobPurpose::kPopulation, request.table));
+  MACAW_RETURN_IF_ERROR(ResolveBlob(state, caller, own, BlobPurpose::kPopulation, request.table));
   state.uploads.Claim(own, BlobPurpose::kPopulation, request.table.digest);
   place.Leave();
   state.handler.Register(caller, std::move(request),
                          ReplyTo<fleet::RegisterReply>(std::move(handle), reply));
-  return absl::OkStatus();
-}
-
-// A message of this size is parsed faster than it is passed to another thread.
-constexpr size_t kSmallCommit = 64 << 10;
-
-// How a lease is sent: with the blobs that its receiver does not have.
-auto LeaseRule(const ServiceState& state, std::vector<Digest> have) {
-  return [max_inline = state.max_inline, have = std::move(have),
-          share = state.share](const auto& reply) {
-    return ToWire(reply, InlineRule{max_inline, have, share});
-  };
-}
-
-absl::Status HandleCommit(ServiceState& state, const fleet::CallerPtr& caller,
-                          v1::CommitRequest message, std::shared_ptr<Intake::Place> place,
-                          Handle handle, grpc::ByteBuffer* reply) {
-  const SessionId session(message.session());
-  Digest records;
-  if (message.has_part_blob()) {
-    MACAW_ASSIGN_OR_RETURN(fleet::Blob blob, FromWire(message.part_blob(), state.inline_bytes));
-    MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kRecords, blob));
-    if (blob.bytes == nullptr) return Malformed("part_blob", "has no name");
-    records = blob.digest;
-    absl::Status parsed =
-        ParsePartBlob(blob.bytes->bytes(), state.options.max_part_clients, message.mutable_part());
-    if (!parsed.ok()) {
-      state.uploads.Claim(session, BlobPurpose::kRecords, records);  // not needed again
-      return parsed;
-    }
-  }
-  MACAW_RETURN_IF_ERROR(CheckClients(message.part(), state.options.max_part_clients));
-  MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, FromWire(message, state.inline_bytes));
-  if (request.part.has_value()) {
-    fleet::Blob& sums = request.part->sums;
-    MapSums(state, session, request.commit_id, *request.part);
-    MACAW_RETURN_IF_ERROR(Resolve(state, *caller, session, BlobPurpose::kSums, sums));
-    // Claims the blobs only now that all of them are here: a commit that has to be repeated still
-    // finds what it has uploaded.
-    state.uploads.Claim(session, BlobPurpose::kRecords, records);
-    state.uploads.Claim(session, BlobPurpose::kSums, sums.digest);
-  }
-  std::vector<Digest> have;
-  if (request.ask.has_value()) {
-    request.ask->wait = std::min(request.ask->wait, state.options.max_poll);
-    have = request.ask->have;
-  }
-  auto convert = LeaseRule(state, std::move(have));
-  auto answer = ReplyTo<fleet::CommitReply>(
-      std::move(handle), reply, std::move(convert),
-      [&handler = state.handler, caller, session](const fleet::CommitReply& unheard) {
-        if (unheard.lease.has_value()) GiveBack(handler, *caller, session, *unheard.lease);
-      });
-  // The commit is judged when it is answered, or when the handler has released it. Then the next
-  // one may come.
-  auto leave = [place = std::weak_ptr(place),
-                answer = std::move(answer)](absl::StatusOr<fleet::CommitReply> judged) mutable {
-    if (const auto held = place.lock()) held->Leave();
-    std::move(answer)(std::move(judged));
-  };
-  request.hold = std::move(place);
-  state.handler.Commit(*caller, std::move(request), std::move(leave));
   return absl::OkStatus();
 }
 
@@ -293,7 +106,7 @@ grpc::ServerUnaryReactor* FleetService::Hello(Context* context, const grpc::Byte
                                               grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
-  const auto message = Parse<v1::HelloRequest>(*bytes);
+  const auto message = ParseMessage<v1::HelloRequest>(*bytes);
   auto request = message.ok() ? FromWire(*message) : message.status();
   if (!request.ok()) {
     handle.Refuse(request.status());
@@ -330,9 +143,9 @@ grpc::ServerUnaryReactor* FleetService::Register(Context* context, const grpc::B
   if (!outline.ok()) {
     handle.Refuse(outline.status());
   } else if (place == nullptr) {
-    handle.Refuse(Busy("a registration of this node is being read, or many of others"));
+    handle.Refuse(RefuseBusy("a registration of this node is being read, or many of others"));
   } else {
-    state_->executor.Post([state = state_.get(), caller, bytes = Take(bytes),
+    state_->executor.Post([state = state_.get(), caller, bytes = TakeRequest(bytes),
                            place = std::move(place), handle, reply] {
       const absl::Status status = HandleRegister(*state, *caller, bytes, *place, handle, reply);
       if (!status.ok()) handle.Refuse(status);
@@ -357,7 +170,7 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::Byte
   auto answer = ReplyTo<fleet::LeaseReply>(
       handle, reply, std::move(convert),
       [&handler = state_->handler, caller, session = request->session](
-          const fleet::LeaseReply& lease) { GiveBack(handler, *caller, session, lease); });
+          const fleet::LeaseReply& lease) { GiveBackLease(handler, *caller, session, lease); });
   if (!known) {
     std::move(answer)(fleet::LeaseReply::OfUnknownSession());
   } else {
@@ -375,59 +188,14 @@ grpc::ServerUnaryReactor* FleetService::Lease(Context* context, const grpc::Byte
 MACAW_FLEET_PLAIN_CALLS(MACAW_SERVE)
 #undef MACAW_SERVE
 
-grpc::ServerUnaryReactor* FleetService::Commit(Context* context, const grpc::ByteBuffer* bytes,
-                                               grpc::ByteBuffer* reply) {
-  auto* call = new UnaryCall(state_->answers);
-  const Handle handle(call);
-  const auto session = SessionIn<v1::CommitRequest>(*state_, *bytes);
-  if (!session.ok()) {
-    handle.Refuse(session.status());
-    return call;
-  }
-  if (!state_->handler.Knows(*session)) {
-    handle.End([&] {
-      Write(ToWire(fleet::CommitReply::OfUnknownSession()), reply);
-      return absl::OkStatus();
-    });
-    return call;
-  }
-  auto place = state_->commits.Enter(*session, bytes->Length());
-  if (place == nullptr) {
-    handle.Refuse(Busy("a commit of this session is being worked on, or many of others"));
-    return call;
-  }
-  auto judge = [state = state_.get(), caller = CallerOf(*state_, *context), handle, reply,
-                place = std::move(place)](absl::StatusOr<v1::CommitRequest> message) mutable {
-    const absl::Status status = message.ok() ? HandleCommit(*state, caller, *std::move(message),
-                                                            std::move(place), handle, reply)
-                                             : message.status();
-    if (!status.ok()) handle.Refuse(status);
-  };
-  if (bytes->Length() > kSmallCommit) {
-    state_->executor.Post([judge = std::move(judge), bytes = Take(bytes)]() mutable {
-      judge(Parse<v1::CommitRequest>(bytes));
-    });
-    return call;
-  }
-  auto message = Parse<v1::CommitRequest>(Take(bytes));
-  if (message.ok() && message->has_part_blob()) {
-    state_->executor.Post([judge = std::move(judge), message = std::move(message)]() mutable {
-      judge(std::move(message));
-    });
-  } else {
-    judge(std::move(message));
-  }
-  return call;
-}
-
 grpc::ServerUnaryReactor* FleetService::BeginUpload(Context* context, const grpc::ByteBuffer* bytes,
                                                     grpc::ByteBuffer* reply) {
   auto* call = new UnaryCall(state_->answers);
   const Handle handle(call);
   const auto answer = [handle, reply](fleet::UploadAnswer a) {
-    handle.End([&] { return Write(ToWire(a), reply), absl::OkStatus(); });
+    handle.End([&] { return WriteMessage(ToWire(a), reply), absl::OkStatus(); });
   };
-  const auto message = Parse<v1::BeginUploadRequest>(*bytes);
+  const auto message = ParseMessage<v1::BeginUploadRequest>(*bytes);
   const auto request = message.ok() ? FromWire(*message) : message.status();
   if (!request.ok()) {
     handle.Refuse(request.status());

@@ -1,77 +1,23 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "core/executor.h"
 #include "macaw/v1/fleet.grpc.pb.h"
 #include "proto/fleet/link.h"
-#include "proto/wire/answers.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/download_turns.h"
 #include "proto/wire/gate.h"
 #include "proto/wire/intake.h"
 #include "proto/wire/open_downloads.h"
-#include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
+#include "proto/wire/unary_call.h"
 #include "proto/wire/upload_store.h"
 
 // The server's half of the API. RPC handlers only convert messages and call the FleetHandler. Bulk
 // data moves as raw bytes.
 namespace macaw::wire {
-
-// One unary RPC. It ends once: by its answer, by a refusal, or because the client or the server has
-// gone. The first to end it calls Finish. Until then gRPC keeps the RPC, its request and its
-// response alive; afterwards nobody may use them.
-class UnaryCall final : public grpc::ServerUnaryReactor {
- public:
-  UnaryCall() = default;
-  // `answers` counts its answer.
-  explicit UnaryCall(std::shared_ptr<Answers> answers) : answers_(std::move(answers)) {}
-
-  void OnCancel() override {
-    if (Win(*over_)) Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
-  }
-  void OnDone() override {
-    if (answered_) answers_->Left();
-    delete this;
-  }
-
-  // A reference to the call, for everybody else. It may be used after the RPC has ended; then it
-  // does nothing. Copyable.
-  class Handle {
-   public:
-    explicit Handle(UnaryCall* call) : call_(call), over_(call->over_) {}
-    // Ends the RPC with the response that `fill` writes. If the RPC has already ended, returns
-    // false and does not call `fill`.
-    template <typename F>
-    bool End(F&& fill) const {
-      if (!Win(*over_)) return false;
-      call_->Answer(fill());
-      return true;
-    }
-    void Refuse(const absl::Status& status) const {
-      End([&] { return status; });
-    }
-    bool over() const { return over_->load(); }
-
-   private:
-    UnaryCall* call_;
-    std::shared_ptr<std::atomic<bool>> over_;
-  };
-
- private:
-  static bool Win(std::atomic<bool>& over) { return !over.exchange(true); }
-  void Answer(const absl::Status& status) {
-    answered_ = answers_ != nullptr;
-    if (answered_) answers_->Given();
-    Finish(ToGrpc(status));
-  }
-  const std::shared_ptr<Answers> answers_;  // may be null
-  bool answered_ = false;                   // and counted
-  const std::shared_ptr<std::atomic<bool>> over_ = std::make_shared<std::atomic<bool>>(false);
-};
 
 // Outlives the service when a handler answers late. `executor` is the last member, so its tasks end
 // before the other members are destroyed.

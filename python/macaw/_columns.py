@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _tables
+from . import _features, _tables
 from ._safetensors import Array
 from .errors import ConfigError, DataError
 
@@ -26,7 +26,7 @@ class Columns:
         features: str | Sequence[str] | None = None,
         label: str | None = None,
         client: Any = None,
-        missing: _tables.Missing | None = None,
+        missing: _features.Missing | None = None,
         *,
         tokens: bool = True,
     ) -> None:
@@ -39,7 +39,7 @@ class Columns:
         self.words: list[str] = []  # of the classes
         self.own_clients = False  # the data says whose each row is
         self.next_tokens = False  # rows are texts, and y the token behind each
-        self.reader: _tables.Reader | None = None
+        self.reader: _features.Reader | None = None
         self.normalisation: Normalisation | None = None
         self.notes: list[str] = []
         self.warnings: list[str] = []
@@ -100,7 +100,7 @@ class Columns:
         label = None
         if not paired:
             label = self._label_in(training[0], "data")
-        self.reader = _tables.Reader.of(
+        self.reader = _features.Reader.of(
             training,
             [*_tables.tables_in(test), *self._held_back(data)],
             label=label,
@@ -161,7 +161,7 @@ class Columns:
                 note = (
                     f"item {number} of the dataset is another one each time (random transforms): "
                     "its rows are read once and stay as they are; a run draws anew with "
-                    "data_options=dict(pad_crop=…, flip=True)"
+                    "data_options=dict(augment=dict(pad_crop=…))"
                 )
                 if note not in self.warnings:
                     self.warnings.append(note)

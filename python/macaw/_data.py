@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _safetensors, _tables
+from . import _features, _safetensors, _tables
 from ._columns import Columns as Columns  # _simulate takes it from here
 from ._paths import path_of
 from ._rows import Block, array_of, block_of, joined
@@ -41,7 +41,7 @@ def prepare(
     features: str | Sequence[str] | None = None,
     label: str | None = None,
     client: Any = None,
-    missing: _tables.Missing | None = None,
+    missing: _features.Missing | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Writes data into a file that every run maps, and returns its path.

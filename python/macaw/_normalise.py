@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _division, _safetensors, _tables
+from . import _division, _features, _safetensors, _tables
 from ._division import Division, Of
 from ._safetensors import Array
 from ._settings import value_of
@@ -48,7 +48,7 @@ class Normalisation:
     #: The name of the prepared file with the rows as they were given.
     source: str = ""
     #: How a table becomes columns; None: the data was no table.
-    reader: _tables.Reader | None = None
+    reader: _features.Reader | None = None
 
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
@@ -112,7 +112,7 @@ class Normalisation:
                 of, int(file["rows"]), None if axis < 0 else axis, float(file["scale"]),
                 file["mean"], file["std"], dict(zip(names, own)),
                 str(file["source"]),
-                _tables.Reader.of_text(reader) if (reader := str(file["reader"])) else None,
+                _features.Reader.of_text(reader) if (reader := str(file["reader"])) else None,
             )  # fmt: skip
 
     def note(self) -> str:

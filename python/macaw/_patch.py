@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _client
 from ._context import seed_of
+from ._divided import DividedWeights
 from ._rates import Rates
 from ._safetensors import Array
 from ._weights import Weights
@@ -31,18 +32,40 @@ class Loop(Protocol):
     """A Trainer of another package, as a client needs it."""
 
     module: Any
-    corrects: bool  # whether it calls Weights.correct() before each step
+    corrects: bool  # whether it calls Turn.correct() before each step
+    divides: bool  # whether the ranks divide the module among them (FSDP)
     evaluates: bool
 
     def prepare(self, seed: int) -> None: ...
 
-    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float], Rates]:
+    def train(self, task: Any, turn: Turn) -> tuple[int, int, dict[str, float], Rates]:
         """Rows, steps, means over the rows (``loss``, …), and the rates of the steps."""
 
-    def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
+    def evaluate(self, task: Any, turn: Turn) -> tuple[int, dict[str, float]]:
         """Rows (of texts: tokens), and means over them."""
 
     def name(self) -> str: ...
+
+
+class Turn:
+    """The weights of one question. The loop says when its module takes them and gives them back:
+    one that is divided must be so by then."""
+
+    def __init__(self, weights: Weights, given: dict[str, Array], task: Any) -> None:
+        self._weights, self._given, self._task = weights, given, task
+        self.ends: dict[str, Array] | None = None
+
+    def begin(self, module: Any = None) -> None:
+        """module: with what the loop has put around it."""
+        if module is not None:
+            self._weights.module = module
+        self._weights.load(self._given, self._task if self._task.kind == "train" else None)
+
+    def correct(self) -> None:
+        self._weights.correct(self._task)
+
+    def end(self) -> None:
+        self.ends = self._weights.taken(self._given)
 
 
 def program(ranks: int = 1) -> int:
@@ -117,6 +140,7 @@ def serve(loop: Loop, name: str | None) -> None:
         corrections=loop.corrects,
         hidden=(__file__,),
         in_place=True,
+        sharded=loop.divides,
     )
     sys.exit(0)
 
@@ -124,25 +148,25 @@ def serve(loop: Loop, name: str | None) -> None:
 class _Client:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._weights = Weights(loop.module)
+        self._weights = (DividedWeights if loop.divides else Weights)(loop.module)
 
     def train(
         self, weights: dict[str, Array], task: Any
     ) -> tuple[dict[str, Array], int, int, dict[str, float], dict[str, float | None]]:
-        self._weights.load(weights, task.trainable)
+        turn = Turn(self._weights, weights, task)
         self._seed(seed_of(task))
-        rows, steps, means, rates = self._loop.train(task, self._weights)
+        rows, steps, means, rates = self._loop.train(task, turn)
         if steps == 0:
             raise RuntimeError(
                 "the trainer has taken no step: it has no rows, or its epochs and steps are 0"
             )
         sums = _sums(means, rows, task, all_of=False)
-        return self._weights.taken(weights), rows, steps, sums, rates.told(steps)
+        assert turn.ends is not None
+        return turn.ends, rows, steps, sums, rates.told(steps)
 
     def evaluate(self, weights: dict[str, Array], task: Any) -> dict[str, float]:
-        self._weights.load(weights)
         self._seed(task.client)
-        rows, means = self._loop.evaluate(task)
+        rows, means = self._loop.evaluate(task, Turn(self._weights, weights, task))
         return {task.sums[0]: rows, **_sums(means, rows, task, all_of=True)}
 
     def _seed(self, seed: int) -> None:
@@ -198,7 +222,7 @@ def refuse_other_count(task: Any, count: int) -> None:
 
 def is_trial(task: Any) -> bool:
     """Whether the worker only tries the program: one step of two rows (worker/dry_run.h)."""
-    return bool(task.local["steps"] == 1 and task.rows <= 2)
+    return bool(task.trial)
 
 
 def size_of(batch: Any) -> int:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from ._divided import refuse_old_torch, reshard
 from ._patch import (
     DataFunction,
+    Turn,
     changed,
     is_trial,
     over_ranks,
@@ -20,7 +22,6 @@ from ._patch import (
     size_of,
 )
 from ._rates import Rates, set_rate
-from ._weights import Weights
 from .errors import ArgumentError
 
 # What modules usually call the run's metrics, where macaw.patch(metrics=…) does not say it.
@@ -37,12 +38,16 @@ class Patched:
     def __init__(
         self, trainer: Any, *, data: DataFunction | None, local: bool, metrics: dict[str, str]
     ) -> None:
-        strategy = type(trainer.strategy).__name__
-        if any(word in strategy for word in ("FSDP", "DeepSpeed", "ModelParallel")):
+        kinds = [base.__name__ for base in type(trainer.strategy).__mro__]
+        if "DeepSpeedStrategy" in kinds:
             raise ArgumentError(
-                f"macaw.patch: the trainer divides its model ({strategy}), and a turn needs whole "
-                'tensors: write the loop as examples/process/ranks.py does, or strategy="ddp"'
+                "macaw.patch: the trainer divides its model by DeepSpeed, of which a turn gets no "
+                "whole tensors: take FSDPStrategy, ModelParallelStrategy or DDP"
             )
+        self.divides = "FSDPStrategy" in kinds or "ModelParallelStrategy" in kinds
+        if self.divides:
+            refuse_old_torch()
+            self._keep_the_wrapper(trainer.strategy)
         self._trainer, self._data, self._local, self._names = trainer, data, local, metrics
         self.corrects = True
         self.module: Any = None
@@ -85,14 +90,16 @@ class Patched:
     def prepare(self, seed: int) -> None:
         os.environ["PL_GLOBAL_SEED"] = str(seed)  # of Lightning's DistributedSampler
 
-    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float], Rates]:
+    def train(self, task: Any, turn: Turn) -> tuple[int, int, dict[str, float], Rates]:
         trainer, loop = self._trainer, self._trainer.fit_loop
         loader = rows_of(task, self._data, self._loaders["train"], self._served)
         if (there := _rows_in(loader)) is not None:
             refuse_other_count(task, there)
         self._begin_anew()
         report = self._report
-        report.begin(task, weights, task.local["lr"] if self._local else None)
+        report.begin(turn, task.mu, task.local["lr"] if self._local else None)
+        if not self.divides:  # else the strategy divides the module first
+            turn.begin()
         with ExitStack() as stack:
             if is_trial(task):  # an epoch of a batch, so that callbacks find what they look at
                 one = {"limit_train_batches": 1, "limit_val_batches": 1, "num_sanity_val_steps": 0}
@@ -104,6 +111,8 @@ class Patched:
                 stack.enter_context(changed(loop, max_epochs=epochs))
                 stack.enter_context(changed(loop.epoch_loop, max_steps=steps))
             self._fit(self.module, loader, self._loaders["val"])
+        if not self.divides:
+            turn.end()
         rows, losses = over_ranks([report.rows, report.losses], self._device())
         if report.rows > 0 and not report.told and not self.module.automatic_optimization:
             raise RuntimeError(
@@ -113,12 +122,18 @@ class Patched:
         loss = losses / max(rows, 1) if report.told else math.nan
         return int(rows), trainer.global_step, {"loss": loss}, report.rates
 
-    def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
+    def evaluate(self, task: Any, turn: Turn) -> tuple[int, dict[str, float]]:
         own = self._loaders["train" if task.split == "train" else "val"]
         loader = _part(rows_of(task, self._data, own, self._served), task)
+        if self.divides:
+            self._report.coming = turn
+        else:
+            turn.begin()
         found: dict[str, float] = {}
         for metrics in self._trainer.validate(self.module, loader, verbose=False):
             found.update(metrics)
+        if self.divides:
+            reshard(self._trainer.strategy.model)
         means = {}
         for mean, usual in _USUAL.items():
             names = (self._names[mean],) if mean in self._names else usual
@@ -131,7 +146,9 @@ class Patched:
                 f'{", ".join(found) or "nothing"}: self.log("val_loss", …), or '
                 'macaw.patch(trainer, metrics={"loss": "its name there"})'
             )
-        return task.end - task.begin, means
+        # A rank logs what its own rows give, or the same as all with sync_dist=True.
+        sums = over_ranks([1.0, *map(float, means.values())], self._device())
+        return task.end - task.begin, dict(zip(means, (x / sums[0] for x in sums[1:])))
 
     def name(self) -> str:
         import torch
@@ -181,16 +198,44 @@ class Patched:
 
         module.configure_gradient_clipping = clip_and_correct
 
+    def _keep_the_wrapper(self, strategy: Any) -> None:
+        """FSDPStrategy would wrap the module of each fit, and what it has divided is no whole."""
+        wrap: Callable[[Any], Any] = getattr(strategy, "_setup_model", lambda module: module)
+        wrapped: dict[int, Any] = {}
+
+        def wrap_once(module: Any) -> Any:
+            if id(module) not in wrapped:
+                wrapped[id(module)] = wrap(module)
+            return wrapped[id(module)]
+
+        strategy._setup_model = wrap_once
+
     def _add_report(self) -> Any:
         base = importlib.import_module(_package(self._trainer)).Callback
+        patched = self
 
         class Report(base):  # type: ignore[misc,valid-type]
-            """Counts rows, losses and rates of a turn, and adds the rule's correction."""
+            """Counts rows, losses and rates of a turn, and adds the rule's correction. Of a module
+            that is divided, it also says when that is done."""
 
-            def begin(self, task: Any, weights: Weights, rate: float | None) -> None:
-                self.task, self.weights, self.rate = task, weights, rate
+            coming: Turn | None = None  # which begins when the module is divided
+
+            def begin(self, turn: Turn, mu: float, rate: float | None) -> None:
+                self.turn, self.rate = turn, rate
                 self.rows, self.losses, self.told = 0, 0.0, False
-                self.rates = Rates(task.mu)
+                self.rates = Rates(mu)
+                self.coming = turn if patched.divides else None
+
+            def on_fit_start(self, trainer: Any, _: Any) -> None:
+                if self.coming is not None:
+                    self.coming.begin(trainer.strategy.model)
+                    self.coming = None
+
+            on_validation_start = on_fit_start
+
+            def on_train_end(self, *_: Any) -> None:
+                if patched.divides:  # until the strategy takes the module from the devices
+                    self.turn.end()
 
             def on_train_start(self, trainer: Any, _: Any) -> None:
                 if self.rate is None:
@@ -220,7 +265,7 @@ class Patched:
                     self.correct()
 
             def correct(self) -> None:
-                self.weights.correct(self.task)
+                self.turn.correct()
 
         report = Report()
         self._trainer.callbacks.append(report)

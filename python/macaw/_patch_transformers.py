@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ._divided import is_divided, refuse_old_torch
 from ._patch import (
     DataFunction,
+    Turn,
     changed,
     is_trial,
     over_ranks,
@@ -19,7 +21,6 @@ from ._patch import (
     size_of,
 )
 from ._rates import Rates, set_rate
-from ._weights import Weights
 from .errors import ArgumentError
 
 
@@ -30,6 +31,7 @@ class Patched:
         _refuse(trainer)
         self._trainer, self._data, self._local, self._names = trainer, data, local, metrics
         self.module = trainer.model
+        self.divides = _divides(trainer)
         self.evaluates = data is not None or trainer.eval_dataset is not None
         self._own = trainer.train_dataset, trainer.eval_dataset
         self._served: set[str] = set()
@@ -42,7 +44,7 @@ class Patched:
             None if part is None else copy.deepcopy(part.state_dict())
             for part in (self._optimizer, self._scheduler)
         ]
-        self._turn: tuple[Any, Weights] | None = None
+        self._turn: Turn | None = None
         self._rows = 0
         self._rates = Rates(0)
         self.corrects = self._add_correction()
@@ -65,7 +67,7 @@ class Patched:
         self._trainer.args.seed = seed
         self._trainer.args.data_seed = seed
 
-    def train(self, task: Any, weights: Weights) -> tuple[int, int, dict[str, float], Rates]:
+    def train(self, task: Any, turn: Turn) -> tuple[int, int, dict[str, float], Rates]:
         trainer, args = self._trainer, self._trainer.args
         rows = rows_of(task, self._data, self._own[0], self._served)
         if hasattr(rows, "__len__"):
@@ -74,7 +76,9 @@ class Patched:
         if self._local and self._optimizer is not None:
             given = [] if self._scheduler is None else [self._scheduler]
             set_rate(self._optimizer, given, task.local["lr"])
-        self._turn, self._rows, self._rates = (task, weights), 0, Rates(task.mu)
+        self._turn, self._rows, self._rates = turn, 0, Rates(task.mu)
+        if not self.divides:  # else the trainer divides its model first, and then says so
+            turn.begin()
         with ExitStack() as stack:
             stack.enter_context(changed(trainer, train_dataset=rows))
             if is_trial(task):  # what callbacks look at is there, and nothing is saved
@@ -83,13 +87,15 @@ class Patched:
                 stack.enter_context(changed(trainer, **unsaved))
             stack.enter_context(changed(args, **self._arguments(task)))
             output = self._train(**self._given)
+        turn.end()
         self._turn = None
         loss = output.training_loss * self._rows
         count, losses = over_ranks([self._rows, loss], args.device)
         return int(count), output.global_step, {"loss": losses / max(count, 1)}, self._rates
 
-    def evaluate(self, task: Any) -> tuple[int, dict[str, float]]:
+    def evaluate(self, task: Any, turn: Turn) -> tuple[int, dict[str, float]]:
         trainer = self._trainer
+        turn.begin(trainer.model)  # before the first training it is not divided yet
         own = self._own[0] if task.split == "train" else self._own[1]
         rows = _part(rows_of(task, self._data, own, self._served), task)
         with ExitStack() as stack:
@@ -164,8 +170,7 @@ class Patched:
         class Correction(TrainerCallback):  # type: ignore[misc]
             def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
                 if patched._turn is not None:
-                    task, weights = patched._turn
-                    weights.correct(task)
+                    patched._turn.correct()
 
         self._trainer.add_callback(Correction())
         return True
@@ -175,6 +180,11 @@ class Patched:
 
         patched = self
 
+        class Begin(TrainerCallback):  # type: ignore[misc]
+            def on_train_begin(self, *_: Any, **__: Any) -> None:
+                if patched.divides and patched._turn is not None:
+                    patched._turn.begin(patched._trainer.model_wrapped)
+
         class Look(TrainerCallback):  # type: ignore[misc]
             def on_step_begin(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
                 patched._rates.look(None if patched._trainer.args.fp16 else optimizer)
@@ -183,6 +193,7 @@ class Patched:
                 patched._rates.step()
                 self.on_step_begin(optimizer=optimizer)  # what accumulates may tell no beginning
 
+        self._trainer.callback_handler.callbacks.insert(0, Begin())  # others may look at weights
         self._trainer.add_callback(Look())
 
 
@@ -192,12 +203,19 @@ def _refuse(trainer: Any) -> None:
             "macaw.patch: the trainer makes a model of its own for each training (model_init), and "
             "a turn trains the run's: give Trainer(model=…)"
         )
-    for what in ("fsdp", "deepspeed"):
-        if getattr(trainer, f"is_{what}_enabled", False):
-            raise ArgumentError(
-                f"macaw.patch: the trainer divides its model by {what}, and a turn needs whole "
-                "tensors: write the loop as examples/process/ranks.py does, or train by DDP"
-            )
+    if getattr(trainer, "is_deepspeed_enabled", False):
+        raise ArgumentError(
+            "macaw.patch: the trainer divides its model by DeepSpeed, of which a turn gets no "
+            "whole tensors: take FSDP (TrainingArguments(fsdp=…)) or DDP"
+        )
+
+
+def _divides(trainer: Any) -> bool:
+    """Whether by FSDP, or because its model came divided."""
+    divides = bool(getattr(trainer, "is_fsdp_enabled", False)) or is_divided(trainer.model)
+    if divides:
+        refuse_old_torch()
+    return divides
 
 
 def _part(rows: Any, task: Any) -> Any:

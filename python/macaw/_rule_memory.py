@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from macaw import rules as _rules
+from macaw._rule_channels import Array
 from macaw._rule_schema import shown
 from macaw.rules import Layout, RuleError
-
-Array = _rules.Array
 
 
 class Arena:

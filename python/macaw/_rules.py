@@ -44,7 +44,10 @@ from macaw.rules import (
 _Named = _rules._Named
 
 # What the programs have inside: lines of a traceback that are not the rule's.
-_OURS = ("macaw/_rules.py", "macaw/_rule_memory.py", "macaw/_rule_schema.py", "macaw/rules.py")
+_OURS = (
+    *("macaw/_rules.py", "macaw/_rule_memory.py", "macaw/_rule_schema.py", "macaw/rules.py"),
+    *("macaw/_rule_channels.py", "macaw/_rule_stages.py"),
+)
 
 
 class _Worker:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _libtorch, _model, _names, _spaces
 from . import rules as _rules
 from ._callback import Callbacks, Metric, OnRound, left_out
-from ._configuration import check_model, dtype_of, keys_of, words_for
+from ._configuration import keys_of, words_for
+from ._module_keys import check_model, dtype_of
 from ._paths import Path_, path_of
 from ._run import Run
 from ._settings import add, kept_table, overrides

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import re
@@ -14,26 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _data, _division, _libtorch, _model, _peft, _spaces, _train
-from ._configuration import (
-    add_algorithm,
-    add_partition,
-    check_model,
-    dtype_of,
-    example,
-    keys_of,
-    look_at_outputs,
-    run_seed,
-    words_for,
-)
+from . import _data, _division, _libtorch, _model, _peft, _spaces, _sweep_file, _train
+from ._argument_keys import add_algorithm, add_partition
+from ._configuration import keys_of, run_seed, words_for
+from ._module_keys import check_model, dtype_of, example, look_at_outputs
 from ._names import in_python
 from ._paths import Path_, path_of
 from ._program import program
-from ._settings import add, to_toml
+from ._settings import add
 from ._spaces import Space
 from ._sweep_result import SweepResult
 from ._warn import warn
-from .algorithms import Algorithm
 from .errors import ArgumentError, ConfigError, Error, RunError
 
 
@@ -107,16 +97,16 @@ def sweep(
 
     drawn = samples is not None
     for name, add_object in _objects_in(arguments).items():
-        varied |= _tables_of(name, arguments.pop(_ARGUMENTS.get(name, name)), add_object,
+        varied |= _sweep_file.tables_of(name, arguments.pop(_ARGUMENTS.get(name, name)), add_object,
                              cache_folder, drawn)  # fmt: skip
     _division.check_sweep(arguments.get("normalise"), varied, arguments.get("data_options"))
-    plugins = _plugins_of(varied)
+    plugins = _sweep_file.plugins_of(varied)
     models = model.values if isinstance(model, Space) else ()
     rounds = {"run.rounds": max(halving["rounds"])} if halving and "rounds" in halving else {}
     keys = keys_of(
         {"config": config, "model": None if models else model, "data": data, **arguments},
         own_seeds,
-        others=[{**rounds, **each} for each in _combinations(varied)],
+        others=[{**rounds, **each} for each in _sweep_file.combinations(varied)],
         models=models,
     )
     settings = keys.settings
@@ -132,7 +122,7 @@ def sweep(
         look_at_outputs(made, settings, arguments, keys.columns)
 
     if models:
-        varied |= _tables_of("model", model, add_model, cache_folder, drawn)
+        varied |= _sweep_file.tables_of("model", model, add_model, cache_folder, drawn)
     if _train.wanted(arguments) and any(made.module is not None for made in varied_models):
         raise ConfigError(
             "model: a sweep with train= or loss= takes one module; sweep over models one by one",
@@ -166,17 +156,16 @@ def sweep(
     for made in [keys.model, *varied_models]:
         for doubt in dict.fromkeys(made.doubts if made is not None else ()):
             warn(doubt)
-    text = _file({**settings, **varied}, samples is not None, config)
     top: dict[str, Any] = {"seeds": seeds, "baselines": baselines, "samples": samples}
     top |= {"sample_seed": sample_seed, "metric": metric, "mode": mode, "report": report}
     top |= {"jobs": jobs, "cores": cores, "memory": memory}
     for key, value in (halving or {}).items():
         top[f"halving.{key}"] = value
-    head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
+    text = _sweep_file.text_of(top, {**settings, **varied}, drawn, config)
     file = folder / "sweep.toml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(head + text)
+        file.write_text(text)
     except OSError as error:
         raise ConfigError(f"out: {error.filename} cannot be written: {error.strerror}",
                           key="out") from None  # fmt: skip
@@ -231,106 +220,12 @@ def _add_table(table: str, settings: dict[str, Any], item: Mapping[str, Any], _:
     add(settings, table, item)
 
 
-def _combinations(varied: Mapping[str, Space]) -> list[dict[str, Any]]:
-    """The keys of each combination of whole tables that vary."""
-    tables = [
-        [{f"{name}.{key}": value for key, value in table.items()} for table in space.values]
-        for name, space in varied.items()
-        if _is_of_tables(space)
-    ]
-    return [
-        {key: value for table in each for key, value in table.items()}
-        for each in itertools.product(*tables)
-    ]
-
-
-def _is_of_tables(space: Space) -> bool:
-    return all(isinstance(item, _Table) for item in space.values)
-
-
 def _repeated(seeds: Sequence[int] | None, repeat: int, first: int) -> list[int]:
     if seeds is not None:
         raise ConfigError("give seeds=[...] or repeat=N, not both", key="repeat", nearest="seeds")
     if not isinstance(repeat, int) or repeat < 1:
         raise ConfigError(f"repeat must be a whole number from 1, found {repeat!r}", key="repeat")
     return list(range(first, first + repeat))
-
-
-class _Table(dict[str, Any]):
-    """Keys that are set together."""
-
-
-def _tables_of(
-    name: str, space: Space, add: Callable[..., None], cache: Path, drawn: bool
-) -> dict[str, Space]:
-    """A space of objects as one of tables, whose own spaces are values of theirs or keys beside.
-
-    Of ``grid([FedAvg(), FedProx(mu=grid([0.1, 1]))])`` there are three tables. A range, such as
-    ``FedProx(mu=log_uniform(0.01, 1))``, becomes the key ``algorithm.fedprox.mu``, which
-    configurations of other algorithms leave out.
-    """
-    tables: list[_Table] = []
-    beside: dict[str, Space] = {}
-    for item in space.values:
-        table = _table(name, item, add, cache)
-        ranges = {k: v for k, v in table.items() if isinstance(v, Space) and not _listed(v, drawn)}
-        for key, value in ranges.items():
-            _refuse_twice(name, key, item, space)
-            # In quotation marks: TOML has no room below a key that has values.
-            beside[json.dumps(f"{name}.{key}")] = value
-            del table[key]
-        tables += _each(table)
-    _leave_out_defaults(tables, space.values)
-    return {name: Space(space.kind, tuple(tables)), **beside}
-
-
-def _leave_out_defaults(tables: Sequence[_Table], items: Sequence[Any]) -> None:
-    """Drops parameters that are at their default wherever an algorithm has them."""
-    for kind in {type(item) for item in items if isinstance(item, Algorithm)}:
-        standard = kind()
-        for parameter, value in standard.parameters().items():
-            key = f"{standard.name}.{parameter}"
-            own = [table for table in tables if key in table]
-            if all(table[key] == value for table in own):
-                for table in own:
-                    del table[key]
-
-
-def _plugins_of(varied: Mapping[str, Space]) -> list[str]:
-    """Takes the files of rules out of the tables of algorithms: they are a key of their own."""
-    tables = [table for space in varied.values() for table in space.values if type(table) is _Table]
-    return [file for table in tables for file in table.pop("plugins", ())]
-
-
-def _listed(space: Space, drawn: bool) -> bool:
-    """Whether each value of the space is tried."""
-    return space.kind == "grid" or (space.kind == "choice" and not drawn)
-
-
-def _refuse_twice(name: str, key: str, item: Any, space: Space) -> None:
-    """A key beside the tables is for all tables that have it, so there may be one of them."""
-    alike = [other for other in space.values if type(other) is type(item)]
-    if len(alike) > 1 or name == "partition":
-        raise ConfigError(
-            f"{name}: {type(item).__name__} has a range for {key} inside a grid of several: give "
-            "the values, macaw.grid([…]), or a sweep of its own",
-            key=f"{name}.{key}",
-        )
-
-
-def _each(table: _Table) -> list[_Table]:
-    """A table for each combination of the values of its spaces."""
-    spaces = [key for key, value in table.items() if isinstance(value, Space)]
-    return [
-        _Table({**table, **dict(zip(spaces, values))})
-        for values in itertools.product(*(table[key].values for key in spaces))
-    ]
-
-
-def _table(name: str, item: Any, add: Callable[..., None], cache: Path) -> _Table:
-    settings: dict[str, Any] = {}
-    add(settings, item, cache)
-    return _Table({key.removeprefix(f"{name}."): value for key, value in settings.items()})
 
 
 def _note_weights(model: Any, seeds: Sequence[int]) -> None:
@@ -349,39 +244,6 @@ _OBJECTS: dict[str, Callable[..., None]] = {
     "algorithm": add_algorithm,
     "partition": add_partition,
 }
-
-
-def _space(kind: str, of: Sequence[Any]) -> str:
-    values = f"[{', '.join(map(_value, of))}]"
-    return values if kind == "grid" else f"{{{kind} = {values}}}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, _Table):
-        return f"{{{', '.join(f'{key} = {to_toml(inner)}' for key, inner in value.items())}}}"
-    return to_toml(value)
-
-
-def _file(
-    settings: Mapping[str, Any], drawn: bool, config: Path_ | None
-) -> str:
-    keys: dict[str, str] = {}
-    base: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, Space):
-            kind = "grid" if value.kind == "choice" and not drawn else value.kind
-            keys[key] = _space(kind, value.values)
-        else:
-            base[key] = to_toml(value)
-    if config is not None:
-        # A base that is a file takes no further keys; one with a single value does not vary.
-        keys.update({key: f"[{value}]" for key, value in base.items()})
-        base = {}
-    lines = [f"base = {to_toml(path_of(config, 'config'))}"] if config is not None else []
-    lines += ["", "[keys]", *(f"{key} = {value}" for key, value in keys.items())]
-    if config is None:
-        lines += ["", "[base]", *(f"{key} = {value}" for key, value in base.items())]
-    return "\n".join(lines) + "\n"
 
 
 def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> None:

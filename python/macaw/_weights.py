@@ -19,23 +19,23 @@ class Weights:
     """
 
     def __init__(self, module: Any) -> None:
-        self._module = module
+        self.module = module  # a loop that puts a wrapper around it says so here
         # Of the run's tensors, by their names in the module. A trainer that moves its module to a
         # GPU replaces buffers, so tensors are looked up in each turn.
         self._names: dict[str, str] = {}
         self._rest: dict[str, Any] = {}  # what buffers hold that the run does not know
         self._trained: set[str] = set()
 
-    def load(self, weights: Mapping[str, Array], trainable: set[str] | None = None) -> None:
-        """trainable: the tensors that the turn trains; None: nothing is trained."""
+    def load(self, weights: Mapping[str, Array], task: Any = None) -> None:
+        """task: a turn that trains the tensors of task.trainable; None: nothing is trained."""
         import torch
 
         if not self._names:
             self._find(weights)
         there = self._tensors()
+        trainable = None if task is None else task.trainable
         with torch.no_grad():
-            for name, array in weights.items():
-                there[self._names[name]].copy_(torch.from_numpy(np.array(array)))
+            self._set(weights)
             for name, value in self._rest.items():
                 self._put_back(name, value, there.get(name))
         for name in self._trained:
@@ -43,16 +43,13 @@ class Weights:
             place.requires_grad_(trainable is None or name in trainable)
             place.grad = None
 
-    def taken(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+    def taken(self, weights: dict[str, Array]) -> dict[str, Array]:
         """What the module holds now, of the run's dtype."""
         there = self._tensors()
-        ends = {}
-        for name, array in weights.items():
-            end = there[self._names[name]].detach().cpu()
-            ends[name] = np.asarray(
-                (end.float() if end.element_size() < 4 else end).numpy(), array.dtype
-            )
-        return ends
+        return {
+            name: np.asarray(array_of(there[self._names[name]]), array.dtype)
+            for name, array in weights.items()
+        }
 
     def correct(self, task: Any) -> None:
         """Adds mu * (w - anchor) + v to the gradients: FedProx, SCAFFOLD, FedDyn, Ditto."""
@@ -72,8 +69,25 @@ class Weights:
                 if task.correction is not None:
                     place.grad.add_(torch.from_numpy(np.array(task.correction[name])).to(place))
 
+    def _set(self, weights: Mapping[str, Array]) -> None:
+        import torch
+
+        there = self._tensors()
+        for name, array in weights.items():
+            there[self._names[name]].copy_(torch.from_numpy(np.array(array)))
+
+    def _parameters(self) -> dict[str, Any]:
+        return dict(self.module.named_parameters())
+
+    def _buffers(self) -> dict[str, Any]:
+        return dict(self.module.named_buffers())
+
     def _tensors(self) -> dict[str, Any]:
-        return {**dict(self._module.named_parameters()), **dict(self._module.named_buffers())}
+        return {**self._parameters(), **self._buffers()}
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the tensors that a run may have."""
+        return {name: tuple(tensor.shape) for name, tensor in self._tensors().items()}
 
     def _put_back(self, name: str, value: Any, there: Any) -> None:
         if there is not None and there.shape == value.shape:
@@ -81,21 +95,19 @@ class Weights:
             return
         owner, _, buffer = name.rpartition(".")  # a turn has made one of another shape
         value = value.clone() if there is None else value.clone().to(there.device)
-        setattr(self._module.get_submodule(owner), buffer, value)
+        setattr(self.module.get_submodule(owner), buffer, value)
 
     def _find(self, weights: Mapping[str, Array]) -> None:
-        parameters = dict(self._module.named_parameters())
-        buffers = dict(self._module.named_buffers())
-        there = {**parameters, **buffers}
-        prefix = _prefix(weights, there)
+        parameters, buffers, shapes = self._parameters(), self._buffers(), self._shapes()
+        prefix = _prefix(weights, shapes)
         names = {name: prefix + name for name in weights}
         for name, array in weights.items():
-            place = there.get(names[name])
-            if place is None or tuple(place.shape) != array.shape:
-                found = "none of that name" if place is None else f"{list(place.shape)} there"
+            shape = shapes.get(names[name])
+            if shape != array.shape:
+                found = "none of that name" if shape is None else f"{list(shape)} there"
                 raise TypeError(
                     f"the run's tensor {name} {list(array.shape)} has no place in the trainer's "
-                    f"{type(self._module).__name__} ({found}): the run trains another model; "
+                    f"{type(self.module).__name__} ({found}): the run trains another model; "
                     "macaw.model_table(module, path) writes the [model] of this one"
                 )
         missed = [
@@ -109,13 +121,23 @@ class Weights:
                 "run's model does not have: freeze it (requires_grad_(False)), or let the run's "
                 "[model] have it (macaw.model_table)"
             )
-        self._trained = {name for name, inside in names.items() if there[inside].requires_grad}
+        self._trained = {
+            name
+            for name, inside in names.items()
+            if inside in parameters and parameters[inside].requires_grad
+        }
         self._names = names
         self._rest = {
             name: buffer.detach().clone()
             for name, buffer in buffers.items()
             if name.removeprefix(prefix) not in weights
         }
+
+
+def array_of(tensor: Any) -> Array:
+    tensor = tensor.detach().cpu()
+    array: Array = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()
+    return array
 
 
 def _prefix(weights: Mapping[str, Array], there: Mapping[str, Any]) -> str:

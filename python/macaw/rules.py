@@ -19,7 +19,8 @@
 ``plugins = ["my_prox.py"]`` and ``algorithm.name = "my_prox"`` use it from a configuration,
 ``algorithm=MyProx(mu=0.2)`` in ``macaw.simulate``. sdk/rules/README.md is its page.
 
-The programs have this file inside, so a rule's file needs no installed package, but NumPy.
+What it says is data: channels (_rule_channels.py) and stages of local work (_rule_stages.py). The
+programs have these files inside, so a rule's file needs no installed package, but NumPy.
 """
 
 from __future__ import annotations
@@ -34,6 +35,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
+
+from macaw._rule_channels import (
+    Aggregated,
+    Array,
+    Down,
+    Layout,
+    Metric,
+    Schema,
+    State,
+    Up,
+)
+from macaw._rule_stages import (
+    Gradient,
+    Local,
+    Loss,
+    Outcome,
+    Result,
+    Stage,
+    StageEnd,
+    Train,
+)
 
 __all__ = [
     "Aggregated",
@@ -59,7 +81,11 @@ __all__ = [
     "parameter",
 ]
 
-Array = np.ndarray[Any, Any]
+# A rule of a notebook's cell is written to a file with the modules that its names say.
+for _class in (Aggregated, Down, Layout, Metric, Schema, State, Up,
+               Gradient, Local, Loss, Outcome, Result, StageEnd, Train):  # fmt: skip
+    _class.__module__ = __name__
+
 serving = False  # whether this process runs a rule for a worker or a server
 
 
@@ -67,129 +93,7 @@ class RuleError(Exception):
     """What a rule gives cannot be used. The message says what, and what was expected."""
 
 
-# ---- what travels
-
-
-@dataclasses.dataclass(frozen=True)
-class Down:
-    """A vector of the server half that every client receives, under its name there.
-
-    size: None for the model's tensors, else how many float64 numbers. phases: empty for all.
-    """
-
-    name: str
-    size: int | None = None
-    phases: Sequence[int] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Up:
-    """What every client returns under this name, and how the clients' vectors are combined.
-
-    "weighted_mean" by the run's weights, "mean", "sum" divided by `divisor`, "max", or "collect":
-    every client's own. bound: a client with a larger |value| is left out; None for the run's.
-    """
-
-    name: str
-    reduce: Literal["weighted_mean", "mean", "sum", "max", "collect"] = "weighted_mean"
-    size: int | None = None
-    divisor: float = 1.0
-    bound: float | None = None
-    phases: Sequence[int] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class State:
-    """A vector that stays: of a client (Schema.state) or of the server (Schema.server).
-
-    It begins at zero. size: None for the model's tensors, else how many float64 numbers.
-    """
-
-    name: str
-    size: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Metric:
-    """A number of the rule's own, the column rule_NAME of metrics.jsonl.
-
-    reduce: how the clients' values are combined, as for Up; None where apply() reports it.
-    """
-
-    name: str
-    reduce: Literal["weighted_mean", "mean", "sum", "max"] | None = "mean"
-    bound: float = 2.0**40
-    phases: Sequence[int] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Schema:
-    """What travels and what stays. A plain name stands for a Down or State of the model's tensors.
-
-    The first channel down is the model. Every channel down is a vector of the server half, too;
-    `server` names the ones that it keeps to itself, `numbers` its numbers and how they begin.
-    """
-
-    down: Sequence[Down | str] = ("model",)
-    up: Sequence[Up] = (Up("delta"),)
-    state: Sequence[State | str] = ()
-    server: Sequence[State | str] = ()
-    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    metrics: Sequence[Metric] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Local:
-    """The keys of [local]; lr and steps are the round's."""
-
-    epochs: int
-    steps: int
-    qsr: float
-    batch_size: int
-    optimizer: str
-    lr: float
-    momentum: float
-    nesterov: bool
-    beta1: float
-    beta2: float
-    epsilon: float
-    weight_decay: float
-    clip_norm: float
-    clip: str
-    class_weights: Sequence[float]
-    label_smoothing: float
-    drop_last: bool
-    shuffle: bool
-    precision: str
-    micro_batch: int
-    checkpoint: bool
-
-
-class Layout:
-    """How a flat vector holds named tensors.
-
-    Parameters come first, then buffers (batch-norm statistics). Each tensor starts at a multiple of
-    64 bytes; what lies between two tensors is zero.
-
-    size: elements, those between tensors included. parameters: elements before the buffers.
-    """
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        self.dtype: Any = np.dtype(fields["dtype"])
-        self.size: int = fields["size"]
-        self.parameters: int = fields["parameters"]
-        self.entries: list[dict[str, Any]] = fields["entries"]
-
-    def tensors(self, vector: Array) -> dict[str, Array]:
-        """The named tensors of a flat vector, as views of it."""
-        return {
-            e["name"]: vector[e["offset"] : e["offset"] + e["size"]].reshape(e["shape"])
-            for e in self.entries
-        }
-
-    def zeros(self) -> Array:
-        """A flat vector of zeros."""
-        return np.zeros(self.size, self.dtype)
+# ---- what a method is called with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,100 +112,6 @@ class Setup:
     with_replacement: bool
     local: Local
     cohort: Mapping[str, Any]
-
-
-# ---- local work
-
-
-@dataclasses.dataclass(frozen=True)
-class StageEnd:
-    """The result of the client's earlier stage, counted from 0: a point for a later stage."""
-
-    stage: int
-
-
-Point = Array | StageEnd
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Train:
-    """Local training from `start`, with g <- g + mu * (w - anchor) + v in each step.
-
-    v: pairs of a vector and its factor, which are added. anchor: None for start. local: None for
-    the run's; dataclasses.replace(ctx.local, epochs=1) changes it. trainable: names of the tensors
-    to train, None for all. losses: "personal" where the trained model stays with the client.
-    """
-
-    start: Point
-    mu: float = 0.0
-    anchor: Point | None = None
-    v: Sequence[tuple[Point, float]] = ()
-    local: Local | None = None
-    trainable: Iterable[str] | None = None
-    rows: Literal["train", "validation", "test"] = "train"
-    losses: Literal["train", "personal"] = "train"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Gradient:
-    """The mean gradient at a point over all rows. It is the outcome's end."""
-
-    start: Point
-    rows: Literal["train", "validation", "test"] = "train"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Loss:
-    """The sums of losses and metrics at a point over all rows."""
-
-    start: Point
-    rows: Literal["train", "validation", "test"] = "train"
-
-
-Stage = Train | Gradient | Loss
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
-    """What came of a stage.
-
-    end: the weights after the last step, or the gradient; read-only, valid until conclude returns.
-    rate_sum: the learning rates of the steps, added. a_norm1: FedNova's norm of the optimizer.
-    examples: rows used, counting repetitions. sums: "examples", "loss", "correct", …
-    """
-
-    end: Array
-    steps: int
-    rate_sum: float
-    a_norm1: float
-    examples: int
-    sums: Mapping[str, float]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Result:
-    """What a client returns: all channels and metrics of the phase, and its next state.
-
-    Vectors are flat arrays of the channel's size and dtype, torch tensors, or dicts of tensors by
-    name. state: all of the schema's, or empty where it does not change.
-    """
-
-    up: Mapping[str, Any]
-    state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Aggregated:
-    """The cohort's result on a channel.
-
-    value: None where nobody contributed to a mean, and for "collect". weight: the sum of the
-    weights, or the number of contributions. collected: (client, vector) by client, for "collect".
-    """
-
-    value: Array | None
-    weight: float
-    collected: Sequence[tuple[int, Array]] = ()
 
 
 class _Named(dict[str, Any]):

@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 
 import numpy as np
@@ -33,7 +34,8 @@ class Task:
     """What the worker asks for. Of both kinds: client (its number in the run), name (its name in your
     declared data), split ("train", "validation", "test") and sums, the run's names for `losses`.
     To train: round, phase, stage, seed, rows (how many were declared), local (the keys of [local] as a
-    dict; lr has the round's schedule in it), trainable (the names of the tensors to train), personal;
+    dict; lr has the round's schedule in it), trainable (the names of the tensors to train), personal,
+    trial (whether the worker only tries the program: one step of two rows, before the run);
     mu, anchor and correction: add mu * (w - anchor) + correction to each gradient, before weight
     decay and momentum (only of serve(…, corrections=True)). To evaluate: rows begin to end - 1.
     With workers.give_rows, also x, y and lengths: arrays of your own with the rows, as the model gets
@@ -190,13 +192,13 @@ def ranks_store():
 
 class _Ranks:
     """The processes of program(ranks=…): each question goes to all of them, over gloo, as JSON and
-    arrays. Nothing that arrives is code."""
+    arrays. Nothing that arrives is code. sharded: vectors of the model stay with rank 0."""
 
-    def __init__(self):
+    def __init__(self, sharded):
         import torch
         import torch.distributed as group
 
-        self._torch, self._all = torch, group
+        self._torch, self._all, self._sharded = torch, group, sharded
         if not group.is_initialized():
             group.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
                                      store=ranks_store(), rank=int(os.environ["RANK"]),
@@ -213,7 +215,12 @@ class _Ranks:
             about = dict(task.__dict__)
             if not about.get("mu"):
                 about["anchor"] = None  # the weights themselves
-            self._send({"about": about, "weights": weights})
+            question = {"about": about, "weights": weights}
+            if self._sharded:
+                for name in {"anchor", "correction"} & about.keys():
+                    about[name] = _shapes(about[name])
+                question["weights"] = _shapes(weights)
+            self._send(question)
             return function(weights, task)
 
         return call
@@ -226,7 +233,7 @@ class _Ranks:
         while (question := self._take()) is not None:
             about, weights = question["about"], question["weights"]
             if about["kind"] == "train" and about["anchor"] is None and not about.get("in_place"):
-                about["anchor"] = {name: array.copy() for name, array in weights.items()}
+                about["anchor"] = weights if self._sharded else _copies(weights)
             functions[about["kind"]](weights, Task(about))
 
     def _send(self, question):
@@ -248,8 +255,25 @@ class _Ranks:
         return tensor.numpy()
 
 
+class _Shape:
+    """An array that the other ranks get as zeros of this shape, which take no memory."""
+
+    def __init__(self, array):
+        self.array = array
+
+
+def _shapes(vectors):
+    return vectors and {name: _Shape(array) for name, array in vectors.items()}
+
+
+def _copies(vectors):
+    return {name: array.copy() for name, array in vectors.items()}
+
+
 def _packed(value, arrays):
     """As JSON has it; arrays are appended to `arrays`, in the order in which _unpacked meets them."""
+    if isinstance(value, _Shape):
+        return {"zeros": [value.array.dtype.str, *value.array.shape]}
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"array": [value.dtype.str, *value.shape]}
@@ -269,6 +293,8 @@ def _unpacked(value, share):
     if not isinstance(value, dict):
         return value
     (kind, inside), = value.items()
+    if kind == "zeros":
+        return np.broadcast_to(np.zeros((), np.dtype(inside[0])), inside[1:])
     if kind == "array":
         return share(np.zeros(inside[1:], np.dtype(inside[0])))
     return set(inside) if kind == "set" else {key: _unpacked(one, share) for key, one in inside}
@@ -327,7 +353,7 @@ def _error(error, fatal, hidden):
 
 
 def serve(train, evaluate=None, name="a Python program", corrections=False, outputs=None, fatal=False,
-          hidden=(), in_place=False):
+          hidden=(), in_place=False, sharded=False):
     """Answers the worker until it ends. train(weights, task) returns (weights or None for those that
     it changed in place, rows, steps, losses); evaluate(weights, task) returns the sums that task.sums
     names, as a dict. An exception leaves the client out of the round, with the exception's words.
@@ -346,8 +372,10 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
 
     After program(ranks=…) all ranks call serve, and each question calls the function in each of them
     with the same weights and task. What rank 0 returns counts, so its rows and losses are those of all
-    ranks. An exception ends the program: its ranks may wait for each other."""
-    ranks = _Ranks() if "MACAW_RANKS" in os.environ else None
+    ranks. An exception ends the program: its ranks may wait for each other. sharded: only rank 0 gets
+    the numbers of weights, task.anchor and task.correction; for the others they are zeros of the same
+    names and shapes, which take no memory. For models that the ranks divide (FSDP)."""
+    ranks = _Ranks(sharded) if "MACAW_RANKS" in os.environ else None
     if ranks is not None and ranks.rank > 0:
         ranks.follow({"train": train, "evaluate": evaluate, "outputs": outputs})
         return
@@ -395,6 +423,7 @@ def serve(train, evaluate=None, name="a Python program", corrections=False, outp
             if ranks is not None:
                 traceback.print_exc()
                 sys.stderr.flush()
+                time.sleep(1)  # if a rank has died, _watch says which one, and ends this process
                 os._exit(1)
             answer = _error(error, fatal, {__file__, *hidden})
         say({"id": question["id"], **answer})

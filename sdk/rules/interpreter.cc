@@ -38,12 +38,13 @@ def module(name):
 try:
     if sys.version_info < (3, 10):
         raise ImportError("it is Python " + sys.version.split()[0])
-    made = module("rules")
-    if importlib.util.find_spec("macaw") is None:
+    alone = importlib.util.find_spec("macaw") is None
+    if alone:
         sys.modules["macaw"] = types.ModuleType("macaw")
-        sys.modules["macaw"].rules = made
     for name in list(sources):
         runtime = module(name)
+        if alone:
+            setattr(sys.modules["macaw"], name, runtime)
 except ImportError as error:
     os.write(control, (json.dumps({"missing": str(error)}) + "\n").encode())
     sys.exit(1)

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
-#include "server/engine/evaluation_board.h"
+#include "server/engine/evaluation_sums.h"
 #include "server/engine/journal_data.h"
 #include "server/engine/phase.h"
 #include "server/engine/ticket.h"

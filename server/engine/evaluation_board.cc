@@ -1,13 +1,11 @@
 #include "server/engine/evaluation_board.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "core/random.h"
-#include "server/engine/finite_losses.h"
+#include "server/engine/possible_losses.h"
 #include "training/api/metrics.h"
 
 namespace macaw::server {
@@ -41,43 +39,20 @@ EvaluatedRows RowsOf(EvaluationKind kind, bool heldout) {
   return EvaluatedRows::kClients;
 }
 
-// config.sample of the clients, drawn for this round; `group` tells draws of the same round apart.
-std::vector<uint64_t> SampleOf(std::vector<uint64_t> clients, Round round, uint64_t sample,
-                               uint64_t seed, uint64_t group) {
-  if (sample == 0 || sample >= clients.size()) return clients;
-  RandomStream stream(
-      {.seed = seed, .purpose = Purpose::kEvaluation, .round = round, .extra = group});
-  std::vector<uint64_t> drawn = SampleWithoutReplacement(stream, clients.size(), sample);
-  std::ranges::sort(drawn);
-  for (uint64_t& client : drawn) client = clients[client];
-  return drawn;
-}
-
 }  // namespace
 
-void EvaluationBoard::Add(Queue queue, fleet::EvaluationTask task, bool heldout) {
-  if (queue.value >= queues_.size()) queues_.resize(queue.value + 1);
-  Line& line = queues_[queue.value];
-  line.slots.push_back(slots_.size());
-  ++line.waiting;
-  slots_.push_back({.task = std::move(task), .queue = queue, .heldout = heldout});
-}
-
-void EvaluationBoard::AddClients(const EvaluationConfig& config, bool personal_models,
-                                 const Roster& roster, const std::vector<uint64_t>& clients,
-                                 bool heldout) {
-  const auto add = [&](EvaluationKind kind) {
-    for (const uint64_t id : clients) {
-      const ClientId client(id);
-      Add(Of(roster.HoldingOf(client)),
-          {.kind = kind, .client = client, .place = roster.PlaceOf(client)}, heldout);
-      slots_.back().group = roster.GroupOf(client);
-    }
-  };
-  if (config.clients && !heldout) add(EvaluationKind::kClientTest);
-  if (heldout || (config.clients && personal_models)) add(EvaluationKind::kClientTestGlobal);
-  if ((heldout || config.clients) && config.fine_tune.steps > 0) add(EvaluationKind::kClientTuned);
-  if (config.validation && !heldout) add(EvaluationKind::kClientValidation);
+void EvaluationBoard::Add(std::vector<CutTask> tasks) {
+  for (CutTask& cut : tasks) {
+    if (cut.queue.value >= queues_.size()) queues_.resize(cut.queue.value + 1);
+    Line& line = queues_[cut.queue.value];
+    line.slots.push_back(slots_.size());
+    ++line.waiting;
+    slots_.push_back({.task = std::move(cut.task),
+                      .queue = cut.queue,
+                      .heldout = cut.heldout,
+                      .of = cut.of,
+                      .group = cut.group});
+  }
 }
 
 EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const EvaluationConfig& config,
@@ -90,74 +65,29 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
       central_rows_(roster.central_test_rows()),
       classes_(counts),
       models_(models) {
-  const auto cut = [&](Queue queue, EvaluationKind kind, ClientId client, uint64_t place,
-                       uint64_t first, uint64_t rows) {
-    for (uint64_t begin = first; begin < first + rows; begin += config.chunk) {
-      Add(queue, {.kind = kind,
-                  .client = client,
-                  .place = place,
-                  .begin = begin,
-                  .end = std::min<uint64_t>(begin + config.chunk, first + rows)});
-    }
-  };
-  if (config.central) AddCentralTest(config, 0);
-  const uint64_t validation = roster.central_val_rows();
-  for (uint64_t group = 0; config.central_validation && group < groups; ++group) {
-    cut(Central(), EvaluationKind::kCentralValidation, ClientId(0), 0, group * validation,
-        validation);
-  }
-  if (config.central && backdoor)
-    cut(Central(), EvaluationKind::kCentralBackdoor, ClientId(0), 0, 0, central_rows_);
-  const bool of_clients = config.clients || config.validation || config.heldout;
-  std::vector<uint64_t> clients, heldout;
-  for (uint64_t client = 0; of_clients && client < roster.clients(); ++client) {
-    rows_of_a_client_ += roster.rows()[client];
-    if (hostile.Contains(ClientId(client))) continue;
-    const bool apart = config.heldout && roster.rows()[client] == 0;
-    (apart ? heldout : clients).push_back(client);
-  }
+  for (const uint32_t rows : roster.rows()) rows_of_a_client_ += rows;
   rows_of_a_client_ /= std::max<uint64_t>(roster.clients(), 1);
-  const auto sample = [&](std::vector<uint64_t> of, uint64_t group) {
-    return SampleOf(std::move(of), round, config.sample, seed, group);
-  };
-  AddClients(config, personal_models, roster, sample(std::move(clients), 0), /*heldout=*/false);
-  AddClients(config, personal_models, roster, sample(std::move(heldout), 1), /*heldout=*/true);
-  for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
-    cut(Of(roster.HoldingOf(client)), EvaluationKind::kClientTrain, client, roster.PlaceOf(client),
-        0, roster.rows()[client.value]);
-  }
-}
-
-void EvaluationBoard::AddCentralTest(const EvaluationConfig& config, size_t of) {
-  for (uint64_t group = 0; group < groups_; ++group) {
-    const uint64_t first = group * central_rows_, end = first + central_rows_;
-    for (uint64_t begin = first; begin < end; begin += config.chunk) {
-      Add(Central(), {.kind = EvaluationKind::kCentralTest,
-                      .begin = begin,
-                      .end = std::min<uint64_t>(begin + config.chunk, end)});
-      slots_.back().of = of;
-    }
-  }
+  Add(CutEvaluation(config,
+                    {.round = round,
+                     .personal_models = personal_models,
+                     .seed = seed,
+                     .groups = groups,
+                     .backdoor = backdoor},
+                    roster, hostile));
 }
 
 void EvaluationBoard::AddWithout(std::vector<ModelWithout> without,
                                  const EvaluationConfig& config) {
   without_ = std::move(without);
-  for (size_t i = 0; i < without_.size(); ++i) AddCentralTest(config, i + 1);
+  for (size_t i = 0; i < without_.size(); ++i)
+    Add(CutCentralTest(config, groups_, central_rows_, i + 1));
 }
 
 EvaluationBoard EvaluationBoard::OfStates(Round round, const VersionIndex& versions,
                                           const Roster& roster) {
   EvaluationBoard board;
   board.round_ = round;
-  for (uint64_t page = 0; page < versions.pages(); ++page) {
-    std::map<HoldingId, std::vector<Attempt>> states;
-    for (const Attempt& state : versions.Page(page))
-      states[roster.HoldingOf(state.client)].push_back(state);
-    for (auto& [holding, held] : states) {
-      board.Add(Of(holding), {.kind = EvaluationKind::kStateDigest, .states = std::move(held)});
-    }
-  }
+  board.Add(CutStates(versions, roster));
   return board;
 }
 
@@ -390,7 +320,7 @@ std::vector<ClientId> EvaluationBoard::WithoutTrainingLoss() const {
     if (last != slot.task.client) ++all;
     last = slot.task.client;
     const bool again = !without.empty() && without.back() == slot.task.client;
-    if (!HasFiniteLoss(slot.sums) && !again) without.push_back(slot.task.client);
+    if (!HasPossibleLoss(slot.sums) && !again) without.push_back(slot.task.client);
   }
   if (!MayBeLeftOut(without.size(), all)) without.clear();
   return without;

@@ -13,6 +13,8 @@
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/attempt_table.h"
+#include "server/engine/evaluation_cut.h"
+#include "server/engine/evaluation_sums.h"
 #include "server/engine/group_counts.h"
 #include "server/engine/model_without.h"
 #include "server/engine/roster.h"
@@ -21,81 +23,16 @@
 
 namespace macaw::server {
 
-// What a round's evaluation is about: each has columns of its own (metrics.cc has their names).
-enum class EvaluatedRows : uint8_t {
-  kCentral,            // the central test set
-  kTrain,              // all clients' training rows
-  kCentralValidation,  // the central validation set
-  // Of each client:
-  kClients,     // test rows, at the client's point
-  kGlobal,      // test rows, the global model
-  kTuned,       // test rows, after fine-tuning at the client's point
-  kValidation,  // validation rows, at the client's point
-  // Test rows of the clients that never train, if they are asked for apart from the others; then
-  // those above omit them.
-  kHeldout,      // the global model
-  kHeldoutTuned  // after fine-tuning at the client's point
-};
-inline constexpr size_t kEvaluatedRows = 9;
-constexpr bool IsOfClients(EvaluatedRows rows) { return rows >= EvaluatedRows::kClients; }
-
-// The result of a round's evaluation. The order of all sums is independent of the workers.
-struct EvaluationSums {
-  Round round{};
-  std::vector<double> central;  // of the central test set, added in chunk order; empty: not asked
-  // By group of concept shift: of the central test set as that group sees it; `central` is their
-  // sum. Empty: there is one group.
-  std::vector<std::vector<double>> central_groups = {};
-  std::vector<double> train;       // of all clients' training rows, added by client id, then chunk
-  std::vector<double> validation;  // of the central validation set, added in chunk order
-  // Of the central test rows with a backdoor's trigger and class, added in chunk order.
-  std::vector<double> backdoor = {};
-  struct ClientSums {
-    ClientId client;
-    std::vector<double> sums;
-    std::vector<double> values = {};     // parallel to ClassCounts::names(); NaN: undefined
-    uint32_t choice = 0;                 // of the rule's models
-    std::optional<uint32_t> group = {};  // of evaluation.groups
-  };
-  // Of the central test set with the model without each client, added in chunk order; by client. A
-  // client of which a task was given up is not there.
-  std::vector<ClientSums> without = {};
-  std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
-  // Clients without some of their rows: they were given up. Each once; the other fields omit them.
-  std::vector<ClientId> given_up;
-  // Tasks were given up: of the central sets, whose sums are then left out, or of `states`.
-  bool without_central = false, without_states = false;
-  // By EvaluatedRows: of each client's rows, by client id; empty: not asked, or not of clients.
-  std::array<std::vector<ClientSums>, kEvaluatedRows> clients;
-  std::vector<ClientSums>& Of(EvaluatedRows rows) { return clients[static_cast<size_t>(rows)]; }
-  const std::vector<ClientSums>& Of(EvaluatedRows rows) const {
-    return clients[static_cast<size_t>(rows)];
-  }
-  // By EvaluatedRows: the clients among given_up whose rows were asked for, and those that are left
-  // out for their loss (finite_losses.h).
-  std::array<uint64_t, kEvaluatedRows> missing = {};
-  // By EvaluatedRows: the rows of those left out for their loss. `counts` have them.
-  std::array<double, kEvaluatedRows> uncounted = {};
-  // By EvaluatedRows: the counts of classes over all rows. Empty: none are asked for.
-  std::array<training::SparseCounts, kEvaluatedRows> counts;
-  // The same of the clients' test rows (kClients) by group of evaluation.groups, and by the model
-  // that a client chose, of a rule with several. Groups behind the last one with rows are not
-  // there.
-  std::vector<training::SparseCounts> group_counts = {}, model_counts = {};
-};
-
-// The evaluation of one model, cut into tasks. The cut depends on the configuration only: chunks of
-// `chunk` rows of the central test set, as each group of concept shift sees it, and of each
-// client's training rows, and one task for all test rows or all validation rows of a client. Only a
+// The evaluation of one model: who has which task (evaluation_cut.h), and what came of it. Only a
 // node with a task's rows can do it, so a task waits in the queue of the central test set or in the
 // queue of its client's holding. Tasks are leased, expire and are queued again like clients. A
 // result counts once. Pure.
 class EvaluationBoard {
  public:
   // A queue of tasks that need the same rows.
-  using Queue = StrongId<struct EvaluationQueueTag, uint32_t>;
-  static constexpr Queue Central() { return Queue(0); }
-  static constexpr Queue Of(HoldingId holding) { return Queue(holding.value + 1); }
+  using Queue = EvaluationQueue;
+  static constexpr Queue Central() { return CentralQueue(); }
+  static constexpr Queue Of(HoldingId holding) { return QueueOf(holding); }
   static constexpr HoldingId HoldingOf(Queue queue) { return HoldingId(queue.value - 1); }
 
   EvaluationBoard() = default;  // nothing to do
@@ -187,16 +124,11 @@ class EvaluationBoard {
     size_t next = 0;            // no waiting slot lies before it
     uint64_t waiting = 0;
   };
-  void Add(Queue queue, fleet::EvaluationTask task, bool heldout = false);
-  // The central test rows, as each group sees them, with this model.
-  void AddCentralTest(const EvaluationConfig& config, size_t of);
+  void Add(std::vector<CutTask> tasks);
   // The clients whose training rows are left out since they have no finite loss, by id.
   std::vector<ClientId> WithoutTrainingLoss() const;
   // What the tasks without a client say.
   std::vector<EvaluationSums::ClientSums> ReportWithout() const;
-  // The tasks of the test and validation rows of these clients.
-  void AddClients(const EvaluationConfig& config, bool personal_models, const Roster& roster,
-                  const std::vector<uint64_t>& clients, bool heldout);
   uint64_t AnswerBytes(const Slot& slot) const;  // an estimate
   // Adds the result's counts to those of all rows, and keeps what they say of this task.
   void AddCounts(const fleet::EvaluationResult& result, Slot& slot);

@@ -105,8 +105,7 @@ void OpenPhase::Open(Phase phase, TimePoint now) {
   clients.reserve(seats_.size());
   for (const Seat& seat : seats_) clients.push_back(seat.entry.client);
   table_ = AttemptTable(clients);
-  queues_.clear();
-  aside_.clear();
+  waiting_.Clear();
   arriving_.clear();
   ready_ = false;
   broadcast_ = {};
@@ -153,7 +152,7 @@ std::vector<scheduler::Cohort> OpenPhase::Waiting() const {
 }
 
 void OpenPhase::Plan(HoldingId holding, scheduler::DispatchQueue queue) {
-  QueueOf(holding) = std::move(queue);
+  waiting_.Plan(holding, std::move(queue));
 }
 
 PhaseReport OpenPhase::Close(uint32_t slots, TimePoint now) {
@@ -180,13 +179,19 @@ std::optional<double> OpenPhase::MeanStaleness() const {
   return sum / clients;
 }
 
-scheduler::Piece OpenPhase::TakePiece(const Node& node, uint32_t wanted, TimePoint now) {
-  return QueueOf(node.holding)
-      .Take({.worker = node.id,
-             .slots = node.slots,
-             .idle = IdleSlots(node, wanted),
-             .now = ToSeconds(now - report_.times.ready),
-             .least_seconds = kLeaseWorth});
+scheduler::Ask OpenPhase::AskOf(const Node& node, uint32_t wanted, TimePoint now) const {
+  // A node without leases of this phase counts as idle, even if it evaluates.
+  return {.worker = node.id,
+          .slots = node.slots,
+          .idle = leased_to(node.id) > 0 ? std::min(wanted, node.slots) : node.slots,
+          .now = ToSeconds(now - report_.times.ready),
+          .least_seconds = kLeaseWorth};
+}
+
+uint64_t OpenPhase::MostFor(const Node& node, uint64_t most) const {
+  const uint64_t held = leased_to(node.id);
+  const uint64_t rest = most > held ? most - held : 0;
+  return node.on_trial ? std::min<uint64_t>(rest, 1) : rest;
 }
 
 OpenPhase::Handout OpenPhase::LeaseOut(const Node& node, const scheduler::Piece& piece,
@@ -269,7 +274,7 @@ std::optional<log::Requeued> OpenPhase::Requeue(std::vector<Attempt> ended, std:
   if (ended.empty()) return std::nullopt;
   for (const Attempt& attempt : ended) {
     Seat& seat = SeatOf(attempt.client);
-    PutBack(seat.holding, seat.entry);
+    waiting_.PutBack(seat.holding, seat.entry);
     if (live()) seat.staleness = 0;  // it begins again, from the newest model
     arriving_.erase(attempt.client);
   }
@@ -306,7 +311,7 @@ std::optional<log::Requeued> OpenPhase::Release(WorkerId node, std::span<const A
   return Requeue(table_.Release(node, attempts), why);
 }
 
-void OpenPhase::RemoveFromPlan(const Node& node) { QueueOf(node.holding).RemoveWorker(node.id); }
+void OpenPhase::RemoveFromPlan(const Node& node) { waiting_.RemoveWorker(node.holding, node.id); }
 
 log::Accepted OpenPhase::Accept(const Node& node, uint64_t commit, const fleet::Part& part) {
   log::Accepted accepted{.round = order_.round,
@@ -350,21 +355,11 @@ std::optional<log::GaveUp> OpenPhase::DoWithout(const std::vector<log::GivenUp>&
     if (Find(client) == nullptr) continue;
     if (table_.StateOf(client) != AttemptTable::State::kQueued) continue;
     table_.GiveUpQueued(client);
-    const Seat& seat = *Find(client);
-    QueueOf(seat.holding).Remove(client);
-    RemoveFromAside(seat.holding, client);
+    waiting_.Remove(Find(client)->holding, client);
     NoteGivenUp(one, gave_up);
   }
   if (gave_up.given_up.empty()) return std::nullopt;
   return gave_up;
-}
-
-void OpenPhase::RemoveFromAside(HoldingId holding, ClientId client) {
-  const auto aside = aside_.find(holding);
-  if (aside == aside_.end()) return;
-  std::erase_if(aside->second,
-                [&](const scheduler::CohortEntry& entry) { return entry.client == client; });
-  if (aside->second.empty()) aside_.erase(aside);
 }
 
 void OpenPhase::NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up) {
@@ -386,8 +381,7 @@ log::RoundLost OpenPhase::Drop(const std::string& why) {
   }
   table_.GiveUpAll();
   arriving_.clear();
-  queues_.clear();
-  aside_.clear();
+  waiting_.Clear();
   report_.records.clear();
   report_.turns.clear();
   report_.dropped = why;
@@ -417,11 +411,6 @@ const Seat* OpenPhase::Find(ClientId client) const {
 
 Seat& OpenPhase::SeatOf(ClientId client) {
   return seats_[static_cast<size_t>(Find(client) - seats_.data())];
-}
-
-scheduler::DispatchQueue& OpenPhase::QueueOf(HoldingId holding) {
-  if (holding.value >= queues_.size()) queues_.resize(holding.value + 1);
-  return queues_[holding.value];
 }
 
 }  // namespace macaw::server

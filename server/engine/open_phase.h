@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,7 +7,6 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
 #include "core/clock.h"
 #include "core/ids.h"
 #include "proto/fleet/messages.h"
@@ -19,14 +17,14 @@
 #include "server/engine/phase.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/round_tally.h"
+#include "server/engine/waiting_clients.h"
 #include "server/log/record.h"
 
 namespace macaw::server {
 
 // The open (round, phase): its cohort, which node holds which leases, what has been counted, what
 // has gone wrong. A method that changes it returns the record for the run's log, if anything
-// happened. Every client waits in the queue of its holding, so that an owner's clients are never
-// leased to another node. Pure; one thread.
+// happened. Pure; one thread.
 class OpenPhase {
  public:
   // `epoch`: the server's epoch, which is part of every fence.
@@ -139,10 +137,7 @@ class OpenPhase {
   const virtual_time::ClockState& clock() const { return clock_; }
   uint64_t leased_to(WorkerId node) const { return table_.leased_to(node); }
   std::vector<WorkerId> Holders() const { return table_.Holders(); }  // of leases, in order
-  bool waiting(HoldingId holding) const {
-    return (holding.value < queues_.size() && !queues_[holding.value].empty()) ||
-           aside_.contains(holding);
-  }
+  bool waiting(HoldingId holding) const { return waiting_.any(holding); }
   TimePoint NextExpiry() const { return table_.NextExpiry(); }
 
  private:
@@ -153,29 +148,20 @@ class OpenPhase {
   std::vector<uint64_t> StalenessOf(const std::vector<Attempt>& attempts) const;
   std::optional<double> MeanStaleness() const;  // of a phase that is being closed
   void NoteGivenUp(const log::GivenUp& given_up, log::GaveUp& gave_up);
-  void RemoveFromAside(HoldingId holding, ClientId client);
   Seat& SeatOf(ClientId client);  // the client must be in the cohort
-  scheduler::DispatchQueue& QueueOf(HoldingId holding);
   std::optional<log::Requeued> Requeue(std::vector<Attempt> ended, std::string why);
-  // The node's idle slots. A node without leases of this phase counts as idle, even if it
-  // evaluates.
-  uint32_t IdleSlots(const Node& node, uint32_t wanted) const {
-    return leased_to(node.id) > 0 ? std::min(wanted, node.slots) : node.slots;
-  }
-  scheduler::Piece TakePiece(const Node& node, uint32_t wanted, TimePoint now);
+  scheduler::Ask AskOf(const Node& node, uint32_t wanted, TimePoint now) const;
+  // How many clients the node may be leased now, if it may have leased `most`. A node on trial gets
+  // one at a time.
+  uint64_t MostFor(const Node& node, uint64_t most) const;
   Handout LeaseOut(const Node& node, const scheduler::Piece& piece, TimePoint expires,
                    TimePoint now);
-  void PutBack(HoldingId holding, const scheduler::CohortEntry& entry) {
-    QueueOf(holding).PutBack(entry);
-  }
 
   FenceSource fences_;
   PhaseOrder order_;
   std::vector<Seat> seats_;  // by client
   AttemptTable table_{{}};
-  std::vector<scheduler::DispatchQueue> queues_;  // by holding
-  // Clients that a node has passed over; no entry: none.
-  absl::flat_hash_map<HoldingId, std::vector<scheduler::CohortEntry>> aside_;
+  WaitingClients waiting_;
   fleet::Broadcast broadcast_;
   std::vector<fleet::OlderModel> older_;  // from which some of the seats train
   PhaseReport report_;
@@ -208,8 +194,7 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
       NoteGivenUp(one, gave_up);
     }
   }
-  queues_.clear();  // no client waits any more
-  aside_.clear();
+  waiting_.Clear();  // no client waits any more
   if (gave_up.given_up.empty()) return std::nullopt;
   return gave_up;
 }
@@ -217,35 +202,10 @@ std::optional<log::GaveUp> OpenPhase::GiveUpMissing(const Why& why) {
 template <typename Avoid>
 OpenPhase::Handout OpenPhase::Take(const Node& node, uint32_t wanted, uint64_t most,
                                    TimePoint expires, TimePoint now, const Avoid& avoid) {
-  std::vector<scheduler::CohortEntry> kept, aside;
-  bool passed_over = false;
-  const uint64_t held = leased_to(node.id);
-  // A node on trial gets one client at a time.
-  const auto may_take = [&] {
-    return (!node.on_trial || kept.empty()) && held + kept.size() < most;
-  };
-  if (const auto set_aside = aside_.extract(node.holding); !set_aside.empty()) {
-    for (const scheduler::CohortEntry& entry : set_aside.mapped()) {
-      const bool take = may_take() && kept.size() < IdleSlots(node, wanted) && !avoid(entry.client);
-      (take ? kept : aside).push_back(entry);
-    }
-  }
-  scheduler::Piece piece = TakePiece(node, wanted, now);
-  for (const scheduler::CohortEntry& entry : piece.clients) {
-    if (avoid(entry.client)) {
-      aside.push_back(entry);
-      passed_over = true;
-    } else if (may_take()) {
-      kept.push_back(entry);
-    } else {
-      PutBack(node.holding, entry);
-      passed_over = true;
-    }
-  }
-  if (!aside.empty()) aside_[node.holding] = std::move(aside);
-  piece.clients = std::move(kept);
-  Handout handout = LeaseOut(node, piece, expires, now);
-  handout.passed_over = passed_over;
+  const WaitingClients::Taken taken =
+      waiting_.Take(node.holding, AskOf(node, wanted, now), MostFor(node, most), avoid);
+  Handout handout = LeaseOut(node, taken.piece, expires, now);
+  handout.passed_over = taken.passed_over;
   return handout;
 }
 

@@ -27,6 +27,12 @@ uint64_t RowsOf(const fleet::EvaluationTask& task, const Roster& roster) {
              : roster.TestRowsOf(task.client);
 }
 
+// Whether none of these rows may be evaluated: a client without training rows has none to be tuned
+// on, and its rows are left out of what is said of tuned models.
+bool MayBeNone(const fleet::EvaluationTask& task, const Roster& roster) {
+  return task.kind == fleet::EvaluationKind::kClientTuned && roster.rows()[task.client.value] == 0;
+}
+
 // How many tokens one row can hold.
 double PositionsOf(const RunPlan& run) {
   double positions = 1;
@@ -143,8 +149,13 @@ absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keep
     return !std::isfinite(sum) || std::abs(sum) <= kLargestMetric;
   });
   if (!bounded) return refuse("reports losses that no rows can give");
-  if (!counted || !(known ? result.sums[0] == most : result.sums[0] <= most))
+  const bool none = counted && result.sums[0] == 0 && MayBeNone(task, roster);
+  if (!counted || !(none || (known ? result.sums[0] == most : result.sums[0] <= most)))
     return refuse("does not report the rows it was asked for");
+  // The sums over clients leave a client out for its loss only where it has rows.
+  const bool empty = result.sums[0] == 0;
+  if (empty && !std::ranges::all_of(result.sums, [](double sum) { return sum == 0; }))
+    return refuse("reports losses of no rows");
   training::SparseCounts classes{.at = result.counted, .count = {}};
   classes.count.assign(result.counts.begin(), result.counts.end());
   if (training::ClassCountsOf(run).Fit(classes, result.sums[0])) return absl::OkStatus();

@@ -49,7 +49,7 @@ client_column = "user"
 drop_columns = ["id", "when"]
 client_noise = 0.3
 normalise = {scale = 0.00392156862745098, mean = [0.1, 1e-30], std = [2, 3.5]}
-augment = {pad_crop = 4, flip = true}
+augment = {pad_crop = 4, pad_mode = "reflect", flip = true}
 [partition]
 scheme = "dirichlet-class"
 clients = 321
@@ -146,6 +146,7 @@ TEST(Config, TakesKeysOfEverySection) {
   EXPECT_EQ(config->node.data.label_column, "3");
   EXPECT_THAT(config->run.transform.mean, ElementsAre(0.1, 1e-30));
   EXPECT_EQ(config->run.transform.pad_crop, 4);
+  EXPECT_EQ(config->run.transform.pad_mode, PadMode::kReflect);
   EXPECT_TRUE(config->run.transform.flip);
   EXPECT_EQ(config->run.model.name, "layers");
   EXPECT_THAT(config->run.model.layers, ElementsAre("conv 32 5 pad 2", "relu"));

@@ -245,6 +245,9 @@ TEST(Trace, OfAnotherSystemIsATableOrModelsOrBoth) {
   const DiffReport bits = Compared(run, csv, {}, renames);
   EXPECT_EQ(bits.parting->round, 1u);
   EXPECT_EQ(bits.parting->stage, Stage::kMetrics);
+  const std::string sheet =
+      folder.Write("sheet.csv", "\xEF\xBB\xBFserver_round,loss,note\n1,0.5001,x\n2,0.25,\n");
+  EXPECT_TRUE(Compared(run, sheet, {.tolerance = 1e-3}, renames).same()) << "a byte order mark";
 
   folder.Write("port/metrics.jsonl", "{\"round\": 1, \"train_loss\": 0.5}\n");
   const std::vector<float> model = {1, 2, 3.5F};

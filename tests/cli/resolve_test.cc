@@ -291,6 +291,9 @@ TEST(Resolve, NamesWhatDoesNotFit) {
   EXPECT_THAT(ResolveError({"local.class_weights=[1, 2]"}),
               HasSubstr("local.class_weights has 2 numbers"));
   EXPECT_THAT(ResolveError({"data.normalise.mean=[1, 2, 3]"}), HasSubstr("data.normalise"));
+  EXPECT_EQ(ResolveError({"data.augment.pad_crop=27", "data.augment.pad_mode=reflect"}), "");
+  EXPECT_THAT(ResolveError({"data.augment.pad_crop=28", "data.augment.pad_mode=reflect"}),
+              HasSubstr("data.augment.pad_crop is 28"));
   data::DatasetInfo rows = Images();
   rows.input_shape = {60};
   rows.classes = 0;

@@ -22,6 +22,17 @@ TEST(CsvText, CountsTheLinesOnWhichRecordsBegin) {
   EXPECT_THAT(lines, ElementsAre(1, 3, 6, 8));
 }
 
+TEST(CsvText, SkipsAByteOrderMarkInFrontOfTheFirstRecordAlone) {
+  const std::string mark = "\xEF\xBB\xBF", text = mark + "\"a;b\";c\n" + mark + "d;e\n";
+  EXPECT_EQ(FindSeparator(text), ';');
+  CsvText table(text, ';');
+  ASSERT_TRUE(table.Next());
+  EXPECT_THAT(table.cells(), ElementsAre("a;b", "c"));
+  ASSERT_TRUE(table.Next());
+  EXPECT_THAT(table.cells(), ElementsAre(mark + "d", "e"));
+  EXPECT_FALSE(CsvText(mark, ',').Next());
+}
+
 // What is written as a table is read as it was, whatever the cells hold.
 TEST(CsvText, ReadsBackWhatWasWritten) {
   std::mt19937 random(5);

@@ -2,9 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/vector.h"
@@ -12,6 +18,7 @@
 namespace macaw::data {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -168,6 +175,83 @@ TEST(BatchGather, PadsBeyondTheImageWithZeros) {
   }
 }
 
+// numpy.pad(numpy.arange(1, 13).reshape(3, 4), 2, mode): "constant", "reflect", "edge".
+struct Padded {
+  PadMode mode;
+  std::array<std::array<float, 8>, 7> image;
+};
+const Padded kPadded[] = {{PadMode::kZeros,
+                           {{{0, 0, 0, 0, 0, 0, 0, 0},
+                             {0, 0, 0, 0, 0, 0, 0, 0},
+                             {0, 0, 1, 2, 3, 4, 0, 0},
+                             {0, 0, 5, 6, 7, 8, 0, 0},
+                             {0, 0, 9, 10, 11, 12, 0, 0},
+                             {0, 0, 0, 0, 0, 0, 0, 0},
+                             {0, 0, 0, 0, 0, 0, 0, 0}}}},
+                          {PadMode::kReflect,
+                           {{{11, 10, 9, 10, 11, 12, 11, 10},
+                             {7, 6, 5, 6, 7, 8, 7, 6},
+                             {3, 2, 1, 2, 3, 4, 3, 2},
+                             {7, 6, 5, 6, 7, 8, 7, 6},
+                             {11, 10, 9, 10, 11, 12, 11, 10},
+                             {7, 6, 5, 6, 7, 8, 7, 6},
+                             {3, 2, 1, 2, 3, 4, 3, 2}}}},
+                          {PadMode::kEdge,
+                           {{{1, 1, 1, 2, 3, 4, 4, 4},
+                             {1, 1, 1, 2, 3, 4, 4, 4},
+                             {1, 1, 1, 2, 3, 4, 4, 4},
+                             {5, 5, 5, 6, 7, 8, 8, 8},
+                             {9, 9, 9, 10, 11, 12, 12, 12},
+                             {9, 9, 9, 10, 11, 12, 12, 12},
+                             {9, 9, 9, 10, 11, 12, 12, 12}}}}};
+
+TEST(BatchGather, CropsFromWhatNumPyPadsThenFlips) {
+  std::vector<float> image(2 * 12);  // the second channel is the first, and a hundred more
+  for (size_t i = 0; i < image.size(); ++i)
+    image[i] = static_cast<float>(i % 12 + 1 + i / 12 * 100);
+  for (const Padded& padded : kPadded) {
+    const TransformConfig transform{.pad_crop = 2, .pad_mode = padded.mode, .flip = true};
+    const BatchGather gather(FeatureType::kF32, {2, 3, 4}, transform, DType::kF32);
+    std::set<std::tuple<int64_t, int64_t, bool>> seen;
+    for (uint32_t epoch = 0; epoch < 600; ++epoch) {
+      const AugmentKey key{.seed = 3, .epoch = epoch};
+      const Move move = MoveOf(key, transform, 0);
+      std::vector<float> expected;
+      for (int64_t c = 0; c < 2; ++c) {
+        for (int64_t y = 0; y < 3; ++y) {
+          for (int64_t x = 0; x < 4; ++x) {
+            const int64_t from = move.mirror ? 3 - x : x;
+            const float pixel = padded.image.at(2 + move.down + y).at(2 + move.right + from);
+            const bool zero = padded.mode == PadMode::kZeros && pixel == 0;
+            expected.push_back(pixel + (c == 1 && !zero ? 100 : 0));
+          }
+        }
+      }
+      ASSERT_EQ(Gathered(gather, RowsOver(image, 24), {0}, &key), expected)
+          << "mode " << static_cast<int>(padded.mode) << ", epoch " << epoch;
+      seen.emplace(move.down, move.right, move.mirror);
+    }
+    EXPECT_EQ(seen.size(), 50u);  // every crop, as it is and mirrored
+  }
+}
+
+TEST(BatchGather, RepeatsTheEdgeBeyondTheImage) {
+  const std::vector<float> image = Image(2);
+  const TransformConfig transform{.pad_crop = 40, .pad_mode = PadMode::kEdge};
+  const BatchGather gather(FeatureType::kF32, {1, 2, 2}, transform, DType::kF32);
+  for (uint32_t epoch = 0; epoch < 50; ++epoch) {
+    const AugmentKey key{.seed = 2, .epoch = epoch};
+    const Move move = MoveOf(key, transform, 0);
+    const auto shown = [](int64_t at) { return std::clamp<int64_t>(at, 0, 1); };
+    std::vector<float> expected;
+    for (int64_t y = 0; y < 2; ++y) {
+      for (int64_t x = 0; x < 2; ++x)
+        expected.push_back(image[2 * shown(y + move.down) + shown(x + move.right)]);
+    }
+    EXPECT_EQ(Gathered(gather, RowsOver(image, 4), {0}, &key), expected);
+  }
+}
+
 TEST(BatchGather, AugmentationFollowsItsKeyAndNotTheBatch) {
   std::vector<float> images(4 * 64);
   std::iota(images.begin(), images.end(), 0.0F);
@@ -261,9 +345,17 @@ TEST(BatchGather, ChecksTheTransformAgainstTheData) {
   EXPECT_THAT(message(FeatureType::kU8, {1, 8, 8}, {.mean = {1, 2}}),
               HasSubstr("2 numbers, the data has 1"));
   EXPECT_THAT(message(FeatureType::kU8, {1, 8, 8}, {.std = {0}}), HasSubstr("must be above 0"));
-  EXPECT_THAT(message(FeatureType::kF32, {60}, {.flip = true}), HasSubstr("need images"));
+  EXPECT_THAT(message(FeatureType::kF32, {60}, {.flip = true}), HasSubstr("needs images"));
   EXPECT_THAT(message(FeatureType::kF32, {1, 2, 2}, {.pad_crop = -1}),
               HasSubstr("not be negative"));
+  const auto padded = [&](int64_t pixels, PadMode mode) {
+    return message(FeatureType::kU8, {3, 8, 6}, {.pad_crop = pixels, .pad_mode = mode});
+  };
+  EXPECT_EQ(padded(5, PadMode::kReflect), "");
+  EXPECT_THAT(padded(6, PadMode::kReflect),
+              AllOf(HasSubstr("data.augment.pad_crop is 6"), HasSubstr("at most 5")));
+  EXPECT_EQ(padded(6, PadMode::kEdge), "");
+  EXPECT_EQ(padded(6, PadMode::kZeros), "");
   EXPECT_THAT(message(FeatureType::kI32, {80}, {.scale = 0.5}), HasSubstr("tokens"));
   EXPECT_THAT(message(FeatureType::kF32, {}, {}), HasSubstr("empty"));
 }

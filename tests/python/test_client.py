@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import json
 import os
 import pathlib
@@ -39,8 +40,10 @@ TRAIN = {
 class Client:
     """A program whose train function gives back what this expression says."""
 
-    def __init__(self, gives: str = "", program: str = "", **more: str) -> None:
-        """program: the whole program instead; more: its environment."""
+    def __init__(
+        self, gives: str = "", program: str = "", numbers: tuple[float, ...] = (), **more: str
+    ) -> None:
+        """program: the whole program instead; numbers: of all vectors; more: its environment."""
         program = textwrap.dedent(
             program
             or f"""
@@ -53,6 +56,8 @@ class Client:
         ours, theirs = socket.socketpair()
         memory = os.memfd_create("vectors")
         os.truncate(memory, HELLO["memory"]["bytes"])
+        for place in ("start", "end", "correction", "anchor"):
+            os.pwrite(memory, array.array("f", numbers).tobytes(), HELLO["memory"][place])
         environment = {
             **os.environ,
             "PYTHONPATH": str(SDK),
@@ -171,6 +176,33 @@ class Ranks(unittest.TestCase):
                     self.assertEqual(ranks[0]["types"], ["set", "float32"])
                     self.assertEqual(ranks[0]["correction"], {"w": [0.0, 0.0]})
             self.assertIn("memfd:", (told / "store").read_text())
+
+    @needs("torch")
+    def test_of_a_divided_model_get_its_shapes_and_no_numbers(self) -> None:
+        program = """
+            import json, os, pathlib
+            import macaw_client
+            rank = macaw_client.program(ranks=2)
+            import torch.distributed.distributed_c10d as c10d
+            def train(weights, task):
+                vectors = [v["w"] for v in (weights, task.correction, task.anchor) if v]
+                about = [[x.tolist(), str(x.dtype), x.strides] for x in vectors]
+                (pathlib.Path(os.environ["TOLD"]) / str(rank)).write_text(json.dumps(about))
+                c10d.barrier()  # both have told
+                return None, 1, 1, {"loss": 0.5}
+            macaw_client.serve(train, corrections=True, in_place=True, sharded=True)
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            told = [pathlib.Path(folder) / str(rank) for rank in (0, 1)]
+            with Client(program=program, numbers=(3, 4), TOLD=folder) as client:
+                for mu, corrected, in_place in ((0.0, False, True), (0.5, True, False)):
+                    client.train(
+                        round=1, correction=corrected, mu=mu, anchor=mu != 0, in_place=in_place
+                    )
+                    first, other = (json.loads(path.read_text()) for path in told)
+                    vectors = 1 if in_place else 3
+                    self.assertEqual(first, [[[3.0, 4.0], "float32", [4]]] * vectors)
+                    self.assertEqual(other, [[[0.0, 0.0], "float32", [0]]] * vectors, "no memory")
 
 
 if __name__ == "__main__":

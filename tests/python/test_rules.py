@@ -43,6 +43,9 @@ class ARule(TestCase):
         builtin = macaw.simulate(**self.job("builtin", algorithm=macaw.FedProx(mu=0.5)))
         run = macaw.simulate(**self.job("python", algorithm=cell.PyFedProx(mu=0.5)))
         self.assertEqual(run.digest, builtin.digest)
+        # A part of the run's fingerprint: it names public modules alone.
+        [written] = (self.folder / "cache/rules").iterdir()
+        self.assertIn("from macaw.rules import Train as Train", written.read_text())
 
     def test_of_a_cell_that_uses_what_is_beside_it_is_refused(self) -> None:
         text = FILE.read_text().replace("mu=self.mu", "mu=self.mu * scale")

@@ -1,11 +1,11 @@
-"""Programs with a Trainer of their own, as people write them: clients of test_trainers.py.
+"""Programs with a Trainer of their own, as people write them: clients of trainer_case.py.
 
     python trainer_programs.py KIND [OPTION…]
 
 KIND: hugging, lightning. OPTIONS: data (rows of several clients), local (rate and epochs of the
 run), given (an optimizer of the caller's), adam, clip, newer (transformers), peft, ranks=N,
-shuffle, stop (early), checkpoint (activations), fail=ROUND, manual (steps by the module, and the
-name of the loss).
+fsdp=1 or 2 (which kind divides the model), shuffle, stop (early), checkpoint (activations),
+fail=ROUND, manual (steps by the module, and the name of the loss).
 """
 
 from __future__ import annotations
@@ -150,9 +150,35 @@ def sgd(model: Any, rate: float = RATE) -> Any:
     return torch.optim.SGD(trained, lr=rate, momentum=MOMENTUM)
 
 
+def be_an_accelerator() -> None:
+    """accelerate divides models by FSDP on accelerators alone: now CPUs and gloo are one of them.
+    What divides and trains is PyTorch's FSDP all the same."""
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+
+    PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+
+
+def check_divided(model: Any) -> None:
+    from macaw._divided import is_divided
+
+    if not is_divided(model):
+        raise RuntimeError("the trainer has not divided its model")
+
+
+def divided_checker() -> Any:
+    import transformers
+
+    class MustBeDivided(transformers.TrainerCallback):
+        def on_train_begin(self, *_: Any, model: Any = None, **__: Any) -> None:
+            check_divided(model)
+
+    return MustBeDivided()
+
+
 def hugging(
     model: Any, client: str = "a", *, shuffle: bool = False, given: Any = None, ranks: int = 1,
-    **more: Any,
+    fsdp: int = 0, **more: Any,
 ) -> Any:  # fmt: skip
     import transformers
 
@@ -165,11 +191,17 @@ def hugging(
     }  # fmt: skip
     if ranks > 1:
         options["ddp_backend"] = "gloo"
+    if fsdp:
+        options["fsdp"] = "full_shard"
+        options["fsdp_config"] = {"version": fsdp, "transformer_layer_cls_to_wrap": ["GPT2Block"]}
+    arguments = transformers.TrainingArguments(tempfile.mkdtemp(), **options)
+    if fsdp:
+        be_an_accelerator()
     bases = (WithMomentum, *(() if shuffle else (InOrder,)), transformers.Trainer)
     kind = type("Trainer", bases, {})
     return kind(
         model=model,
-        args=transformers.TrainingArguments(tempfile.mkdtemp(), **options),
+        args=arguments,
         train_dataset=texts(client, "train"),
         eval_dataset=texts(client, "test"),
         optimizers=(given, None),
@@ -256,10 +288,41 @@ def manual(name: str) -> Any:
     return Manual()
 
 
-def lightning_trainer(epochs: int = EPOCHS, ranks: int = 1, **more: Any) -> Any:
+def divided(base: Any) -> Any:
+    """The module, divided by fully_shard as ModelParallelStrategy wants it."""
+
+    class Divided(type(base)):  # type: ignore[misc]
+        def configure_model(self) -> None:
+            from torch.distributed.fsdp import FSDPModule, fully_shard
+
+            if not isinstance(self.net, FSDPModule):  # each fit calls this
+                fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
+
+    return Divided()
+
+
+def strategy_of(ranks: int, fsdp: int) -> Any:
+    strategies = lightning().strategies
+    if fsdp == 2:
+        return strategies.ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1)
+    if fsdp == 1:
+
+        class OnCpu(strategies.FSDPStrategy):  # type: ignore[misc,name-defined]
+            """A class of its own, since Lightning refuses FSDPStrategy itself without a GPU."""
+
+        return OnCpu(auto_wrap_policy={torch.nn.Linear})
+    return "ddp" if ranks > 1 else "auto"
+
+
+class MustBeDivided(lightning().Callback):
+    def on_train_start(self, trainer: Any, _: Any) -> None:
+        check_divided(trainer.strategy.model)
+
+
+def lightning_trainer(epochs: int = EPOCHS, ranks: int = 1, fsdp: int = 0, **more: Any) -> Any:
     return lightning().Trainer(
         max_epochs=epochs, accelerator="cpu", devices=ranks, logger=False,
-        strategy="ddp" if ranks > 1 else "auto", enable_checkpointing=False,
+        strategy=strategy_of(ranks, fsdp), enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, **more,
     )  # fmt: skip
 
@@ -271,7 +334,7 @@ def main(kind: str, *options: str) -> None:
     import macaw
 
     words = dict(option.partition("=")[::2] for option in options)
-    ranks = int(words.get("ranks", 1))
+    ranks, fsdp = int(words.get("ranks", 1)), int(words.get("fsdp", 0))
     rank = macaw.program(ranks)
     torch.set_num_threads(1)
     shuffle = "shuffle" in words
@@ -291,11 +354,15 @@ def main(kind: str, *options: str) -> None:
         given = sgd(model) if "given" in words else None
         if "adam" in words:
             given = torch.optim.Adam(model.parameters())
-        trainer = hugging(model, shuffle=shuffle, given=given, ranks=ranks, **more, **again)
+        trainer = hugging(
+            model, shuffle=shuffle, given=given, ranks=ranks, fsdp=fsdp, **more, **again
+        )
         if more:
             trainer.add_callback(stopper())
         if again:
             trainer.add_callback(counter(model))
+        if fsdp:
+            trainer.add_callback(divided_checker())
 
         def rows(task: Any) -> Any:
             failing(task)
@@ -317,10 +384,13 @@ def main(kind: str, *options: str) -> None:
         more = {"epochs": 5, "callbacks": [stop]}
     if "clip" in words:
         more["gradient_clip_val"] = CLIP
-    trainer = lightning_trainer(ranks=ranks, **more)
+    if fsdp:
+        more["callbacks"] = [MustBeDivided()]
+    trainer = lightning_trainer(ranks=ranks, fsdp=fsdp, **more)
     data = batches if "data" in words or "fail" in words else None
     macaw.patch(trainer, data=data, local="local" in words)
     module = manual(words["manual"]) if "manual" in words else classifier(adam="adam" in words)
+    module = divided(module) if fsdp == 2 else module
     trainer.fit(module, loader("a", "train", BATCH // ranks, shuffle), loader("a", "test"))
     print("trained alone:", trainer.global_step)
 

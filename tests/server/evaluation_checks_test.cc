@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -19,19 +20,25 @@ class EvaluationChecks : public testing::Test {
   EvaluationChecks() {
     run_.task = TaskKind::kClassification;
     run_.model.input_shape = {10};
-    // The second client has test rows, the first one validation rows.
-    fleet::ClientTable table{
-        .rows = {4, 4}, .names = {"a", "b"}, .test_rows = {0, 7}, .validation_rows = {3, 0}};
+    // The second client has test rows, the first one validation rows, and the third no rows to train
+    // on.
+    fleet::ClientTable table{.rows = {4, 4, 0},
+                             .names = {"a", "b", "c"},
+                             .test_rows = {0, 7, 5},
+                             .validation_rows = {3, 0, 0}};
     const fleet::RegisterRequest node{
-        .clients = 2, .table = fleet::Blob::Of(table.Encode()), .owner = true};
+        .clients = 3, .table = fleet::Blob::Of(table.Encode()), .owner = true};
     roster_.Add(node, std::move(table));
     roster_.Begin();
   }
-  std::string Error(EvaluationKind kind, uint64_t client, double rows) const {
+  std::string Error(EvaluationKind kind, uint64_t client, double rows, double loss) const {
     const fleet::EvaluationTask task{.kind = kind, .client = ClientId(client)};
-    const fleet::EvaluationResult result{.round = Round(1), .sums = {rows, 0.5, 0}};
+    const fleet::EvaluationResult result{.round = Round(1), .sums = {rows, loss, 0}};
     return std::string(
         CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).message());
+  }
+  std::string Error(EvaluationKind kind, uint64_t client, double rows) const {
+    return Error(kind, client, rows, rows > 0 ? 0.5 : 0);
   }
   RunPlan run_;
   Roster roster_;
@@ -48,6 +55,21 @@ TEST_F(EvaluationChecks, AClientHasAsManyTestRowsAsItsNodeSaid) {
   }
 }
 
+TEST_F(EvaluationChecks, AClientWithoutTrainingRowsIsNotTuned) {
+  EXPECT_EQ(Error(EvaluationKind::kClientTuned, 2, 0), "");
+  EXPECT_EQ(Error(EvaluationKind::kClientTuned, 2, 5), "") << "held out, on its validation rows";
+  EXPECT_THAT(Error(EvaluationKind::kClientTuned, 2, 4), HasSubstr("does not report the rows"));
+  EXPECT_THAT(Error(EvaluationKind::kClientTest, 2, 0), HasSubstr("does not report the rows"));
+}
+
+// It would be in the sum over all clients, and no client with rows could be left out for it.
+TEST_F(EvaluationChecks, NoRowsHaveNoLoss) {
+  for (const double loss : {1e40, -1.0, static_cast<double>(INFINITY), std::nan("")}) {
+    EXPECT_THAT(Error(EvaluationKind::kClientTest, 0, 0, loss), HasSubstr("losses of no rows"));
+    EXPECT_THAT(Error(EvaluationKind::kClientTuned, 2, 0, loss), HasSubstr("losses of no rows"));
+  }
+}
+
 TEST_F(EvaluationChecks, AndAsManyValidationRows) {
   EXPECT_EQ(Error(EvaluationKind::kClientValidation, 0, 3), "");
   EXPECT_THAT(Error(EvaluationKind::kClientValidation, 0, 4),
@@ -61,7 +83,7 @@ TEST_F(EvaluationChecks, ABackdoorHasNoMoreRowsThanTheTask) {
   const auto error = [&](double rows) {
     const fleet::EvaluationTask task{
         .kind = EvaluationKind::kCentralBackdoor, .begin = 100, .end = 140};
-    const fleet::EvaluationResult result{.round = Round(1), .sums = {rows, 0.5, 0}};
+    const fleet::EvaluationResult result{.round = Round(1), .sums = {rows, rows > 0 ? 0.5 : 0, 0}};
     return std::string(
         CheckEvaluation(run_, roster_, /*keeps_states=*/false, task, result).message());
   };

@@ -90,10 +90,10 @@ TEST(MetricsRow, NamesTheLossesOfPersonalModelsApart) {
 }
 
 // A client without a finite loss would make every mean over clients infinite, and a stop rule on
-// one of them useless.
-TEST(MetricsRow, LeavesOutAFewClientsWithoutAFiniteLoss) {
+// one of them useless. One below 0 would be the best of the run for good.
+TEST(MetricsRow, LeavesOutAFewClientsWithoutALossThatRowsCanGive) {
   for (const double loss :
-       {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), std::nan("")}) {
+       {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), std::nan(""), -1e49, -0.1}) {
     EvaluationSums sums{.round = Round(7)};
     sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, 5, 8}},
                                         {ClientId(1), {4, loss, 4}},
@@ -109,6 +109,55 @@ TEST(MetricsRow, LeavesOutAFewClientsWithoutAFiniteLoss) {
     EXPECT_EQ(json["clients_test_clients"], 2);
     EXPECT_EQ(json["clients_test_missing"], 2);
   }
+}
+
+// Rounding puts a loss of 0 a little below it.
+TEST(MetricsRow, CountsALossOfZeroThatWasRounded) {
+  EvaluationSums sums{.round = Round(7)};
+  sums.Of(EvaluatedRows::kClients) = {
+      {ClientId(0), {10, 5, 8}}, {ClientId(1), {4, -1e-7, 4}}, {ClientId(2), {2, 3, 1}}};
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(sums);
+  const Json json = Json::parse(row.Text());
+  EXPECT_EQ(json["clients_test_clients"], 3);
+  EXPECT_EQ(json["clients_test_missing"], 0);
+}
+
+TEST(MetricsRow, LeavesOutAClientWhoseErrorsAreBelowZero) {
+  EvaluationSums sums{.round = Round(7)};
+  sums.Of(EvaluatedRows::kClients) = {
+      {ClientId(0), {10, 5, 8}}, {ClientId(1), {4, 1, -1e40}}, {ClientId(2), {2, 3, 1}}};
+  MetricsRow row(TaskKind::kRegression, PhaseReport{.round = Round(7)}, {});
+  row.AddEvaluation(sums);
+  const Json json = Json::parse(row.Text());
+  EXPECT_DOUBLE_EQ(json["clients_test_mae"], 9.0 / 12);
+  EXPECT_EQ(json["clients_test_missing"], 1);
+}
+
+// A program's own loss may be below 0 everywhere.
+TEST(MetricsRow, ShowsLossesBelowZeroThatMostClientsHave) {
+  EvaluationSums sums{.round = Round(7)};
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, -5, 8}}, {ClientId(1), {4, -3, 4}}};
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(sums);
+  const Json json = Json::parse(row.Text());
+  EXPECT_DOUBLE_EQ(json["clients_test_loss"], -8.0 / 14);
+  EXPECT_EQ(json["clients_test_clients"], 2);
+}
+
+// A loss that is finite and huge is a value that a model may have, so it counts.
+TEST(MetricsRow, HasMediansThatOneLyingClientDoesNotMoveBeyondItsNeighbours) {
+  EvaluationSums sums{.round = Round(7)};
+  sums.Of(EvaluatedRows::kClients) = {{ClientId(0), {10, 5, 8}},
+                                      {ClientId(1), {10, 6, 7}},
+                                      {ClientId(2), {10, 7, 6}},
+                                      {ClientId(3), {10, 1e50, 0}}};
+  MetricsRow row(TaskKind::kClassification, FourClients(), {});
+  row.AddEvaluation(sums);
+  const Json json = Json::parse(row.Text());
+  EXPECT_GT(json["clients_test_loss"], 1e48);
+  EXPECT_DOUBLE_EQ(json["clients_test_loss_p50"], 0.65);
+  EXPECT_DOUBLE_EQ(json["clients_test_accuracy"], 21.0 / 40) << "by its share of the rows";
 }
 
 // A model that has diverged is not that of the clients for which it has not.

@@ -31,6 +31,18 @@ TEST(Selection, LeavesStatisticsAndCountsOut) {
   EXPECT_FALSE(OfUntrainedRows("train_loss"));
 }
 
+TEST(Selection, TellsWhatOneClientMovesAsFarAsItLikes) {
+  for (const char* column :
+       {"clients_test_loss", "clients_test_loss_mean", "clients_test_loss_worst10", "train_loss",
+        "clients_val_mae", "train_objective", "clients_test_perplexity", "clients_test_r2"})
+    EXPECT_TRUE(IsMovedByOneClient(column)) << column;
+  for (const char* column :
+       {"test_loss", "val_loss", "clients_test_accuracy", "clients_test_loss_p50",
+        "train_client_loss_p10", "clients_test_missing", "clients_test_balanced_accuracy",
+        "rule_epsilon", "virtual_seconds"})
+    EXPECT_FALSE(IsMovedByOneClient(column)) << column;
+}
+
 TEST(Selection, PrefersValidationRows) {
   const std::set<std::string> test = {"train_loss", "test_loss", "test_accuracy"};
   EXPECT_EQ(Usual(test), "test_accuracy");

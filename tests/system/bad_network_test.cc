@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -60,7 +63,9 @@ class FleetOverABadNetwork : public testing::Test {
     EXPECT_EQ(printed.exit, 0) << arguments << printed.text;
     return printed.text;
   }
-  std::unique_ptr<Program> Join(const std::string& name, const std::string& server) const {
+  // `settings`: lines of its [node].
+  std::unique_ptr<Program> Join(const std::string& name, const std::string& server,
+                                const std::string& settings = "") {
     const std::string identity = folder_ / ("identity-" + name);
     const std::string code = Macaw(absl::StrCat("pki invite ", name, " --role worker --clients ",
                                                 name, " --dir ", authority_));
@@ -69,10 +74,17 @@ class FleetOverABadNetwork : public testing::Test {
                    absl::StrCat("enrol --server ", server, " --identity ", identity, " ",
                                 code.substr(0, code.find('\n'))));
     EXPECT_EQ(enrolled.exit, 0) << enrolled.text;
-    const std::string node = WriteConfig(
-        name, absl::StrCat("[node]\nserver = \"", server, "\"\nidentity = \"", identity, "\"\n"));
-    return std::make_unique<Program>("macaw-worker",
-                                     std::vector<std::string>{"--config", node, "--slots", "1"});
+    const std::string node =
+        WriteConfig(name, absl::StrCat("[node]\nserver = \"", server, "\"\nidentity = \"", identity,
+                                       "\"\n", settings));
+    return Start(name, node);
+  }
+  // A worker that has enrolled, under the name and with the scratch folder that it had.
+  std::unique_ptr<Program> Start(const std::string& name, const std::string& node) {
+    nodes_[name] = node;
+    return std::make_unique<Program>(
+        "macaw-worker", std::vector<std::string>{"--config", node, "--slots", "1", "--scratch",
+                                                 folder_ / ("scratch-" + name)});
   }
 
   const testing_support::TemporaryFolder folder_;
@@ -80,6 +92,7 @@ class FleetOverABadNetwork : public testing::Test {
                     run_ = folder_ / "run", config_ = WriteConfig("fleet");
   std::unique_ptr<Program> server_;
   std::string address_;
+  std::map<std::string, std::string> nodes_;  // their files
 };
 
 TEST_F(FleetOverABadNetwork, ThatCutsEachConnectionAgainAndAgainEndsWithTheSimulationsModel) {
@@ -109,6 +122,110 @@ TEST_F(FleetOverABadNetwork, TheRestOfAnUploadGoesToTheServerThatFollowsAKilledO
   EXPECT_LT(network.up(), 250'000 + 70'000) << "bytes that had arrived were sent again";
   EXPECT_FALSE(std::filesystem::exists(run_ + "/journal"));
   ExpectTheSimulationsModel("--set=run.rounds=1");
+}
+
+// A model of 1.6 million weights, whose 6 MB lie in files at both ends: what a transfer continues
+// with after a kill is the memory of the one before (PartialFile::Map).
+class FleetOfALargeModel : public FleetOverABadNetwork {
+ protected:
+  static constexpr uint64_t kModelBytes = uint64_t{4} * (784 * 2048 + 2048 + 2048 * 10 + 10);
+  static constexpr uint64_t kFrom = uint64_t{4} << 20;  // the least that files_from takes
+  // Beyond what arrives: what was in flight at the kill, TLS and all smaller messages.
+  static constexpr uint64_t kBeside = uint64_t{3} << 19;
+
+  void Begin() {
+    static_assert(kModelBytes > kFrom);
+    Plan(absl::StrCat(Settings(), " --set server.workers=1 --set server.durability=commit",
+                      " --set server.files_from=", kFrom));
+    Serve({"--config", plan_});
+  }
+  std::unique_ptr<Program> JoinWithFiles(const std::string& server) {
+    return Join("a", server, absl::StrCat("files_from = ", kFrom, "\n"));
+  }
+  // One round, without an evaluation that would fetch another model.
+  static std::string Settings() {
+    return "--set run.rounds=1 --set cohort.size=4 --set data.test_fraction=0 --set "
+           "'model.layers=[\"flatten\", \"linear 2048\", \"relu\", \"linear 10\"]'";
+  }
+  void ExpectTheSimulationsModel() const {
+    Simulation undisturbed("undisturbed",
+                           {config_, "--set", "run.rounds=1", "--set", "cohort.size=4", "--set",
+                            "data.test_fraction=0", "--set",
+                            R"(model.layers=["flatten", "linear 2048", "relu", "linear 10"])"});
+    ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.output();
+    const auto summary = nlohmann::json::parse(*ReadFile(run_ + "/summary.json"));
+    EXPECT_EQ(summary["model_digest"], undisturbed.digest());
+    EXPECT_EQ(*ReadFile(run_ + "/metrics.jsonl"), undisturbed.metrics());
+  }
+  // The bytes of the largest file below a folder: one that is mapped has its whole size from the
+  // beginning, and one of frames grows.
+  static uint64_t LargestFileIn(const std::string& folder) {
+    uint64_t largest = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      std::error_code gone;
+      if (entry.is_regular_file(gone)) largest = std::max(largest, uint64_t{entry.file_size(gone)});
+    }
+    return largest;
+  }
+};
+
+TEST_F(FleetOfALargeModel, ADeviceKilledInItsDownloadContinuesInTheFileThatIsItsMemory) {
+  Begin();
+  BadNetwork network(address_, {.bytes_per_second = 4'000'000});
+  auto device = JoinWithFiles(network.address());
+  while (network.down() < kModelBytes * 3 / 4) std::this_thread::yield();
+  device->Signal(SIGKILL);
+  EXPECT_EQ(device->Wait(), 128 + SIGKILL);
+  EXPECT_GE(LargestFileIn(folder_ / "scratch-a"), kModelBytes) << "it was mapped";
+  device = Start("a", nodes_["a"]);
+  EXPECT_EQ(device->Wait(), 0) << device->text();
+  EXPECT_EQ(server_->Wait(), 0) << server_->text();
+  EXPECT_LT(network.down(), kModelBytes + kBeside) << "bytes that had arrived were sent again";
+  ExpectTheSimulationsModel();
+}
+
+TEST_F(FleetOfALargeModel, TheServerAfterOneKilledInAnUploadContinuesInTheFileThatIsItsMemory) {
+  Begin();
+  BadNetwork network(address_, {.bytes_per_second = 4'000'000});
+  const auto device = JoinWithFiles(network.address());
+  while (network.up() < kModelBytes * 3 / 4) std::this_thread::yield();
+  EXPECT_GE(LargestFileIn(run_), kModelBytes * 3 / 4) << "it is mapped";
+  Serve({"--resume"});
+  network.Redirect(address_);
+  EXPECT_EQ(device->Wait(), 0) << device->text();
+  EXPECT_EQ(server_->Wait(), 0) << server_->text();
+  const auto row = nlohmann::json::parse(*ReadFile(run_ + "/metrics.jsonl"));
+  EXPECT_LT(network.up(), row["bytes_up"].get<uint64_t>() + kBeside)
+      << "bytes that had arrived were sent again";
+  ExpectTheSimulationsModel();
+}
+
+// Its sums are gone with it. The clients are trained again, to the same bytes, of which a part is
+// at the server.
+TEST_F(FleetOfALargeModel, ADeviceKilledInItsUploadTrainsAgainAndChangesNothing) {
+  Begin();
+  BadNetwork network(address_, {.bytes_per_second = 4'000'000});
+  auto device = JoinWithFiles(network.address());
+  while (network.up() < kModelBytes * 3 / 4) std::this_thread::yield();
+  device->Signal(SIGKILL);
+  EXPECT_EQ(device->Wait(), 128 + SIGKILL);
+  device = Start("a", nodes_["a"]);
+  EXPECT_EQ(device->Wait(), 0) << device->text();
+  EXPECT_EQ(server_->Wait(), 0) << server_->text();
+  ExpectTheSimulationsModel();
+}
+
+TEST_F(FleetOfALargeModel, AServerKilledInADownloadChangesNothing) {
+  Begin();
+  BadNetwork network(address_, {.bytes_per_second = 4'000'000});
+  const auto device = JoinWithFiles(network.address());
+  while (network.down() < kModelBytes * 3 / 4) std::this_thread::yield();
+  Serve({"--resume"});
+  network.Redirect(address_);
+  EXPECT_EQ(device->Wait(), 0) << device->text();
+  EXPECT_EQ(server_->Wait(), 0) << server_->text();
+  EXPECT_LT(network.down(), kModelBytes + kBeside) << "bytes that had arrived were sent again";
+  ExpectTheSimulationsModel();
 }
 
 }  // namespace

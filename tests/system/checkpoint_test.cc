@@ -2,6 +2,7 @@
 // to the byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <ostream>
 #include <string>
@@ -10,6 +11,7 @@
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
+#include "tests/system/small_run.h"
 #include "tests/system/state_runs.h"
 
 namespace macaw {
@@ -27,6 +29,10 @@ const std::vector<std::string> kDeep = {
     "partition.clients=20", "cohort.size=6", "workers.backend=torch",
     R"(model.layers=["flatten", "linear 24", "relu", "residual [linear 24, batchnorm, relu]", )"
     R"("dropout 0.3", "linear 24", "tanh", "linear 24", "tanh", "linear 10"])"};
+
+const std::string kWithoutStatistics =
+    R"(model.layers=["flatten", "linear 24", "relu", "residual [linear 24, groupnorm 3, relu]", )"
+    R"("dropout 0.3", "linear 24", "tanh", "linear 24", "tanh", "linear 10"])";
 
 struct Beside {
   const char* name;
@@ -51,16 +57,55 @@ TEST_P(Checkpointed, IsTheRunWithoutIt) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Checkpointed,
-    testing::Values(Beside{"FedAvg", {}}, Beside{"Scaffold", {"algorithm.name=scaffold"}},
-                    Beside{"Mime", {"algorithm.name=mime"}},  // gradients of the same masks
-                    Beside{"Moon", {"algorithm.name=moon"}},  // a loss on representations
-                    Beside{"FedSam", {"algorithm.name=fedsam"}},
-                    Beside{"FedBn", {"algorithm.name=fedbn"}},
-                    Beside{"Frozen", {R"(model.frozen=["1.*"])"}},
-                    Beside{"ServersStatistics", {"model.buffers=server"}},
-                    Beside{"Parts", {"local.micro_batch=4"}},
-                    Beside{"Bfloat16", {"local.precision=bf16"}}),
+    testing::Values(
+        Beside{"FedAvg", {}}, Beside{"Scaffold", {"algorithm.name=scaffold"}},
+        Beside{"Mime", {"algorithm.name=mime"}},  // gradients of the same masks
+        Beside{"Moon", {"algorithm.name=moon"}},  // a loss on representations
+        Beside{"FedSam", {"algorithm.name=fedsam"}}, Beside{"FedBn", {"algorithm.name=fedbn"}},
+        Beside{"Frozen", {R"(model.frozen=["1.*"])"}},
+        Beside{"ServersStatistics", {"model.buffers=server"}},
+        Beside{"Parts", {"local.micro_batch=4"}}, Beside{"Bfloat16", {"local.precision=bf16"}},
+        Beside{"Clipped", {"local.clip_norm=0.3", "local.momentum=0.9"}},
+        Beside{"ClippedWithItsCorrection",
+               {"algorithm.name=fedprox", "local.clip_norm=0.3", "local.clip=corrected"}},
+        Beside{"AdamW", {"local.optimizer=adamw", "local.weight_decay=0.01"}},
+        Beside{"Augmented", {"data.augment.pad_crop=2", "data.augment.flip=true"}},
+        Beside{"Private", Plus(testing_support::SmallPrivacy(), {kWithoutStatistics})},
+        Beside{"Coded", {R"(update.codec=["topk 0.1"])", "update.feedback=residual"}},
+        Beside{"Adapters", {R"(model.adapters=["lora 2 1.*"])"}},
+        Beside{"Stragglers", {"cohort.straggler_fraction=0.5", "local.epochs=3"}},
+        Beside{"Buffered", Plus(testing_support::SmallDevices(),
+                                {"round.mode=buffered", "round.concurrency=9"})},
+        Beside{"FineTuned", {"evaluation.fine_tune.steps=3", "data.client_test_fraction=0.2"}},
+        Beside{"Ditto", {"algorithm.name=ditto"}}, Beside{"Apfl", {"algorithm.name=apfl"}},
+        Beside{"PerFedAvg", {"algorithm.name=perfedavg"}},
+        Beside{"PFedMe", {"algorithm.name=pfedme"}},
+        Beside{"Ifca", {"algorithm.name=ifca", "algorithm.ifca.clusters=2"}},
+        Beside{"Owners", {"workers.owners=3"}}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// Running statistics, masks and a client's state go on where they were.
+TEST(Checkpoint, GoesOnAfterAKill) {
+  MACAW_NEEDS_LIBTORCH();
+  const std::string config = WriteConfig("killed", "[evaluation]\nclients = true\n");
+  const std::vector<std::string> settings = Plus(kDeep, {"algorithm.name=scaffold"});
+  Simulation plain("plain", WithSettings(config, settings));
+  ASSERT_EQ(plain.Wait(), 0) << plain.output();
+  std::string folder;
+  {
+    Simulation killed("killed",
+                      WithSettings(config, Plus(settings, {"local.checkpoint=true",
+                                                           "emulation.pause_probability=1",
+                                                           "emulation.pause_seconds=0.1"})));
+    ASSERT_TRUE(killed.WaitForEvent(testing_support::RoundDone(2))) << killed.output();
+    killed.Signal(SIGKILL);
+    EXPECT_EQ(killed.Wait(), 128 + SIGKILL);
+    folder = killed.folder();
+  }
+  Simulation resumed("resumed", {"--resume", folder, "--set", "emulation.pause_probability=0"});
+  ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+  EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(plain));
+}
 
 TEST(Checkpoint, IsRefusedBeforeTheRunWhereItHasNoEffect) {
   MACAW_NEEDS_LIBTORCH();

@@ -16,6 +16,7 @@
 
 #include "core/random.h"
 #include "data/dataset.h"
+#include "data/gather.h"
 #include "models/spec.h"
 #include "testing/fake_device.h"
 #include "tests/training/testing.h"
@@ -340,6 +341,11 @@ class RandomRun {
       }
     }
     if (image && Below(3) == 0) transform_.pad_crop = 1 + static_cast<int64_t>(Below(3));
+    if (image && transform_.pad_crop > 0)
+      transform_.pad_mode =
+          std::array{PadMode::kZeros, PadMode::kReflect, PadMode::kEdge}[Below(3)];
+    if (!data::CheckAugment(transform_, spec_.input_shape).ok())
+      transform_.pad_mode = PadMode::kEdge;
     if (image && Below(3) == 0) transform_.flip = true;
     if (Below(4) == 0) transform_.client_noise = 0.4;
   }

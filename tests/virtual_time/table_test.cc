@@ -82,6 +82,9 @@ TEST(ParseDevices, GivesADigestOfWhatTheTableSays) {
       DigestOfDevices("device,samples_per_s,down_kB_s,up_kB_s\na,1,2,3\nb,4,5,6\n");
   EXPECT_EQ(DigestOfDevices("up_kB_s;samples_per_s;device;down_kB_s\n3.0;1;\"a\";2\r\n6;4;b;5"),
             digest);
+  EXPECT_EQ(DigestOfDevices("\xEF\xBB\xBF"  // the byte order mark of spreadsheets
+                            "device,samples_per_s,down_kB_s,up_kB_s\na,1,2,3\nb,4,5,6\n"),
+            digest);
   for (const char* other : {
            "device,samples_per_s,down_kB_s,up_kB_s\na,1,2,3\nb,4,5,7\n",
            "device,samples_per_s,down_kB_s,up_kB_s\na,1,2,3\nc,4,5,6\n",
@@ -96,6 +99,7 @@ TEST(ParseDevices, GivesADigestOfWhatTheTableSays) {
 
 TEST(ParsePresence, JoinsIntervalsThatTouchOrOverlap) {
   const auto table = ParsePresence(
+      "\xEF\xBB\xBF"  // the byte order mark of spreadsheets
       "device,on_s,off_s,period_s\na,50,60,100\nb,0,1,10\na,10,20,100\na,20,30,100\n"
       "a,55,58,100\n",
       "p.csv");

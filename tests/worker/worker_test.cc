@@ -285,6 +285,19 @@ TEST(Worker, RefusesAConfigurationThatCannotTrainBeforeItTakesAClient) {
   EXPECT_THAT(*ReadFile(folder / "events.jsonl"), HasSubstr("it left"));
 }
 
+TEST(Worker, RefusesToCropRowsThatAreNoImages) {
+  const auto dataset = SyntheticClients();
+  const TemporaryFolder folder;
+  server::Options options = OptionsOf(SyntheticRun(*dataset, 3), folder.path());
+  options.run.transform.pad_crop = 2;
+  const auto server = StartServer(std::move(options));
+  const absl::Status status = Work(*server, *dataset, {.slots = 2});
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("data.augment needs images"));
+  server->Interrupt();
+  EXPECT_EQ(server->Wait()->rounds, 0u);
+}
+
 TEST(Worker, SaysWhyTheServerDoesNotTakeIt) {
   const auto dataset = SyntheticClients();
   const TemporaryFolder folder;

@@ -40,6 +40,9 @@ struct ClientTask {
   data::Rows train;
   data::Rows validation;
   data::Rows test;
+  // Whether the worker only tries the run before it begins: one step of two rows, whose outcome is
+  // dropped.
+  bool trial = false;
 };
 
 // The error of a turn that failed for this client only: the trainer goes on with the next one.

@@ -173,6 +173,8 @@ enum class JobKind : uint32_t { kTrain, kGradient, kLoss };
 
 // A row is moved by (down, right) − pad pixels and mirrored: down | right << 15 | mirror << 30.
 using MoveCode = uint32_t;
+// What a moved row shows where the stored one ends: PadMode of plan/transform.h, with its numbers.
+enum class Padding : uint32_t { kZeros, kReflect, kEdge };
 
 // A client's stage.
 struct ClientJob {
@@ -182,6 +184,7 @@ struct ClientJob {
   const uint32_t* order = nullptr;  // positions of rows; null: as they are stored
   const MoveCode* moves = nullptr;  // parallel to `order`; null: rows stay as they are
   uint32_t pad = 0;                 // of the moves
+  Padding padding = Padding::kZeros;
   const std::byte* features = nullptr;
   const int32_t* classes = nullptr;  // per output position; below 0: it has none
   const float* targets = nullptr;

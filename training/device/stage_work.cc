@@ -337,6 +337,7 @@ ClientJob StageWork::Job(const RunParts& run, const Upload& upload, float* end, 
   if (!order_.empty()) job.order = upload.Address<const uint32_t>(places_.order);
   if (!moves_.empty()) job.moves = upload.Address<const MoveCode>(places_.moves);
   job.pad = static_cast<uint32_t>(run.setup.transform.pad_crop);
+  job.padding = static_cast<Padding>(run.setup.transform.pad_mode);
   StoredRows stored;
   if (sends_rows_) {
     stored.features = upload.Address<const std::byte>(places_.features);

@@ -14,6 +14,13 @@
 // (device/kernel.h), so they do not depend on the number of threads.
 namespace macaw::training::ondevice {
 
+// Which of a line's pixels the place `at`, inside or outside of it, shows (data/gather.cc).
+MACAW_INLINE_KERNEL int32_t PaddedFrom(int32_t at, int32_t extent, Padding padding) {
+  if (at >= 0 && at < extent) return at;
+  if (padding == Padding::kEdge) return at < 0 ? 0 : extent - 1;
+  return at < 0 ? -at : 2 * (extent - 1) - at;
+}
+
 // Writes the pass's rows, normalised and moved, to the first operation's input. Tokens are read
 // where they are.
 MACAW_INLINE_KERNEL void Gather(const device::Team& team, const Pass& pass) {
@@ -37,9 +44,14 @@ MACAW_INLINE_KERNEL void Gather(const device::Team& team, const Pass& pass) {
       int32_t x = static_cast<int32_t>(pixel - line * program.line.value);
       if ((move >> 30 & 1) != 0) x = width - 1 - x;
       const auto pad = static_cast<int32_t>(pass.job.pad);
-      const int32_t y = static_cast<int32_t>(line) + static_cast<int32_t>(move & 0x7FFF) - pad;
+      int32_t y = static_cast<int32_t>(line) + static_cast<int32_t>(move & 0x7FFF) - pad;
       x += static_cast<int32_t>(move >> 15 & 0x7FFF) - pad;
       inside = y >= 0 && y < height && x >= 0 && x < width;
+      if (!inside && pass.job.padding != Padding::kZeros) {
+        y = PaddedFrom(y, height, pass.job.padding);
+        x = PaddedFrom(x, width, pass.job.padding);
+        inside = true;
+      }
       element = channel * program.plane.value + static_cast<uint32_t>(y * width + x);
     }
     float value = 0;

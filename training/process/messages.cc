@@ -222,6 +222,7 @@ std::string TrainLine(uint64_t id, const Stage& stage, size_t number, const Clie
                 {"anchor", correction.anchor.has_value()},
                 {"correction", !correction.v.empty()},
                 {"in_place", weights == kEnd},
+                {"trial", task.trial},
                 {"personal", stage.losses == Losses::kPersonal}};
   train["trainable"] = stage.trainable != nullptr ? Json(*stage.trainable) : Json(nullptr);
   if (place.has_value()) train["at"] = ToJson(*place);
