@@ -11,6 +11,7 @@
 #include "core/block_kernels.h"
 #include "core/blocks.h"
 #include "core/parallel_for.h"
+#include "core/passed_bytes.h"
 #include "core/status.h"
 
 // Reads the compact form (exact_sum_compact.cc writes it). A large sum is checked and stays as it
@@ -114,6 +115,8 @@ absl::StatusOr<std::vector<FoldKernels::Span>> ExactSum::State::ReadIntegers(
     all = {.low = std::min(all.low, span.low), .high = std::max(all.high, span.high)};
     return absl::OkStatus();
   };
+  const std::span<const std::byte> bytes = reader.rest();
+  PassedBytes passed(bytes);
   std::vector<FoldKernels::Span> spans;
   for (int limb = 0; limb < plan->grids[c].limbs; ++limb) {
     FoldKernels::Span& span = spans.emplace_back();
@@ -123,6 +126,7 @@ absl::StatusOr<std::vector<FoldKernels::Span>> ExactSum::State::ReadIntegers(
       const std::span<int64_t> to =
           use != nullptr && use->place ? use->place(at, count) : std::span(scratch).first(count);
       status = read(to, span);
+      passed.Until(bytes.size() - reader.left());
       if (status.ok() && use != nullptr && use->take) use->take(at, to);
     });
   }

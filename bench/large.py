@@ -1,12 +1,13 @@
 """A round with a model of hundreds of millions of numbers that nobody trains: only the exchange.
 
-    ./dev bench large [--floats N] [--clients N] [--rounds N] [--plain] [--in-memory]
+    ./dev bench large [--floats N] [--clients N] [--rounds N] [--at-once N] [--plain] [--in-memory]
 
 A server and N devices (macaw-worker, one client each), all of them processes of this machine, over
 mutual TLS on loopback (--plain: over TCP without TLS). Each device's program (workers.command)
 gives the model back times a factor of the client's own, so that no number of its update is zero.
 The model is a chain of square linear layers; 774 million numbers are GPT-2 large's. Vectors lie in
-files (server.files_from, node.files_from), unless --in-memory.
+files (server.files_from, node.files_from), unless --in-memory. --at-once devices fetch the model
+at the same time (server.downloads_at_once); 0: all.
 
 Prints seconds of a round by part, those of all processors together, the largest memory of the
 server and of a device with its program (of all pages, and of those alone that no file backs, which
@@ -184,6 +185,7 @@ every = 0
 workers = {told.clients}
 mixed_profiles = true
 lease_timeout = 120
+downloads_at_once = {told.at_once}
 {files}""")
         safe: list = []
         if not told.plain:
@@ -313,6 +315,7 @@ def main() -> None:
     parser = frame.parser(__doc__, rounds=4)
     parser.add_argument("--floats", type=float, default=774e6)
     parser.add_argument("--clients", type=int, default=6)
+    parser.add_argument("--at-once", type=int, default=1, help="devices that fetch the model")
     parser.add_argument("--plain", action="store_true", help="TCP without TLS")
     parser.add_argument("--in-memory", action="store_true", help="no files for vectors")
     parser.add_argument("--folder", type=pathlib.Path, help="of the fleet; default: a new one")

@@ -42,6 +42,7 @@ class BlobDigester {
   // can ever arrive.
   uint64_t wanted() const { return done() ? UINT64_MAX : wanted_; }
   bool done() const { return hashed_ == size_; }
+  uint64_t hashed() const { return hashed_; }
   // Hashes the next leaves if `arrived`, the blob's first bytes, has all of them. One call hashes
   // 1 MiB at most, which takes a millisecond or two.
   void Add(std::span<const std::byte> arrived);

@@ -131,6 +131,8 @@ class BlockReader {
   // After a writer's End: an error if blocks of zeros are announced that were not read.
   absl::Status End() const;
   size_t left() const { return bytes_.size() - at_; }
+  // The bytes that follow.
+  std::span<const std::byte> rest() const { return bytes_.subspan(at_); }
 
  private:
   struct Block;

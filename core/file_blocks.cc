@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "core/page_pool.h"
+#include "core/passed_bytes.h"
 #include "core/shared_memory.h"
 
 namespace macaw {
@@ -23,7 +24,8 @@ struct FileBlock {
   size_t bytes = 0;
   Fd file;
   Space space{};
-  size_t taken = 0;  // of the beginning; of memory that is shared with a program: not known
+  size_t taken = 0;    // of the beginning; of memory that is shared with a program: not known
+  size_t in_file = 0;  // bytes of the beginning that do not lie in memory
   bool gave_up = false;
 };
 
@@ -56,6 +58,7 @@ void GoOnInMemory(std::byte* data, FileBlock& block) {
   void* const rest = mmap(data + block.taken, block.bytes - block.taken, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (rest == MAP_FAILED) throw std::bad_alloc();
+  block.in_file = block.taken;
   // What a failed call took of the disk; if this fails, it goes with the file.
   (void)!ftruncate(block.file.get(), static_cast<off_t>(block.taken));
   block.taken = block.bytes;
@@ -113,6 +116,26 @@ void GiveUpSpace(std::span<const std::byte> piece) {
   madvise(const_cast<std::byte*>(data) + begin, end - begin, MADV_DONTNEED);  // what is in memory
 }
 
+void LeaveToCache(std::span<const std::byte> piece) {
+  if (piece.empty()) return;
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  const auto found = known.Around(piece.data());
+  if (found == known.blocks.end()) return;
+  const auto& [data, block] = *found;
+  const size_t page = RoundUpToPage(1);
+  const auto first = static_cast<size_t>(piece.data() - data);
+  const size_t begin = RoundUpToPage(first);
+  const size_t end = std::min(first + piece.size(), block.in_file) / page * page;
+  if (begin < end) madvise(const_cast<std::byte*>(data) + begin, end - begin, MADV_DONTNEED);
+}
+
+void PassedBytes::Until(size_t until) {
+  if (until < left_ + kAtOnce && until < bytes_.size()) return;
+  LeaveToCache(bytes_.subspan(left_, until - left_));
+  left_ = until / RoundUpToPage(1) * RoundUpToPage(1);
+}
+
 bool TakesSpaceFirst(const std::byte* data) {
   Known& known = TheKnown();
   const absl::MutexLock lock(&known.mutex);
@@ -123,7 +146,7 @@ bool TakesSpaceFirst(const std::byte* data) {
 void KnowFileBlock(const std::byte* data, size_t bytes, Fd file, Space space) {
   Known& known = TheKnown();
   const absl::MutexLock lock(&known.mutex);
-  known.blocks[data] = {.bytes = bytes, .file = std::move(file), .space = space};
+  known.blocks[data] = {.bytes = bytes, .file = std::move(file), .space = space, .in_file = bytes};
 }
 
 void ForgetFileBlock(const std::byte* data) {

@@ -11,6 +11,7 @@
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/frozen.h"
+#include "core/passed_bytes.h"
 #include "core/status.h"
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"
@@ -23,6 +24,14 @@ namespace {
 constexpr absl::string_view kOlder = "model_after_";
 // A model without a client that is still to be evaluated, likewise: "without_17".
 constexpr absl::string_view kWithout = "without_";
+
+// A vector as it is sent. Of a large one both lie in files, and are read next piece by piece.
+fleet::Blob BlobOf(const ConstVectorView& vector) {
+  fleet::Blob blob = fleet::Blob::Of(fleet::EncodeVectors({&vector, 1}));
+  LeaveToCache(vector.bytes);
+  LeaveToCache(blob.bytes->bytes());
+  return blob;
+}
 
 }  // namespace
 
@@ -156,7 +165,7 @@ fleet::Blob ModelKeeper::Encode(const algorithms::DownChannel& channel,
   } else if (channel.coded) {
     compact = form_of(fleet::EncodeCompact(vector, forms), {});
   }
-  sent = fleet::Blob::Of(fleet::EncodeVectors({&vector, 1}));
+  sent = BlobOf(vector);
   sent.compact = std::move(compact);
   return sent;
 }
@@ -301,8 +310,7 @@ ModelKeeper::Numbers ModelKeeper::metrics() const {
 
 fleet::Blob ModelKeeper::SentModel() {
   if (!sent_model_.has_value()) {
-    const ConstVectorView model = Model();
-    sent_model_ = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
+    sent_model_ = BlobOf(Model());
   }
   return *sent_model_;
 }

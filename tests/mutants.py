@@ -280,6 +280,12 @@ MUTANTS = {
     ("proto/wire/open_downloads.h", "wire", "OpenDownloadsTest.*"): [
         ("a node has any number of downloads", "of_name >= limits_.of_name", "of_name >= 100"),
         ("a download that nobody reads stays", "now - open.moved > limits_.stall", "now < open.moved")],
+    ("proto/wire/download_turns.cc", "wire", "DownloadTurnsTest.*"): [
+        ("a slow node keeps its turn", "now - *node.began <= limits_.turn", "true"),
+        ("a node that has gone keeps its turn", "now - node.seen > limits_.gone", "false"),
+        ("a node that has gone gets a turn", "!node.open.empty() && ", ""),
+        ("whoever has the last byte keeps its turn", "if (complete && of->open.empty())",
+         "if (false)")],
     ("worker/downloads.cc", "worker", "AnnouncedSizes.*"): [
         ("a device makes room for whatever a server announces", "if (blob.size == bytes) ", ""),
         ("a device reads a short form that is longer", " && form.size < blob.size", "")],

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "algorithms/api/vector_math.h"
 #include "core/file_blocks.h"
+#include "core/passed_bytes.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -186,7 +187,9 @@ void Displace(ConstVectorView end, ConstVectorView from, VectorView out, Ends en
     if (from.empty()) {
       Copy(some, to);
     } else {
-      Subtract(some, {from.layout, from.bytes.subspan(at, count)}, to);
+      const ConstVectorView minus{from.layout, from.bytes.subspan(at, count)};
+      Subtract(some, minus, to);
+      LeaveToCache(minus.bytes);
     }
     if (ends == Ends::kMayGo) GiveUpSpace(some.bytes);
   }

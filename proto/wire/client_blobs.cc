@@ -308,6 +308,7 @@ absl::Status BlobMover::DownloadSlice(Incoming& blob) {
     // These run while gRPC reads the next chunk.
     if (!private_) blob.Hash();
     if (blob.file != nullptr) blob.file->Append(place);
+    blob.passed.Until(blob.offset);
     chunks_.Count();
   }
   const absl::Status status = stream.Finish();

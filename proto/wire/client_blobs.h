@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "core/blob_digest.h"
+#include "core/passed_bytes.h"
 #include "core/pause.h"
 #include "core/work_counter.h"
 #include "proto/wire/connection.h"
@@ -127,6 +128,7 @@ class BlobMover {
     BlobDigester digester;
     uint64_t offset = 0;                // bytes that are here
     std::shared_ptr<PartialFile> file;  // may be null
+    PassedBytes passed{std::as_const(buffer).bytes()};
 
     void Hash();  // as much as is here
   };

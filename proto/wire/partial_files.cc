@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/digest.h"
+#include "core/file_blocks.h"
 #include "core/files.h"
 #include "core/logging.h"
 #include "core/page_pool.h"
@@ -40,7 +41,10 @@ bool MayWrite(uint64_t bytes) {
   return getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur >= bytes;
 }
 
-void Unmap(std::byte* data, size_t mapped, int) { munmap(data, mapped); }
+void Unmap(std::byte* data, size_t mapped, int) {
+  ForgetFileBlock(data);
+  munmap(data, mapped);
+}
 
 bool ReadAt(int fd, uint64_t offset, std::span<std::byte> to) {
   while (!to.empty()) {
@@ -163,6 +167,8 @@ AlignedBuffer PartialFile::Map(uint64_t bytes) {
     return {};
   }
   file_.EndAt(data + checked);
+  if (Fd same(fcntl(fd, F_DUPFD_CLOEXEC, 0)); same.open())
+    KnowFileBlock(static_cast<std::byte*>(place), data, std::move(same), Space::kTaken);
   AlignedBuffer blob = AlignedBuffer::Adopt(static_cast<std::byte*>(place), bytes, &Unmap, data,
                                             /*file=*/-1);
   mapped_ = std::as_const(blob).bytes();

@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "core/passed_bytes.h"
 #include "proto/wire/chunk.h"
 #include "proto/wire/field_checks.h"
 #include "proto/wire/limits.h"
@@ -31,7 +32,11 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
   // Sends the piece to `caller`. `number`: its own among the downloads.
   DownloadStream(ServiceState& state, uint64_t number, Piece piece, const std::string& caller)
-      : state_(&state), number_(number), piece_(std::move(piece)) {
+      : state_(&state),
+        number_(number),
+        piece_(std::move(piece)),
+        begin_(piece_.offset),
+        sent_(piece_.blob->bytes().subspan(begin_, piece_.end - begin_)) {
     if (state.turns.IsFor(piece_.blob->size())) {
       AwaitTurn(caller);
     } else {
@@ -42,6 +47,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     chunk_.Clear();
     if (ok) {
       state_->downloads.Moved(number_);
+      sent_.Until(piece_.offset - begin_);
       WriteNext();
     } else {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
@@ -103,6 +109,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   ServiceState* const state_ = nullptr;  // null: the download was refused
   const uint64_t number_ = 0;
   Piece piece_;
+  const uint64_t begin_ = 0;
+  PassedBytes sent_{{}};
   grpc::ByteBuffer chunk_;
   std::shared_ptr<Waiting> wait_;  // null: it needs no turn
   uint64_t turn_ = 0;              // its number among the turns

@@ -18,6 +18,7 @@ Upload::Upload(const Digest& digest, std::shared_ptr<UploadMemory> memory, bool 
       clock_(clock),
       executor_(executor),
       digester_(size_),
+      hashed_(memory->bytes().bytes()),
       memory_(std::move(memory)),
       wanted_(digester_.wanted()),
       last_used_(clock.Now()) {
@@ -163,6 +164,7 @@ void Upload::HashSome() {
     arrived = received_;
   }
   digester_.Add(memory->buffer.bytes().first(arrived));
+  hashed_.Until(digester_.hashed());
   std::vector<Done> done;
   absl::Status outcome;
   {

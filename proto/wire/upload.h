@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/executor.h"
+#include "core/passed_bytes.h"
 #include "core/vector.h"
 #include "proto/wire/partial_files.h"
 
@@ -101,6 +102,7 @@ class Upload : public std::enable_shared_from_this<Upload> {
   const Clock& clock_;
   Executor& executor_;
   BlobDigester digester_;  // used by the hashing task alone
+  PassedBytes hashed_;     // the same
 
   mutable absl::Mutex mutex_;
   // Bytes [0, received_) are constant; only Append writes the rest. Null once dropped.

@@ -12,7 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "core/memory.h"
 #include "core/page_pool.h"
+#include "core/passed_bytes.h"
 #include "core/shared_memory.h"
 #include "testing/disk_space.h"
 #include "testing/small_disk.h"
@@ -127,6 +129,33 @@ TEST(FileBlocks, MemoryThatIsSharedWithAProgramGivesItsSpaceUp) {
   EXPECT_EXIT(ShareWithAProgram(folder.path()), testing::ExitedWithCode(0), "");
 }
 
+void LeaveWhatHasBeenPassed(const std::string& folder) {
+  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
+  AlignedBuffer block = AlignedBuffer::Unset(64 * kMiB + 777),
+                small = AlignedBuffer::Unset(5 * kMiB);
+  const auto mapped = [] { return *ProportionalSetSize(); };
+  const uint64_t before = mapped();
+  std::ranges::fill(block.bytes(), std::byte{7});
+  std::ranges::fill(small.bytes(), std::byte{7});
+  Must(mapped() >= before + 64 * kMiB, "what was written is in memory");
+  PassedBytes passed(std::as_const(block).bytes());
+  passed.Until(15 * kMiB);
+  Must(mapped() >= before + 64 * kMiB, "a few megabytes stay");
+  passed.Until(40 * kMiB);
+  Must(mapped() <= before + 32 * kMiB, "what has been passed does not");
+  passed.Until(block.size());
+  Must(mapped() <= before + 8 * kMiB, "all has been passed");
+  Must(AllAre(block.bytes(), 7), "its contents stay");
+  LeaveToCache(std::as_const(small).bytes());
+  Must(AllAre(small.bytes(), 7), "what lies in no file stays");
+  std::_Exit(0);
+}
+
+TEST(FileBlocks, WhatHasBeenPassedTakesNoMemoryOfTheProcess) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(LeaveWhatHasBeenPassed(folder.path()), testing::ExitedWithCode(0), "");
+}
+
 // With room for one vector and a half; then for half a vector.
 void UseASmallDisk() {
   const testing_support::SmallDisk disk(100 * kMiB);
@@ -144,6 +173,8 @@ void UseASmallDisk() {
     std::memset(too_large.bytes().data() + at, 9, kPiece);
   }
   Must(AllAre(too_large.bytes(), 9) && AllAre(to.bytes(), 7), "the rest lies in memory");
+  LeaveToCache(std::as_const(too_large).bytes());
+  Must(AllAre(too_large.bytes(), 9), "what lies in memory stays there");
   GiveUpSpace(std::as_const(too_large).bytes());
   Must(BytesOnDisk(disk.path()) <= 66 * kMiB, "its beginning was on the disk, and has gone");
   std::_Exit(0);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/file_blocks.h"
 #include "core/logging.h"
+#include "core/passed_bytes.h"
 #include "core/peer/shared_vectors.h"
 #include "core/status.h"
 #include "training/backends.h"
@@ -23,7 +24,14 @@ absl::Status Put(ConstVectorView from, peer::SharedVectors& memory, TurnVector p
   const VectorView to = memory.At(place);
   if (from.bytes.data() == to.bytes.data()) return absl::OkStatus();
   MACAW_RETURN_IF_ERROR(memory.Reserve(place));
-  std::memcpy(to.bytes.data(), from.bytes.data(), to.bytes.size());
+  constexpr size_t kPiece = size_t{16}
+                            << 20;  // bytes: what the program needs next is its own memory
+  for (size_t at = 0; at < to.bytes.size(); at += kPiece) {
+    const std::span<std::byte> piece = to.bytes.subspan(at, std::min(kPiece, to.bytes.size() - at));
+    std::memcpy(piece.data(), from.bytes.data() + at, piece.size());
+    LeaveToCache(piece);
+    LeaveToCache(from.bytes.subspan(at, piece.size()));
+  }
   return absl::OkStatus();
 }
 
