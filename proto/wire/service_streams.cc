@@ -42,6 +42,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     chunk_.Clear();
     if (ok) {
       state_->downloads.Moved(number_);
+      if (wait_ != nullptr) state_->turns.Moved(turn_);
       WriteNext();
     } else {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
