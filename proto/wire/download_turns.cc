@@ -17,11 +17,16 @@ uint64_t DownloadTurns::Enter(const std::string& node, const Digest& blob, Go go
   uint64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
-    auto of = std::ranges::find_if(
-        nodes_, [&](const Node& known) { return known.name == node && known.blob == blob; });
-    if (of == nodes_.end()) of = nodes_.insert(of, Node{.name = node, .blob = blob});
+    const TimePoint now = clock_.Now();
+    auto of = std::ranges::find(nodes_, node, &Node::name);
+    if (of == nodes_.end()) of = nodes_.insert(of, Node{.name = node});
+    if (of->began.has_value() && of->blob != blob && !HasATurn(*of, now)) {
+      of->began.reset();  // the turn was for another blob
+      nodes_.splice(nodes_.end(), nodes_, of);
+    }
+    of->blob = blob;
     number = ++newest_;
-    of->seen = clock_.Now();
+    of->seen = now;
     of->open.emplace(number, std::move(go));
     ready = Grant();
   }
@@ -29,12 +34,16 @@ uint64_t DownloadTurns::Enter(const std::string& node, const Digest& blob, Go go
   return number;
 }
 
+void DownloadTurns::Moved(uint64_t number) {
+  absl::MutexLock lock(&mutex_);
+  if (const auto of = Of(number); of != nodes_.end()) of->seen = clock_.Now();
+}
+
 void DownloadTurns::Leave(uint64_t number, bool complete) {
   std::vector<Go> ready;
   {
     absl::MutexLock lock(&mutex_);
-    const auto of = std::ranges::find_if(
-        nodes_, [number](const Node& node) { return node.open.contains(number); });
+    const auto of = Of(number);
     if (of == nodes_.end()) return;
     of->open.erase(number);
     of->seen = clock_.Now();
@@ -53,17 +62,26 @@ void DownloadTurns::Look() {
   CallAll(ready);
 }
 
+std::list<DownloadTurns::Node>::iterator DownloadTurns::Of(uint64_t number) {
+  return std::ranges::find_if(nodes_,
+                              [number](const Node& node) { return node.open.contains(number); });
+}
+
+bool DownloadTurns::HasATurn(const Node& node, TimePoint now) const {
+  return node.began.has_value() && now - *node.began <= limits_.turn &&
+         now - node.seen <= limits_.gone;
+}
+
 std::vector<DownloadTurns::Go> DownloadTurns::Grant() {
   const TimePoint now = clock_.Now();
   nodes_.remove_if(
       [&](const Node& node) { return node.open.empty() && now - node.seen > limits_.gone; });
-  auto counted = static_cast<size_t>(std::ranges::count_if(nodes_, [&](const Node& node) {
-    return node.began.has_value() && now - *node.began <= limits_.turn;
-  }));
+  auto counted = static_cast<size_t>(
+      std::ranges::count_if(nodes_, [&](const Node& node) { return HasATurn(node, now); }));
   std::vector<Go> ready;
   for (Node& node : nodes_) {
     if (!node.began.has_value() && !node.open.empty() && counted < limits_.at_once) {
-      node.began = now;
+      node.began = node.seen = now;
       ++counted;
     }
     if (!node.began.has_value()) continue;

@@ -21,7 +21,8 @@ struct TurnLimits {
   size_t at_once = 0;                       // nodes that fetch a large blob; 0: any number
   uint64_t from = uint64_t{64} << 20;       // bytes of a large blob
   Duration turn = std::chrono::minutes(2);  // after it a node no longer counts: others may begin
-  // A node of which no download was open for so long has gone. Between two slices it is not gone.
+  // A node to which nothing was sent for so long has gone, and its turn is over. Between two slices
+  // it is not gone.
   Duration gone = std::chrono::seconds(10);
   // A node that waits is sent a little this often. It takes a connection on which nothing comes for
   // 30 s for a broken one.
@@ -31,7 +32,9 @@ struct TurnLimits {
 // Which nodes may fetch a large blob now. With all at once, each gets its share of the server's
 // line, and all begin to train, and later to send, at the same time. One after the other, the first
 // trains and sends while the others fetch. A node keeps its turn until it has the last byte, and its
-// place among those that wait from one download to the next. Thread-safe.
+// place among those that wait from one download to the next. It has one turn, whatever it fetches,
+// so a node that asks for all large blobs at once keeps the others no longer than any other node.
+// Thread-safe.
 class DownloadTurns {
  public:
   using Go = std::function<void()>;
@@ -47,6 +50,8 @@ class DownloadTurns {
   // A download of `node` begins. Calls `go` when it is the node's turn: before this returns, or
   // from a later call of any thread, perhaps while Leave runs. Returns the download's number.
   uint64_t Enter(const std::string& node, const Digest& blob, Go go) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A chunk was sent.
+  void Moved(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   // The download has ended; `complete`: with the blob's last byte.
   void Leave(uint64_t number, bool complete) ABSL_LOCKS_EXCLUDED(mutex_);
   // Gives on the turns that time has ended. Each download that waits calls it at each pulse.
@@ -55,12 +60,14 @@ class DownloadTurns {
  private:
   struct Node {
     std::string name;
-    Digest blob;
+    Digest blob;                     // that it asked for last
     std::optional<TimePoint> began;  // its turn; none: it waits
-    TimePoint seen;                  // a download of it began or ended
+    TimePoint seen;                  // a download of it began, moved or ended
     std::map<uint64_t, Go> open;     // its downloads; empty functions: they have begun
   };
 
+  std::list<Node>::iterator Of(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasATurn(const Node& node, TimePoint now) const;
   // Takes out what is to be called, without the lock.
   std::vector<Go> Grant() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

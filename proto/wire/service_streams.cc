@@ -48,6 +48,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (ok) {
       state_->downloads.Moved(number_);
       sent_.Until(piece_.offset - begin_);
+      if (wait_ != nullptr) state_->turns.Moved(turn_);
       WriteNext();
     } else {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));

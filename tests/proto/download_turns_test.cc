@@ -81,11 +81,40 @@ TEST_F(DownloadTurnsTest, ATurnIsForANodeThatIsThere) {
   EXPECT_THAT(began_, ElementsAre("anna", "ben", "dora"));
 }
 
-TEST_F(DownloadTurnsTest, AnotherBlobOfANodeIsAnotherTurn) {
+TEST_F(DownloadTurnsTest, ANodeHasOneTurnWhateverItFetches) {
   Enter("anna", 1);
   Enter("anna", 2);
   Enter("anna", 3);
-  EXPECT_THAT(began_, ElementsAre("anna", "anna"));
+  Enter("ben");
+  Enter("carl");
+  EXPECT_THAT(began_, ElementsAre("anna", "anna", "anna", "ben"));
+}
+
+TEST_F(DownloadTurnsTest, ATurnThatIsOverIsForNoOtherBlob) {
+  const uint64_t anna = Enter("anna", 1);
+  Enter("ben");
+  Enter("carl");
+  clock_.Advance(seconds(61));
+  turns_.Moved(anna);  // slowly
+  turns_.Look();
+  Enter("dora");
+  Enter("elsa");
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora"));
+  Enter("anna", 1);  // the rest of what it has begun
+  Enter("anna", 2);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora", "anna"));
+}
+
+TEST_F(DownloadTurnsTest, ANodeThatDoesNotReadKeepsNoTurn) {
+  Enter("anna");
+  const uint64_t ben = Enter("ben");
+  Enter("carl");
+  Enter("dora");
+  clock_.Advance(seconds(6));
+  turns_.Moved(ben);
+  clock_.Advance(seconds(5));
+  turns_.Look();
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl"));
 }
 
 TEST_F(DownloadTurnsTest, ANodeThatHasGoneGivesItsTurnOn) {
