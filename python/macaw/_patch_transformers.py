@@ -152,6 +152,8 @@ class Patched:
         """Optimizer, schedule and counters as in a trainer that was just made."""
         trainer = self._trainer
         trainer.model_wrapped = trainer.model
+        if not self.divides:  # An evaluation before the first training says that it needs no DDP.
+            vars(trainer.model).pop("_is_accelerate_prepared", None)
         trainer.optimizer, trainer.lr_scheduler = self._optimizer, self._scheduler
         for part, state in zip((self._optimizer, self._scheduler), self._first):
             if part is not None:

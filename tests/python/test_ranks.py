@@ -30,6 +30,10 @@ def processes_of(word: str) -> list[str]:
     return found
 
 
+def as_tensors(run: macaw.Run) -> dict[str, Any]:
+    return {name: torch.tensor(array) for name, array in run.model().items()}
+
+
 class AnExample(TrainerCase):
     """examples/process: a loop of one's own."""
 
@@ -49,8 +53,7 @@ class AnExample(TrainerCase):
 
     def assert_same_as_one(self, *command: str) -> None:
         run = self.run_of_example(*command)
-        one = {name: torch.tensor(array) for name, array in self.one.model().items()}
-        self.assert_near(run.model(), one)
+        self.assert_near(run.model(), as_tensors(self.one))
         for column in ("steps", "train_loss", "train_accuracy", "clients_test_loss"):
             self.assertAlmostEqual(run.rows[-1][column], self.one.rows[-1][column], 5, column)
 
@@ -102,10 +105,15 @@ class Ranks(TrainerCase):
             self.assertEqual(sorted(program.stdout.split("\n"))[1:], expected)
 
     def test_start_again_when_one_dies(self) -> None:
-        mark = f"mark={self.folder.name}"
-        run = self.run_of("lightning", "ranks=2", "data", "fail=2", mark, rounds=3)
-        self.assertEqual([row["left_out"] for row in run.rows], [0, 1, 0])
-        self.assertEqual(processes_of(mark), [], "the other ranks have ended")
+        """The new program evaluates before it trains, and its ranks train together all the same."""
+        for kind in ("lightning", "hugging"):
+            with self.subTest(kind):
+                mark = f"mark={self.folder.name}"
+                run = self.run_of(kind, "ranks=2", "data", "fail=2", mark, rounds=3)
+                self.assertEqual([row["left_out"] for row in run.rows], [0, 1, 0])
+                self.assertEqual(processes_of(mark), [], "the other ranks have ended")
+                whole = self.run_of(kind, "ranks=2", "data", rounds=2, out=self.folder / "whole")
+                self.assert_near(run.model(), as_tensors(whole))
 
 
 @unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
@@ -119,7 +127,7 @@ class Fsdp(TrainerCase):
     def both(self, kind: str, fsdp: int, *options: str, **changes: Any) -> tuple[Any, Any]:
         ddp = self.run_of(kind, "ranks=2", *options, out=self.folder / "ddp", **changes)
         run = self.run_of(kind, "ranks=2", f"fsdp={fsdp}", *options, **changes)
-        self.assert_near(run.model(), {n: torch.tensor(t) for n, t in ddp.model().items()})
+        self.assert_near(run.model(), as_tensors(ddp))
         for column in ("steps", "examples", "train_loss", "clients_test_loss"):
             self.assertAlmostEqual(run.rows[-1][column], ddp.rows[-1][column], 5, column)
         return run, ddp
