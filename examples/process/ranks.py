@@ -25,7 +25,8 @@ if fsdp:
     from torch.distributed.checkpoint import state_dict as states
     from torch.distributed.fsdp import fully_shard
 
-    model = fully_shard(net)  # each rank keeps its part of each tensor
+    # Each rank keeps its part of each tensor, also after an evaluation, which has no backward pass.
+    model = fully_shard(net, reshard_after_forward=True)
 else:
     model = nn.parallel.DistributedDataParallel(net)
 

@@ -112,8 +112,9 @@ class Ranks(TrainerCase):
                 run = self.run_of(kind, "ranks=2", "data", "fail=2", mark, rounds=3)
                 self.assertEqual([row["left_out"] for row in run.rows], [0, 1, 0])
                 self.assertEqual(processes_of(mark), [], "the other ranks have ended")
-                whole = self.run_of(kind, "ranks=2", "data", rounds=2, out=self.folder / "whole")
-                self.assert_near(run.model(), as_tensors(whole))
+        # Of Hugging Face alone: Lightning's ranks draw other orders of the rows in each round.
+        whole = self.run_of("hugging", "ranks=2", "data", rounds=2, out=self.folder / "whole")
+        self.assert_near(run.model(), as_tensors(whole))
 
 
 @unittest.skipUnless(is_possible(), "FSDP: PyTorch 2.6 or later")
