@@ -88,6 +88,21 @@ Node& RoundEngine::Join(const fleet::RegisterRequest& request, fleet::ClientTabl
   return joined;
 }
 
+// The first node's profile and names are the run's, and that node may be the odd one. Once it has
+// gone, before the run begins, others may come with theirs.
+void RoundEngine::ForgetWhatOnlyItSaid(const Node& gone) {
+  if (roster_.begun()) return;
+  roster_.ForgetNames(gone.holding);
+  if (options_.mixed_profiles) return;
+  const bool kept = std::ranges::any_of(
+      nodes_, [&](const auto& one) { return one.second.device == gone.device; });
+  if (kept) return;
+  std::erase_if(profiles_, [&](const NumericProfile& profile) {
+    return ToString(profile) == gone.device &&
+           std::ranges::find(options_.profiles, profile) == options_.profiles.end();
+  });
+}
+
 SessionId RoundEngine::NewSession() const {
   SessionId session;
   for (uint64_t next = nodes_.newest().value + 1;
@@ -99,6 +114,7 @@ SessionId RoundEngine::NewSession() const {
 
 void RoundEngine::Lose(WorkerId id, const std::string& why, TimePoint now) {
   const Node node = nodes_.Remove(id);
+  ForgetWhatOnlyItSaid(node);
   effects_.orders.emplace_back(EndSession{.session = node.session});
   if (node.poll.has_value())
     Answer(node.poll->ticket, fleet::LeaseReply{.next = fleet::Next::kRegister});

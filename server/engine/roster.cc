@@ -62,7 +62,7 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
                              "\" (other files or preparation)"));
     }
   }
-  MACAW_RETURN_IF_ERROR(CheckNames(node));
+  MACAW_RETURN_IF_ERROR(CheckNames(node, table));
   if (node.clients != table.clients()) {
     return No(absl::StrCat("it reports ", node.clients, " clients but sample counts of ",
                            table.clients()));
@@ -73,16 +73,32 @@ absl::Status Roster::Check(const fleet::RegisterRequest& node,
   return known.has_value() ? CheckKnown(At(*known), node) : CheckNew(node, table);
 }
 
+std::optional<HoldingId> Roster::OwnOf(const fleet::RegisterRequest& node,
+                                       const fleet::ClientTable& table) const {
+  if (begun_ || !node.owner) return std::nullopt;
+  const std::optional<HoldingId> known = Find(node.data_digest);
+  return known.has_value() && At(*known).owner == node.name ? known : Replaces(node, table);
+}
+
 // The same columns in another order train, and what comes out is wrong in silence.
-absl::Status Roster::CheckNames(const fleet::RegisterRequest& node) const {
-  const auto check = [](const Digest& own, const Names& known, const char* what, const char* how) {
-    if (own.IsZero() || known.digest.IsZero() || own == known.digest) return absl::OkStatus();
-    return No(absl::StrCat("its ", what, " have other names, or another order, than those of ",
-                           "worker \"", known.from, "\": ", how));
+absl::Status Roster::CheckNames(const fleet::RegisterRequest& node,
+                                const fleet::ClientTable& table) const {
+  const std::optional<HoldingId> own = OwnOf(node, table);
+  const auto check = [&](const Digest& said, Digest Holding::*names, const char* what,
+                         const char* how) {
+    if (said.IsZero()) return absl::OkStatus();
+    for (uint32_t h = 0; h < holdings(); ++h) {
+      const Holding& other = holdings_[h];
+      if (own == HoldingId(h) || (other.*names).IsZero()) continue;
+      if (said == other.*names) break;  // so do all others
+      return No(absl::StrCat("its ", what, " have other names, or another order, than those of ",
+                             "worker \"", other.brought_by, "\": ", how));
+    }
+    return absl::OkStatus();
   };
-  MACAW_RETURN_IF_ERROR(check(node.feature_names, features_, "columns of features",
+  MACAW_RETURN_IF_ERROR(check(node.feature_names, &Holding::features, "columns of features",
                               "every node has the same columns in the same order"));
-  return check(node.class_names, classes_, "classes",
+  return check(node.class_names, &Holding::classes, "classes",
                "data.class_names is the same list on every node");
 }
 
@@ -107,6 +123,12 @@ absl::Status Roster::CheckNew(const fleet::RegisterRequest& node,
     return No(absl::StrCat("its data differs from that of worker \"", At(from).brought_by,
                            "\" (other files, partition or seed): ", how));
   };
+  if (begun_ && node.owner &&
+      std::ranges::any_of(holdings_, [&](const Holding& own) { return own.owner == node.name; })) {
+    return No(
+        "its rows are not those with which the run began: give it those again, or let it take part "
+        "in the next run");
+  }
   if (begun_ && node.owner) {
     return No(absl::StrCat("the run has begun without it, with its ", clients_,
                            " clients: its own can take part in the next run"));
@@ -167,17 +189,25 @@ void Roster::Clear(HoldingId holding) {
   for (const Holding& other : holdings_) tables_.insert(other.table);
 }
 
+void Roster::ForgetNames(HoldingId holding) {
+  Holding& of = holdings_[holding.value];
+  if (!of.owner.empty()) of.features = of.classes = {};
+}
+
 HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable table) {
-  if (features_.digest.IsZero()) features_ = {node.feature_names, node.name};
-  if (classes_.digest.IsZero()) classes_ = {node.class_names, node.name};
   if (node.has_central_rows() && !has_central_rows()) {
     central_rows_ = node.central_test_rows;
     central_val_rows_ = node.central_val_rows;
     central_digest_ = node.central_test_digest;
     central_from_ = node.name;
   }
-  if (const std::optional<HoldingId> known = Find(node.data_digest); known.has_value())
+  if (const std::optional<HoldingId> known = Find(node.data_digest); known.has_value()) {
+    const bool again = OwnOf(node, table).has_value();
+    Holding& holding = holdings_[known->value];
+    if (again || holding.features.IsZero()) holding.features = node.feature_names;
+    if (again || holding.classes.IsZero()) holding.classes = node.class_names;
     return *known;
+  }
   const std::optional<HoldingId> replaced = Replaces(node, table);
   const HoldingId id = replaced.value_or(HoldingId(holdings()));
   if (replaced.has_value()) {
@@ -199,6 +229,8 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
                          .table = node.table.digest,
                          .owner = node.owner ? node.name : "",
                          .brought_by = node.name,
+                         .features = node.feature_names,
+                         .classes = node.class_names,
                          .clients = clients,
                          .content = std::move(table)};
   return id;

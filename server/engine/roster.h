@@ -40,6 +40,10 @@ class Roster {
   // How many clients there are with this node's.
   uint64_t ClientsWith(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
 
+  // The owner of the holding has gone before the run begins. It says its names again when it comes
+  // back. Names that nodes share stay.
+  void ForgetNames(HoldingId holding);
+
   // Numbers the clients. Nodes that register later may only bring known holdings. `eligible`:
   // patterns of the names of the clients that may be drawn; none: everybody.
   // `groups`: by their names, of evaluation.groups.
@@ -85,6 +89,8 @@ class Roster {
     Digest table;  // of the table of its clients
     std::string owner;
     std::string brought_by;
+    // What the numbers of columns and classes mean: digests of names; zero: its node did not say.
+    Digest features, classes;
     uint64_t clients = 0;
     fleet::ClientTable content;  // until the run begins
   };
@@ -93,7 +99,11 @@ class Roster {
   std::optional<HoldingId> Named(const std::string& name) const;
   // Forgets what Add has noted of the holding, whose number stays.
   void Clear(HoldingId holding);
-  absl::Status CheckNames(const fleet::RegisterRequest& node) const;
+  // The node's own holding, of which it may say other things: the run has not begun.
+  std::optional<HoldingId> OwnOf(const fleet::RegisterRequest& node,
+                                 const fleet::ClientTable& table) const;
+  absl::Status CheckNames(const fleet::RegisterRequest& node,
+                          const fleet::ClientTable& table) const;
   absl::Status CheckNew(const fleet::RegisterRequest& node, const fleet::ClientTable& table) const;
 
   bool begun_ = false;
@@ -109,12 +119,6 @@ class Roster {
   uint64_t central_rows_ = 0, central_val_rows_ = 0;
   Digest central_digest_;
   std::string central_from_;
-  // What the numbers of columns and classes mean, once a node has said it; and which node.
-  struct Names {
-    Digest digest;
-    std::string from;
-  };
-  Names features_, classes_;
 
   static uint32_t In(const std::vector<uint32_t>& column, ClientId client) {
     return column.empty() ? 0 : column[client.value];

@@ -314,6 +314,7 @@ class RoundEngine {
   Node& Join(const fleet::RegisterRequest& request, fleet::ClientTable table, Node node,
              TimePoint now);
   SessionId NewSession() const;
+  void ForgetWhatOnlyItSaid(const Node& gone);
   void Lose(WorkerId id, const std::string& why, TimePoint now);
 
   // ---- calls of workers (worker_calls.cc)

@@ -51,6 +51,29 @@ TEST_F(OneRound, AnOwnerThatHasChangedItsRowsBeforeTheRunBeginsIsLetIn) {
   }
 }
 
+// The first node's profile is the run's. An odd one that came first kept all others out for good.
+TEST_F(OneRound, AProfileGoesWithItsLastNodeBeforeTheRunBegins) {
+  EngineOptions options{.run = TestRun(1), .workers = 3};
+  RoundEngine engine(options, scheduler_);
+  fleet::RegisterRequest odd = NodeWithEverybody("odd", 1), twin = NodeWithEverybody("twin", 1);
+  odd.profile.libraries = twin.profile.libraries = "odd libraries";
+  const fleet::RegisterRequest good = NodeWithEverybody("good", 1);
+  const auto first = engine.Register(odd, Table(), TimePoint{}).answer;
+  const auto second = engine.Register(twin, Table(), TimePoint{}).answer;
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto leave = [&](SessionId session) {
+    engine.Release({.session = session, .leaving = true}, TimePoint{});
+  };
+  leave(first->session);
+  EXPECT_THAT(std::string(engine.Register(good, Table(), TimePoint{}).answer.status().message()),
+              testing::HasSubstr("numeric profile"))
+      << "the twin is there";
+  leave(second->session);
+  EXPECT_TRUE(engine.Register(good, Table(), TimePoint{}).answer.ok());
+  EXPECT_EQ(engine.profiles(), std::vector{good.profile});
+  EXPECT_FALSE(engine.Register(odd, Table(), TimePoint{}).answer.ok());
+}
+
 // Profiles stay, and a node may say another one whenever it registers.
 TEST_F(OneRound, ARunThatMixesProfilesTakesNotManyAndNoLongOnes) {
   Durable durable;

@@ -159,7 +159,8 @@ TEST(Roster, AnOwnerMayChangeItsRowsUntilTheRunBegins) {
   roster.Begin();
   EXPECT_THAT(roster.rows(), ElementsAre(7, 7, 7, 5));  // v, w, y, z
   EXPECT_EQ(roster.HoldingOf(ClientId(2)), hers);
-  EXPECT_THAT(Refusal(roster, first), HasSubstr("begun without it"));
+  EXPECT_THAT(Refusal(roster, first), HasSubstr("not those with which the run began"));
+  EXPECT_THAT(Refusal(roster, Owner("carl", {"x"})), HasSubstr("begun without it"));
 }
 
 TEST(Roster, OnlyTheOwnerComesBackWithItsClients) {
@@ -206,6 +207,44 @@ TEST(Roster, ColumnsAndClassesMeanTheSameOnEveryNode) {
   EXPECT_THAT(Refusal(roster, swapped), HasSubstr("data.class_names is the same list"));
   swapped.request.class_names = {};
   Join(roster, swapped);
+}
+
+// It was refused for names that it alone had said, until the server was started again.
+TEST(Roster, AnOwnerMayCorrectItsNamesUntilTheRunBegins) {
+  for (const bool same_data : {false, true}) {
+    Roster roster;
+    Node wrong = Owner("amara", {"amara"});
+    wrong.request.feature_names = DigestOf("weight, age");
+    wrong.request.class_names = DigestOf("yes, no");
+    const HoldingId hers = Join(roster, wrong);
+    Node other = Owner("bella", {"bella"});
+    other.request.feature_names = DigestOf("age, weight");
+    other.request.class_names = DigestOf("no, yes");
+    EXPECT_THAT(Refusal(roster, other), HasSubstr("worker \"amara\""));
+    Node mended = wrong;
+    if (!same_data) mended.request.data_digest = DigestOf("written again");
+    mended.request.feature_names = other.request.feature_names;
+    mended.request.class_names = other.request.class_names;
+    EXPECT_EQ(Join(roster, mended), hers);
+    Join(roster, other);
+    EXPECT_THAT(Refusal(roster, wrong), HasSubstr("worker \"bella\""));
+    roster.Begin();
+    mended.request.feature_names = DigestOf("weight, age");
+    EXPECT_THAT(Refusal(roster, mended), HasSubstr("columns of features"));
+  }
+}
+
+TEST(Roster, TheNamesOfAnOwnerThatHasGoneKeepNobodyOut) {
+  Roster roster;
+  Node odd = Owner("odd", {"odd"});
+  odd.request.feature_names = DigestOf("weight, age");
+  const HoldingId its = Join(roster, odd);
+  Node good = Owner("good", {"good"});
+  good.request.feature_names = DigestOf("age, weight");
+  EXPECT_THAT(Refusal(roster, good), HasSubstr("columns of features"));
+  roster.ForgetNames(its);
+  Join(roster, good);
+  EXPECT_THAT(Refusal(roster, odd), HasSubstr("worker \"good\""));
 }
 
 TEST(Roster, ANodeWithNothingIsRefusedAndOneWithTheTestSetAloneIsNot) {
