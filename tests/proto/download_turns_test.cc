@@ -155,7 +155,9 @@ class TurnsOfAServer : public testing::Test {
       return std::make_shared<const fleet::Caller>(
           fleet::Caller{.role = fleet::Role::kNode, .node = std::string(token)});
     };
-    const TurnLimits turns = {.at_once = 1, .from = 1 << 20, .pulse = pulse};
+    // However long the test takes to read on, a node has not gone.
+    const TurnLimits turns = {
+        .at_once = 1, .from = 1 << 20, .turn = hours(1), .gone = hours(1), .pulse = pulse};
     server_ = *FleetServer::Start({.listen = ":0", .turns = turns, .identify = identify}, handler_);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
   }
