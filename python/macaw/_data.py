@@ -181,6 +181,12 @@ def _by_client(data: Any, columns: Columns) -> Any:
             )
     else:
         names = array_of(client, "client")
+        if names.ndim == 0:
+            raise DataError(
+                f"client={client!r} is no column and no array with a client's name a row; where "
+                "columns have numbers for names, name them first, df.rename(columns=str)",
+                key="client",
+            )
         if names.shape != (len(block.y),):
             raise DataError(
                 f"client: has shape {list(names.shape)}, and x has {len(block.y)} rows",

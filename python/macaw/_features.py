@@ -99,10 +99,15 @@ class Reader:
         names = chosen or [name for name in columns_of(first) if name not in (label, client)]
         if not names:
             raise DataError(f"{what}: the table has no column of features")
+        if label is not None and label in names:
+            raise DataError(
+                f'{what}: features=[…] has the label "{label}": a model would read the answer',
+                key="features",
+            )
         if not chosen:
             _refuse_no_features(names, what)
         for name in names:
-            reader.features.append(_fitted(name, training, other, what))
+            reader.features.append(_fitted(name, training, other, missing, what))
             if not any(column_of(table, name, what).words for table in training):
                 _refuse_numbers(reader.features[-1], what)
             if not chosen:
@@ -230,7 +235,9 @@ def _refuse_names(feature: _Feature, training: Sequence[Any], what: str) -> None
         )
 
 
-def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str) -> _Feature:
+def _fitted(
+    name: str, training: Sequence[Any], other: Sequence[Any], missing: Missing | None, what: str
+) -> _Feature:
     for table in training:
         if name not in columns_of(table):
             raise no_column(name, columns_of(table), "features", what)
@@ -240,7 +247,13 @@ def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str)
     feature.gaps = any(bool(column.gaps.any()) for column in (*columns, *rest))
     if all(column.is_numbers() for column in columns):
         there = np.concatenate([column.numbers()[~column.gaps] for column in columns])
+        if not len(there) and missing is not None:
+            raise DataError(
+                f'{what}: column "{name}" has no value in any training row: leave it out',
+                key="features",
+            )
         feature.mean = float(there.mean(dtype=np.float64)) if len(there) else 0.0
+        _refuse_lost(columns, there, name, what)
         return feature
     feature.words = _words(columns, name)
     if len(feature.words) > _MOST_WORDS:
@@ -255,6 +268,19 @@ def _fitted(name: str, training: Sequence[Any], other: Sequence[Any], what: str)
             "numbers, or words, which become indicators"
         )
     return feature
+
+
+def _refuse_lost(columns: Sequence[Column], kept: Array, name: str, what: str) -> None:
+    """Refuses numbers that differ and are all the same in float32, such as times in seconds."""
+    if not len(kept) or kept.min() != kept.max():
+        return
+    there = [value for column in columns for value in column.values[~column.gaps].tolist()]
+    if min(there) != max(there):
+        raise DataError(
+            f'{what}: column "{name}" has numbers from {min(there)} to {max(there)}, which are all '
+            f"{kept[0]:.9g} in float32: subtract a number near them, such as the column's minimum",
+            key="features",
+        )
 
 
 def _is_word(value: Any) -> bool:

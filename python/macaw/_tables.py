@@ -109,13 +109,32 @@ def column_of(table: Any, name: str, what: str) -> Column:
             f'{what}: column "{name}" is {values.dtype}, a time; make a number of it, such as '
             "df[column].dt.dayofyear"
         )
+    if values.dtype.kind == "c":
+        raise DataError(
+            f'{what}: column "{name}" is complex; give its parts as two columns, .real and .imag'
+        )
     if values.dtype.kind in "US":
         values = values.astype(object)
+    _refuse_infinite(values, name, what)
     if values.dtype.kind == "f":
         return Column(values, ~np.isfinite(values), words)
     if values.dtype == object:
         return Column(values, np.array([_is_gap(v) for v in values], bool), words)
     return Column(values, np.zeros(len(values), bool), words)
+
+
+def _refuse_infinite(values: Array, name: Any, what: str) -> None:
+    """Refuses infinities, which are no gaps: a mean in their place would hide a division by 0."""
+    if values.dtype == object:
+        infinite = np.array([isinstance(v, (float, np.floating)) and np.isinf(v) for v in values])
+    else:
+        infinite = np.isinf(values)
+    if infinite.any():
+        raise DataError(
+            f'{what}: column "{name}" is infinite in {int(infinite.sum())} of {len(values)} rows, '
+            f"first in row {int(np.flatnonzero(infinite)[0])}; where that means no value, "
+            "df.replace([np.inf, -np.inf], np.nan) makes gaps of it"
+        )
 
 
 def _objects(values: Iterable[Any]) -> Array:

@@ -161,6 +161,39 @@ class ATable(TestCase):
             found = self.read(frame, features=["a", name])["features"]
             np.testing.assert_array_equal(found, [[1, 3], [2, 4]])
 
+    def test_never_has_its_label_among_the_features(self) -> None:
+        frame = DataFrame({"a": [1.0, 2.0], "y": [0, 1]})
+        error = self.refused(frame, features=["a", "y"])
+        self.assertEqual(error.key, "features")
+        self.assertIn('has the label "y"', str(error))
+
+    def test_has_infinities_which_are_no_gaps(self) -> None:
+        for values in ([1.0, np.inf], [None, -np.inf]):
+            for missing in (None, "mean", "indicator"):
+                frame = DataFrame({"a": values, "y": [0, 1]})
+                said = str(self.refused(frame, missing=missing))
+                self.assertIn('"a" is infinite in 1 of 2 rows, first in row 1', said)
+
+    def test_has_a_column_without_any_value(self) -> None:
+        frame = DataFrame({"a": [1.0, 2.0], "b": [np.nan, np.nan], "y": [0, 1]})
+        for missing in ("mean", "indicator"):
+            error = self.refused(frame, missing=missing)
+            self.assertIn('"b" has no value in any training row', str(error))
+        self.assertIn("has no value in 2 of 2 rows", str(self.refused(frame)))
+
+    def test_has_numbers_that_float32_cannot_tell_apart(self) -> None:
+        seconds = [1_700_000_000 + n for n in range(4)]
+        frame = DataFrame({"a": [1.0] * 4, "t": seconds, "y": [0, 1] * 2})
+        self.assertIn("from 1700000000 to 1700000003", str(self.refused(frame)))
+        frame = DataFrame({"a": [1.0] * 4, "t": [7.0] * 4, "y": [0, 1] * 2})  # equal before, too
+        self.assertEqual(self.read(frame)["features"].shape, (4, 2))
+
+    def test_has_a_client_column_with_a_number_for_a_name(self) -> None:
+        frame = DataFrame({"a": [1.0, 2.0], 2: ["p", "q"], "y": [0, 1]})
+        error = self.refused(frame, client=2)
+        self.assertEqual(error.key, "client")
+        self.assertIn("df.rename(columns=str)", str(error))
+
     def test_has_numbers_as_words(self) -> None:
         numbers = [str(n % 9) for n in range(30)]
         numbers[4] = "?"
@@ -206,10 +239,17 @@ class ATable(TestCase):
                 return Column(times) if name == "day" else super().__getitem__(name)
 
         dated = type("DataFrame", (Dated,), {"__module__": "pandas.of_a_test"})
+
+        class Waves(Frame):
+            def __getitem__(self, name: str) -> Column:
+                return Column(np.array([1j, 2])) if name == "a" else super().__getitem__(name)
+
+        waves = type("DataFrame", (Waves,), {"__module__": "pandas.of_a_test"})
         y = [0, 1]
         for frame, said in [
             (dated({"day": [0, 0], "y": y}), '"day" is datetime64.*dayofyear'),
             (DataFrame({"a": [1, "b"], "y": y}), '"a" has words and int'),
+            (waves({"a": [0, 0], "y": y}), '"a" is complex'),
             (DataFrame({"id": [f"n{i}" for i in range(1001)], "y": [0] * 1001}), "1001 different"),
             (DataFrame({"a": [1, 2], "y": [0, None]}), '"y" has no value in row 1'),
             (DataFrame({"y": y}), "no column of features"),
