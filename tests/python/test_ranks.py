@@ -85,6 +85,10 @@ class Ranks(TrainerCase):
         loss = torch.nn.functional.cross_entropy(model(x), y).item()
         self.assertAlmostEqual(run.rows[-1]["clients_test_loss"], loss, 5)
 
+    def test_may_leave_a_metric_to_one_of_them(self) -> None:
+        run = self.run_of("lightning", "ranks=2", "alone", rounds=1)
+        self.assertEqual(run.rows[0]["clients_test_accuracy"], 0.25)
+
     def test_see_the_gpus_of_their_slot(self) -> None:
         code = (
             "import os, threading, macaw; rank = macaw.program({ranks}); "
