@@ -155,7 +155,7 @@ class Fsdp(TrainerCase):
 
     def test_trains_adapters_alone(self) -> None:
         run, _ = self.both("hugging", 2, "peft")
-        whole = sum(tensor.size for tensor in run.model().values())
+        whole = sum(tensor.numel() for tensor in run.model().values())
         self.assertLess(run.rows[0]["bytes_up"], 4 * whole / 4)
 
     def test_starts_again_when_a_rank_dies(self) -> None:
