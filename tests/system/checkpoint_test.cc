@@ -31,7 +31,7 @@ const std::vector<std::string> kDeep = {
     R"("dropout 0.3", "linear 24", "tanh", "linear 24", "tanh", "linear 10"])"};
 
 const std::string kWithoutStatistics =
-    R"(model.layers=["flatten", "linear 24", "relu", "residual [linear 24, groupnorm 3, relu]", )"
+    R"(model.layers=["flatten", "linear 24", "relu", "residual [linear 24, tanh, linear 24]", )"
     R"("dropout 0.3", "linear 24", "tanh", "linear 24", "tanh", "linear 10"])";
 
 struct Beside {
@@ -76,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
         Beside{"Stragglers", {"cohort.straggler_fraction=0.5", "local.epochs=3"}},
         Beside{"Buffered", Plus(testing_support::SmallDevices(),
                                 {"round.mode=buffered", "round.concurrency=9"})},
-        Beside{"FineTuned", {"evaluation.fine_tune.steps=3", "data.client_test_fraction=0.2"}},
+        Beside{"FineTuned",
+               {"evaluation.fine_tune.steps=3", "data.client_test_fraction=0.2", "run.rounds=1"}},
         Beside{"Ditto", {"algorithm.name=ditto"}}, Beside{"Apfl", {"algorithm.name=apfl"}},
         Beside{"PerFedAvg", {"algorithm.name=perfedavg"}},
         Beside{"PFedMe", {"algorithm.name=pfedme"}},
