@@ -265,6 +265,10 @@ absl::StatusOr<Answer> ParseEvaluated(absl::string_view line, uint64_t id, TaskK
   if (std::optional<Answer> failure = FailureIn(json)) return *std::move(failure);
   Answer answer;
   MACAW_ASSIGN_OR_RETURN(answer.sums, SumsIn(json, line, task, std::nullopt));
+  // Of no rows a program may say null, and a server takes only 0.
+  if (answer.sums[0] == 0)
+    std::ranges::replace_if(
+        answer.sums, [](double sum) { return std::isnan(sum); }, 0);
   return answer;
 }
 
