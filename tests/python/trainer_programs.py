@@ -264,7 +264,7 @@ def manual(name: str) -> Any:
 
 
 def telling_alone() -> Any:
-    """A module whose rank 0 logs the accuracy for all, as people do with metrics of torchmetrics."""
+    """A module whose rank 0 logs the accuracy for all, as with metrics of torchmetrics."""
 
     class TellingAlone(type(classifier())):  # type: ignore[misc]
         def validation_step(self, batch: Any, _: int) -> None:
