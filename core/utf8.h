@@ -31,8 +31,8 @@ absl::Status RefuseNotUtf8(absl::string_view what, absl::string_view word, const
 // nothing in such a file says which it is.
 std::string HowToConvert(const std::string& file, absl::string_view encoding = "LATIN1");
 
-// The text behind the byte order mark that some spreadsheets and editors write in front of UTF-8; the
-// text itself, if there is none.
+// The text behind the byte order mark that some spreadsheets and editors write in front of UTF-8;
+// the text itself, if there is none.
 absl::string_view WithoutByteOrderMark(absl::string_view text);
 
 // The encoding of a text with two or four bytes a character, by its byte order mark or by its zero

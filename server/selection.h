@@ -21,8 +21,8 @@ const char* Name(MetricRows rows);  // "training", "validation", "test"
 bool OfUntrainedRows(absl::string_view column);
 
 // Whether one client's word moves the column as far as the client likes: a mean of losses or errors
-// to which clients add what they say. Accuracies and quantiles over clients move by a client's share
-// alone.
+// to which clients add what they say. Accuracies and quantiles over clients move by a client's
+// share alone.
 bool IsMovedByOneClient(absl::string_view column);
 
 // The column that chooses where none is named: an accuracy, else a loss, of validation rows where

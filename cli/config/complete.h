@@ -12,9 +12,9 @@
 #include "cli/config/settings.h"
 #include "cli/config/toml.h"
 
-// What a whole configuration must have, and what follows from the keys that were given. Errors begin
-// with a place, and name the key. Pure, but for the source of the data, which is looked up in its
-// files. Thread-safe.
+// What a whole configuration must have, and what follows from the keys that were given. Errors
+// begin with a place, and name the key. Pure, but for the source of the data, which is looked up in
+// its files. Thread-safe.
 namespace macaw::cli {
 
 // The keys that were given. What they refer to must live as long.

@@ -31,10 +31,10 @@ struct TurnLimits {
 
 // Which nodes may fetch a large blob now. With all at once, each gets its share of the server's
 // line, and all begin to train, and later to send, at the same time. One after the other, the first
-// trains and sends while the others fetch. A node keeps its turn until it has the last byte, and its
-// place among those that wait from one download to the next. It has one turn, whatever it fetches,
-// so a node that asks for all large blobs at once keeps the others no longer than any other node.
-// Thread-safe.
+// trains and sends while the others fetch. A node keeps its turn until it has the last byte, and
+// its place among those that wait from one download to the next. It has one turn, whatever it
+// fetches, so a node that asks for all large blobs at once keeps the others no longer than any
+// other node. Thread-safe.
 class DownloadTurns {
  public:
   using Go = std::function<void()>;

@@ -10,8 +10,8 @@
 #include "proto/wire/shared_memory.h"
 #include "proto/wire/unary_call.h"
 
-// The call that brings a part: its blobs are found or mapped, and only then claimed. One commit of a
-// session is worked on at a time; large ones are parsed on the executor.
+// The call that brings a part: its blobs are found or mapped, and only then claimed. One commit of
+// a session is worked on at a time; large ones are parsed on the executor.
 namespace macaw::wire {
 namespace {
 

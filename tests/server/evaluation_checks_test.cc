@@ -20,8 +20,8 @@ class EvaluationChecks : public testing::Test {
   EvaluationChecks() {
     run_.task = TaskKind::kClassification;
     run_.model.input_shape = {10};
-    // The second client has test rows, the first one validation rows, and the third no rows to train
-    // on.
+    // The second client has test rows, the first one validation rows, and the third no rows to
+    // train on.
     fleet::ClientTable table{.rows = {4, 4, 0},
                              .names = {"a", "b", "c"},
                              .test_rows = {0, 7, 5},

@@ -36,9 +36,9 @@ inline std::vector<SumsRule> SumsRules() {
 inline constexpr int kSumsClients = 11;
 inline constexpr int kClientOfOneRow = 7;
 
-// A table of 160 rows of six features and three classes. Client 4 of the twelve has no training row,
-// client 7 has one, and the others have from three to a dozen; most have test rows, too. Returns the
-// path of the run's configuration.
+// A table of 160 rows of six features and three classes. Client 4 of the twelve has no training
+// row, client 7 has one, and the others have from three to a dozen; most have test rows, too.
+// Returns the path of the run's configuration.
 inline std::string SumsConfig(const TemporaryFolder& folder) {
   constexpr int kRows = 160, kWidth = 6, kClasses = 3;
   RandomStream random({.seed = 5});

@@ -1,5 +1,5 @@
-// Rules whose clients send sums over their rows (ridge, kmeans, daef) beside all that can surround a
-// rule: one table, in which each pair runs to the same bytes for any workers and owners and in a
+// Rules whose clients send sums over their rows (ridge, kmeans, daef) beside all that can surround
+// a rule: one table, in which each pair runs to the same bytes for any workers and owners and in a
 // replay, or is refused with a sentence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
