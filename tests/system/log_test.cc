@@ -63,10 +63,11 @@ TEST(Log, OfOneWorkerAndOfThreeOpenAndCloseTheSameRounds) {
 
 TEST(Log, OfARunThatWasKilledAndGoesOnTellsEachRoundOnce) {
   const std::string config = WriteConfig("killed");
-  Simulation whole("whole", {config, "--rounds", "6"});
+  // Long enough that the run is at work when the word of its third round has come.
+  Simulation whole("whole", {config, "--rounds", "100"});
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
 
-  Simulation first("first", {config, "--rounds", "6", "--set", "run.checkpoint_every=2"});
+  Simulation first("first", {config, "--rounds", "100", "--set", "run.checkpoint_every=2"});
   ASSERT_TRUE(first.WaitForEvent([](const nlohmann::json& event) {
     return event["event"] == "round" && event["round"] == 3;
   }));
