@@ -110,10 +110,10 @@ TEST_F(Rules, WithAStateThatMayMirrorWhatIsSentAreRefusedUnderACodec) {
 }
 
 TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
-  Simulation builtin("whole", {Config("scaffold", "whole"), "--rounds", "8"});
+  Simulation builtin("whole", {Config("scaffold", "whole"), "--rounds", "24"});
   ASSERT_EQ(builtin.Wait(), 0) << builtin.output();
   Simulation killed("killed", With(Config("py_scaffold", "killed"), kRules + "py_scaffold.py",
-                                   {"--rounds", "8", "--processes", "2"}));
+                                   {"--rounds", "24", "--processes", "2"}));
   ASSERT_TRUE(killed.WaitForEvent(RoundDone(2))) << killed.output();
   std::vector<pid_t> python;
   for (const pid_t worker : killed.Children("macaw-worker")) {

@@ -57,9 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::Values("scaffold", "feddyn", "di
 
 class StateFault : public testing::Test {
  protected:
-  StateFault() {
-    arguments_ = Plus(SmallStateful("scaffold", "6"),
-                      {"--set", "local.epochs=3", "--set", "model.name=mlp"});
+  static std::vector<std::string> OfRounds(const std::string& rounds) {
+    return Plus(SmallStateful("scaffold", rounds),
+                {"--set", "local.epochs=3", "--set", "model.name=mlp"});
   }
   std::vector<std::string> With(const std::vector<std::string>& more) const {
     return Plus(arguments_, more);
@@ -74,9 +74,10 @@ class StateFault : public testing::Test {
       return event["event"] == "round" && event["round"].get<uint32_t>() >= round;
     };
   }
-  // A run that was interrupted after its third round, with everything that it keeps.
-  std::string Interrupted() const {
-    Simulation first("first", arguments_);
+  // A run that was interrupted after its third round, with everything that it keeps. It is long
+  // enough to be at work when the word of that round has come.
+  static std::string Interrupted() {
+    Simulation first("first", OfRounds("60"));
     EXPECT_TRUE(first.WaitForEvent(Round(3)));
     first.Signal(SIGINT);
     EXPECT_EQ(first.Wait(), 130) << first.output();
@@ -90,7 +91,7 @@ class StateFault : public testing::Test {
     return files;
   }
 
-  std::vector<std::string> arguments_;
+  const std::vector<std::string> arguments_ = OfRounds("6");
 };
 
 TEST_F(StateFault, AWorkerKilledInEveryRoundChangesNothing) {
