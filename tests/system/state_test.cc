@@ -91,7 +91,7 @@ class StateFault : public testing::Test {
     return files;
   }
 
-  const std::vector<std::string> arguments_ = OfRounds("6");
+  std::vector<std::string> arguments_ = OfRounds("6");
 };
 
 TEST_F(StateFault, AWorkerKilledInEveryRoundChangesNothing) {
