@@ -75,9 +75,9 @@ class StateFault : public testing::Test {
     };
   }
   // A run that was interrupted after its third round, with everything that it keeps. It is long
-  // enough to be at work when the word of that round has come.
-  static std::string Interrupted() {
-    Simulation first("first", OfRounds("60"));
+  // enough if it is still at work when the word of that round has come.
+  static std::string Interrupted(const std::vector<std::string>& arguments) {
+    Simulation first("first", arguments);
     EXPECT_TRUE(first.WaitForEvent(Round(3)));
     first.Signal(SIGINT);
     EXPECT_EQ(first.Wait(), 130) << first.output();
@@ -91,7 +91,7 @@ class StateFault : public testing::Test {
     return files;
   }
 
-  std::vector<std::string> arguments_ = OfRounds("6");
+  const std::vector<std::string> arguments_ = OfRounds("6");
 };
 
 TEST_F(StateFault, AWorkerKilledInEveryRoundChangesNothing) {
@@ -138,7 +138,7 @@ TEST_F(StateFault, AWorkerWokenTooLateIsNotListenedTo) {
 }
 
 TEST_F(StateFault, AFlippedByteStopsTheRunWithTheClientsName) {
-  const std::string folder = Interrupted();
+  const std::string folder = Interrupted(OfRounds("60"));
   for (const std::string& segment : Segments(folder)) {
     // In the middle of every record: whichever is read first shows it.
     const auto size = static_cast<int64_t>(std::filesystem::file_size(segment));
@@ -154,7 +154,7 @@ TEST_F(StateFault, AFlippedByteStopsTheRunWithTheClientsName) {
 }
 
 TEST_F(StateFault, AMissingStoreStopsTheRunWithTheClientsName) {
-  const std::string folder = Interrupted();
+  const std::string folder = Interrupted(OfRounds("60"));
   for (const std::string& segment : Segments(folder)) std::filesystem::remove(segment);
   Simulation second("second", {"--resume", folder});
   EXPECT_EQ(second.Wait(), 1);
@@ -163,14 +163,15 @@ TEST_F(StateFault, AMissingStoreStopsTheRunWithTheClientsName) {
 }
 
 TEST_F(StateFault, AStateIsGivenUpOnRequestAndOnlyThen) {
-  arguments_ = With({"--set", "cohort.size=40"});  // so that everybody has a state
-  const std::string folder = Interrupted();
+  // So many clients a round that everybody has a state.
+  const auto arguments = Plus(OfRounds("12"), {"--set", "cohort.size=40"});
+  const std::string folder = Interrupted(arguments);
   Simulation refused("refused", {"--resume", folder, "--state-reset", "1000"});
   EXPECT_NE(refused.Wait(), 0);
   EXPECT_THAT(refused.output(), HasSubstr("--state-reset 1000"));
   Simulation reset("reset", {"--resume", folder, "--state-reset", "7", "--state-reset", "8"});
   ASSERT_EQ(reset.Wait(), 0) << reset.output();
-  EXPECT_NE(StateBytesOf(reset).model, StateBytesAfter("undisturbed", arguments_).model);
+  EXPECT_NE(StateBytesOf(reset).model, StateBytesAfter("undisturbed", arguments).model);
 }
 
 TEST_F(StateFault, TheStatesOfAnotherRunAreRefused) {
