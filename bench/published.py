@@ -252,7 +252,7 @@ def row(table: Table, cell: Cell, entries: Iterable[Entry]) -> list[str] | None:
         beyond, equal = difference(ours, cell.published)
     return [
         cell.row, cell.column, published, frame.spread(ours, 2), str(len(ours)), beyond, equal,
-        frame.spread(last, 2), frame.spread([one.minutes for one in mine], 1),
+        frame.spread(last, 2), f"{statistics.median(one.minutes for one in mine):.1f}",
     ]  # fmt: skip
 
 
