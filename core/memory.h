@@ -20,8 +20,9 @@ absl::StatusOr<uint64_t> ProportionalSetSize(pid_t process);
 // mapping them again costs more than the arithmetic of a small step.
 void KeepFreedMemory();
 // The same of 4 MiB at the end of each heap, for a small program that moves large blobs: gRPC
-// allocates and frees the megabytes that are on the way, and with TLS a transfer takes 1.4 times as
-// much processor time where each of them comes from the system. Any number of times, at any time.
+// allocates and frees the megabytes that are on the way, and with TLS a transfer takes far more
+// processor time where each of them comes from the system. Thread-safe; calls after the first do
+// nothing.
 void KeepFreedMegabytes();
 
 }  // namespace macaw

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <span>
 
-// What a process keeps in its memory of large blocks that lie in files (file_blocks.h): not what it
-// has passed. Thread-safe.
+// Large blocks that lie in files: a process keeps in memory what it is reading or writing, and not
+// what it has passed. Thread-safe. file_blocks.cc knows the blocks and has the code.
 namespace macaw {
 
 // The piece is needed next only later: its whole pages leave this process's memory, and the system
