@@ -172,6 +172,10 @@ settings::Section<EvaluationConfig> EvaluationSection() {
       .Needs([](const E& e) { return e.leave_one_out == 0 || (e.test && e.central); },
              "the central test set: evaluation.central = true, and \"test\" in "
              "evaluation.splits");
+  f.Add("unlearn", &E::unlearn,
+        "numbers of clients whose updates are taken out of all rounds, to the first order, in a "
+        "model of their own each (unlearned/NUMBER.safetensors, contributions.jsonl)",
+        AtLeast(0));
   return f;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -66,12 +67,29 @@ struct EvaluationConfig {
   // Every so many rounds the model is evaluated without each client of the round, too
   // (server/leave_one_out.h); 0: never.
   uint32_t leave_one_out = 0;
+  // Clients, by number, for each of which the model without all that it has sent is kept beside the
+  // run's, and evaluated with it (server/unlearning.h).
+  std::vector<uint64_t> unlearn;
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
 
-// Whether each client of this round is left out once. Its workers then send a part for each client.
+// Whether each client of this round is left out once.
 inline bool LeaveOneOutDue(const EvaluationConfig& evaluation, Round round) {
   return evaluation.leave_one_out > 0 && round.value % evaluation.leave_one_out == 0;
+}
+
+// Whether workers send the client as a part of its own in this round.
+inline bool SentApart(const EvaluationConfig& evaluation, Round round, ClientId client) {
+  return LeaveOneOutDue(evaluation, round) ||
+         std::ranges::find(evaluation.unlearn, client.value) != evaluation.unlearn.end();
+}
+
+// Whether the run has contributions.jsonl, and whether a round has a line there if it is evaluated.
+inline bool HasContributions(const EvaluationConfig& evaluation) {
+  return evaluation.leave_one_out > 0 || !evaluation.unlearn.empty();
+}
+inline bool HasContributions(const EvaluationConfig& evaluation, Round round) {
+  return LeaveOneOutDue(evaluation, round) || !evaluation.unlearn.empty();
 }
 
 // The keys of [evaluation].

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/attack.h"
@@ -46,15 +44,6 @@ std::vector<ChannelSpec> ComparedChannels(const algorithms::Schema& schema) {
   return compared;
 }
 
-// Whether something travels in a phase behind the first. What travels in all phases says nothing.
-bool HasLaterPhases(const algorithms::Schema& schema) {
-  const auto later = [](const auto& item) {
-    return std::ranges::any_of(item.phases, [](Phase phase) { return phase != Phase(0); });
-  };
-  return std::ranges::any_of(schema.up, later) || std::ranges::any_of(schema.down, later) ||
-         std::ranges::any_of(schema.metrics, later);
-}
-
 // Of all channels together.
 double DotOf(const std::vector<FlatVector>& a, const std::vector<FlatVector>& b) {
   double sum = 0;
@@ -77,35 +66,11 @@ absl::StatusOr<LeaveOneOut> LeaveOneOut::Make(const algorithms::Description& alg
   return without;
 }
 
-void LeaveOneOut::Open(const PhaseOrder& order, std::vector<aggregation::ChannelSpec> channels,
-                       algorithms::ServerState before) {
-  Drop();
+void LeaveOneOut::Open(const PhaseOrder& order, algorithms::ServerState before) {
   mean_.clear();
   order_ = order;
-  channels_ = std::move(channels);
   before_ = std::move(before);
 }
-
-absl::Status LeaveOneOut::Add(ClientId client, ExactSum&& sum) {
-  if (std::ranges::find(clients_, client) != clients_.end()) {
-    return absl::InternalError(absl::StrCat("client ", client.value, " was added to round ",
-                                            order_.round.value, " twice"));
-  }
-  // The part's bytes are those of an upload, of which a session may have two at a time.
-  MACAW_ASSIGN_OR_RETURN(ExactSum own, SumOf({&sum, 1}));
-  clients_.push_back(client);
-  sums_.push_back(std::move(own));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ExactSum> LeaveOneOut::SumOf(std::span<const ExactSum> sums) const {
-  if (sums.empty()) return ExactSum::Make(channels_, order_.grid);
-  MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes, ExactSum::EncodeTogether(sums));
-  return ExactSum::Decode(std::make_shared<const AlignedBuffer>(std::move(bytes)), channels_,
-                          order_.grid);
-}
-
-absl::StatusOr<ExactSum> LeaveOneOut::Sum() const { return SumOf(sums_); }
 
 std::vector<FlatVector> LeaveOneOut::DirectionsOf(const aggregation::Aggregate& aggregate) const {
   std::vector<FlatVector> directions;
@@ -133,115 +98,43 @@ std::vector<FlatVector> LeaveOneOut::DirectionsOf(const aggregation::Aggregate& 
 
 void LeaveOneOut::Compare(const aggregation::Aggregate& all) { mean_ = DirectionsOf(all); }
 
-absl::StatusOr<std::vector<WithoutClient>> LeaveOneOut::Models(const algorithms::Schema& schema,
+absl::StatusOr<std::vector<WithoutClient>> LeaveOneOut::Models(const ClientParts& parts,
+                                                               const algorithms::Schema& schema,
                                                                uint64_t seed) {
   std::vector<WithoutClient> models;
-  if (!sums_.empty()) {
-    MACAW_ASSIGN_OR_RETURN(ExactSum nobody, SumOf({}));
-    MACAW_RETURN_IF_ERROR(EachWithout(0, sums_.size(), std::move(nobody), schema, seed, models));
-  }
-  Drop();
+  const auto everybody = [](ClientId) { return true; };
+  const auto without_one = [&](size_t n, ExactSum others) -> absl::Status {
+    const ClientId client = parts.clients()[n];
+    WithoutClient without{.client = client, .weight = parts.WeightOf(n)};
+    MACAW_ASSIGN_OR_RETURN(ExactSum alone, parts.Alone(n));
+    MACAW_ASSIGN_OR_RETURN(without.cosine, CosineToMean(std::move(alone), schema));
+    MACAW_RETURN_IF_ERROR(twin_->Load(before_));
+    MACAW_RETURN_IF_ERROR(
+        ApplyWithout(*twin_, order_, std::move(others), schema, seed, kLeaveOneOut, client));
+    const ConstVectorView model = twin_->Result();
+    without.model = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
+    models.push_back(std::move(without));
+    return absl::OkStatus();
+  };
+  MACAW_RETURN_IF_ERROR(parts.EachWithout(everybody, without_one));
   mean_.clear();
   before_ = {};
   std::ranges::sort(models, {}, &WithoutClient::client);
   return models;
 }
 
-absl::Status LeaveOneOut::EachWithout(size_t begin, size_t end, ExactSum others,
-                                      const algorithms::Schema& schema, uint64_t seed,
-                                      std::vector<WithoutClient>& models) {
-  if (end - begin == 1) {
-    MACAW_ASSIGN_OR_RETURN(WithoutClient model, Without(begin, std::move(others), schema, seed));
-    models.push_back(std::move(model));
-    return absl::OkStatus();
-  }
-  const size_t middle = begin + (end - begin) / 2;
-  const std::span<const ExactSum> all(sums_);
-  MACAW_ASSIGN_OR_RETURN(ExactSum right, SumOf(all.subspan(middle, end - middle)));
-  MACAW_ASSIGN_OR_RETURN(ExactSum outside, SumOf({&others, 1}));
-  MACAW_RETURN_IF_ERROR(right.Merge(std::move(outside)));
-  MACAW_RETURN_IF_ERROR(EachWithout(begin, middle, std::move(right), schema, seed, models));
-  MACAW_ASSIGN_OR_RETURN(ExactSum left, SumOf(all.subspan(begin, middle - begin)));
-  MACAW_RETURN_IF_ERROR(left.Merge(std::move(others)));
-  return EachWithout(middle, end, std::move(left), schema, seed, models);
-}
-
-absl::StatusOr<WithoutClient> LeaveOneOut::Without(size_t left_out, ExactSum others,
-                                                   const algorithms::Schema& schema,
-                                                   uint64_t seed) {
-  const ClientId client = clients_[left_out];
-  WithoutClient without{.client = client, .weight = sums_[left_out].weight()};
-  MACAW_ASSIGN_OR_RETURN(without.cosine, CosineToMean(left_out, schema));
-  MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(others).Report());
-  algorithms::TakeMetrics(schema, order_.phase, aggregate);
-  std::map<std::string, double> metrics;  // of a round that there was not
-  const algorithms::ServerContext context{.round = order_.round,
-                                          .phase = order_.phase,
-                                          .seed = seed,
-                                          .metrics = &metrics,
-                                          .schema = &schema};
-  MACAW_RETURN_IF_ERROR(twin_->Load(before_));
-  MACAW_RETURN_IF_ERROR(twin_->Configure(context).status());
-  const absl::StatusOr<algorithms::AfterApply> applied =
-      twin_->Apply(context, std::move(aggregate));
-  if (!applied.ok())
-    return Annotate(applied.status(), absl::StrCat("the round without client ", client.value));
-  if (*applied == algorithms::AfterApply::kNextPhase) return CannotLeaveOutOfPhases(schema.whose);
-  const ConstVectorView model = twin_->Result();
-  without.model = fleet::Blob::Of(fleet::EncodeVectors({&model, 1}));
-  return without;
-}
-
-absl::StatusOr<double> LeaveOneOut::CosineToMean(size_t part,
+absl::StatusOr<double> LeaveOneOut::CosineToMean(ExactSum alone,
                                                  const algorithms::Schema& schema) const {
-  MACAW_ASSIGN_OR_RETURN(ExactSum alone, SumOf(std::span(sums_).subspan(part, 1)));
   MACAW_ASSIGN_OR_RETURN(aggregation::Aggregate aggregate, std::move(alone).Report());
   algorithms::TakeMetrics(schema, order_.phase, aggregate);
   const std::vector<FlatVector> own = DirectionsOf(aggregate);
   return DotOf(own, mean_) / std::sqrt(DotOf(own, own) * DotOf(mean_, mean_));
 }
 
-absl::Status CannotLeaveOutOfPhases(absl::string_view whose) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "evaluation.leave_one_out: a round of ", whose,
-      " has several phases, and what clients send in the later ones depends on the client that "
-      "would be left out: replay the run without it (macaw replay --without)"));
-}
-
 absl::Status CheckLeaveOneOut(const RunPlan& run, const algorithms::Description& algorithm,
                               const algorithms::Schema& schema) {
   if (run.evaluation.leave_one_out == 0) return absl::OkStatus();
-  const auto refuse = [](const std::string& why) {
-    return absl::InvalidArgumentError(absl::StrCat("evaluation.leave_one_out: ", why));
-  };
-  if (!algorithm.has_common_model) {
-    return refuse(absl::StrCat("algorithm \"", run.algorithm.name,
-                               "\" has no common model that a client could be left out of"));
-  }
-  if (!schema.models.empty()) {
-    return refuse(absl::StrCat("algorithm \"", run.algorithm.name,
-                               "\" has several models, and each client is tested with its own: "
-                               "replay the run without it (macaw replay --without)"));
-  }
-  if (HasLaterPhases(schema) && algorithms::IsFactored(run.update)) {
-    return refuse(absl::StrCat(
-        "update.codec = [\"", run.update.codec.front(),
-        "\"] gives a round two phases, and what clients send in the second one depends on the "
-        "client that would be left out: take \"acpsgd\", or replay the run without it (macaw "
-        "replay --without)"));
-  }
-  if (HasLaterPhases(schema)) return CannotLeaveOutOfPhases(schema.whose);
-  if (run.privacy.on()) {
-    return refuse(
-        "[privacy] hides what a single client adds to a round, and this shows it: remove one of "
-        "the two");
-  }
-  if (run.asynchronous.on()) {
-    return refuse(
-        "it needs rounds that wait for their clients, and round.mode lets them overlap: clients of "
-        "the next rounds train from the model that has the client");
-  }
-  return absl::OkStatus();
+  return CheckLeavesClientsOut(kLeaveOneOut, run, algorithm, schema);
 }
 
 }  // namespace macaw::server

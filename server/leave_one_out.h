@@ -2,22 +2,22 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/api/algorithm.h"
 #include "algorithms/api/description.h"
 #include "core/ids.h"
 #include "plan/run_plan.h"
 #include "proto/fleet/messages.h"
+#include "server/client_parts.h"
 #include "server/engine/phase.h"
 
 namespace macaw::server {
+
+inline constexpr char kLeaveOneOut[] = "evaluation.leave_one_out";
 
 // The model of a round that one of its clients is left out of.
 struct WithoutClient {
@@ -36,10 +36,9 @@ struct WithoutClient {
 // round would have had, to the bit; the rule's server half takes it from the same state as the
 // round's own. So the model is that of a run that gives k up in this round and in no other.
 //
-//   Open → Add (each client once) → Sum → Compare → Models
+//   Open → Compare → Models
 //
-// One thread, the keeper's. Holds the round's parts (8 bytes a weight and client) until Models, and
-// a server half of its own.
+// One thread, the keeper's. Holds a server half of its own.
 class LeaveOneOut {
  public:
   // `schema`: of the algorithm. `every`: evaluation.leave_one_out, above 0.
@@ -50,33 +49,18 @@ class LeaveOneOut {
 
   bool Due(Round round) const { return round.value % every_ == 0; }
   // Before the rule prepares a round that is due. `before`: the state of its server half.
-  void Open(const PhaseOrder& order, std::vector<aggregation::ChannelSpec> channels,
-            algorithms::ServerState before);
-  // Copies the sum: it keeps nothing of the bytes that it came in.
-  absl::Status Add(ClientId client, aggregation::ExactSum&& sum);
-  void Drop() {
-    clients_.clear();
-    sums_.clear();
-  }
-  // All of the round's parts together.
-  absl::StatusOr<aggregation::ExactSum> Sum() const;
+  void Open(const PhaseOrder& order, algorithms::ServerState before);
   // Notes where the mean of all points to.
   void Compare(const aggregation::Aggregate& all);
-  // By client. The parts are gone afterwards.
-  absl::StatusOr<std::vector<WithoutClient>> Models(const algorithms::Schema& schema,
+  // By client. `parts`: of the round, each client apart.
+  absl::StatusOr<std::vector<WithoutClient>> Models(const ClientParts& parts,
+                                                    const algorithms::Schema& schema,
                                                     uint64_t seed);
 
  private:
   LeaveOneOut() = default;
-  absl::StatusOr<aggregation::ExactSum> SumOf(std::span<const aggregation::ExactSum> sums) const;
-  // Calls Without for each part in [begin, end). `others`: the sum of those outside. Each part is
-  // added about log2(parts) times, whatever its channels' reductions.
-  absl::Status EachWithout(size_t begin, size_t end, aggregation::ExactSum others,
-                           const algorithms::Schema& schema, uint64_t seed,
-                           std::vector<WithoutClient>& models);
-  absl::StatusOr<WithoutClient> Without(size_t left_out, aggregation::ExactSum others,
-                                        const algorithms::Schema& schema, uint64_t seed);
-  absl::StatusOr<double> CosineToMean(size_t part, const algorithms::Schema& schema) const;
+  absl::StatusOr<double> CosineToMean(aggregation::ExactSum alone,
+                                      const algorithms::Schema& schema) const;
 
   // The mean over its clients of what an aggregate has on the compared channels, by channel; an
   // empty vector: there is none.
@@ -86,15 +70,9 @@ class LeaveOneOut {
   std::vector<aggregation::ChannelSpec> compared_;  // those with the model's tensors
   std::unique_ptr<algorithms::ServerAlgorithm> twin_;
   PhaseOrder order_;
-  std::vector<aggregation::ChannelSpec> channels_;
   algorithms::ServerState before_;
-  std::vector<ClientId> clients_;  // of the parts, in the order in which they came
-  std::vector<aggregation::ExactSum> sums_;
   std::vector<FlatVector> mean_;  // DirectionsOf all
 };
-
-// The error of a rule whose rounds have several phases. `whose`: "algorithm mime".
-absl::Status CannotLeaveOutOfPhases(absl::string_view whose);
 
 // Refuses runs whose rounds cannot be done without one client, or must not tell of one.
 absl::Status CheckLeaveOneOut(const RunPlan& run, const algorithms::Description& algorithm,

@@ -37,7 +37,7 @@ fleet::Blob BlobOf(const ConstVectorView& vector) {
 
 absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& algorithm,
                                               algorithms::Setup setup, FlatVector initial,
-                                              uint32_t leave_one_out) {
+                                              const EvaluationConfig& evaluation) {
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
   keeper.seed_ = setup.seed;
@@ -45,10 +45,14 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   keeper.sent_layout_ = algorithms::SentModelLayout(keeper.schema_);
   if (keeper.schema_.parts != nullptr) keeper.TakeBaseOf(initial);
-  if (leave_one_out > 0) {
-    MACAW_ASSIGN_OR_RETURN(
-        keeper.leave_one_out_,
-        LeaveOneOut::Make(algorithm, keeper.schema_, setup, initial.Clone(), leave_one_out));
+  if (evaluation.leave_one_out > 0) {
+    MACAW_ASSIGN_OR_RETURN(keeper.leave_one_out_,
+                           LeaveOneOut::Make(algorithm, keeper.schema_, setup, initial.Clone(),
+                                             evaluation.leave_one_out));
+  }
+  if (!evaluation.unlearn.empty()) {
+    MACAW_ASSIGN_OR_RETURN(keeper.unlearning_,
+                           Unlearning::Make(algorithm, setup, initial, evaluation.unlearn));
   }
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
   return keeper;
@@ -57,9 +61,9 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
 absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   sum_.reset();
   order_ = order;
-  if (keeps_parts()) {
-    leave_one_out_->Open(order, algorithms::UpChannels(schema_, order.phase), algorithm_->Save());
-  }
+  if (keeps_parts()) parts_.Open(order, algorithms::UpChannels(schema_, order.phase));
+  if (leaves_out()) leave_one_out_->Open(order, algorithm_->Save());
+  if (unlearning_.has_value()) unlearning_->Open(order, *algorithm_);
   MACAW_ASSIGN_OR_RETURN(const algorithms::Broadcast broadcast,
                          algorithm_->Configure(ContextOf(order.round, order.phase)));
   MACAW_RETURN_IF_ERROR(algorithms::DownViews(schema_, order.phase, broadcast).status());
@@ -99,12 +103,24 @@ absl::StatusOr<PhaseModels> ModelKeeper::Open(const PhaseOrder& order) {
   return models;
 }
 
+Digest ModelKeeper::DigestOfWhole(ConstVectorView sent) const {
+  return split_ != nullptr ? DigestOfTensors(split_->Tensors(sent)) : DigestOfValues(sent);
+}
+
 absl::Status ModelKeeper::MakeWhole(WithoutClient& without) {
   without.model = Whole(std::move(without.model));
   MACAW_ASSIGN_OR_RETURN(const ConstVectorView model, ModelOf(without.model));
-  without.digest =
-      split_ != nullptr ? DigestOfTensors(split_->Tensors(model)) : DigestOfValues(model);
+  without.digest = DigestOfWhole(model);
   return absl::OkStatus();
+}
+
+std::vector<UnlearnedModel> ModelKeeper::UnlearnedModels() {
+  std::vector<UnlearnedModel> models;
+  for (const Unlearning::Model& one : Unlearned()) {
+    fleet::Blob sent = fleet::Blob::Of(fleet::EncodeVectors({&one.model, 1}));
+    models.push_back({one.client, one.rounds, Whole(std::move(sent)), DigestOfWhole(one.model)});
+  }
+  return models;
 }
 
 absl::StatusOr<ConstVectorView> ModelKeeper::ModelOf(const fleet::Broadcast& broadcast) const {
@@ -205,11 +221,18 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
       aggregation::ExactSum sum,
       aggregation::ExactSum::Decode(part.sums.bytes, algorithms::UpChannels(schema_, order_->phase),
                                     order_->grid));
-  if (keeps_parts() && part.included.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("round ", part.round.value,
-                                                   " asks for a part for each client "
-                                                   "(evaluation.leave_one_out), and this one has ",
-                                                   part.included.size()));
+  if (leaves_out() && part.included.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "round ", part.round.value, " asks for a part for each client (", kLeaveOneOut,
+        "), and this one has ", part.included.size()));
+  }
+  const auto apart = std::ranges::find_if(part.included, [&](const fleet::ClientRecord& record) {
+    return part.included.size() > 1 && IsApart(record.attempt.client);
+  });
+  if (apart != part.included.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "round ", part.round.value, " asks for a part of client ", apart->attempt.client.value,
+        " alone (", kUnlearn, "), and it came with ", part.included.size() - 1, " others"));
   }
   uint64_t multiplicity = 0;
   double weight = 0;
@@ -234,7 +257,7 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
 
 absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum, ClientId client) {
   if (!order_.has_value()) return absl::FailedPreconditionError("no round is open");
-  if (keeps_parts()) return leave_one_out_->Add(client, std::move(sum));
+  if (keeps_parts()) return parts_.Add(std::move(sum), client, IsApart(client));
   if (sum_.has_value()) return sum_->Merge(std::move(sum));
   sum_ = std::move(sum);
   return absl::OkStatus();
@@ -242,14 +265,14 @@ absl::Status ModelKeeper::Add(aggregation::ExactSum&& sum, ClientId client) {
 
 void ModelKeeper::DropSum() {
   sum_.reset();
-  if (leave_one_out_.has_value()) leave_one_out_->Drop();
+  parts_.Drop();
 }
 
 absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   const std::vector<aggregation::ChannelSpec> channels = algorithms::UpChannels(schema_, phase);
   const bool kept = keeps_parts();
   if (kept) {
-    MACAW_ASSIGN_OR_RETURN(sum_, leave_one_out_->Sum());
+    MACAW_ASSIGN_OR_RETURN(sum_, parts_.Sum());
   }
   if (!sum_.has_value()) {  // no part was added
     MACAW_ASSIGN_OR_RETURN(sum_, aggregation::ExactSum::Make(channels, order_->grid));
@@ -272,7 +295,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
       before->second = std::max(before->second, used);
     }
   }
-  if (kept) leave_one_out_->Compare(aggregate);
+  if (leaves_out()) leave_one_out_->Compare(aggregate);
   algorithms::ServerContext context = ContextOf(round, phase);
   if (keeps_older_ && order_->staleness.size() == 1) {
     context.staleness = order_->staleness.front();
@@ -281,13 +304,17 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::AfterApply next,
                          algorithm_->Apply(context, std::move(aggregate)));
-  if (kept && next == algorithms::AfterApply::kNextPhase)
-    return CannotLeaveOutOfPhases(schema_.whose);
-  if (kept) {
-    MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(schema_, seed_));
+  if (!kept) return next == algorithms::AfterApply::kNextPhase;
+  if (next == algorithms::AfterApply::kNextPhase)
+    return CannotLeaveOutOfPhases(leaves_out() ? kLeaveOneOut : kUnlearn, schema_.whose);
+  if (leaves_out()) {
+    MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(parts_, schema_, seed_));
     for (WithoutClient& one : without_) MACAW_RETURN_IF_ERROR(MakeWhole(one));
   }
-  return next == algorithms::AfterApply::kNextPhase;
+  if (unlearning_.has_value())
+    MACAW_RETURN_IF_ERROR(unlearning_->Apply(parts_, schema_, seed_));
+  parts_.Drop();
+  return false;
 }
 
 void ModelKeeper::TakeMetrics(Phase phase, aggregation::Aggregate& aggregate) {
@@ -333,6 +360,7 @@ algorithms::ServerState ModelKeeper::Save() const {
     state.vectors.emplace(absl::StrCat(kWithout, one.client.value),
                           FlatVector::CopyOf(*ModelOf(one.model), sent_layout_));
   }
+  if (unlearning_.has_value()) unlearning_->Save(state);
   return state;
 }
 
@@ -360,6 +388,7 @@ absl::Status ModelKeeper::Load(const algorithms::ServerState& state) {
                                       {Whole(fleet::Blob::Of(fleet::EncodeVectors({&view, 1})))}));
   }
   std::ranges::sort(without_, {}, &WithoutClient::client);
+  if (unlearning_.has_value()) MACAW_RETURN_IF_ERROR(unlearning_->Load(state));
   return algorithm_->Load(state);
 }
 

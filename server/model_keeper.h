@@ -12,10 +12,13 @@
 #include "absl/status/statusor.h"
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/registry.h"
+#include "plan/evaluation.h"
 #include "proto/fleet/messages.h"
+#include "server/client_parts.h"
 #include "server/engine/phase.h"
 #include "server/leave_one_out.h"
 #include "server/split_model.h"
+#include "server/unlearning.h"
 
 namespace macaw::server {
 
@@ -35,10 +38,10 @@ struct LargestSums {
 // arithmetic.
 class ModelKeeper {
  public:
-  // `leave_one_out`: evaluation.leave_one_out.
+  // `evaluation`: which clients are left out of which rounds.
   static absl::StatusOr<ModelKeeper> Make(const algorithms::Description& algorithm,
                                           algorithms::Setup setup, FlatVector initial,
-                                          uint32_t leave_one_out = 0);
+                                          const EvaluationConfig& evaluation = {});
 
   // Starts a phase with an empty sum and the grids of `order`. Returns what the clients get. A
   // channel that holds the same bytes as when it was sent last is the same blob. Keeps the models
@@ -82,6 +85,12 @@ class ModelKeeper {
   // or they are forgotten. Of a loaded state they have the clients and models alone.
   const std::vector<WithoutClient>& without() const { return without_; }
   void ForgetWithout() { without_.clear(); }
+  // Of evaluation.unlearn: the models of the clients that some round has counted, by client.
+  std::vector<UnlearnedModel> UnlearnedModels();
+  // The same as vectors, until the next Apply or Load: of a split model what is trained.
+  std::vector<Unlearning::Model> Unlearned() const {
+    return unlearning_.has_value() ? unlearning_->Models() : std::vector<Unlearning::Model>();
+  }
   // With the older models that are kept, and those without a client.
   algorithms::ServerState Save() const;
   absl::Status Load(const algorithms::ServerState& state);
@@ -112,10 +121,19 @@ class ModelKeeper {
   absl::StatusOr<ConstVectorView> ModelOf(const fleet::Blob& model) const;
   // Names the model as one with its base, and takes the digest of all of it.
   absl::Status MakeWhole(WithoutClient& without);
+  // Of the values of the model of which this is sent.
+  Digest DigestOfWhole(ConstVectorView sent) const;
   void TakeMetrics(Phase phase, aggregation::Aggregate& aggregate);
-  // Whether the open round's parts are kept, each of one client.
-  bool keeps_parts() const {
+  // Whether each client of the open round is left out of it once.
+  bool leaves_out() const {
     return leave_one_out_.has_value() && order_.has_value() && leave_one_out_->Due(order_->round);
+  }
+  // Whether parts of the open round are kept one by one, those of the clients that IsApart says.
+  bool keeps_parts() const {
+    return leaves_out() || (unlearning_.has_value() && order_.has_value());
+  }
+  bool IsApart(ClientId client) const {
+    return leaves_out() || (unlearning_.has_value() && unlearning_->Asks(client));
   }
   algorithms::ServerContext ContextOf(Round round, Phase phase) {
     return {
@@ -134,7 +152,9 @@ class ModelKeeper {
   std::map<Round, fleet::Broadcast> models_;
   std::optional<PhaseOrder> order_;
   std::optional<aggregation::ExactSum> sum_;  // of the open phase; none before its first part
+  ClientParts parts_;                         // in its place where parts are kept
   std::optional<LeaveOneOut> leave_one_out_;
+  std::optional<Unlearning> unlearning_;
   std::vector<WithoutClient> without_;
   // Metrics of the round.
   Numbers headroom_;

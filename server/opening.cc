@@ -16,6 +16,7 @@
 #include "server/base_file.h"
 #include "server/budget.h"
 #include "server/checkpoint.h"
+#include "server/contributions.h"
 #include "server/journal/recovery.h"
 #include "server/log/orders.h"
 #include "server/past_rows.h"
@@ -290,7 +291,7 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
       RunFolder folder,
       RunFolder::Open(options.run_dir, checkpoint.has_value() ? &*checkpoint : nullptr,
                       {.clients = options.config.client_records,
-                       .contributions = options.run.evaluation.leave_one_out > 0},
+                       .contributions = HasContributions(options.run.evaluation)},
                       {.configuration = DigestOfRun(options.run),
                        .completed = completed,
                        .replays = options.replays,
@@ -324,6 +325,7 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
   MACAW_ASSIGN_OR_RETURN(const algorithms::Schema schema, algorithms::MakeSchema(algorithm, setup));
   MACAW_RETURN_IF_ERROR(CheckEvaluationOf(run, algorithm));
   MACAW_RETURN_IF_ERROR(CheckLeaveOneOut(run, algorithm, schema));
+  MACAW_RETURN_IF_ERROR(CheckUnlearning(run, algorithm, schema));
   MACAW_RETURN_IF_ERROR(algorithms::CheckNeeded(algorithm, setup, config.round.enough));
   MACAW_RETURN_IF_ERROR(BudgetOf(config.stop, run).status());
   if (config.stop.patience > 0 && algorithm.has_several_models) {
@@ -340,7 +342,7 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
   MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config, setup, algorithm));
   return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial),
-                           options.run.evaluation.leave_one_out);
+                           options.run.evaluation);
 }
 
 }  // namespace
@@ -402,8 +404,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
       owed_contributions = checkpoint->owed_contributions;
       engine.evaluate_first = keeper.EvaluatedBlob();
-      for (const WithoutClient& one : keeper.without())
-        engine.evaluate_first_without.push_back({one.client, one.model});
+      engine.evaluate_first_without = ModelsBeside(keeper.without(), keeper.UnlearnedModels());
     }
   }
   if (options.run.rounds == 0 && !checkpoint.has_value()) {  // the initial model is evaluated

@@ -25,7 +25,7 @@ absl::StatusOr<std::string> Rest(const std::string& path, uint64_t from) {
 absl::StatusOr<PastRows> ReadPastRows(const Options& options, uint64_t metrics_bytes,
                                       uint64_t contributions_bytes) {
   PastRows past;
-  if (options.run.evaluation.leave_one_out > 0) {
+  if (HasContributions(options.run.evaluation)) {
     MACAW_ASSIGN_OR_RETURN(const std::string text,
                            Rest(options.run_dir + "/contributions.jsonl", contributions_bytes));
     past.contributions = ContributionLines(text);
@@ -36,8 +36,10 @@ absl::StatusOr<PastRows> ReadPastRows(const Options& options, uint64_t metrics_b
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value()) break;  // the row was torn by a crash of the machine
     const Round round(static_cast<uint32_t>(*row->Get("round")));
-    if (LeaveOneOutDue(options.run.evaluation, round) && !past.contributions.contains(round)) break;
-    if (EvaluationDue(options.run, round, options.stop_after)) past.rows[round] = std::string(line);
+    if (!EvaluationDue(options.run, round, options.stop_after)) continue;
+    const bool has_line = HasContributions(options.run.evaluation, round);
+    if (has_line && !past.contributions.contains(round)) break;
+    past.rows[round] = std::string(line);
   }
   return past;
 }

@@ -123,7 +123,7 @@ void RunThreads::Begin(ApplySum order) {
                   .rule = keeper_.metrics()};
     if (closed.round_done()) {
       if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
-        if (LeaveOneOutDue(options_.run.evaluation, report->round)) ServeWithout(closed);
+        if (HasContributions(options_.run.evaluation, report->round)) ServeWithout(closed);
         closed.model = keeper_.EvaluatedBlob();
         closed.alone = models_ > 1 ? keeper_.ModelBlob() : *closed.model;
         blobs_.Serve({*closed.model});
@@ -146,13 +146,12 @@ void RunThreads::Begin(ApplySum order) {
 }
 
 void RunThreads::ServeWithout(Closed& closed) {
-  const std::vector<WithoutClient>& without = keeper_.without();
-  closed.contributions = ContributionsOf(closed.report->round, without);
+  const std::vector<WithoutClient>& without = keeper_.without();  // of this round, or none
+  const std::vector<UnlearnedModel> unlearned = keeper_.UnlearnedModels();
+  closed.contributions = ContributionsOf(closed.report->round, without, unlearned);
+  closed.without = ModelsBeside(without, unlearned);
   std::vector<fleet::Blob> models;
-  for (const WithoutClient& one : without) {
-    closed.without.push_back({one.client, one.model});
-    models.push_back(one.model);
-  }
+  for (const ModelWithout& one : closed.without) models.push_back(one.model);
   if (!models.empty()) blobs_.Serve(models);
 }
 

@@ -83,6 +83,8 @@ void RunThreads::Begin(EndRun order) {
     const ConstVectorView model = std::as_const(ending.model).view();
     ending.facts.model_digest =
         DigestOfTensors(split_ != nullptr ? split_->Tensors(model) : TensorsOf(model));
+    for (const Unlearning::Model& one : keeper_.Unlearned())
+      ending.unlearned.push_back({one.client, FlatVector::CopyOf(one.model, sent)});
     for (const ConstVectorView more : keeper_.MoreModels())
       ending.more_models.push_back(FlatVector::CopyOf(more, layout_));
     ending.facts.parameters = layout_->count();

@@ -357,6 +357,22 @@ static absl::StatusOr<OrderedJson> WriteModels(const std::string& folder,
   return written;
 }
 
+absl::Status RunFolder::WriteUnlearned(std::span<const UnlearnedVector> models,
+                                       const SplitModel* split, const SummaryFacts& facts) {
+  if (models.empty()) return absl::OkStatus();
+  const std::string folder = path_ + "/unlearned";
+  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
+  for (const UnlearnedVector& one : models) {
+    const ConstVectorView model = one.model.view();
+    MACAW_RETURN_IF_ERROR(WriteSafetensors(
+        absl::StrCat(folder, "/", one.client.value, ".safetensors"),
+        split != nullptr ? split->Tensors(model) : TensorsOf(model),
+        WithAdapters({{"run", facts.name}, {"without", absl::StrCat(one.client.value)}},
+                     facts.adapters)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,
                                    const SummaryFacts& facts) {
   const ConstVectorView model = models.front();

@@ -52,6 +52,12 @@ struct SummaryFacts {
   std::vector<NumericProfile> profiles;  // of all workers, each once
 };
 
+// A model of evaluation.unlearn, for a file.
+struct UnlearnedVector {
+  ClientId client{};
+  FlatVector model;
+};
+
 // Everything that a run leaves behind in its folder. The layout of the files is in
 // server/README.md. One thread (the writer's).
 class RunFolder {
@@ -121,6 +127,9 @@ class RunFolder {
   // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
   // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);
+  // Writes unlearned/NUMBER.safetensors for each. `split`: as for WriteFinal.
+  absl::Status WriteUnlearned(std::span<const UnlearnedVector> models, const SplitModel* split,
+                              const SummaryFacts& facts);
   // `models`: more than one for a rule with several, of which the first is model.safetensors.
   // `split`: null, or the one model is what is trained.
   absl::Status WriteFinal(std::span<const ConstVectorView> models, const SplitModel* split,

@@ -130,7 +130,7 @@ class RunThreads final : public admin::AdminHandler {
         std::nullopt;  // of a round whose evaluation is not complete yet
     std::optional<fleet::Blob> model = std::nullopt;  // to evaluate
     std::optional<fleet::Blob> alone = std::nullopt;  // of several the first
-    // Of a round of evaluation.leave_one_out: to evaluate beside it, and its line so far.
+    // Models without a client: to evaluate beside it, and the round's line about them so far.
     std::vector<ModelWithout> without = {};
     std::string contributions = {};
     std::optional<algorithms::ServerState> state = std::nullopt;  // to keep
@@ -195,7 +195,7 @@ class RunThreads final : public admin::AdminHandler {
   }
 
   // Sums thread:
-  // Serves the models without each client, and says what is known of them.
+  // Serves the models without a client, and says what is known of them.
   void ServeWithout(Closed& closed);
   absl::Status DecodeAndAdd(fleet::Part part);
   // Writer thread:

@@ -173,6 +173,7 @@ absl::Status RunWriter::WriteResult(Ending& ending) {
   ending.facts.server_memory = memory_peak_;
   std::vector<ConstVectorView> models = {ending.model.view()};
   for (const FlatVector& model : ending.more_models) models.push_back(model.view());
+  MACAW_RETURN_IF_ERROR(folder_.WriteUnlearned(ending.unlearned, ending.split.get(), ending.facts));
   MACAW_RETURN_IF_ERROR(folder_.WriteFinal(models, ending.split.get(), ending.facts));
   folder_.DropJournal();
   return absl::OkStatus();

@@ -76,6 +76,7 @@ class RunWriter {
     FlatVector model;                              // of a split one, what is trained
     std::shared_ptr<const SplitModel> split = {};  // null: it has no parts
     std::vector<FlatVector> more_models;           // of a rule with several
+    std::vector<UnlearnedVector> unlearned = {};   // as `model`
     SummaryFacts facts;                            // without the server's memory
   };
   struct Ended {

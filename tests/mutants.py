@@ -536,11 +536,22 @@ MUTANTS = {
          "states_.versions().Stage(record.attempt);", "@\n  states_.versions().Close(part.round);")],
     ("server/leave_one_out.cc", "server", "*LeftOutOnce*"): [
         ("the model without a client begins where the one before it ended",
-         "MACAW_RETURN_IF_ERROR(twin_->Load(before_));", "{}"),
+         "MACAW_RETURN_IF_ERROR(twin_->Load(before_));", "{}")],
+    ("server/client_parts.cc", "server", "*LeftOutOnce*:*Unlearned*"): [
         ("with a client, others are left out",
          "MACAW_RETURN_IF_ERROR(right.Merge(std::move(outside)));", "(void)outside;"),
-        ("the client is still in the sum",
-         "SumOf(all.subspan(begin, middle - begin))", "SumOf(all.subspan(begin, end - begin - 1))")],
+        ("the client is still in the sum", "SumOf(begin, middle)", "SumOf(begin, end - 1)"),
+        ("with a client, those that came together are left out",
+         "rest_.has_value() ? CopyOf(*rest_) : SumOf(0, 0)", "SumOf(0, 0)")],
+    ("server/unlearning.cc", "server", "*Unlearned*"): [
+        ("the model without a client begins at the run's first model",
+         "if (followed.rounds++ == 0) MACAW_RETURN_IF_ERROR(followed.half->Load(before_));",
+         "++followed.rounds;"),
+        ("the model without a client begins anew in each round that counts it",
+         "if (followed.rounds++ == 0)", "++followed.rounds;"),
+        ("rounds without the client are not followed",
+         "if (followed.rounds == 0 || parts.Has(client)) continue;",
+         "if (client >= ClientId()) continue;")],
     ("server/leave_one_out.cc", "server", "LeftOutCosine.*"): [
         ("the cosine has sums and means on two scales",
          "algorithms::Scale(spec.divisor / channel->weight, direction.view());", "{}"),

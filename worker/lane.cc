@@ -124,8 +124,7 @@ Lane::Received Lane::Receive(const PhaseContext& phase) const {
 
 absl::Status Lane::OpenSum(const PhaseContext& phase) {
   if (sum_->is_open()) return absl::OkStatus();
-  return sum_->Open(algorithms::UpChannels(context_->schema, phase.phase), phase.order,
-                    sums_apart(phase) ? LaneSum::Where::kOnHost : LaneSum::Where::kAnywhere);
+  return sum_->Open(algorithms::UpChannels(context_->schema, phase.phase), phase.order);
 }
 
 LaneResult Lane::TakeResult() {
@@ -189,8 +188,8 @@ absl::Status Lane::Train(const PhaseContext& phase, uint32_t first_slot,
     std::vector<training::TurnOutcome> outcomes = trainer_->RunMany(std::span(work).subspan(at));
     const std::span<Turn* const> done(&begun[at], outcomes.size());
     at += outcomes.size();
-    MACAW_RETURN_IF_ERROR(sums_apart(phase) ? ConcludeEach(phase, done, std::move(outcomes))
-                                            : Conclude(done, std::move(outcomes)));
+    MACAW_RETURN_IF_ERROR(MayAskApart() ? ConcludeWithApart(phase, done, std::move(outcomes))
+                                        : Conclude(done, std::move(outcomes)));
   }
   return absl::OkStatus();
 }
@@ -259,19 +258,41 @@ absl::Status Lane::Conclude(std::span<Turn* const> turns,
   return absl::OkStatus();
 }
 
-absl::Status Lane::ConcludeEach(const PhaseContext& phase, std::span<Turn* const> turns,
-                                std::vector<training::TurnOutcome> outcomes) {
+absl::Status Lane::ConcludeWithApart(const PhaseContext& phase, std::span<Turn* const> turns,
+                                     std::vector<training::TurnOutcome> outcomes) {
+  std::vector<Turn*> together;
+  std::vector<training::TurnOutcome> theirs;
   for (size_t i = 0; i < turns.size(); ++i) {
-    if (const absl::Status status = OpenSum(phase); !status.ok())
-      return OurFault(turns[i]->id(), status);
-    std::vector<training::TurnOutcome> one;
-    one.push_back(std::move(outcomes[i]));
-    MACAW_RETURN_IF_ERROR(Conclude(turns.subspan(i, 1), std::move(one)));
-    std::optional<aggregation::ExactSum> sum = sum_->TakeHost();
-    if (result_.included.empty()) continue;  // it was left out
-    result_.alone.push_back({*std::move(sum), std::move(result_.included.back())});
-    result_.included.clear();
+    if (SentApart(context_->run.evaluation, phase.round, turns[i]->id())) {
+      MACAW_RETURN_IF_ERROR(ConcludeApart(phase, *turns[i], std::move(outcomes[i])));
+    } else {
+      together.push_back(turns[i]);
+      theirs.push_back(std::move(outcomes[i]));
+    }
   }
+  return together.empty() ? absl::OkStatus() : Conclude(together, std::move(theirs));
+}
+
+absl::Status Lane::ConcludeApart(const PhaseContext& phase, Turn& turn,
+                                 training::TurnOutcome outcome) {
+  if (apart_ == nullptr) apart_ = std::make_unique<LaneSum>(trainer_->device_seat(), 1);
+  if (const absl::Status status = apart_->Open(
+          algorithms::UpChannels(context_->schema, phase.phase), phase.order,
+          LaneSum::Where::kOnHost);
+      !status.ok())
+    return OurFault(turn.id(), status);
+  const size_t before = result_.included.size();
+  Turn* const one[] = {&turn};
+  std::vector<training::TurnOutcome> outcomes;
+  outcomes.push_back(std::move(outcome));
+  std::swap(sum_, apart_);
+  const absl::Status status = Conclude(one, std::move(outcomes));
+  std::swap(sum_, apart_);
+  std::optional<aggregation::ExactSum> sum = apart_->TakeHost();
+  MACAW_RETURN_IF_ERROR(status);
+  if (result_.included.size() == before) return absl::OkStatus();  // it was left out
+  result_.alone.push_back({*std::move(sum), std::move(result_.included.back())});
+  result_.included.pop_back();
   return absl::OkStatus();
 }
 
@@ -293,7 +314,8 @@ void Lane::Lengthen(const Attempt& attempt, double seconds) {
 absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
   const fleet::Assignment& assignment = turn.assignment();
   const ClientId client = turn.id();
-  if (!phase.arrives) {
+  // In a round that leaves each client out once, each has a sum of its own.
+  if (!phase.arrives && !LeaveOneOutDue(context_->run.evaluation, phase.round)) {
     if (const absl::Status status = OpenSum(phase); !status.ok()) return OurFault(client, status);
   }
   // A device does not know in which round its client will count.

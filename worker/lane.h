@@ -33,7 +33,7 @@ struct LaneResult {
   std::optional<aggregation::ExactSum> sum;  // of what is on the host
   std::vector<fleet::ClientRecord> included;
   std::vector<fleet::LeftOut> left_out;
-  // Of a round that asks for a part for each client (LeaveOneOutDue). They are in no other sum.
+  // Clients that the round asks for apart (SentApart). They are in no other sum.
   std::vector<ClientAlone> alone;
 };
 
@@ -124,12 +124,11 @@ class Lane {
   absl::Status Begin(const PhaseContext& phase, Turn& turn);
   // Adds the turns' updates to the sum, keeps their states, and makes their records.
   absl::Status Conclude(std::span<Turn* const> turns, std::vector<training::TurnOutcome> outcomes);
-  // The same for a round that asks for a part for each client.
-  absl::Status ConcludeEach(const PhaseContext& phase, std::span<Turn* const> turns,
-                            std::vector<training::TurnOutcome> outcomes);
-  bool sums_apart(const PhaseContext& phase) const {
-    return LeaveOneOutDue(context_->run.evaluation, phase.round);
-  }
+  // The same, with a sum for each client that the round asks for apart.
+  absl::Status ConcludeWithApart(const PhaseContext& phase, std::span<Turn* const> turns,
+                                 std::vector<training::TurnOutcome> outcomes);
+  absl::Status ConcludeApart(const PhaseContext& phase, Turn& turn, training::TurnOutcome outcome);
+  bool MayAskApart() const { return HasContributions(context_->run.evaluation); }
   // Asks the algorithm for the client's result, and gives that to the sum.
   absl::Status Add(Turn& turn, training::TurnOutcome outcomes);
   // Once the sum has the client: keeps its state.
@@ -166,6 +165,7 @@ class Lane {
   WorkCounter* work_;
   std::unique_ptr<training::LocalTrainer> trainer_;
   std::unique_ptr<LaneSum> sum_;
+  std::unique_ptr<LaneSum> apart_;  // for one client after the other; null before the first
   std::deque<algorithms::Workspace> workspaces_;  // of the clients that are trained at once
   LaneResult result_;
 };

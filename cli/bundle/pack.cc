@@ -190,6 +190,8 @@ class Packer {
     MACAW_RETURN_IF_ERROR(AddIfThere("model.best.safetensors"));
     if (FileExists(In("models/0.safetensors")))
       manifest_.left_out.push_back("The models in models/ beyond the first, model.safetensors.");
+    if (FileExists(In("unlearned")))
+      manifest_.left_out.push_back("The models without a client's updates, in unlearned/.");
     manifest_.left_out.push_back("Checkpoints and clients' states.");
     return absl::OkStatus();
   }

@@ -63,9 +63,10 @@ void AddContribution(CLI::App& app, std::function<int()>& run) {
   command->add_option("--most", options->most,
                       "How many clients are shown: so many that helped most, and least");
   command->footer(
-      "Needs a run with evaluation.leave_one_out. A delta is the sum over the client's rounds of "
-      "the metric with all clients less that without the client. Names are those of the run's data, "
-      "which is opened for them.\n"
+      "Needs a run with evaluation.leave_one_out or evaluation.unlearn. A delta is the sum over the "
+      "client's rounds of the metric with all clients less that without the client; an unlearned "
+      "metric is of the newest model without the client's updates. Names are those of the run's "
+      "data, which is opened for them.\n"
       "Exit codes: 0 told, 2 no such run, or it left no client out.");
   command->final_callback([=, &run] {
     run = [options] {

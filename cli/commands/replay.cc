@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "cli/config/reader.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
+#include "cli/results/contribution.h"
+#include "cli/results/model_distance.h"
 #include "cli/results/result.h"
 #include "cli/results/text.h"
 #include "cli/simulate/client_names.h"
@@ -126,6 +129,36 @@ absl::Status CheckWithout(const ReplayCommand& command, const log::History& hist
                    "closed with others, whose times nobody knows"));
 }
 
+// What the run has kept of the model without the client's updates (evaluation.unlearn).
+struct FirstOrder {
+  std::string file;
+  std::map<std::string, double> metrics;  // "test_loss"; empty: it was not evaluated
+};
+
+// nullopt: the run has kept none, or several clients are left out.
+std::optional<FirstOrder> FirstOrderOf(const ReplayCommand& command) {
+  if (command.without.size() != 1) return std::nullopt;
+  const uint64_t client = command.without.front();
+  FirstOrder first{.file = absl::StrCat(command.run, "/unlearned/", client, ".safetensors")};
+  if (!FileExists(first.file)) return std::nullopt;
+  const auto told = ReadContributions(command.run).value_or(std::vector<ClientContribution>());
+  const auto found = std::ranges::find(told, client, &ClientContribution::client);
+  if (found != told.end()) first.metrics = found->unlearned;
+  return first;
+}
+
+// How far the model of the run without the client is from the run's, and from that of the first
+// order.
+absl::Status TellDistances(const ReplayCommand& command, const FirstOrder& first) {
+  const std::string retrained = command.out + "/model.safetensors";
+  MACAW_ASSIGN_OR_RETURN(const double from_run,
+                         DistanceOfModels(command.run + "/model.safetensors", retrained));
+  MACAW_ASSIGN_OR_RETURN(const double from_first, DistanceOfModels(first.file, retrained));
+  std::cout << absl::StrFormat("distance   %.4g from the run's model, %.4g from %s\n", from_run,
+                               from_first, first.file);
+  return absl::OkStatus();
+}
+
 // What the run and the one without some of its clients ended with.
 absl::Status CompareWithout(const ReplayCommand& command, const log::History& recorded) {
   MACAW_ASSIGN_OR_RETURN(const RunResult with, ReadResult(command.run));
@@ -140,12 +173,18 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
   }
   std::cout << "model      " << without.model_digest
             << (without.model_digest == with.model_digest ? ", as with it" : "") << "\n";
+  const std::optional<FirstOrder> first = FirstOrderOf(command);
+  if (first.has_value()) MACAW_RETURN_IF_ERROR(TellDistances(command, *first));
   std::vector<std::vector<std::string>> lines = {{"metric", "with", "without"}};
+  if (first.has_value()) lines[0].emplace_back("first order");
   for (const auto& [metric, value] : without.final) {
     const bool told = metric.starts_with("test_") || metric.starts_with("clients_test_");
     const auto before = with.final.find(metric);
     if (!told || before == with.final.end()) continue;
     lines.push_back({metric, MetricText(before->second), MetricText(value)});
+    if (!first.has_value()) continue;
+    const auto unlearned = first->metrics.find(metric);
+    lines.back().push_back(unlearned == first->metrics.end() ? "-" : MetricText(unlearned->second));
   }
   if (lines.size() > 1) std::cout << AlignedText(lines);
   std::cout.flush();
@@ -162,7 +201,10 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
   std::vector<std::string> set = command.set;
   // Its rounds are others.
-  if (!command.without.empty()) set.emplace_back("evaluation.leave_one_out=0");
+  if (!command.without.empty()) {
+    set.emplace_back("evaluation.leave_one_out=0");
+    set.emplace_back("evaluation.unlearn=[]");
+  }
   const int code = Simulate({.config = config,
                              .set = set,
                              .out = command.out,
@@ -226,7 +268,8 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
   command->add_flag("-q,--quiet", options->quiet, "No progress");
   command->footer(
       "Clients that the run had to do without are not trained; everything else is computed again.\n"
-      "With --without the metrics of both are told, and 0 says that the run was done.\n"
+      "With --without the metrics of both are told, beside those of a model that evaluation.unlearn "
+      "has kept, and 0 says that the run was done.\n"
       "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
       "is named), 2 bad usage or no such log, 130 interrupted.");
   command->final_callback([=, &run] {

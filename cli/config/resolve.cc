@@ -256,6 +256,16 @@ absl::Status CheckLeftOutOnce(const EvaluationConfig& evaluation, const data::Da
       "them one (data.test_path), or remove the key");
 }
 
+absl::Status CheckUnlearned(const EvaluationConfig& evaluation, const data::DatasetInfo& info) {
+  for (const uint64_t client : evaluation.unlearn) {
+    if (client < info.clients) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation.unlearn names client ", client, ", and the data have the clients 0 to ",
+        info.clients - 1));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void FillNormalise(TransformConfig& transform, const data::DatasetInfo& info) {
@@ -339,6 +349,7 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
   MACAW_RETURN_IF_ERROR(CheckTogether(config));
   MACAW_RETURN_IF_ERROR(CheckHeldout(config, info));
   MACAW_RETURN_IF_ERROR(CheckLeftOutOnce(config.run.evaluation, info));
+  MACAW_RETURN_IF_ERROR(CheckUnlearned(config.run.evaluation, info));
   MACAW_RETURN_IF_ERROR(ResolveTask(config, info));
   MACAW_RETURN_IF_ERROR(ResolveModel(config, info));
   ModelConfig& model = config.run.model;

@@ -27,12 +27,35 @@ struct Tally {
   uint32_t with_cosine = 0;
 };
 
+bool AreNumbers(const Json& clients) {
+  return clients.is_array() && std::ranges::all_of(clients, [](const Json& one) {
+           return one.is_number_unsigned();
+         });
+}
+
+// What the line says of models of evaluation.unlearn, in the place of what earlier ones have said.
+bool AddUnlearned(const Json& line, std::map<uint64_t, Tally>& tallies) {
+  if (!line.contains("unlearned_client")) return true;
+  const Json& clients = line["unlearned_client"];
+  if (!AreNumbers(clients)) return false;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    ClientContribution& all = tallies[clients[i].get<uint64_t>()].all;
+    all.unlearned.clear();
+    for (const auto& [name, list] : line.items()) {
+      absl::string_view metric = name;
+      const bool number = list.is_array() && i < list.size() && list[i].is_number();
+      if (!number || !absl::ConsumePrefix(&metric, "unlearned_")) continue;
+      if (metric == "rounds") all.unlearned_rounds = list[i].get<uint32_t>();
+      if (absl::StartsWith(metric, "test_")) all.unlearned[std::string(metric)] = list[i].get<double>();
+    }
+  }
+  return true;
+}
+
 // Adds a round. False: the line is none of contributions.jsonl.
 bool AddRound(const Json& line, std::map<uint64_t, Tally>& tallies) {
-  if (!line.is_object() || !line.contains("client") || !line["client"].is_array()) return false;
+  if (!line.is_object() || !line.contains("client") || !AreNumbers(line["client"])) return false;
   const Json& clients = line["client"];
-  if (!std::ranges::all_of(clients, [](const Json& one) { return one.is_number_unsigned(); }))
-    return false;
   for (size_t i = 0; i < clients.size(); ++i) {
     Tally& tally = tallies[clients[i].get<uint64_t>()];
     ++tally.all.rounds;
@@ -47,7 +70,7 @@ bool AddRound(const Json& line, std::map<uint64_t, Tally>& tallies) {
         tally.all.deltas[std::string(metric)] += list[i].get<double>();
     }
   }
-  return true;
+  return AddUnlearned(line, tallies);
 }
 
 // Larger is better.
@@ -70,7 +93,7 @@ absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::str
     return absl::NotFoundError(
         absl::StrCat(folder,
                      " has no contributions.jsonl: run it with evaluation.leave_one_out = 1 "
-                     "(or every how many rounds)"));
+                     "(or every how many rounds), or with evaluation.unlearn"));
   }
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::map<uint64_t, Tally> tallies;
@@ -91,14 +114,20 @@ absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::str
 std::vector<std::vector<std::string>> ContributionLines(
     const std::vector<ClientContribution>& clients, size_t most,
     const std::vector<std::string>& names) {
-  std::set<std::string> metrics;
+  std::set<std::string> metrics, unlearned;
+  bool unlearns = false;
   for (const ClientContribution& client : clients) {
     for (const auto& [metric, delta] : client.deltas) metrics.insert(metric);
+    for (const auto& [metric, value] : client.unlearned) unlearned.insert(metric);
+    unlearns = unlearns || client.unlearned_rounds > 0;
   }
   std::vector<std::vector<std::string>> lines = {{"client"}};
   if (!names.empty()) lines[0].emplace_back("name");
   lines[0].insert(lines[0].end(), {"rounds", "cosine"});
   for (const std::string& metric : metrics) lines[0].push_back(absl::StrCat("delta ", metric));
+  if (unlearns) lines[0].emplace_back("unlearned rounds");
+  for (const std::string& metric : unlearned)
+    lines[0].push_back(absl::StrCat("unlearned ", metric));
   for (size_t i = 0; i < clients.size(); ++i) {
     if (i >= most && i + most < clients.size()) continue;
     const ClientContribution& client = clients[i];
@@ -110,6 +139,13 @@ std::vector<std::vector<std::string>> ContributionLines(
     for (const std::string& metric : metrics) {
       const auto delta = client.deltas.find(metric);
       line.push_back(delta == client.deltas.end() ? "-" : absl::StrFormat("%+.5f", delta->second));
+    }
+    const bool has_model = client.unlearned_rounds > 0;
+    if (unlearns) line.push_back(has_model ? absl::StrCat(client.unlearned_rounds) : "-");
+    for (const std::string& metric : unlearned) {
+      const auto value = client.unlearned.find(metric);
+      const bool known = value != client.unlearned.end();
+      line.push_back(known ? absl::StrFormat("%.5f", value->second) : "-");
     }
   }
   return lines;
@@ -124,6 +160,9 @@ std::string ContributionJson(const std::vector<ClientContribution>& clients,
     one["rounds"] = client.rounds;
     one["cosine"] = std::isfinite(client.cosine) ? Json(client.cosine) : Json(nullptr);
     for (const auto& [metric, delta] : client.deltas) one[absl::StrCat("delta_", metric)] = delta;
+    if (client.unlearned_rounds > 0) one["unlearned_rounds"] = client.unlearned_rounds;
+    for (const auto& [metric, value] : client.unlearned)
+      one[absl::StrCat("unlearned_", metric)] = value;
   }
   return all.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }

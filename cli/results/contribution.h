@@ -10,7 +10,7 @@
 namespace macaw::cli {
 
 // What a client has added to the rounds of a run in which it was left out once
-// (evaluation.leave_one_out).
+// (evaluation.leave_one_out), and the model without it (evaluation.unlearn).
 struct ClientContribution {
   uint64_t client = 0;
   uint32_t rounds = 0;  // that counted it and left it out once
@@ -18,6 +18,10 @@ struct ClientContribution {
   // By metric ("test_accuracy"): the sum over these rounds of the metric with all clients less that
   // without the client.
   std::map<std::string, double> deltas;
+  // By metric: of the newest model from which all rounds' updates of the client were taken out.
+  // Empty: it was not evaluated, or there is none.
+  std::map<std::string, double> unlearned;
+  uint32_t unlearned_rounds = 0;  // that had counted the client; 0: there is no such model
 };
 
 // Of contributions.jsonl in the run's folder, those who helped most first: by test_accuracy, or by

@@ -97,12 +97,13 @@ uint64_t CohortOfTrial(const Config& config, const LayoutPtr& layout,
 // without a client are evaluations, too.
 uint64_t EvaluationsOf(const RunPlan& run, uint32_t rounds) {
   const uint32_t every = run.evaluation.every, one_out = run.evaluation.leave_one_out;
-  const uint64_t usual = every == 0 || rounds == 0 ? 1 : (uint64_t{rounds} + every - 1) / every;
-  if (one_out == 0) return usual;
-  uint64_t more = 0;  // rounds that are evaluated for the clients' sake
-  for (uint64_t round = one_out; round < rounds; round += one_out)
-    more += every == 0 || round % every != 0 ? 1 : 0;
-  return usual + more + rounds / one_out * run.cohort.size;
+  uint64_t evaluated = every == 0 || rounds == 0 ? 1 : (uint64_t{rounds} + every - 1) / every;
+  if (one_out > 0) {  // rounds that are evaluated for the clients' sake
+    for (uint64_t round = one_out; round < rounds; round += one_out)
+      evaluated += every == 0 || round % every != 0 ? 1 : 0;
+  }
+  const uint64_t without = one_out > 0 ? rounds / one_out * run.cohort.size : 0;
+  return evaluated * (1 + run.evaluation.unlearn.size()) + without;
 }
 
 // How the run is tried.
@@ -291,6 +292,11 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
     const uint64_t model = algorithms::SentModelLayout(schema)->bytes();
     estimate.memory.one_out =
         config.run.cohort.size * (sums.largest + model) + estimate.memory.server;
+  }
+  if (const uint64_t clients = config.run.evaluation.unlearn.size(); clients > 0) {
+    const uint64_t model = algorithms::SentModelLayout(schema)->bytes();
+    estimate.memory.unlearn =
+        clients * (estimate.memory.server + sums.largest + model) + sums.largest;
   }
   if (schema.parts != nullptr) estimate.base = fleet::EncodedBytes(*schema.parts->base.layout());
   if (!config.run.update.on()) estimate.most_up = sums.client;

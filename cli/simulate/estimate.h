@@ -44,6 +44,9 @@ struct CostEstimate {
     // What a round with evaluation.leave_one_out adds: the clients' own sums and the models without
     // each of them, in the server; 0: there is none.
     uint64_t one_out = 0;
+    // What evaluation.unlearn adds: a server half, a part and a model to evaluate for each client
+    // asked for, and the sum of a round with it; 0: there is none.
+    uint64_t unlearn = 0;
     std::optional<uint64_t> server_peak, worker_peak;  // of the trial
   };
   Memory memory;

@@ -80,6 +80,10 @@ std::string MemoryText(const CostEstimate::Memory& memory) {
     absl::StrAppend(&text, "; with evaluation.leave_one_out ",
                     SizeText(static_cast<double>(memory.one_out)), " more");
   }
+  if (memory.unlearn > 0) {
+    absl::StrAppend(&text, "; with evaluation.unlearn ",
+                    SizeText(static_cast<double>(memory.unlearn)), " more");
+  }
   if (memory.server_peak.has_value()) {
     absl::StrAppend(&text, "; peaks of the trial: server ",
                     SizeText(static_cast<double>(*memory.server_peak)));
@@ -200,6 +204,7 @@ Json EstimateJson(const CostEstimate& estimate, double took) {
         {"server_keeps", memory.server},
         {"sums", memory.sums},
         {"leave_one_out", memory.one_out},
+        {"unlearn", memory.unlearn},
         {"server_peak", OrNull(memory.server_peak)},
         {"workers_peak", OrNull(memory.worker_peak)}}},
       {"states", {{"client", estimate.states.client}, {"all", OrNull(estimate.states.all)}}}};

@@ -207,6 +207,7 @@ Config TrialConfig(const Config& config, const TrialOptions& options) {
   run.rounds = std::max(run.rounds, 2 * kFewRounds);
   run.evaluation.every = kEvaluateEvery;
   run.evaluation.leave_one_out = 0;
+  run.evaluation.unlearn.clear();
   if (options.steps > 0) {
     run.local.steps = options.steps;
     run.local.epochs = LocalConfig().epochs;

@@ -79,7 +79,8 @@ class Run:
 
     @property
     def contributions(self) -> list[dict[str, Any]]:
-        """A dict a round in which each client was left out once, as in contributions.jsonl.
+        """A dict a round in which each client was left out once, as in contributions.jsonl; with
+        ``evaluation=dict(unlearn=[…])`` a dict for each evaluated round.
 
         Where the data names its clients, ``"name"`` is a list beside ``"client"``.
         """

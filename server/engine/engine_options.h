@@ -57,7 +57,7 @@ struct EngineOptions {
   std::string instruction_set = "auto";  // of every node's profile; "auto": of the first one's
   std::optional<fleet::Blob>
       evaluate_first;  // the model after `completed`, if its evaluation is still owed
-  std::vector<ModelWithout> evaluate_first_without;  // beside it (evaluation.leave_one_out)
+  std::vector<ModelWithout> evaluate_first_without;  // beside it
   Digest run_id;
   RoundRules round;          // when rounds end
   log::Decisions decisions;  // of the run that this one repeats; `round` should be the default

@@ -78,6 +78,7 @@ EvaluationBoard::EvaluationBoard(Round round, fleet::Blob model, const Evaluatio
 
 void EvaluationBoard::AddWithout(std::vector<ModelWithout> without,
                                  const EvaluationConfig& config) {
+  if (!config.test || !config.central) return;
   without_ = std::move(without);
   for (size_t i = 0; i < without_.size(); ++i)
     Add(CutCentralTest(config, groups_, central_rows_, i + 1));
@@ -295,7 +296,8 @@ size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
   });
 }
 
-std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout() const {
+std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout(
+    ModelWithout::Of of) const {
   std::vector<EvaluationSums::ClientSums> all;
   for (const ModelWithout& one : without_) all.push_back({.client = one.client, .sums = {}});
   std::vector<bool> whole(all.size(), true);
@@ -306,7 +308,7 @@ std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout() const {
   }
   std::vector<EvaluationSums::ClientSums> known;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (whole[i]) known.push_back(std::move(all[i]));
+    if (whole[i] && without_[i].of == of) known.push_back(std::move(all[i]));
   }
   return known;
 }
@@ -330,7 +332,8 @@ EvaluationSums EvaluationBoard::Report() const {
   EvaluationSums report{.round = round_};
   const std::vector<ClientId> without_loss = WithoutTrainingLoss();
   std::optional<ClientId> missing;  // the last one without some of its training rows
-  report.without = ReportWithout();
+  report.without = ReportWithout(ModelWithout::Of::kRound);
+  report.unlearned = ReportWithout(ModelWithout::Of::kRun);
   for (const Slot& slot : slots_) {
     if (slot.of > 0) continue;
     if (slot.state == State::kGivenUp) {

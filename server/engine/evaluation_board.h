@@ -52,7 +52,7 @@ class EvaluationBoard {
                   const training::ClassCounts& counts = {}, const HostileClients& hostile = {},
                   uint32_t groups = 1, bool backdoor = false, uint32_t models = 1);
 
-  // Adds the central test set with each of these models. Their tasks come last.
+  // Adds the central test set with each of these models, if it is evaluated. Their tasks come last.
   void AddWithout(std::vector<ModelWithout> without, const EvaluationConfig& config);
 
   // A board that asks for the digests of a run's client states. There is one task for each range of
@@ -77,7 +77,7 @@ class EvaluationBoard {
             std::vector<fleet::EvaluationTask>& taken, size_t of = 0);
   // Of which model the queue's next task is; nullopt: none waits.
   std::optional<size_t> NextModel(Queue queue) const;
-  // 0: of the round; n: without the n-th of AddWithout's clients.
+  // 0: of the round; n: the n-th of AddWithout.
   const fleet::Blob& model(size_t of) const { return of == 0 ? model_ : without_[of - 1].model; }
   // The task of this result, as it was leased to this worker. Null if the worker does not hold it,
   // or no longer holds it. The task fields of the result are only used to find the task.
@@ -127,8 +127,8 @@ class EvaluationBoard {
   void Add(std::vector<CutTask> tasks);
   // The clients whose training rows are left out since they have no finite loss, by id.
   std::vector<ClientId> WithoutTrainingLoss() const;
-  // What the tasks without a client say.
-  std::vector<EvaluationSums::ClientSums> ReportWithout() const;
+  // What the tasks without a client say, of one kind of models.
+  std::vector<EvaluationSums::ClientSums> ReportWithout(ModelWithout::Of of) const;
   uint64_t AnswerBytes(const Slot& slot) const;  // an estimate
   // Adds the result's counts to those of all rows, and keeps what they say of this task.
   void AddCounts(const fleet::EvaluationResult& result, Slot& slot);

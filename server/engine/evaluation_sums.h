@@ -51,6 +51,8 @@ struct EvaluationSums {
   // Of the central test set with the model without each client, added in chunk order; by client. A
   // client of which a task was given up is not there.
   std::vector<ClientSums> without = {};
+  // The same with the model from which all that the client has sent was taken out.
+  std::vector<ClientSums> unlearned = {};
   std::vector<Digest> states;  // one digest for each range of clients asked for (OfStates)
   // Clients without some of their rows: they were given up. Each once; the other fields omit them.
   std::vector<ClientId> given_up;

@@ -74,7 +74,7 @@ class RoundEngine {
                          TimePoint now);
   Effects PartAdded(Ticket ticket, const absl::Status& status, TimePoint now);
   // `model`: the blob to evaluate, if this was the round's last phase and its evaluation is due.
-  // `without`: the models to evaluate beside it (evaluation.leave_one_out).
+  // `without`: the models to evaluate beside it.
   Effects Applied(absl::StatusOr<bool> another_phase, std::optional<fleet::Blob> model,
                   TimePoint now, std::vector<ModelWithout> without = {});
   // `stop`: the reason, if the run stops now. Only a run with evaluation_gates may be stopped.

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cli/results/model_distance.h"
+#include "core/safetensors.h"
+#include "core/vector.h"
 #include "testing/temporary_folder.h"
 
 namespace macaw::cli {
@@ -60,6 +65,61 @@ TEST(Contribution, IsShownFromBothEnds) {
   ASSERT_EQ(ends.size(), 3u);
   EXPECT_EQ(ends[1][0], "3");
   EXPECT_EQ(ends[2][0], "8");
+}
+
+// evaluation.unlearn: the newest line counts. Client 9 was left out of no round.
+TEST(Contribution, HasTheNewestModelsWithoutAClient) {
+  const std::string text = absl::StrCat(
+      kLines,
+      R"({"round":5,"client":[],"unlearned_client":[3],"unlearned_rounds":[2],)"
+      R"("unlearned_model":["ee"],"unlearned_test_loss":[0.75]})"
+      "\n"
+      R"({"round":6,"client":[],"unlearned_client":[3,9],"unlearned_rounds":[3,1],)"
+      R"("unlearned_model":["ff","00"],"unlearned_test_loss":[0.5,null]})"
+      "\n");
+  const std::vector<ClientContribution> clients = Read(text);
+  ASSERT_EQ(clients.size(), 4u);
+  EXPECT_EQ(clients[0].client, 3u);
+  EXPECT_EQ(clients[0].rounds, 2u);
+  EXPECT_EQ(clients[0].unlearned_rounds, 3u);
+  EXPECT_EQ(clients[0].unlearned.at("test_loss"), 0.5);
+  const auto lines = ContributionLines(clients, 10);
+  EXPECT_THAT(lines[0], ElementsAre("client", "rounds", "cosine", "delta test_accuracy",
+                                    "delta test_loss", "unlearned rounds", "unlearned test_loss"));
+  EXPECT_THAT(lines[1],
+              ElementsAre("3", "2", "0.750", "+0.12500", "-0.50000", "3", "0.50000"));
+  EXPECT_THAT(lines[2], ElementsAre("5", "1", "-", "-0.12500", "+0.12500", "-", "-"));
+  for (const auto& line : lines) {
+    if (line[0] == "9") EXPECT_THAT(line, ElementsAre("9", "0", "-", "-", "-", "1", "-"));
+  }
+  EXPECT_THAT(ContributionJson(clients),
+              HasSubstr(R"("unlearned_rounds":3,"unlearned_test_loss":0.5})"));
+  EXPECT_EQ(Read(absl::StrCat(kLines, R"({"round":6,"client":[],"unlearned_client":["3"]})")).size(),
+            3u);
+}
+
+TEST(DistanceOfModels, IsThatOfAllNumbers) {
+  const TemporaryFolder folder;
+  const auto layout = ParameterLayout::Make(
+      {{.name = "w", .shape = {2}}, {.name = "b", .shape = {1}}}, DType::kF32);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  const auto other = ParameterLayout::Make({{.name = "w", .shape = {2}}}, DType::kF32);
+  ASSERT_TRUE(other.ok()) << other.status();
+  const auto write = [&](const std::string& name, const LayoutPtr& of, float b) {
+    FlatVector model(of);
+    for (const LayoutEntry& entry : of->entries()) {
+      for (size_t i = 0; i < entry.size; ++i)
+        model.As<float>()[entry.offset + i] = entry.name == "b" ? b : 1.0F;
+    }
+    EXPECT_TRUE(WriteModel(folder / name, std::as_const(model).view(), {}).ok());
+  };
+  write("a", *layout, 2);
+  write("b", *layout, 5);
+  write("c", *other, 0);
+  EXPECT_EQ(DistanceOfModels(folder / "a", folder / "b").value_or(-1), 3);
+  EXPECT_EQ(DistanceOfModels(folder / "a", folder / "a").value_or(-1), 0);
+  EXPECT_FALSE(DistanceOfModels(folder / "a", folder / "c").ok());
+  EXPECT_FALSE(DistanceOfModels(folder / "c", folder / "a").ok());
 }
 
 TEST(Contribution, HasTheClientsNamesWhereThereAreAny) {

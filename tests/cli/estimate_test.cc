@@ -71,6 +71,10 @@ TEST(EstimateText, SaysWhatModelsWithoutAClientTake) {
   estimate.memory.one_out = 5'000'000;
   EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("with evaluation.leave_one_out 5 MB more"));
   EXPECT_EQ(EstimateJson(estimate, 1.5)["memory"]["leave_one_out"], 5'000'000);
+  EXPECT_THAT(EstimateText(estimate, 1.5), testing::Not(HasSubstr("unlearn")));
+  estimate.memory.unlearn = 3'000'000;
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("with evaluation.unlearn 3 MB more"));
+  EXPECT_EQ(EstimateJson(estimate, 1.5)["memory"]["unlearn"], 3'000'000);
 }
 
 TEST(EstimateText, SaysWhatIsFetchedOnce) {
@@ -104,6 +108,7 @@ TEST(TrialConfig, ReachesNothingBeyondItsFolder) {
   config.node.server.admin = "127.0.0.1:8081";
   config.node.server.round.enough = 90;
   config.run.evaluation.leave_one_out = 1;
+  config.run.evaluation.unlearn = {3};
   config.node.track.to = {"mlflow"};
   config.node.state.store = "redis";
   config.node.state.url = "redis://elsewhere:6379";
@@ -113,6 +118,7 @@ TEST(TrialConfig, ReachesNothingBeyondItsFolder) {
   EXPECT_EQ(trial.run.local, config.run.local);
   EXPECT_FALSE(trial.node.server.stop.active());
   EXPECT_EQ(trial.run.evaluation.leave_one_out, 0u);
+  EXPECT_TRUE(trial.run.evaluation.unlearn.empty());
   EXPECT_EQ(trial.node.server.round.enough, 4u);
   EXPECT_EQ(trial.node.server.admin, "off");
   EXPECT_EQ(trial.node.server.http, "");

@@ -476,6 +476,38 @@ TEST(EvaluationBoard, LeasesTasksOfOneModelAtATime) {
   EXPECT_THAT(sums.without[1].sums, testing::ElementsAre(1000, 603));
 }
 
+// evaluation.unlearn: client 4 without this round, and without all of them.
+TEST(EvaluationBoard, TellsModelsWithoutAClientsRoundFromThoseWithoutAllOfThem) {
+  using Of = ModelWithout::Of;
+  EvaluationBoard board = Board();
+  board.AddWithout({{ClientId(4), {.digest = DigestOf("round")}, Of::kRound},
+                    {ClientId(4), {.digest = DigestOf("run")}, Of::kRun}},
+                   {.chunk = 400, .central = true});
+  FenceSource fences(1);
+  for (const size_t of : {0, 1, 2}) {
+    std::vector<fleet::EvaluationTask> tasks;
+    board.Take(kAnna, kCentral, 10, At(5), fences, tasks, of);
+    for (const fleet::EvaluationTask& task : tasks) {
+      fleet::EvaluationResult result = Result(task);
+      result.sums[1] = static_cast<double>(of);
+      EXPECT_TRUE(board.Complete(kAnna, result));
+    }
+  }
+  const EvaluationSums sums = board.Report();
+  ASSERT_EQ(sums.without.size(), 1u);
+  EXPECT_THAT(sums.without[0].sums, testing::ElementsAre(1000, 3));
+  ASSERT_EQ(sums.unlearned.size(), 1u);
+  EXPECT_EQ(sums.unlearned[0].client, ClientId(4));
+  EXPECT_THAT(sums.unlearned[0].sums, testing::ElementsAre(1000, 6));
+}
+
+TEST(EvaluationBoard, TestsNoModelWithoutAClientWhereTheTestSetIsNotEvaluated) {
+  EvaluationBoard board = Board();
+  const uint64_t before = board.tasks();
+  board.AddWithout({{ClientId(4), {.digest = DigestOf("four")}}}, {.central = false});
+  EXPECT_EQ(board.tasks(), before);
+}
+
 // A worker that is lost gives its tasks back, and the model that it had is the next one again.
 TEST(EvaluationBoard, SaysNothingOfAModelThatWasGivenUp) {
   EvaluationBoard board = BoardWithout({.digest = DigestOf("four")}, {.digest = DigestOf("seven")});

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/around/channels.h"
 #include "server/contributions.h"
 #include "server/coordinator.h"
 #include "server/log/history.h"
 #include "server/model_keeper.h"
+#include "tests/server/keeper_rounds.h"
 #include "tests/server/tiny_run.h"
 
 // The models of a round without each of its clients.
@@ -24,7 +24,9 @@ namespace {
 using testing::HasSubstr;
 using testing_support::FakeWorker;
 using testing_support::Finish;
+using testing_support::kCohort;
 using testing_support::Lines;
+using testing_support::OrderOf;
 using testing_support::Registry;
 using testing_support::RunBytes;
 using testing_support::SendApart;
@@ -39,76 +41,11 @@ using testing_support::TinyOptions;
 
 // ---- the arithmetic
 
-constexpr uint64_t kCohort = 5;
-
-PhaseOrder OrderOf(uint32_t round) {
-  return {.round = Round(round),
-          .grid = {.max_weight = 8,
-                   .total_weight = 30,
-                   .max_multiplicity = 1,
-                   .total_multiplicity = kCohort}};
-}
-
-class LeftOutOnce : public testing::TestWithParam<const char*> {
+class LeftOutOnce : public testing_support::KeeperRounds {
  protected:
-  LeftOutOnce() {
-    RunPlan run = testing_support::TinyRun(2);
-    run.algorithm = *Registry().Complete({GetParam(), {}});
-    run.contribution_bound = 64;
-    run.cohort.size = kCohort;
-    setup_ = algorithms::SetupOf(run, TinyLayout());
-    rule_ = *Registry().Find(GetParam());
-    channels_ = algorithms::UpChannels(*algorithms::SchemaOf(*rule_, setup_), Phase(0));
-  }
-
   ModelKeeper Keeper(uint32_t leave_one_out) const {
-    return *ModelKeeper::Make(*rule_, setup_, TinyModel(), leave_one_out);
+    return KeeperRounds::Keeper({.leave_one_out = leave_one_out});
   }
-
-  // Clients k, of weight k + 2. What a client sends depends on the model.
-  fleet::Part PartOf(const std::vector<uint64_t>& clients, uint32_t round,
-                     const ModelKeeper& keeper) const {
-    fleet::Part part{.round = Round(round)};
-    auto sum = *aggregation::ExactSum::Make(channels_, OrderOf(round).grid);
-    for (const uint64_t k : clients) {
-      const auto weight = static_cast<double>(k + 2);
-      const FlatVector delta = TinyDelta(ClientId(k * k), keeper.Model());
-      std::vector<FlatVector> zeros;
-      std::vector<ConstVectorView> values;
-      for (const aggregation::ChannelSpec& channel : channels_) {
-        zeros.emplace_back(channel.layout);
-        const bool model = channel.layout->digest() == TinyLayout()->digest();
-        values.push_back(model ? delta.view() : zeros.back().view());
-      }
-      EXPECT_TRUE(sum.Add({.client = ClientId(k), .weight = weight, .values = values}).ok());
-      part.included.push_back({.attempt = {ClientId(k), {1, k}}, .weight = weight});
-    }
-    part.sums = fleet::Blob::Of(sum.Encode());
-    return part;
-  }
-
-  // A round of these clients, each with a part of its own or all in one.
-  void Do(ModelKeeper& keeper, uint32_t round, const std::vector<uint64_t>& clients,
-          bool apart) const {
-    ASSERT_TRUE(keeper.Open(OrderOf(round)).ok());
-    std::vector<std::vector<uint64_t>> parts;
-    if (!apart) parts.push_back(clients);
-    for (const uint64_t client : clients) {
-      if (apart) parts.push_back({client});
-    }
-    for (const std::vector<uint64_t>& part : parts) {
-      auto sum = keeper.Decode(PartOf(part, round, keeper));
-      ASSERT_TRUE(sum.ok()) << sum.status();
-      ASSERT_TRUE(keeper.Add(*std::move(sum), ClientId(part.front())).ok());
-    }
-    const auto applied = keeper.Apply(Round(round), Phase(0));
-    ASSERT_TRUE(applied.ok()) << applied.status();
-    EXPECT_FALSE(*applied);
-  }
-
-  algorithms::Setup setup_;
-  const algorithms::Description* rule_ = nullptr;
-  std::vector<aggregation::ChannelSpec> channels_;
 };
 
 // The client that is left out is one that the round had not counted.

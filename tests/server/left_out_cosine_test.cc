@@ -85,7 +85,7 @@ class LeftOutCosine : public testing::Test {
     EXPECT_TRUE(rule.ok()) << rule.status();
     const algorithms::Setup setup = algorithms::SetupOf(run, MatrixLayout());
     absl::StatusOr<ModelKeeper> keeper =
-        ModelKeeper::Make(*rule, setup, FlatVector(MatrixLayout()), /*leave_one_out=*/1);
+        ModelKeeper::Make(*rule, setup, FlatVector(MatrixLayout()), {.leave_one_out = 1});
     EXPECT_TRUE(keeper.ok()) << keeper.status();
     EXPECT_TRUE(keeper->Open(FirstOrder()).ok());
     const algorithms::Schema schema = *algorithms::SchemaOf(*rule, setup);
@@ -224,7 +224,7 @@ TEST_F(LeftOutCosine, EndsARunWhoseRuleAsksForAPhaseThatItDidNotTellOf) {
       algorithms::SetupOf(PlanOf("fedavg", nullptr), testing_support::TinyLayout());
   for (const uint32_t every : {0, 1}) {
     ModelKeeper keeper =
-        *ModelKeeper::Make(rule, setup, testing_support::TinyModel(), /*leave_one_out=*/every);
+        *ModelKeeper::Make(rule, setup, testing_support::TinyModel(), {.leave_one_out = every});
     ASSERT_TRUE(keeper.Open(FirstOrder()).ok());
     const absl::StatusOr<bool> applied = keeper.Apply(Round(1), Phase(0));
     if (every == 0) {

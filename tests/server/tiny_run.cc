@@ -312,7 +312,7 @@ void SendApart(FakeWorker& worker) {
 }
 
 Outcome Finish(Options options) {
-  const bool apart = options.run.evaluation.leave_one_out > 0, resumes = options.resume;
+  const bool apart = HasContributions(options.run.evaluation), resumes = options.resume;
   const auto coordinator = StartTiny(std::move(options));
   FakeWorker worker(*coordinator);
   if (resumes) ++worker.identity().incarnation;  // another process, which counts its commits from 1

@@ -104,8 +104,8 @@ const algorithms::Registry& Registry();
 Options TinyOptions(const std::string& run_dir, uint32_t rounds);
 std::unique_ptr<Coordinator> StartTiny(Options options);  // fails the test on an error
 absl::Status StartError(Options options);
-// With one worker; fails the test on an error. In a run with evaluation.leave_one_out the worker
-// sends a part for each client, and the accuracy of a model is its first weight ÷ 100.
+// With one worker; fails the test on an error. In a run with contributions.jsonl the worker sends a
+// part for each client, and the accuracy of a model is its first weight ÷ 100.
 Outcome Finish(Options options);
 void SendApart(FakeWorker& worker);  // makes it such a worker
 

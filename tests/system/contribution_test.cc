@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
@@ -131,6 +133,86 @@ INSTANTIATE_TEST_SUITE_P(
                                          "round.quorum=0.5", "cohort.sampling=available"})}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// ---- evaluation.unlearn
+
+const Settings kUnlearning = SmallRun(20, 5, {"run.rounds=6", "evaluation.unlearn=[0,3,7,11,16]"});
+
+std::string UnlearnedOf(const Simulation& run) {
+  std::string all = ContributionsOf(run);
+  EXPECT_FALSE(LinesOf(run).back()["unlearned_client"].empty());
+  for (const nlohmann::json& client : LinesOf(run).back()["unlearned_client"])
+    absl::StrAppend(&all, Slurp(absl::StrCat(run.folder(), "/unlearned/", client.get<uint64_t>(),
+                                             ".safetensors")));
+  return all;
+}
+
+class Unlearning : public testing::TestWithParam<LeavingOut> {};
+
+TEST_P(Unlearning, IsTheSameForAnyWorkersAndInAReplay) {
+  ExpectTheSameBytesForAnyWorkers(WriteConfig("unlearning"),
+                                  Plus(kUnlearning, GetParam().settings),
+                                  [](const Simulation& one, const Simulation& three) {
+                                    EXPECT_EQ(ContributionsOf(three), ContributionsOf(one));
+                                  });
+}
+
+TEST_P(Unlearning, IsTheSameAfterKills) {
+  const Settings settings =
+      Plus(Plus(kUnlearning, GetParam().settings),
+           {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const std::string config = WriteConfig("kill");
+  Simulation whole("whole", WithSettings(config, settings));
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  for (const Settings& durability :
+       {Settings{"run.checkpoint_every=2"},
+        Settings{"run.checkpoint_every=3", "server.durability=commit"}}) {
+    Simulation killed("killed", WithSettings(config, Plus(settings, durability)));
+    ASSERT_TRUE(killed.WaitForEvent(RoundDone(3)));
+    killed.Signal(SIGKILL);
+    killed.Wait();
+    Simulation resumed("resumed", {"--resume", killed.folder()});
+    ASSERT_EQ(resumed.Wait(), 0) << resumed.output();
+    EXPECT_EQ(StateBytesOf(resumed), StateBytesOf(whole)) << durability.back();
+    EXPECT_EQ(UnlearnedOf(resumed), UnlearnedOf(whole)) << durability.back();
+  }
+}
+
+// In one round nobody has learned from the client yet, so it is the run without it.
+TEST_P(Unlearning, IsTheRunWithoutTheClientAfterOneRound) {
+  const Settings settings = Plus(Plus(kUnlearning, GetParam().settings),
+                                 {"run.rounds=1", "cohort.size=20", "evaluation.leave_one_out=1"});
+  Simulation run("run", WithSettings(WriteConfig("without"), settings));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const nlohmann::json line = LinesOf(run).at(0);
+  ASSERT_GE(line["unlearned_client"].size(), 1u);
+  for (size_t i = 0; i < line["unlearned_client"].size(); ++i) {
+    const auto k = static_cast<size_t>(
+        std::ranges::find(line["client"], line["unlearned_client"][i]) - line["client"].begin());
+    ASSERT_LT(k, line["client"].size());
+    EXPECT_EQ(line["unlearned_model"][i], line["model"][k]);
+    EXPECT_EQ(line["unlearned_test_loss"][i], line["test_loss"][k]);
+    EXPECT_EQ(line["unlearned_rounds"][i], 1);
+  }
+  const uint64_t client = line["unlearned_client"][0];
+  const auto replay = RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", run.folder(),
+                                            "-without --quiet --without ", client));
+  ASSERT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_THAT(replay.text, HasSubstr(absl::StrCat(", 0 from ", run.folder(), "/unlearned/", client)));
+  EXPECT_THAT(replay.text, HasSubstr("first order"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Unlearning,
+    testing::Values(
+        LeavingOut{"FedAvg", {}}, LeavingOut{"Scaffold", {"algorithm.name=scaffold"}},
+        LeavingOut{"AdamWithACodec",
+                   {"algorithm.name=fedadam", R"(update.codec=["topk 0.1"])",
+                    "update.feedback=ef21", R"(broadcast.codec=["bits 8"])"}},
+        LeavingOut{"Median", {"algorithm.name=median"}}, LeavingOut{"Owners", {"workers.owners=3"}},
+        LeavingOut{"FrozenAndHostile",
+                   {R"(model.frozen=["1.*"])", "attack.kind=sign-flip", "attack.fraction=0.2"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 TEST(Contributions, AreAddedUpOverTheRounds) {
   Simulation run("run", WithSettings(WriteConfig("table"), Plus(kClients, {"cohort.size=20"})));
   ASSERT_EQ(run.Wait(), 0) << run.output();
@@ -217,6 +299,10 @@ TEST(Contributions, AreRefusedWhereTheyCannotBe) {
   EXPECT_THAT(refused({"evaluation.central=false"}), HasSubstr("evaluation.central"));
   EXPECT_THAT(refused({R"(update.codec=["powersgd 2"])"}), HasSubstr("take \"acpsgd\""));
   EXPECT_THAT(refused({"algorithm.name=term"}), HasSubstr("several phases"));
+  EXPECT_THAT(refused({"evaluation.leave_one_out=0", "evaluation.unlearn=[3]",
+                       R"(update.codec=["acpsgd 2"])"}),
+              HasSubstr("evaluation.unlearn: update.codec"));
+  EXPECT_THAT(refused({"evaluation.unlearn=[3,20]"}), HasSubstr("client 20"));
   Simulation plain("plain", {config});
   ASSERT_EQ(plain.Wait(), 0) << plain.output();
   const auto none = RunMacaw(absl::StrCat("contribution ", plain.folder()));

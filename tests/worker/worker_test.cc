@@ -134,6 +134,30 @@ TEST(Worker, SendsAPartForEachClientThatIsLeftOutOnce) {
   }
 }
 
+// With the rest of the round in one part.
+TEST(Worker, SendsTheClientsApartThatAreUnlearned) {
+  const auto dataset = SyntheticClients();
+  const Result plain = RunWith(*dataset, {.slots = 2});
+  const auto run = [&](const Options& options) {
+    const TemporaryFolder folder;
+    RunPlan config = SyntheticRun(*dataset, 4);
+    config.evaluation.unlearn = {0, 1, 2, 3, 4, 5};
+    const auto server = StartServer(OptionsOf(config, folder.path()));
+    const absl::Status status = Work(*server, *dataset, options);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(server->Wait().ok());
+    EXPECT_EQ(Result(folder.path()).digest, plain.digest);
+    return *ReadFile(folder / "contributions.jsonl");
+  };
+  const std::string one = run({.slots = 1});
+  EXPECT_EQ(run({.slots = 3}), one);
+  const std::vector<std::string> lines = absl::StrSplit(one, '\n', absl::SkipEmpty());
+  ASSERT_FALSE(lines.empty());
+  const Json last = Json::parse(lines.back());
+  EXPECT_GE(last["unlearned_client"].size(), 1u);
+  for (const Json& loss : last["unlearned_test_loss"]) EXPECT_GT(loss, 0);
+}
+
 TEST(Worker, SharesARunWithOthers) {
   const auto dataset = SyntheticClients();
   const Result alone = RunWith(*dataset, {.slots = 2});
