@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/files.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
@@ -120,6 +123,7 @@ std::vector<Surrounding> Surroundings() {
        {R"(broadcast.codec=["bits 8"])", "broadcast.of=model"},
        {{"daef", "changes the layers at which clients sum"}}},
       {"LeaveOneOut", {"evaluation.leave_one_out=2"}, {{"daef", "has several phases"}}},
+      {"Unlearning", {"evaluation.unlearn=[0,4,9]"}, {{"daef", "has several phases"}}},
       {"CodedUpdates", {R"(update.codec=["bits 8"])"}, {{"all", no_update}}},
       {"Privacy",
        SmallPrivacy(),
@@ -177,6 +181,27 @@ INSTANTIATE_TEST_SUITE_P(Of, Sums,
                            return absl::StrCat(std::get<SumsRule>(test.param).name, "_",
                                                std::get<Surrounding>(test.param).name);
                          });
+
+// A client's sums do not depend on the model, so taking them out is training without the client.
+TEST(RidgeSums, OfAClientAreTakenOutOfAllRoundsToTheByte) {
+  const TemporaryFolder folder;
+  Simulation run("run", WithSettings(SumsConfig(folder),
+                                     {"algorithm.name=ridge", R"(model.layers=["linear 3"])",
+                                      "run.rounds=6", "evaluation.unlearn=[0,4,9]"}));
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::vector<std::string> lines =
+      absl::StrSplit(*ReadFile(run.folder() + "/contributions.jsonl"), '\n', absl::SkipEmpty());
+  const Row last = Row::parse(lines.back());
+  ASSERT_FALSE(last["unlearned_client"].empty());
+  for (size_t i = 0; i < last["unlearned_client"].size(); ++i) {
+    const std::string again = absl::StrCat(run.folder(), "-without-", i);
+    const auto replay =
+        RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", again, " --quiet --without ",
+                              last["unlearned_client"][i].get<uint64_t>()));
+    ASSERT_EQ(replay.exit, 0) << replay.text;
+    EXPECT_THAT(replay.text, HasSubstr(last["unlearned_model"][i].get<std::string>()));
+  }
+}
 
 }  // namespace
 }  // namespace macaw
