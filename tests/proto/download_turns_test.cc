@@ -15,6 +15,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/remote.h"
+#include "testing/fake_clock.h"
 #include "testing/fake_handler.h"
 #include "tests/proto/link_contract.h"
 
@@ -25,15 +26,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
-
-class SetClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(Duration d) { now_ += d; }
-
- private:
-  TimePoint now_{};
-};
+using testing_support::FakeClock;
 
 class DownloadTurnsTest : public testing::Test {
  protected:
@@ -43,7 +36,7 @@ class DownloadTurnsTest : public testing::Test {
     return turns_.Enter(node, digest, [this, node] { began_.push_back(node); });
   }
 
-  SetClock clock_;
+  FakeClock clock_;
   DownloadTurns turns_{{.at_once = 2, .from = 100, .turn = seconds(60), .gone = seconds(10)},
                        clock_};
   std::vector<std::string> began_;
