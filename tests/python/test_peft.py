@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import subprocess
 import unittest
-import warnings
 from typing import Any
 
 import numpy as np
@@ -39,10 +38,7 @@ def rows(count: int = 20, seed: int = 0) -> list[list[int]]:
 class TextCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def run_of(self, name: str = "run", **changes: Any) -> macaw.Run:
         job = {
