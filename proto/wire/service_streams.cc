@@ -30,15 +30,18 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   };
 
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
-  // Sends the piece to `caller`. `number`: its own among the downloads.
-  DownloadStream(ServiceState& state, uint64_t number, Piece piece, const std::string& caller)
+  // Sends the piece to `caller`, which takes turns as `node`. `number`: its own among the
+  // downloads.
+  DownloadStream(ServiceState& state, uint64_t number, Piece piece, fleet::CallerPtr caller,
+                 const std::string& node)
       : state_(&state),
         number_(number),
+        caller_(std::move(caller)),
         piece_(std::move(piece)),
         begin_(piece_.offset),
         sent_(piece_.blob->bytes().subspan(begin_, piece_.end - begin_)) {
     if (state.turns.IsFor(piece_.blob->size())) {
-      AwaitTurn(caller);
+      AwaitTurn(node);
     } else {
       WriteNext();
     }
@@ -79,9 +82,9 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     DownloadStream* stream_ ABSL_GUARDED_BY(mutex_);
   };
 
-  void AwaitTurn(const std::string& caller) {
+  void AwaitTurn(const std::string& node) {
     wait_ = std::make_shared<Waiting>(this);
-    turn_ = state_->turns.Enter(caller, piece_.digest, [wait = wait_] {
+    turn_ = state_->turns.Enter(node, piece_.digest, [wait = wait_] {
       if (DownloadStream* const mine = wait->Take()) mine->WriteNext();
     });
     const absl::Time pulse = absl::Now() + absl::FromChrono(state_->turns.limits().pulse);
@@ -93,6 +96,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // It still waits. A little is sent, and the node asks for the rest.
   void SendPulse() {
     state_->turns.Look();
+    if (const Duration waited = state_->turns.TakeWaited(turn_); waited > Duration{})
+      state_->handler.Waited(*caller_, waited);
     piece_.end = std::min(piece_.end, piece_.offset + kPulseBytes);
     WriteNext();
   }
@@ -109,6 +114,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   ServiceState* const state_ = nullptr;  // null: the download was refused
   const uint64_t number_ = 0;
+  const fleet::CallerPtr caller_;
   Piece piece_;
   const uint64_t begin_ = 0;
   PassedBytes sent_{{}};
@@ -207,8 +213,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   const uint64_t number =
       state_->downloads.Enter(caller->node, [context] { context->TryCancel(); });
   // A caller without a name is its connection.
-  const std::string who = caller->node.empty() ? context->peer() : caller->node;
-  return new DownloadStream(*state_, number, std::move(piece), who);
+  const std::string node = caller->node.empty() ? context->peer() : caller->node;
+  return new DownloadStream(*state_, number, std::move(piece), caller, node);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context* context,
