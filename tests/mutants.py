@@ -288,6 +288,7 @@ MUTANTS = {
          "if (false)"),
         ("who has a blob stands behind all others", "nodes_.splice(nodes_.begin(), nodes_, of)",
          "nodes_.splice(nodes_.end(), nodes_, of)"),
+        ("a slow node has one turn after the other", "(over && of->second)", "false"),
         ("each blob has a turn of its own", "now - node.used", "now"),
         ("a wait counts for each download", "std::exchange(of->waits, now)", "of->waits")],
     ("worker/downloads.cc", "worker", "AnnouncedSizes.*"): [

@@ -50,16 +50,7 @@ void DownloadTurns::Leave(uint64_t number, bool complete) {
     const TimePoint now = clock_.Now();
     of->open.erase(number);
     of->seen = now;
-    if (complete && of->open.empty()) {
-      if (HasATurn(*of, now)) {
-        of->used = now - *of->began;
-        of->began.reset();
-        of->waits = now;
-        nodes_.splice(nodes_.begin(), nodes_, of);
-      } else {
-        nodes_.erase(of);
-      }
-    }
+    if (complete && of->open.empty()) MakeWay(of, now);
     ready = Grant();
   }
   CallAll(ready);
@@ -80,6 +71,19 @@ Duration DownloadTurns::TakeWaited(uint64_t number) {
   if (of == nodes_.end() || of->began.has_value()) return {};
   const TimePoint now = clock_.Now();
   return now - std::exchange(of->waits, now);
+}
+
+void DownloadTurns::MakeWay(std::list<Node>::iterator of, TimePoint now) {
+  const bool over = !HasATurn(*of, now);
+  if (!of->began.has_value() || (over && of->second)) {
+    nodes_.erase(of);
+    return;
+  }
+  of->used = over ? Duration{} : now - *of->began;
+  of->second = of->second || over;
+  of->began.reset();
+  of->waits = now;
+  nodes_.splice(nodes_.begin(), nodes_, of);
 }
 
 std::list<DownloadTurns::Node>::iterator DownloadTurns::Of(uint64_t number) {

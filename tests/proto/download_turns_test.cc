@@ -131,6 +131,33 @@ TEST_F(DownloadTurnsTest, AllBlobsOfANodeAreOneTurnLong) {
   EXPECT_EQ(began_.back(), "finn") << "40 s and 21 s";
 }
 
+TEST_F(DownloadTurnsTest, ABlobThatTookLongerThanATurnIsFollowedByOneMoreInASecondTurn) {
+  const uint64_t anna = Enter("anna", 1);
+  const uint64_t ben = Enter("ben", 1);
+  Enter("carl");
+  Enter("dora");
+  clock_.Advance(seconds(61));
+  turns_.Moved(anna);  // slowly
+  turns_.Moved(ben);
+  turns_.Look();
+  turns_.Leave(anna, true);
+  Enter("elsa");
+  const uint64_t second = Enter("anna", 2);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora"));
+  clock_.Advance(seconds(11));
+  turns_.Look();  // "carl" and "dora" have gone
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora", "anna", "elsa"));
+  clock_.Advance(seconds(61));
+  turns_.Moved(second);
+  const uint64_t finn = Enter("finn");
+  Enter("gina");
+  turns_.Leave(second, true);
+  Enter("hugo");
+  Enter("anna", 3);
+  turns_.Leave(finn, true);
+  EXPECT_EQ(began_.back(), "hugo") << "there is no third turn in a row";
+}
+
 TEST_F(DownloadTurnsTest, TellsHowLongANodeWaits) {
   const uint64_t anna = Enter("anna", 1);
   Enter("ben");
