@@ -520,13 +520,10 @@ std::vector<ArrivalLie> ArrivalLies() {
       {.name = "AnotherDevicesLease",
        .change = [](LeaseRequest& ask, const Attempt& another) { ask.trained = {another}; }},
       {.name = "AnotherDevicesClientUnderItsFence",
-       .change =
-           [](LeaseRequest& ask, const Attempt& another) {
-             ask.trained[0].client = another.client;
-           }},
-      {.name = "AnotherDevicesLeaseBesideItsOwn",
        .change = [](LeaseRequest& ask,
-                    const Attempt& another) { ask.trained.push_back(another); }},
+                    const Attempt& another) { ask.trained[0].client = another.client; }},
+      {.name = "AnotherDevicesLeaseBesideItsOwn",
+       .change = [](LeaseRequest& ask, const Attempt& another) { ask.trained.push_back(another); }},
       {.name = "AClientThatThereIsNot",
        .change = [](LeaseRequest& ask,
                     const Attempt&) { ask.trained[0].client = ClientId(1'000'000); }},

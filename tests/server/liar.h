@@ -4,8 +4,8 @@
 
 namespace macaw::server {
 
-// A worker that makes every call of the fleet with false values, over a real socket. Where rounds do
-// not wait for each other it learns so from its leases.
+// A worker that makes every call of the fleet with false values, over a real socket. Where rounds
+// do not wait for each other it learns so from its leases.
 class Liar {
  public:
   Liar(const std::string& address, uint64_t seed, Pace& pace, const std::string& name = "liar")

@@ -189,8 +189,8 @@ class FleetOfALargeModel : public FleetOverABadNetwork {
     }
     return largest;
   }
-  // How much of the model is in its mapped file in this folder: it has a checksum of each piece that
-  // is there (PartialFile). The file's name ends with the size of the blob.
+  // How much of the model is in its mapped file in this folder: it has a checksum of each piece
+  // that is there (PartialFile). The file's name ends with the size of the blob.
   static uint64_t BeginningIn(const std::string& folder) {
     constexpr uint64_t kPiece = uint64_t{64} << 10;
     std::error_code none;
