@@ -126,15 +126,20 @@ class Arriving : public testing::Test {
     EXPECT_EQ(reply.verdict, fleet::Verdict::kAccepted) << reply.reason;
     return asked.reply->training->assignments[0].staleness;
   }
-  fleet::CommitReply Commit(uint64_t owner, const fleet::TrainingLease& lease) {
-    fleet::CommitRequest request{.session = sessions_.at(owner), .commit_id = ++commit_ids_};
-    fleet::Part& part = request.part.emplace();
-    part.round = lease.round;
-    part.broadcast = lease.broadcast.name;
+  static fleet::Part PartOf(const fleet::TrainingLease& lease) {
+    fleet::Part part{.round = lease.round, .broadcast = lease.broadcast.name};
     for (const fleet::Assignment& one : lease.assignments) {
       part.included.push_back(RecordOf(one));
       part.included.back().has_state = false;
     }
+    return part;
+  }
+  fleet::CommitReply Commit(uint64_t owner, const fleet::TrainingLease& lease) {
+    return Commit(owner, PartOf(lease));
+  }
+  fleet::CommitReply Commit(uint64_t owner, fleet::Part part) {
+    fleet::CommitRequest request{.session = sessions_.at(owner), .commit_id = ++commit_ids_};
+    request.part = std::move(part);
     Carry(engine_->Commit(++tickets_, std::move(request), absl::OkStatus(), now_));
     return commits_.at(tickets_);
   }
