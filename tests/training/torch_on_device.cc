@@ -4,6 +4,7 @@
 // refuse tensors of the host beside its own. So it finds what an NVIDIA GPU would, but not speed.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -16,6 +17,8 @@
 #include <torch/library.h>
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -46,22 +49,53 @@ class Memory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &Free, kDevice};
-    void* const real = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return {Other(real), real, &Free, kDevice};
+    auto* const block = static_cast<std::byte*>(std::aligned_alloc(kHead, kHead + Padded(bytes)));
+    std::memcpy(block, &bytes, sizeof(bytes));
+    const size_t now = now_ += bytes;
+    size_t most = most_;
+    while (most < now && !most_.compare_exchange_weak(most, now)) {
+    }
+    return {Other(block + kHead), block, &Free, kDevice};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(Other(to), Other(from), bytes);
   }
 
+  void Begin() {
+    begin_ = now_.load();
+    most_ = begin_;
+  }
+  size_t most() const { return most_ - begin_; }
+
  private:
-  static void Free(void* real) { std::free(real); }
+  static constexpr size_t kHead = 64;  // the size of a block is in front of it
+
+  static size_t Padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  static void Free(void* block) {
+    if (block == nullptr) return;
+    size_t bytes = 0;
+    std::memcpy(&bytes, block, sizeof(bytes));
+    now_ -= bytes;
+    std::free(block);
+  }
+
+  inline static std::atomic<size_t> now_ = 0;
+  std::atomic<size_t> most_ = 0;
+  size_t begin_ = 0;
 };
 
 Memory& TheMemory() {
   static Memory memory;
   return memory;
 }
+
+}  // namespace
+
+void CountTensorBytes() { TheMemory().Begin(); }
+size_t MostTensorBytes() { return TheMemory().most(); }
+
+namespace {
 
 // The same numbers as a tensor of the host.
 at::Tensor Host(const at::Tensor& tensor) {
@@ -254,6 +288,35 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&Fallback>());
+}
+
+// ---- autocast: of what the models here compute, as LibTorch has it for NVIDIA's GPUs
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  KERNEL_PRIVATEUSEONE(conv1d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(conv2d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(conv3d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(linear, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(matmul, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(addmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(mm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(bmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(baddbmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(_thnn_fused_lstm_cell, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(_thnn_fused_gru_cell, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(scaled_dot_product_attention, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(exp, fp32)
+  KERNEL_PRIVATEUSEONE(log, fp32)
+  KERNEL_PRIVATEUSEONE(pow, Tensor_Scalar, fp32)
+  KERNEL_PRIVATEUSEONE(layer_norm, fp32)
+  KERNEL_PRIVATEUSEONE(native_layer_norm, fp32)
+  KERNEL_PRIVATEUSEONE(group_norm, fp32)
+  KERNEL_PRIVATEUSEONE(softmax, int, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(log_softmax, int, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(sum, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(sum, dim_IntList, fp32_set_opt_dtype)
 }
 
 }  // namespace macaw::training
