@@ -12,7 +12,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "core/page_pool.h"
-#include "core/passed_bytes.h"
 #include "core/shared_memory.h"
 
 namespace macaw {
@@ -128,12 +127,6 @@ void LeaveToCache(std::span<const std::byte> piece) {
   const size_t begin = RoundUpToPage(first);
   const size_t end = std::min(first + piece.size(), block.in_file) / page * page;
   if (begin < end) madvise(const_cast<std::byte*>(data) + begin, end - begin, MADV_DONTNEED);
-}
-
-void PassedBytes::Until(size_t until) {
-  if (until < left_ + kAtOnce && until < bytes_.size()) return;
-  LeaveToCache(bytes_.subspan(left_, until - left_));
-  left_ = until / RoundUpToPage(1) * RoundUpToPage(1);
 }
 
 bool TakesSpaceFirst(const std::byte* data) {

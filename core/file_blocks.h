@@ -7,9 +7,10 @@
 #include "core/buffer.h"
 #include "core/fd.h"
 
-// The disk's space of large blocks that lie in files (KeepLargeBlocksIn in page_pool.h): it can be
+// Large blocks that lie in files (KeepLargeBlocksIn in page_pool.h). Their space on the disk can be
 // taken when a piece is written, and given back when a piece has been read for the last time. So
-// two vectors of which one is made from the other take the space of one. Thread-safe.
+// two vectors of which one is made from the other take the space of one. And a process keeps in
+// memory what it is reading or writing, and not what it has passed. Thread-safe.
 namespace macaw {
 
 // A buffer with arbitrary contents. Where it lies in a file, it takes no space before TakeSpace.
@@ -24,6 +25,10 @@ void TakeSpace(std::span<const std::byte> piece);
 // Gives back the space of the whole pages in `piece`, which then has no contents and must not be
 // written before its owner has taken space again. Does nothing for what lies in no file.
 void GiveUpSpace(std::span<const std::byte> piece);
+
+// The piece is needed next only later: its whole pages leave this process's memory, and the system
+// keeps their contents in its cache while it has room. Does nothing for what lies in no file.
+void LeaveToCache(std::span<const std::byte> piece);
 
 // Whether it lies in a file whose owner takes space before each use: in a buffer as above, or in
 // memory that is shared with a program (SharedMemory::Reserve).

@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "algorithms/api/vector_math.h"
 #include "core/file_blocks.h"
-#include "core/passed_bytes.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sys
 import unittest
-import warnings
 from typing import Any
 
 import torch
@@ -50,10 +49,7 @@ def one_step(model: Any, rows: Any, ctx: Any) -> Any:
 class Architectures(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def tried(self, model: str, **more: Any) -> list[str]:
         make, rows = tiny_models.hugging(model)

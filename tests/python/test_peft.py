@@ -20,7 +20,6 @@ import os
 import re
 import subprocess
 import unittest
-import warnings
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -46,10 +45,7 @@ def rows(count: int = 20, seed: int = 0) -> list[list[int]]:
 class TextCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def run_of(self, name: str = "run", **changes: Any) -> macaw.Run:
         job = {

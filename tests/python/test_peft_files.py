@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import unittest
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +87,7 @@ def outputs_of(model: Any) -> Any:
 class Files(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def run_of(self, name: str, start: str = "zero", **changes: Any) -> macaw.Run:
         job = {

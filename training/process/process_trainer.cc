@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/file_blocks.h"
 #include "core/logging.h"
-#include "core/passed_bytes.h"
 #include "core/peer/shared_vectors.h"
 #include "core/status.h"
 #include "training/backends.h"
