@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/functional/function_ref.h"
 #include "core/buffer.h"
 #include "core/fd.h"
 
@@ -33,6 +34,17 @@ void LeaveToCache(std::span<const std::byte> piece);
 // Whether it lies in a file whose owner takes space before each use: in a buffer as above, or in
 // memory that is shared with a program (SharedMemory::Reserve).
 bool TakesSpaceFirst(const std::byte* data);
+
+// Copies pieces, one behind the other, to a place that has its space. What lies in a file is written
+// to the file: for a store into a page that is not in memory the system takes a fault, clears or
+// reads the page, and takes a fault once more (figures in README.md). Neither may overlap `to`.
+void Overwrite(std::byte* to, std::span<const std::span<const std::byte>> pieces);
+void Overwrite(std::byte* to, std::span<const std::byte> from);
+
+// The same of what is computed: `make` writes what belongs at `at` into `piece`, which is a part of
+// `to`, or memory in its place. From the beginning of `to` on, all of it once.
+void OverwriteWith(std::span<std::byte> to,
+                   absl::FunctionRef<void(size_t at, std::span<std::byte> piece)> make);
 
 // For the owners of mappings: the functions above know the mapping of `file` until it is forgotten,
 // which happens before it is unmapped.
