@@ -194,7 +194,7 @@ TEST_F(Script, ABatchThatItsCodeCannotTakeIsRefusedWithTheLine) {
   net.Parameter("weight", torch::randn({kOut, 5}));
   net.Define("    y = x.view([-1, 5])\n    return torch.matmul(y, self.weight.t())\n");
   const Network network(SpecOf(net.Bytes(), DType::kF32));
-  const FlatVector model(network.spec().layout);
+  FlatVector model(network.spec().layout);
   EXPECT_THAT(
       [&] {
         network.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr,
@@ -214,7 +214,7 @@ TEST_F(Script, ALackOfMemoryIsNotTheModulesFault) {
       "    z = torch.zeros([1125899906842624])\n"
       "    return torch.linear(torch.flatten(x, 1), self.weight) + z[0]\n");
   const Network network(SpecOf(net.Bytes(), DType::kF32));
-  const FlatVector model(network.spec().layout);
+  FlatVector model(network.spec().layout);
   EXPECT_THROW(network.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr,
                                Statistics::kRunning),
                c10::OutOfMemoryError);

@@ -285,10 +285,8 @@ TEST_F(TurnsOfAServer, ANodeThatWaitsGetsALittleAndTheRestInItsTurn) {
   const auto second = Ask("ben");
   EXPECT_EQ(second->All(), 64u << 10);
   EXPECT_TRUE(second->stream->Finish().ok());
-  const auto waited = handler_.waited();
-  EXPECT_FALSE(waited.contains("anna"));
-  ASSERT_TRUE(waited.contains("ben"));
-  EXPECT_GE(waited.at("ben"), milliseconds(50));
+  EXPECT_FALSE(handler_.waited().contains("anna"));
+  EXPECT_TRUE(handler_.waited().contains("ben"));
   EXPECT_EQ(first->All(), kBytes - kChunkBytes);
   EXPECT_TRUE(first->stream->Finish().ok());
   EXPECT_EQ(Ask("ben", 64 << 10)->All(), kBytes - (64 << 10));
