@@ -1,7 +1,7 @@
 #include "core/passed_bytes.h"
 
 #include "core/file_blocks.h"
-#include "core/page_pool.h"
+#include "core/shared_memory.h"
 
 namespace macaw {
 
