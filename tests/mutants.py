@@ -285,7 +285,12 @@ MUTANTS = {
         ("a node that has gone keeps its turn", "now - node.seen > limits_.gone", "false"),
         ("a node that has gone gets a turn", "!node.open.empty() && ", ""),
         ("whoever has the last byte keeps its turn", "if (complete && of->open.empty())",
-         "if (false)")],
+         "if (false)"),
+        ("who has a blob stands behind all others", "nodes_.splice(nodes_.begin(), nodes_, of)",
+         "nodes_.splice(nodes_.end(), nodes_, of)"),
+        ("a slow node has one turn after the other", "(over && of->second)", "false"),
+        ("each blob has a turn of its own", "now - node.used", "now"),
+        ("a wait counts for each download", "std::exchange(of->waits, now)", "of->waits")],
     ("worker/downloads.cc", "worker", "AnnouncedSizes.*"): [
         ("a device makes room for whatever a server announces", "if (blob.size == bytes) ", ""),
         ("a device reads a short form that is longer", " && form.size < blob.size", "")],

@@ -31,15 +31,19 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   };
 
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
-  // Sends the piece to `caller`. `number`: its own among the downloads.
-  DownloadStream(ServiceState& state, uint64_t number, Piece piece, const std::string& caller)
+  // Sends the piece to `caller`, which takes turns as `node`. `number`: its own among the
+  // downloads.
+  DownloadStream(ServiceState& state, uint64_t number, Piece piece, fleet::CallerPtr caller,
+                 const std::string& node)
       : state_(&state),
         number_(number),
+        caller_(std::move(caller)),
         piece_(std::move(piece)),
         begin_(piece_.offset),
         sent_(piece_.blob->bytes().subspan(begin_, piece_.end - begin_)) {
     if (state.turns.IsFor(piece_.blob->size())) {
-      wait_.emplace(state.turns, caller, piece_.digest, [this](TurnWait::Over by) { Begin(by); });
+      wait_.emplace(state.turns, node, piece_.digest,
+                    [this](TurnWait::Over by, Duration waited) { Begin(by, waited); });
     } else {
       WriteNext();
     }
@@ -66,10 +70,12 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
  private:
-  void Begin(TurnWait::Over by) {
+  void Begin(TurnWait::Over by, Duration waited) {
     // A node that still waits is sent a little, and asks for the rest.
-    if (by == TurnWait::Over::kPulse)
+    if (by == TurnWait::Over::kPulse) {
+      if (waited > Duration{}) state_->handler.Waited(*caller_, waited);
       piece_.end = std::min(piece_.end, piece_.offset + kPulseBytes);
+    }
     WriteNext();
   }
   void WriteNext() {
@@ -85,6 +91,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   ServiceState* const state_ = nullptr;  // null: the download was refused
   const uint64_t number_ = 0;
+  const fleet::CallerPtr caller_;
   Piece piece_;
   const uint64_t begin_ = 0;
   PassedBytes sent_{{}};
@@ -181,8 +188,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   const uint64_t number =
       state_->downloads.Enter(caller->node, [context] { context->TryCancel(); });
   // A caller without a name is its connection.
-  const std::string who = caller->node.empty() ? context->peer() : caller->node;
-  return new DownloadStream(*state_, number, std::move(piece), who);
+  const std::string node = caller->node.empty() ? context->peer() : caller->node;
+  return new DownloadStream(*state_, number, std::move(piece), caller, node);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context* context,

@@ -27,14 +27,14 @@ TurnWait::TurnWait(DownloadTurns& turns, const std::string& node, const Digest& 
     : turns_(turns),
       pending_(std::make_shared<Pending>(std::move(then))),
       number_(turns.Enter(node, blob, [pending = pending_] {
-        if (const Then mine = pending->Take()) mine(Over::kTurn);
+        if (const Then mine = pending->Take()) mine(Over::kTurn, Duration{});
       })) {
   const absl::Time pulse = absl::Now() + absl::FromChrono(turns.limits().pulse);
-  pulse_.Set(absl::ToChronoTime(pulse), [&turns, pending = pending_](bool due) {
+  pulse_.Set(absl::ToChronoTime(pulse), [&turns, number = number_, pending = pending_](bool due) {
     if (!due) return;
     if (const Then mine = pending->Take()) {
       turns.Look();
-      mine(Over::kPulse);
+      mine(Over::kPulse, turns.TakeWaited(number));
     }
   });
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "core/clock.h"
 #include "core/digest.h"
 #include "proto/wire/download_turns.h"
 
@@ -19,7 +20,8 @@ namespace macaw::wire {
 class TurnWait {
  public:
   enum class Over : uint8_t { kTurn, kPulse };  // kPulse: it is not the node's turn yet
-  using Then = std::function<void(Over)>;
+  // `waited`: at a pulse, DownloadTurns::TakeWaited.
+  using Then = std::function<void(Over, Duration waited)>;
 
   // Calls `then` at most once, from any thread, perhaps before the constructor returns. `turns`
   // must outlive it. What `then` refers to must live until it is called or Stop returns true.
