@@ -58,7 +58,7 @@ class Output {
       buffer_ = std::move(larger);
     }
     TakeSpace(buffer_.bytes().subspan(size_, count));
-    std::memcpy(buffer_.bytes().data() + size_, from, count);
+    Overwrite(buffer_.bytes().data() + size_, {static_cast<const std::byte*>(from), count});
     size_ += count;
   }
   // The same, of a writer's bytes, which are taken.

@@ -165,6 +165,10 @@ def heading() -> str:
     return f"`{' '.join(['./dev bench', name, *words])}`; {machine()}"
 
 
+def name_of_file(text: str) -> str:
+    return "".join(c if c.isalnum() or c in ".-=" else "_" for c in text)
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     text = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     return "\n".join(text + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"

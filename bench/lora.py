@@ -1,9 +1,9 @@
 """Adapters beside full training: accuracy at equal rounds and at equal bytes.
 
-./dev bench lora --speakers TEXT [--only TEXT] [--rounds N] [--repeat N] [--quick] [--write]
+./dev bench lora [--only TEXT] [--seeds N] [--runs FOLDER] [--again] [--check] [--table-only]
+                 [--write] [--speakers PLAY] [--rounds N] [--quick]
 
-TEXT is a play such as tinyshakespeare, where an empty line ends a speech and a name with a colon
-begins one. Every second speaker is of the base: a transformer of two blocks learns the next
+Every second speaker of tinyshakespeare is of the base: a transformer of two blocks learns the next
 character from their rows (FedAvg, 10 of them a round). The other speakers are the clients, 10 a
 round, and begin with the base's model. A row of the table is what they train:
 
@@ -20,24 +20,46 @@ the first seed. Accuracy is that of the clients' test rows, in percent, mean ± 
 over seeds. "at equal bytes": of the last evaluation before the clients have sent as many bytes as
 `lora 4` sends in all its rounds; a rule that sends more has had fewer rounds by then. The last
 column has the megabytes up until the accuracy of `full` less half a percent. A loss at round 0 is
-the base's. Runs that are in --out already are not made again. --quick: few rounds, one rate, and
-without --speakers a play that is made here. --write puts the table into results/lora.md.
+the base's.
+
+A finished run becomes an entry of results/lora.jsonl (record.py), and a run with an entry is not
+made again. An entry counts while its way has the settings that it had. Each run has a folder under
+--runs, where one that was cut goes on. --only: runs of ways whose name has the text. --again: runs
+with entries, too; new entries take their places. --check: makes the runs with entries again, adds
+nothing, and ends with 1 if a run from the same base on the same data with the same arithmetic has
+another model. The table is made of all entries: --table-only makes no runs, --write puts it into
+results/lora.md.
+
+--speakers: another play, where an empty line ends a speech and a name with a colon begins one.
+--quick: few rounds, one rate, and without --speakers a play that is made here. Both and --rounds
+are tries, which leave no entries; their table is of their runs.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
+import gzip
 import json
+import math
 import pathlib
 import random
 import statistics
 import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import frame
+from record import Entry, Record, digest, digest_of_settings, locked
+from recorded import Cells, Work, arguments, do_all, say, simulate, when, where
 
 sys.path.insert(0, str(frame.ROOT / "tests/oracle"))
 import speakers
 
+ROUNDS, BASE_ROUNDS, BASE_RATE = 200, 300, 0.3
+PLAY = frame.ROOT / "tests/data/public/tinyshakespeare.txt.gz"
+ROWS = dict(length=80, test=0.3, least=30)  # of a speaker (speakers.py)
 BASE = """
 [data]
 source = "leaf"
@@ -90,12 +112,40 @@ WAYS = [
     Way("lora 4, pissa", lora(4, start="pissa"), SMALL),
     Way("full, acpsgd 4", {"update.codec": ["acpsgd 4"]}, SMALL),
 ]
-RESULTS, MARK = frame.ROOT / "bench/results/lora.md", "<!-- tables -->"
-HEAD = "# Adapters beside full training\n\n`./dev bench lora --speakers PLAY --write`\n\n"
+RESULTS = frame.ROOT / "bench/results/lora.md"
+RECORD = frame.ROOT / "bench/results/lora.jsonl"
+HEAD = [
+    "trained",
+    "lr",
+    "seeds",
+    "kB up a client",
+    "accuracy",
+    "loss",
+    "at equal bytes",
+    "rounds",
+    "MB until",
+]
 
 
-def toml(value) -> str:
-    return json.dumps(value) if isinstance(value, (str, list)) else str(value)
+@dataclasses.dataclass(frozen=True)
+class Learned(Entry):
+    """A finished run; its accuracies are those of the clients' test rows."""
+
+    base: str | None  # digest of the model that it begins with
+    loss: float | None  # on the clients' test rows, of the last evaluation; None: it has diverged
+    validation: float | None  # on their validation rows, which chooses the rate
+    sent: float  # bytes that a client sends in a round
+    # After each evaluation: the round, the bytes up until then, the accuracy. Of an entry that was
+    # carried over from a page: what the page says.
+    curve: list[list[float]]
+
+
+def pairs(keys: Mapping[str, Any]) -> list[str]:
+    """KEY=VALUE, the value as TOML."""
+    return [
+        f"{key}={json.dumps(value) if isinstance(value, (str, list)) else value}"
+        for key, value in keys.items()
+    ]
 
 
 def made_up_play() -> str:
@@ -110,17 +160,24 @@ def made_up_play() -> str:
     return "\n\n".join(speeches) + "\n"
 
 
-def halves(options, folder: pathlib.Path) -> dict[str, pathlib.Path]:
-    """The data of the base's speakers and that of the clients."""
-    places = {name: folder / name for name in ("base", "clients")}
-    if all((place / "test/data.json").exists() for place in places.values()):
-        return places
-    text = options.speakers.read_text(encoding="utf-8") if options.speakers else made_up_play()
-    text = text.encode("ascii", "replace").decode().replace("\r\n", "\n")
-    train, test = speakers.make(text, length=80, test=0.3, least=30)
+def play(options: argparse.Namespace) -> str:
+    if options.speakers is None and options.quick:
+        text = made_up_play()
+    elif options.speakers is None:
+        text = gzip.decompress(PLAY.read_bytes()).decode()
+    else:
+        text = options.speakers.read_text(encoding="utf-8")
+    return text.encode("ascii", "replace").decode().replace("\r\n", "\n")
+
+
+def make_halves(text: str, folder: pathlib.Path) -> None:
+    """The rows of the base's speakers, and those of the clients: folder/base and folder/clients."""
+    if (folder / "whole").exists():
+        return
+    train, test = speakers.make(text, **ROWS)
     if len(train["users"]) < 4:
-        sys.exit(f"{options.speakers}: fewer than four speakers have 30 rows: is it a play?")
-    for first, place in enumerate(places.values()):
+        sys.exit("fewer than four speakers have 30 rows: is it a play?")
+    for first, place in enumerate((folder / "base", folder / "clients")):
         for half, name in ((train, "train"), (test, "test")):
             users = {
                 user: (half["user_data"][user]["x"], half["user_data"][user]["y"])
@@ -129,138 +186,272 @@ def halves(options, folder: pathlib.Path) -> dict[str, pathlib.Path]:
             }
             (place / name).mkdir(parents=True, exist_ok=True)
             (place / name / "data.json").write_text(json.dumps(speakers.leaf(users)))
-    return places
+    (folder / "whole").touch()
 
 
 class Bench:
-    def __init__(self, options, folder: pathlib.Path) -> None:
-        self.options, self.folder = options, folder
-        self.data = halves(options, folder)
+    """The cells, which are ways at a rate, and the base of their runs."""
 
-    def run(self, name: str, half: str, keys: dict) -> frame.Run:
-        """A run on one half of the speakers, unless it is there."""
-        out = self.folder / "runs" / name
-        if not (out / "summary.json").exists():
-            config = self.folder / f"{half}.toml"
-            config.write_text(BASE.format(data=self.data[half]))
-            words = [f"{key}={toml(value)}" for key, value in keys.items()]
-            frame.simulate(self.options.macaw, config, out, words)
-        return frame.Run(out)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.quick = options, options.quick
+        self.rounds = 10 if self.quick else options.rounds
+        self.seeds = 1 if self.quick else options.repeat
+        # Of a try: it leaves no entries.
+        whole = not self.quick and self.rounds == ROUNDS and options.speakers is None
+        self.tried = "" if whole else "try"
+        base_rounds = 4 if self.quick else BASE_ROUNDS
+        self.base_keys = {
+            "run.rounds": base_rounds, "local.lr": BASE_RATE, "evaluation.every": base_rounds
+        }  # fmt: skip
+        cells = {
+            self.cell(way, rate): self.digest_of(way, rate) for way in WAYS for rate in way.rates
+        }
+        self.cells = Cells("lora", Record(RECORD, Learned), cells)
 
-    def base(self) -> pathlib.Path:
-        rounds = 4 if self.options.quick else 300
-        keys = {"run.rounds": rounds, "local.lr": 0.3, "evaluation.every": rounds}
-        return self.run("base", "base", keys).folder / "model.safetensors"
+    @staticmethod
+    def cell(way: Way, rate: float) -> str:
+        return f"{way.name}, lr {rate:g}"
 
-    def one(self, way: Way, rate: float, seed: int) -> frame.Run:
-        name = f"{way.name}-{rate}-{seed}".replace(" ", "-").replace(",", "")
-        common = {"run.rounds": self.options.rounds, "run.seed": seed, "local.lr": rate}
-        start = {"model.init": str(self.base())}
-        return self.run(name, "clients", common | start | way.keys)
+    def keys(self, way: Way, rate: float) -> dict:
+        return {"run.rounds": self.rounds, "local.lr": rate} | way.keys
 
-    def all(self, way: Way) -> tuple[float, list[frame.Run]]:
-        """The rate of the lowest validation loss, and its runs."""
-        rates = way.rates[:1] if self.options.quick else way.rates
-        losses = {rate: last(self.one(way, rate, 1), CHOSEN_BY) for rate in rates}
-        rate = min(losses, key=lambda r: losses[r])
-        return rate, [self.one(way, rate, seed) for seed in range(1, self.options.repeat + 1)]
+    def digest_of(self, way: Way, rate: float) -> str:
+        of_base = [f"base {word}" for word in pairs(self.base_keys)]
+        of_rows = [f"speakers {word}" for word in pairs(ROWS)]
+        return digest_of_settings(BASE, [*pairs(self.keys(way, rate)), *of_base, *of_rows])
+
+    @functools.cached_property
+    def folder(self) -> pathlib.Path:
+        """The data and the runs of this play."""
+        text = play(self.options)
+        folder = self.options.runs.resolve() / f"speakers-{digest(text)[:12]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            make_halves(text, folder)
+        return folder
+
+    def config(self, half: str) -> str:
+        return BASE.replace("{data}", str(self.folder / half))
+
+    @functools.cached_property
+    def base(self) -> frame.Run:
+        """The run whose model the others begin with: made where one of them is to be made."""
+        keys = pairs(self.base_keys)
+        folder = self.folder / f"base-{digest_of_settings(BASE, keys)[:12]}"
+        folder.mkdir(exist_ok=True)
+        with locked(folder):
+            return simulate(self.options.macaw, self.config("base"), folder / "run", keys)
+
+    def made(self, ways: list[Way]) -> list[Learned]:
+        """The entries of all runs: each rate with the first seed, then the best one with others."""
+        known = {} if self.options.again or self.tried else self.chosen(self.entries())
+        works = [
+            Trained(self, way, rate, 1)
+            for way in ways
+            for rate in self.rates(way)
+            if way.name not in known
+        ]
+        first = do_all(works)
+        chosen = self.chosen(first if self.tried else self.entries())
+        others = [
+            Trained(self, way, chosen[way.name], seed)
+            for seed in range(2, self.seeds + 1)
+            for way in ways
+        ]
+        return first + do_all(others)
+
+    def check(self, ways: list[Way]) -> None:
+        """Makes the runs with entries again."""
+        entries = self.cells.current()
+        do_all(
+            Trained(self, way, rate, seed)
+            for seed in range(1, self.seeds + 1)
+            for way in ways
+            for rate in self.rates(way)
+            if (self.cell(way, rate), seed) in entries
+        )
+
+    def entries(self) -> list[Learned]:
+        return list(self.cells.current().values())
+
+    def rates(self, way: Way) -> tuple[float, ...]:
+        return way.rates[:1] if self.quick else way.rates
+
+    def chosen(self, entries: Iterable[Learned]) -> dict[str, float]:
+        """The rate of each way: that of the lowest validation loss, where all rates have run.
+
+        Figures that were carried over from a page are those of the rate that was chosen there.
+        """
+        first = {one.cell: one for one in entries if one.seed == 1}
+        found = {}
+        for way in WAYS:
+            cells = {rate: self.cell(way, rate) for rate in self.rates(way)}
+            mine = {rate: first[cell] for rate, cell in cells.items() if cell in first}
+            carried = [rate for rate, one in mine.items() if one.model is None]
+            if carried:
+                found[way.name] = carried[0]
+            elif len(mine) == len(cells):
+                losses = {
+                    rate: math.inf if one.validation is None else one.validation
+                    for rate, one in mine.items()
+                }
+                found[way.name] = min(losses, key=lambda rate: losses[rate])
+        return found
+
+    def name_lacking(self, entries: list[Learned]) -> None:
+        """Says which ways have runs and are not in the table."""
+        chosen, seen = self.chosen(entries), {one.cell for one in entries}
+        for way in WAYS:
+            lacks = [f"{rate:g}" for rate in self.rates(way) if self.cell(way, rate) not in seen]
+            if way.name not in chosen and len(lacks) < len(self.rates(way)):
+                say(f"lora: '{way.name}' is not in the table before its runs at {', '.join(lacks)}")
+
+    def text_of(self, entries: list[Learned]) -> str:
+        """The table of all ways with a rate."""
+        found = {}
+        for name, rate in self.chosen(entries).items():
+            way = next(one for one in WAYS if one.name == name)
+            mine = [one for one in entries if one.cell == self.cell(way, rate)]
+            found[name] = rate, sorted(mine, key=lambda one: one.seed)
+        return table(found)
 
 
-def last(run: frame.Run, metric: str) -> float:
+class Trained(Work[Learned]):
+    """A run of a way at a rate."""
+
+    inputs: ClassVar[Mapping[str, str]] = {"base": "base", **Work.inputs}
+
+    def __init__(self, bench: Bench, way: Way, rate: float, seed: int) -> None:
+        cell = bench.cell(way, rate)
+        super().__init__(bench.cells, cell, seed, bench.options, bench.folder, bench.tried)
+        self.bench, self.keys = bench, bench.keys(way, rate)
+
+    def config(self) -> str:
+        return self.bench.config("clients")
+
+    def settings(self) -> list[str]:
+        model = self.bench.base.folder / "model.safetensors"
+        return pairs(self.keys | {"model.init": str(model)})
+
+    def entry(self, run: frame.Run, known: Mapping[str, Any]) -> Learned:
+        rows = run.metrics()
+        points = curve(rows)
+        found = [accuracy for *_, accuracy in points]
+        return Learned(
+            best=max(found, default=None),
+            last=found[-1] if found else None,
+            tail=statistics.mean(found[-10:]) if found else None,
+            base=self.bench.base.digest,
+            loss=last(rows, LOSS),
+            validation=last(rows, CHOSEN_BY),
+            sent=sum(row["bytes_up"] for row in rows) / sum(row["clients"] for row in rows),
+            curve=points,
+            **known,
+        )
+
+    def figure(self, entry: Learned) -> str:
+        return "diverged" if entry.last is None else f"{100 * entry.last:.1f}"
+
+
+def last(rows: list[dict], metric: str) -> float | None:
     """Of the last round that was evaluated. A run that has diverged has no loss."""
-    found = [row[metric] for row in run.metrics() if row.get(metric) is not None]
-    return found[-1] if found else float("inf")
+    found = [row[metric] for row in rows if row.get(metric) is not None]
+    return found[-1] if found else None
 
 
-def curve(run: frame.Run) -> list[tuple[int, float, float]]:
+def curve(rows: list[dict]) -> list[list[float]]:
     """After each evaluation: the round, the bytes up until then, the accuracy."""
     sent, points = 0, []
-    for row in run.metrics():
+    for row in rows:
         sent += row["bytes_up"]
         if row.get(ACCURACY) is not None:
-            points.append((row["round"], sent, row[ACCURACY]))
+            points.append([row["round"], sent, row[ACCURACY]])
     return points
 
 
-def within(run: frame.Run, budget: float) -> tuple[int, float] | None:
-    """The last evaluation with at most so many bytes up: its round and accuracy."""
-    points = [(turn, accuracy) for turn, sent, accuracy in curve(run) if sent <= budget]
-    return points[-1] if points else None
+def within(entry: Learned, budget: float) -> tuple[float, float]:
+    """The last evaluation with at most so many bytes up: its round, and the accuracy in percent."""
+    points = [(turn, 100 * found) for turn, sent, found in entry.curve if sent <= budget]
+    return points[-1] if points else (math.nan, math.nan)
 
 
-def until(run: frame.Run, accuracy: float) -> float | None:
+def until(entry: Learned, accuracy: float) -> float:
     """The bytes up until the accuracy was reached."""
-    return next((sent for _, sent, found in curve(run) if found >= accuracy), None)
+    return next((sent for _, sent, found in entry.curve if found >= accuracy), math.nan)
 
 
-def cell(values: list[float], digits: int = 1) -> str:
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.{digits}f}{spread}"
+def known(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
-def trained(run: frame.Run) -> float:
-    """Kilobytes that a client sends in a round."""
-    rows = run.metrics()
-    return sum(row["bytes_up"] for row in rows) / sum(row["clients"] for row in rows) / 1e3
+def cell(found: Iterable[float], digits: int = 1, *, spread: bool = True) -> str:
+    """Mean and standard deviation; a dash where a run lacks it."""
+    values = list(found)
+    if any(map(math.isnan, values)):
+        return "–"
+    text = f"{statistics.mean(values):.{digits}f}"
+    return f"{text} ± {statistics.stdev(values):.{digits}f}" if spread and values[1:] else text
 
 
-def table(found: dict[str, tuple[float, list[frame.Run]]]) -> str:
-    budgets = [curve(run)[-1][1] for run in found["lora 4"][1]] if "lora 4" in found else None
-    target = None
-    if "full" in found:
-        reached = statistics.mean(curve(run)[-1][2] for run in found["full"][1])
-        target = reached - SUFFICES / 100
+def table(found: Mapping[str, tuple[float, list[Learned]]]) -> str:
+    """Of the rate and the entries of each way."""
+    budgets = {one.seed: one.curve[-1][1] for one in found.get("lora 4", (0, []))[1] if one.curve}
+    full = [known(one.last) for one in found.get("full", (0, []))[1]]
+    target = statistics.mean(full) - SUFFICES / 100 if full else math.inf
     lines = []
-    for name, (rate, runs) in found.items():
-        ends = [curve(run)[-1] for run in runs]
-        line = [name, f"{rate:g}", f"{statistics.mean(map(trained, runs)):.1f}"]
-        line.append(cell([100 * accuracy for *_, accuracy in ends]))
-        line.append(cell([last(run, LOSS) for run in runs], 3))
-        points = [within(run, b) for run, b in zip(runs, budgets)] if budgets else []
-        if points and None not in points:
-            line.append(cell([100 * accuracy for _, accuracy in points]))
-            line.append(f"{statistics.mean(turn for turn, _ in points):.0f}")
-        else:
-            line += ["–", "–"]
-        needed = [until(run, target) for run in runs] if target is not None else [None]
-        line.append("–" if None in needed else f"{statistics.mean(needed) / 1e6:.1f}")
+    for name, (rate, entries) in found.items():
+        line = [name, f"{rate:g}", str(len(entries))]
+        line.append(f"{statistics.mean(one.sent for one in entries) / 1e3:.1f}")
+        line.append(cell(100 * known(one.last) for one in entries))
+        line.append(cell((known(one.loss) for one in entries), 3))
+        # A seed that `lora 4` has not had gets what its others send.
+        other = statistics.mean(budgets.values()) if budgets else 0
+        points = [within(one, budgets.get(one.seed, other)) for one in entries]
+        line.append(cell(accuracy for _, accuracy in points))
+        line.append(cell((turn for turn, _ in points), 0, spread=False))
+        needed = [until(one, target) / 1e6 for one in entries]
+        line.append(cell(needed, spread=False))
         lines.append(line)
-    heads = [
-        "trained",
-        "lr",
-        "kB up a client",
-        "accuracy",
-        "loss",
-        "at equal bytes",
-        "rounds",
-        "MB until",
-    ]
-    return frame.table(heads, lines)
+    return frame.table(HEAD, lines)
+
+
+def about(entries: list[Learned]) -> str:
+    """The command, and when and where the rows were made."""
+    seeds = max(one.seed for one in entries)
+    command = f"./dev bench lora --seeds {seeds} --write"
+    return f"`{command}`; {when(entries)}, {where(entries)}, beside other work"
 
 
 def main() -> None:
-    parser = frame.parser(__doc__, rounds=200, repeat=3)
-    parser.add_argument("--speakers", type=pathlib.Path, metavar="TEXT")
-    parser.add_argument("--only", default="", help="rows whose name contains it")
+    parser = frame.parser(__doc__, rounds=ROUNDS, repeat=3)
+    parser.add_argument("--speakers", type=pathlib.Path, metavar="PLAY")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=pathlib.Path, default=frame.ROOT / "build/lora")
-    parser.add_argument("--write", action="store_true")
+    arguments(parser, frame.ROOT / "build/lora")
     options = parser.parse_args()
-    if options.speakers is None and not options.quick:
-        sys.exit("it needs a play: --speakers FILE (--quick makes one up)")
-    if options.quick:
-        options.rounds, options.repeat = 10, 1
-    folder = options.out / ("quick" if options.quick else str(options.rounds))
-    folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench(options, folder)
-    ways = [way for way in WAYS if options.only in way.name]
+    bench = Bench(options)
+    compared = options.again or options.check or options.table_only or options.write
+    if bench.tried and compared:
+        parser.error("--quick, --rounds and --speakers are for tries, which leave no entries")
+    ways = [way for way in WAYS if all(text in way.name for text in options.only)]
     if not ways:
-        sys.exit(f"no row's name contains '{options.only}'")
-    text = table({way.name: bench.all(way) for way in ways})
-    print(frame.heading() + "\n\n" + text)
+        parser.error(f"no row's name contains {' and '.join(map(repr, options.only))}")
+    if bench.tried:
+        print(frame.heading() + "\n\n" + bench.text_of(bench.made(ways)))
+        return
+    if options.check:
+        bench.check(ways)
+    elif not options.table_only:
+        bench.made(ways)
+    bench.cells.name_others()
+    entries = bench.entries()
+    bench.name_lacking(entries)
+    if not bench.chosen(entries):
+        say("lora: no way has its runs yet")
+        return
+    text = f"{about(entries)}\n\n{bench.text_of(entries)}"
+    print(text)
     if options.write:
-        head = RESULTS.read_text().split(MARK)[0] if RESULTS.exists() else HEAD
-        RESULTS.write_text(head + MARK + "\n" + text)
+        frame.write(RESULTS, "lora", text)
 
 
 if __name__ == "__main__":

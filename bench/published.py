@@ -29,21 +29,19 @@ interval by Welch's t where both have several seeds.
 
 from __future__ import annotations
 
-import concurrent.futures
+import argparse
 import math
 import pathlib
-import shutil
 import statistics
-import subprocess
-import sys
 import textwrap
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import frame
-from record import Entry, Record, digest, digest_of_files, digest_of_settings, locked
+from record import Entry, Record, digest_of_files, digest_of_settings
+from recorded import Cells, Work, arguments, do_all, say, when, where
 from tables import flower_cifar, flower_mnist, niid_cifar, pfl_cifar, stragglers
-from tables.table import Cell, Published, Table, name_of_file
+from tables.table import Cell, Published, Table
 
 MODULES = (flower_mnist, stragglers, niid_cifar, flower_cifar, pfl_cifar)
 TABLES = {module.TABLE.name: module.TABLE for module in MODULES}
@@ -62,139 +60,44 @@ HEAD = [
 ]
 
 
-def record_of(table: Table) -> Record:
-    return Record(RECORDS / f"{table.name}.jsonl")
+def cells_of(table: Table) -> Cells[Entry]:
+    settings = {cell.name: digest_of_settings(table.config, cell.settings) for cell in table.cells}
+    return Cells(table.name, Record(RECORDS / f"{table.name}.jsonl", Entry), settings)
 
 
-def settings_of(table: Table, cell: Cell) -> str:
-    return digest_of_settings(table.config, cell.settings)
+class Made(Work[Entry]):
+    """A run of a cell of a table."""
 
-
-class Work:
-    """A run of a cell, in a folder of its own: that of a changed cell is another one."""
-
-    def __init__(self, table: Table, cell: Cell, seed: int, options) -> None:
-        self.table, self.cell, self.seed, self.options = table, cell, seed, options
-        self.of = cell.name, seed
-        self.name = f"{table.name}: {cell.name}, seed {seed}"
-        again = "-again" if options.again or options.check else ""
-        tried = f"-{options.rounds}-rounds" if options.rounds else ""
-        of_seed = f"{seed}-{settings_of(table, cell)[:12]}{tried}{again}"
-        self.folder = options.runs / table.name / name_of_file(cell.name) / of_seed
-        self.run = self.folder / "run"
-        self.data = {"images": options.images, "cifar": options.cifar}[table.data].resolve()
+    def __init__(self, table: Table, cell: Cell, seed: int, options: argparse.Namespace) -> None:
+        tried = f"{options.rounds}-rounds" if options.rounds else ""
+        super().__init__(cells_of(table), cell.name, seed, options, options.runs, tried)
+        self.table, self.of = table, cell
+        self.rows = {"images": options.images, "cifar": options.cifar}[table.data].resolve()
 
     def draw(self) -> tuple[list[str], str]:
-        """The settings that the seed decides, and their digest."""
         if self.table.drawn is None:
-            return [], digest("")
-        drawn = list(self.table.drawn(self.cell, self.seed, self.data, self.folder))
+            return super().draw()
+        drawn = list(self.table.drawn(self.of, self.seed, self.rows, self.folder))
         return drawn, digest_of_files(drawn, self.folder)
 
-    def do(self) -> None:
-        """Unless another process has done it by then."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder):
-            entry = None if self.options.rounds else current(self.table).get(self.of)
-            if entry is not None or not self.options.check:
-                self.make(entry)
+    def config(self) -> str:
+        return self.table.config.replace("{data}", str(self.rows))
 
-    def make(self, before: Entry | None) -> None:
-        """Makes the run, or goes on with one that was cut, and adds its entry."""
-        options = self.options
-        drawn, digest_of_drawn = self.draw()
-        done = (self.run / "summary.json").exists()
-        if options.again or options.check:
-            if done:
-                shutil.rmtree(self.run)
-        elif before is not None:
-            if before.drawn in (None, digest_of_drawn):
-                return
-            say(f"{self.name}: what the seed decides is drawn in another way than recorded: again")
-            shutil.rmtree(self.run, ignore_errors=True)
-        if not (self.run / "summary.json").exists():
-            self.simulate(drawn)
-        now = self.entry(digest_of_drawn)
-        word = "" if options.rounds else compare(before, now)
-        say(f"{self.name}: {figure(self.table, now):.2f}{word}")
-        if options.check:
-            if word.startswith(ANOTHER):
-                raise RuntimeError(f"{self.name}: the same settings, data and arithmetic have "
-                                   "given another model")
-        elif not options.rounds:
-            record_of(self.table).add(now)
+    def settings(self) -> list[str]:
+        tried = [f"run.rounds={self.options.rounds}"] if self.options.rounds else []
+        return [f"workers.slots={self.options.slots}", *self.of.settings, *tried]
 
-    def simulate(self, drawn: list[str]) -> None:
-        options = self.options
-        if (self.run / "checkpoints").exists():
-            words = [options.macaw, "simulate", "--quiet", "--resume", self.run]
-        else:
-            config = self.folder / f"{self.table.name}.toml"
-            config.write_text(self.table.config.replace("{data}", str(self.data)))
-            settings = [f"run.seed={self.seed}", f"workers.slots={options.slots}"]
-            settings += [*self.cell.settings, *drawn]
-            if options.rounds:
-                settings.append(f"run.rounds={options.rounds}")
-            words = [*frame.command(options.macaw, config, self.run, settings), "--force"]
-        done = subprocess.run(
-            [str(word) for word in words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(
-                f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stdout}"
-            )
-
-    def entry(self, drawn: str) -> Entry:
-        run = frame.Run(self.run)
+    def entry(self, run: frame.Run, known: Mapping[str, Any]) -> Entry:
         found = [row["test_accuracy"] for row in run.metrics() if "test_accuracy" in row]
         return Entry(
-            cell=self.cell.name,
-            seed=self.seed,
-            settings=settings_of(self.table, self.cell),
-            drawn=drawn,
             best=run.summary["bests"]["test_accuracy"]["value"],
             last=found[-1],
             tail=statistics.mean(found[-10:]),
-            minutes=run.summary["seconds"] / 60,
-            model=run.digest,
-            macaw=run.summary["program"],
-            profile=run.summary["profile"],
-            data=run.summary["data_digest"],
-            processor=frame.processor(),
-            day=time.strftime("%Y-%m-%d"),
+            **known,
         )
 
-
-ANOTHER = ", ANOTHER MODEL"
-
-
-def compare(before: Entry | None, now: Entry) -> str:
-    """What there is to say of the entry before, behind the run's figure."""
-    if before is None:
-        return ""
-    if before.model is None:
-        return ", in place of an entry without a model's digest"
-    if before.model == now.model:
-        return ", the same model"
-    differ = [
-        word
-        for word, one, two in (
-            ("data", before.data, now.data),
-            ("division", before.drawn, now.drawn),
-            ("arithmetic", before.profile, now.profile),
-        )
-        if one != two
-    ]
-    if differ:
-        return f", another model, of another {' and '.join(differ)}"
-    return f"{ANOTHER} than that of {before.macaw}, {before.day}"
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    def figure(self, entry: Entry) -> str:
+        return f"{figure(self.table, entry):.2f}"
 
 
 def figure(table: Table, entry: Entry) -> float:
@@ -202,22 +105,6 @@ def figure(table: Table, entry: Entry) -> float:
     found = {"best": entry.best, "last": entry.last, "tail": entry.tail}[table.metric]
     assert found is not None, f"{table.name}: an entry of {entry.cell} lacks {table.metric}"
     return 100 * found
-
-
-def current(table: Table) -> dict[tuple[str, int], Entry]:
-    """The entries of cells as they are now."""
-    now = {cell.name: settings_of(table, cell) for cell in table.cells}
-    entries = record_of(table).entries().items()
-    return {name: entry for name, entry in entries if now.get(entry.cell) == entry.settings}
-
-
-def name_others(table: Table) -> None:
-    """Says which entries are not used, and why."""
-    cells, used = {cell.name for cell in table.cells}, current(table)
-    for name, entry in record_of(table).entries().items():
-        if name not in used:
-            why = "has other settings now" if entry.cell in cells else "is no cell any more"
-            say(f"{table.name}: not used: seed {entry.seed} of '{entry.cell}', which {why}")
 
 
 def difference(ours: list[float], published: Published) -> tuple[str, str]:
@@ -244,6 +131,7 @@ def row(table: Table, cell: Cell, entries: Iterable[Entry]) -> list[str] | None:
         return None
     ours = [figure(table, one) for one in mine]
     last = [math.nan if one.last is None else 100 * one.last for one in mine]
+    minutes = [one.minutes for one in mine if one.minutes is not None]
     published, beyond, equal = "–", "–", "–"
     if cell.published:
         published = f"{cell.published.mean:.2f}"
@@ -252,7 +140,7 @@ def row(table: Table, cell: Cell, entries: Iterable[Entry]) -> list[str] | None:
         beyond, equal = difference(ours, cell.published)
     return [
         cell.row, cell.column, published, frame.spread(ours, 2), str(len(ours)), beyond, equal,
-        frame.spread(last, 2), f"{statistics.median(one.minutes for one in mine):.1f}",
+        frame.spread(last, 2), f"{statistics.median(minutes):.1f}" if minutes else "–",
     ]  # fmt: skip
 
 
@@ -261,16 +149,13 @@ def about(table: Table, entries: Iterable[Entry]) -> str:
     mine = list(entries)
     what = {"images": "--images MNIST", "cifar": "--cifar cifar10.npz"}[table.data]
     seeds = max(one.seed for one in mine)
-    days = sorted({one.day for one in mine})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    where = ", ".join(sorted({one.processor for one in mine}))
     command = f"./dev bench published {table.name} {what} --seeds {seeds} --write"
-    return f"`{command}`; {when}, a core of {where} a run, beside other work"
+    return f"`{command}`; {when(mine)}, a core of {where(mine)} a run, beside other work"
 
 
 def text_of(table: Table) -> str | None:
     """The table with its words; None without an entry."""
-    entries = current(table).values()
+    entries = cells_of(table).current().values()
     rows = [found for cell in table.cells if (found := row(table, cell, entries))]
     if not rows:
         return None
@@ -280,24 +165,19 @@ def text_of(table: Table) -> str | None:
     return f"{words}\n\n{about(table, entries)}\n\n{frame.table(HEAD, rows)}"
 
 
-def work(tables: list[Table], options) -> None:
+def make(tables: list[Table], options: argparse.Namespace) -> None:
     """All runs: seed after seed, and of a seed those last that say so."""
     todo = [
-        (seed, cell.last, Work(table, cell, seed, options))
+        (seed, cell.last, Made(table, cell, seed, options))
         for seed in range(1, options.repeat + 1)
         for table in tables
         for cell in chosen(table, options)
     ]
     todo.sort(key=lambda one: one[:2])  # stable: the tables' order otherwise
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        runs = [pool.submit(one.do) for *_, one in todo]
-        for one in concurrent.futures.as_completed(runs):
-            if one.exception():
-                pool.shutdown(cancel_futures=True)
-                sys.exit(str(one.exception()))
+    do_all([one for *_, one in todo], options.jobs)
 
 
-def chosen(table: Table, options) -> list[Cell]:
+def chosen(table: Table, options: argparse.Namespace) -> list[Cell]:
     return [cell for cell in table.cells if all(text in cell.name for text in options.only)]
 
 
@@ -306,30 +186,22 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--images", type=pathlib.Path)
     parser.add_argument("--cifar", type=pathlib.Path)
-    parser.add_argument("--seeds", dest="repeat", type=int, help="runs of each cell; also --repeat")
-    parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--slots", type=int, default=1, help="cores of a run")
-    parser.add_argument("--runs", type=pathlib.Path, default=frame.ROOT / "build/published")
-    parser.add_argument("--again", action="store_true")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--table-only", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    arguments(parser, frame.ROOT / "build/published")
     options = parser.parse_args()
     if unknown := [name for name in options.tables if name not in TABLES]:
         parser.error(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
     if options.rounds and (options.again or options.check or options.write):
         parser.error("--rounds is for tries, which are not compared and not written")
-    options.runs = options.runs.resolve()
-    options.macaw = options.macaw.resolve()
     tables = [TABLES[name] for name in options.tables or TABLES]
     if not options.table_only:
         for table in tables:
             if getattr(options, table.data) is None:
                 parser.error(f"the table {table.name} needs --{table.data}")
-        work(tables, options)
+        make(tables, options)
     for table in tables if not options.rounds else []:
-        name_others(table)
+        cells_of(table).name_others()
         text = text_of(table)
         if text is None:
             say(f"{table.name}: no run has finished yet")

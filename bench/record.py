@@ -15,11 +15,15 @@ import os
 import pathlib
 import tomllib
 from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A finished run. None: not known, of figures that were carried over from a page."""
+    """A finished run. None: not known, of figures that were carried over from a page.
+
+    A benchmark whose table needs more than these accuracies adds fields to it.
+    """
 
     cell: str
     seed: int
@@ -30,7 +34,7 @@ class Entry:
     best: float | None
     last: float | None
     tail: float | None
-    minutes: float
+    minutes: float | None
     model: str | None  # digest of the final model
     macaw: str | None  # the program, with its version
     profile: dict[str, str] | None  # whose arithmetic: the same bits are of the same profile
@@ -43,18 +47,21 @@ class Entry:
         return self.cell, self.seed
 
 
-class Record:
+Kind = TypeVar("Kind", bound=Entry)
+
+
+class Record(Generic[Kind]):
     """The entries of a table."""
 
-    def __init__(self, file: pathlib.Path) -> None:
-        self.file = file
+    def __init__(self, file: pathlib.Path, kind: type[Kind]) -> None:
+        self.file, self.kind = file, kind
 
-    def entries(self) -> dict[tuple[str, int], Entry]:
+    def entries(self) -> dict[tuple[str, int], Kind]:
         found = {}
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
-                entry = Entry(**json.loads(line))
+                entry = self.kind(**json.loads(line))
             except (ValueError, TypeError) as error:
                 raise SystemExit(
                     f"{self.file}, line {number}: no entry ({error}); git has the last good file"
@@ -62,7 +69,7 @@ class Record:
             found[entry.name] = entry
         return found
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Kind) -> None:
         """In place of an earlier one of its name. The file is whole at any time."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.file.parent):

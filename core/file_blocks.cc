@@ -2,9 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <new>
 #include <utility>
@@ -12,13 +16,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "core/page_pool.h"
-#include "core/passed_bytes.h"
 #include "core/shared_memory.h"
 
 namespace macaw {
 namespace {
 
 constexpr size_t kAtOnce = size_t{16} << 20;  // space is taken in such steps
+constexpr size_t kLeastWrite = size_t{16} << 10;  // bytes: a store is cheaper than a call
+constexpr size_t kMadeAtOnce = size_t{256} << 10;  // bytes that stay in a cache
 
 struct FileBlock {
   size_t bytes = 0;
@@ -62,6 +67,48 @@ void GoOnInMemory(std::byte* data, FileBlock& block) {
   // What a failed call took of the disk; if this fails, it goes with the file.
   (void)!ftruncate(block.file.get(), static_cast<off_t>(block.taken));
   block.taken = block.bytes;
+}
+
+// The file of what lies at `to`, how far in it, and how much of the file follows.
+struct InFile {
+  int file = -1;  // none: it lies in memory
+  size_t offset = 0, bytes = 0;
+};
+
+// It stays true while the owner of `to` uses it.
+InFile PlaceOf(const std::byte* to) {
+  Known& known = TheKnown();
+  const absl::MutexLock lock(&known.mutex);
+  const auto found = known.Around(to);
+  if (found == known.blocks.end()) return {};
+  const auto& [data, block] = *found;
+  const auto offset = static_cast<size_t>(to - data);
+  if (offset >= block.in_file) return {};
+  return {.file = block.file.get(), .offset = offset, .bytes = block.in_file - offset};
+}
+
+// Writes pieces to a file, as many bytes as it takes. Returns how many.
+size_t Write(const InFile& place, std::span<const std::span<const std::byte>> pieces) {
+  std::array<iovec, 64> some;
+  size_t done = 0, piece = 0, at = 0;  // bytes before the pieces' end, of `place`, of the piece
+  while (piece < pieces.size() && done < place.bytes) {
+    int count = 0;
+    size_t bytes = 0;
+    for (size_t i = piece, from = at; i < pieces.size() && count < static_cast<int>(some.size());
+         ++i, from = 0) {
+      const size_t size = std::min(pieces[i].size() - from, place.bytes - done - bytes);
+      some[count++] = {const_cast<std::byte*>(pieces[i].data()) + from, size};
+      bytes += size;
+    }
+    const ssize_t written =
+        pwritev(place.file, some.data(), count, static_cast<off_t>(place.offset + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 || (written == 0 && bytes > 0)) break;
+    done += static_cast<size_t>(written);
+    for (at += static_cast<size_t>(written); piece < pieces.size() && at >= pieces[piece].size();)
+      at -= pieces[piece++].size();
+  }
+  return done;
 }
 
 }  // namespace
@@ -130,10 +177,34 @@ void LeaveToCache(std::span<const std::byte> piece) {
   if (begin < end) madvise(const_cast<std::byte*>(data) + begin, end - begin, MADV_DONTNEED);
 }
 
-void PassedBytes::Until(size_t until) {
-  if (until < left_ + kAtOnce && until < bytes_.size()) return;
-  LeaveToCache(bytes_.subspan(left_, until - left_));
-  left_ = until / RoundUpToPage(1) * RoundUpToPage(1);
+void Overwrite(std::byte* to, std::span<const std::span<const std::byte>> pieces) {
+  size_t size = 0, done = 0;
+  for (const auto piece : pieces) size += piece.size();
+  if (size >= kLeastWrite) {
+    if (const InFile place = PlaceOf(to); place.file >= 0) done = Write(place, pieces);
+  }
+  for (size_t at = 0; const auto piece : pieces) {
+    const size_t written = std::min(piece.size(), std::max(done, at) - at);
+    if (written < piece.size())
+      std::memcpy(to + at + written, piece.data() + written, piece.size() - written);
+    at += piece.size();
+  }
+}
+
+void Overwrite(std::byte* to, std::span<const std::byte> from) {
+  Overwrite(to, std::span<const std::span<const std::byte>>(&from, 1));
+}
+
+void OverwriteWith(std::span<std::byte> to,
+                   absl::FunctionRef<void(size_t at, std::span<std::byte> piece)> make) {
+  if (to.size() < kLeastWrite || PlaceOf(to.data()).file < 0) return make(0, to);
+  AlignedBuffer made = AlignedBuffer::Unset(std::min(kMadeAtOnce, to.size()));
+  for (size_t at = 0; at < to.size();) {
+    const std::span<std::byte> piece = made.bytes().first(std::min(made.size(), to.size() - at));
+    make(at, piece);
+    Overwrite(to.data() + at, piece);
+    at += piece.size();
+  }
 }
 
 bool TakesSpaceFirst(const std::byte* data) {

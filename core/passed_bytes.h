@@ -3,16 +3,11 @@
 #include <cstddef>
 #include <span>
 
-// Large blocks that lie in files: a process keeps in memory what it is reading or writing, and not
-// what it has passed. Thread-safe. file_blocks.cc knows the blocks and has the code.
 namespace macaw {
 
-// The piece is needed next only later: its whole pages leave this process's memory, and the system
-// keeps their contents in its cache while it has room. Does nothing for what lies in no file.
-void LeaveToCache(std::span<const std::byte> piece);
-
-// Leaves what has been passed of some bytes that are read or written from their beginning on, some
-// megabytes at a time. So a pass over a large vector takes few megabytes of a process. One thread.
+// Some bytes that are read or written from their beginning on. Leaves what has been passed to the
+// system's cache (LeaveToCache in file_blocks.h), some megabytes at a time, so that a pass over a
+// large vector in a file takes few megabytes of a process. One thread.
 class PassedBytes {
  public:
   explicit PassedBytes(std::span<const std::byte> bytes) : bytes_(bytes) {}

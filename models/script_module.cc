@@ -14,9 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/one_line.h"
+#include "core/utf8.h"
 #include "models/one_thread.h"
 #include "models/script.h"
 #include "models/script_random.h"
@@ -31,6 +35,47 @@ using at::Tensor;
 torch::jit::Module Load(const std::string& bytes, at::Device device = at::kCPU) {
   std::istringstream stream(bytes);
   return torch::jit::load(stream, device);
+}
+
+// What the interpreter says of an operation that failed, in one line: its words have the places
+// first, each a line of code above one that ends with an arrow, and the reason last.
+std::string FailureOf(absl::string_view words) {
+  constexpr absl::string_view kReason = "\nRuntimeError: ", kArrow = "<--- HERE";
+  constexpr size_t kMostCode = 100;  // bytes
+  words = absl::StripTrailingAsciiWhitespace(words);
+  const size_t reason = words.rfind(kReason);
+  if (reason == absl::string_view::npos) return OneLine(words.substr(words.rfind('\n') + 1));
+  const std::string what = OneLine(words.substr(reason + kReason.size()));
+  const size_t arrow = words.rfind(kArrow, reason);
+  if (arrow == absl::string_view::npos) return what;
+  const std::vector<absl::string_view> lines = absl::StrSplit(words.substr(0, arrow), '\n');
+  if (lines.size() < 2) return what;
+  const absl::string_view code = absl::StripAsciiWhitespace(lines[lines.size() - 2]);
+  return absl::StrCat(what, ", in \"", OneLine(HeadOf(code, kMostCode)), "\"");
+}
+
+// Calls f, a pass of the interpreter. It turns all that an operation throws into one exception,
+// whose words alone say what it was: here a lack of memory is one again, and of what remains the
+// module is to blame, but for a GPU's own errors.
+template <typename F>
+c10::IValue Interpreted(at::IntArrayRef batch, F&& f) {
+  try {
+    return f();
+  } catch (const std::runtime_error& error) {
+    const absl::string_view words = error.what();
+    if (!absl::StrContains(words, "TorchScript interpreter") ||
+        absl::StrContains(words, "CUDA error"))
+      throw;
+    const std::string failure = FailureOf(words);
+    TORCH_CHECK_WITH(OutOfMemoryError,
+                     !absl::StrContains(words, "can't allocate memory") &&
+                         !absl::StrContains(words, "out of memory"),
+                     failure);
+    throw std::invalid_argument(absl::StrCat(
+        "the scripted module cannot compute a batch of shape [", absl::StrJoin(batch, ", "),
+        "]: ", failure, "; forward gets any number of rows of shape [",
+        absl::StrJoin(batch.slice(1), ", "), "], which is the data's (model.input_shape)"));
+  }
 }
 
 }  // namespace
@@ -112,9 +157,10 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   const ScriptSegments* const segments =
       at::GradMode::is_enabled() ? (trains ? module_->training : module_->evaluation).get()
                                  : nullptr;
-  const c10::IValue result = segments == nullptr
-                                 ? module_->script.forward({input})
-                                 : segments->Forward(input, module_->Buffers(values), dropout);
+  const c10::IValue result = Interpreted(input.sizes(), [&] {
+    return segments == nullptr ? module_->script.forward({input})
+                               : segments->Forward(input, module_->Buffers(values), dropout);
+  });
   Outputs outputs;
   if (result.isTuple() && result.toTupleRef().elements().size() == 2) {
     outputs.logits = result.toTupleRef().elements()[0].toTensor();

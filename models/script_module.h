@@ -31,7 +31,8 @@ class ScriptModule {
   ~ScriptModule();
 
   // Masks of dropout are drawn from `dropout`; null: nothing is dropped. With checkpoints, the
-  // module must outlive the backward pass.
+  // module must outlive the backward pass. Throws std::invalid_argument with a line of the module's
+  // code if it cannot compute this batch, or returns another shape than the task needs.
   Outputs Forward(const at::Tensor& batch, std::span<const at::Tensor> parameters,
                   RandomStream* dropout, Statistics statistics);
 

@@ -25,17 +25,39 @@ class NamedGroups {
 
   // In the order of their first entries.
   const std::vector<std::string>& names() const { return names_; }
-  // The group of a client's name: an index into names(). Nothing: no entry matches.
-  std::optional<uint32_t> Of(absl::string_view client) const;
-
- private:
-  std::vector<std::string> names_;
+  const std::vector<std::string>& entries() const { return entries_; }
   struct Entry {
     size_t place = 0;  // among the entries
     uint32_t group = 0;
   };
+  // The first entry that matches a client's name. Nothing: none does.
+  std::optional<Entry> EntryOf(absl::string_view client) const;
+  // The group of a client's name: an index into names(). Nothing: no entry matches.
+  std::optional<uint32_t> Of(absl::string_view client) const;
+
+ private:
+  std::vector<std::string> names_, entries_;
   absl::flat_hash_map<std::string, Entry> whole_names_;  // the first entry of each
   std::vector<std::pair<std::string, Entry>> patterns_;  // the others, by place
+};
+
+// Puts clients into their groups, and notes which entries put any there. One thread.
+class GroupMatches {
+ public:
+  // `groups` must outlive it.
+  explicit GroupMatches(const NamedGroups& groups)
+      : groups_(groups), matched_(groups.entries().size()) {}
+
+  // The group of a further client.
+  std::optional<uint32_t> Add(const std::string& client);
+  // Says which entries are the first match of no client so far, and how clients are named. Empty:
+  // each entry is that of a client.
+  std::string Unmatched() const;
+
+ private:
+  const NamedGroups& groups_;
+  std::vector<bool> matched_;         // by entry
+  std::vector<std::string> clients_;  // the first ones
 };
 
 }  // namespace macaw

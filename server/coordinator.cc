@@ -150,6 +150,10 @@ class CoordinatorImpl final : public Coordinator {
     return allowed ? run_.blobs().Find(digest) : nullptr;
   }
 
+  void Waited(const fleet::Caller& caller, Duration time) override {
+    run_.NoteWaited(caller.node, time);
+  }
+
   absl::StatusOr<Outcome> Wait() override { return run_.Wait(); }
   void Interrupt() override { run_.Interrupt(); }
   void Suspend() override { run_.Suspend(); }

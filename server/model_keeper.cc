@@ -11,7 +11,7 @@
 #include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/frozen.h"
-#include "core/passed_bytes.h"
+#include "core/file_blocks.h"
 #include "core/status.h"
 #include "proto/fleet/compact_vector.h"
 #include "proto/fleet/vector_codec.h"

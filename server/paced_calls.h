@@ -34,6 +34,9 @@ class PacedCalls final : public fleet::FleetHandler {
                                                 const Digest& digest) override {
     return handler_.FindBlob(caller, digest);
   }
+  void Waited(const fleet::Caller& caller, Duration time) override {
+    handler_.Waited(caller, time);
+  }
 
  private:
   fleet::FleetHandler& handler_;

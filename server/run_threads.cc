@@ -256,6 +256,10 @@ void RunThreads::Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::Uplo
   });
 }
 
+void RunThreads::NoteWaited(const std::string& node, Duration time) {
+  loop_.Post([this, node, time] { engine_.NoteWaited(node, time); });
+}
+
 void RunThreads::Send(Ticket ticket, fleet::LeaseReply reply) {
   auto node = leases_.extract(ticket);
   if (!node.empty())

@@ -49,6 +49,7 @@ class RunThreads final : public admin::AdminHandler {
   void Commit(fleet::CommitRequest request, fleet::Reply<fleet::CommitReply> reply);
   void Release(fleet::ReleaseRequest request, fleet::Reply<fleet::ReleaseReply> reply);
   void Offer(const fleet::UploadOffer& offer, fleet::Reply<fleet::UploadVerdict> reply);
+  void NoteWaited(const std::string& node, Duration time);  // for its turn to download
 
   // ---- operators, on any thread (run_operators.cc)
 

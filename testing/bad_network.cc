@@ -95,9 +95,10 @@ class BadNetwork::Relay {
     pollfd ends[2];
     for (int i = 0; i < 2; ++i) {
       const Way& way = ways_[i];
-      const bool may_read = !way.ended && way.free <= now;
+      const bool held = i == 1 && network_.down() >= network_.most_down_;
+      const bool may_read = !way.ended && !held && way.free <= now;
       ends[i] = {.fd = may_read ? way.from : -1, .events = POLLIN, .revents = 0};
-      if (!way.ended && !may_read) wake = std::min(wake, way.free);
+      if (!way.ended && !held && !may_read) wake = std::min(wake, way.free);
       if (!way.travelling.empty()) wake = std::min(wake, way.travelling.front().due);
     }
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(wake - now).count();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <string>
 #include <thread>
@@ -49,6 +50,8 @@ class BadNetwork {
   int faults() const { return faults_; }  // those that have happened
   // Later connections go to the server at this address; those that are open stay where they are.
   void Redirect(const std::string& server);
+  // No more than so many bytes in all come down, until a later call lets more pass.
+  void HoldDown(uint64_t bytes) { most_down_ = bytes; }
   // An outage: connections are closed, those that are open and, until it is over, those that come.
   void Down(bool down) { down_ = down; }
 
@@ -64,6 +67,7 @@ class BadNetwork {
   std::atomic<bool> stop_ = false, down_ = false;
   std::atomic<int> connections_ = 0, faults_ = 0;
   std::atomic<uint64_t> carried_[2] = {0, 0};
+  std::atomic<uint64_t> most_down_ = std::numeric_limits<uint64_t>::max();
   std::thread acceptor_;
   std::list<std::thread> relays_;  // the acceptor's alone until it has ended
 };

@@ -105,6 +105,10 @@ class FakeHandler final : public AnsweringHandler {
     const auto it = served_.find(digest);
     return it == served_.end() ? nullptr : it->second;
   }
+  void Waited(const Caller& caller, Duration time) override {
+    absl::MutexLock lock(&mutex_);
+    waited_[caller.node] += time;
+  }
 
   void ServeAs(const Digest& digest, std::shared_ptr<const AlignedBuffer> bytes) {
     absl::MutexLock lock(&mutex_);
@@ -173,6 +177,10 @@ class FakeHandler final : public AnsweringHandler {
     absl::MutexLock lock(&mutex_);
     return offers_;
   }
+  std::map<std::string, Duration> waited() {  // for their turns to download, by node
+    absl::MutexLock lock(&mutex_);
+    return waited_;
+  }
   Duration last_wait() {
     absl::MutexLock lock(&mutex_);
     return last_wait_;
@@ -194,6 +202,7 @@ class FakeHandler final : public AnsweringHandler {
   std::vector<CommitRequest> committed_ ABSL_GUARDED_BY(mutex_);
   std::vector<RegisterRequest> registered_ ABSL_GUARDED_BY(mutex_);
   std::vector<UploadOffer> offers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Duration> waited_ ABSL_GUARDED_BY(mutex_);
   std::map<Digest, std::shared_ptr<const AlignedBuffer>> served_ ABSL_GUARDED_BY(mutex_);
 };
 

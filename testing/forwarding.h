@@ -47,6 +47,7 @@ class ForwardingHandler : public FleetHandler {
                                                 const Digest& digest) override {
     return handler_.FindBlob(caller, digest);
   }
+  void Waited(const Caller& caller, Duration time) override { handler_.Waited(caller, time); }
 
  private:
   FleetHandler& handler_;
@@ -69,6 +70,7 @@ class AnsweringHandler : public FleetHandler {
   std::shared_ptr<const AlignedBuffer> FindBlob(const Caller&, const Digest&) override {
     return nullptr;
   }
+  void Waited(const Caller&, Duration) override {}
 };
 
 }  // namespace macaw::fleet

@@ -13,7 +13,6 @@ its place in the source is an error. Needs what ./dev build needs, less LibTorch
 import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", "-DMACAW_TESTS_OF=algorithms;codecs;data;models;scheduler;training;server"]
 PATIENCE = 300  # seconds; a test that hangs has noticed
 
 # (source, test binary less its _test, gtest filter): (trap, text, what becomes of it; @ is the text itself).
@@ -62,20 +61,34 @@ MUTANTS = {
         ("buckets are neighbours, the same in each round", "random.Shuffle(std::span(order));",
          "static_cast<void>(random);"),
         ("the rest is divided by the size of a whole bucket",
-         "arrived.WeightOf(k) / total,", "arrived.WeightOf(k) / static_cast<double>(size),")],
+         "arrived.WeightOf(k) / total,", "arrived.WeightOf(k) / static_cast<double>(size),"),
+        ("buckets weigh alike", "buckets.weights.push_back(total);", "buckets.weights.push_back(1);"),
+        ("the smaller bucket is not counted", "clients / size + (clients % size > 0 ? 1 : 0)", "clients / size")],
     ("algorithms/robust/fltrust.cc", "algorithms", "FlTrust.*"): [
         ("FLTrust does not scale updates to the root's norm",
          "scores[k] / total * (length / norms[k])", "scores[k] / total"),
         ("FLTrust counts updates against the root's", "std::max(0.0, ", "std::abs("),
-        ("FLTrust's root is one of those that it trusts", "updates[k].first == root_ || ", "")],
+        ("FLTrust's root is one of those that it trusts", "updates[k].first == root_ || ", ""),
+        ("FLTrust believes others' statistics", "CopyBuffers(root->second.view(), mean.view());", ""),
+        ("FLTrust divides by how many it trusts", "total += scores[k];", "total += scores[k] > 0 ? 1 : 0;")],
     ("algorithms/robust/norm_bound.cc", "algorithms", "NormBound.*"): [
-        ("a norm bound lengthens short updates", "norm > bound_ ? bound_ / norm : 1", "bound_ / norm")],
+        ("a norm bound lengthens short updates", "norm > bound_ ? bound_ / norm : 1", "bound_ / norm"),
+        ("a norm bound forgets the weights", "arrived.WeightOf(k) / total * kept",
+         "(1 + 0 * total) / static_cast<double>(arrived.size()) * kept")],
+    ("algorithms/robust/norm_bound.cc", "algorithms", "Robust.*"): [
+        ("a norm bound takes the mean of statistics", "TakeMedianBuffers(arrived.updates, mean.view());", "")],
     ("algorithms/around/attack_rows.cc", "algorithms", "MinM*:MinS*"): [
         ("the bisection for gamma goes to the wrong side", "? low : high) = middle", "? high : low) = middle"),
         ("min-max looks at the distance to one honest client", "largest = std::max(largest, Of(i, gamma));",
          "largest = Of(i, gamma);"),
         ("min-sum's bound is a mean of distances", "return attack.kind == \"min-max\" ? largest :",
-         "return attack.kind != \"\" ? largest :")],
+         "return attack.kind != \"\" ? largest :"),
+        ("min-max goes along the deviation", "p[i] = -std::sqrt(variance);", "p[i] = std::sqrt(variance);"),
+        ("the unit perturbation has no unit length", "value /= std::sqrt(squared);", "value /= 1;")],
+    ("algorithms/around/attack_rows.cc", "algorithms", "Mimic.*:AttacksOnRows.*"): [
+        ("mimic copies another client than the first", "honest[0]->Clone()", "honest.back()->Clone()"),
+        ("distances see batch-norm statistics", "if (parameter) squared += d * d;",
+         "if (parameter || true) squared += d * d;")],
     ("algorithms/around/attack_client.cc", "algorithms", "ReportedWeights.*"): [
         ("a free-rider says that it has no rows",
          "if (channel.name == kWeightChannel) vector.As<double>()[0] = context.weight;", "")],
@@ -83,7 +96,10 @@ MUTANTS = {
         ("a backdoor succeeds with the rows of its own class",
          "!= static_cast<int32_t>(attack.target)", ">= 0"),
         ("a backdoor's rows keep their class",
-         "copy->classes.back() = static_cast<int32_t>(attack.target);", "")],
+         "copy->classes.back() = static_cast<int32_t>(attack.target);", ""),
+        ("the trigger is in one channel", "c < shape[0]", "c < std::min<int64_t>(shape[0], 1)"),
+        ("all rows of a hostile client have the trigger", "stream.Uniform() < attack.poisoned",
+         "stream.Uniform() < 1 + 0 * attack.poisoned")],
     ("algorithms/robust/centered_clipping.cc", "algorithms", "CenteredClipping.*:Robust.*"): [
         ("centered clipping forgets its centre", "Add(change.view(), center_);",
          "Copy(change.view(), center_);"),
@@ -285,7 +301,12 @@ MUTANTS = {
         ("a node that has gone keeps its turn", "now - node.seen > limits_.gone", "false"),
         ("a node that has gone gets a turn", "!node.open.empty() && ", ""),
         ("whoever has the last byte keeps its turn", "if (complete && of->open.empty())",
-         "if (false)")],
+         "if (false)"),
+        ("who has a blob stands behind all others", "nodes_.splice(nodes_.begin(), nodes_, of)",
+         "nodes_.splice(nodes_.end(), nodes_, of)"),
+        ("a slow node has one turn after the other", "(over && of->second)", "false"),
+        ("each blob has a turn of its own", "now - node.used", "now"),
+        ("a wait counts for each download", "std::exchange(of->waits, now)", "of->waits")],
     ("worker/downloads.cc", "worker", "AnnouncedSizes.*"): [
         ("a device makes room for whatever a server announces", "if (blob.size == bytes) ", ""),
         ("a device reads a short form that is longer", " && form.size < blob.size", "")],
@@ -322,7 +343,9 @@ MUTANTS = {
         ("FedExP's epsilon is beside the quotient",
          "2 * (SquaredNorm(delta.view()) + epsilon_)", "2 * SquaredNorm(delta.view()) + epsilon_"),
         ("FedExP reports the last iterate", "return (before + x) / 2;", "return x + 0 * before;"),
-        ("FedExP's mean is half of the last mean", "if (mean_) Copy(Model(), *mean_);", "")],
+        ("FedExP's mean is half of the last mean", "if (mean_) Copy(Model(), *mean_);", ""),
+        ("FedExP's quotient mixes a plain and a weighted mean",
+         ".reduction = schema.up[0].reduction,", ".reduction = aggregation::Reduction::kMean,")],
     ("algorithms/term.cc", "algorithms", "Term.*"): [
         ("TERM's powers overflow", "std::exp(tilt - context.Down(kLargest).As<double>()[0])", "std::exp(tilt)"),
         ("TERM does not divide by its weights", "server_lr / mean_power_, mean_delta", "server_lr, mean_delta"),
@@ -355,7 +378,8 @@ MUTANTS = {
         ("an empty centre moves", "        ++empty;\n        continue;", "        ++empty;"),
         ("a centre is moved by less than a row", "if (count < 1) {", "if (count == 0) {"),
         ("a centre is the mean over all rows", "sum[i] / count", "sum[i] / (count + 1)"),
-        ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)")],
+        ("biases are not those of the centres", "static_cast<T>(-square / 2)", "static_cast<T>(-square)"),
+        ("k-means' first centres have a mean square for a variance", " / rows - mean[i] * mean[i];", " / rows;")],
     ("training/objective.cc", "training_api", "ObjectiveOfReconstruction.*"): [
         ("the loss of a reconstruction is a sum over features", "sums[kLoss] += squares / features;", "sums[kLoss] += squares;"),
         ("a reconstruction's gradient is that of the sum", "2.0 / (features * mean.divisor)", "2.0 / mean.divisor")],
@@ -396,10 +420,15 @@ MUTANTS = {
         ("AFL normalises instead of projecting", "ProjectOntoSimplex(lambda);",
          "ProjectOntoSimplex({});\n    double sum = 0;\n    for (const double v : lambda) sum += v;\n    for (double& v : lambda) v /= sum;"),
         ("AFL takes a drawn cohort's losses for all", "rate_ * factor *", "rate_ * (factor > 0) *"),
-        ("AFL's clients forget their weight", "ScaleParameters(clients_ * lambda[context.client.value], delta);", "")],
+        ("AFL's clients forget their weight", "ScaleParameters(clients_ * lambda[context.client.value], delta);", ""),
+        ("AFL weighs clients by their rows", "schema.up[0].reduction = aggregation::Reduction::kMean;", ""),
+        ("AFL reports the last iterate", "Map(*mean_, blend, Model());",
+         "static_cast<void>(blend), Copy(Model(), *mean_);")],
     ("algorithms/fedsam.cc", "algorithms", "FedSam.*"): [
         ("FedSAM goes uphill without the norm", "Axpy(rho_ / norm,", "Axpy(rho_,"),
-        ("FedSAM divides by a gradient of zero", "if (norm == 0) return;", "")],
+        ("FedSAM divides by a gradient of zero", "if (norm == 0) return;", ""),
+        ("FedSAM's gradient is that of y: it is FedAvg", "batch.GradientAt(sharp)", "batch.GradientAt(y)"),
+        ("FedSAM looks downhill", "Axpy(rho_ / norm, g, sharp);", "Axpy(-rho_ / norm, g, sharp);")],
     ("algorithms/moon.cc", "algorithms", "Moon.*"): [
         ("MOON is pushed away from the common model",
          "{context.model(), context.State(\"previous\")}", "{context.State(\"previous\"), context.model()}"),
@@ -417,13 +446,22 @@ MUTANTS = {
     ("algorithms/fedper.cc", "algorithms", "FedPer.*"): [
         ("FedPer keeps the body and shares the head", "LocalGroupClient(setup, HeadOf(setup))",
          "LocalGroupClient(setup, HeadOf(setup).Others())")],
+    ("algorithms/local_group.cc", "algorithms", "FedPer.*"): [
+        ("FedPer sends its head", "group_.Insert(broadcast_group, shared);", ""),
+        ("FedPer's client forgets its head", "stage.start = Personal(context, workspace);", "")],
+    ("algorithms/local_group.h", "algorithms", "FedPer.*"): [
+        ("FedPer tests the common head", "return training::Point(Personal(context, workspace));",
+         "static_cast<void>(workspace);\n    return training::Point(context.model());")],
     ("algorithms/fednova.cc", "algorithms", "FedNova.*"): [
         ("FedNova's momentum is of the step before it is normalised",
          "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
          "Axpy(1, mean_direction, momentum_);"),
         ("FedNova's momentum takes the server's rate in",
          "AddWithin(bound_, tau_eff_, mean_direction, momentum_);",
-         "Axpy(server_lr * tau_eff_, mean_direction, momentum_);")],
+         "Axpy(server_lr * tau_eff_, mean_direction, momentum_);"),
+        ("FedNova divides by steps, whatever the momentum", "1 / outcome.a_norm1", "1.0 / outcome.steps"),
+        ("FedNova's tau_eff always counts steps", "count_steps_ ?", "(count_steps_ || true) ?"),
+        ("FedNova's momentum does not decay", "Scale(beta_, momentum_);", "")],
     ("algorithms/pfedme.cc", "algorithms", "PFedMe.*"): [
         ("pFedMe's personal steps are held near x", "Map(theta, step, batch.GradientAt(theta), w);",
          "Map(theta, step, batch.GradientAt(theta), theta);"),
@@ -431,18 +469,32 @@ MUTANTS = {
         ("pFedMe keeps the global model's copy", "result.state = {{\"personal\", theta}};",
          "result.state = {{\"personal\", outcomes[0].end}};"),
         ("pFedMe's statistics stay those of x", "CopyBuffers(outcomes[0].end, theta);",
-         "CopyBuffers(context.model(), theta);")],
+         "CopyBuffers(context.model(), theta);"),
+        ("pFedMe's personal model goes on from the last turn", "Copy(context.model(), theta);",
+         "Copy(context.first_turn ? context.model() : context.State(\"personal\"), theta);"),
+        ("pFedMe takes one personal step a batch", "k < steps_; ++k", "k < steps_ && k < 1; ++k"),
+        ("pFedMe's decay pulls w, too", "std::exchange(stage.local.weight_decay, 0.0)", "stage.local.weight_decay"),
+        ("pFedMe tests the common model", "context.first_turn ? context.model() : context.State(\"personal\"))",
+         "context.model())")],
     ("algorithms/apfl.cc", "algorithms", "Apfl.*"): [
         ("APFL's own step lacks alpha", "Axpy(-own.rate * before,", "Axpy(-own.rate,"),
         ("APFL's own step is of the own model's gradient", "batch.GradientAt(own.mixed)", "batch.GradientAt(own.v)"),
         ("APFL's alpha moves uphill", "before - alpha_lr_ * Dot", "before + alpha_lr_ * Dot"),
         ("APFL's alpha is not kept", "{\"alpha\", alpha}};\n    result.metrics", "};\n    result.metrics"),
         ("APFL tests the own model alone", "context.State(\"personal\"), context.model(),",
-         "context.State(\"personal\"), context.State(\"personal\"),")],
+         "context.State(\"personal\"), context.State(\"personal\"),"),
+        ("APFL's alpha steps at each batch", "std::exchange(own.first, false) && ", ""),
+        ("APFL's alpha leaves [0, 1]", "std::clamp(before - alpha_lr_ * Dot(own.mixed, own.gradient), 0.0, 1.0)",
+         "before - alpha_lr_ * Dot(own.mixed, own.gradient)"),
+        ("APFL's own model begins each turn as the common one",
+         "Copy(context.first_turn ? context.model() : context.State(\"personal\"), v);", "Copy(context.model(), v);")],
     ("algorithms/perfedavg.cc", "algorithms", "PerFedAvg.*"): [
         ("Per-FedAvg keeps the adaptation", "Zero(g);  // w stays where it is", "ScaleParameters(1, g);"),
         ("Per-FedAvg takes the gradient before the adaptation",
-         "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);")],
+         "Copy(batch.GradientAt(adapted), g);", "Copy(batch.GradientAt(w), g);"),
+        ("Per-FedAvg adapts by another rate than alpha", "Axpy(-alpha_, g, adapted);", "Axpy(-alpha_ / 2, g, adapted);"),
+        ("Per-FedAvg takes both gradients on one batch", "Copy(batch.GradientAt(adapted), g);",
+         "Axpy(decay, w, g), Copy(w, adapted), Axpy(-alpha_, g, adapted);\n        @")],
     ("algorithms/around/drift.cc", "algorithms", "Drift.*"): [
         ("a norm leaves the last parameters out", "i + lane < x.size(); ++lane", "i + lane + 1 < x.size(); ++lane"),
         ("the cosine is of squares", "norm / norms.As<double>()[1]", "norm / norms.As<double>()[0]"),
@@ -482,7 +534,9 @@ MUTANTS = {
     ("training/api/class_counts.cc", "training_api", "ClassCounts.*"): [
         ("ties are all among the five largest", " || (z[c] == z[label] && c < label)", "")],
     ("training/api/row_metrics.cc", "training_api", "RowMetrics.*"): [
-        ("R2 is against the mean square of labels, not their spread", "- mean * sums[kTargets]", "- 0 * mean")],
+        ("R2 is against the mean square of labels, not their spread", "- mean * sums[kTargets]", "- 0 * mean"),
+        ("perplexity is a mean of powers", "std::exp(sums[kLossOf] / sums[kRowsOf])",
+         "std::exp(sums[kLossOf]) / sums[kRowsOf]")],
     ("server/client_groups.cc", "server", "*"): [
         ("the worst group is the one with the largest number",
          "metric.higher_is_better ? least : most", "metric.higher_is_better ? most : least"),
@@ -564,7 +618,34 @@ MUTANTS = {
     ("server/run_ending.cc", "server", "Resume.*"): [
         ("an interrupted round's states are current after a resume",
          "StateVersions::Staged::kLeftOut);", "StateVersions::Staged::kIncluded);")],
+    ("cli/diff/diff.cc", "cli", "Diff.*"): [
+        ("diff looks at the last round first", "parting = InRound(Round(round));",
+         "parting = InRound(Round(rounds - round));"),
+        ("a tolerance holds for counts, too", "IsCount(name) ? 0 : tolerance", "tolerance")],
+    ("cli/bundle/portable.cc", "cli", "Bundles.*:Portable.*"): [
+        ("a bundle has keys of the machine that ran it", " || IsOfOneMachine(whole)) continue;", ") continue;")],
+    ("cli/bundle/bundle.cc", "cli", "Bundles.*"): [
+        ("a bundle's file may have another digest than the list says",
+         "if (Sha256Hex(BytesOf(absl::string_view(found->second))) != file.sha256)", "if (file.sha256.empty())")],
+    ("cli/verify/verify.cc", "cli", "Refusals.*"): [
+        ("verify runs on whatever data it is given", "if (digest == manifest_.data.digest) return absl::OkStatus();",
+         "return absl::OkStatus();"),
+        ("verify takes another file for the one that the run had", "if (Sha256Hex(file.bytes()) != input.sha256) {",
+         "if (file.bytes().empty()) {")],
+    ("cli/verify/verify.cc", "system", "Verified.*"): [
+        ("verify ignores the numeric profile", "done.same_profile = first.profile == second.profile;",
+         "done.same_profile = true;")],
 }
+
+
+def room_of(binary):
+    """The folder in tests/ whose CMakeLists.txt has the test binary; "" if none has."""
+    return next((file.parent.name for file in sorted(ROOT.glob("tests/*/CMakeLists.txt"))
+                 if re.search(rf"macaw_test\(\s*{binary}\s", file.read_text())), "")
+
+
+ROOMS = sorted({room_of(binary) for _, binary, _ in MUTANTS})
+OPTIONS = ["-DMACAW_TORCH=OFF", "-DMACAW_BENCH=OFF", f"-DMACAW_TESTS_OF={';'.join(ROOMS)}"]
 
 
 class Copy:
@@ -580,8 +661,7 @@ class Copy:
                 continue  # what has not changed is not built again
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, copy)
-        if not (self.build_folder / "build.ninja").exists():
-            self.must(["cmake", "--preset", "release", "-B", self.build_folder, *OPTIONS])
+        self.must(["cmake", "--preset", "release", "-B", self.build_folder, *OPTIONS])
 
     def must(self, command):
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
@@ -626,11 +706,13 @@ class Copy:
 
 
 def lost(mutants):
-    """Those whose text is not at exactly one place of its source, each with the reason."""
-    for trap, file, old, *_ in mutants:
+    """Those whose text is not at exactly one place of its source, or whose test is nowhere, each with the reason."""
+    for trap, file, old, _, binary, _ in mutants:
         count = (ROOT / file).read_text().count(old)
         if count != 1:
             yield f"{file}: {count} places have the text of the mutant '{trap}'"
+        if not room_of(binary):
+            yield f"{file}: no room of tests/ has the test of the mutant '{trap}', {binary}_test"
 
 
 def main():

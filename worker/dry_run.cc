@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "training/api/round_local.h"
 #include "training/api/trainer.h"
+#include "training/backends.h"
 #include "worker/lane.h"
 #include "worker/load_client.h"
 
@@ -95,8 +96,16 @@ absl::Status Try(const RunContext& context, const data::Dataset& dataset, Client
     MACAW_RETURN_IF_ERROR(
         algorithms::UpViews(context.schema, turn.phase, result, workspace, ends).status());
   }
-  const absl::Status evaluated =
+  absl::Status evaluated =
       trainer->Evaluate(broadcast[0], task.train, 0, task.train.size(), kRows).status();
+  const bool is_script = context.spec.script != nullptr;
+  if (evaluated.ok() && is_script && context.backend.name != training::kProcessBackend) {
+    // The module's code may name the number of rows, above all if the module was traced.
+    const std::vector<uint32_t> more(kRows + 1, static_cast<uint32_t>(task.train.at(0)));
+    data::Rows rows = task.train;
+    rows.index = more;
+    evaluated = trainer->Evaluate(broadcast[0], rows, 0, rows.size(), kRows + 1).status();
+  }
   const EvaluationConfig& evaluation = context.run.evaluation;
   const bool needed = evaluation.clients || evaluation.validation || evaluation.train ||
                       dataset.info().test_examples > 0 || dataset.info().val_examples > 0;

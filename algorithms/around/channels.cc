@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "algorithms/api/vector_math.h"
 #include "core/file_blocks.h"
-#include "core/passed_bytes.h"
 #include "core/status.h"
 
 namespace macaw::algorithms {
@@ -185,10 +184,15 @@ void Displace(ConstVectorView end, ConstVectorView from, VectorView out, Ends en
     const VectorView to{out.layout, out.bytes.subspan(at, count)};
     TakeSpace(to.bytes);
     if (from.empty()) {
-      Copy(some, to);
+      Overwrite(to.bytes.data(), some.bytes);
     } else {
       const ConstVectorView minus{from.layout, from.bytes.subspan(at, count)};
-      Subtract(some, minus, to);
+      OverwriteWith(to.bytes, [&](size_t begin, std::span<std::byte> piece) {
+        const auto of = [&](ConstVectorView all) {
+          return ConstVectorView{all.layout, all.bytes.subspan(begin, piece.size())};
+        };
+        Subtract(of(some), of(minus), VectorView{to.layout, piece});
+      });
       LeaveToCache(minus.bytes);
     }
     if (ends == Ends::kMayGo) GiveUpSpace(some.bytes);

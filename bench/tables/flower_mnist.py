@@ -7,10 +7,11 @@ import gzip
 import pathlib
 
 import numpy as np
+from frame import name_of_file
 
 from tables.divisions import dirichlet, label_quantity
 from tables.niid_bench import CLIENTS, FEDAVG, FEDNOVA, SCAFFOLD, SETTINGS
-from tables.table import Cell, Published, Table, name_of_file
+from tables.table import Cell, Published, Table
 
 CONFIG = (
     """

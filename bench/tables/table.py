@@ -43,7 +43,3 @@ class Table:
     # Settings of a cell that the seed decides, such as a division of the rows that is drawn as the
     # paper's code draws it. Files go to the folder.
     drawn: Callable[[Cell, int, pathlib.Path, pathlib.Path], Sequence[str]] | None = None
-
-
-def name_of_file(text: str) -> str:
-    return "".join(c if c.isalnum() or c in ".-=" else "_" for c in text)

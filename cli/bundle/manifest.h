@@ -52,6 +52,10 @@ struct Manifest {
   std::vector<BundledInput> inputs;
   std::vector<BundledFile> files;     // all but bundle.json itself, sorted by name
   std::vector<std::string> left_out;  // what is not in it, and why; sentences
+
+  // Whether there is something to make again: a round, or with run.rounds = 0 the evaluation of the
+  // initial model.
+  bool has_result() const { return rounds > 0 || end == "finished"; }
 };
 
 std::string ManifestJson(const Manifest& manifest);

@@ -105,6 +105,12 @@ class Packer {
     manifest_.algorithm = result.algorithm;
     manifest_.end = result.end;
     manifest_.rounds = result.rounds;
+    if (!manifest_.has_result()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(options_.run, " has no result: it was ", result.end,
+                       " before its first round was done, so there is nothing to make again "
+                       "(macaw simulate --resume goes on with it)"));
+    }
     manifest_.model_digest = result.model_digest;
     manifest_.data.digest = result.data_digest;
     manifest_.program = word(summary, "program");

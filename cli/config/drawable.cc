@@ -22,6 +22,10 @@ std::string NameOf(const data::Dataset& dataset, MatchedBy matched, ClientId cli
   return matched == MatchedBy::kName ? dataset.ClientName(client) : absl::StrCat(client.value);
 }
 
+bool EvaluatesGroups(const RunPlan& run) {
+  return run.evaluation.test && run.evaluation.clients && !run.evaluation.groups.empty();
+}
+
 bool CanBeDrawn(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched,
                 ClientId client) {
   const CohortConfig& cohort = run.cohort;
@@ -63,7 +67,7 @@ absl::StatusOr<Drawable> DrawableOf(const RunPlan& run, const data::Dataset& dat
 }
 
 absl::Status CheckGroups(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched) {
-  if (!run.evaluation.test || !run.evaluation.clients) return absl::OkStatus();
+  if (!EvaluatesGroups(run)) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const NamedGroups groups, NamedGroups::Parse(run.evaluation.groups));
   std::vector<bool> found(groups.names().size());
   const auto all_found = [&] { return !std::ranges::count(found, false); };
@@ -76,6 +80,16 @@ absl::Status CheckGroups(const RunPlan& run, const data::Dataset& dataset, Match
       absl::StrCat("evaluation.groups: no client is in the group \"", groups.names()[missing],
                    "\"; clients are ", "named \"", NameOf(dataset, matched, ClientId(0)),
                    "\" and so on, and one is in the group of ", "the first pattern that matches"));
+}
+
+std::string NoteOnGroups(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched) {
+  if (!EvaluatesGroups(run)) return "";
+  const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(run.evaluation.groups);
+  if (!groups.ok()) return "";  // CheckGroups refuses them
+  GroupMatches matches(*groups);
+  for (ClientId client; client.value < dataset.info().clients; ++client.value)
+    matches.Add(NameOf(dataset, matched, client));
+  return matches.Unmatched();
 }
 
 absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients) {

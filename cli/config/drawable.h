@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,5 +37,8 @@ absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_
 // Whether each group of evaluation.groups has a client, where groups are evaluated. The error names
 // one that has none.
 absl::Status CheckGroups(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched);
+// Says which patterns of evaluation.groups put no client into their groups, where groups are
+// evaluated. Empty: none is such.
+std::string NoteOnGroups(const RunPlan& run, const data::Dataset& dataset, MatchedBy matched);
 
 }  // namespace macaw::cli

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/client_state.h"
+#include "cli/config/drawable.h"
 #include "cli/config/idle_keys.h"
 #include "cli/config/settings.h"
 #include "cli/config/toml.h"
@@ -310,6 +311,11 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     AddNoteOnSplit(dataset, data::Split::kValidation, "validation", "clients_val_",
                    "data.val_fraction", notes);
   }
+  const bool owners = config.node.workers.owners > 0;
+  if (std::string note =
+          NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
+      !note.empty())
+    notes.push_back(std::move(note));
   if (ConceptGroups(run.transform, run.seed).count() > 1)
     notes.push_back(ConceptShiftNote(run, AnyHas(dataset, data::Split::kTest)));
   constexpr double kLargeForAdam = 0.01;

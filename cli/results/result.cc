@@ -27,6 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kFar = 0.25;  // Drop, in result.h
 constexpr char kNextLine[] = "\n           ";
+constexpr char kBalanced[] = "balanced_accuracy";
 constexpr char kAlgorithm[] = "algorithm.name";
 
 // Removes JSON's quotes: fedavg instead of "fedavg".
@@ -209,7 +210,9 @@ std::string SettingOf(const RunResult& run, const std::string& key,
 std::vector<Drop> DropsOf(const RunResult& result) {
   std::vector<Drop> drops;
   const double guess = GuessOf(result);
+  const bool balanced = absl::StrContains(result.best_metric, kBalanced);
   for (const auto& [metric, best] : result.bests) {
+    if (balanced && !absl::StrContains(metric, kBalanced)) continue;
     const auto last = result.final.find(metric);
     if (!absl::EndsWith(metric, "accuracy") || last == result.final.end()) continue;
     const double gained = best.value - guess;

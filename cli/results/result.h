@@ -65,7 +65,8 @@ std::string SettingOf(const RunResult& run, const std::string& key,
 
 // An accuracy that ended far below its best: it lost more than a quarter of what the best had
 // gained over guessing (1 / classes). A best that gained less than a quarter of the way from
-// guessing to 1 is not considered.
+// guessing to 1 is not considered. A run that chooses by balanced accuracy may give up accuracy, so
+// only balanced ones are.
 struct Drop {
   std::string metric;
   double last = 0, best = 0, guess = 0;

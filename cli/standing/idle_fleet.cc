@@ -25,6 +25,7 @@ class NoRun final : public fleet::FleetHandler {
   std::shared_ptr<const AlignedBuffer> FindBlob(const fleet::Caller&, const Digest&) override {
     return nullptr;
   }
+  void Waited(const fleet::Caller&, Duration) override {}
 };
 
 }  // namespace

@@ -60,6 +60,9 @@ class FleetHandler {
   // have it.
   virtual std::shared_ptr<const AlignedBuffer> FindBlob(const Caller& caller,
                                                         const Digest& digest) = 0;
+  // A download of the caller waits for its turn (wire/download_turns.h), and the caller has waited
+  // for so long since it was said last.
+  virtual void Waited(const Caller& caller, Duration time) = 0;
 };
 
 // Bytes that were moved over a link.

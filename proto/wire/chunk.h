@@ -33,7 +33,7 @@ struct ReceivedChunk {
 };
 
 // Safe for any bytes. Refuses with REASON_MALFORMED, or with REASON_TOO_LARGE past kChunkBytes.
-// Does not check the checksum: the receiver copies the data first and then checks its copy.
+// Does not check the checksum, which is the receiver's task (core/checksum.h).
 absl::StatusOr<ReceivedChunk> DecodeChunk(const grpc::ByteBuffer& buffer);
 
 // Conversion between raw buffers and the bytes of ordinary messages.

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <new>
 
+#include "core/checksum.h"
+#include "core/file_blocks.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "proto/wire/address.h"
@@ -293,16 +294,12 @@ absl::Status BlobMover::DownloadSlice(Incoming& blob) {
                     blob.digest);
     }
     const auto place = blob.buffer.bytes().subspan(blob.offset, chunk.size);
-    size_t at = 0;
-    for (const auto piece : chunk.data) {
-      std::memcpy(place.data() + at, piece.data(), piece.size());
-      at += piece.size();
-    }
-    if (Checksum(place) != chunk.checksum) {
+    if (Checksum(chunk.data) != chunk.checksum) {
       return Refuse(v1::Refusal::REASON_CHECKSUM,
                     absl::StrCat("the chunk at ", blob.offset, " arrived damaged"), "checksum",
                     blob.digest);
     }
+    Overwrite(place.data(), chunk.data);
     blob.offset += chunk.size;
     down_limit_.Count(chunk.size);
     // These run while gRPC reads the next chunk.

@@ -19,9 +19,11 @@ uint64_t DownloadTurns::Enter(const std::string& node, const Digest& blob, Go go
     absl::MutexLock lock(&mutex_);
     const TimePoint now = clock_.Now();
     auto of = std::ranges::find(nodes_, node, &Node::name);
-    if (of == nodes_.end()) of = nodes_.insert(of, Node{.name = node});
+    if (of == nodes_.end()) of = nodes_.insert(of, Node{.name = node, .waits = now});
     if (of->began.has_value() && of->blob != blob && !HasATurn(*of, now)) {
       of->began.reset();  // the turn was for another blob
+      of->used = {};
+      of->waits = now;
       nodes_.splice(nodes_.end(), nodes_, of);
     }
     of->blob = blob;
@@ -45,9 +47,10 @@ void DownloadTurns::Leave(uint64_t number, bool complete) {
     absl::MutexLock lock(&mutex_);
     const auto of = Of(number);
     if (of == nodes_.end()) return;
+    const TimePoint now = clock_.Now();
     of->open.erase(number);
-    of->seen = clock_.Now();
-    if (complete && of->open.empty()) nodes_.erase(of);
+    of->seen = now;
+    if (complete && of->open.empty()) MakeWay(of, now);
     ready = Grant();
   }
   CallAll(ready);
@@ -60,6 +63,27 @@ void DownloadTurns::Look() {
     ready = Grant();
   }
   CallAll(ready);
+}
+
+Duration DownloadTurns::TakeWaited(uint64_t number) {
+  absl::MutexLock lock(&mutex_);
+  const auto of = Of(number);
+  if (of == nodes_.end() || of->began.has_value()) return {};
+  const TimePoint now = clock_.Now();
+  return now - std::exchange(of->waits, now);
+}
+
+void DownloadTurns::MakeWay(std::list<Node>::iterator of, TimePoint now) {
+  const bool over = !HasATurn(*of, now);
+  if (!of->began.has_value() || (over && of->second)) {
+    nodes_.erase(of);
+    return;
+  }
+  of->used = over ? Duration{} : now - *of->began;
+  of->second = of->second || over;
+  of->began.reset();
+  of->waits = now;
+  nodes_.splice(nodes_.begin(), nodes_, of);
 }
 
 std::list<DownloadTurns::Node>::iterator DownloadTurns::Of(uint64_t number) {
@@ -81,7 +105,8 @@ std::vector<DownloadTurns::Go> DownloadTurns::Grant() {
   std::vector<Go> ready;
   for (Node& node : nodes_) {
     if (!node.began.has_value() && !node.open.empty() && counted < limits_.at_once) {
-      node.began = node.seen = now;
+      node.began = now - node.used;
+      node.seen = now;
       ++counted;
     }
     if (!node.began.has_value()) continue;

@@ -32,9 +32,11 @@ struct TurnLimits {
 // Which nodes may fetch a large blob now. With all at once, each gets its share of the server's
 // line, and all begin to train, and later to send, at the same time. One after the other, the first
 // trains and sends while the others fetch. A node keeps its turn until it has the last byte, and
-// its place among those that wait from one download to the next. It has one turn, whatever it
-// fetches, so a node that asks for all large blobs at once keeps the others no longer than any
-// other node. Thread-safe.
+// its place among those that wait from one download to the next. Once it has a blob it makes way
+// for one other node, and stands before all that have not begun: so it fetches its next blob, such
+// as the control variate beside a model. That is in what is left of its turn, or after a blob that
+// took longer in a second one. It has one turn at a time, whatever it fetches, so a node that asks
+// for all large blobs at once keeps the others no longer than any other node. Thread-safe.
 class DownloadTurns {
  public:
   using Go = std::function<void()>;
@@ -56,18 +58,26 @@ class DownloadTurns {
   void Leave(uint64_t number, bool complete) ABSL_LOCKS_EXCLUDED(mutex_);
   // Gives on the turns that time has ended. Each download that waits calls it at each pulse.
   void Look() ABSL_LOCKS_EXCLUDED(mutex_);
+  // How long the download's node has waited for its turn since the last call for one of its
+  // downloads. 0: it has its turn.
+  Duration TakeWaited(uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Node {
     std::string name;
     Digest blob;                     // that it asked for last
     std::optional<TimePoint> began;  // its turn; none: it waits
+    Duration used{};                 // of its turn, before it made way
+    bool second = false;             // its first turn was over when it made way
+    TimePoint waits;                 // since when, as far as nobody has asked
     TimePoint seen;                  // a download of it began, moved or ended
     std::map<uint64_t, Go> open;     // its downloads; empty functions: they have begun
   };
 
   std::list<Node>::iterator Of(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasATurn(const Node& node, TimePoint now) const;
+  // The node has all that it asked for.
+  void MakeWay(std::list<Node>::iterator of, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes out what is to be called, without the lock.
   std::vector<Go> Grant() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -75,7 +85,8 @@ class DownloadTurns {
   const Clock& clock_;
   absl::Mutex mutex_;
   uint64_t newest_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::list<Node> nodes_ ABSL_GUARDED_BY(mutex_);  // in the order in which they asked
+  // In the order in which they asked; in front those that have made way.
+  std::list<Node> nodes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace macaw::wire

@@ -1,17 +1,14 @@
-#include <grpcpp/alarm.h>
-
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "core/passed_bytes.h"
 #include "proto/wire/chunk.h"
 #include "proto/wire/field_checks.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/service.h"
+#include "proto/wire/turn_wait.h"
 
 // Bulk data. gRPC holds one chunk at a time, so a stream takes 1 MiB of memory however large its
 // blob is, and holds the blob (open_downloads.h).
@@ -21,6 +18,10 @@ namespace {
 // What a node that waits for its turn is sent, with each pulse.
 constexpr uint64_t kPulseBytes = uint64_t{64} << 10;
 
+// Sends a piece of a blob, one chunk after the other. The constructor begins the first one; for a
+// node that waits for its turn, the thread that ends the wait does (turn_wait.h). OnWriteDone
+// begins each further one. gRPC calls nothing here before the constructor has returned. OnCancel
+// may run at the same time as the others; OnDone is the last call.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   struct Piece {
@@ -30,15 +31,19 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   };
 
   explicit DownloadStream(const absl::Status& refusal) { Finish(ToGrpc(refusal)); }
-  // Sends the piece to `caller`. `number`: its own among the downloads.
-  DownloadStream(ServiceState& state, uint64_t number, Piece piece, const std::string& caller)
+  // Sends the piece to `caller`, which takes turns as `node`. `number`: its own among the
+  // downloads.
+  DownloadStream(ServiceState& state, uint64_t number, Piece piece, fleet::CallerPtr caller,
+                 const std::string& node)
       : state_(&state),
         number_(number),
+        caller_(std::move(caller)),
         piece_(std::move(piece)),
         begin_(piece_.offset),
         sent_(piece_.blob->bytes().subspan(begin_, piece_.end - begin_)) {
     if (state.turns.IsFor(piece_.blob->size())) {
-      AwaitTurn(caller);
+      wait_.emplace(state.turns, node, piece_.digest,
+                    [this](TurnWait::Over by, Duration waited) { Begin(by, waited); });
     } else {
       WriteNext();
     }
@@ -48,52 +53,29 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (ok) {
       state_->downloads.Moved(number_);
       sent_.Until(piece_.offset - begin_);
-      if (wait_ != nullptr) state_->turns.Moved(turn_);
+      if (wait_.has_value()) wait_->Moved();
       WriteNext();
     } else {
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
     }
   }
   void OnCancel() override {
-    if (wait_ != nullptr && wait_->Take() != nullptr)
+    if (wait_.has_value() && wait_->Stop())
       Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
   }
   void OnDone() override {
-    if (wait_ != nullptr) state_->turns.Leave(turn_, whole_);
+    if (wait_.has_value()) wait_->Leave(whole_);
     if (state_ != nullptr) state_->downloads.Leave(number_);
     delete this;
   }
 
  private:
-  // A stream that has not begun. Who takes it begins or ends it; the others find nothing.
-  class Waiting {
-   public:
-    explicit Waiting(DownloadStream* stream) : stream_(stream) {}
-    DownloadStream* Take() ABSL_LOCKS_EXCLUDED(mutex_) {
-      absl::MutexLock lock(&mutex_);
-      return std::exchange(stream_, nullptr);
+  void Begin(TurnWait::Over by, Duration waited) {
+    // A node that still waits is sent a little, and asks for the rest.
+    if (by == TurnWait::Over::kPulse) {
+      if (waited > Duration{}) state_->handler.Waited(*caller_, waited);
+      piece_.end = std::min(piece_.end, piece_.offset + kPulseBytes);
     }
-
-   private:
-    absl::Mutex mutex_;
-    DownloadStream* stream_ ABSL_GUARDED_BY(mutex_);
-  };
-
-  void AwaitTurn(const std::string& caller) {
-    wait_ = std::make_shared<Waiting>(this);
-    turn_ = state_->turns.Enter(caller, piece_.digest, [wait = wait_] {
-      if (DownloadStream* const mine = wait->Take()) mine->WriteNext();
-    });
-    const absl::Time pulse = absl::Now() + absl::FromChrono(state_->turns.limits().pulse);
-    pulse_.Set(absl::ToChronoTime(pulse), [wait = wait_](bool due) {
-      if (!due) return;
-      if (DownloadStream* const mine = wait->Take()) mine->SendPulse();
-    });
-  }
-  // It still waits. A little is sent, and the node asks for the rest.
-  void SendPulse() {
-    state_->turns.Look();
-    piece_.end = std::min(piece_.end, piece_.offset + kPulseBytes);
     WriteNext();
   }
   void WriteNext() {
@@ -109,14 +91,13 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   ServiceState* const state_ = nullptr;  // null: the download was refused
   const uint64_t number_ = 0;
+  const fleet::CallerPtr caller_;
   Piece piece_;
   const uint64_t begin_ = 0;
   PassedBytes sent_{{}};
   grpc::ByteBuffer chunk_;
-  std::shared_ptr<Waiting> wait_;  // null: it needs no turn
-  uint64_t turn_ = 0;              // its number among the turns
-  bool whole_ = false;             // the blob's last byte was sent
-  grpc::Alarm pulse_;
+  bool whole_ = false;            // the blob's last byte was sent
+  std::optional<TurnWait> wait_;  // none: it needs no turn
 };
 
 // A cancelled stream ends like one that was closed early: its next read fails, and the bytes that
@@ -207,8 +188,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* FleetService::Download(
   const uint64_t number =
       state_->downloads.Enter(caller->node, [context] { context->TryCancel(); });
   // A caller without a name is its connection.
-  const std::string who = caller->node.empty() ? context->peer() : caller->node;
-  return new DownloadStream(*state_, number, std::move(piece), who);
+  const std::string node = caller->node.empty() ? context->peer() : caller->node;
+  return new DownloadStream(*state_, number, std::move(piece), caller, node);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* FleetService::Upload(Context* context,

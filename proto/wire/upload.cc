@@ -1,10 +1,11 @@
 #include "proto/wire/upload.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/checksum.h"
+#include "core/file_blocks.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 
@@ -74,17 +75,11 @@ absl::Status Upload::Append(uint64_t offset, uint64_t checksum,
                  : Refuse(v1::Refusal::REASON_OFFSET,
                           absl::StrCat("a chunk across byte ", received_), "offset", digest_);
     }
-    AlignedBuffer& buffer = memory_->buffer;
-    std::byte* to = buffer.bytes().data() + offset;
-    for (const auto piece : data) {
-      if (piece.empty()) continue;
-      std::memcpy(to, piece.data(), piece.size());
-      to += piece.size();
-    }
-    if (Checksum(std::as_const(buffer).bytes().subspan(offset, length)) != checksum) {
+    if (Checksum(data) != checksum) {
       return Refuse(v1::Refusal::REASON_CHECKSUM,
                     absl::StrCat("the chunk at ", offset, " arrived damaged"), "checksum", digest_);
     }
+    Overwrite(memory_->buffer.bytes().data() + offset, data);
     received_ += length;
     if (!verify_ && received_ == size_) {
       state_ = State::kComplete;

@@ -83,12 +83,6 @@ __all__ = [
     "parameter",
 ]
 
-# A rule of a notebook's cell is written to a file with the modules that its names say.
-for _class in (Aggregated, Down, Layout, Metric, Schema, State, Up,
-               Gradient, Local, Loss, Outcome, Result, StageEnd, Train):  # fmt: skip
-    _class.__module__ = __name__
-del _class
-
 serving = False  # whether this process runs a rule for a worker or a server
 
 
@@ -335,3 +329,11 @@ def _parameters(rule: type[Rule]) -> list[dict[str, Any]]:
             {"name": name, "type": _TYPES[hint], "default": hint(argument.default), **about}
         )
     return keys
+
+
+# A rule of a notebook's cell is written to a file with the modules that its names say: all public
+# classes say this one.
+for _name in __all__:
+    if isinstance(_class := globals()[_name], type):
+        _class.__module__ = __name__
+del _name, _class

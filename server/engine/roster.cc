@@ -236,11 +236,12 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
   return id;
 }
 
-void Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& groups) {
+std::string Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& groups) {
   begun_ = true;
+  GroupMatches matches(groups);
   const auto note = [&](const std::string& name) {
     if (!groups.names().empty()) {
-      const std::optional<uint32_t> group = groups.Of(name);
+      const std::optional<uint32_t> group = matches.Add(name);
       groups_.push_back(group.has_value() ? *group + 1 : 0);
     }
     if (eligible.empty()) return;
@@ -261,7 +262,7 @@ void Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& 
     validation_rows_ = std::move(table.validation_rows);
     for (uint64_t client = 0; client < clients_; ++client) note(absl::StrCat(client));
     table = {};
-    return;
+    return matches.Unmatched();
   }
   std::vector<Named> order;
   order.reserve(clients_);
@@ -298,6 +299,7 @@ void Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& 
     note(client.name);
   }
   for (Holding& holding : holdings_) holding.content = {};
+  return matches.Unmatched();
 }
 
 Digest Roster::data_digest() const {

@@ -47,7 +47,8 @@ class Roster {
   // Numbers the clients. Nodes that register later may only bring known holdings. `eligible`:
   // patterns of the names of the clients that may be drawn; none: everybody.
   // `groups`: by their names, of evaluation.groups.
-  void Begin(const std::vector<std::string>& eligible = {}, const NamedGroups& groups = {});
+  // Returns which patterns of groups put no client there (GroupMatches::Unmatched).
+  std::string Begin(const std::vector<std::string>& eligible = {}, const NamedGroups& groups = {});
   bool begun() const { return begun_; }
 
   std::optional<HoldingId> Find(const Digest& data) const;

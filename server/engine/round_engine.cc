@@ -59,7 +59,8 @@ void RoundEngine::Begin(TimePoint now) {
   }
   const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(options_.run.evaluation.groups);
   if (!groups.ok()) return Fail(groups.status());
-  roster_.Begin(options_.run.cohort.eligible, *groups);
+  if (const std::string idle = roster_.Begin(options_.run.cohort.eligible, *groups); !idle.empty())
+    Logger("server").Warning(absl::StrCat("patterns_without_clients ", idle));
   // Of a simulation they are refused before the run (cli/config/drawable.h).
   for (const std::string& name : EmptyGroups(*groups, roster_)) {
     Logger("server").Warning(absl::StrCat("group_without_test_rows name=", name,

@@ -64,6 +64,9 @@ class RoundEngine {
   Effects Commit(Ticket ticket, fleet::CommitRequest request, const absl::Status& decoded,
                  TimePoint now);
   Effects Release(const fleet::ReleaseRequest& request, TimePoint now);
+  // The server let the node wait for its turn to download. It does not count against what the node
+  // has leased, up to WaitLimits::lease_limit.
+  void NoteWaited(const std::string& name, Duration time);
   fleet::UploadVerdict Offer(const fleet::UploadOffer& offer) const;
   // Whether the part is of the open phase, and all clients that it names are leased to the session.
   bool Leases(SessionId session, const fleet::Part& part) const;

@@ -40,6 +40,14 @@ Duration RoundEngine::LeaseLimit(const Node& node, const fleet::TrainingLease& l
   return std::max(limit, LeastLease());
 }
 
+void RoundEngine::NoteWaited(const std::string& name, Duration time) {
+  Node* const node = nodes_.Named(name);
+  if (node == nullptr) return;
+  time = std::min(time, options_.waits.lease_limit - node->waited);
+  node->waited += time;
+  node->leased_until += time;
+}
+
 Duration RoundEngine::TaskLimit() const {
   return std::max(LeastLease(), options_.waits.lease_limit);
 }

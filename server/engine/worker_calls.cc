@@ -130,7 +130,10 @@ std::optional<fleet::TrainingLease> RoundEngine::ServeTraining(Node& node,
     passed_over_ = true;
     return std::nullopt;
   }
-  if (held == 0) node.progressed = node.leased_until = now;
+  if (held == 0) {
+    node.progressed = node.leased_until = now;
+    node.waited = {};
+  }
   OpenPhase::Handout handout =
       phase_.Take(node, request.wanted, most, now + options_.lease_timeout, now,
                   [&](ClientId client) { return LeaveToOthers(node, client, now); });

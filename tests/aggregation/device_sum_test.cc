@@ -4,24 +4,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "device/collective.h"
 #include "testing/fake_device.h"
 #include "testing/test_devices.h"
 #include "tests/aggregation/cohort.h"
+#include "tests/aggregation/device_sums.h"
 #ifdef MACAW_HAVE_CUDA
 #include "aggregation/cuda/sum_kernels.h"
 #endif
 
 namespace macaw::aggregation {
 namespace {
-
-using device::Collective;
-using device::MakeHostCollective;
 
 using device::Memory;
 using ::testing::HasSubstr;
@@ -39,93 +39,6 @@ std::vector<device::CudaKernel> GpuKernels() {
 #endif
 }
 
-// Clients' vectors on a device, as a trainer leaves them.
-class OnDevice {
- public:
-  OnDevice(device::Device& device, device::Queue& queue, std::span<const TestClient> clients)
-      : clients_(clients) {
-    for (const TestClient& client : clients) {
-      std::vector<DeviceContribution::Value>& values = values_.emplace_back();
-      for (const FlatVector& vector : client.vectors) {
-        if (vector.layout()->dtype() != DType::kF32) {
-          values.push_back({.on_host = vector.view()});
-          continue;
-        }
-        Memory memory = *device.Allocate(vector.layout()->bytes());
-        queue.CopyIn(memory.data(), vector.view().bytes);
-        // Both, because a vector that is collected stays on the host.
-        values.push_back({.on_device = memory.As<float>(), .on_host = vector.view()});
-        memories_.push_back(std::move(memory));
-      }
-    }
-  }
-  // Vectors on the device become (vector − minus)·factor.
-  void Describe(size_t client, const float* minus, float factor) {
-    for (DeviceContribution::Value& value : values_[client]) {
-      value.minus = minus;
-      value.factor = factor;
-    }
-  }
-  std::vector<DeviceContribution> Of(size_t begin, size_t end) const {
-    std::vector<DeviceContribution> all;
-    for (size_t i = begin; i < end; ++i)
-      all.push_back({clients_[i].id, clients_[i].weight, clients_[i].multiplicity, values_[i]});
-    return all;
-  }
-
- private:
-  std::span<const TestClient> clients_;
-  std::vector<std::vector<DeviceContribution::Value>> values_;
-  std::vector<Memory> memories_;
-};
-
-// What both sums answered, and the bytes of the sums themselves.
-struct Result {
-  std::vector<absl::Status> answers;
-  std::vector<std::byte> bytes;
-};
-
-Result HostSum(const TestCohort& cohort) {
-  Result result;
-  ExactSum sum = cohort.Empty();
-  for (const TestClient& client : cohort.clients) result.answers.push_back(client.AddTo(sum));
-  result.bytes = Bytes(sum);
-  return result;
-}
-
-// Adds `group` clients a call, settles every other call.
-Result DeviceResult(device::Device& device, const TestCohort& cohort, size_t group) {
-  Result result;
-  const std::unique_ptr<device::Queue> queue = *device.MakeQueue();
-  const OnDevice vectors(device, *queue, cohort.clients);
-  auto sum = *DeviceSum::Make(device, *queue, cohort.channels, cohort.order,
-                              static_cast<uint32_t>(2 * group));
-  const size_t count = cohort.clients.size();
-  const auto settle = [&] {
-    const absl::StatusOr<std::vector<absl::Status>> answers = sum->Settle();
-    ASSERT_TRUE(answers.ok()) << answers.status();
-    result.answers.insert(result.answers.end(), answers->begin(), answers->end());
-  };
-  for (size_t at = 0, call = 0; at < count; at += group, ++call) {
-    EXPECT_TRUE(sum->Add(vectors.Of(at, std::min(at + group, count))).ok());
-    if (call % 2 == 1) settle();
-  }
-  settle();
-  ExactSum whole = cohort.Empty();
-  const absl::Status moved = sum->MoveTo(whole);
-  EXPECT_TRUE(moved.ok()) << moved;
-  EXPECT_EQ(sum->clients(), 0);
-  result.bytes = Bytes(whole);
-  return result;
-}
-
-void ExpectSame(const Result& device, const Result& host) {
-  ASSERT_EQ(device.answers.size(), host.answers.size());
-  for (size_t i = 0; i < host.answers.size(); ++i)
-    EXPECT_EQ(device.answers[i].ToString(), host.answers[i].ToString()) << i;
-  EXPECT_EQ(device.bytes, host.bytes);
-}
-
 class DeviceSumTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -141,7 +54,7 @@ class DeviceSumTest : public ::testing::TestWithParam<std::string> {
 TEST_P(DeviceSumTest, HasTheBitsOfTheHostsForEveryReductionAndGrouping) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const TestCohort cohort(AllKinds(static_cast<int64_t>(1 + 131 * seed)), 11, seed);
-    const Result host = HostSum(cohort);
+    const SumResult host = HostSum(cohort);
     for (const size_t group : {1, 2, 5, 11})
       ExpectSame(DeviceResult(device(), cohort, group), host);
   }
@@ -176,8 +89,8 @@ TEST_P(DeviceSumTest, AddsWhatIsDescribedWithTheBitsOfTheVectorThatItDescribes) 
       }
     }
   }
-  const Result host = HostSum(described);
-  Result result;
+  const SumResult host = HostSum(described);
+  SumResult result;
   const std::unique_ptr<device::Queue> queue = *device().MakeQueue();
   const Memory minus = *device().Allocate(layout->bytes());
   queue->CopyIn(minus.data(), from.view().bytes);
@@ -214,7 +127,7 @@ TEST_P(DeviceSumTest, IsRenewedForOtherChannelsAndOrders) {
     EXPECT_EQ(sum->clients(), 0);
     const OnDevice vectors(device(), *queue, cohort.clients);
     ASSERT_TRUE(sum->Add(vectors.Of(0, cohort.clients.size())).ok());
-    Result result;
+    SumResult result;
     result.answers = *sum->Settle();
     ExactSum whole = cohort.Empty();
     ASSERT_TRUE(sum->MoveTo(whole).ok());
@@ -230,7 +143,7 @@ TEST_P(DeviceSumTest, MeasuresVectorsOfManyPieces) {
   cohort.clients[1].vectors[0].As<float>()[5 << 16] = -101;
   cohort.clients[1].vectors[0].As<float>()[(5 << 16) + 1] = kNan;  // behind the first one
   cohort.clients[2].vectors[0].As<float>()[(3 << 16) - 1] = kInfinity;
-  const Result host = HostSum(cohort);
+  const SumResult host = HostSum(cohort);
   EXPECT_THAT(host.answers[1].message(), HasSubstr("element 327680 is -101"));
   ExpectSame(DeviceResult(device(), cohort, 3), host);
 }
@@ -286,7 +199,7 @@ TEST_P(DeviceSumTest, HasTheBitsOfTheHostsOnTenMillionValues) {
     const float bad[] = {kNan, -kNan, kInfinity, -kInfinity, above, -above};
     for (size_t i = 0; i < std::size(bad); ++i)
       cohort.clients[3 * i].vectors[0].As<float>()[random.Below(50000)] = bad[i];
-    const Result host = HostSum(cohort);
+    const SumResult host = HostSum(cohort);
     EXPECT_EQ(std::ranges::count_if(host.answers, [](const auto& s) { return !s.ok(); }), 6);
     ExpectSame(DeviceResult(device(), cohort, 1 + random.Below(25)), host);
   }
@@ -307,13 +220,13 @@ TEST_P(DeviceSumTest, AddsNothingOfAClientThatAnyChannelRefuses) {
   cohort.clients[5].vectors[2].As<float>()[0] = kNan;
   cohort.clients[6].weight = cohort.order.max_weight + 1;
   cohort.clients[7].multiplicity = 0;
-  const Result host = HostSum(cohort);
+  const SumResult host = HostSum(cohort);
   for (const size_t group : {1, 4, 9}) ExpectSame(DeviceResult(device(), cohort, group), host);
 }
 
 TEST_P(DeviceSumTest, MergesSumsOfOneDeviceInAnyTree) {
   const TestCohort cohort(AllKinds(77), 12, 5);
-  const Result host = HostSum(cohort);
+  const SumResult host = HostSum(cohort);
   const std::unique_ptr<device::Queue> first = *device().MakeQueue(),
                                        second = *device().MakeQueue();
   const OnDevice on_first(device(), *first, cohort.clients);
@@ -385,7 +298,7 @@ INSTANTIATE_TEST_SUITE_P(OnA, DeviceSumTest,
 
 TEST(DeviceSum, HasTheSameBitsForAnyTeamAndNumberOfBlocks) {
   const TestCohort cohort(AllKinds(700), 7, 9);
-  const Result host = HostSum(cohort);
+  const SumResult host = HostSum(cohort);
   for (const uint32_t threads : {1u, 2u, 5u, 8u}) {
     for (const uint32_t processors : {1u, 7u}) {
       FakeDeviceOptions options;
@@ -424,93 +337,6 @@ TEST(DeviceSum, SaysThatItsDeviceIsLostOrFull) {
   ASSERT_TRUE(sum->Add(vectors.Of(0, 3)).ok());
   device.LoseAfter(2);
   EXPECT_TRUE(absl::IsUnavailable(sum->Settle().status()));
-}
-
-// ---- several devices
-
-struct Host {
-  explicit Host(const TestCohort& cohort, size_t count) {
-    std::vector<device::Device*> all;
-    for (size_t i = 0; i < count; ++i) {
-      FakeDeviceOptions options;
-      options.seed = i;
-      devices.push_back(std::make_unique<FakeDevice>(SumHostKernels(), options));
-      all.push_back(devices.back().get());
-      queues.push_back(*devices[i]->MakeQueue());
-      vectors.emplace_back(*devices[i], *queues[i], cohort.clients);
-      sums.push_back(*DeviceSum::Make(*devices[i], *queues[i], cohort.channels, cohort.order, 100));
-    }
-    collective = *MakeHostCollective(all);
-  }
-  std::vector<DeviceSum*> Sums() const {
-    std::vector<DeviceSum*> all;
-    for (const auto& sum : sums) all.push_back(sum.get());
-    return all;
-  }
-  std::vector<std::unique_ptr<FakeDevice>> devices;
-  std::vector<std::unique_ptr<device::Queue>> queues;
-  std::vector<OnDevice> vectors;
-  std::vector<std::unique_ptr<DeviceSum>> sums;
-  std::unique_ptr<Collective> collective;
-};
-
-TEST(DeviceSum, OfSeveralDevicesIsThatOfOne) {
-  const TestCohort cohort(AllKinds(123), 13, 4);
-  const std::vector<std::byte> expected = HostSum(cohort).bytes;
-  for (const size_t devices : {1u, 2u, 5u}) {
-    Host host(cohort, devices);
-    for (int round = 0; round < 2; ++round) {
-      for (size_t i = 0; i < 13; ++i)
-        ASSERT_TRUE(host.sums[i % devices]->Add(host.vectors[i % devices].Of(i, i + 1)).ok());
-      ExactSum whole = cohort.Empty();
-      EXPECT_TRUE(absl::IsFailedPrecondition(
-          DeviceSum::MoveTogether(*host.collective, host.Sums(), whole)));
-      for (const auto& sum : host.sums) ASSERT_TRUE(sum->Settle().ok());
-      const absl::Status moved = DeviceSum::MoveTogether(*host.collective, host.Sums(), whole);
-      ASSERT_TRUE(moved.ok()) << moved;
-      EXPECT_EQ(Bytes(whole), expected) << devices;
-    }
-  }
-}
-
-TEST(DeviceSum, OfSeveralDevicesRefusesMoreThanThePlannedTotals) {
-  const TestCohort cohort(AllKinds(9), 4, 4);
-  Host host(cohort, 2);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(host.sums[i]->Add(host.vectors[i].Of(0, 4)).ok());
-    ASSERT_TRUE(host.sums[i]->Settle().ok());
-  }
-  ExactSum whole = cohort.Empty();
-  EXPECT_TRUE(
-      absl::IsFailedPrecondition(DeviceSum::MoveTogether(*host.collective, host.Sums(), whole)));
-  ASSERT_TRUE(host.sums[1]->MoveTo(whole).ok());  // as it was
-  EXPECT_EQ(Bytes(whole), HostSum(cohort).bytes);
-}
-
-TEST(HostCollective, AddsMoreThanAPiece) {
-  FakeDevice first(SumHostKernels()), second(SumHostKernels());
-  const auto collective = *MakeHostCollective({&first, &second});
-  EXPECT_FALSE(MakeHostCollective({}).ok());
-  constexpr size_t kCount = (size_t{2} << 20) + 1000;  // integers; a piece has 2^21
-  std::vector<int64_t> a(kCount), b(kCount), out(kCount);
-  std::iota(a.begin(), a.end(), -1000);
-  for (size_t i = 0; i < kCount; ++i) b[i] = static_cast<int64_t>(i * i) - (int64_t{1} << 40);
-  const auto queue = *first.MakeQueue(), other = *second.MakeQueue();
-  const Memory at = *first.Allocate(kCount * 8), bt = *second.Allocate(kCount * 8);
-  const Memory to = *first.Allocate(kCount * 8);
-  queue->CopyIn(at.data(), std::as_bytes(std::span(a)));
-  other->CopyIn(bt.data(), std::as_bytes(std::span(b)));
-  ASSERT_TRUE(queue->Wait().ok() && other->Wait().ok());
-  for (const auto operation : {Collective::Operation::kSum, Collective::Operation::kMaximum}) {
-    const int64_t* const parts[] = {at.As<int64_t>(), bt.As<int64_t>()};
-    ASSERT_TRUE(collective->Reduce(operation, parts, to.As<int64_t>(), kCount).ok());
-    queue->CopyOut(std::as_writable_bytes(std::span(out)), to.data());
-    ASSERT_TRUE(queue->Wait().ok());
-    for (size_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(out[i],
-                operation == Collective::Operation::kSum ? a[i] + b[i] : std::max(a[i], b[i]));
-    }
-  }
 }
 
 }  // namespace

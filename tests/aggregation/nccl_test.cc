@@ -15,6 +15,7 @@
 #include "core/random.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/nccl_collective.h"
+#include "testing/fake_clock.h"
 #include "testing/fake_device.h"
 #include "tests/aggregation/cohort.h"
 
@@ -33,17 +34,9 @@ using device::NcclSeams;
 using device::NcclVersionText;
 using device::WithFallback;
 using ::testing::HasSubstr;
+using testing_support::FakeClock;
 using testing_support::FakeDevice;
 using testing_support::FakeDeviceOptions;
-
-class FakeClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(double seconds) { now_ += FromSeconds(seconds); }
-
- private:
-  TimePoint now_{};
-};
 
 enum class Fault { kNone, kFails, kLate, kHangs, kDies, kStuck };
 const char* Name(Fault fault) {
@@ -215,7 +208,7 @@ NcclSeams ShimSeams() {
     Compute();
     return !shim->hangs;
   };
-  seams.pause = [] { shim->clock.Advance(1); };
+  seams.pause = [] { shim->clock.Advance(FromSeconds(1)); };
   seams.clock = &shim->clock;
   return seams;
 }

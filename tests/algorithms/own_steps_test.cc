@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "sdk/testing/round_loop.h"
 
@@ -169,6 +171,28 @@ TEST(Apfl, LeavesTheGlobalModelToFedAvg) {
   EXPECT_EQ(apfl.ModelDigest(), fedavg.ModelDigest());
 }
 
+// A client's own model and its mixture, by hand.
+struct OwnModel {
+  Numbers v = {1, -1};
+  double alpha = .3;
+
+  // A turn of three batches from y; returns where α's step would go without [0, 1].
+  double Turn(size_t client, Numbers y, double alpha_lr, double decay = 0) {
+    double free = alpha;
+    for (int batch = 0; batch < 3; ++batch) {
+      const Numbers g = GradientOf(client, Plus({alpha * v[0], alpha * v[1]}, 1 - alpha, y), decay);
+      const Numbers apart = Plus(v, -1, y);
+      v = Plus(v, -.1 * alpha, g);
+      if (batch == 0) {
+        free = alpha - alpha_lr * (apart[0] * g[0] + apart[1] * g[1]);
+        alpha = std::min(std::max(free, 0.0), 1.0);
+      }
+      y = Plus(y, -.1, GradientOf(client, y, decay));
+    }
+    return free;
+  }
+};
+
 TEST(Apfl, RoundsByHand) {
   for (const double alpha_lr : {0.0, .02}) {
     for (const double decay : {0.0, kDecay}) {
@@ -179,29 +203,42 @@ TEST(Apfl, RoundsByHand) {
                       .start = {1, -1},
                       .weight_decay = decay});
       EXPECT_EQ(loop.Personal(2), (Numbers{1, -1}));
-      Numbers v = {1, -1};
-      double alpha = .3;
+      OwnModel own;
       for (int round = 0; round < 3; ++round) {
-        Numbers y = loop.Model();
-        for (int batch = 0; batch < 3; ++batch) {
-          const Numbers g = GradientOf(2, Plus({alpha * v[0], alpha * v[1]}, 1 - alpha, y), decay);
-          const Numbers apart = Plus(v, -1, y);
-          v = Plus(v, -.1 * alpha, g);
-          if (batch == 0) {
-            alpha = std::clamp(alpha - alpha_lr * (apart[0] * g[0] + apart[1] * g[1]), 0.0, 1.0);
-          }
-          y = Plus(y, -.1, GradientOf(2, y, decay));
-        }
+        own.Turn(2, loop.Model(), alpha_lr, decay);
         ASSERT_TRUE(loop.Rounds(1).ok());
-        EXPECT_LT(Distance(loop.State(2, 0), v), 1e-14);
-        EXPECT_NEAR(loop.State(2, 1)[0], alpha, 1e-14);
-        EXPECT_LT(
-            Distance(loop.Personal(2), Plus({alpha * v[0], alpha * v[1]}, 1 - alpha, loop.Model())),
-            1e-14);
+        EXPECT_LT(Distance(loop.State(2, 0), own.v), 1e-14);
+        EXPECT_NEAR(loop.State(2, 1)[0], own.alpha, 1e-14);
+        EXPECT_LT(Distance(loop.Personal(2), Plus({own.alpha * own.v[0], own.alpha * own.v[1]},
+                                                  1 - own.alpha, loop.Model())),
+                  1e-14);
       }
-      EXPECT_EQ(alpha != .3, alpha_lr > 0);
+      EXPECT_EQ(own.alpha != .3, alpha_lr > 0);
     }
   }
+}
+
+TEST(Apfl, KeepsTheMixtureBetweenTheCommonModelAndItsOwn) {
+  RoundLoop loop(Builtin("apfl"), Q4(),
+                 {.steps = 3, .parameters = {{"alpha", .3}, {"alpha_lr", 2.0}}, .start = {1, -1}});
+  std::vector<OwnModel> own(4);
+  double least = 0, most = 1;
+  for (int round = 0; round < 3; ++round) {
+    for (size_t c = 0; c < 4; ++c) {
+      const double free = own[c].Turn(c, loop.Model(), 2);
+      least = std::min(least, free);
+      most = std::max(most, free);
+    }
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    for (size_t c = 0; c < 4; ++c) {
+      EXPECT_NEAR(loop.State(c, 1)[0], own[c].alpha, 1e-13) << c;
+      EXPECT_LT(Distance(loop.State(c, 0), own[c].v), 1e-13) << c;
+    }
+  }
+  EXPECT_LT(least, -1) << "a step should go beyond each end";
+  EXPECT_GT(most, 2);
+  EXPECT_LT(Distance(loop.Personal(2), own[2].v), 1e-13) << "of a mixture of 1";
+  EXPECT_EQ(loop.Personal(3), loop.Model()) << "of a mixture of 0";
 }
 
 TEST(Apfl, OfAMixtureOfOneIsLocalTraining) {
@@ -242,6 +279,48 @@ TEST(PerFedAvg, OneRoundByHand) {
       EXPECT_LT(Distance(loop.Model(), x), 1e-14) << decay;
     }
   }
+}
+
+// A batch with an objective of its own: that of a client of Q4.
+class BatchLike final : public training::StepGradients {
+ public:
+  BatchLike(size_t client, const LayoutPtr& layout) : client_(client), gradient_(layout) {}
+  ConstVectorView GradientAt(ConstVectorView point) override {
+    SetNumbers(GradientOf(client_, NumbersOf(point)), gradient_.view());
+    return gradient_.view();
+  }
+
+ private:
+  const size_t client_;
+  FlatVector gradient_;
+};
+
+// RoundLoop has one batch a client, so this takes the client's steps itself.
+TEST(PerFedAvg, AdaptsByOneBatchAndStepsByTheNext) {
+  RoundLoop loop(Builtin("perfedavg"), Q4(), {.steps = 4, .parameters = {{"alpha", .25}}});
+  const LayoutPtr layout = loop.setup().layout;
+  FlatVector x(layout);
+  SetNumbers({1, -1}, x.view());
+  const ConstVectorView model = std::as_const(x).view();
+  ClientContext context;
+  context.local = loop.setup().local;
+  context.broadcast = {&model, 1};
+  context.schema = &loop.schema();
+  Workspace workspace;
+  const auto client = *Builtin("perfedavg").client(loop.setup());
+  const training::LocalPlan plan = *client->Prepare(context, workspace);
+  FlatVector w = x.Clone();
+  for (size_t step = 0; step < 4; ++step) {
+    FlatVector g(layout);
+    SetNumbers(GradientOf(step, NumbersOf(w.view())), g.view());
+    BatchLike batch(step, layout);
+    plan.stages[0].hooks->correct(w.view(), g.view(), batch);
+    SetNumbers(Plus(NumbersOf(w.view()), -.1, NumbersOf(g.view())), w.view());
+  }
+  Numbers y = {1, -1};
+  for (const size_t first : {0, 2})
+    y = Plus(y, -.1, GradientOf(first + 1, Plus(y, -.25, GradientOf(first, y))));
+  EXPECT_LT(Distance(NumbersOf(w.view()), y), 1e-14);
 }
 
 TEST(PerFedAvg, WithoutAdaptationIsFedAvgOfHalfTheSteps) {

@@ -48,14 +48,14 @@ def table(rate="0.1"):
 
 
 def entry(cell="IID, FedAvg", seed=1, **changes):
-    known = dict(settings=published.settings_of(table(), table().cells[0]), drawn=None, best=0.5,
+    known = dict(settings=published.cells_of(table()).settings["IID, FedAvg"], drawn=None, best=0.5,
                  last=0.25, tail=0.125, minutes=1.5, model="m", macaw="macaw", profile=None,
                  data="d", processor="P", day="2026-01-02")  # fmt: skip
     return record.Entry(cell=cell, seed=seed, **{**known, **changes})
 
 
 def add(file, seed):
-    record.Record(file).add(entry(seed=seed))
+    record.Record(file, record.Entry).add(entry(seed=seed))
 
 
 class Folder(unittest.TestCase):
@@ -68,7 +68,7 @@ class Folder(unittest.TestCase):
 class Recorded(Folder):
     def test_entries_come_back_to_the_last_digit(self):
         first = entry(best=0.1 + 0.2, profile={"trainer": "fused"})
-        file = record.Record(self.folder / "new/toy.jsonl")
+        file = record.Record(self.folder / "new/toy.jsonl", record.Entry)
         file.add(first)
         file.add(entry(seed=2))
         self.assertEqual(file.entries()[first.name], first)
@@ -80,7 +80,9 @@ class Recorded(Folder):
         file = self.folder / "toy.jsonl"
         with multiprocessing.get_context("fork").Pool(8) as pool:
             pool.starmap(add, [(file, seed) for seed in range(60)])
-        self.assertEqual([seed for _, seed in record.Record(file).entries()], list(range(60)))
+        self.assertEqual(
+            [seed for _, seed in record.Record(file, record.Entry).entries()], list(range(60))
+        )
         self.assertEqual([path.name for path in self.folder.iterdir()], ["toy.jsonl"])
 
     def test_a_damaged_line_is_named(self):
@@ -89,7 +91,7 @@ class Recorded(Folder):
         for line in ("{", '{"cell": "a"}', "3"):
             file.write_text(file.read_text().splitlines()[0] + f"\n{line}\n")
             with self.assertRaisesRegex(SystemExit, "toy.jsonl, line 2"):
-                record.Record(file).entries()
+                record.Record(file, record.Entry).entries()
 
     def test_settings_are_what_counts_of_a_cell(self):
         was = record.digest_of_settings(CONFIG, ["a=1", "b=2"])
@@ -115,7 +117,7 @@ class Page(Folder):
     def setUp(self):
         super().setUp()
         (self.folder / "page.md").write_text("# Page\n<!-- toy -->\nold\n\n## Next\nkept\n")
-        self.file = record.Record(self.folder / "toy.jsonl")
+        self.file = record.Record(self.folder / "toy.jsonl", record.Entry)
 
     def call(self, *words, rate="0.1", macaw=BUILD / "bin/macaw"):
         """Its code, what it printed and what it said."""

@@ -19,6 +19,7 @@
 namespace macaw::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -101,6 +102,20 @@ TEST_F(Bundles, SayWhatTheyHaveAndWhatNot) {
   EXPECT_FALSE(manifest.data.by_name);
   EXPECT_EQ(manifest.began, "2026-11-18T11:06:40Z");
   EXPECT_THAT(manifest.left_out, Contains(HasSubstr("The data, csv from /data/rows.csv")));
+}
+
+TEST_F(Bundles, NeedARoundUnlessTheRunAskedForNone) {
+  HandRun cut;
+  cut.rows = cut.broadcasts = {};
+  cut.end = "interrupted";
+  const std::string run = WriteHandRun(folder_, "cut", cut);
+  const std::string refusal(
+      PackBundle({.run = run, .out = folder_ / "cut.zip"}).status().message());
+  EXPECT_THAT(refusal, AllOf(HasSubstr(run), HasSubstr("interrupted before its first round"),
+                             HasSubstr("--resume")));
+  EXPECT_FALSE(FileExists(folder_ / "cut.zip"));
+  cut.end = "finished";  // run.rounds = 0
+  Pack({.run = WriteHandRun(folder_, "evaluated", cut)});
 }
 
 TEST_F(Bundles, LeaveOutWhatIsAskedForAndClientsUnlessAsked) {

@@ -132,6 +132,18 @@ TEST(Diff, NamesTheTrainingWhereUpdatesDifferUnderTheSameLosses) {
   EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("--rounds 1")));
 }
 
+TEST(Diff, NamesTheFirstOfTheRoundsThatDiffer) {
+  const TemporaryFolder folder;
+  HandRun other;
+  other.rows = {R"({"round":1,"clients":2,"train_loss":0.75})",
+                R"({"round":2,"clients":2,"train_loss":0.375})"};
+  const DiffReport report = Compared(WriteHandRun(folder, "a"), WriteHandRun(folder, "b", other));
+  ASSERT_TRUE(report.parting.has_value());
+  EXPECT_EQ(report.parting->round, 1u);
+  ASSERT_EQ(report.parting->columns.size(), 1u);
+  EXPECT_EQ(report.parting->columns[0].second, 0.75);
+}
+
 TEST(Diff, SaysThatTheFirstModelIsAnother) {
   const TemporaryFolder folder;
   HandRun other;

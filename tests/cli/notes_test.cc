@@ -74,6 +74,18 @@ TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   EXPECT_THAT(Notes("ditto", with), HasSubstr("evaluation.clients = true"));
 }
 
+TEST(Notes, NamePatternsOfGroupsThatPutNoClientThere) {
+  const SomeRows rows({20, 20, 20, 20}, {5, 5, 5, 5});  // their names are numbers
+  const auto notes = [&](const std::string& groups) {
+    return Notes("fedavg", rows, {"evaluation.clients=true", "evaluation.groups=" + groups});
+  };
+  EXPECT_EQ(notes(R"(["a=0","a=1","b=*"])"), "");
+  EXPECT_THAT(notes(R"(["a=0","a=9?","b=*"])"),
+              AllOf(HasSubstr("by 1 of 3 patterns (\"a=9?\")"),
+                    HasSubstr(R"(named "0", "1", "2", …,)")));
+  EXPECT_THAT(notes(R"(["b=*","b=1"])"), HasSubstr("(\"b=1\")")) << "behind another one";
+}
+
 // 8 bytes of a sum and 4 of a model for each of two clients, of the numbers that they send.
 TEST(Notes, SayThatClientsAreNotTestedWhereNoneHasTestRows) {
   const SomeRows without({20, 20, 20}, {0, 0, 0}), with({20, 20, 20}, {0, 5, 0});

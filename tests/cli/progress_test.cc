@@ -4,21 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "testing/fake_clock.h"
 
 namespace macaw::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class FakeClock : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(double seconds) { now_ += FromSeconds(seconds); }
-
- private:
-  TimePoint now_{};
-};
+using testing_support::FakeClock;
 
 class ProgressTest : public ::testing::Test {
  protected:
@@ -40,7 +33,7 @@ TEST_F(ProgressTest, SaysEverythingInOneLine) {
   Progress progress = Make({.rounds = 200, .cohort = 100});
   progress.OnRow(Row(1));
   EXPECT_EQ(progress.Line(), "round 1/200  loss 0.5000");
-  clock_.Advance(2);
+  clock_.Advance(FromSeconds(2));
   progress.OnRow(Row(11, R"(,"test_accuracy":0.9125)"));
   EXPECT_EQ(progress.Line(),
             "round 11/200  loss 0.5000  accuracy 0.9125  5.00 rounds/s  500 clients/s  ETA 0:38");
@@ -68,7 +61,7 @@ TEST_F(ProgressTest, WritesAboutOnePlainLineASecondAndAlwaysTheLast) {
   Progress progress = Make({.rounds = 100});
   for (int round = 1; round <= 99; ++round) {
     progress.OnRow(Row(round));
-    clock_.Advance(0.05);
+    clock_.Advance(FromSeconds(0.05));
   }
   const std::string text = Take();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
@@ -102,7 +95,7 @@ TEST_F(ProgressTest, FollowsAWindowThatIsMadeNarrowerAndWider) {
   size_t width = 100;
   Progress progress = Make({.terminal = true, .width = [&] { return width; }, .rounds = 900});
   const auto show = [&](int round) {
-    clock_.Advance(1);
+    clock_.Advance(FromSeconds(1));
     progress.OnRow(Row(round, R"(,"test_accuracy":0.25)"));
     return Take();
   };
@@ -119,7 +112,7 @@ TEST_F(ProgressTest, NeverReachesTheEdgeOfAWindow) {
   Progress progress =
       Make({.terminal = true, .width = [&] { return width; }, .rounds = 900, .cohort = 10});
   for (; width < 100; ++width) {
-    clock_.Advance(1);
+    clock_.Advance(FromSeconds(1));
     progress.OnRow(Row(static_cast<int>(width) + 1, R"(,"test_accuracy":0.25)"));
     const std::string text = Take();
     const size_t columns = text.size() - std::string("\r\x1b[K").size();
@@ -131,11 +124,11 @@ TEST_F(ProgressTest, TakesItsRateFromTheLastSeconds) {
   Progress progress = Make({.rounds = 10000});
   for (int round = 1; round <= 20; ++round) {  // slow at first: a round in ten seconds
     progress.OnRow(Row(round));
-    clock_.Advance(10);
+    clock_.Advance(FromSeconds(10));
   }
   for (int round = 21; round <= 420; ++round) {  // then ten a second
     progress.OnRow(Row(round));
-    clock_.Advance(0.1);
+    clock_.Advance(FromSeconds(0.1));
   }
   EXPECT_THAT(progress.Line(), HasSubstr("10.0 rounds/s"));
 }

@@ -98,6 +98,31 @@ TEST(DropsOf, CallsAQuarterOfWhatWasGainedOverGuessingFar) {
   EXPECT_EQ(DropsOf(binary).size(), 1u);
 }
 
+TEST(DropsOf, LooksAtBalancedAccuracyToo) {
+  RunResult result = Ended(0.9, 0.85);
+  result.bests["val_balanced_accuracy"] = {.value = 0.9, .round = 7};
+  result.final["val_balanced_accuracy"] = 0.4;
+  const std::vector<Drop> drops = DropsOf(result);
+  ASSERT_EQ(drops.size(), 1u);
+  EXPECT_EQ(drops[0].metric, "val_balanced_accuracy");
+  EXPECT_DOUBLE_EQ(drops[0].guess, 0.1);
+}
+
+// Of rows that are nearly all of one class, a model that always says that class is right.
+TEST(DropsOf, LetsARunThatChoosesByBalancedAccuracyGiveUpAccuracy) {
+  RunResult result = Ended(0.95, 0.6);
+  result.bests["test_balanced_accuracy"] = {.value = 0.7, .round = 60};
+  result.final["test_balanced_accuracy"] = 0.7;
+  EXPECT_EQ(DropsOf(result).size(), 1u);
+  for (const char* metric : {"test_balanced_accuracy", "clients_test_balanced_accuracy_mean"}) {
+    result.best_metric = metric;
+    EXPECT_EQ(DropsOf(result).size(), 0u) << metric;
+  }
+  result.final["test_balanced_accuracy"] = 0.3;
+  ASSERT_EQ(DropsOf(result).size(), 1u);
+  EXPECT_EQ(DropsOf(result)[0].metric, "test_balanced_accuracy");
+}
+
 TEST_F(FolderTest, ABrokenSummaryIsAnError) {
   EXPECT_FALSE(ReadResult(path_).ok());
   ASSERT_TRUE(AtomicWriteFile(path_ + "/summary.json", "{\"rounds\": ").ok());

@@ -11,7 +11,7 @@
 #include "cli/sweep/halving.h"
 #include "cli/sweep/progress.h"
 #include "cli/sweep/table.h"
-#include "core/clock.h"
+#include "testing/fake_clock.h"
 
 namespace macaw::cli {
 namespace {
@@ -22,16 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
+using testing_support::FakeClock;
 using Results = std::map<std::string, JobResult>;
-
-class FakeClock : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(double seconds) { now_ += FromSeconds(seconds); }
-
- private:
-  TimePoint now_{};
-};
 
 // Configurations 001, 002, … with local.lr 0.1, 0.2, 0.25, …, over the seeds 1 and 2.
 SweepPlan PlanOf(size_t configurations, std::vector<uint32_t> rungs = {}) {
@@ -264,7 +256,7 @@ TEST(SweepProgress, SaysHowManyTheBestAndTheTimeThatIsLeft) {
   progress.Update(0, 4, 40);
   EXPECT_EQ(progress.Line(), "0 of 4 done");
   progress.Begin("001-seed1");
-  clock.Advance(10);
+  clock.Advance(FromSeconds(10));
   for (uint32_t round = 1; round <= 10; ++round) progress.Round("001-seed1", round);
   EXPECT_THAT(progress.Line(), HasSubstr("about 0:30 left"));
   progress.Best("test_loss 0.5 (001)");
@@ -280,7 +272,7 @@ TEST(SweepProgress, ARunThatGoesOnCountsItsNewRounds) {
   FakeClock clock;
   SweepProgress progress({.terminal = false}, clock, [](absl::string_view) {});
   progress.Update(0, 1, 20);
-  clock.Advance(10);
+  clock.Advance(FromSeconds(10));
   progress.Round("001-seed1", 91);
   progress.Round("001-seed1", 92);
   EXPECT_THAT(progress.Line(), HasSubstr("about 1:30 left"));

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
+#include "core/digest.h"
+#include "data/zip_writer.h"
 #include "tests/cli/run_files.h"
 
 namespace macaw::cli {
@@ -68,6 +71,25 @@ TEST_F(Refusals, DataOfAnotherDigest) {
   EXPECT_THAT(Of(config_ + "[partition]\nclients = 2\n[cohort]\nsize = 1\n",
                  {.set = {"data.path=" + rows}}),
               HasSubstr("these are not the data of the run"));
+}
+
+// As an earlier release has packed it.
+TEST_F(Refusals, ABundleOfARunWithoutARound) {
+  Of(config_);
+  const auto bundle = Bundle::Open(folder_ / "x.zip");
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  std::map<std::string, std::string> files = bundle->files();
+  files[kManifestFile] =
+      absl::StrReplaceAll(files[kManifestFile], {{"\"rounds\": 2", "\"rounds\": 0"},
+                                                 {"\"finished\"", "\"interrupted\""}});
+  std::vector<data::ZipEntry> entries;
+  for (const auto& [name, bytes] : files)
+    entries.push_back({.name = name, .bytes = BytesOf(absl::string_view(bytes))});
+  ASSERT_TRUE(data::WriteStoredZip(folder_ / "cut.zip", entries).ok());
+  const auto cut = Bundle::Open(folder_ / "cut.zip");
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_THAT(std::string(Verify(*cut, {}).status().message()),
+              AllOf(HasSubstr("cut.zip"), HasSubstr("interrupted before its first round")));
 }
 
 TEST_F(Refusals, ARunWhoseServerHadNoData) {

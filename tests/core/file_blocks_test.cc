@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/memory.h"
 #include "core/page_pool.h"
@@ -156,6 +157,57 @@ TEST(FileBlocks, WhatHasBeenPassedTakesNoMemoryOfTheProcess) {
   EXPECT_EXIT(LeaveWhatHasBeenPassed(folder.path()), testing::ExitedWithCode(0), "");
 }
 
+// Bytes of which no two neighbours are equal, in many pieces, some of them empty.
+std::vector<std::byte> Mixed(size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (size_t i = 0; i < size; ++i) bytes[i] = std::byte(i * 7 + i / 251);
+  return bytes;
+}
+std::vector<std::span<const std::byte>> InPieces(std::span<const std::byte> bytes) {
+  std::vector<std::span<const std::byte>> pieces;
+  for (size_t at = 0, size = 0; at < bytes.size(); at += size, size = (size + 977) % 16411) {
+    size = std::min(size, bytes.size() - at);
+    pieces.push_back(bytes.subspan(at, size));
+  }
+  return pieces;
+}
+
+void OverwriteInFiles(const std::string& folder) {
+  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
+  AlignedBuffer block = AlignedBuffer::Unset(64 * kMiB + 777);
+  const std::vector<std::byte> bytes = Mixed(block.size() - 5000);
+  std::byte* const to = block.bytes().data();
+  std::memset(to, 9, 3000);
+  const std::span<const std::byte> end = std::as_const(block).bytes().last(2000);
+  std::memset(to + block.size() - 2000, 9, 2000);
+  LeaveToCache(std::as_const(block).bytes());
+  const uint64_t before = *ProportionalSetSize();
+  Overwrite(to + 3000, InPieces(bytes));
+  Must(*ProportionalSetSize() <= before + 8 * kMiB, "what was written takes no memory");
+  const auto all_as_written = [&] {
+    return AllAre({to, 3000}, 9) && AllAre(end, 9) &&
+           std::equal(bytes.begin(), bytes.end(), to + 3000);
+  };
+  Must(all_as_written(), "all pieces are there, and their neighbours as they were");
+  std::memset(to + 3000, 0, bytes.size());
+  Overwrite(to + 3000, std::span(bytes));
+  Must(all_as_written(), "one piece is there");
+  std::memset(to + 3000, 0, bytes.size());
+  size_t made = 0;
+  OverwriteWith({to + 3000, bytes.size()}, [&](size_t at, std::span<std::byte> piece) {
+    Must(at == made, "each piece follows the one before");
+    made += piece.size();
+    std::memcpy(piece.data(), bytes.data() + at, piece.size());
+  });
+  Must(made == bytes.size() && all_as_written(), "what is made is there");
+  std::_Exit(0);
+}
+
+TEST(FileBlocks, WhatIsOverwrittenIsInTheFileAndNotInMemory) {
+  const testing_support::TemporaryFolder folder;
+  EXPECT_EXIT(OverwriteInFiles(folder.path()), testing::ExitedWithCode(0), "");
+}
+
 // With room for one vector and a half; then for half a vector.
 void UseASmallDisk() {
   const testing_support::SmallDisk disk(100 * kMiB);
@@ -177,6 +229,13 @@ void UseASmallDisk() {
   Must(AllAre(too_large.bytes(), 9), "what lies in memory stays there");
   GiveUpSpace(std::as_const(too_large).bytes());
   Must(BytesOnDisk(disk.path()) <= 66 * kMiB, "its beginning was on the disk, and has gone");
+  AlignedBuffer in_both = UnsetWithoutSpace(64 * kMiB);
+  TakeSpace(in_both.bytes().first(kPiece));
+  TakeSpace(in_both.bytes());
+  const std::vector<std::byte> bytes = Mixed(in_both.size());
+  Overwrite(in_both.bytes().data(), InPieces(bytes));
+  Must(BytesOnDisk(disk.path()) > 66 * kMiB, "its beginning is on the disk");
+  Must(std::ranges::equal(in_both.bytes(), bytes), "a piece across the end of the file is whole");
   std::_Exit(0);
 }
 
@@ -198,6 +257,14 @@ TEST(FileBlocks, WithoutTheSettingABufferIsInMemory) {
   EXPECT_TRUE(AllAre(buffer.bytes(), 7));
   EXPECT_FALSE(TakesSpaceFirst(buffer.bytes().data()));
   EXPECT_TRUE(HasItsSpace(buffer.bytes().data()));
+  const std::vector<std::byte> bytes = Mixed(buffer.size());
+  Overwrite(buffer.bytes().data(), InPieces(bytes));
+  EXPECT_TRUE(std::ranges::equal(buffer.bytes(), bytes));
+  OverwriteWith(buffer.bytes(), [&](size_t at, std::span<std::byte> piece) {
+    EXPECT_EQ(piece.data(), buffer.bytes().data() + at) << "it is made in its place";
+    std::ranges::fill(piece, std::byte{8});
+  });
+  EXPECT_TRUE(AllAre(buffer.bytes(), 8));
 }
 
 }  // namespace

@@ -189,6 +189,37 @@ TEST_F(Script, AWrongNumberOfOutputsIsRefused) {
           AllOf(HasSubstr("[2, 4]"), HasSubstr("needs [2, 3]"))));
 }
 
+TEST_F(Script, ABatchThatItsCodeCannotTakeIsRefusedWithTheLine) {
+  WrittenScript net("Views");
+  net.Parameter("weight", torch::randn({kOut, 5}));
+  net.Define("    y = x.view([-1, 5])\n    return torch.matmul(y, self.weight.t())\n");
+  const Network network(SpecOf(net.Bytes(), DType::kF32));
+  FlatVector model(network.spec().layout);
+  EXPECT_THAT(
+      [&] {
+        network.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr,
+                        Statistics::kRunning);
+      },
+      testing::ThrowsMessage<std::invalid_argument>(
+          AllOf(HasSubstr("a batch of shape [2, 3, 4]"),
+                HasSubstr("shape '[-1, 5]' is invalid for input of size 24, in \""),
+                HasSubstr("view("), HasSubstr("any number of rows of shape [3, 4]"),
+                testing::Not(HasSubstr("\n")))));
+}
+
+TEST_F(Script, ALackOfMemoryIsNotTheModulesFault) {
+  WrittenScript net("Huge");
+  net.Parameter("weight", torch::randn({kOut, kIn}));
+  net.Define(
+      "    z = torch.zeros([1125899906842624])\n"
+      "    return torch.linear(torch.flatten(x, 1), self.weight) + z[0]\n");
+  const Network network(SpecOf(net.Bytes(), DType::kF32));
+  FlatVector model(network.spec().layout);
+  EXPECT_THROW(network.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr,
+                               Statistics::kRunning),
+               c10::OutOfMemoryError);
+}
+
 // "embedding 7 4" and "linear OUT", of tokens as PyTorch has them: one_hot refuses any but int64.
 WrittenScript TokenNet(int64_t outputs, const std::string& pool) {
   WrittenScript net("Tokens");

@@ -124,6 +124,17 @@ TEST_P(OverABadNetwork, SumsThatConnectionsNeverCarryInOneMessageArriveInSlices)
   EXPECT_GE(network_->faults(), 3);
 }
 
+TEST_P(OverABadNetwork, ThatHoldsBytesBackADownloadWaits) {
+  UseNetwork({});
+  network_->HoldDown(kMiB);
+  std::thread download([&] { BroadcastArrives(RandomBlob(3 * kMiB, 1)); });
+  while (network_->down() < kMiB) std::this_thread::yield();
+  EXPECT_LT(network_->down(), 2 * kMiB);
+  network_->HoldDown(~uint64_t{0});
+  download.join();
+  EXPECT_GE(network_->down(), 3 * kMiB);
+}
+
 // A connection whose bytes vanish looks well for a minute: it is left when nothing moves.
 TEST_P(OverABadNetwork, AConnectionThatGoesSilentIsLeftForANewOne) {
   const auto soon = std::chrono::milliseconds(500);

@@ -15,6 +15,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/remote.h"
+#include "testing/fake_clock.h"
 #include "testing/fake_handler.h"
 #include "tests/proto/link_contract.h"
 
@@ -25,15 +26,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
-
-class SetClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(Duration d) { now_ += d; }
-
- private:
-  TimePoint now_{};
-};
+using testing_support::FakeClock;
 
 class DownloadTurnsTest : public testing::Test {
  protected:
@@ -43,7 +36,7 @@ class DownloadTurnsTest : public testing::Test {
     return turns_.Enter(node, digest, [this, node] { began_.push_back(node); });
   }
 
-  SetClock clock_;
+  FakeClock clock_;
   DownloadTurns turns_{{.at_once = 2, .from = 100, .turn = seconds(60), .gone = seconds(10)},
                        clock_};
   std::vector<std::string> began_;
@@ -88,6 +81,91 @@ TEST_F(DownloadTurnsTest, ANodeHasOneTurnWhateverItFetches) {
   Enter("ben");
   Enter("carl");
   EXPECT_THAT(began_, ElementsAre("anna", "anna", "anna", "ben"));
+}
+
+TEST_F(DownloadTurnsTest, ANodeThatHasABlobGetsItsNextOneBeforeThoseThatHaveNone) {
+  const uint64_t anna = Enter("anna", 1);
+  const uint64_t ben = Enter("ben", 1);
+  Enter("carl", 1);
+  Enter("dora", 1);
+  turns_.Leave(anna, true);
+  Enter("anna", 2);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl")) << "it makes way for one";
+  turns_.Leave(ben, true);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "anna"));
+}
+
+TEST_F(DownloadTurnsTest, AllBlobsOfANodeAreOneTurnLong) {
+  const uint64_t anna = Enter("anna", 1);
+  Enter("ben");
+  Enter("carl");
+  Enter("dora");
+  clock_.Advance(seconds(40));
+  turns_.Moved(anna);
+  turns_.Leave(anna, true);  // "ben" has gone
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora"));
+  clock_.Advance(seconds(9));
+  const uint64_t more = Enter("anna", 2);
+  clock_.Advance(seconds(2));
+  turns_.Look();
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora", "anna"));
+  Enter("elsa");
+  Enter("finn");
+  EXPECT_EQ(began_.back(), "elsa") << "two have a turn";
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(seconds(9));
+    turns_.Moved(more);
+    turns_.Moved(more + 1);  // "elsa"
+  }
+  turns_.Look();
+  EXPECT_EQ(began_.back(), "elsa");
+  clock_.Advance(seconds(3));
+  turns_.Look();
+  EXPECT_EQ(began_.back(), "finn") << "40 s and 21 s";
+}
+
+TEST_F(DownloadTurnsTest, ABlobThatTookLongerThanATurnIsFollowedByOneMoreInASecondTurn) {
+  const uint64_t anna = Enter("anna", 1);
+  const uint64_t ben = Enter("ben", 1);
+  Enter("carl");
+  Enter("dora");
+  clock_.Advance(seconds(61));
+  turns_.Moved(anna);  // slowly
+  turns_.Moved(ben);
+  turns_.Look();
+  turns_.Leave(anna, true);
+  Enter("elsa");
+  const uint64_t second = Enter("anna", 2);
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora"));
+  clock_.Advance(seconds(11));
+  turns_.Look();  // "carl" and "dora" have gone
+  EXPECT_THAT(began_, ElementsAre("anna", "ben", "carl", "dora", "anna", "elsa"));
+  clock_.Advance(seconds(61));
+  turns_.Moved(second);
+  const uint64_t finn = Enter("finn");
+  Enter("gina");
+  turns_.Leave(second, true);
+  Enter("hugo");
+  Enter("anna", 3);
+  turns_.Leave(finn, true);
+  EXPECT_EQ(began_.back(), "hugo") << "there is no third turn in a row";
+}
+
+TEST_F(DownloadTurnsTest, TellsHowLongANodeWaits) {
+  const uint64_t anna = Enter("anna", 1);
+  Enter("ben");
+  const uint64_t carl = Enter("carl", 1);
+  clock_.Advance(seconds(4));
+  const uint64_t beside = Enter("carl", 2);
+  clock_.Advance(seconds(4));
+  EXPECT_EQ(turns_.TakeWaited(carl), seconds(8));
+  EXPECT_EQ(turns_.TakeWaited(beside), seconds(0)) << "it is the same time";
+  EXPECT_EQ(turns_.TakeWaited(anna), seconds(0)) << "it has its turn";
+  turns_.Leave(carl, false);  // it was sent a little, and asks again
+  clock_.Advance(seconds(1));
+  EXPECT_EQ(turns_.TakeWaited(Enter("carl", 1)), seconds(1));
+  turns_.Leave(anna, true);
+  EXPECT_EQ(turns_.TakeWaited(beside), seconds(0)) << "its turn has come";
 }
 
 TEST_F(DownloadTurnsTest, ATurnThatIsOverIsForNoOtherBlob) {
@@ -207,6 +285,8 @@ TEST_F(TurnsOfAServer, ANodeThatWaitsGetsALittleAndTheRestInItsTurn) {
   const auto second = Ask("ben");
   EXPECT_EQ(second->All(), 64u << 10);
   EXPECT_TRUE(second->stream->Finish().ok());
+  EXPECT_FALSE(handler_.waited().contains("anna"));
+  EXPECT_TRUE(handler_.waited().contains("ben"));
   EXPECT_EQ(first->All(), kBytes - kChunkBytes);
   EXPECT_TRUE(first->stream->Finish().ok());
   EXPECT_EQ(Ask("ben", 64 << 10)->All(), kBytes - (64 << 10));

@@ -2,6 +2,8 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
+#include "core/checksum.h"
+#include "core/digest.h"
 #include "proto/wire/bulk_stream.h"
 #include "proto/wire/chunk.h"
 #include "proto/wire/limits.h"
@@ -116,6 +118,7 @@ TEST(Fuzz, ChunksAreReadFromAnySlicesAsProtobufReadsThem) {
       data.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     EXPECT_EQ(data, message.data());
     EXPECT_EQ(chunk->size, data.size());
+    EXPECT_EQ(Checksum(chunk->data), Checksum(BytesOf(absl::string_view(data))));
   }
   EXPECT_GT(accepted, 5000);
 }

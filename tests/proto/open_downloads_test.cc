@@ -17,6 +17,7 @@
 #include "proto/wire/convert.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/remote.h"
+#include "testing/fake_clock.h"
 #include "testing/fake_handler.h"
 
 namespace macaw::wire {
@@ -25,15 +26,7 @@ namespace {
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-class SetClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(Duration d) { now_ += d; }
-
- private:
-  TimePoint now_{};
-};
+using testing_support::FakeClock;
 
 class OpenDownloadsTest : public testing::Test {
  protected:
@@ -42,7 +35,7 @@ class OpenDownloadsTest : public testing::Test {
     return downloads_.Enter(name, [this, call] { ended_.push_back(call); });
   }
 
-  SetClock clock_;
+  FakeClock clock_;
   OpenDownloads downloads_{{.of_name = 2, .stall = seconds(10)}, clock_};
   int begun_ = 0;
   std::vector<int> ended_;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/upload_store.h"
+#include "testing/fake_clock.h"
 #include "testing/fake_handler.h"
 #include "testing/temporary_folder.h"
 #include "tests/proto/blob_files.h"
@@ -29,17 +29,9 @@ using fleet::Blob;
 using fleet::BlobPurpose;
 using fleet::RandomBlob;
 using fleet::UploadVerdict;
+using testing_support::FakeClock;
 using wire_testing::FilesIn;
 using wire_testing::Flip;
-
-class ManualClock final : public Clock {
- public:
-  TimePoint Now() const override { return TimePoint(Duration(now_.load())); }
-  void Advance(Duration d) { now_ += d.count(); }
-
- private:
-  std::atomic<int64_t> now_{1'000'000'000'000};
-};
 
 constexpr uint64_t kSize = 9000;
 constexpr uint64_t kFrameHead = 16;
@@ -106,7 +98,7 @@ class PartialUploads : public testing::Test {
 
   const testing_support::TemporaryFolder folder_;
   const std::string files_ = folder_ / "uploads";
-  ManualClock clock_;
+  FakeClock clock_;
   std::set<SessionId> ended_;
   Executor executor_{"test", 2};
   std::unique_ptr<UploadStore> store_;

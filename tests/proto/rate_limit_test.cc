@@ -2,24 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include "testing/fake_clock.h"
 
 namespace macaw::wire {
 namespace {
 
-class ManualClock final : public Clock {
- public:
-  TimePoint Now() const override { return TimePoint(Duration(now_.load())); }
-  void Advance(Duration d) { now_ += d.count(); }
-
- private:
-  std::atomic<int64_t> now_{1'000'000'000'000};
-};
+using testing_support::FakeClock;
 
 constexpr Duration kSecond = std::chrono::seconds(1);
 
 TEST(RateLimit, WaitsUntilWhatHasMovedHadItsTime) {
-  ManualClock clock;
+  FakeClock clock;
   RateLimit limit(50'000, clock);
   EXPECT_EQ(limit.Wait(), Duration{});
   limit.Count(100'000);
@@ -32,7 +25,7 @@ TEST(RateLimit, WaitsUntilWhatHasMovedHadItsTime) {
 
 // A pause does not let a link move more afterwards.
 TEST(RateLimit, MovesNoMoreThanItsRateOverAnyTimeBeyondASecondsBytes) {
-  ManualClock clock;
+  FakeClock clock;
   constexpr uint64_t kRate = 50'000;
   RateLimit limit(kRate, clock);
   clock.Advance(100 * kSecond);
@@ -52,7 +45,7 @@ TEST(RateLimit, MovesNoMoreThanItsRateOverAnyTimeBeyondASecondsBytes) {
 }
 
 TEST(RateLimit, OfNothingIsNone) {
-  ManualClock clock;
+  FakeClock clock;
   RateLimit limit(0, clock);
   limit.Count(uint64_t{1} << 50);
   EXPECT_EQ(limit.Wait(), Duration{});

@@ -9,6 +9,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "proto/wire/refusal.h"
+#include "testing/fake_clock.h"
 #include "testing/fake_handler.h"
 
 namespace macaw::wire {
@@ -18,15 +19,7 @@ using fleet::Blob;
 using fleet::BlobPurpose;
 using fleet::RandomBlob;
 using fleet::UploadVerdict;
-
-class FakeClock final : public Clock {
- public:
-  TimePoint Now() const override { return TimePoint(Duration(now_.load())); }
-  void Advance(Duration d) { now_ += d.count(); }
-
- private:
-  std::atomic<int64_t> now_{1'000'000'000'000};
-};
+using testing_support::FakeClock;
 
 constexpr SessionId kSession(7), kOther(8), kThird(9), kNobody(0);
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ class TestCase(unittest.TestCase):
         self._folder = tempfile.TemporaryDirectory()
         self.addCleanup(self._folder.cleanup)
         self.folder = Path(self._folder.name)
+
+    def ignore_warnings(self) -> None:
+        """Until the end of the test: its runs are too short for the advice that macaw gives."""
+        quiet = warnings.catch_warnings()
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+        warnings.simplefilter("ignore")
 
     def job(self, name: str, **changes: Any) -> dict[str, Any]:
         return job(self.folder, name, **changes)

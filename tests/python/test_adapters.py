@@ -19,7 +19,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import unittest
-import warnings
 from typing import Any
 
 import numpy as np
@@ -40,10 +39,7 @@ MOVES = [
 class AdaptersCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def run_of(self, name: str = "run", options: Any = None, **changes: Any) -> macaw.Run:
         job = self.job(name, model=LAYERS, overwrite=True)

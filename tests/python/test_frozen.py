@@ -25,7 +25,6 @@ from __future__ import annotations
 import json
 import subprocess
 import unittest
-import warnings
 from typing import Any
 
 import numpy as np
@@ -42,10 +41,7 @@ class FrozenCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
         # What runs of four rounds are told: of the rate, of hostile clients, of epsilon.
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def run_of(self, name: str = "run", frozen: Any = ("0.*",), **changes: Any) -> macaw.Run:
         options = {"frozen": list(frozen)} if frozen else {}

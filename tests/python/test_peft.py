@@ -3,6 +3,8 @@
 | what | test |
 |---|---|
 | LoRA, beside peft's own loop | Adapters.test_train_as_in_pefts_own_loop |
+| models of Auto… classes, perplexity | FromAConfig.test_have_the_perplexity_of_pefts_loop |
+| the guide's lines | FromAConfig.test_runs_as_the_guide_says |
 | what is sent and kept | Adapters.test_alone_are_sent |
 | seeds, functions that make modules | Adapters.test_are_drawn_from_the_seed |
 | sweeps | Adapters.test_of_a_sweep |
@@ -13,17 +15,21 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
 import subprocess
 import unittest
-import warnings
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 import trainer_programs as programs
 
 import macaw
-from support import TestCase
+from support import SOURCE, TestCase
 
 TOKENS = programs.TOKENS
 
@@ -39,10 +45,7 @@ def rows(count: int = 20, seed: int = 0) -> list[list[int]]:
 class TextCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def run_of(self, name: str = "run", **changes: Any) -> macaw.Run:
         job = {
@@ -184,6 +187,75 @@ class Adapters(TextCase):
             with self.assertRaises(macaw.Error) as caught:
                 self.run_of(peft=config, model=model)
             self.assertIn(words, str(caught.exception))
+
+
+class FromAConfig(TextCase):
+    """What AutoModelForCausalLM.from_config makes."""
+
+    def configs(self) -> dict[str, Any]:
+        import transformers
+
+        llama = transformers.LlamaConfig(
+            vocab_size=TOKENS, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=32, max_position_embeddings=16,
+        )  # fmt: skip
+        return {"gpt2": programs.gpt().config, "llama": llama}
+
+    def test_have_the_perplexity_of_pefts_loop(self) -> None:
+        import peft
+        from transformers import AutoModelForCausalLM
+
+        names = {"gpt2": ["c_attn"], "llama": ["q_proj", "v_proj"]}
+        for kind, config in self.configs().items():
+            with self.subTest(kind):
+                torch.manual_seed(0)
+                job = {
+                    "model": AutoModelForCausalLM.from_config(config),
+                    "peft": peft.LoraConfig(
+                        r=2, target_modules=names[kind], fan_in_fan_out=kind == "gpt2"
+                    ),
+                    "evaluation": {"metrics": ["perplexity"]},
+                }
+                model = self.run_of(f"{kind}-0", rounds=0, **job).module().train()
+                train_by_hand(model, rows())
+                run = self.run_of(kind, **job)
+                with torch.no_grad():
+                    expected = math.exp(loss_of(model.eval(), rows(6, 1)).item())
+                found = [row["test_perplexity"] for row in run.rows]
+                self.assertAlmostEqual(found[-1] / expected, 1, 5)
+                self.assertNotAlmostEqual(found[0] / found[-1], 1, 3)
+
+    def test_runs_as_the_guide_says(self) -> None:
+        import peft
+        import transformers
+
+        text = (SOURCE / "docs/guides/models.md").read_text()
+        blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+        lines = [block for block in blocks if "from_config(" in block or "LlamaConfig(" in block]
+        self.assertEqual(len(lines), 2)
+        tokens = np.random.default_rng(0).integers(0, 512, (120, 9)).astype(np.int32)
+        names = {
+            "transformers": transformers,
+            "macaw": macaw,
+            "AutoModelForCausalLM": transformers.AutoModelForCausalLM,
+            "LoraConfig": peft.LoraConfig,
+            "tokens": tokens,
+            "rows": [{"input_ids": row[: 2 + i % 8].tolist()} for i, row in enumerate(tokens)],
+        }
+        self.addCleanup(os.chdir, Path.cwd())
+        os.chdir(self.folder)
+        with mock.patch.dict(os.environ, XDG_CACHE_HOME=str(self.folder / "cache")):
+            for block in lines:
+                try:
+                    exec(block, names)
+                except macaw.MissingBackendError as error:
+                    self.skipTest(str(error))
+        rounds = names["run"].rows
+        self.assertEqual(len(rounds), 20)
+        for row in rounds:
+            self.assertAlmostEqual(row["test_perplexity"] / math.exp(row["test_loss"]), 1, 5)
+        self.assertNotEqual(rounds[-1]["test_perplexity"], rounds[0]["test_perplexity"])
+        self.assertTrue((self.folder / "adapters/adapter_config.json").exists())
 
 
 class Checkpointing(TextCase):

@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import macaw
-from macaw import rules
+from macaw import _rule_channels, _rule_stages, rules
 from macaw.rules import Rule
 from support import SOURCE, TestCase, rows
 
@@ -220,6 +220,19 @@ class Names(TestCase):
             self.assertEqual(kind.__module__, "macaw.rules")
             self.assertGreater(len(typing.get_type_hints(kind)), 0)
         self.assertIn(rules.StageEnd, typing.get_args(rules.Point))
+
+    def test_of_all_public_classes_are_in_the_list_of_exports(self) -> None:
+        files = (rules, _rule_channels, _rule_stages)
+        classes = {
+            name
+            for file in files
+            for name, kind in vars(file).items()
+            if isinstance(kind, type) and kind.__module__ in {f.__name__ for f in files}
+        }
+        public = {name for name in classes if not name.startswith("_")}
+        self.assertEqual(public | {"Point", "Stage", "parameter"}, set(rules.__all__))
+        for name in public:
+            self.assertEqual(getattr(rules, name).__module__, "macaw.rules")
 
 
 class APython(TestCase):

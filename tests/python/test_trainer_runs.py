@@ -98,11 +98,19 @@ class Refusals(TrainerCase):
 
 class AFleet(TrainerCase):
     def test_trains_as_a_simulation_does(self) -> None:
-        job = self.job_of("hugging", rounds=2, evaluation={})
-        simulated = macaw.simulate(**job)
-        table = macaw.model_table(programs.gpt(), self.folder / "model.safetensors")
+        for kind in ("hugging", "lightning"):
+            with self.subTest(kind):
+                job = self.job_of(kind, rounds=2, evaluation={})
+                simulated = macaw.simulate(**job)
+                summary = self.fleet_of(kind, job)
+                self.assertEqual(summary["model_digest"], simulated.digest)
+
+    def fleet_of(self, kind: str, job: dict[str, Any]) -> dict[str, Any]:
+        """The summary of a fleet of one device, whose client is that of the job."""
+        table = macaw.model_table(job["model"], self.folder / f"{kind}.safetensors")
+        task = "".join(f'{key} = "{value}"\n' for key, value in job["run"].items())
         (self.folder / "server.toml").write_text(
-            f'run.rounds = 2\nrun.seed = 5\nrun.task = "next-token"\n{table}'
+            f"[run]\nrounds = 2\nseed = 5\n{task}{table}"
             '[cohort]\nsize = 1\n[data]\nsource = "declared"\npath = "rows.json"\n'
         )
         command = json.dumps(job["workers"]["command"])
@@ -110,19 +118,18 @@ class AFleet(TrainerCase):
             f'[data]\nsource = "declared"\npath = "rows.json"\n[workers]\nbackend = "process"\n'
             f"slots = 1\ncommand = {command}\n"
         )
+        address, fleet = f"unix:{self.folder}/{kind}", f"fleet-{kind}"
         server = subprocess.Popen(
-            [BUILD / "bin/macaw-server", "--config", "server.toml", "--run-dir", "fleet",
-             "--listen", f"unix:{self.folder}/s"], cwd=self.folder, stderr=subprocess.DEVNULL,
+            [BUILD / "bin/macaw-server", "--config", "server.toml", "--run-dir", fleet,
+             "--listen", address], cwd=self.folder, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         worker = subprocess.run(
-            [BUILD / "bin/macaw-worker", "--config", "node.toml", "--server",
-             f"unix:{self.folder}/s", "--name", "silo"], cwd=self.folder, capture_output=True,
-            text=True,
+            [BUILD / "bin/macaw-worker", "--config", "node.toml", "--server", address,
+             "--name", "silo"], cwd=self.folder, capture_output=True, text=True,
         )  # fmt: skip
         self.assertEqual(worker.returncode, 0, worker.stderr)
         self.assertEqual(server.wait(), 0)
-        summary = json.loads((self.folder / "fleet/summary.json").read_text())
-        self.assertEqual(summary["model_digest"], simulated.digest)
+        return json.loads((self.folder / fleet / "summary.json").read_text())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,7 @@ ROWS = {
 class TrainerCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
-        quiet = warnings.catch_warnings()
-        quiet.__enter__()
-        self.addCleanup(quiet.__exit__, None, None, None)
-        warnings.simplefilter("ignore")
+        self.ignore_warnings()
 
     def declare(self, kind: str, clients: str, rows: int = programs.TRAINED) -> Path:
         names = [{"name": c, "train": rows, "test": programs.TESTED} for c in clients]

@@ -1,21 +1,14 @@
-// Rounds of a fleet that do not wait for each other, as (state, event) → Effects: six owners with a
-// client each, of which four train at a time; a round closes with two arrivals.
+// Rounds of a fleet that do not wait for each other, as (state, event) → Effects: which arrivals
+// count, in which round, and with which age.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "scheduler/policies/policies.h"
-#include "server/engine/round_engine.h"
-#include "tests/server/log_law.h"
-#include "tests/server/small_population.h"
+#include "tests/server/arriving_fleet.h"
 
 namespace macaw::server {
 namespace {
@@ -25,213 +18,8 @@ using fleet::Next;
 using fleet::Verdict;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
-using testing::UnorderedElementsAre;
-using testing_support::BlobOf;
-using testing_support::LogLaw;
-using testing_support::NodeWithEverybody;
-using testing_support::RecordOf;
-using testing_support::TestRun;
-
-constexpr double kLease = 10;  // seconds
-constexpr uint64_t kOwners = 6;
-
-class Arriving : public testing::Test {
- protected:
-  static RunPlan Run(uint64_t arrivals = 2, uint64_t concurrency = 4) {
-    RunPlan run = TestRun(/*rounds=*/20);
-    run.cohort.size = arrivals;
-    run.asynchronous = {.mode = "buffered", .concurrency = concurrency};
-    run.evaluation.every = 0;
-    return run;
-  }
-  void Start(EngineOptions options) {
-    if (options.run.model.input_shape.empty()) options.run = Run();
-    options.lease_timeout = FromSeconds(kLease);
-    options.workers = kOwners;
-    engine_.emplace(std::move(options), scheduler_);
-    for (uint64_t owner = 0; owner < kOwners; ++owner) Join(owner);
-  }
-  void Start() { Start({}); }
-
-  static fleet::RegisterRequest Owner(uint64_t owner, uint64_t incarnation) {
-    fleet::RegisterRequest node = NodeWithEverybody(absl::StrCat("device-", owner), 1);
-    node.owner = true;
-    node.data_digest = DigestOf(node.name);
-    node.clients = 1;
-    node.central_test_rows = 0;
-    node.incarnation = incarnation;
-    node.arrives = true;
-    return node;
-  }
-  static fleet::ClientTable TableOf(uint64_t owner) {
-    return {.rows = {testing_support::Examples()[owner]}, .names = {absl::StrCat(owner)}};
-  }
-  void Join(uint64_t owner) {
-    auto registered = engine_->Register(Owner(owner, ++incarnations_), TableOf(owner), now_);
-    ASSERT_TRUE(registered.answer.ok()) << registered.answer.status();
-    sessions_[owner] = registered.answer->session;
-    Carry(std::move(registered.effects));
-  }
-
-  // ---- a device's calls. A device has the client of its number.
-  struct Asked {
-    Ticket ticket = 0;
-    std::optional<fleet::LeaseReply> reply;  // none: the call waits
-  };
-  Asked Call(uint64_t owner, fleet::LeaseRequest request) {
-    request.session = sessions_.at(owner);
-    request.wait = FromSeconds(30);
-    Carry(engine_->Lease(++tickets_, request, now_));
-    return {tickets_, AnswerTo(tickets_)};
-  }
-  std::optional<fleet::LeaseReply> AnswerTo(Ticket ticket) const {
-    const auto found = leases_.find(ticket);
-    return found != leases_.end() ? std::optional(found->second) : std::nullopt;
-  }
-  // Asks for work, unless a call waits or was answered meanwhile. True: its client is leased.
-  bool Begin(uint64_t owner) {
-    if (const auto poll = polls_.find(owner); poll != polls_.end()) {
-      const auto answer = AnswerTo(poll->second);
-      if (!answer.has_value()) return false;
-      polls_.erase(poll);
-      if (answer->training.has_value()) {
-        Take(owner, *answer);
-        return true;
-      }
-    }
-    const Asked asked = Call(owner, {.wanted = 1});
-    if (!asked.reply.has_value()) polls_[owner] = asked.ticket;
-    if (!asked.reply.has_value() || !asked.reply->training.has_value()) return false;
-    Take(owner, *asked.reply);
-    return true;
-  }
-  void Take(uint64_t owner, const fleet::LeaseReply& reply) {
-    ASSERT_THAT(reply.training->assignments, SizeIs(1));
-    EXPECT_EQ(reply.training->assignments[0].client, ClientId(owner));
-    EXPECT_EQ(reply.training->assignments[0].staleness, 0u);
-    EXPECT_TRUE(reply.training->arrives);
-    EXPECT_TRUE(reply.training->last);
-    begun_[owner] = *reply.training;
-  }
-  // Everybody asks; those that are drawn begin. Returns them.
-  std::vector<uint64_t> BeginAll() {
-    std::vector<uint64_t> begun;
-    for (uint64_t owner = 0; owner < kOwners; ++owner) {
-      if (Begin(owner)) begun.push_back(owner);
-    }
-    return begun;
-  }
-  Attempt AttemptOf(uint64_t owner) const {
-    const fleet::Assignment& one = begun_.at(owner).assignments.at(0);
-    return {one.client, one.fence};
-  }
-  Asked Arrive(uint64_t owner, const std::string& declined = "") {
-    return Call(owner, {.running = 1, .declined = declined, .trained = {AttemptOf(owner)}});
-  }
-  // Arrives and commits. Returns by how many rounds the client's model was older.
-  uint32_t Count(uint64_t owner) {
-    const Asked asked = Arrive(owner);
-    EXPECT_TRUE(asked.reply.has_value() && asked.reply->training.has_value());
-    if (!asked.reply.has_value() || !asked.reply->training.has_value()) return ~0u;
-    const fleet::CommitReply reply = Commit(owner, *asked.reply->training);
-    EXPECT_EQ(reply.verdict, Verdict::kAccepted) << reply.reason;
-    return asked.reply->training->assignments[0].staleness;
-  }
-  fleet::CommitReply Commit(uint64_t owner, const fleet::TrainingLease& lease) {
-    fleet::CommitRequest request{.session = sessions_.at(owner), .commit_id = ++commit_ids_};
-    fleet::Part& part = request.part.emplace();
-    part.round = lease.round;
-    part.broadcast = lease.broadcast.name;
-    for (const fleet::Assignment& one : lease.assignments) {
-      part.included.push_back(RecordOf(one));
-      part.included.back().has_state = false;
-    }
-    Carry(engine_->Commit(++tickets_, std::move(request), absl::OkStatus(), now_));
-    return commits_.at(tickets_);
-  }
-  void Heartbeat(uint64_t owner) {
-    Carry(engine_->Heartbeat({.session = sessions_.at(owner), .progress = ++progress_}, now_)
-              .effects);
-  }
-  // Time passes, and these devices are heard.
-  void Pass(double seconds, const std::vector<uint64_t>& heard) {
-    for (double passed = 0; passed < seconds; ++passed) {
-      now_ += FromSeconds(1);
-      for (const uint64_t owner : heard) Heartbeat(owner);
-      Carry(engine_->Tick(now_));
-    }
-  }
-
-  template <typename T>
-  std::vector<T> All() const {
-    std::vector<T> all;
-    for (const log::Record& record : records_) {
-      if (const auto* one = std::get_if<T>(&record)) all.push_back(*one);
-    }
-    return all;
-  }
-  const PhaseReport& Report(uint32_t round) const { return reports_.at(round); }
-  std::vector<uint64_t> CountedIn(uint32_t round) const {
-    std::vector<uint64_t> clients;
-    for (const fleet::ClientRecord& record : Report(round).records)
-      clients.push_back(record.attempt.client.value);
-    return clients;
-  }
-
-  void Carry(Effects effects) {
-    for (Recorded& recorded : effects.records) {
-      law_.Add(recorded.record);
-      records_.push_back(std::move(recorded.record));
-    }
-    for (Reply& reply : effects.replies) {
-      if (auto* lease = std::get_if<fleet::LeaseReply>(&reply.answer)) {
-        EXPECT_TRUE(leases_.emplace(reply.ticket, std::move(*lease)).second);
-      } else {
-        EXPECT_TRUE(
-            commits_.emplace(reply.ticket, std::get<fleet::CommitReply>(std::move(reply.answer)))
-                .second);
-      }
-    }
-    for (Order& order : effects.orders) std::visit([&](auto& one) { Do(one); }, order);
-  }
-  void Do(PrepareBroadcast& prepare) {
-    orders_[prepare.order.round.value] = prepare.order;
-    if (hold_broadcast_) return;
-    Carry(engine_->BroadcastReady(
-        prepare.order.round, prepare.order.phase,
-        fleet::Broadcast::Of({BlobOf(prepare.order.round, prepare.order.phase)}), now_));
-  }
-  void Do(AddPart& add) { Carry(engine_->PartAdded(add.commit, absl::OkStatus(), now_)); }
-  void Do(AddPartAgain&) { Carry(engine_->PartAdded(0, absl::OkStatus(), now_)); }
-  void Do(ApplySum& apply) {
-    const uint32_t round = apply.report.round.value;
-    law_.Add(log::Closed{.round = apply.report.round, .last = true});
-    reports_[round] = std::move(apply.report);
-    Carry(engine_->Applied(false, std::nullopt, now_));
-  }
-  void Do(EndRun& end) { ended_ = end.status; }
-  template <typename T>
-  void Do(T&) {}
-
-  TimePoint now_{};
-  scheduler::PlannedStealingScheduler scheduler_;
-  std::optional<RoundEngine> engine_;
-  LogLaw law_;
-  std::vector<log::Record> records_;
-  std::map<Ticket, fleet::LeaseReply> leases_;
-  std::map<Ticket, fleet::CommitReply> commits_;
-  std::map<uint32_t, PhaseReport> reports_;
-  std::map<uint32_t, PhaseOrder> orders_;
-  std::map<uint64_t, SessionId> sessions_;
-  std::map<uint64_t, Ticket> polls_;
-  std::map<uint64_t, fleet::TrainingLease> begun_;
-  std::optional<absl::Status> ended_;
-  bool hold_broadcast_ = false;
-  Ticket tickets_ = 0;
-  uint64_t commit_ids_ = 0, incarnations_ = 0, progress_ = 0;
-};
+using testing_support::Arriving;
 
 TEST_F(Arriving, AClientThatTrainsOnCountsInALaterRoundWithTheAgeOfItsModel) {
   Start();
@@ -340,76 +128,6 @@ TEST_F(Arriving, AnUpdateOfAModelThatIsTooOldDoesNotCountAndFreesItsPlace) {
   EXPECT_FALSE(before) << "not in this round";
 }
 
-TEST_F(Arriving, ADeviceThatIsLostFreesItsPlaceWhereverItWas) {
-  Start();
-  const std::vector<uint64_t> first = BeginAll();
-  const Asked arriving = Arrive(first[0]);
-  ASSERT_TRUE(arriving.reply.has_value());
-  EXPECT_EQ(Count(first[1]), 0u);
-  const Asked waits = Arrive(first[2]);
-  EXPECT_FALSE(waits.reply.has_value()) << "the round has its arrivals";
-  // The arriving device falls silent: another one counts in its place.
-  std::vector<uint64_t> others;
-  for (uint64_t owner = 0; owner < kOwners; ++owner) {
-    if (owner != first[0]) others.push_back(owner);
-  }
-  Pass(kLease + 3, others);
-  const auto answer = AnswerTo(waits.ticket);
-  ASSERT_TRUE(answer.has_value() && answer->training.has_value());
-  EXPECT_EQ(answer->training->round, Round(1));
-  EXPECT_EQ(Commit(first[2], *answer->training).verdict, Verdict::kAccepted);
-  EXPECT_EQ(engine_->completed(), 1u);
-  EXPECT_THAT(CountedIn(1), UnorderedElementsAre(first[1], first[2]));
-  // It comes back, with a part of a round that is over.
-  Join(first[0]);
-  EXPECT_EQ(Commit(first[0], *arriving.reply->training).verdict, Verdict::kStale);
-  const Asked late = Arrive(first[0]);
-  ASSERT_TRUE(late.reply.has_value());
-  EXPECT_EQ(late.reply->next, Next::kCommit) << "what it has trained does not count any more";
-}
-
-TEST_F(Arriving, ADeviceThatWaitsToCountKeepsItsLease) {
-  Start();
-  const std::vector<uint64_t> first = BeginAll();
-  const Asked one = Arrive(first[0]), two = Arrive(first[1]), three = Arrive(first[2]);
-  polls_[first[2]] = three.ticket;
-  // It does nothing for longer than any other lease would last. The others make progress.
-  for (double passed = 0; passed < 20 * kLease; passed += 4) {
-    now_ += FromSeconds(4);
-    for (const uint64_t owner : first) {
-      const uint64_t progress = owner == first[2] ? 0 : ++progress_;
-      Carry(
-          engine_->Heartbeat({.session = sessions_.at(owner), .progress = progress}, now_).effects);
-    }
-    Carry(engine_->Tick(now_));
-    if (AnswerTo(polls_.at(first[2])).has_value()) polls_[first[2]] = Arrive(first[2]).ticket;
-  }
-  EXPECT_THAT(All<log::Requeued>(), IsEmpty());
-  Commit(first[0], *one.reply->training);
-  Commit(first[1], *two.reply->training);
-  const auto answer = AnswerTo(polls_.at(first[2]));
-  ASSERT_TRUE(answer.has_value() && answer->training.has_value());
-  EXPECT_EQ(answer->training->round, Round(2));
-}
-
-TEST_F(Arriving, ADeviceCannotHoldARoundByAskingAgain) {
-  Start();
-  const std::vector<uint64_t> first = BeginAll();
-  Arrive(first[0]);
-  Count(first[1]);
-  for (double passed = 0; passed < (WaitLimits::kLeastLeases + 2) * kLease; passed += 4) {
-    now_ += FromSeconds(4);
-    Carry(engine_->Heartbeat({.session = sessions_.at(first[0])}, now_).effects);
-    for (const uint64_t owner : {first[2], first[3]}) Heartbeat(owner);
-    if (All<log::Requeued>().empty()) Arrive(first[0]);
-    Carry(engine_->Tick(now_));
-  }
-  ASSERT_THAT(All<log::Requeued>(), SizeIs(1));
-  EXPECT_THAT(All<log::Requeued>()[0].attempts, ElementsAre(AttemptOf(first[0])));
-  EXPECT_EQ(Count(first[2]), 0u);
-  EXPECT_EQ(engine_->completed(), 1u);
-}
-
 TEST_F(Arriving, WhatADeviceHasBegunCountsAlthoughItDeclines) {
   Start();
   const std::vector<uint64_t> first = BeginAll();
@@ -420,49 +138,6 @@ TEST_F(Arriving, WhatADeviceHasBegunCountsAlthoughItDeclines) {
   EXPECT_EQ(engine_->completed(), 1u);
   for (const log::Member& member : All<log::RoundOpened>().at(1).cohort)
     EXPECT_NE(member.client, ClientId(first[0])) << "it is not drawn while it declines";
-}
-
-TEST_F(Arriving, AtTheDeadlineARoundClosesWithItsQuorumAndTheOthersTrainOn) {
-  EngineOptions options;
-  options.round = {.deadline = 20, .quorum = 0.5};
-  Start(std::move(options));
-  const std::vector<uint64_t> first = BeginAll(), everybody = {0, 1, 2, 3, 4, 5};
-  Pass(21, everybody);
-  EXPECT_EQ(engine_->completed(), 0u) << "nobody has arrived";
-  ASSERT_THAT(All<log::Extended>(), SizeIs(1));
-  EXPECT_EQ(All<log::Extended>()[0].needed, 1u);
-  EXPECT_EQ(Count(first[0]), 0u);
-  EXPECT_EQ(engine_->completed(), 1u);
-  EXPECT_EQ(Count(first[1]), 1u);
-  // One of the second round is too slow with its upload.
-  const Asked slow = Arrive(first[2]);
-  ASSERT_TRUE(slow.reply.has_value());
-  Pass(21, everybody);
-  EXPECT_EQ(engine_->completed(), 2u);
-  ASSERT_THAT(All<log::GaveUp>(), SizeIs(1));
-  EXPECT_EQ(All<log::GaveUp>()[0].given_up.at(0).attempt, AttemptOf(first[2]));
-  EXPECT_EQ(Commit(first[2], *slow.reply->training).verdict, Verdict::kStale);
-  EXPECT_EQ(Count(first[3]), 2u);
-}
-
-TEST_F(Arriving, ALeaseThatIsLostBetweenTwoRoundsIsNotTakenOver) {
-  Start();
-  const std::vector<uint64_t> first = BeginAll();
-  Count(first[0]);
-  hold_broadcast_ = true;
-  Count(first[1]);
-  ASSERT_EQ(engine_->completed(), 1u);
-  Carry(engine_->Release({.session = sessions_.at(first[2]), .leaving = true}, now_));
-  hold_broadcast_ = false;
-  PrepareBroadcast prepare{.order = orders_.at(2)};
-  Do(prepare);
-  std::vector<Attempt> taken_over;
-  for (const log::Leased& leased : All<log::Leased>()) {
-    if (!leased.staleness.empty())
-      taken_over.insert(taken_over.end(), leased.attempts.begin(), leased.attempts.end());
-  }
-  EXPECT_THAT(taken_over, ElementsAre(AttemptOf(first[3])));
-  EXPECT_EQ(Count(first[3]), 1u);
 }
 
 TEST_F(Arriving, WithAsManyPlacesAsArrivalsARoundDrawsTheCohortOfASynchronousOne) {
@@ -482,20 +157,6 @@ TEST_F(Arriving, WithAsManyPlacesAsArrivalsARoundDrawsTheCohortOfASynchronousOne
   }
 }
 
-TEST_F(Arriving, AnAbortedRoundBeginsAgainWithoutWhatWasLeased) {
-  Start();
-  const std::vector<uint64_t> first = BeginAll();
-  Count(first[0]);
-  Count(first[1]);
-  const auto changed = engine_->Operate(
-      {.action = admin::Action::kAbortRound, .by = "an operator", .round = 2}, now_);
-  ASSERT_TRUE(changed.answer.ok()) << changed.answer.status();
-  Carry(changed.effects);
-  const Asked late = Arrive(first[2]);
-  ASSERT_TRUE(late.reply.has_value());
-  EXPECT_EQ(late.reply->next, Next::kCommit);
-}
-
 TEST_F(Arriving, AProgramThatDoesNotArriveIsRefusedInWords) {
   engine_.emplace(EngineOptions{.run = Run(), .workers = 2}, scheduler_);
   fleet::RegisterRequest old = Owner(0, 1);
@@ -510,39 +171,6 @@ TEST_F(Arriving, AProgramThatDoesNotArriveIsRefusedInWords) {
   tester.owner = false;
   tester.central_test_rows = 5;
   EXPECT_TRUE(engine_->Register(tester, {}, now_).answer.ok());
-}
-
-TEST(DecideStep, ClosesWithItsArrivalsAndNotBeforeThoseThatComeAreSettled) {
-  const RoundRules rules{.deadline = 5, .quorum = 0.5};
-  const auto decide = [&](Standing standing) { return DecideStep(rules, 4, standing); };
-  EXPECT_EQ(decide({.leased = 9, .counted = 3}), Course::kWait);
-  EXPECT_EQ(decide({.leased = 9, .counted = 4}), Course::kClose);
-  EXPECT_EQ(decide({.leased = 9, .counted = 4, .arriving = 1}), Course::kWait);
-  EXPECT_EQ(decide({.counted = 1, .given_up = 8}), Course::kClose) << "nobody trains";
-  EXPECT_EQ(decide({.leased = 9, .counted = 1, .overdue = true}), Course::kWait);
-  EXPECT_EQ(decide({.leased = 9, .counted = 2, .overdue = true}), Course::kClose);
-  EXPECT_EQ(decide({.leased = 9, .counted = 2, .arriving = 1, .overdue = true}),
-            Course::kCloseAtDeadline);
-}
-
-TEST(CheckLiveSteps, NamesTheKeyThatAFleetCannotHave) {
-  RunPlan run;
-  run.asynchronous.mode = "buffered";
-  const auto why = [&](const RunPlan& plan, const RoundRules& rules = {}, bool stateful = false) {
-    return std::string(CheckLiveSteps(plan, rules, stateful).message());
-  };
-  EXPECT_EQ(why(run), "");
-  EXPECT_EQ(why(run, {.deadline = 3, .quorum = 0.5, .present_within = 9}), "");
-  EXPECT_THAT(why(run, {.enough = 3}), HasSubstr("round.enough"));
-  EXPECT_THAT(why(run, {.below_quorum = RoundRules::BelowQuorum::kDrop}),
-              HasSubstr("round.below_quorum"));
-  EXPECT_THAT(why(run, {}, true), HasSubstr("feedback"));
-  run.asynchronous.refill = 2;
-  EXPECT_THAT(why(run), HasSubstr("round.refill"));
-  run.asynchronous = {.mode = "mixed"};
-  EXPECT_THAT(why(run), HasSubstr("buffered"));
-  run.devices.family = "phones";
-  EXPECT_EQ(why(run, {.enough = 3}), "") << "a simulation";
 }
 
 }  // namespace

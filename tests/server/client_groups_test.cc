@@ -175,5 +175,17 @@ TEST(NamedGroups, TakeTheFirstEntryThatMatches) {
   }
 }
 
+TEST(GroupMatches, NamesTheFirstOfManyEntriesWithoutClients) {
+  const NamedGroups groups = *NamedGroups::Parse({"a=x", "a=c1", "b=y", "b=c?", "b=c2", "b=z"});
+  GroupMatches matches(groups);
+  EXPECT_EQ(matches.Add("c1"), 0u);
+  EXPECT_EQ(matches.Add("c2"), 1u);
+  EXPECT_FALSE(matches.Add("d").has_value());
+  EXPECT_THAT(matches.Unmatched(),
+              testing::AllOf(HasSubstr("4 of 6 patterns (\"a=x\", \"b=y\", \"b=c2\", …)"),
+                             HasSubstr("named \"c1\", \"c2\", \"d\", …,")));
+  EXPECT_EQ(GroupMatches(NamedGroups()).Unmatched(), "");
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -56,6 +56,7 @@ class EngineDriver {
   void Release(const fleet::ReleaseRequest& request, TimePoint now) {
     Carry(engine_.Release(request, now), now);
   }
+  void NoteWaited(const std::string& name, Duration time) { engine_.NoteWaited(name, time); }
   void Tick(TimePoint now) { Carry(engine_.Tick(now), now); }
   void Interrupt(TimePoint now) { Carry(engine_.Interrupt(), now); }
   absl::StatusOr<std::string> Operate(const admin::Change& change, TimePoint now) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -79,7 +80,12 @@ std::vector<Hostility> Hostilities() {
       {"NoSumsAtAll", Verdict::kRefused, "brings no sums",
        [](FakeWorker&, CommitRequest& request) { request.part->sums = {}; }},
       {"MoreClientsInTheSumsThanNamed", Verdict::kRefused, "clients but its sums hold",
-       [](FakeWorker&, CommitRequest& request) { request.part->included.pop_back(); }},
+       [](FakeWorker& worker, CommitRequest& request) {
+         auto& included = request.part->included;
+         if (included.size() > 1) return included.pop_back();
+         const ClientId client = included[0].attempt.client, other(client.value == 0 ? 1 : 0);
+         request.part->sums = worker.Sums({{client, included[0].weight}, {other}});
+       }},
       {"OtherWeightsInTheSumsThanNamed", Verdict::kRefused, "weigh",
        [](FakeWorker& worker, CommitRequest& request) {
          std::vector<testing_support::Summand> summands;
@@ -88,9 +94,9 @@ std::vector<Hostility> Hostilities() {
          request.part->sums = worker.Sums(summands);
        }},
       {"WrongWeight", Verdict::kRefused, "weigh",
-       [](FakeWorker&, CommitRequest& request) { request.part->included[1].weight -= 1; }},
+       [](FakeWorker&, CommitRequest& request) { request.part->included.back().weight -= 1; }},
       {"WrongMultiplicity", Verdict::kRefused, "weigh",
-       [](FakeWorker&, CommitRequest& request) { request.part->included[1].multiplicity = 2; }},
+       [](FakeWorker&, CommitRequest& request) { request.part->included.back().multiplicity = 2; }},
       {"WrongNumberOfMetrics", Verdict::kRefused, "metric sums",
        [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums.pop_back(); }},
       {"NotANumberAsLoss", Verdict::kRefused, "no examples can give",
@@ -121,7 +127,9 @@ std::vector<Hostility> Hostilities() {
        [](FakeWorker&, CommitRequest& request) { request.part->broadcast = DigestOf("another"); }},
       {"OneClientTwice", Verdict::kRefused, "twice",
        [](FakeWorker&, CommitRequest& request) {
-         request.part->included.back() = request.part->included.front();
+         auto& included = request.part->included;
+         if (included.size() > 1) included.pop_back();
+         included.push_back(included.front());
        }},
       {"StaleFence", Verdict::kStale, "not current",
        [](FakeWorker&, CommitRequest& request) {
@@ -144,38 +152,56 @@ std::vector<Hostility> Hostilities() {
   };
 }
 
-class HostileCommit : public testing::TestWithParam<Hostility> {};
+// Whether rounds wait for each other. If not, as many clients train as a round counts, so that its
+// clients do not depend on their order; a part has one of them.
+enum class Mode : uint8_t { kWaits, kDoesNotWait };
+
+class HostileCommit : public testing::TestWithParam<std::tuple<Mode, Hostility>> {
+ protected:
+  static Mode mode() { return std::get<Mode>(GetParam()); }
+  static const Hostility& lie() { return std::get<Hostility>(GetParam()); }
+  static Options Run(const std::string& run_dir) {
+    Options options = TinyOptions(run_dir, 2);
+    options.run.evaluation.every = 0;
+    if (mode() == Mode::kDoesNotWait) options.run.asynchronous.mode = "buffered";
+    return options;
+  }
+};
 
 TEST_P(HostileCommit, IsAnsweredWithATypeAndCountsNothing) {
   const TemporaryFolder undisturbed, disturbed;
-  Options options = TinyOptions(undisturbed.path(), 2);
-  options.run.evaluation.every = 0;
-  Finish(options);
+  Finish(Run(undisturbed.path()));
 
-  options.run_dir = disturbed.path();
-  const auto coordinator = StartTiny(options);
+  const auto coordinator = StartTiny(Run(disturbed.path()));
   FakeWorker worker(*coordinator);
   ASSERT_TRUE(worker.Register().ok());
   auto request = worker.WorkOnPart();
   ASSERT_TRUE(request.has_value());
-  ASSERT_EQ(request->part->included.size(), 4u);
-  GetParam().change(worker, *request);
+  const size_t clients = mode() == Mode::kWaits ? 4 : 1;
+  ASSERT_EQ(request->part->included.size(), clients);
+  lie().change(worker, *request);
   const fleet::CommitReply reply = worker.Commit(*request);
-  EXPECT_EQ(reply.verdict, GetParam().verdict) << reply.reason;
-  EXPECT_THAT(reply.reason, HasSubstr(GetParam().reason));
+  EXPECT_EQ(reply.verdict, lie().verdict) << reply.reason;
+  EXPECT_THAT(reply.reason, HasSubstr(lie().reason));
 
   worker.GiveBackEverything();  // all leases that the refusal has not ended already
   const auto again = worker.WorkOnPart();
   ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again->part->included.size(), 4u) << "all four have to be trained again";
+  EXPECT_EQ(again->part->included.size(), clients) << "all have to be trained again";
   EXPECT_EQ(worker.Commit(*again).verdict, fleet::Verdict::kAccepted);
   worker.RunToEnd();
   ASSERT_TRUE(coordinator->Wait().ok());
   EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, HostileCommit, testing::ValuesIn(Hostilities()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Every, HostileCommit,
+                         testing::Combine(testing::Values(Mode::kWaits, Mode::kDoesNotWait),
+                                          testing::ValuesIn(Hostilities())),
+                         [](const auto& info) {
+                           const bool waits = std::get<Mode>(info.param) == Mode::kWaits;
+                           return std::get<Hostility>(info.param).name +
+                                  (waits ? "" : "WhereRoundsDoNotWait");
+                         });
 
 struct HostileEvaluation {
   std::string name;

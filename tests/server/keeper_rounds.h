@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,24 +25,65 @@ inline PhaseOrder OrderOf(uint32_t round) {
                    .total_multiplicity = kCohort}};
 }
 
+// What a rule needs beside a model of two tensors and no layers.
+inline std::map<std::string, ParameterValue> ParametersOf(const std::string& rule) {
+  using Parameters = std::map<std::string, ParameterValue>;
+  static const auto& parameters = *new std::map<std::string, Parameters>{
+      {"fedbn", {{"local", std::string("0.bias")}}},
+      {"fedrep", {{"head", std::string("0.bias")}}},
+      {"fedper", {{"head", std::string("0.bias")}}},
+      {"heterofl", {{"rates", std::string("1")}, {"mask", false}}},
+      {"ifca", {{"start", std::string("noise")}}},
+      {"fltrust", {{"root", int64_t{3}}}},
+      {"geometric_median", {{"weighted", true}}},
+      {"norm_bound", {{"weighted", true}, {"bound", 0.5}}},
+      {"median", {{"bucket_size", int64_t{2}}}},
+  };
+  const auto found = parameters.find(rule);
+  return found == parameters.end() ? Parameters() : found->second;
+}
+
+// The rules that train. Sums over rows need a model of layers: tests/system/table_test.cc.
+inline std::vector<std::string> TrainedRules() {
+  std::vector<std::string> names;
+  for (const algorithms::Description* rule : Registry().All()) {
+    if (!rule->has_statistics) names.push_back(rule->name);
+  }
+  return names;
+}
+
+// By which words a rule is refused of which no client can be left out; "": it is not.
+inline std::string RefusalOf(const std::string& rule) {
+  static const auto& refused = *new std::map<std::string, std::string>{
+      {"local", "has no common model"},
+      {"ifca", "has no common model"},
+      {"mime", "has several phases"},
+      {"term", "has several phases"}};
+  const auto found = refused.find(rule);
+  return found == refused.end() ? "" : found->second;
+}
+
 // Rounds of a rule, without a server around its keeper. The parameter is the rule's name.
-class KeeperRounds : public testing::TestWithParam<const char*> {
+class KeeperRounds : public testing::TestWithParam<std::string> {
  protected:
   KeeperRounds() {
-    RunPlan run = TinyRun(2);
-    run.algorithm = *Registry().Complete({GetParam(), {}});
-    run.contribution_bound = 64;
-    run.cohort.size = kCohort;
-    setup_ = algorithms::SetupOf(run, TinyLayout());
+    run_ = TinyRun(2);
+    run_.algorithm = *Registry().Complete({GetParam(), ParametersOf(GetParam())});
+    run_.contribution_bound = 64;
+    run_.cohort.size = kCohort;
+    setup_ = algorithms::SetupOf(run_, TinyLayout());
+    setup_.model = {};  // only the layout is known
     rule_ = *Registry().Find(GetParam());
-    channels_ = algorithms::UpChannels(*algorithms::SchemaOf(*rule_, setup_), Phase(0));
+    schema_ = *algorithms::SchemaOf(*rule_, setup_);
+    channels_ = algorithms::UpChannels(schema_, Phase(0));
   }
 
   ModelKeeper Keeper(const EvaluationConfig& evaluation = {}) const {
     return *ModelKeeper::Make(*rule_, setup_, TinyModel(), evaluation);
   }
 
-  // Clients k, of weight k + 2. What a client sends depends on the model.
+  // Clients k, of weight k + 2. What a client sends depends on the model; on a channel of numbers
+  // it sends (k + 1)/8.
   fleet::Part PartOf(const std::vector<uint64_t>& clients, uint32_t round,
                      ConstVectorView model) const {
     fleet::Part part{.round = Round(round)};
@@ -48,12 +91,16 @@ class KeeperRounds : public testing::TestWithParam<const char*> {
     for (const uint64_t k : clients) {
       const auto weight = static_cast<double>(k + 2);
       const FlatVector delta = TinyDelta(ClientId(k * k), model);
-      std::vector<FlatVector> zeros;
+      std::vector<FlatVector> numbers;
       std::vector<ConstVectorView> values;
       for (const aggregation::ChannelSpec& channel : channels_) {
-        zeros.emplace_back(channel.layout);
+        numbers.emplace_back(channel.layout);
         const bool is_model = channel.layout->digest() == TinyLayout()->digest();
-        values.push_back(is_model ? delta.view() : std::as_const(zeros.back()).view());
+        if (!is_model && channel.layout->dtype() == DType::kF64) {
+          const auto all = numbers.back().As<double>();
+          std::ranges::fill(all, static_cast<double>(k + 1) / 8);
+        }
+        values.push_back(is_model ? delta.view() : std::as_const(numbers.back()).view());
       }
       EXPECT_TRUE(sum.Add({.client = ClientId(k), .weight = weight, .values = values}).ok());
       part.included.push_back({.attempt = {ClientId(k), {1, k}}, .weight = weight});
@@ -91,8 +138,10 @@ class KeeperRounds : public testing::TestWithParam<const char*> {
     Do(keeper, round, parts, model.view());
   }
 
+  RunPlan run_;
   algorithms::Setup setup_;
   const algorithms::Description* rule_ = nullptr;
+  algorithms::Schema schema_;
   std::vector<aggregation::ChannelSpec> channels_;
 };
 

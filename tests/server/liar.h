@@ -4,7 +4,8 @@
 
 namespace macaw::server {
 
-// A worker that makes every call of the fleet with false values, over a real socket.
+// A worker that makes every call of the fleet with false values, over a real socket. Where rounds
+// do not wait for each other it learns so from its leases.
 class Liar {
  public:
   Liar(const std::string& address, uint64_t seed, Pace& pace, const std::string& name = "liar")
@@ -71,11 +72,14 @@ class Liar {
   }
 
   uint64_t peak() const { return peak_; }
+  // How often it was told in which round its client counts.
+  int told() const { return told_; }
   const std::map<std::string, int>& answers() const { return answers_; }
   std::string AllAnswers() const { return absl::StrJoin(answers_, ", ", absl::PairFormatter(" ")); }
 
  private:
   void Act() {
+    if (arrives_ && random_.Below(8) == 0) return LieAboutAnArrival();
     switch (random_.Below(16)) {
       case 0:
         return Register();
@@ -160,7 +164,7 @@ class Liar {
     const std::string names[] = {name_, "worker-0", "worker-1", "nobody"};
     request.name = names[random_.Below(4)];
     request.incarnation = random_.NextU64();
-    switch (random_.Below(10)) {
+    switch (random_.Below(arrives_ ? 11 : 10)) {
       case 0:
         request.clients = random_.NextU64();
         break;
@@ -190,6 +194,9 @@ class Liar {
           request.died_running.push_back({ClientId(n % 8), {1, 1'000'000 + n}});
         request.clients = 7;
         break;
+      case 10:
+        request.arrives = false;
+        break;
       default:
         request.table = fleet::RandomBlob(32, random_.NextU64());
     }
@@ -211,7 +218,48 @@ class Liar {
     ASSERT_TRUE(lease.ok()) << lease.status();
     if (lease->next == fleet::Next::kRegister) return Join();
     if (lease->training.has_value() || lease->evaluation.has_value()) lease_ = *lease;
-    if (lease->training.has_value()) broadcast_ = lease->training->broadcast.channels[0].digest;
+    if (!lease->training.has_value()) return;
+    broadcast_ = lease->training->broadcast.channels[0].digest;
+    arrives_ = lease->training->arrives;
+  }
+
+  // The question in which round the clients of its last lease count.
+  fleet::LeaseRequest Arrival() const {
+    fleet::LeaseRequest request{
+        .session = session_, .running = 1, .wait = std::chrono::milliseconds(20)};
+    for (const fleet::Assignment& one : lease_.training->assignments)
+      request.trained.push_back({one.client, one.fence});
+    return request;
+  }
+  std::optional<fleet::LeaseReply> Ask(const fleet::LeaseRequest& request) {
+    const auto answer = Send("Lease", wire::ToWire(request));
+    v1::LeaseReply reply;
+    if (!answer.has_value() || !reply.ParseFromString(*answer)) return std::nullopt;
+    const auto lease = wire::FromWire(reply);
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    return lease.ok() ? std::optional(*lease) : std::nullopt;
+  }
+  bool has_clients() const {
+    return lease_.training.has_value() && !lease_.training->assignments.empty();
+  }
+
+  // Asks as an honest worker does. False: its clients count in no round now.
+  bool Arrive() {
+    const auto reply = Ask(Arrival());
+    if (!reply.has_value() || !reply->training.has_value()) return false;
+    lease_.training = reply->training;
+    ++told_;
+    return true;
+  }
+
+  void LieAboutAnArrival() {
+    if (!has_clients()) return Lease();
+    fleet::LeaseRequest request = Arrival();
+    const size_t lie = random_.Below(ArrivalLies().size());
+    ArrivalLies()[lie](request, random_);
+    const auto reply = Ask(request);
+    EXPECT_FALSE(reply.has_value() && reply->training.has_value())
+        << "lie " << lie << " was told a round";
   }
 
   // Asks for work and closes the connection before the answer.
@@ -235,7 +283,10 @@ class Liar {
       for (fleet::EvaluationResult& result : request.evaluations)
         LieAboutAnEvaluation(result, random_);
     }
-    if (lease_.training.has_value() && !lease_.training->assignments.empty()) {
+    // Sometimes it sends a part without having asked for its round.
+    const bool asks = has_clients() && lease_.training->arrives && random_.Below(4) > 0;
+    if (asks && !Arrive()) return;
+    if (has_clients()) {
       worker_.Train(*lease_.training, request);
       std::vector<testing_support::Summand> summands;
       for (const fleet::ClientRecord& record : request.part->included)
@@ -400,8 +451,9 @@ class Liar {
   SessionId session_;
   uint64_t incarnation_ = 0, commits_ = 0;
   fleet::LeaseReply lease_;
-  Digest broadcast_;  // of the newest lease
-  int made_ = 0;
+  Digest broadcast_;      // of the newest lease
+  bool arrives_ = false;  // as that lease says
+  int made_ = 0, told_ = 0;
   uint64_t peak_ = 0;
   std::map<std::string, int> answers_;
 };

@@ -16,18 +16,20 @@
 #include "absl/synchronization/mutex.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "proto/fleet/client_table.h"
 #include "proto/wire/bulk_stream.h"
 #include "proto/wire/chunk.h"
 #include "proto/wire/convert.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/refusal.h"
 #include "proto/wire/remote.h"
+#include "server/log/history.h"
 #include "testing/random_message.h"
 #include "testing/test_address.h"
 #include "tests/server/tiny_run.h"
 
 // The false values that a lying worker sends, and the honest workers beside it
-// (hostile_worker_test.cc).
+// (hostile_worker_test.cc, hostile_device_test.cc).
 namespace macaw::server {
 
 using fleet::CommitRequest;
@@ -48,6 +50,50 @@ constexpr uint64_t kMemoryBound = uint64_t{3} << 30;
 #else
 constexpr uint64_t kMemoryBound = uint64_t{384} << 20;
 #endif
+
+// Whether rounds wait for each other. If not, they have two arrivals, and four clients train at a
+// time.
+enum class Rounds : uint8_t { kWait, kDoNotWait };
+
+inline std::string NameOf(const testing::TestParamInfo<Rounds>& info) {
+  return info.param == Rounds::kWait ? "InRoundsThatWait" : "InRoundsThatDoNotWait";
+}
+
+inline Options HostileOptions(const std::string& run_dir, Rounds rounds) {
+  Options options = TinyOptions(run_dir, kRounds);
+  if (rounds == Rounds::kWait) return options;
+  options.run.cohort.size = 2;
+  options.run.asynchronous = {.mode = "buffered", .concurrency = 4};
+  return options;
+}
+
+inline log::History HistoryOf(const TemporaryFolder& folder) {
+  const auto history = log::ReadHistory(folder / "rounds.log");
+  EXPECT_TRUE(history.ok()) << history.status();
+  return history.value_or(log::History());
+}
+
+// Repeats the run of `disturbed` from its log with an honest worker that has all clients, and
+// expects the same model. `options`: those of the run, with another folder.
+inline void ExpectTheSameRepeated(const TemporaryFolder& disturbed, Options options,
+                                  const std::vector<uint32_t>& examples) {
+  const log::History history = HistoryOf(disturbed);
+  const std::string repeated = options.run_dir;
+  options.replays = history.sessions().front().run;
+  options.decisions = history.decisions();
+  const auto coordinator = StartTiny(std::move(options));
+  FakeWorker worker(*coordinator);
+  worker.identity().clients = examples.size();
+  worker.identity().table = fleet::Blob::Of(fleet::ClientTable{.rows = examples}.Encode());
+  ASSERT_TRUE(worker.Register().ok());
+  worker.RunToEnd();
+  ASSERT_TRUE(coordinator->Wait().ok());
+  const auto again = log::ReadHistory(repeated + "/rounds.log");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(log::FirstDifference(history, *again), std::nullopt);
+  EXPECT_EQ(RunBytes(disturbed.path()).model, RunBytes(repeated).model);
+  EXPECT_EQ(RunBytes(disturbed.path()).digest, RunBytes(repeated).digest);
+}
 
 // Slows the rounds down to the speed of the lies, so that the run lasts until the last lie.
 class Pace {
@@ -144,6 +190,32 @@ inline const std::vector<Lie>& Lies() {
         r.part->sums.size = x.NextU64();
       },
       [](CommitRequest& r, RandomStream& x) { r.session = SessionId(x.NextU64()); },
+  };
+  return *lies;
+}
+
+// One lie in a question in which round a leased client counts (LeaseRequest::trained). There is no
+// such round.
+using ArrivalLie = std::function<void(fleet::LeaseRequest&, RandomStream&)>;
+
+inline const std::vector<ArrivalLie>& ArrivalLies() {
+  using fleet::LeaseRequest;
+  static const auto* const lies = new std::vector<ArrivalLie>{
+      [](LeaseRequest& r, RandomStream& x) {
+        r.trained[0].fence.counter += 1'000'000 + x.Below(9);
+      },
+      [](LeaseRequest& r, RandomStream& x) { r.trained[0].fence.epoch += 1 + x.Below(9); },
+      [](LeaseRequest& r, RandomStream& x) { r.trained[0].client = ClientId(x.NextU64()); },
+      // A fence belongs to one client.
+      [](LeaseRequest& r, RandomStream& x) {
+        r.trained[0].client = ClientId((r.trained[0].client.value + 1 + x.Below(7)) % 9);
+      },
+      [](LeaseRequest& r, RandomStream& x) {
+        r.trained.push_back({ClientId(x.Below(9)), {1, 1'000'000 + x.Below(9)}});
+      },
+      [](LeaseRequest& r, RandomStream&) { r.trained.resize(5000); },
+      [](LeaseRequest& r, RandomStream&) { r.running = 0; },
+      [](LeaseRequest& r, RandomStream& x) { r.session = SessionId(x.NextU64()); },
   };
   return *lies;
 }

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "server/engine/troubles.h"
 
 namespace macaw::server {
 namespace {
 
+using testing::HasSubstr;
 using Kind = Trouble::Kind;
 
 Remedy After(Kind kind, uint32_t times, uint32_t nodes, uint32_t candidates, bool owned = false) {
@@ -108,6 +111,39 @@ TEST(Troubles, ADeathCountsOnceAndOnlyOfALeaseThatWasLostWithThatNode) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].client, ClientId(1));
   EXPECT_TRUE(troubles.Died("anna", claimed).empty());
+}
+
+TEST(DecideStep, ClosesWithItsArrivalsAndNotBeforeThoseThatComeAreSettled) {
+  const RoundRules rules{.deadline = 5, .quorum = 0.5};
+  const auto decide = [&](Standing standing) { return DecideStep(rules, 4, standing); };
+  EXPECT_EQ(decide({.leased = 9, .counted = 3}), Course::kWait);
+  EXPECT_EQ(decide({.leased = 9, .counted = 4}), Course::kClose);
+  EXPECT_EQ(decide({.leased = 9, .counted = 4, .arriving = 1}), Course::kWait);
+  EXPECT_EQ(decide({.counted = 1, .given_up = 8}), Course::kClose) << "nobody trains";
+  EXPECT_EQ(decide({.leased = 9, .counted = 1, .overdue = true}), Course::kWait);
+  EXPECT_EQ(decide({.leased = 9, .counted = 2, .overdue = true}), Course::kClose);
+  EXPECT_EQ(decide({.leased = 9, .counted = 2, .arriving = 1, .overdue = true}),
+            Course::kCloseAtDeadline);
+}
+
+TEST(CheckLiveSteps, NamesTheKeyThatAFleetCannotHave) {
+  RunPlan run;
+  run.asynchronous.mode = "buffered";
+  const auto why = [&](const RunPlan& plan, const RoundRules& rules = {}, bool stateful = false) {
+    return std::string(CheckLiveSteps(plan, rules, stateful).message());
+  };
+  EXPECT_EQ(why(run), "");
+  EXPECT_EQ(why(run, {.deadline = 3, .quorum = 0.5, .present_within = 9}), "");
+  EXPECT_THAT(why(run, {.enough = 3}), HasSubstr("round.enough"));
+  EXPECT_THAT(why(run, {.below_quorum = RoundRules::BelowQuorum::kDrop}),
+              HasSubstr("round.below_quorum"));
+  EXPECT_THAT(why(run, {}, true), HasSubstr("feedback"));
+  run.asynchronous.refill = 2;
+  EXPECT_THAT(why(run), HasSubstr("round.refill"));
+  run.asynchronous = {.mode = "mixed"};
+  EXPECT_THAT(why(run), HasSubstr("buffered"));
+  run.devices.family = "phones";
+  EXPECT_EQ(why(run, {.enough = 3}), "") << "a simulation";
 }
 
 }  // namespace

@@ -7,20 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "core/clock.h"
 #include "proto/fleet/vector_codec.h"
+#include "testing/fake_clock.h"
 
 namespace macaw::server {
 namespace {
 
-class HandClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(Duration by) { now_ += by; }
-
- private:
-  TimePoint now_ = TimePoint(FromSeconds(1000));
-};
+using testing_support::FakeClock;
 
 // A blob of a few bytes that says it had `size`.
 fleet::Blob BlobOf(uint64_t size, uint8_t number) {
@@ -126,7 +119,7 @@ TEST(ServedBlobs, ServesThePartsOfAModelAndTheWhole) {
 // A caller that asks for the versions in turn, and reads none, costs one whole model a version.
 TEST(ServedBlobs, MakesAWholeModelOnceAsLongAsACallerHoldsIt) {
   const auto split = SmallSplit();
-  HandClock clock;
+  FakeClock clock;
   ServedBlobs served(std::nullopt, split, {}, clock);
   const std::vector<fleet::Blob> models = ServeVersions(split, ServedBlobs::kRecent, served);
   std::vector<std::shared_ptr<const AlignedBuffer>> held;
@@ -146,7 +139,7 @@ TEST(ServedBlobs, MakesAWholeModelOnceAsLongAsACallerHoldsIt) {
 // One that gives each up at once has none of them made again for some seconds.
 TEST(ServedBlobs, MakesFewWholeModelsForACallerThatHoldsNone) {
   const auto split = SmallSplit();
-  HandClock clock;
+  FakeClock clock;
   ServedBlobs served(std::nullopt, split, {}, clock);
   const std::vector<fleet::Blob> models = ServeVersions(split, ServedBlobs::kRecent, served);
   std::vector<std::weak_ptr<const AlignedBuffer>> made;

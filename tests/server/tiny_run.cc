@@ -140,7 +140,8 @@ FakeWorker::FakeWorker(std::unique_ptr<fleet::FleetLink> link, const std::string
                .data_digest = DigestOf("tiny data"),
                .clients = kClients,
                .table = fleet::Blob::Of(fleet::ClientTable{.rows = TinyExamples()}.Encode()),
-               .central_test_rows = kTestRows};
+               .central_test_rows = kTestRows,
+               .arrives = true};
   const algorithms::Setup setup = TinySetup();
   channels_ = (*(*Registry().Find("fedavg"))->schema(setup)).up;
 }
@@ -162,12 +163,27 @@ fleet::LeaseReply FakeWorker::Lease() {
   return *reply;
 }
 
+fleet::LeaseReply FakeWorker::Arrive(const fleet::TrainingLease& lease) {
+  fleet::LeaseRequest request{.session = session_,
+                              .running = static_cast<uint32_t>(lease.assignments.size()),
+                              .wait = std::chrono::seconds(20)};
+  for (const fleet::Assignment& one : lease.assignments)
+    request.trained.push_back({one.client, one.fence});
+  while (true) {
+    const auto reply = link_->Lease(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    if (!reply.ok()) return {.next = fleet::Next::kFinished};
+    if (reply->next != fleet::Next::kWait) return *reply;
+  }
+}
+
 std::optional<fleet::CommitRequest> FakeWorker::Work() {
   fleet::CommitRequest request{.session = session_, .commit_id = ++commits_};
   held_.clear();
   while (true) {
-    const fleet::LeaseReply reply = Lease();
+    fleet::LeaseReply reply = Lease();
     if (reply.evaluation.has_value()) Evaluate(*reply.evaluation, request);
+    if (reply.training.has_value() && reply.training->arrives) reply = Arrive(*reply.training);
     if (reply.training.has_value()) Train(*reply.training, request);
     switch (reply.next) {
       case fleet::Next::kCommit:

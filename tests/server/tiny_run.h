@@ -55,6 +55,9 @@ class FakeWorker {
   void SendOn(std::vector<aggregation::ChannelSpec> channels) { channels_ = std::move(channels); }
   absl::StatusOr<fleet::RegisterReply> Register();
   fleet::LeaseReply Lease();
+  // Where rounds do not wait for each other: asks in which round the clients of this lease count,
+  // until it is told. Without training: they do not count any more.
+  fleet::LeaseReply Arrive(const fleet::TrainingLease& lease);
   // Leases, trains and evaluates until a commit is due, and returns it. nullopt: the run is over.
   std::optional<fleet::CommitRequest> Work();
   // The same, but until the commit has a part. Commits evaluation results on the way.

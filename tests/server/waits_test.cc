@@ -39,6 +39,40 @@ TEST_F(Waits, ALeaseOfANodeWhoseSpeedIsKnownEndsAfterTenLeaseTimes) {
   EXPECT_TRUE(Finished());
 }
 
+// Many nodes that fetch a large model in turn (server.downloads_at_once).
+TEST_F(Waits, TheTimeThatANodeWaitsForItsTurnToDownloadDoesNotCount) {
+  StartShared({.run = TestRun(2)});
+  for (const char* name : {"a", "b"}) Commit(name, Ask(name));
+  ASSERT_TRUE(Ask("a").training.has_value());
+  for (double waited = 0; waited < kLeast + 5 * kLease; waited += kLease) {
+    Pass(kLease, {"a", "b"});
+    engine_->NoteWaited("a", FromSeconds(kLease));
+  }
+  Pass(kLeast - kLease, {"a", "b"});
+  EXPECT_THAT(All<log::Requeued>(), IsEmpty());
+  Pass(2 * kLease, {"a", "b"});
+  EXPECT_THAT(All<log::Requeued>(), SizeIs(1)) << "it had its turn and does not get on";
+  Serve({"b"});
+  EXPECT_TRUE(Finished());
+}
+
+TEST_F(Waits, ANodeThatWaitsForTurnsWithoutEndLosesItsClients) {
+  StartShared({.run = TestRun(2)});
+  for (const char* name : {"a", "b"}) Commit(name, Ask(name));
+  ASSERT_TRUE(Ask("a").training.has_value());
+  const auto wait = [&](double seconds) {
+    for (double waited = 0; waited < seconds; waited += kLease) {
+      Pass(kLease, {"a", "b"});
+      engine_->NoteWaited("a", FromSeconds(kLease));
+      engine_->NoteWaited("nobody", FromSeconds(kLease));
+    }
+  };
+  wait(kLeast + kLimit - kLease);
+  EXPECT_THAT(All<log::Requeued>(), IsEmpty());
+  wait(3 * kLease);
+  EXPECT_THAT(All<log::Requeued>(), SizeIs(1));
+}
+
 TEST_F(Waits, ASlowClientGetsTwiceTheTimeAtEachTurn) {
   Start();
   Join(NodeWithEverybody("a", 1), Table());

@@ -1,6 +1,7 @@
 // Every built-in algorithm through the real programs: the same bytes of model, client states and
-// metrics for any workers, with a worker killed in the middle, and after everything was killed and
-// resumed. And what SCAFFOLD and FedDyn keep on both sides stays one thing, whoever is killed.
+// metrics for any workers and owners, in a replay of the log, with a worker killed in the middle,
+// and after everything was killed and resumed. And what SCAFFOLD and FedDyn keep on both sides stays one thing, whoever is killed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,7 +25,9 @@
 namespace macaw {
 namespace {
 
+using testing::HasSubstr;
 using testing_support::AllGone;
+using testing_support::RunMacaw;
 using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 using Arguments = std::vector<std::string>;
@@ -263,14 +266,23 @@ class AlgorithmLaw : public testing::TestWithParam<Case> {
   const TemporaryFolder folder_;
 };
 
-TEST_P(AlgorithmLaw, TheSameBytesForAnyWorkersAndAfterKills) {
+TEST_P(AlgorithmLaw, TheSameBytesForAnyWorkersOwnersAndAfterKills) {
   const Bytes one = After("1x1", {"--processes", "1", "--slots", "1"});
   ASSERT_EQ(one.model.size(), 64u);
   if (!SumsRows(GetParam().name)) {
     ASSERT_EQ(one.metrics.find("null"), std::string::npos) << "it should learn, not diverge";
   }
-  EXPECT_EQ(After("1x2", {"--processes", "1", "--slots", "2"}), one);
   EXPECT_EQ(After("3x2", {"--processes", "3", "--slots", "2"}), one);
+  // The rows of all clients are in one place.
+  const bool pooled = GetParam().name == "pooled";
+  Simulation owners("owners", With({"--owners", pooled ? "0" : "4", "--processes", "2", "--slots",
+                                    "1"}));
+  ASSERT_EQ(owners.Wait(), 0) << owners.output();
+  EXPECT_EQ(BytesOf(owners), one);
+  const auto replay = RunMacaw(absl::StrCat("replay ", owners.folder(), " --out ",
+                                            owners.folder(), "-again --processes 1 --slots 2"));
+  EXPECT_EQ(replay.exit, 0) << replay.text;
+  EXPECT_THAT(replay.text, HasSubstr("and the same model: " + one.model));
 
   std::string folder;
   {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@
 #include "testing/public_data.h"
 #include "testing/temporary_folder.h"
 #include "tests/system/installed.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/simulation.h"
+#include "tests/system/table_rules.h"
 
 namespace macaw {
 namespace {
@@ -103,6 +106,48 @@ TEST(Fleet, KeepsTheRestsOfACodecOnTheDevices) {
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
 }
+
+// What a rule asks of devices: a model of each client's own, LibTorch, a width by the client's
+// number, several models, and rounds of two phases.
+struct Fitted {
+  const char* name;
+  std::string parameters = {};
+  bool on_libtorch = false;
+};
+void PrintTo(const Fitted& rule, std::ostream* out) { *out << rule.name; }
+
+class FleetOfARule : public testing::TestWithParam<Fitted> {};
+
+TEST_P(FleetOfARule, EndsWithTheModelOfTheSimulation) {
+  if (GetParam().on_libtorch) MACAW_NEEDS_LIBTORCH();
+  const TemporaryFolder folder;
+  testing_support::WriteTableRun(folder);
+  const std::string config = folder.Write("fleet.toml", absl::StrCat(R"(
+run.name = "fleet"
+run.seed = 3
+cohort.size = 3
+data.source = "csv"
+data.path = "rows.csv"
+partition.scheme = "iid"
+partition.clients = 5
+model.layers = ["linear 4", "relu", "linear 3"]
+local.epochs = 1
+local.batch_size = 8
+)",
+                                                                     GetParam().parameters));
+  // Rounds enough that the device which is killed is drawn again before the run is over.
+  const Printed printed = Rehearse(absl::StrCat("--devices 5 --rounds 40 --algorithm ",
+                                                GetParam().name, " --config ", config));
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, FleetOfARule,
+    testing::Values(Fitted{"fedper"}, Fitted{"pfedme", "algorithm.pfedme.lambda = 5\n", true},
+                    Fitted{"heterofl", "algorithm.heterofl.rates = \"1 0.5\"\n"}, Fitted{"ifca"},
+                    Fitted{"term"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 // The frozen tensors go to each device once, also to the one that is killed and starts again: it
 // has them on its disk.

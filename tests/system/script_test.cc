@@ -98,6 +98,19 @@ TEST_F(ScriptRun, AScriptOfOtherShapesEndsAtItsFirstBatchWithTheLibrarysWords) {
   EXPECT_THAT(outputs.output(), AllOf(HasSubstr("before the run"), HasSubstr("7]")));
 }
 
+TEST_F(ScriptRun, CodeThatNamesTheNumberOfRowsIsRefusedBeforeTheRun) {
+  models::WrittenScript net("Two");
+  net.Inner("fc", models::WrittenLinear("Fc", 28 * 28, 10));
+  net.Define("    return self.fc.forward(x.view([2, 784]))\n");
+  net.Save(path());
+  Simulation simulation("two", Script());
+  EXPECT_EQ(simulation.Wait(), 2) << simulation.output();
+  EXPECT_THAT(simulation.output(),
+              AllOf(HasSubstr("before the run"), HasSubstr("a batch of shape [3, "),
+                    HasSubstr("shape '[2, 784]' is invalid for input of size 2352"),
+                    testing::Not(HasSubstr("starting it again"))));
+}
+
 TEST_F(ScriptRun, AFileThatIsNoScriptEndsBeforeAnythingStarts) {
   std::ofstream(path()) << "no archive";
   Simulation simulation("bad", Script());

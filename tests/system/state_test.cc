@@ -14,7 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/around/registry.h"
+#include "algorithms/builtin.h"
 #include "core/random.h"
+#include "tests/system/libtorch.h"
 #include "tests/system/state_runs.h"
 #include "tests/system/workers.h"
 
@@ -33,10 +36,21 @@ using testing_support::StateBytesAfter;
 using testing_support::StateBytesOf;
 using testing_support::StopAWorkerUntilItIsLost;
 
-class StateLaw : public testing::TestWithParam<const char*> {};
+struct Keeping {
+  const char* name;
+  std::vector<std::string> settings = {};
+  bool on_libtorch = false;
+};
+void PrintTo(const Keeping& rule, std::ostream* out) { *out << rule.name; }
+
+class StateLaw : public testing::TestWithParam<Keeping> {};
 
 TEST_P(StateLaw, TheSameBytesForAnyWorkersAndStores) {
-  const std::vector<std::string> small = SmallStateful(GetParam());
+  if (GetParam().on_libtorch) MACAW_NEEDS_LIBTORCH();
+  std::vector<std::string> small = SmallStateful(GetParam().name);
+  for (const std::string& setting : GetParam().settings) small = Plus(small, {"--set", setting});
+  // LibTorch takes its time.
+  if (GetParam().on_libtorch) small = Plus(small, {"--clients", "12", "--set", "cohort.size=6"});
   const StateBytes one = StateBytesAfter("1x1", Plus(small, {"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.model.size(), 64u);
   ASSERT_EQ(one.states.size(), 64u);
@@ -52,8 +66,48 @@ TEST_P(StateLaw, TheSameBytesForAnyWorkersAndStores) {
   EXPECT_NE(StateBytesAfter("seed", Plus(small, {"--set", "run.seed=8"})).states, one.states);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::Values("scaffold", "feddyn", "ditto"),
-                         [](const auto& info) { return std::string(info.param); });
+// A network with a hidden layer, for rules that keep its last one or look at what comes before it.
+const std::string kTwoLayers = R"(model.layers=["flatten", "linear 8", "relu", "linear 10"])";
+
+std::vector<Keeping> RulesThatKeepAState() {
+  return {{"scaffold"},
+          {"feddyn"},
+          {"ditto"},
+          {"local"},
+          {"fedrep", {kTwoLayers, "algorithm.fedrep.head_epochs=1"}},
+          {"fedper", {kTwoLayers}},
+          {"fedbn",
+           {R"(model.layers=["conv 2 5", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])"},
+           true},
+          {"moon", {kTwoLayers}, true},
+          {"pfedme", {"algorithm.pfedme.personal_steps=2"}, true},
+          {"apfl", {"algorithm.apfl.alpha_lr=0.01"}, true}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::ValuesIn(RulesThatKeepAState()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(StateLaw, IsAskedOfEveryRuleThatKeepsAState) {
+  algorithms::Registry registry;
+  registry.AddBuiltin(algorithms::BuiltinAlgorithms());
+  std::set<std::string> asked, keeping;
+  for (const Keeping& rule : RulesThatKeepAState()) asked.insert(rule.name);
+  const LayoutPtr layout = *ParameterLayout::Make(
+      {{.name = "norm.weight", .shape = {1}},
+       {.name = "fc.weight", .shape = {2, 1}},
+       {.name = "norm.running_mean", .shape = {1}, .group = Group::kBuffer}},
+      DType::kF32);
+  for (const algorithms::Description* rule : registry.All()) {
+    if (rule->has_statistics) continue;  // sums of pixels are large: surroundings.cc has them
+    RunPlan run;
+    run.clients = 10;
+    run.algorithm = *registry.Complete({.name = rule->name});
+    const auto schema = algorithms::SchemaOf(*rule, algorithms::SetupOf(run, layout));
+    ASSERT_TRUE(schema.ok()) << schema.status();
+    if (!schema->state.empty()) keeping.insert(rule->name);
+  }
+  EXPECT_EQ(asked, keeping);
+}
 
 class StateFault : public testing::Test {
  protected:

@@ -13,11 +13,13 @@
 
 namespace macaw::testing_support {
 
+using Settings = std::vector<std::string>;  // each "key=value"
+
 // The rules whose clients send sums over their rows and train nothing, each with the keys that make
 // it the rule of the runs below.
 struct SumsRule {
   std::string name;
-  std::vector<std::string> settings;
+  Settings settings;
 };
 inline void PrintTo(const SumsRule& rule, std::ostream* out) { *out << rule.name; }
 

@@ -28,22 +28,8 @@
 namespace macaw {
 namespace {
 
+using namespace testing_support;
 using testing::HasSubstr;
-using testing_support::kSumsClients;
-using testing_support::Plus;
-using testing_support::RowsOf;
-using testing_support::RunMacaw;
-using testing_support::Simulation;
-using testing_support::SmallDevices;
-using testing_support::SmallPrivacy;
-using testing_support::StateBytesOf;
-using testing_support::SumsConfig;
-using testing_support::SumsRule;
-using testing_support::SumsRules;
-using testing_support::TemporaryFolder;
-using testing_support::WithSettings;
-
-using Settings = std::vector<std::string>;
 using Row = nlohmann::json;
 
 struct Surrounding {

@@ -1,15 +1,9 @@
 // local.checkpoint takes less memory, by the bytes that LibTorch's allocator has given out; and
 // where it is refused.
-#include <ATen/ATen.h>
-#include <c10/core/Allocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <memory>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,51 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// Memory for LibTorch, counted while a test looks. One thread at a time.
-class Counting final : public c10::Allocator {
- public:
-  static Counting& Get() {
-    static Counting* const counting = [] {
-      auto* const made = new Counting();
-      c10::SetAllocator(c10::DeviceType::CPU, made, /*priority=*/255);
-      return made;
-    }();
-    return *counting;
-  }
-
-  void Begin() {
-    most_ = now_;
-    begin_ = now_;
-  }
-  size_t most() const { return most_ - begin_; }
-
-  c10::DataPtr allocate(size_t bytes) override {
-    auto* const block = static_cast<std::byte*>(::operator new(bytes + kAlign, kAligned));
-    std::memcpy(block, &bytes, sizeof(bytes));
-    now_ += bytes;
-    most_ = std::max(most_, now_);
-    return {block + kAlign, block + kAlign, &Free, c10::Device(c10::DeviceType::CPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
-  void copy_data(void* to, const void* from, size_t bytes) const override {
-    default_copy_data(to, from, bytes);
-  }
-
- private:
-  static constexpr size_t kAlign = 64;  // the size of a block is in front of it
-  static constexpr std::align_val_t kAligned{kAlign};
-
-  static void Free(void* data) {
-    std::byte* const block = static_cast<std::byte*>(data) - kAlign;
-    size_t bytes = 0;
-    std::memcpy(&bytes, block, sizeof(bytes));
-    Get().now_ -= bytes;
-    ::operator delete(block, kAligned);
-  }
-
-  size_t now_ = 0, most_ = 0, begin_ = 0;
-};
 
 struct Taken {
   size_t most = 0;
@@ -81,9 +30,9 @@ Taken MostOf(bool checkpoint, const models::ModelSpec& spec, const Examples& exa
   LocalPlan plan;
   plan.stages = {StageFrom(View(x), 0.1)};
   MustRun(*trainer, plan, TaskOf(examples.Classes()));
-  Counting::Get().Begin();
+  CountTensorBytes();
   const StageOutcome outcome = MustRun(*trainer, plan, TaskOf(examples.Classes()))[0];
-  return {Counting::Get().most(), DigestOfValues(outcome.end)};
+  return {MostTensorBytes(), DigestOfValues(outcome.end)};
 }
 
 // The share that segments take of what a pass that keeps all takes; also in the test's report.

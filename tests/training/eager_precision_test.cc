@@ -1,4 +1,4 @@
-// local.precision of LibTorch's trainer on the host.
+// local.precision of LibTorch's trainer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ TrainerSetup SetupOf(const std::string& precision) {
   TrainerSetup setup;
   setup.spec = SpecOf({"linear 64", "relu", "linear 4"}, {32}, 4, DType::kF32);
   setup.task = TaskKind::kClassification;
-  setup.backend.name = "torch";
+  setup.backend = TorchChoice();
   setup.local.precision = precision;
   return setup;
 }
@@ -76,7 +76,7 @@ TEST(Precision, IsRefusedWhereItCannotBe) {
 
 TEST(Precision, IsTrainedByLibTorch) {
   TrainerSetup setup = SetupOf("bf16");
-  setup.backend.name = "auto";
+  setup.backend = {.name = "auto"};
   EXPECT_THAT(*BackendsFor(setup), ElementsAre("torch"));
   setup.local.precision = "full";
   EXPECT_THAT(*BackendsFor(setup), ElementsAre("fused"));

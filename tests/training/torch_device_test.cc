@@ -1,9 +1,11 @@
 // What the tests' device promises, and what a trainer on a device has that one on the host has not.
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/training/sequences.h"
@@ -22,6 +24,22 @@ TEST(TestDevice, RefusesATensorOfTheHostBesideItsOwn) {
   EXPECT_EQ((there * at::scalar_tensor(2.0)).sum().item<float>(), 6) << "a number may be anywhere";
   EXPECT_THROW(there + here, c10::Error);
   EXPECT_THROW(at::cat({there, here}), c10::Error);
+}
+
+c10::Stream NewStream() {
+  const at::Device device("test:0");
+  return c10::impl::getDeviceGuardImpl(device.type())->getStreamFromGlobalPool(device);
+}
+
+TEST(TestDevice, RefusesATensorOnAnotherStream) {
+  const at::Tensor there = at::ones({3}, at::Device("test:0"));
+  {
+    const c10::StreamGuard on(NewStream());
+    EXPECT_THROW(there + there, c10::Error);
+    EXPECT_THROW(there.to(at::kCPU), c10::Error);
+    EXPECT_EQ(at::ones({3}, at::Device("test:0")).sum().item<float>(), 3);
+  }
+  EXPECT_EQ((there + there).sum().item<float>(), 6);
 }
 
 TEST(TestDeviceDeathTest, CrashesWhoeverReadsItsMemoryInPlace) {
@@ -48,6 +66,33 @@ TEST(DevicesOfLibTorch, AreTakenInTurn) {
   EXPECT_FALSE(OpenDevice(setup)->is_cpu());
   setup.backend.name = "cuda";
   EXPECT_TRUE(OpenDevice(setup)->is_cpu()) << "its devices are not those of stages with hooks";
+}
+
+// The tests' device refuses tensors of other streams, so all that a trainer does is on its own one.
+TEST(DevicesOfLibTorch, HaveAStreamForEachTrainer) {
+  const TrainerSetup setup = SetupOn({"test:0"});
+  const Examples examples = RandomExamples(40, 4, 3, 5);
+  const FlatVector start = models::InitialModel(setup.spec, 2);
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(start), 0.1)};
+  plan.stages[0].local.batch_size = 3;
+  plan.stages[0].local.epochs = 3;
+  const auto train = [&](LocalTrainer& trainer) {
+    return DigestOfValues(MustRun(trainer, plan, TaskOf(examples.Classes()))[0].end);
+  };
+  const c10::StreamId first = NewStream().id();
+  const auto one = *TorchBackend().MakeTrainer(setup), two = *TorchBackend().MakeTrainer(setup);
+  EXPECT_EQ(NewStream().id(), first + 3) << "two were taken";
+  const Digest alone = train(*one);
+  Digest beside;
+  std::thread other([&] { beside = train(*one); });
+  EXPECT_EQ(train(*two), alone);
+  other.join();
+  EXPECT_EQ(beside, alone) << "from any thread";
+  const at::Device device("test:0");
+  EXPECT_EQ(c10::impl::getDeviceGuardImpl(device.type())->getStream(device).id(), 0)
+      << "what a thread was on before";
+  EXPECT_FALSE(OwnStream(at::kCPU).has_value());
 }
 
 TEST(DevicesOfLibTorch, ThatAreNotThereAreNamed) {

@@ -1,9 +1,12 @@
 // A device of LibTorch's for tests, "test:0". Its memory is the host's under addresses that
 // no processor can read, so whoever reads or writes a tensor of the device in place crashes. Its
 // operations are the host's (LibTorch's fallback), but for those that make tensors and views, and
-// refuse tensors of the host beside its own. So it finds what an NVIDIA GPU would, but not speed.
+// refuse tensors of the host beside its own. A tensor is of the stream on which it was made, and of
+// no use on another one: what a GPU would do there is a matter of time. So it finds what an NVIDIA
+// GPU would, but not speed.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -16,11 +19,15 @@
 #include <torch/library.h>
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/training/torch_on.h"
@@ -42,20 +49,56 @@ void* Other(const void* address) {
   return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 62));
 }
 
+// ---- streams
+
+thread_local c10::StreamId the_stream = 0;  // that of this thread
+std::atomic<c10::StreamId> last_stream = 0;
+
+c10::Stream StreamOf(c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, kDevice, id); }
+
+// In front of each block of memory.
+struct Head {
+  size_t bytes = 0;
+  c10::StreamId stream = 0;
+};
+
 class Memory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &Free, kDevice};
-    void* const real = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return {Other(real), real, &Free, kDevice};
+    auto* const block = static_cast<std::byte*>(std::aligned_alloc(kHead, kHead + Padded(bytes)));
+    new (block) Head{.bytes = bytes, .stream = the_stream};
+    const size_t now = now_ += bytes;
+    size_t most = most_;
+    while (most < now && !most_.compare_exchange_weak(most, now)) {
+    }
+    return {Other(block + kHead), block, &Free, kDevice};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(Other(to), Other(from), bytes);
   }
 
+  void Begin() {
+    begin_ = now_.load();
+    most_ = begin_;
+  }
+  size_t most() const { return most_ - begin_; }
+
  private:
-  static void Free(void* real) { std::free(real); }
+  static constexpr size_t kHead = 64;
+  static_assert(sizeof(Head) <= kHead);
+
+  static size_t Padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  static void Free(void* block) {
+    if (block == nullptr) return;
+    now_ -= static_cast<const Head*>(block)->bytes;
+    std::free(block);
+  }
+
+  inline static std::atomic<size_t> now_ = 0;
+  std::atomic<size_t> most_ = 0;
+  size_t begin_ = 0;
 };
 
 Memory& TheMemory() {
@@ -63,9 +106,21 @@ Memory& TheMemory() {
   return memory;
 }
 
-// The same numbers as a tensor of the host.
+}  // namespace
+
+void CountTensorBytes() { TheMemory().Begin(); }
+size_t MostTensorBytes() { return TheMemory().most(); }
+
+namespace {
+
+// The same numbers as a tensor of the host, for an operation on this thread's stream.
 at::Tensor Host(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
+  if (const void* const block = tensor.storage().data_ptr().get_context(); block != nullptr) {
+    const c10::StreamId stream = static_cast<const Head*>(block)->stream;
+    TORCH_CHECK(stream == the_stream, "a tensor of stream ", stream, " is used on stream ",
+                the_stream);
+  }
   const auto options = at::dtype(tensor.scalar_type());
   if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
   return at::from_blob(Other(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), options);
@@ -79,10 +134,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return kDevice; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, kDevice);
+  c10::Stream getStream(c10::Device) const override { return StreamOf(the_stream); }
+  c10::Stream getDefaultStream(c10::Device) const override { return StreamOf(0); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return StreamOf(++last_stream);
   }
-  c10::Stream exchangeStream(c10::Stream) const override { return getStream(kDevice); }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return StreamOf(std::exchange(the_stream, stream.id()));
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
@@ -254,6 +313,35 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&Fallback>());
+}
+
+// ---- autocast: of what the models here compute, as LibTorch has it for NVIDIA's GPUs
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  KERNEL_PRIVATEUSEONE(conv1d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(conv2d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(conv3d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(linear, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(matmul, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(addmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(mm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(bmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(baddbmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(_thnn_fused_lstm_cell, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(_thnn_fused_gru_cell, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(scaled_dot_product_attention, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(exp, fp32)
+  KERNEL_PRIVATEUSEONE(log, fp32)
+  KERNEL_PRIVATEUSEONE(pow, Tensor_Scalar, fp32)
+  KERNEL_PRIVATEUSEONE(layer_norm, fp32)
+  KERNEL_PRIVATEUSEONE(native_layer_norm, fp32)
+  KERNEL_PRIVATEUSEONE(group_norm, fp32)
+  KERNEL_PRIVATEUSEONE(softmax, int, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(log_softmax, int, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(sum, fp32_set_opt_dtype)
+  KERNEL_PRIVATEUSEONE(sum, dim_IntList, fp32_set_opt_dtype)
 }
 
 }  // namespace macaw::training

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "testing/fake_clock.h"
+
 namespace macaw::worker {
 namespace {
 
@@ -14,11 +16,7 @@ using testing::HasSubstr;
 
 class OutageTest : public testing::Test {
  protected:
-  struct TestClock final : Clock {
-    TimePoint Now() const override { return now; }
-    TimePoint now{};
-  };
-  TestClock clock_;
+  testing_support::FakeClock clock_;
   std::vector<std::string> told_;
   Outage outage_{clock_, [this](const std::string& line) { told_.push_back(line); }};
 };
@@ -26,7 +24,7 @@ class OutageTest : public testing::Test {
 TEST_F(OutageTest, IsToldWithItsReasonThenEverMoreSeldomAndOnceWhenItIsOver) {
   for (int second = 0; second < 100; ++second) {
     outage_.NoAnswer(absl::UnavailableError("connection refused"));
-    clock_.now += std::chrono::seconds(1);
+    clock_.Advance(std::chrono::seconds(1));
   }
   EXPECT_THAT(
       told_, ElementsAre(HasSubstr("server_lost"), HasSubstr("still_lost seconds=10 "),
@@ -40,7 +38,7 @@ TEST_F(OutageTest, IsToldWithItsReasonThenEverMoreSeldomAndOnceWhenItIsOver) {
 
 TEST_F(OutageTest, IsToldEveryHourWhenItLastsForDays) {
   for (int hour = 0; hour < 48; ++hour) {
-    clock_.now += std::chrono::hours(1);
+    clock_.Advance(std::chrono::hours(1));
     outage_.NoAnswer(absl::UnavailableError("the certificate of the server has expired"));
   }
   EXPECT_EQ(told_.size(), 48u);

@@ -3,20 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "aggregation/exact_sum.h"
 #include "algorithms/around/asynchronous.h"
-#include "algorithms/around/channels.h"
-#include "core/status.h"
-#include "tests/worker/synthetic_run.h"
+#include "tests/worker/slot_pool_fixture.h"
 
 namespace macaw::worker {
 namespace {
@@ -28,75 +24,8 @@ using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using testing_support::Registry;
-using testing_support::SyntheticClients;
-
-// As a device does: two lanes serve all slots, and a trainer takes up to five clients at once.
-class SideBySide final : public training::Backend {
- public:
-  std::string name() const override { return "side-by-side"; }
-  absl::Status Supports(const training::TrainerSetup&) const override { return absl::OkStatus(); }
-  absl::StatusOr<NumericProfile> Profile(const training::TrainerSetup& setup) const override {
-    return training::FusedBackend().Profile(setup);
-  }
-  absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
-      const training::TrainerSetup& setup) const override;
-  absl::StatusOr<uint32_t> LanesFor(const training::TrainerSetup&, uint32_t slots) const override {
-    return std::min(slots, 2u);
-  }
-  std::string Report() const override { return ""; }
-
-  mutable std::atomic<size_t> largest = 0;  // how many clients a trainer has had at once
-  std::optional<ClientId> fails, broken;    // for itself, and as a fault of the node
-};
-
-class SideBySideTrainer final : public training::LocalTrainer {
- public:
-  SideBySideTrainer(const SideBySide& backend, std::unique_ptr<training::LocalTrainer> each,
-                    LayoutPtr layout)
-      : backend_(backend), each_(std::move(each)), layout_(std::move(layout)) {}
-  size_t turns_at_once() const override { return 5; }
-  std::vector<training::TurnOutcome> RunMany(std::span<const training::Turn> turns) override {
-    size_t largest = backend_.largest;
-    while (turns.size() > largest &&
-           !backend_.largest.compare_exchange_weak(largest, turns.size())) {
-    }
-    std::vector<training::TurnOutcome> outcomes;
-    ends_.clear();
-    for (const training::Turn& turn : turns) {
-      outcomes.push_back(Run(*turn.plan, *turn.task));
-      if (!outcomes.back().ok()) continue;
-      for (training::StageOutcome& outcome : *outcomes.back()) {  // the next turn overwrites it
-        ends_.push_back(FlatVector::CopyOf(outcome.end, layout_));
-        outcome.end = std::as_const(ends_.back()).view();
-      }
-    }
-    return outcomes;
-  }
-  training::TurnOutcome Run(const training::LocalPlan& plan,
-                            const training::ClientTask& task) override {
-    if (task.client == backend_.fails) return training::ClientFault("no battery");
-    if (task.client == backend_.broken) return absl::UnavailableError("the device is lost");
-    return each_->Run(plan, task);
-  }
-  absl::StatusOr<training::MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
-                                                uint64_t begin, uint64_t end,
-                                                uint32_t batch) override {
-    return each_->Evaluate(model, rows, begin, end, batch);
-  }
-  std::string name() const override { return backend_.name(); }
-
- private:
-  const SideBySide& backend_;
-  const std::unique_ptr<training::LocalTrainer> each_;
-  const LayoutPtr layout_;
-  std::vector<FlatVector> ends_;
-};
-
-absl::StatusOr<std::unique_ptr<training::LocalTrainer>> SideBySide::MakeTrainer(
-    const training::TrainerSetup& setup) const {
-  MACAW_ASSIGN_OR_RETURN(auto each, training::FusedBackend().MakeTrainer(setup));
-  return std::make_unique<SideBySideTrainer>(*this, std::move(each), setup.spec.layout);
-}
+using testing_support::SlotPoolTest;
+using testing_support::SumOf;
 
 // Its trainers never end a client's work by themselves, only when it is not wanted any more.
 class Endless final : public training::Backend {
@@ -134,119 +63,12 @@ class Endless final : public training::Backend {
   mutable std::atomic<int> begun = 0;
 };
 
-class SlotPoolTest : public testing::Test {
- protected:
-  SlotPoolTest() : dataset_(SyntheticClients()) {
-    context_.run = testing_support::SyntheticRun(*dataset_, 1);
-    context_.run.algorithm = *Registry().Complete(context_.run.algorithm);
-    context_.epoch = 1;
-    context_.backends = &testing_support::OnlyFused();
-    context_.spec = *models::BuildSpec(context_.run.model, context_.run.dtype);
-    Use(**Registry().Find("fedavg"));
-    model_ = models::InitialModel(context_.spec, 1);
-  }
-
-  void Use(const algorithms::Description& rule) {
-    const algorithms::Setup setup{.config = context_.run.algorithm,
-                                  .layout = context_.spec.layout,
-                                  .local = context_.run.local,
-                                  .cohort = context_.run.cohort,
-                                  .clients = context_.run.clients,
-                                  .total_weight = TotalWeight(context_.run),
-                                  .contribution_bound = context_.run.contribution_bound};
-    context_.schema = *rule.schema(setup);
-    context_.algorithm = *rule.client(setup);
-  }
-
-  std::unique_ptr<SlotPool> Start(uint32_t slots, std::vector<double> slowdown = {}) {
-    auto pool =
-        SlotPool::Start(context_, *dataset_, slots,
-                        {.config = {.slowdown = std::move(slowdown)}, .run_slots = slots}, marker_);
-    EXPECT_TRUE(pool.ok()) << pool.status();
-    return *std::move(pool);
-  }
-
-  std::shared_ptr<PhaseContext> Phase1() const {
-    auto phase = std::make_shared<PhaseContext>();
-    phase->round = Round(1);
-    phase->vectors = {model_.view()};
-    phase->order = {
-        .max_weight = 100, .total_weight = 1200, .max_multiplicity = 1, .total_multiplicity = 12};
-    phase->local = context_.run.local;
-    return phase;
-  }
-
-  std::vector<fleet::Assignment> Assignments(uint64_t begin, uint64_t end) const {
-    std::vector<fleet::Assignment> assignments;
-    for (uint64_t k = begin; k < end; ++k) {
-      assignments.push_back(
-          {.client = ClientId(k),
-           .place = k,
-           .fence = {1, k + 1},
-           .weight = static_cast<double>(dataset_->Examples(ClientId(k), data::Split::kTrain))});
-    }
-    return assignments;
-  }
-
-  Harvest TrainAll(uint32_t slots) {
-    const auto pool = Start(slots);
-    pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
-    EXPECT_TRUE(pool->WaitIdle());
-    Harvest harvest = *pool->TakeHarvest();
-    EXPECT_EQ(pool->held(), 12u) << "until the harvest is committed";
-    pool->Settle();
-    EXPECT_EQ(pool->held(), 0u);
-    return harvest;
-  }
-
-  // From now on clients are trained by `device_`.
-  void UseDevice() {
-    with_device_.Add(device_);
-    context_.backends = &with_device_;
-    context_.backend.name = device_.name();
-  }
-
-  std::unique_ptr<data::Dataset> dataset_;
-  SideBySide device_;
-  training::Backends with_device_{""};
-  RunContext context_;
-  FlatVector model_;
-  RunningMarker marker_ = *RunningMarker::Open("", "", 0);
-};
-
 TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   const Harvest one = TrainAll(1), four = TrainAll(4);
   ASSERT_THAT(one.sums, SizeIs(1));
   EXPECT_THAT(one.included, SizeIs(12));
   EXPECT_THAT(four.included, SizeIs(12));
-  EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(one.sums)).digest,
-            fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(four.sums)).digest);
-}
-
-// evaluation.leave_one_out: the sums of the clients, each alone, are those of all together.
-TEST_F(SlotPoolTest, KeepsClientsApartWhereARoundAsksForThat) {
-  const Harvest together = TrainAll(2);
-  context_.run.evaluation.leave_one_out = 2;
-  EXPECT_THAT(TrainAll(2).alone, IsEmpty()) << "round 1 is not due";
-  context_.run.evaluation.leave_one_out = 1;
-  for (const bool device : {false, true}) {
-    if (device) UseDevice();
-    const Harvest apart = TrainAll(4);
-    EXPECT_THAT(apart.sums, IsEmpty());
-    EXPECT_THAT(apart.included, IsEmpty());
-    ASSERT_THAT(apart.alone, SizeIs(12));
-    const std::vector<aggregation::ChannelSpec> channels =
-        algorithms::UpChannels(context_.schema, Phase(0));
-    std::vector<aggregation::ExactSum> sums;
-    for (const ClientAlone& one : apart.alone) {
-      EXPECT_EQ(one.sum.clients(), 1u);
-      EXPECT_EQ(one.sum.weight(), one.record.weight) << one.record.attempt.client;
-      sums.push_back(*aggregation::ExactSum::Decode(
-          std::make_shared<const AlignedBuffer>(one.sum.Encode()), channels, Phase1()->order));
-    }
-    EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(sums)).digest,
-              fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(together.sums)).digest);
-  }
+  EXPECT_EQ(SumOf(four), SumOf(one));
 }
 
 // evaluation.unlearn: two clients are alone, and the rest has one sum; together they are the same.
@@ -365,11 +187,8 @@ TEST_F(SlotPoolTest, DropsWhatHasNotStarted) {
 }
 
 TEST_F(SlotPoolTest, EndsWhatItsTrainersHaveBegunWhenItIsClearedOrGoes) {
-  Endless endless;
-  training::Backends backends("");
-  backends.Add(endless);
-  context_.backends = &backends;
-  context_.backend.name = endless.name();
+  const Endless endless;
+  UseBackend(endless);
   const auto pool = Start(2);
   for (int time = 1; time <= 2; ++time) {
     pool->Enqueue(Phase1(), Assignments(0, 5), TimePoint{});
@@ -380,10 +199,6 @@ TEST_F(SlotPoolTest, EndsWhatItsTrainersHaveBegunWhenItIsClearedOrGoes) {
   }
   pool->Enqueue(Phase1(), Assignments(0, 1), TimePoint{});
   while (endless.begun < 5) std::this_thread::yield();
-}
-
-Digest SumOf(const Harvest& harvest) {
-  return fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(harvest.sums)).digest;
 }
 
 // A device that began in round 3 and is told that it counts in round 5 sends the bytes of a
@@ -532,59 +347,6 @@ TEST_F(SlotPoolTest, SaysWhichEvaluationIsImpossible) {
   pool->Enqueue(evaluation, {{.fence = {1, 1}, .begin = 0, .end = 1'000'000}});
   EXPECT_FALSE(pool->WaitIdle());
   EXPECT_THAT(pool->error().ToString(), HasSubstr("after round 3"));
-}
-
-TEST_F(SlotPoolTest, ADeviceTrainsClientsSideBySideToTheSameBytes) {
-  const Harvest one = TrainAll(1);
-  UseDevice();
-  const Harvest many = TrainAll(8);
-  EXPECT_EQ(device_.largest, 4u) << "of 8 slots on two lanes";
-  EXPECT_THAT(many.included, SizeIs(12));
-  EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(one.sums)).digest,
-            fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(many.sums)).digest);
-  for (const fleet::ClientRecord& record : many.included) {
-    EXPECT_LT(record.slot, 8u);
-    EXPECT_GT(record.train_seconds, 0);
-  }
-}
-
-TEST_F(SlotPoolTest, ALaneTakesItsShareAndNoMoreThanItsTrainerLikes) {
-  UseDevice();
-  const auto pool = Start(12);
-  pool->Enqueue(Phase1(), Assignments(0, 6), TimePoint{});
-  ASSERT_TRUE(pool->WaitIdle());
-  EXPECT_LE(device_.largest, 3u) << "half of six clients, for two lanes";
-  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(6));
-  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
-  ASSERT_TRUE(pool->WaitIdle());
-  EXPECT_EQ(device_.largest, 5u) << "a lane has six slots, its trainer likes five clients";
-  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(12));
-}
-
-TEST_F(SlotPoolTest, IdleSlotsAreThoseOfIdleLanes) {
-  UseDevice();
-  const auto pool = Start(8);
-  EXPECT_EQ(pool->idle(), 8u);
-  ASSERT_TRUE(pool->WaitForIdleSlot());
-}
-
-TEST_F(SlotPoolTest, AClientThatFailsLeavesTheOthersOfItsTurn) {
-  UseDevice();
-  device_.fails = ClientId(2);
-  const Harvest harvest = TrainAll(8);
-  EXPECT_THAT(harvest.included, SizeIs(11));
-  ASSERT_THAT(harvest.left_out, SizeIs(1));
-  EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(2));
-  EXPECT_THAT(harvest.left_out[0].message, HasSubstr("no battery"));
-}
-
-TEST_F(SlotPoolTest, ALostDeviceEndsTheNodesWork) {
-  UseDevice();
-  device_.broken = ClientId(2);
-  const auto pool = Start(8);
-  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
-  EXPECT_FALSE(pool->WaitIdle());
-  EXPECT_THAT(pool->error().ToString(), HasSubstr("client 2: the device is lost"));
 }
 
 TEST_F(SlotPoolTest, DoesNotStartWithABackEndThatDoesNotExist) {

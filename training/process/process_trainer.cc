@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/file_blocks.h"
 #include "core/logging.h"
-#include "core/passed_bytes.h"
 #include "core/peer/shared_vectors.h"
 #include "core/status.h"
 #include "training/backends.h"
@@ -28,8 +27,7 @@ absl::Status Put(ConstVectorView from, peer::SharedVectors& memory, TurnVector p
                             << 20;  // bytes: what the program needs next is its own memory
   for (size_t at = 0; at < to.bytes.size(); at += kPiece) {
     const std::span<std::byte> piece = to.bytes.subspan(at, std::min(kPiece, to.bytes.size() - at));
-    std::memcpy(piece.data(), from.bytes.data() + at, piece.size());
-    LeaveToCache(piece);
+    Overwrite(piece.data(), from.bytes.subspan(at, piece.size()));
     LeaveToCache(from.bytes.subspan(at, piece.size()));
   }
   return absl::OkStatus();

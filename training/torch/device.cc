@@ -124,6 +124,15 @@ absl::StatusOr<c10::Device> OpenDevice(const TrainerSetup& setup) {
   return device;
 }
 
+std::optional<c10::Stream> OwnStream(c10::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  try {
+    return c10::impl::getDeviceGuardImpl(device.type())->getStreamFromGlobalPool(device);
+  } catch (const c10::Error&) {  // it has no pool of them
+    return std::nullopt;
+  }
+}
+
 absl::StatusOr<std::string> KernelsOf(const std::vector<c10::Device>& devices) {
   std::string kernels;
   for (const c10::Device device : devices) {

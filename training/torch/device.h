@@ -1,7 +1,9 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,10 @@ absl::StatusOr<std::vector<c10::Device>> NamedDevices(const BackendChoice& choic
 // The device of one of the node's trainers, which take them in turn, ready for work. Errors say
 // what is missing: this machine has no such device, or LibTorch is one for processors. Thread-safe.
 absl::StatusOr<c10::Device> OpenDevice(const TrainerSetup& setup);
+
+// A stream of the open device for the operations of one trainer, so that several trainers of a
+// device work side by side. None: on the processor, and on a device that has no streams to give.
+std::optional<c10::Stream> OwnStream(c10::Device device);
 
 // What decides the bits of a device's kernels, for the numeric profile: "cuda sm_90". The device is
 // open.

@@ -1,6 +1,7 @@
 #include "training/torch/eager_trainer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
 
 #include <algorithm>
 #include <cstring>
@@ -114,13 +115,18 @@ absl::StatusOr<std::unique_ptr<EagerTrainer>> EagerTrainer::Make(const TrainerSe
   SetPrecision(setup.local.precision, device);
   using Made = absl::StatusOr<std::unique_ptr<EagerTrainer>>;
   return Caught([&]() -> Made {
-    return std::unique_ptr<EagerTrainer>(new EagerTrainer(setup, std::move(objective), device));
+    const std::optional<c10::Stream> stream = OwnStream(device);
+    const c10::OptionalStreamGuard on_stream(stream);
+    return std::unique_ptr<EagerTrainer>(
+        new EagerTrainer(setup, std::move(objective), device, stream));
   });
 }
 
-EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::Device device)
+EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::Device device,
+                           std::optional<c10::Stream> stream)
     : task_(setup.task),
       device_(device),
+      stream_(stream),
       feature_type_(setup.feature_type),
       network_(SpecFor(setup), device, setup.local.checkpoint),
       gather_(setup.feature_type, setup.spec.input_shape, setup.transform, setup.dtype),
@@ -135,6 +141,7 @@ EagerTrainer::EagerTrainer(const TrainerSetup& setup, Objective objective, at::D
 absl::StatusOr<std::vector<StageOutcome>> EagerTrainer::Run(const LocalPlan& plan,
                                                             const ClientTask& task) {
   models::UseOneThread();
+  const c10::OptionalStreamGuard on_stream(stream_);
   return RunStages(
       plan, task.client,
       [&](const Stage& stage, const std::vector<StageOutcome>& before) {
@@ -338,6 +345,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::Loss(const StageRun& run) {
 absl::StatusOr<MetricSums> EagerTrainer::Evaluate(ConstVectorView model, const data::Rows& rows,
                                                   uint64_t begin, uint64_t end, uint32_t batch) {
   models::UseOneThread();
+  const c10::OptionalStreamGuard on_stream(stream_);
   MACAW_RETURN_IF_ERROR(CheckVector(network_.spec(), model, "model"));
   MACAW_RETURN_IF_ERROR(CheckRows(rows, feature_type_, gather_.example_elements(), task_));
   if (begin > end || end > rows.size() || batch == 0) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <c10/core/Stream.h>
+
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +28,9 @@ namespace macaw::training {
 // and grows only with the largest batch and plan.
 //
 // On a device of LibTorch's (device.h) parameters, gradients, batches and the optimizer's state are
-// tensors there, and a step waits for nothing. Ends and hooks get copies on the host.
+// tensors there, and a step waits for nothing. Ends and hooks get copies on the host. All of it,
+// from the first zeros on, is on one stream of the trainer's own; what leaves it, or comes to it, is
+// copied, and such a copy waits for the stream. So no stream ever waits for another one.
 class EagerTrainer final : public LocalTrainer {
  public:
   static absl::StatusOr<std::unique_ptr<EagerTrainer>> Make(const TrainerSetup& setup);
@@ -40,7 +45,8 @@ class EagerTrainer final : public LocalTrainer {
   // A stage with everything it refers to, found and checked.
   struct StageRun;
 
-  EagerTrainer(const TrainerSetup& setup, Objective objective, at::Device device);
+  EagerTrainer(const TrainerSetup& setup, Objective objective, at::Device device,
+               std::optional<c10::Stream> stream);
 
   absl::StatusOr<StageOutcome> RunStage(const Stage& stage, size_t index,
                                         const std::vector<StageOutcome>& before,
@@ -69,6 +75,7 @@ class EagerTrainer final : public LocalTrainer {
 
   const TaskKind task_;
   const at::Device device_;
+  const std::optional<c10::Stream> stream_;
   const data::FeatureType feature_type_;
   const models::Network network_;
   const data::BatchGather gather_;

@@ -1,0 +1,182 @@
+// A pool whose lanes train several clients side by side, as a device does: the bytes are those of
+// slots that train one client after the other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "aggregation/exact_sum.h"
+#include "algorithms/around/channels.h"
+#include "core/status.h"
+#include "tests/worker/slot_pool_fixture.h"
+
+namespace macaw::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing_support::SlotPoolTest;
+using testing_support::SumOf;
+
+// As a device does: two lanes serve all slots, and a trainer takes up to five clients at once.
+class SideBySide final : public training::Backend {
+ public:
+  std::string name() const override { return "side-by-side"; }
+  absl::Status Supports(const training::TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::StatusOr<NumericProfile> Profile(const training::TrainerSetup& setup) const override {
+    return training::FusedBackend().Profile(setup);
+  }
+  absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
+      const training::TrainerSetup& setup) const override;
+  absl::StatusOr<uint32_t> LanesFor(const training::TrainerSetup&, uint32_t slots) const override {
+    return std::min(slots, 2u);
+  }
+  std::string Report() const override { return ""; }
+
+  mutable std::atomic<size_t> largest = 0;  // how many clients a trainer has had at once
+  std::optional<ClientId> fails, broken;    // for itself, and as a fault of the node
+};
+
+class SideBySideTrainer final : public training::LocalTrainer {
+ public:
+  SideBySideTrainer(const SideBySide& backend, std::unique_ptr<training::LocalTrainer> each,
+                    LayoutPtr layout)
+      : backend_(backend), each_(std::move(each)), layout_(std::move(layout)) {}
+  size_t turns_at_once() const override { return 5; }
+  std::vector<training::TurnOutcome> RunMany(std::span<const training::Turn> turns) override {
+    size_t largest = backend_.largest;
+    while (turns.size() > largest &&
+           !backend_.largest.compare_exchange_weak(largest, turns.size())) {
+    }
+    std::vector<training::TurnOutcome> outcomes;
+    ends_.clear();
+    for (const training::Turn& turn : turns) {
+      outcomes.push_back(Run(*turn.plan, *turn.task));
+      if (!outcomes.back().ok()) continue;
+      for (training::StageOutcome& outcome : *outcomes.back()) {  // the next turn overwrites it
+        ends_.push_back(FlatVector::CopyOf(outcome.end, layout_));
+        outcome.end = std::as_const(ends_.back()).view();
+      }
+    }
+    return outcomes;
+  }
+  training::TurnOutcome Run(const training::LocalPlan& plan,
+                            const training::ClientTask& task) override {
+    if (task.client == backend_.fails) return training::ClientFault("no battery");
+    if (task.client == backend_.broken) return absl::UnavailableError("the device is lost");
+    return each_->Run(plan, task);
+  }
+  absl::StatusOr<training::MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
+                                                uint64_t begin, uint64_t end,
+                                                uint32_t batch) override {
+    return each_->Evaluate(model, rows, begin, end, batch);
+  }
+  std::string name() const override { return backend_.name(); }
+
+ private:
+  const SideBySide& backend_;
+  const std::unique_ptr<training::LocalTrainer> each_;
+  const LayoutPtr layout_;
+  std::vector<FlatVector> ends_;
+};
+
+absl::StatusOr<std::unique_ptr<training::LocalTrainer>> SideBySide::MakeTrainer(
+    const training::TrainerSetup& setup) const {
+  MACAW_ASSIGN_OR_RETURN(auto each, training::FusedBackend().MakeTrainer(setup));
+  return std::make_unique<SideBySideTrainer>(*this, std::move(each), setup.spec.layout);
+}
+
+// evaluation.leave_one_out: the sums of the clients, each alone, are those of all together.
+TEST_F(SlotPoolTest, KeepsClientsApartWhereARoundAsksForThat) {
+  const Harvest together = TrainAll(2);
+  context_.run.evaluation.leave_one_out = 2;
+  EXPECT_THAT(TrainAll(2).alone, IsEmpty()) << "round 1 is not due";
+  context_.run.evaluation.leave_one_out = 1;
+  const SideBySide device;
+  for (const bool on_device : {false, true}) {
+    if (on_device) UseBackend(device);
+    const Harvest apart = TrainAll(4);
+    EXPECT_THAT(apart.sums, IsEmpty());
+    EXPECT_THAT(apart.included, IsEmpty());
+    ASSERT_THAT(apart.alone, SizeIs(12));
+    const std::vector<aggregation::ChannelSpec> channels =
+        algorithms::UpChannels(context_.schema, Phase(0));
+    std::vector<aggregation::ExactSum> sums;
+    for (const ClientAlone& one : apart.alone) {
+      EXPECT_EQ(one.sum.clients(), 1u);
+      EXPECT_EQ(one.sum.weight(), one.record.weight) << one.record.attempt.client;
+      sums.push_back(*aggregation::ExactSum::Decode(
+          std::make_shared<const AlignedBuffer>(one.sum.Encode()), channels, Phase1()->order));
+    }
+    EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(sums)).digest,
+              SumOf(together));
+  }
+}
+
+TEST_F(SlotPoolTest, ADeviceTrainsClientsSideBySideToTheSameBytes) {
+  const Harvest one = TrainAll(1);
+  const SideBySide device;
+  UseBackend(device);
+  const Harvest many = TrainAll(8);
+  EXPECT_EQ(device.largest, 4u) << "of 8 slots on two lanes";
+  EXPECT_THAT(many.included, SizeIs(12));
+  EXPECT_EQ(SumOf(many), SumOf(one));
+  for (const fleet::ClientRecord& record : many.included) {
+    EXPECT_LT(record.slot, 8u);
+    EXPECT_GT(record.train_seconds, 0);
+  }
+}
+
+TEST_F(SlotPoolTest, ALaneTakesItsShareAndNoMoreThanItsTrainerLikes) {
+  const SideBySide device;
+  UseBackend(device);
+  const auto pool = Start(12);
+  pool->Enqueue(Phase1(), Assignments(0, 6), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_LE(device.largest, 3u) << "half of six clients, for two lanes";
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(6));
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle());
+  EXPECT_EQ(device.largest, 5u) << "a lane has six slots, its trainer likes five clients";
+  EXPECT_THAT(pool->TakeHarvest()->included, SizeIs(12));
+}
+
+TEST_F(SlotPoolTest, IdleSlotsAreThoseOfIdleLanes) {
+  const SideBySide device;
+  UseBackend(device);
+  const auto pool = Start(8);
+  EXPECT_EQ(pool->idle(), 8u);
+  ASSERT_TRUE(pool->WaitForIdleSlot());
+}
+
+TEST_F(SlotPoolTest, AClientThatFailsLeavesTheOthersOfItsTurn) {
+  SideBySide device;
+  UseBackend(device);
+  device.fails = ClientId(2);
+  const Harvest harvest = TrainAll(8);
+  EXPECT_THAT(harvest.included, SizeIs(11));
+  ASSERT_THAT(harvest.left_out, SizeIs(1));
+  EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(2));
+  EXPECT_THAT(harvest.left_out[0].message, HasSubstr("no battery"));
+}
+
+TEST_F(SlotPoolTest, ALostDeviceEndsTheNodesWork) {
+  SideBySide device;
+  UseBackend(device);
+  device.broken = ClientId(2);
+  const auto pool = Start(8);
+  pool->Enqueue(Phase1(), Assignments(0, 12), TimePoint{});
+  EXPECT_FALSE(pool->WaitIdle());
+  EXPECT_THAT(pool->error().ToString(), HasSubstr("client 2: the device is lost"));
+}
+
+}  // namespace
+}  // namespace macaw::worker
