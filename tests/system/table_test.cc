@@ -155,7 +155,8 @@ TEST_P(RuleInASurrounding, EndsOnDevicesOfOneClientEachAsInASimulation) {
 // What is recorded for each client of a round is the model of a run in which nobody waited for it.
 TEST_P(RuleInASurrounding, HasTheModelWithoutAClientThatAReplayWithoutItHas) {
   if (NeedsLibTorch()) MACAW_NEEDS_LIBTORCH();
-  const absl::StatusOr<InProcess> run = With({"run.rounds=1", "evaluation.leave_one_out=1"});
+  const absl::StatusOr<InProcess> run =
+      With({"run.rounds=1", "evaluation.leave_one_out=1", "evaluation.unlearn=[0]"});
   const auto leaving_out = std::ranges::find(Surroundings(), std::string("ModelsWithoutEachClient"),
                                              &Surrounding::name);
   ASSERT_NE(leaving_out, Surroundings().end());
@@ -183,6 +184,11 @@ TEST_P(RuleInASurrounding, HasTheModelWithoutAClientThatAReplayWithoutItHas) {
                                        .without = {client}});
     ASSERT_TRUE(without.ok()) << without.status();
     EXPECT_EQ(without->model, line["model"][k].get<std::string>());
+    for (size_t i = 0; i < line.value("unlearned_client", nlohmann::json::array()).size(); ++i) {
+      if (line["unlearned_client"][i] == client) {
+        EXPECT_EQ(line["unlearned_model"][i], line["model"][k]) << "after one round";
+      }
+    }
   }
 }
 
