@@ -55,9 +55,11 @@ TEST(CheckpointMemory, OfAChainIsThatOfItsSegments) {
 }
 
 TEST(CheckpointMemory, OfBlocksIsThatOfTheirInputs) {
-  std::vector<std::string> layers = {"positions"};
+  std::vector<std::string> layers;
+  layers.emplace_back("positions");
   for (int i = 0; i < 8; ++i) layers.push_back("transformer heads 4 ff 64 dropout 0.1");
-  layers.insert(layers.end(), {"mean", "linear 4"});
+  layers.emplace_back("mean");
+  layers.emplace_back("linear 4");
   const models::ModelSpec spec = SpecOf(layers, {16, 16}, 4, DType::kF32);
   const Examples examples = RandomExamples(64, 16 * 16, 4, 3);
   const Taken all = MostOf(false, spec, examples), segments = MostOf(true, spec, examples);
@@ -66,9 +68,11 @@ TEST(CheckpointMemory, OfBlocksIsThatOfTheirInputs) {
 }
 
 TEST(CheckpointMemory, IsLessInBfloat16) {
-  std::vector<std::string> layers = {"positions"};
+  std::vector<std::string> layers;
+  layers.emplace_back("positions");
   for (int i = 0; i < 8; ++i) layers.push_back("transformer heads 4 ff 64");
-  layers.insert(layers.end(), {"mean", "linear 4"});
+  layers.emplace_back("mean");
+  layers.emplace_back("linear 4");
   const models::ModelSpec spec = SpecOf(layers, {16, 16}, 4, DType::kF32);
   const Examples examples = RandomExamples(64, 16 * 16, 4, 3);
   const Taken all = MostOf(false, spec, examples, "bf16"),
