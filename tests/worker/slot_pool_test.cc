@@ -71,29 +71,6 @@ TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   EXPECT_EQ(SumOf(four), SumOf(one));
 }
 
-// evaluation.unlearn: two clients are alone, and the rest has one sum; together they are the same.
-TEST_F(SlotPoolTest, KeepsTheClientsApartThatARunAsksFor) {
-  const Harvest together = TrainAll(2);
-  context_.run.evaluation.unlearn = {3, 7};
-  for (const bool device : {false, true}) {
-    if (device) UseDevice();
-    Harvest apart = TrainAll(4);
-    ASSERT_THAT(apart.alone, SizeIs(2));
-    EXPECT_THAT(apart.included, SizeIs(10));
-    for (const fleet::ClientRecord& record : apart.included)
-      EXPECT_TRUE(record.attempt.client != ClientId(3) && record.attempt.client != ClientId(7));
-    std::vector<aggregation::ExactSum> sums = std::move(apart.sums);
-    for (ClientAlone& one : apart.alone) {
-      EXPECT_EQ(one.sum.clients(), 1u);
-      EXPECT_TRUE(one.record.attempt.client == ClientId(3) ||
-                  one.record.attempt.client == ClientId(7));
-      sums.push_back(std::move(one.sum));
-    }
-    EXPECT_EQ(fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(sums)).digest,
-              fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(together.sums)).digest);
-  }
-}
-
 TEST_F(SlotPoolTest, CountsEveryBatchAsWork) {
   const auto pool = Start(2);
   EXPECT_EQ(pool->work_done(), 0u);
