@@ -21,8 +21,8 @@
 namespace macaw {
 namespace {
 
-constexpr size_t kAtOnce = size_t{16} << 20;  // space is taken in such steps
-constexpr size_t kLeastWrite = size_t{16} << 10;  // bytes: a store is cheaper than a call
+constexpr size_t kAtOnce = size_t{16} << 20;       // space is taken in such steps
+constexpr size_t kLeastWrite = size_t{16} << 10;   // bytes: a store is cheaper than a call
 constexpr size_t kMadeAtOnce = size_t{256} << 10;  // bytes that stay in a cache
 
 struct FileBlock {

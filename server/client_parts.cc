@@ -68,9 +68,8 @@ absl::StatusOr<ExactSum> ClientParts::CopyOf(const ExactSum& sum) const {
 
 absl::StatusOr<ExactSum> ClientParts::SumOf(size_t begin, size_t end) const {
   if (begin == end) return ExactSum::Make(channels_, grid_);
-  MACAW_ASSIGN_OR_RETURN(
-      AlignedBuffer bytes,
-      ExactSum::EncodeTogether(std::span(sums_).subspan(begin, end - begin)));
+  MACAW_ASSIGN_OR_RETURN(AlignedBuffer bytes,
+                         ExactSum::EncodeTogether(std::span(sums_).subspan(begin, end - begin)));
   return ExactSum::Decode(std::make_shared<const AlignedBuffer>(std::move(bytes)), channels_,
                           grid_);
 }

@@ -56,7 +56,7 @@ class ClientParts {
   aggregation::GridOrder grid_;
   std::vector<aggregation::ChannelSpec> channels_;
   std::vector<ClientId> clients_;
-  std::vector<aggregation::ExactSum> sums_;     // parallel to it
+  std::vector<aggregation::ExactSum> sums_;    // parallel to it
   std::optional<aggregation::ExactSum> rest_;  // of the others; none before the first
 };
 

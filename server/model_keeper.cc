@@ -222,9 +222,9 @@ absl::StatusOr<aggregation::ExactSum> ModelKeeper::Decode(const fleet::Part& par
       aggregation::ExactSum::Decode(part.sums.bytes, algorithms::UpChannels(schema_, order_->phase),
                                     order_->grid));
   if (leaves_out() && part.included.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "round ", part.round.value, " asks for a part for each client (", kLeaveOneOut,
-        "), and this one has ", part.included.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", part.round.value, " asks for a part for each client (", kLeaveOneOut,
+                     "), and this one has ", part.included.size()));
   }
   const auto apart = std::ranges::find_if(part.included, [&](const fleet::ClientRecord& record) {
     return part.included.size() > 1 && IsApart(record.attempt.client);
@@ -311,8 +311,7 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
     MACAW_ASSIGN_OR_RETURN(without_, leave_one_out_->Models(parts_, schema_, seed_));
     for (WithoutClient& one : without_) MACAW_RETURN_IF_ERROR(MakeWhole(one));
   }
-  if (unlearning_.has_value())
-    MACAW_RETURN_IF_ERROR(unlearning_->Apply(parts_, schema_, seed_));
+  if (unlearning_.has_value()) MACAW_RETURN_IF_ERROR(unlearning_->Apply(parts_, schema_, seed_));
   parts_.Drop();
   return false;
 }

@@ -341,8 +341,7 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
                                      const algorithms::Description& algorithm) {
   algorithms::Setup setup = algorithms::SetupOf(options.run, initial.layout());
   MACAW_RETURN_IF_ERROR(CheckPlanOf(options.run, options.config, setup, algorithm));
-  return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial),
-                           options.run.evaluation);
+  return ModelKeeper::Make(algorithm, std::move(setup), std::move(initial), options.run.evaluation);
 }
 
 }  // namespace

@@ -104,12 +104,12 @@ absl::Status Unlearning::Load(const algorithms::ServerState& state) {
     followed.rounds = 0;
     if (rounds == state.numbers.end()) continue;
     const algorithms::ServerState own = {
-        .vectors = ItemsOf(client, state.vectors,
-                           [](const FlatVector& vector) { return vector.Clone(); }),
+        .vectors =
+            ItemsOf(client, state.vectors, [](const FlatVector& vector) { return vector.Clone(); }),
         .numbers = ItemsOf(client, state.numbers, [](double number) { return number; })};
-    MACAW_RETURN_IF_ERROR(Annotate(followed.half->Load(own),
-                                   absl::StrCat(kUnlearn, ": the model without client ",
-                                                client.value)));
+    MACAW_RETURN_IF_ERROR(
+        Annotate(followed.half->Load(own),
+                 absl::StrCat(kUnlearn, ": the model without client ", client.value)));
     followed.rounds = static_cast<uint32_t>(rounds->second);
   }
   return absl::OkStatus();

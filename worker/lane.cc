@@ -276,9 +276,9 @@ absl::Status Lane::ConcludeWithApart(const PhaseContext& phase, std::span<Turn* 
 absl::Status Lane::ConcludeApart(const PhaseContext& phase, Turn& turn,
                                  training::TurnOutcome outcome) {
   if (apart_ == nullptr) apart_ = std::make_unique<LaneSum>(trainer_->device_seat(), 1);
-  if (const absl::Status status = apart_->Open(
-          algorithms::UpChannels(context_->schema, phase.phase), phase.order,
-          LaneSum::Where::kOnHost);
+  if (const absl::Status status =
+          apart_->Open(algorithms::UpChannels(context_->schema, phase.phase), phase.order,
+                       LaneSum::Where::kOnHost);
       !status.ok())
     return OurFault(turn.id(), status);
   const size_t before = result_.included.size();

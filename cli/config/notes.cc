@@ -312,8 +312,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
                    "data.val_fraction", notes);
   }
   const bool owners = config.node.workers.owners > 0;
-  if (std::string note =
-          NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
+  if (std::string note = NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
       !note.empty())
     notes.push_back(std::move(note));
   if (ConceptGroups(run.transform, run.seed).count() > 1)

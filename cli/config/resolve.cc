@@ -259,9 +259,9 @@ absl::Status CheckLeftOutOnce(const EvaluationConfig& evaluation, const data::Da
 absl::Status CheckUnlearned(const EvaluationConfig& evaluation, const data::DatasetInfo& info) {
   for (const uint64_t client : evaluation.unlearn) {
     if (client < info.clients) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "evaluation.unlearn names client ", client, ", and the data have the clients 0 to ",
-        info.clients - 1));
+    return absl::InvalidArgumentError(absl::StrCat("evaluation.unlearn names client ", client,
+                                                   ", and the data have the clients 0 to ",
+                                                   info.clients - 1));
   }
   return absl::OkStatus();
 }

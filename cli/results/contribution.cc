@@ -28,9 +28,8 @@ struct Tally {
 };
 
 bool AreNumbers(const Json& clients) {
-  return clients.is_array() && std::ranges::all_of(clients, [](const Json& one) {
-           return one.is_number_unsigned();
-         });
+  return clients.is_array() &&
+         std::ranges::all_of(clients, [](const Json& one) { return one.is_number_unsigned(); });
 }
 
 // What the line says of models of evaluation.unlearn, in the place of what earlier ones have said.
@@ -46,7 +45,8 @@ bool AddUnlearned(const Json& line, std::map<uint64_t, Tally>& tallies) {
       const bool number = list.is_array() && i < list.size() && list[i].is_number();
       if (!number || !absl::ConsumePrefix(&metric, "unlearned_")) continue;
       if (metric == "rounds") all.unlearned_rounds = list[i].get<uint32_t>();
-      if (absl::StartsWith(metric, "test_")) all.unlearned[std::string(metric)] = list[i].get<double>();
+      if (absl::StartsWith(metric, "test_"))
+        all.unlearned[std::string(metric)] = list[i].get<double>();
     }
   }
   return true;

@@ -125,9 +125,9 @@ class Verifier {
 
   absl::StatusOr<Verification> Run() {
     if (!manifest_.has_result()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          bundle_.name(), " has no result: its run was ", OneLine(manifest_.end),
-          " before its first round was done, so there is nothing to make again"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(bundle_.name(), " has no result: its run was ", OneLine(manifest_.end),
+                       " before its first round was done, so there is nothing to make again"));
     }
     MACAW_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
     const std::string recorded = scratch / "recorded";

@@ -296,8 +296,7 @@ size_t EvaluationBoard::Release(WorkerId worker, std::span<const Fence> tasks) {
   });
 }
 
-std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout(
-    ModelWithout::Of of) const {
+std::vector<EvaluationSums::ClientSums> EvaluationBoard::ReportWithout(ModelWithout::Of of) const {
   std::vector<EvaluationSums::ClientSums> all;
   for (const ModelWithout& one : without_) all.push_back({.client = one.client, .sums = {}});
   std::vector<bool> whole(all.size(), true);

@@ -51,7 +51,7 @@ struct Node {
   // When its leases, and its evaluation tasks, end at the latest, whatever it reports. The time of
   // an open poll does not count.
   TimePoint leased_until{}, tasks_until{};
-  Duration waited{};  // for its turns to download, in leased_until
+  Duration waited{};        // for its turns to download, in leased_until
   uint64_t present_in = 0;  // the newest count of the present clients that had this node's in it
   // Changed by Nodes only:
   bool told = false;     // it knows that the run is over

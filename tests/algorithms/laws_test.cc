@@ -217,8 +217,8 @@ class FixedPoint {
 
 // Of rules with a client state, those that [privacy] refuses, and why.
 const std::map<std::string, std::string>& RefusedUnderAClip() {
-  static const auto& refused = *new std::map<std::string, std::string>{
-      {"local", "whose server adds up what clients send"}};
+  static const auto& refused =
+      *new std::map<std::string, std::string>{{"local", "whose server adds up what clients send"}};
   return refused;
 }
 

@@ -71,13 +71,12 @@ TEST(Contribution, IsShownFromBothEnds) {
 // evaluation.unlearn: the newest line counts. Client 9 was left out of no round.
 TEST(Contribution, HasTheNewestModelsWithoutAClient) {
   const std::string text = absl::StrCat(
-      kLines,
-      R"({"round":5,"client":[],"unlearned_client":[3],"unlearned_rounds":[2],)"
-      R"("unlearned_model":["ee"],"unlearned_test_loss":[0.75]})"
-      "\n"
-      R"({"round":6,"client":[],"unlearned_client":[3,9],"unlearned_rounds":[3,1],)"
-      R"("unlearned_model":["ff","00"],"unlearned_test_loss":[0.5,null]})"
-      "\n");
+      kLines, R"({"round":5,"client":[],"unlearned_client":[3],"unlearned_rounds":[2],)"
+              R"("unlearned_model":["ee"],"unlearned_test_loss":[0.75]})"
+              "\n"
+              R"({"round":6,"client":[],"unlearned_client":[3,9],"unlearned_rounds":[3,1],)"
+              R"("unlearned_model":["ff","00"],"unlearned_test_loss":[0.5,null]})"
+              "\n");
   const std::vector<ClientContribution> clients = Read(text);
   ASSERT_EQ(clients.size(), 4u);
   EXPECT_EQ(clients[0].client, 3u);
@@ -87,14 +86,13 @@ TEST(Contribution, HasTheNewestModelsWithoutAClient) {
   const auto lines = ContributionLines(clients, 10);
   EXPECT_THAT(lines[0], ElementsAre("client", "rounds", "cosine", "delta test_accuracy",
                                     "delta test_loss", "unlearned rounds", "unlearned test_loss"));
-  EXPECT_THAT(lines[1],
-              ElementsAre("3", "2", "0.750", "+0.12500", "-0.50000", "3", "0.50000"));
+  EXPECT_THAT(lines[1], ElementsAre("3", "2", "0.750", "+0.12500", "-0.50000", "3", "0.50000"));
   EXPECT_THAT(lines[2], ElementsAre("5", "1", "-", "-0.12500", "+0.12500", "-", "-"));
   EXPECT_THAT(lines, Contains(ElementsAre("9", "0", "-", "-", "-", "1", "-")));
   EXPECT_THAT(ContributionJson(clients),
               HasSubstr(R"("unlearned_rounds":3,"unlearned_test_loss":0.5})"));
-  EXPECT_EQ(Read(absl::StrCat(kLines, R"({"round":6,"client":[],"unlearned_client":["3"]})")).size(),
-            3u);
+  EXPECT_EQ(
+      Read(absl::StrCat(kLines, R"({"round":6,"client":[],"unlearned_client":["3"]})")).size(), 3u);
 }
 
 TEST(DistanceOfModels, IsThatOfAllNumbers) {

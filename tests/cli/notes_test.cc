@@ -80,9 +80,8 @@ TEST(Notes, NamePatternsOfGroupsThatPutNoClientThere) {
     return Notes("fedavg", rows, {"evaluation.clients=true", "evaluation.groups=" + groups});
   };
   EXPECT_EQ(notes(R"(["a=0","a=1","b=*"])"), "");
-  EXPECT_THAT(notes(R"(["a=0","a=9?","b=*"])"),
-              AllOf(HasSubstr("by 1 of 3 patterns (\"a=9?\")"),
-                    HasSubstr(R"(named "0", "1", "2", …,)")));
+  EXPECT_THAT(notes(R"(["a=0","a=9?","b=*"])"), AllOf(HasSubstr("by 1 of 3 patterns (\"a=9?\")"),
+                                                      HasSubstr(R"(named "0", "1", "2", …,)")));
   EXPECT_THAT(notes(R"(["b=*","b=1"])"), HasSubstr("(\"b=1\")")) << "behind another one";
 }
 

@@ -79,9 +79,9 @@ TEST_F(Refusals, ABundleOfARunWithoutARound) {
   const auto bundle = Bundle::Open(folder_ / "x.zip");
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   std::map<std::string, std::string> files = bundle->files();
-  files[kManifestFile] =
-      absl::StrReplaceAll(files[kManifestFile], {{"\"rounds\": 2", "\"rounds\": 0"},
-                                                 {"\"finished\"", "\"interrupted\""}});
+  files[kManifestFile] = absl::StrReplaceAll(
+      files[kManifestFile],
+      {{"\"rounds\": 2", "\"rounds\": 0"}, {"\"finished\"", "\"interrupted\""}});
   std::vector<data::ZipEntry> entries;
   for (const auto& [name, bytes] : files)
     entries.push_back({.name = name, .bytes = BytesOf(absl::string_view(bytes))});

@@ -200,11 +200,10 @@ TEST_F(Script, ABatchThatItsCodeCannotTakeIsRefusedWithTheLine) {
         network.Forward(torch::randn({2, 3, 4}), ViewsOf(model.view()), nullptr,
                         Statistics::kRunning);
       },
-      testing::ThrowsMessage<std::invalid_argument>(
-          AllOf(HasSubstr("a batch of shape [2, 3, 4]"),
-                HasSubstr("shape '[-1, 5]' is invalid for input of size 24, in \""),
-                HasSubstr("view("), HasSubstr("any number of rows of shape [3, 4]"),
-                testing::Not(HasSubstr("\n")))));
+      testing::ThrowsMessage<std::invalid_argument>(AllOf(
+          HasSubstr("a batch of shape [2, 3, 4]"),
+          HasSubstr("shape '[-1, 5]' is invalid for input of size 24, in \""), HasSubstr("view("),
+          HasSubstr("any number of rows of shape [3, 4]"), testing::Not(HasSubstr("\n")))));
 }
 
 TEST_F(Script, ALackOfMemoryIsNotTheModulesFault) {

@@ -54,11 +54,11 @@ inline std::vector<std::string> TrainedRules() {
 
 // By which words a rule is refused of which no client can be left out; "": it is not.
 inline std::string RefusalOf(const std::string& rule) {
-  static const auto& refused = *new std::map<std::string, std::string>{
-      {"local", "has no common model"},
-      {"ifca", "has no common model"},
-      {"mime", "has several phases"},
-      {"term", "has several phases"}};
+  static const auto& refused =
+      *new std::map<std::string, std::string>{{"local", "has no common model"},
+                                              {"ifca", "has no common model"},
+                                              {"mime", "has several phases"},
+                                              {"term", "has several phases"}};
   const auto found = refused.find(rule);
   return found == refused.end() ? "" : found->second;
 }

@@ -161,8 +161,9 @@ TEST_P(UnlearnedOfFedAvg, NeedsTheClientsOwnPart) {
   ASSERT_TRUE(run.Open(OrderOf(1)).ok());
   EXPECT_TRUE(run.Decode(PartOf({0, 1}, 1, run)).ok());
   EXPECT_TRUE(run.Decode(PartOf({2}, 1, run)).ok());
-  EXPECT_THAT(run.Decode(PartOf({0, 2, 4}, 1, run)).status().ToString(),
-              HasSubstr("a part of client 2 alone (evaluation.unlearn), and it came with 2 others"));
+  EXPECT_THAT(
+      run.Decode(PartOf({0, 2, 4}, 1, run)).status().ToString(),
+      HasSubstr("a part of client 2 alone (evaluation.unlearn), and it came with 2 others"));
 }
 
 // A dropped round has nobody; one that begins again forgets the parts that had come.

@@ -275,12 +275,12 @@ TEST_P(AlgorithmLaw, TheSameBytesForAnyWorkersOwnersAndAfterKills) {
   EXPECT_EQ(After("3x2", {"--processes", "3", "--slots", "2"}), one);
   // The rows of all clients are in one place.
   const bool pooled = GetParam().name == "pooled";
-  Simulation owners("owners", With({"--owners", pooled ? "0" : "4", "--processes", "2", "--slots",
-                                    "1"}));
+  Simulation owners("owners",
+                    With({"--owners", pooled ? "0" : "4", "--processes", "2", "--slots", "1"}));
   ASSERT_EQ(owners.Wait(), 0) << owners.output();
   EXPECT_EQ(BytesOf(owners), one);
-  const auto replay = RunMacaw(absl::StrCat("replay ", owners.folder(), " --out ",
-                                            owners.folder(), "-again --processes 1 --slots 2"));
+  const auto replay = RunMacaw(absl::StrCat("replay ", owners.folder(), " --out ", owners.folder(),
+                                            "-again --processes 1 --slots 2"));
   EXPECT_EQ(replay.exit, 0) << replay.text;
   EXPECT_THAT(replay.text, HasSubstr("and the same model: " + one.model));
 

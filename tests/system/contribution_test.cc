@@ -151,17 +151,15 @@ std::string UnlearnedOf(const Simulation& run) {
 class Unlearning : public testing::TestWithParam<LeavingOut> {};
 
 TEST_P(Unlearning, IsTheSameForAnyWorkersAndInAReplay) {
-  ExpectTheSameBytesForAnyWorkers(WriteConfig("unlearning"),
-                                  Plus(kUnlearning, GetParam().settings),
+  ExpectTheSameBytesForAnyWorkers(WriteConfig("unlearning"), Plus(kUnlearning, GetParam().settings),
                                   [](const Simulation& one, const Simulation& three) {
                                     EXPECT_EQ(ContributionsOf(three), ContributionsOf(one));
                                   });
 }
 
 TEST_P(Unlearning, IsTheSameAfterKills) {
-  const Settings settings =
-      Plus(Plus(kUnlearning, GetParam().settings),
-           {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
+  const Settings settings = Plus(Plus(kUnlearning, GetParam().settings),
+                                 {"emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
   const std::string config = WriteConfig("kill");
   Simulation whole("whole", WithSettings(config, settings));
   ASSERT_EQ(whole.Wait(), 0) << whole.output();
@@ -199,7 +197,8 @@ TEST_P(Unlearning, IsTheRunWithoutTheClientAfterOneRound) {
   const auto replay = RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", run.folder(),
                                             "-without --quiet --without ", client));
   ASSERT_EQ(replay.exit, 0) << replay.text;
-  EXPECT_THAT(replay.text, HasSubstr(absl::StrCat(", 0 from ", run.folder(), "/unlearned/", client)));
+  EXPECT_THAT(replay.text,
+              HasSubstr(absl::StrCat(", 0 from ", run.folder(), "/unlearned/", client)));
   EXPECT_THAT(replay.text, HasSubstr("first order"));
 }
 

@@ -136,8 +136,8 @@ local.batch_size = 8
 )",
                                                                      GetParam().parameters));
   // Rounds enough that the device which is killed is drawn again before the run is over.
-  const Printed printed = Rehearse(absl::StrCat("--devices 5 --rounds 40 --algorithm ",
-                                                GetParam().name, " --config ", config));
+  const Printed printed = Rehearse(
+      absl::StrCat("--devices 5 --rounds 40 --algorithm ", GetParam().name, " --config ", config));
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
 }

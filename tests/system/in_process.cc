@@ -177,9 +177,9 @@ absl::Status InProcess::Session(const Execution& execution, bool resume, uint32_
   options.on_row = [&](const std::string& row) {
     if (until > 0 && Json::parse(row).value("round", 0U) == until) server.load()->Interrupt();
   };
-  MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<server::Coordinator> coordinator,
-                         server::Coordinator::Start(std::move(options), std::move(initial),
-                                                    Builtins().algorithms()));
+  MACAW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<server::Coordinator> coordinator,
+      server::Coordinator::Start(std::move(options), std::move(initial), Builtins().algorithms()));
   server = coordinator.get();
   if (until > 0) coordinator->GoOnTo(Round(until));
 

@@ -70,18 +70,19 @@ TEST_P(StateLaw, TheSameBytesForAnyWorkersAndStores) {
 const std::string kTwoLayers = R"(model.layers=["flatten", "linear 8", "relu", "linear 10"])";
 
 std::vector<Keeping> RulesThatKeepAState() {
-  return {{"scaffold"},
-          {"feddyn"},
-          {"ditto"},
-          {"local"},
-          {"fedrep", {kTwoLayers, "algorithm.fedrep.head_epochs=1"}},
-          {"fedper", {kTwoLayers}},
-          {"fedbn",
-           {R"(model.layers=["conv 2 5", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])"},
-           true},
-          {"moon", {kTwoLayers}, true},
-          {"pfedme", {"algorithm.pfedme.personal_steps=2"}, true},
-          {"apfl", {"algorithm.apfl.alpha_lr=0.01"}, true}};
+  return {
+      {"scaffold"},
+      {"feddyn"},
+      {"ditto"},
+      {"local"},
+      {"fedrep", {kTwoLayers, "algorithm.fedrep.head_epochs=1"}},
+      {"fedper", {kTwoLayers}},
+      {"fedbn",
+       {R"(model.layers=["conv 2 5", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])"},
+       true},
+      {"moon", {kTwoLayers}, true},
+      {"pfedme", {"algorithm.pfedme.personal_steps=2"}, true},
+      {"apfl", {"algorithm.apfl.alpha_lr=0.01"}, true}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::ValuesIn(RulesThatKeepAState()),
@@ -92,11 +93,11 @@ TEST(StateLaw, IsAskedOfEveryRuleThatKeepsAState) {
   registry.AddBuiltin(algorithms::BuiltinAlgorithms());
   std::set<std::string> asked, keeping;
   for (const Keeping& rule : RulesThatKeepAState()) asked.insert(rule.name);
-  const LayoutPtr layout = *ParameterLayout::Make(
-      {{.name = "norm.weight", .shape = {1}},
-       {.name = "fc.weight", .shape = {2, 1}},
-       {.name = "norm.running_mean", .shape = {1}, .group = Group::kBuffer}},
-      DType::kF32);
+  const LayoutPtr layout =
+      *ParameterLayout::Make({{.name = "norm.weight", .shape = {1}},
+                              {.name = "fc.weight", .shape = {2, 1}},
+                              {.name = "norm.running_mean", .shape = {1}, .group = Group::kBuffer}},
+                             DType::kF32);
   for (const algorithms::Description* rule : registry.All()) {
     if (rule->has_statistics) continue;  // sums of pixels are large: surroundings.cc has them
     RunPlan run;

@@ -65,7 +65,9 @@ Table OfCohorts() {
   const Refusal planned = {kMeanOfThoseWhoCame, "divides by the planned weight"};
   return {
       {.name = "DrawnCohorts", .settings = {}},
-      {.name = "AllClients", .settings = {"cohort.size=12"}, .shows = Above("clients", 11),
+      {.name = "AllClients",
+       .settings = {"cohort.size=12"},
+       .shows = Above("clients", 11),
        .unseen = {"pooled"}},
       {.name = "ShareOfTheClients",
        .settings = {"cohort.fraction=0.5"},
@@ -95,9 +97,7 @@ Table OfCohorts() {
       {.name = "ChosenByLoss",
        .settings = {"cohort.sampling=power-of-choice"},
        .refused = DrawnOtherwise()},
-      {.name = "ChosenByBounds",
-       .settings = {"cohort.sampling=ucb"},
-       .refused = DrawnOtherwise()},
+      {.name = "ChosenByBounds", .settings = {"cohort.sampling=ucb"}, .refused = DrawnOtherwise()},
       {.name = "Oort",
        .settings = devices + Settings{"cohort.sampling=oort"},
        .refused = DrawnOtherwise()},
@@ -105,8 +105,7 @@ Table OfCohorts() {
        .settings = devices + Settings{"cohort.over_selection=2"},
        .shows = [](const Row& row) { return In(row, "clients") == 5; },
        .unseen = {"pooled", "fltrust"}},
-      {.name = "PartialStragglers",
-       .settings = {"cohort.straggler_fraction=0.5"}},
+      {.name = "PartialStragglers", .settings = {"cohort.straggler_fraction=0.5"}},
       {.name = "DroppedStragglers",
        .settings = {"cohort.straggler_fraction=0.5", "cohort.straggler_policy=drop"},
        .refused = {{{"fltrust"}, "leaves it out of some rounds"}},
@@ -173,7 +172,8 @@ Table OfLocalWork() {
       {.name = "ClippedGradients", .settings = {"local.clip_norm=0.5"}, .refused = clips},
       {.name = "ClippedCorrections",
        .settings = {"local.clip_norm=0.5", "local.clip=corrected"},
-       .refused = clips + Refusals{{{"scaffold"}, "clips the gradient and its correction together"}},
+       .refused =
+           clips + Refusals{{{"scaffold"}, "clips the gradient and its correction together"}},
        .needs_libtorch = true},
       {.name = "WeightDecay", .settings = {"local.weight_decay=0.01"}},
       {.name = "CountedSteps",
@@ -187,7 +187,8 @@ Table OfLocalWork() {
       {.name = "RowsInStoredOrder",
        .settings = {"local.shuffle=false"},
        .refused = {{kNoOptions, "local.shuffle has no effect with algorithm"}}},
-      {.name = "SmoothedLabels", .settings = {"local.label_smoothing=0.1"},
+      {.name = "SmoothedLabels",
+       .settings = {"local.label_smoothing=0.1"},
        .refused = {{{"daef"}, "local.label_smoothing"}}},
       {.name = "PartsOfABatch",
        .settings = {"local.micro_batch=2"},
@@ -215,9 +216,8 @@ Table OfEvaluation() {
       {.name = "AnEvaluationOfTheLastRoundAlone",
        .settings = {"evaluation.every=0"},
        .like = kPlain,
-       .shows = [](const Row& row) {
-         return row["round"] == 4 && row.contains("clients_test_loss");
-       }},
+       .shows =
+           [](const Row& row) { return row["round"] == 4 && row.contains("clients_test_loss"); }},
       {.name = "NoEvaluationOfClients", .settings = {"evaluation.clients=false"}, .like = kPlain},
       {.name = "NoCentralEvaluation", .settings = {"evaluation.central=false"}, .like = kPlain},
       {.name = "AnEvaluationOfTrainingRows",
@@ -284,8 +284,7 @@ Refusals Uncoded() {
           {kSums, "send no vector of the model's tensors"}};
 }
 const Refusal& MixedCoordinates() {
-  static const auto& refusal =
-      *new Refusal{{"heterofl"}, "this codec mixes coordinates"};
+  static const auto& refusal = *new Refusal{{"heterofl"}, "this codec mixes coordinates"};
   return refusal;
 }
 const Refusal& FedBack() {
@@ -371,7 +370,8 @@ Table OfCodecs() {
        .refused = {{kSums, "model.frozen, trained or adapters leave tensors of the model out"},
                    {{"heterofl"}, "leave tensors out"},
                    {{"ifca"}, "has several models"},
-                   {{"fedrep", "fedper"}, "the head is the model's last layer, which this run freezes"},
+                   {{"fedrep", "fedper"},
+                    "the head is the model's last layer, which this run freezes"},
                    {{"fedbn"}, "nothing would stay local"}}},
   };
 }
@@ -379,14 +379,14 @@ Table OfCodecs() {
 // ---- privacy and hostile clients
 
 Table OfPrivacy() {
-  const Refusals refused = {{{"ifca"}, "is for rules with one model"},
-                            {{"local", "pooled"}, "whose server adds up what clients send"},
-                            {{"fedbn"}, "the model has buffers"},
-                            {kSeveralPhases, "the rule has several phases a round"},
-                            {kCollects + Names{"afl"}, "is no sum of what clients send"},
-                            {kSums + Names{"fedexp", "qfedavg", "fednova", "fednova_with_momentum",
-                                           "heterofl"},
-                             "is no update of the model"}};
+  const Refusals refused = {
+      {{"ifca"}, "is for rules with one model"},
+      {{"local", "pooled"}, "whose server adds up what clients send"},
+      {{"fedbn"}, "the model has buffers"},
+      {kSeveralPhases, "the rule has several phases a round"},
+      {kCollects + Names{"afl"}, "is no sum of what clients send"},
+      {kSums + Names{"fedexp", "qfedavg", "fednova", "fednova_with_momentum", "heterofl"},
+       "is no update of the model"}};
   return {
       {.name = "Privacy",
        .settings = SmallPrivacy(),
@@ -426,8 +426,9 @@ Table OfAttacks() {
   }
   for (const char* kind : {"label-flip", "sign-flip", "scaling", "free-rider", "inner-product",
                            "alie", "min-max", "min-sum", "mimic"}) {
-    const bool knows = std::set<std::string>{"inner-product", "alie", "min-max", "min-sum", "mimic"}
-                           .contains(kind);
+    const bool knows =
+        std::set<std::string>{"inner-product", "alie", "min-max", "min-sum", "mimic"}.contains(
+            kind);
     Refusals refused = knows ? of_means : unharmed;
     if (kind == std::string("label-flip"))
       refused.push_back({{"daef"}, "labels are flipped among classes"});
@@ -460,16 +461,17 @@ Table OfTime() {
        .shows = [](const Row& row) { return In(row, "late") > 0 && In(row, "clients") > 0; },
        .unseen = {"pooled"}},
       {.name = "RoundsBelowTheQuorum",
-       .settings = devices + Settings{"cohort.size=12", "devices.round_spread=0.5",
-                                      "round.deadline=0.6", "round.quorum=0.9",
-                                      "round.below_quorum=drop", "run.rounds=6"},
+       .settings =
+           devices + Settings{"cohort.size=12", "devices.round_spread=0.5", "round.deadline=0.6",
+                              "round.quorum=0.9", "round.below_quorum=drop", "run.rounds=6"},
        .shows = [](const Row& row) { return In(row, "clients") == 0; }},
       {.name = "Buffered",
        .settings = devices + Settings{"round.mode=buffered", "round.concurrency=8"},
        .refused = fewer,
        .shows = Above("staleness")},
       {.name = "BufferedInRounds",
-       .settings = devices + Settings{"round.mode=buffered", "round.concurrency=5", "round.refill=5"},
+       .settings =
+           devices + Settings{"round.mode=buffered", "round.concurrency=5", "round.refill=5"},
        .refused = fewer,
        .like = kPlain},
       {.name = "Mixed",
@@ -491,9 +493,8 @@ Table OfTime() {
 }  // namespace
 
 const std::vector<Surrounding>& Surroundings() {
-  static const auto& table =
-      *new Table(OfCohorts() + OfClients() + OfLocalWork() + OfEvaluation() + OfCodecs() +
-                 OfPrivacy() + OfAttacks() + OfTime());
+  static const auto& table = *new Table(OfCohorts() + OfClients() + OfLocalWork() + OfEvaluation() +
+                                        OfCodecs() + OfPrivacy() + OfAttacks() + OfTime());
   return table;
 }
 

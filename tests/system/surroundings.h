@@ -26,9 +26,9 @@ struct Refusal {
 //             goes on, and for one that is repeated from its log
 struct Surrounding {
   std::string name;
-  Settings settings;                    // over the rule's own
-  std::vector<Refusal> refused = {};    // the first one that names the rule counts
-  std::optional<Settings> like = {};    // over the rule's own
+  Settings settings;                  // over the rule's own
+  std::vector<Refusal> refused = {};  // the first one that names the rule counts
+  std::optional<Settings> like = {};  // over the rule's own
   // What a row of metrics.jsonl shows if the surrounding has had an effect; null: not asked. `unseen`:
   // rules of which no row does.
   std::function<bool(const nlohmann::json& row)> shows = {};

@@ -67,7 +67,8 @@ Division Divide(int empty, bool one_more) {
   }
   if (one_more) division.split[NameOf(kTableClients)] = nlohmann::ordered_json::array();
   division.split["test"] = take(kTestRows);
-  for (int client = 0; client < 9; ++client) division.split["client_test"][NameOf(client)] = take(2);
+  for (int client = 0; client < 9; ++client)
+    division.split["client_test"][NameOf(client)] = take(2);
   if (one_more) division.split["client_test"][NameOf(kTableClients)] = take(3);
   return division;
 }
@@ -134,8 +135,8 @@ const Names kEveryRule = [] {
 const Names kSums = {"ridge", "kmeans", "daef"};
 const Names kHooks = {"mime", "mimelite", "fedsam", "pfedme", "apfl", "perfedavg", "moon"};
 const Names kFollowsSent = {"scaffold", "scaffold_by_gradients", "feddyn"};
-const Names kKeepsState = kFollowsSent + Names{"ditto", "fedbn", "fedrep", "fedper", "local",
-                                               "pfedme", "apfl", "moon", "ridge"};
+const Names kKeepsState = kFollowsSent + Names{"ditto",  "fedbn", "fedrep", "fedper", "local",
+                                               "pfedme", "apfl",  "moon",   "ridge"};
 const Names kSeveralPhases = {"mime", "term", "daef"};
 const Names kCollects = {"median",         "trimmed_mean",      "krum",       "geometric_median",
                          "rfa_in_buckets", "centered_clipping", "norm_bound", "fltrust"};

@@ -42,9 +42,10 @@ extern const Names kFollowsSent;    // and it mirrors what was counted of an upd
 extern const Names kSeveralPhases;  // a round has several
 extern const Names kCollects;       // the server looks at each client's own update
 extern const Names kMeanOfThoseWhoCame;
-extern const Names kArrivals;   // updates of older models move the model, too
-extern const Names kByNumber;   // clients that train are numbered from 0
-extern const Names kNoOptions;  // local.epochs, steps, batch_size, shuffle and drop_last are not read
+extern const Names kArrivals;  // updates of older models move the model, too
+extern const Names kByNumber;  // clients that train are numbered from 0
+extern const Names
+    kNoOptions;  // local.epochs, steps, batch_size, shuffle and drop_last are not read
 
 // Twelve clients of a table of six features and three classes, of 1 (client 7) to a dozen rows; most
 // have test rows, too. Five of them train in a round.

@@ -78,9 +78,8 @@ class RuleInASurrounding : public testing::TestWithParam<TableRule> {
     ASSERT_TRUE(run.ok()) << run.status();
     if (surrounding.only_checked) return;
     const std::string folder = Folder(surrounding.name);
-    const RunBytes bytes = surrounding.like.has_value()
-                               ? ExpectEqual(*run, surrounding, folder)
-                               : ExpectLawful(*run, folder);
+    const RunBytes bytes = surrounding.like.has_value() ? ExpectEqual(*run, surrounding, folder)
+                                                        : ExpectLawful(*run, folder);
     EXPECT_EQ(bytes.model.size(), 64u);
     if (!surrounding.shows) return;
     const std::vector<nlohmann::json> rows = RowsOf(bytes);
@@ -157,8 +156,8 @@ TEST_P(RuleInASurrounding, HasTheModelWithoutAClientThatAReplayWithoutItHas) {
   if (NeedsLibTorch()) MACAW_NEEDS_LIBTORCH();
   const absl::StatusOr<InProcess> run =
       With({"run.rounds=1", "evaluation.leave_one_out=1", "evaluation.unlearn=[0]"});
-  const auto leaving_out = std::ranges::find(Surroundings(), std::string("ModelsWithoutEachClient"),
-                                             &Surrounding::name);
+  const auto leaving_out =
+      std::ranges::find(Surroundings(), std::string("ModelsWithoutEachClient"), &Surrounding::name);
   ASSERT_NE(leaving_out, Surroundings().end());
   if (!leaving_out->RefusalOf(rule()).empty()) {
     EXPECT_FALSE(run.ok());
