@@ -1,6 +1,7 @@
 // Every built-in algorithm through the real programs: the same bytes of model, client states and
 // metrics for any workers and owners, in a replay of the log, with a worker killed in the middle,
-// and after everything was killed and resumed. And what SCAFFOLD and FedDyn keep on both sides stays one thing, whoever is killed.
+// and after everything was killed and resumed. And what SCAFFOLD and FedDyn keep on both sides
+// stays one thing, whoever is killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -29,8 +29,8 @@ struct Surrounding {
   Settings settings;                  // over the rule's own
   std::vector<Refusal> refused = {};  // the first one that names the rule counts
   std::optional<Settings> like = {};  // over the rule's own
-  // What a row of metrics.jsonl shows if the surrounding has had an effect; null: not asked. `unseen`:
-  // rules of which no row does.
+  // What a row of metrics.jsonl shows if the surrounding has had an effect; null: not asked.
+  // `unseen`: rules of which no row does.
   std::function<bool(const nlohmann::json& row)> shows = {};
   Names unseen = {};
   // The two runs are alike in their models alone: one of them keeps more of the clients.

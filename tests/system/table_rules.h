@@ -47,8 +47,8 @@ extern const Names kByNumber;  // clients that train are numbered from 0
 extern const Names
     kNoOptions;  // local.epochs, steps, batch_size, shuffle and drop_last are not read
 
-// Twelve clients of a table of six features and three classes, of 1 (client 7) to a dozen rows; most
-// have test rows, too. Five of them train in a round.
+// Twelve clients of a table of six features and three classes, of 1 (client 7) to a dozen rows;
+// most have test rows, too. Five of them train in a round.
 inline constexpr uint32_t kTableClients = 12;
 
 // Writes a run's files. Returns the path of its configuration. Beside it are, for data.path and

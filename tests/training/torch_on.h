@@ -10,8 +10,8 @@ namespace macaw::training {
 // two programs: with torch_on_host.cc, and with torch_on_device.cc.
 BackendChoice TorchChoice();
 
-// The bytes of tensors there: counts from now on, and the most at once since then, beyond what there
-// was. One thread at a time.
+// The bytes of tensors there: counts from now on, and the most at once since then, beyond what
+// there was. One thread at a time.
 void CountTensorBytes();
 size_t MostTensorBytes();
 

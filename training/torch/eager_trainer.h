@@ -29,8 +29,8 @@ namespace macaw::training {
 //
 // On a device of LibTorch's (device.h) parameters, gradients, batches and the optimizer's state are
 // tensors there, and a step waits for nothing. Ends and hooks get copies on the host. All of it,
-// from the first zeros on, is on one stream of the trainer's own; what leaves it, or comes to it, is
-// copied, and such a copy waits for the stream. So no stream ever waits for another one.
+// from the first zeros on, is on one stream of the trainer's own; what leaves it, or comes to it,
+// is copied, and such a copy waits for the stream. So no stream ever waits for another one.
 class EagerTrainer final : public LocalTrainer {
  public:
   static absl::StatusOr<std::unique_ptr<EagerTrainer>> Make(const TrainerSetup& setup);
