@@ -37,8 +37,7 @@ bool TakesSpaceFirst(const std::byte* data);
 
 // Copies pieces, one behind the other, to a place that has its space. What lies in a file is
 // written to the file: for a store into a page that is not in memory the system takes a fault,
-// clears or reads the page, and takes a fault once more. Neither may overlap
-// `to`.
+// clears or reads the page, and takes a fault once more. Neither may overlap `to`.
 void Overwrite(std::byte* to, std::span<const std::span<const std::byte>> pieces);
 void Overwrite(std::byte* to, std::span<const std::byte> from);
 
