@@ -1,5 +1,5 @@
 // Every rule beside all that can surround one: each cell of the table is refused by a sentence, or
-// equal to another run, or lawful (surroundings.h). None is skipped.
+// equal to another run, or lawful (surroundings.h). Where LibTorch is built in, none is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
