@@ -240,7 +240,7 @@ class FromAConfig(TextCase):
             "AutoModelForCausalLM": transformers.AutoModelForCausalLM,
             "LoraConfig": peft.LoraConfig,
             "tokens": tokens,
-            "rows": [{"input_ids": row[: 2 + i % 8].tolist()} for i, row in enumerate(tokens[:120])],
+            "rows": [{"input_ids": t[: 2 + i % 8].tolist()} for i, t in enumerate(tokens[:120])],
         }
         self.addCleanup(os.chdir, Path.cwd())
         os.chdir(self.folder)
