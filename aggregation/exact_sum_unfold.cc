@@ -10,7 +10,6 @@
 #include "aggregation/fold_kernels.h"
 #include "core/block_kernels.h"
 #include "core/blocks.h"
-#include "core/file_blocks.h"
 #include "core/parallel_for.h"
 #include "core/passed_bytes.h"
 #include "core/status.h"
@@ -156,12 +155,7 @@ void ExactSum::State::Unfold() {
     const std::span<int64_t> own = Own(c);
     const float* const values = first.As<float>().data();
     ParallelFor(size(c), kGrain, [&](size_t begin, size_t end) {
-      const auto set = [&](size_t at, std::span<std::byte> piece) {
-        BestKernels().set_f32(values + begin + at / sizeof(int64_t), scale,
-                              reinterpret_cast<int64_t*>(piece.data()),
-                              piece.size() / sizeof(int64_t));
-      };
-      OverwriteWith(std::as_writable_bytes(own.subspan(begin, end - begin)), set);
+      BestKernels().set_f32(values + begin, scale, own.data() + begin, end - begin);
     });
     channels[c].integers = own;
   }

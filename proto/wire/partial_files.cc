@@ -57,12 +57,6 @@ bool ReadAt(int fd, uint64_t offset, std::span<std::byte> to) {
   return true;
 }
 
-// Whether the system reads ahead. While a blob arrives, its pieces are read as soon as they are
-// there, and the pages behind them would be cleared only to be overwritten.
-void ReadAhead(std::span<const std::byte> mapped, bool ahead) {
-  madvise(const_cast<std::byte*>(mapped.data()), mapped.size(), ahead ? MADV_NORMAL : MADV_RANDOM);
-}
-
 // Opens the file, or makes it, and locks it. Not open if another process has it.
 Fd OpenLocked(const std::string& path) {
   Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -204,7 +198,6 @@ absl::Status PartialFile::AppendMapped(uint64_t bytes) {
     const uint64_t size = std::min(kMappedPiece, mapped_.size() - begin);
     if (begin + size <= there_) checksums.push_back(Checksum(mapped_.subspan(begin, size)));
   }
-  if (there_ == mapped_.size()) ReadAhead(mapped_, true);
   const uint64_t at = RoundUpToPage(mapped_.size()) + first * sizeof(uint64_t);
   return WriteAllAt(file_.fd(), std::as_bytes(std::span(checksums)), at)
              ? absl::OkStatus()
@@ -212,11 +205,7 @@ absl::Status PartialFile::AppendMapped(uint64_t bytes) {
 }
 
 uint64_t PartialFile::Read(std::span<std::byte> blob) {
-  if (!mapped_.empty()) {
-    there_ = ReadMapped();
-    ReadAhead(mapped_, there_ == mapped_.size());
-    return there_;
-  }
+  if (!mapped_.empty()) return there_ = ReadMapped();
   uint64_t read = 0;
   while (read < blob.size()) {
     FrameHead head;
