@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -172,10 +173,20 @@ settings::Section<EvaluationConfig> EvaluationSection() {
       .Needs([](const E& e) { return e.leave_one_out == 0 || (e.test && e.central); },
              "the central test set: evaluation.central = true, and \"test\" in "
              "evaluation.splits");
-  f.Add("unlearn", &E::unlearn,
-        "numbers of clients whose updates are taken out of all rounds, to the first order, in a "
-        "model of their own each (unlearned/NUMBER.safetensors, contributions.jsonl)",
-        AtLeast(0));
+  settings::Field<E>& unlearn =
+      f.Add("unlearn", &E::unlearn,
+            "numbers of clients whose updates are taken out of all rounds, to the first order, in "
+            "a model of their own each (unlearned/NUMBER.safetensors, contributions.jsonl)",
+            AtLeast(0));
+  unlearn.expected += ", each once";
+  unlearn.set = [set = unlearn.set](E& e, const Value& value) {
+    E changed = e;
+    if (!set(changed, value)) return false;
+    const std::set<uint64_t> once(changed.unlearn.begin(), changed.unlearn.end());
+    if (once.size() < changed.unlearn.size()) return false;
+    e = std::move(changed);
+    return true;
+  };
   return f;
 }
 

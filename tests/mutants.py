@@ -298,7 +298,7 @@ MUTANTS = {
         ("a download that nobody reads stays", "now - open.moved > limits_.stall", "now < open.moved")],
     ("proto/wire/download_turns.cc", "wire", "DownloadTurnsTest.*"): [
         ("a slow node keeps its turn", "now - *node.began <= limits_.turn", "true"),
-        ("a node that has gone keeps its turn", "now - node.seen > limits_.gone", "false"),
+        ("a node that has gone keeps its turn", "now - node.seen > gone", "false"),
         ("a node that has gone gets a turn", "!node.open.empty() && ", ""),
         ("whoever has the last byte keeps its turn", "if (complete && of->open.empty())",
          "if (false)"),

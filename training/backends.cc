@@ -136,6 +136,12 @@ absl::StatusOr<std::vector<std::string>> BackendsFor(const TrainerSetup& setup) 
         "workers.backend is \"cuda\", but the algorithm's local steps have hooks (a loss or a "
         "correction of its own), which need LibTorch: use \"auto\" or \"torch\"");
   }
+  if (setup.backend.name == kProcessBackend && setup.hooks) {
+    return absl::InvalidArgumentError(
+        "workers.backend is \"process\", but the algorithm's local steps have hooks (a loss or a "
+        "correction of its own), which a program of yours does not know: use \"auto\" (in Python "
+        "leave train= and loss= out), or an algorithm without, such as fedavg");
+  }
   if (setup.slices &&
       (setup.backend.name == kCudaBackend || setup.backend.name == kProcessBackend)) {
     return absl::InvalidArgumentError(

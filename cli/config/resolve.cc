@@ -112,7 +112,14 @@ absl::Status ResolveModel(Config& config, const data::DatasetInfo& info) {
                 : absl::StrCat(" with task ", Name(config.run.task), " needs ", outputs)));
   }
   const std::vector<double>& weights = config.run.local.class_weights;
-  if (!weights.empty() && config.run.task != TaskKind::kReconstruction &&
+  const bool of_numbers =
+      config.run.task == TaskKind::kRegression || config.run.task == TaskKind::kReconstruction;
+  if (of_numbers && (!weights.empty() || config.run.local.label_smoothing != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        weights.empty() ? "local.label_smoothing" : "local.class_weights",
+        " is of classes, and run.task is \"", Name(config.run.task), "\": take it out"));
+  }
+  if (!weights.empty() &&
       weights.size() != static_cast<size_t>(std::max<int64_t>(2, model.classes))) {
     return absl::InvalidArgumentError(
         absl::StrCat("local.class_weights has ", weights.size(), " numbers, but there are ",

@@ -94,14 +94,15 @@ uint64_t CohortOfTrial(const Config& config, const LayoutPtr& layout,
 }
 
 // The last round is always evaluated; a run without rounds evaluates its first model. Models
-// without a client are evaluations, too.
-uint64_t EvaluationsOf(const RunPlan& run, uint32_t rounds) {
+// without a client are evaluations, too, where there is a central test set for them.
+uint64_t EvaluationsOf(const RunPlan& run, uint32_t rounds, uint64_t central_rows) {
   const uint32_t every = run.evaluation.every, one_out = run.evaluation.leave_one_out;
   uint64_t evaluated = every == 0 || rounds == 0 ? 1 : (uint64_t{rounds} + every - 1) / every;
   if (one_out > 0) {  // rounds that are evaluated for the clients' sake
     for (uint64_t round = one_out; round < rounds; round += one_out)
       evaluated += every == 0 || round % every != 0 ? 1 : 0;
   }
+  if (!run.evaluation.test || !run.evaluation.central || central_rows == 0) return evaluated;
   const uint64_t without = one_out > 0 ? rounds / one_out * run.cohort.size : 0;
   return evaluated * (1 + run.evaluation.unlearn.size()) + without;
 }
@@ -191,7 +192,8 @@ double RoundOf(const std::vector<PlannedTurn>& turns, const TurnCost& cost,
 }
 
 CostEstimate::Seconds SecondsOf(const Trial& trial, const TurnPlan& plan,
-                                const CostEstimate& estimate, const Config& config) {
+                                const CostEstimate& estimate, const CheckedForEstimate& run) {
+  const Config& config = run.config;
   const TurnCost cost = FitTurns(trial.turns);
   double rounds = 0;
   for (const PlannedWork::Example& one : estimate.work.examples) {
@@ -203,7 +205,7 @@ CostEstimate::Seconds SecondsOf(const Trial& trial, const TurnPlan& plan,
       .round = trial.Overhead() +
                rounds / static_cast<double>(std::max<size_t>(estimate.work.examples.size(), 1)),
       .evaluation = trial.Evaluation(),
-      .evaluations = EvaluationsOf(config.run, estimate.rounds)};
+      .evaluations = EvaluationsOf(config.run, estimate.rounds, run.dataset.info().test_examples)};
   seconds.run = seconds.start + seconds.round * estimate.rounds +
                 seconds.evaluation.value_or(0) * static_cast<double>(seconds.evaluations);
   return seconds;
@@ -229,7 +231,7 @@ CostEstimate::Bytes DownOf(const Trial& trial, const CostEstimate& estimate) {
   return {.client = estimate.work.turns > 0 ? run / estimate.work.turns : 0, .run = run};
 }
 
-void AddTrial(const Trial& trial, const TurnPlan& plan, const Config& config,
+void AddTrial(const Trial& trial, const TurnPlan& plan, const CheckedForEstimate& run,
               CostEstimate& estimate) {
   if (trial.clients() == 0) return;
   const double up = trial.PerClient(&TriedRound::bytes_up);
@@ -253,7 +255,7 @@ void AddTrial(const Trial& trial, const TurnPlan& plan, const Config& config,
   estimate.down = DownOf(trial, estimate);
   estimate.memory.server_peak = trial.server_memory;
   estimate.memory.worker_peak = trial.worker_memory;
-  estimate.seconds = SecondsOf(trial, plan, estimate, config);
+  estimate.seconds = SecondsOf(trial, plan, estimate, run);
 }
 
 }  // namespace
@@ -307,7 +309,7 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
 
   estimate.basis.slots = workers.processes * SlotsHere(config) + workers.owners;
   MACAW_ASSIGN_OR_RETURN(const Trial trial, Trials(run, catalogue, rows, devices).Make(estimate));
-  AddTrial(trial, plan, config, estimate);
+  AddTrial(trial, plan, run, estimate);
 
   if (config.run.privacy.on()) {
     estimate.epsilon = server::EpsilonOf(config.run, estimate.rounds);

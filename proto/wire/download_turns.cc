@@ -10,6 +10,12 @@ void CallAll(const std::vector<DownloadTurns::Go>& ready) {
   for (const DownloadTurns::Go& go : ready) go();
 }
 
+// Nodes that fetch nothing and were last seen longer ago than `gone`.
+template <typename Nodes>
+void Forget(Nodes& nodes, Duration gone, TimePoint now) {
+  nodes.remove_if([&](const auto& node) { return node.open.empty() && now - node.seen > gone; });
+}
+
 }  // namespace
 
 uint64_t DownloadTurns::Enter(const std::string& node, const Digest& blob, Go go) {
@@ -18,6 +24,7 @@ uint64_t DownloadTurns::Enter(const std::string& node, const Digest& blob, Go go
   {
     absl::MutexLock lock(&mutex_);
     const TimePoint now = clock_.Now();
+    Forget(nodes_, limits_.gone, now);
     auto of = std::ranges::find(nodes_, node, &Node::name);
     if (of == nodes_.end()) of = nodes_.insert(of, Node{.name = node, .waits = now});
     if (of->began.has_value() && of->blob != blob && !HasATurn(*of, now)) {
@@ -98,8 +105,7 @@ bool DownloadTurns::HasATurn(const Node& node, TimePoint now) const {
 
 std::vector<DownloadTurns::Go> DownloadTurns::Grant() {
   const TimePoint now = clock_.Now();
-  nodes_.remove_if(
-      [&](const Node& node) { return node.open.empty() && now - node.seen > limits_.gone; });
+  Forget(nodes_, limits_.gone, now);
   auto counted = static_cast<size_t>(
       std::ranges::count_if(nodes_, [&](const Node& node) { return HasATurn(node, now); }));
   std::vector<Go> ready;

@@ -82,13 +82,15 @@ class Run:
         """A dict a round in which each client was left out once, as in contributions.jsonl; with
         ``evaluation=dict(unlearn=[…])`` a dict for each evaluated round.
 
-        Where the data names its clients, ``"name"`` is a list beside ``"client"``.
+        Where the data names its clients, ``"name"`` is a list beside ``"client"``, and
+        ``"unlearned_name"`` one beside ``"unlearned_client"``.
         """
         file = self.folder / "contributions.jsonl"
         if not file.exists():
             raise Error(
                 f"{self.folder} has no {file.name}: a run writes it with "
-                "evaluation=dict(leave_one_out=1), or every how many rounds"
+                "evaluation=dict(leave_one_out=1), or every how many rounds, or with "
+                "evaluation=dict(unlearn=[…]), the clients' numbers"
             )
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         done = subprocess.run(
@@ -97,7 +99,10 @@ class Run:
         clients = json.loads(done.stdout) if done.returncode == 0 else []
         names = {client["client"]: client["name"] for client in clients if "name" in client}
         for line in lines if names else ():
-            line["name"] = [names.get(client, str(client)) for client in line["client"]]
+            for key in ("client", "unlearned_client"):
+                if key in line:
+                    named = [names.get(client, str(client)) for client in line[key]]
+                    line[key.replace("client", "name")] = named
         return lines
 
     @property

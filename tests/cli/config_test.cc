@@ -286,6 +286,17 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
   }
 }
 
+TEST(Config, UnlearnsEachClientOnce) {
+  const auto config = Parse(kMinimal, {"evaluation.unlearn=[7, 0, 4]"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->run.evaluation.unlearn, ElementsAre(7, 0, 4));
+  for (const char* bad : {"[7, 0, 7]", "[3, 3]", "[-1]", "7"}) {
+    EXPECT_THAT(Refusal(kMinimal, {absl::StrCat("evaluation.unlearn=", bad)}),
+                AllOf(HasSubstr("evaluation.unlearn must be"), HasSubstr("each once"),
+                      HasSubstr(absl::StrCat("found ", bad))));
+  }
+}
+
 TEST(Config, AsksForTheMetricsOfClassesThatAreNamed) {
   EXPECT_FALSE(Parse(kMinimal)->run.evaluation.metrics.any());
   const auto some = Parse(kMinimal, {"evaluation.metrics=[\"auc\", \"confusion\"]"});

@@ -124,6 +124,22 @@ TEST_F(DownloadTurnsTest, AllBlobsOfANodeAreOneTurnLong) {
   EXPECT_EQ(began_.back(), "finn") << "40 s and 21 s";
 }
 
+TEST_F(DownloadTurnsTest, ANodeThatComesAgainInALaterRoundHasAWholeTurn) {
+  const uint64_t anna = Enter("anna", 1);
+  clock_.Advance(seconds(55));
+  turns_.Moved(anna);
+  turns_.Leave(anna, true);
+  clock_.Advance(seconds(20));  // nobody fetches in between, so nobody has looked
+  const uint64_t again = Enter("anna", 2);
+  const uint64_t ben = Enter("ben", 2);
+  Enter("carl", 2);
+  clock_.Advance(seconds(8));
+  turns_.Moved(again);
+  turns_.Moved(ben);
+  turns_.Look();
+  EXPECT_THAT(began_, ElementsAre("anna", "anna", "ben")) << "her turn is 60 s long";
+}
+
 TEST_F(DownloadTurnsTest, ABlobThatTookLongerThanATurnIsFollowedByOneMoreInASecondTurn) {
   const uint64_t anna = Enter("anna", 1);
   const uint64_t ben = Enter("ben", 1);

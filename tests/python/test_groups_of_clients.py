@@ -59,14 +59,18 @@ class Contributions(TestCase):
         test = next(iter(two_kinds().values()))["test"]
         for name, rows, named in (("named", data, True), ("numbers", data["left-0"], False)):
             run = macaw.simulate(**self.job(
-                name, model=["linear 3"], data=rows, test=test, cohort=3, rounds=1,
-                partition=None if named else macaw.iid(4), evaluation={"leave_one_out": 1},
+                name, model=["linear 3"], data=rows, test=test, cohort=3,
+                partition=None if named else macaw.iid(4), rounds=4,
+                evaluation={"leave_one_out": 2, "unlearn": [3, 0, 1]},
             ))  # fmt: skip
-            line = run.contributions[0]
-            self.assertEqual("name" in line, named)
-            if named:
-                names = list(data)
-                self.assertEqual(line["name"], [names[client] for client in line["client"]])
+            lines, names = run.contributions, list(data)
+            self.assertGreater(len(lines[-1]["unlearned_client"]), 0)
+            self.assertEqual([len(line["client"]) for line in lines], [0, 3, 0, 3])
+            for line in lines:
+                for of, key in (("client", "name"), ("unlearned_client", "unlearned_name")):
+                    self.assertEqual(key in line, named and of in line)
+                    if key in line:
+                        self.assertEqual(line[key], [names[client] for client in line[of]])
 
 
 class GroupsOfClients(TestCase):

@@ -233,14 +233,14 @@ class FromAConfig(TextCase):
         blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
         lines = [block for block in blocks if "from_config(" in block or "LlamaConfig(" in block]
         self.assertEqual(len(lines), 2)
-        tokens = np.random.default_rng(0).integers(0, 512, (120, 9)).astype(np.int32)
+        tokens = np.random.default_rng(0).integers(0, 512, (600, 9)).astype(np.int32)
         names = {
             "transformers": transformers,
             "macaw": macaw,
             "AutoModelForCausalLM": transformers.AutoModelForCausalLM,
             "LoraConfig": peft.LoraConfig,
             "tokens": tokens,
-            "rows": [{"input_ids": row[: 2 + i % 8].tolist()} for i, row in enumerate(tokens)],
+            "rows": [{"input_ids": t[: 2 + i % 8].tolist()} for i, t in enumerate(tokens[:120])],
         }
         self.addCleanup(os.chdir, Path.cwd())
         os.chdir(self.folder)

@@ -13,7 +13,7 @@
 #include "server/engine/round_engine.h"
 #include "tests/server/engine_driver.h"
 
-// N and W of a fleet's plan against those of the clients that registered.
+// What a fleet's plan says of its clients, against those that registered.
 namespace macaw::server {
 namespace {
 
@@ -172,6 +172,26 @@ TEST(CheckRows, EndsTheRunBeforeItsFirstRound) {
     EXPECT_EQ(asked, Examples());
     EXPECT_EQ(engine.ended.has_value(), refuses);
     EXPECT_EQ(absl::IsInvalidArgument(engine.error), refuses) << engine.error;
+  }
+}
+
+// evaluation.unlearn names clients by number, which a fleet's have once all are there.
+TEST(UnlearnedClients, ThatDoNotExistEndTheRunBeforeItsFirstRound) {
+  for (const uint64_t client : {kPopulation - 1, kPopulation}) {
+    Durable durable;
+    const scheduler::PlannedStealingScheduler scheduler;
+    RunPlan run = TestRun(1);
+    run.evaluation.unlearn = {3, client};
+    EngineDriver engine(EngineOptions{.run = run}, scheduler, durable, /*rounds=*/1, /*phases=*/1);
+    const auto joined =
+        engine.Register(NodeWithEverybody("w", 1), {.rows = Examples()}, TimePoint());
+    ASSERT_TRUE(joined.ok()) << joined.status();
+    EXPECT_EQ(engine.ended.has_value(), client == kPopulation);
+    if (client < kPopulation) continue;
+    EXPECT_TRUE(absl::IsInvalidArgument(engine.error)) << engine.error;
+    EXPECT_THAT(
+        std::string(engine.error.message()),
+        AllOf(HasSubstr("evaluation.unlearn"), HasSubstr("client 40"), HasSubstr("0 to 39")));
   }
 }
 

@@ -151,6 +151,23 @@ TEST_F(Estimates, KnowStragglersStatesAndPrivacy) {
   EXPECT_EQ(secret["turns"], noisy.clients);  // the Poisson cohorts of the run itself
 }
 
+// Twelve rounds. A model without a client is evaluated on the central test set, and nowhere else.
+TEST_F(Estimates, CountTheModelsWithoutAClientThatAreEvaluated) {
+  const auto evaluations = [&](const std::string& more) {
+    const Json estimate = Estimate(more);
+    EXPECT_TRUE(estimate.is_object() && estimate["seconds"].is_object()) << more;
+    return estimate["seconds"]["evaluations"].get<uint64_t>();
+  };
+  const std::string unlearn = "--set 'evaluation.unlearn=[3, 5]' ";
+  EXPECT_EQ(evaluations(""), 12u);
+  EXPECT_EQ(evaluations(unlearn), 36u);
+  EXPECT_EQ(evaluations(unlearn + "--set evaluation.every=5"), 9u);
+  EXPECT_EQ(evaluations(unlearn + "--set evaluation.leave_one_out=6"), 36u + 2 * 15);
+  EXPECT_EQ(evaluations(unlearn + "--set evaluation.central=false"), 12u);
+  EXPECT_EQ(evaluations(unlearn + "--set 'evaluation.splits=[\"train\"]'"), 12u);
+  EXPECT_EQ(evaluations(unlearn + "--set data.test_fraction=0"), 12u);
+}
+
 // The server keeps the clients' sums and the models without one, of what is trained alone.
 TEST_F(Estimates, KnowThatFrozenTensorsAreNotLeftOut) {
   const std::string large =

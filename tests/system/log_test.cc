@@ -131,7 +131,7 @@ TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
   EXPECT_EQ(same.exit, 0) << same.text;
   EXPECT_THAT(same.text, HasSubstr("same       400 rounds, and the same model: " + run.digest()));
   EXPECT_EQ(RunMacaw("replay " + run.folder() + " --out " + again).exit, 2) << "it is there";
-  EXPECT_NE(RunMacaw("simulate --resume " + again + " --rounds 61").exit, 0);
+  EXPECT_NE(RunMacaw("simulate --resume " + again + " --rounds 401").exit, 0);
 
   // Somebody has changed the configuration since.
   const std::string config = run.folder() + "/config.toml";

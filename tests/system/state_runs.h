@@ -51,18 +51,20 @@ inline std::vector<std::string> Plus(std::vector<std::string> arguments,
   return arguments;
 }
 
-// Forty clients, half of them a round: most train more than once.
+// Half of the clients train in a round: most train more than once.
 inline std::vector<std::string> SmallStateful(const std::string& algorithm,
-                                              const std::string& rounds = "4") {
+                                              const std::string& rounds = "4",
+                                              const std::string& model = "model.name=logistic",
+                                              int clients = 40) {
   return {WriteConfig("state", "[evaluation]\nclients = true\nevery = 2\n"),
           "--clients",
-          "40",
+          std::to_string(clients),
           "--rounds",
           rounds,
           "--set",
-          "cohort.size=20",
+          "cohort.size=" + std::to_string(clients / 2),
           "--set",
-          "model.name=logistic",
+          model,
           "--set",
           "algorithm.name=" + algorithm};
 }

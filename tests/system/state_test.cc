@@ -37,8 +37,9 @@ using testing_support::StateBytesOf;
 using testing_support::StopAWorkerUntilItIsLost;
 
 struct Keeping {
-  const char* name;
-  std::vector<std::string> settings = {};
+  std::string name;
+  std::string model = "model.name=logistic";
+  std::string setting = "local.epochs=1";
   bool on_libtorch = false;
 };
 void PrintTo(const Keeping& rule, std::ostream* out) { *out << rule.name; }
@@ -47,10 +48,11 @@ class StateLaw : public testing::TestWithParam<Keeping> {};
 
 TEST_P(StateLaw, TheSameBytesForAnyWorkersAndStores) {
   if (GetParam().on_libtorch) MACAW_NEEDS_LIBTORCH();
-  std::vector<std::string> small = SmallStateful(GetParam().name);
-  for (const std::string& setting : GetParam().settings) small = Plus(small, {"--set", setting});
   // LibTorch takes its time.
-  if (GetParam().on_libtorch) small = Plus(small, {"--clients", "12", "--set", "cohort.size=6"});
+  const int clients = GetParam().on_libtorch ? 12 : 40;
+  const std::vector<std::string> small =
+      Plus(SmallStateful(GetParam().name, "4", GetParam().model, clients),
+           {"--set", GetParam().setting});
   const StateBytes one = StateBytesAfter("1x1", Plus(small, {"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.model.size(), 64u);
   ASSERT_EQ(one.states.size(), 64u);
@@ -75,18 +77,19 @@ std::vector<Keeping> RulesThatKeepAState() {
       {"feddyn"},
       {"ditto"},
       {"local"},
-      {"fedrep", {kTwoLayers, "algorithm.fedrep.head_epochs=1"}},
-      {"fedper", {kTwoLayers}},
-      {"fedbn",
-       {R"(model.layers=["conv 2 5", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])"},
-       true},
-      {"moon", {kTwoLayers}, true},
-      {"pfedme", {"algorithm.pfedme.personal_steps=2"}, true},
-      {"apfl", {"algorithm.apfl.alpha_lr=0.01"}, true}};
+      {"fedrep", kTwoLayers, "algorithm.fedrep.head_epochs=1"},
+      {"fedper", kTwoLayers},
+      {.name = "fedbn",
+       .model =
+           R"(model.layers=["conv 2 5", "batchnorm", "relu", "maxpool 4", "flatten", "linear 10"])",
+       .on_libtorch = true},
+      {.name = "moon", .model = kTwoLayers, .on_libtorch = true},
+      {.name = "pfedme", .setting = "algorithm.pfedme.personal_steps=2", .on_libtorch = true},
+      {.name = "apfl", .setting = "algorithm.apfl.alpha_lr=0.01", .on_libtorch = true}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, StateLaw, testing::ValuesIn(RulesThatKeepAState()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& info) { return info.param.name; });
 
 TEST(StateLaw, IsAskedOfEveryRuleThatKeepsAState) {
   algorithms::Registry registry;

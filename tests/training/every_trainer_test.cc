@@ -73,7 +73,7 @@ Work WorkOf(const models::ModelSpec& spec, RandomRun& random, uint64_t seed) {
   return work;
 }
 
-// All trainers but the eager one that say that they can do the work.
+// All trainers but the eager one on the host that say that they can do the work.
 std::vector<NamedTrainer> TrainersFor(const Work& work, device::Device& device) {
   std::vector<NamedTrainer> trainers;
   const auto add = [&](std::string name, auto made) {
@@ -86,6 +86,10 @@ std::vector<NamedTrainer> TrainersFor(const Work& work, device::Device& device) 
   }
   if (DeviceTrainer::Supports(work.setup).ok())
     add("device", DeviceTrainer::Make(work.setup, device));
+  TrainerSetup elsewhere = work.setup;
+  elsewhere.backend = TorchChoice();
+  if (TorchBackend().Supports(elsewhere).ok())
+    add(elsewhere.backend.devices[0], TorchBackend().MakeTrainer(elsewhere));
   return trainers;
 }
 
@@ -226,8 +230,10 @@ TEST(EveryTrainer, ComputesWhatItSupportsAsLibTorchDoes) {
 
   EXPECT_LE(tried.rounded, count / 100);
   // A device takes every list of layers. The fused trainer takes its share of each kind of rows.
-  EXPECT_EQ(tried.networks["device"], count);
-  EXPECT_GE(tried.adapted["device"], count / 8);
+  for (const char* name : {"device", "test:0"}) {
+    EXPECT_EQ(tried.networks[name], count) << name;
+    EXPECT_GE(tried.adapted[name], count / 8) << name;
+  }
   for (const fused::Isa isa : fused::SupportedIsas()) {
     const std::string name = absl::StrCat("fused ", fused::Name(isa));
     EXPECT_GE(tried.networks[name], count / 4) << name;

@@ -15,6 +15,9 @@
 namespace macaw::training {
 namespace {
 
+// Of a mean over so many rows. One over none is not a number.
+double SumOf(double mean, double rows) { return rows > 0 ? mean * rows : 0; }
+
 at::ScalarType TypeOf(DType dtype) { return dtype == DType::kF32 ? at::kFloat : at::kDouble; }
 
 template <typename T>
@@ -184,10 +187,11 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   std::vector<double> metrics(sums.size());
   RateOutputs(outputs.logits.detach(), *loss.objective, mean, {}, metrics);
   const double rows = MeanOf(*loss.objective).rows;
-  metrics[1] = value * rows;
+  metrics[1] = SumOf(value, rows);
   AddTo(sums, metrics);
   // A hook's loss is a mean over the batch, while `mean` may be over more rows.
-  if (scalar.requires_grad()) torch::autograd::backward({scalar * (rows / mean.rows)});
+  if (rows > 0 && scalar.requires_grad())
+    torch::autograd::backward({scalar * (rows / mean.rows)});
   step_.reset();
 }
 
@@ -199,8 +203,8 @@ void EagerBatch::Rate(std::span<const at::Tensor> parameters, const StageLoss& l
   RateOutputs(outputs.logits, *loss.objective, mean, {}, metrics);
   if (loss.hooks != nullptr && loss.hooks->loss) {
     step_ = Step{loss};
-    metrics[1] =
-        loss.hooks->loss(outputs, *this, parameters).item<double>() * MeanOf(*loss.objective).rows;
+    metrics[1] = SumOf(loss.hooks->loss(outputs, *this, parameters).item<double>(),
+                       MeanOf(*loss.objective).rows);
     step_.reset();
   }
   if (loss.hooks != nullptr && loss.hooks->representations)
@@ -225,7 +229,7 @@ double EagerBatch::RateRepresentations(const at::Tensor& representation, const S
   const std::span<double> slope(by_hand.mutable_data_ptr<double>(),
                                 static_cast<size_t>(by_hand.numel()));
   const double sum = loss.hooks->representations(z, slope);
-  if (gradient != nullptr && std::ranges::any_of(slope, [](double g) { return g != 0; }))
+  if (gradient != nullptr && rows > 0 && std::ranges::any_of(slope, [](double g) { return g != 0; }))
     *gradient = (by_hand / rows).to(representation.options()).reshape(representation.sizes());
   return sum;
 }

@@ -93,13 +93,15 @@ Rated RateRows(const Objective& objective, const Tensor& outputs, const Tensor& 
 Tensor TensorObjective::Rate(const Objective& objective, const Tensor& outputs,
                              const Tensor& labels, const Mean& mean) {
   Rated rated = RateRows(objective, outputs, labels);
-  const double scale = objective.task() == TaskKind::kRegression ? 1 : mean.rows / mean.divisor;
+  // Of texts without a token nothing counts, and all losses are 0.
+  const double divisor = mean.rows > 0 ? mean.divisor : 1;
+  const double scale = objective.task() == TaskKind::kRegression ? 1 : mean.rows / divisor;
   std::vector<Tensor> sums = {rated.count.to(at::kDouble),
                               rated.losses.detach().to(at::kDouble).sum() * scale};
   for (const Tensor& sum : rated.sums) sums.push_back(sum.to(at::kDouble));
   const Tensor all = at::stack(sums);
   sums_.defined() ? sums_.add_(all) : sums_ = all;
-  return rated.losses.sum() / mean.divisor;
+  return rated.losses.sum() / divisor;
 }
 
 void TensorObjective::Take(std::span<double> sums) {
