@@ -186,8 +186,8 @@ def row(claim: Claim, entries: Mapping[tuple[str, int], Measured]) -> list[str] 
     )  # fmt: skip
     advantage, said = verdict(claim, mine, others)
     return [
-        f"[{claim.rule}](rules/{claim.rule}.md)", f"{claim.says}{asked} ({claim.paper}, {claim.place})",
-        claim.scenario.name, metric.label, f"{claim.way}: {text_of(metric, mine)}", baseline,
+        f"[{claim.rule}](rules/{claim.rule}.md)",
+        f"{claim.says}{asked} ({claim.paper}, {claim.place})", claim.scenario.name, metric.label, f"{claim.way}: {text_of(metric, mine)}", baseline,
         advantage, str(len(mine)), said,
     ]  # fmt: skip
 
@@ -211,24 +211,21 @@ def page(claims: list[Claim], entries: Mapping[tuple[str, int], Measured]) -> st
     whole = [claim for claim in claims if claim.name in rows]
     cells = {cell_of(claim.scenario, way) for claim in whole for way in claim.ways}
     used = [one for one in entries.values() if one.cell in cells]
-    minutes = sum(one.minutes or 0 for one in used)
     shown = sum(found[-1] == "shown" for found in rows.values())
-    lines = [
-        f"`./dev bench claims --seeds {max(one.seed for one in used)} --write`; {when(used)}, a core "
-        f"of {where(used)} a run, {minutes:.0f} minutes of {len(used)} runs, beside other work. "
-        f"{shown} of {len(rows)} claims are shown.",
-        "",
-        frame.table(HEAD, rows.values()),
-        "### Scenarios",
-    ]
-    for scenario in scenarios_of(whole):
-        words = " ".join(scenario.about.split())
-        lines.append(f"- **{scenario.name}**: {words}")
-    return "\n".join(
-        line if line.startswith(("|", "`")) else textwrap.fill(
-            line, 180, break_long_words=False, break_on_hyphens=False, subsequent_indent="  "
-        ) if line.startswith("- ") else line
-        for line in lines
+    minutes = sum(one.minutes or 0 for one in used)
+    about = (
+        f"`./dev bench claims --seeds {max(one.seed for one in used)} --write`; {when(used)}, a "
+        f"core of {where(used)} a run, {len(used)} runs in {minutes:.0f} minutes, beside other "
+        f"work. {shown} of {len(rows)} claims are shown."
+    )
+    scenarios = "\n".join(described(scenario) for scenario in scenarios_of(whole))
+    return f"{about}\n\n{frame.table(HEAD, rows.values())}\n### Scenarios\n{scenarios}"
+
+
+def described(scenario: Scenario) -> str:
+    return textwrap.fill(
+        f"- **{scenario.name}**: {' '.join(scenario.about.split())}", 180,
+        subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ checkpoint_every = 1000
 EXACT = Scenario(
     name="exact fit",
     about="""Linear regression with 400 weights, 20 clients of 10 rows that one model fits exactly, all of
-        them in each of 100 rounds; 20 full steps at 2. Rounds until the mean squared error is
+        them in each of 100 rounds; 40 full steps at 0.5. Rounds until the mean squared error is
         below 0.001 (at first it is about 1); 100 if it never is.""",
     config="""
 [run]
@@ -81,9 +81,9 @@ layers = ["linear 1"]
 [cohort]
 size = 20
 [local]
-steps = 20
+steps = 40
 batch_size = 0
-lr = 2.0
+lr = 0.5
 [evaluation]
 every = 1
 splits = ["train"]

@@ -15,8 +15,7 @@ rounds = 200
 checkpoint_every = 1000
 [data]
 source = "synthetic"
-test_fraction = 0
-client_test_fraction = 0.2
+test_fraction = 0.2
 [data.synthetic]
 clients = 50
 alpha = 1.0
@@ -53,9 +52,9 @@ clients = true
 )
 DOMAINS = Scenario(
     name="domains",
-    about="""MNIST's threes, fives and eights: three clients with a digit each, 800, 400 and 200 rows.
+    about="""MNIST's threes, fives and eights: three clients with a digit each, 600, 400 and 200 rows.
         Softmax regression, one full step a round at 0.1, 300 rounds. Accuracy of the worst
-        client on its own test rows (30 %).""",
+        client on 200 test rows of its own.""",
     config="""
 [run]
 rounds = 300
@@ -63,7 +62,6 @@ checkpoint_every = 1000
 [data]
 source = "idx"
 path = "{images}/t10k-images-idx3-ubyte.gz"
-client_test_fraction = 0.3
 [partition]
 scheme = "file"
 [model]

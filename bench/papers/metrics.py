@@ -129,12 +129,13 @@ def least_objective(x: np.ndarray, y: np.ndarray, decay: float) -> float:
         decrement = gradient @ step
         if decrement < 1e-14:
             break
-        rate = 1.0
-        while (tried := objective(w - rate * step.reshape(w.shape)))[0] > value - decrement * rate / 4:
+        rate, step = 1.0, step.reshape(w.shape)
+        while objective(w - rate * step)[0] > value - decrement * rate / 4:
             rate /= 2
-            if rate < 1e-9:
+            if rate < 1e-9:  # no step is any better, to rounding
                 return value
-        w, (value, p) = w - rate * step.reshape(w.shape), tried
+        w = w - rate * step
+        value, p = objective(w)
     return value
 
 
@@ -155,17 +156,19 @@ def curvature(made: Made) -> float:
 
 
 def largest_eigenvalue(gradient: Callable[[np.ndarray], np.ndarray], w: np.ndarray) -> float:
-    """Of the Hessian at w, by the power method on differences of gradients."""
+    """Of the Hessian at w, by Lanczos's method on differences of gradients."""
+    steps, h = min(20, w.size), 1e-4
+    basis = np.zeros((steps, w.size))
     v = np.random.default_rng(0).standard_normal(w.shape)
-    eigenvalue, h = 0.0, 1e-4
-    for _ in range(30):
-        v /= np.linalg.norm(v)
-        product = (gradient(w + h * v) - gradient(w - h * v)) / (2 * h)
-        before, eigenvalue = eigenvalue, float(v @ product)
-        if abs(eigenvalue - before) < 1e-3 * abs(eigenvalue):
-            break
-        v = product
-    return eigenvalue
+    projected = np.zeros((steps, steps))
+    for step in range(steps):
+        v -= basis[:step].T @ (basis[:step] @ v)
+        v -= basis[:step].T @ (basis[:step] @ v)  # once more, for what rounding has left
+        basis[step] = v / np.linalg.norm(v)
+        v = (gradient(w + h * basis[step]) - gradient(w - h * basis[step])) / (2 * h)
+        projected[: step + 1, step] = basis[: step + 1] @ v
+    upper = np.triu(projected)
+    return float(np.linalg.eigvalsh(upper + np.triu(upper, 1).T)[-1])
 
 
 def network_gradient(

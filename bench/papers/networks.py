@@ -12,7 +12,7 @@ test_fraction = 0.5
 SKEWED = Scenario(
     name="skewed",
     about="""5,000 of MNIST's test images, 10 clients with a few digits each (Dirichlet 0.1 by class),
-        all of them in each of 20 rounds; 3 epochs in batches of 20 at 0.1, hidden layers of 64 and
+        all of them in each of 20 rounds; 3 epochs in batches of 50 at 0.1, hidden layers of 64 and
         32. Accuracy on the other 5,000 images. Curvature: the largest eigenvalue of the loss's
         Hessian, on 2,000 images.""",
     config=HALF
@@ -31,7 +31,7 @@ layers = ["flatten", "linear 64", "relu", "linear 32", "relu", "linear 10"]
 size = 10
 [local]
 epochs = 3
-batch_size = 20
+batch_size = 50
 lr = 0.1
 [evaluation]
 every = 1
@@ -58,7 +58,7 @@ MIXED = ["algorithm.name=heterofl", 'algorithm.heterofl.rates="1 0.25 0.0625"']
 WIDTHS = Scenario(
     name="widths",
     about="""The same images in equal shares for 20 clients, 10 in each of 30 rounds; two epochs in
-        batches of 20 at 0.1, a hidden layer of 128, of which clients train all, a quarter or a
+        batches of 10 at 0.01 with momentum 0.9, a hidden layer of 128, of which clients train all, a quarter or a
         sixteenth. Accuracy on the other 5,000 images, of the whole network or of its narrowest
         part.""",
     config=HALF
@@ -76,8 +76,10 @@ size = 10
 weight = "uniform"
 [local]
 epochs = 2
-batch_size = 20
-lr = 0.1
+batch_size = 10
+lr = 0.01
+momentum = 0.9
+clip_norm = 1
 [evaluation]
 every = 0
 """,

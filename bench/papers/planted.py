@@ -39,16 +39,15 @@ def turned(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
 
 
 def domains(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
-    """Three clients with a digit each that is taken for the others', and uneven rows."""
+    """Three clients with one digit each, digits that look alike, 200 to 600 rows and 200 to test."""
     _, y = images(folder)
     draw = np.random.default_rng(seed)
-    sizes = {"three": (3, 800), "five": (5, 400), "eight": (8, 200)}
-    division = {
-        name: draw.permutation(np.flatnonzero(y == digit))[:size].tolist()
-        for name, (digit, size) in sizes.items()
-    }
+    division, tested = {}, {}
+    for digit, rows in ((3, 600), (5, 400), (8, 200)):
+        mine = draw.permutation(np.flatnonzero(y == digit)).tolist()
+        division[f"digit {digit}"], tested[f"digit {digit}"] = mine[200:][:rows], mine[:200]
     file = out / "domains.json"
-    file.write_text(json.dumps({**division, "test": []}))
+    file.write_text(json.dumps({**division, "test": [], "client_test": tested}))
     return [f"partition.path={file}"]
 
 
