@@ -29,7 +29,7 @@
 #include "training/backends.h"
 #include "worker/worker.h"
 
-// These runs ask nothing of a machine that loses power, and each would wait for the disk many times.
+// No machine loses power in these runs, and each would wait for the disk many times.
 extern "C" int fsync(int) { return 0; }
 extern "C" int fdatasync(int) { return 0; }
 

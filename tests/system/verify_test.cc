@@ -21,6 +21,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing_support::Printed;
@@ -269,6 +270,18 @@ TEST_F(Verified, AnotherNumericProfileIsComparedWithATolerance) {
   const Printed same = RunMacaw(absl::StrCat("verify ", Bundle(old.folder()), " --quiet"));
   EXPECT_EQ(same.exit, 0) << same.text;
   EXPECT_THAT(same.text, HasSubstr("same       3 rounds"));
+}
+
+// arm64.zip is of programs for arm64, with which NEON adds up (tests/README.md says how it is made).
+TEST_F(Verified, ARunOfAnotherKindOfProcessorIsNearAndItsProfileIsNamed) {
+  const std::string verify = "verify " MACAW_SOURCE_DIR "/tests/system/arm64.zip --quiet";
+  const Printed near = RunMacaw(verify);
+  EXPECT_EQ(near.exit, 0) << near.text;
+#ifdef __x86_64__
+  EXPECT_THAT(near.text, ContainsRegex("profile    the run had .*neon"));
+  EXPECT_THAT(near.text, HasSubstr("<= 0.02 max"));
+  EXPECT_EQ(RunMacaw(verify + " --tolerance 0").exit, 1);
+#endif
 }
 
 TEST_F(Verified, WhoWasLeftOutIsReadFromTheLog) {

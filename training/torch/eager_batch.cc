@@ -190,8 +190,7 @@ void EagerBatch::Differentiate(Replica& replica, const StageLoss& loss, const Me
   metrics[1] = SumOf(value, rows);
   AddTo(sums, metrics);
   // A hook's loss is a mean over the batch, while `mean` may be over more rows.
-  if (rows > 0 && scalar.requires_grad())
-    torch::autograd::backward({scalar * (rows / mean.rows)});
+  if (rows > 0 && scalar.requires_grad()) torch::autograd::backward({scalar * (rows / mean.rows)});
   step_.reset();
 }
 
@@ -229,7 +228,8 @@ double EagerBatch::RateRepresentations(const at::Tensor& representation, const S
   const std::span<double> slope(by_hand.mutable_data_ptr<double>(),
                                 static_cast<size_t>(by_hand.numel()));
   const double sum = loss.hooks->representations(z, slope);
-  if (gradient != nullptr && rows > 0 && std::ranges::any_of(slope, [](double g) { return g != 0; }))
+  if (gradient != nullptr && rows > 0 &&
+      std::ranges::any_of(slope, [](double g) { return g != 0; }))
     *gradient = (by_hand / rows).to(representation.options()).reshape(representation.sizes());
   return sum;
 }
