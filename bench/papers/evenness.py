@@ -50,34 +50,6 @@ clients = true
         "mean": Metric("clients' mean accuracy, %", True, final("clients_test_accuracy_mean"), 100),
     },
 )
-MINORITY = Scenario(
-    name="minority",
-    about="""200 of MNIST's test images a client, 20 clients, of which 4 see them turned by 90 degrees;
-        softmax regression, all clients in each of 200 rounds, plain means, 5 steps of 20 rows at
-        0.1. Accuracy on the clients' own test rows (30 %).""",
-    config="""
-[run]
-rounds = 200
-checkpoint_every = 1000
-[data]
-source = "npz"
-test_fraction = 0
-client_test_fraction = 0.3
-[model]
-name = "logistic"
-[cohort]
-size = 20
-weight = "uniform"
-[local]
-steps = 5
-batch_size = 20
-lr = 0.1
-[evaluation]
-every = 0
-clients = true
-""",
-    ways=SYNTHETIC.ways, metrics=SYNTHETIC.metrics, drawn=planted.minority,
-)
 DOMAINS = Scenario(
     name="domains",
     about="""MNIST's threes, fives and eights: three clients with a digit each, 600, 400 and 200 rows.
@@ -122,6 +94,5 @@ CLAIMS = [
     Claim("qfedavg", QFEDAVG, "table 1", MEAN, SYNTHETIC, "qfedavg", "mean", least=-3),
     Claim("term", TERM, "equation 2", EVEN, SYNTHETIC, "term", "spread"),
     Claim("term", TERM, "equation 2", WORST, SYNTHETIC, "term", "worst"),
-    Claim("term", TERM, "equation 2", "x", MINORITY, "term", "worst"),
     Claim("afl", AFL, "figure 3, Fashion MNIST", WORST, DOMAINS, "afl", "worst"),
 ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 
@@ -28,21 +27,10 @@ def kind_of(client: int) -> int:
 
 def turned(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
     """Clients of four kinds, who see all digits turned by 0, 90, 180 and 270 degrees."""
-    return write_turned(seed, folder, out, kind_of)
-
-
-def minority(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
-    """All digits, which every fifth client sees turned by 90 degrees."""
-    return write_turned(seed, folder, out, lambda client: int(client % 5 == 0))
-
-
-def write_turned(
-    seed: int, folder: pathlib.Path, out: pathlib.Path, quarters: Callable[[int], int]
-) -> list[str]:
     x, y = images(folder)
     rows = np.random.default_rng(seed).permutation(len(y))[: CLIENTS * ROWS].reshape(CLIENTS, ROWS)
     seen = np.concatenate(
-        [np.rot90(x[mine], quarters(client), axes=(1, 2)) for client, mine in enumerate(rows)]
+        [np.rot90(x[mine], kind_of(client), axes=(1, 2)) for client, mine in enumerate(rows)]
     )
     whose = np.repeat(np.arange(CLIENTS), ROWS)
     file = out / "turned.npz"
