@@ -272,7 +272,7 @@ TEST_F(Verified, AnotherNumericProfileIsComparedWithATolerance) {
   EXPECT_THAT(same.text, HasSubstr("same       3 rounds"));
 }
 
-// arm64.zip is of programs for arm64, with which NEON adds up (tests/README.md says how to make it).
+// arm64.zip is of programs for arm64, with which NEON adds up (how: tests/README.md).
 TEST_F(Verified, ARunOfAnotherKindOfProcessorIsNearAndItsProfileIsNamed) {
   const std::string verify = "verify " MACAW_SOURCE_DIR "/tests/system/arm64.zip --quiet";
   const Printed near = RunMacaw(verify);
