@@ -75,34 +75,37 @@ def gap(decay: float) -> Of:
         objective = made.run.summary["final"]["train_objective"]
         if objective is None:
             return math.inf
-        config = made.run.folder / "config.toml"
-        least = least_of(made.macaw, made.run.summary["data_digest"], config, decay)
-        return max(objective - least, LEAST_GAP)
+        return max(objective - least_of(made, decay), LEAST_GAP)
 
     return of
 
 
-LEAST: dict[tuple[str, float], float] = {}
+LEAST: dict[tuple[str, int, float], float] = {}
 
 
-def least_of(macaw: pathlib.Path, data: str, config: pathlib.Path, decay: float) -> float:
+def least_of(made: Made, decay: float) -> float:
     """The least objective over the training rows of a run's data, found once."""
-    if (data, decay) not in LEAST:
+    [bias] = [t for n, t in tensors(made.run.folder / "model.safetensors").items() if t.ndim == 1]
+    key = made.run.summary["data_digest"], len(bias), decay
+    if key not in LEAST:
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "rows.safetensors"
-            words = [macaw, "data", "prepare", config, "--out", file]
+            words = [made.macaw, "data", "prepare", made.run.folder / "config.toml", "--out", file]
             subprocess.run(words, check=True, capture_output=True)
             found = tensors(file)
         rows = int(found["train_offsets"][-1])
         x, y = found["features"][:rows].astype(float), found["labels"][:rows]
-        LEAST[data, decay] = least_objective(x.reshape(rows, -1), y, decay)
-    return LEAST[data, decay]
+        LEAST[key] = least_objective(x.reshape(rows, -1), y, len(bias), decay)
+    return LEAST[key]
 
 
-def least_objective(x: np.ndarray, y: np.ndarray, decay: float) -> float:
-    """The least of the mean log-loss of softmax regression + decay/2·‖w‖², by Newton's method."""
+def least_objective(x: np.ndarray, y: np.ndarray, classes: int, decay: float) -> float:
+    """The least of the mean log-loss of softmax regression + decay/2·‖w‖², by Newton's method.
+
+    A class without rows counts, too: the model gives it a probability.
+    """
     x = np.hstack([x, np.ones((len(x), 1))])
-    classes, width = int(y.max()) + 1, x.shape[1]
+    width = x.shape[1]
     one_hot = np.eye(classes)[y]
 
     def objective(w: np.ndarray) -> tuple[float, np.ndarray]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
-CLIENTS, KINDS, ROWS = 20, 4, 200  # of `turned`
+CLIENTS, KINDS, ROWS = 20, 4, 200  # of `turned` and `minority`
 
 
 def images(folder: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
@@ -27,13 +28,24 @@ def kind_of(client: int) -> int:
 
 def turned(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
     """Clients of four kinds, who see all digits turned by 0, 90, 180 and 270 degrees."""
+    return seen_turned(seed, folder, out / "turned.npz", kind_of)
+
+
+def minority(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
+    """Three clients of twenty see all digits turned by 90 degrees."""
+    return seen_turned(seed, folder, out / "minority.npz", lambda client: int(client >= CLIENTS - 3))
+
+
+def seen_turned(
+    seed: int, folder: pathlib.Path, file: pathlib.Path, quarters: Callable[[int], int]
+) -> list[str]:
+    """Equal shares of images, which each client sees turned by so many quarters."""
     x, y = images(folder)
     rows = np.random.default_rng(seed).permutation(len(y))[: CLIENTS * ROWS].reshape(CLIENTS, ROWS)
     seen = np.concatenate(
-        [np.rot90(x[mine], kind_of(client), axes=(1, 2)) for client, mine in enumerate(rows)]
+        [np.rot90(x[mine], quarters(client), axes=(1, 2)) for client, mine in enumerate(rows)]
     )
     whose = np.repeat(np.arange(CLIENTS), ROWS)
-    file = out / "turned.npz"
     np.savez(file, x=np.ascontiguousarray(seen), y=y[rows.ravel()], client=whose)
     return [f"data.path={file}"]
 
@@ -52,7 +64,7 @@ def domains(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
 
 
 def interpolated(
-    seed: int, _: pathlib.Path, out: pathlib.Path, *, clients: int = 20, rows: int = 10,
+    seed: int, _: pathlib.Path, out: pathlib.Path, *, clients: int = 20, rows: int = 5,
     width: int = 400,
 ) -> list[str]:  # fmt: skip
     """Linear regression with fewer rows than weights, so that a model fits all clients exactly."""

@@ -154,7 +154,7 @@ class Verdicts(unittest.TestCase):
 class Measures(unittest.TestCase):
     def test_newton_finds_where_the_gradient_is_zero(self):
         draw = np.random.default_rng(1)
-        x, y = draw.normal(size=(60, 4)), draw.integers(3, size=60)
+        x, y = draw.normal(size=(60, 4)), draw.integers(2, size=60)  # the third class has no rows
         w = torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)
         rows = torch.tensor(np.hstack([x, np.ones((60, 1))]))
         optimizer = torch.optim.LBFGS([w], max_iter=500, tolerance_grad=1e-12, tolerance_change=0)
@@ -167,9 +167,10 @@ class Measures(unittest.TestCase):
             return value
 
         optimizer.step(loss)
-        found = metrics.least_objective(x, y, 0.05)
+        found = metrics.least_objective(x, y, 3, 0.05)
         self.assertAlmostEqual(found, loss().item(), places=12)
         self.assertLess(found, math.log(3) - 0.01)
+        self.assertGreater(found, metrics.least_objective(x, y, 2, 0.05) + 0.01)
 
     def test_the_gradient_of_a_network_is_pytorchs(self):
         net = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 4),
