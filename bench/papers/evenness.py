@@ -85,11 +85,11 @@ clients = true
 DOMAINS = Scenario(
     name="domains",
     about="""MNIST's threes, fives and eights: three clients with a digit each, 600, 400 and 200 rows.
-        Softmax regression, one full step a round at 0.1, 300 rounds. Accuracy of the worst
+        Softmax regression, one full step a round at 0.1, 1000 rounds. Accuracy of the worst
         client on 200 test rows of its own.""",
     config="""
 [run]
-rounds = 300
+rounds = 1000
 checkpoint_every = 1000
 [data]
 source = "idx"

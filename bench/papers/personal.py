@@ -34,7 +34,7 @@ WAYS = {
     "apfl": ["algorithm.name=apfl", "algorithm.apfl.alpha=0.5"],
     "pfedme": [
         "algorithm.name=pfedme", "algorithm.pfedme.lambda=15", "algorithm.pfedme.personal_lr=0.05",
-        "algorithm.pfedme.personal_steps=5", "local.lr=0.01",
+        "algorithm.pfedme.personal_steps=5", "local.lr=0.05",
     ],
     "perfedavg": [
         "algorithm.name=perfedavg", f"algorithm.perfedavg.alpha={RATE}", "local.steps=40", *TUNED,
@@ -49,7 +49,7 @@ METRICS = {
 }
 ABOUT = """20 clients, 10 in each of 30 rounds, 20 steps of 20 rows at 0.1, a hidden layer of 32.
     Accuracy on the clients' own test rows (30 %), each at the model that the rule gives it.
-    Per-FedAvg takes 40 batches for its 20 steps, and pFedMe's w moves at 0.01."""
+    Per-FedAvg takes 40 batches for its 20 steps, and pFedMe's w moves at 0.05."""
 LABELS = Scenario(
     name="labels",
     about=f"MNIST's 10,000 test images, two digits a client. {ABOUT}",
