@@ -9,6 +9,8 @@ source = "idx"
 path = "{images}/t10k-images-idx3-ubyte.gz"
 test_fraction = 0.5
 """
+
+
 def images_by_class(rounds: int, concentration: float, epochs: int) -> str:
     """Ten clients, to which a Dirichlet distribution gives their digits."""
     return (

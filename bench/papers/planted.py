@@ -33,7 +33,9 @@ def turned(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
 
 def minority(seed: int, folder: pathlib.Path, out: pathlib.Path) -> list[str]:
     """Three clients of twenty see all digits turned by 90 degrees."""
-    return seen_turned(seed, folder, out / "minority.npz", lambda client: int(client >= CLIENTS - 3))
+    return seen_turned(
+        seed, folder, out / "minority.npz", lambda client: int(client >= CLIENTS - 3)
+    )
 
 
 def seen_turned(
