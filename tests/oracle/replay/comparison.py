@@ -85,7 +85,8 @@ class Comparison:
         """Each row is in as many batches as there are epochs."""
         turns, case = self.run.turns, self.case
         cohort = case.settings.get("cohort.size", COHORT)
-        self.that(len(turns) == ROUNDS and all(len(clients) == cohort for clients in turns), "rounds are missing")
+        rounds = case.settings.get("run.rounds", ROUNDS)
+        self.that(len(turns) == rounds and all(len(clients) == cohort for clients in turns), "rounds are missing")
         epochs = {"gd": [1], "ditto": [2, 2], "fedrep": [case.parameters.get("head_epochs"), 2]}.get(case.rule, [2])
         train = self.problem.together().train if case.rule == "pooled" else self.problem.train
         for k, stages in [turn for clients in turns for turn in clients.items()]:

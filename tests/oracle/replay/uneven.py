@@ -44,15 +44,17 @@ class Uneven(Problem):
         loss = SquaredError if model == "numbers" else None
         self.network = Network(MODELS[model], FEATURES, loss=loss)
         start = self.network.vector({n: 0.5 * random.standard_normal(s) for n, s in self.network.shapes.items()})
-        if model == "centres":  # two are one, and no row is near the last one
+        if model == "centres":  # two are one, and the last one is where no row is
             weights = self.network.tensors(start)["0.weight"]
-            weights[5], weights[7] = weights[2], 30
+            weights[5], weights[7] = weights[2], 4 * np.eye(FEATURES)[0]
         self.start = np.float32(start).astype(float)
         self.write()
 
     def draw(self, random, owner):
         count = len(owner)
         self.x = random.standard_normal((count, FEATURES)).astype(np.float32).astype(float)
+        if self.model == "centres":
+            self.x[:, 0] = np.minimum(self.x[:, 0], 1)
         self.x[owner == ZEROS] = 0
         self.x[:9] = 0
         wanted = self.x @ random.standard_normal((FEATURES, CLASSES)) + random.gumbel(size=(count, CLASSES))
