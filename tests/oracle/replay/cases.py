@@ -98,7 +98,7 @@ CASES = [
     Case("fedavg, eight classes", "fedavg", {}, 0.5, "many", settings=FINE_TUNE),
     Case("fedavg, two classes, ties", "fedavg", {}, 0.5, "even"),
     Case("fedavg, regression", "fedavg", {"server_lr": 0.8}, 0.5, "numbers"),
-    Case("fedavg, texts", "fedavg", {}, 0.5, "tokens"),
+    Case("fedavg, texts", "fedavg", {}, 0.5, "tokens", settings={"cohort.size": CLIENTS}),
     Case("ditto, regression", "ditto", {"lambda": 0.6}, 0.0, "numbers"),
     Case("ditto, texts", "ditto", {"lambda": 0.6}, 0.5, "tokens"),
     Case("fedprox", "fedprox", {"mu": 0.7}, 0.5),

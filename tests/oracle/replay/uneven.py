@@ -74,6 +74,8 @@ class Uneven(Problem):
             self.x = random.integers(0, TOKENS, (count, LENGTH)).astype(np.int32)
             self.lengths = random.integers(1, LENGTH + 1, count).astype(np.int32)
             self.lengths[self.client_test[ONE]] = 1
+            unused = self.client_test[ZEROS], self.client_test[8][:2], self.train[7][:2], self.train[9]
+            self.lengths[np.concatenate(unused)] = 0  # no token of these rows counts
             often = random.random((count, LENGTH)) < 0.5  # a token is mostly followed by the next one
             for at in range(1, LENGTH):
                 self.x[:, at] = np.where(often[:, at], (self.x[:, at - 1] + 1 + owner // 9) % TOKENS, self.x[:, at])
