@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _tables, _texts
 from ._columns import Columns, plain
+from ._features import lost_in_float32
 from ._safetensors import Array
 from .errors import DataError
 
@@ -218,6 +219,12 @@ def _features(x: Array, what: str, columns: Columns) -> Array:
         large = np.isfinite(np.asarray(x[row], np.float64)).all()
         why = "that float32 cannot hold" if large else "that is not finite (NaN or infinity)"
         raise DataError(f"{what}: row {row} of x has a value {why}")
+    if kept.dtype == np.float32 and x.ndim == 2:
+        for number in range(x.shape[1]):
+            note = lost_in_float32(x[:, number], f"column {number} of x")
+            if note and note not in columns.warnings:
+                columns.warnings.append(note)
+                break
     return kept
 
 
