@@ -9,9 +9,10 @@ namespace macaw::training {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLargestScore = 16;  // a probability within 1.2e-7 of 0 or 1
-constexpr size_t kMostBins = 4096;
-constexpr size_t kMostCells = size_t{1} << 17;  // of the curves together
+constexpr double kFineScore = 16;  // a probability within 1.2e-7 of 0 or 1
+constexpr int kOctaves = 16;       // of scores beyond, up to about 10⁶
+constexpr size_t kMostBins = 8192;
+constexpr size_t kMostCells = size_t{1} << 18;  // of the curves together
 constexpr size_t kTop = 5;
 
 double MeanOfDefined(const std::vector<double>& values) {
@@ -31,6 +32,21 @@ double Ratio(double numerator, double denominator) {
 template <typename T>
 bool AllFinite(const T* z, size_t count) {
   return std::all_of(z, z + count, [](T value) { return std::isfinite(value); });
+}
+
+constexpr double kLeastOthers = 1e-290;  // below, e^(z − top) loses digits or is 0
+
+// log Σ e^(z − top) without the largest output, relative to the second largest.
+template <typename T>
+double LogOfOthers(std::span<const T> z, size_t best) {
+  double second = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (size_t c = 0; c < z.size(); ++c) {
+    if (c != best) second = std::max(second, static_cast<double>(z[c]));
+  }
+  for (size_t c = 0; c < z.size(); ++c) {
+    if (c != best) sum += std::exp(static_cast<double>(z[c]) - second);
+  }
+  return second - static_cast<double>(z[best]) + std::log(sum);
 }
 
 // Whether fewer than five classes have a larger output than the label, or an equal one before it.
@@ -109,10 +125,18 @@ ClassCounts ClassCounts::Of(const EvaluationMetrics& metrics, TaskKind task, int
   return counts;
 }
 
+// The middle half of the cells are equal ones from −16 to 16; a quarter on each side divides each
+// octave beyond into equal ones.
 size_t ClassCounts::BinOf(double log_odds) const {
-  const double cells = static_cast<double>(bins_);
-  const double cell = std::floor((log_odds / kLargestScore + 1) * (cells / 2));
-  return static_cast<size_t>(std::clamp(cell, 0.0, cells - 1));
+  const double side = static_cast<double>(bins_) / 4;
+  if (log_odds >= -kFineScore && log_odds < kFineScore)
+    return static_cast<size_t>(side + std::floor((log_odds / kFineScore + 1) * side));
+  const double size = std::min(std::abs(log_odds) / kFineScore, std::ldexp(1, kOctaves));
+  int octave = 0;
+  const double mantissa = std::frexp(size, &octave);  // from 1/2 to 1
+  const double beyond = octave - 1 + (2 * mantissa - 1);
+  const double cell = std::min(std::floor(beyond * (side / kOctaves)), side - 1);
+  return static_cast<size_t>(log_odds > 0 ? 3 * side + cell : side - 1 - cell);
 }
 
 // `others`: Σ e^(z − top) without the largest output, of classification.
@@ -125,11 +149,13 @@ void ClassCounts::AddCurves(const T* z, size_t best, int64_t label, double other
   if (binary_) return add(0, label == 1, static_cast<double>(z[0]));
   const auto top = static_cast<double>(z[best]);
   const double log_partition = std::log1p(others);
+  const double log_others =
+      others > kLeastOthers ? std::log(others) : LogOfOthers(std::span(z, classes_), best);
   for (size_t c = 0; c < classes_; ++c) {
     // log(1 − p) without cancellation: p ≤ 1/2 but for the largest.
     const double log_p = static_cast<double>(z[c]) - top - log_partition;
     add(c, label == static_cast<int64_t>(c),
-        c == best ? -std::log(others) : log_p - std::log1p(-std::exp(log_p)));
+        c == best ? -log_others : log_p - std::log1p(-std::exp(log_p)));
   }
 }
 

@@ -33,11 +33,11 @@ struct SparseCounts {
 //   binary: 1 if the output is above 0);
 // - for the AUC, of each class (binary: of class 1), a histogram of the score of the rows that have
 //   this label, and one of the others. The score is the log-odds of the class, log(p / (1 − p)),
-//   p the softmax (binary: the sigmoid). Its grid has bins() cells from −16 to 16 (4096, fewer for
-//   more than 32 classes); scores beyond are in the first and the last cell. Two rows in one cell
-//   count as a tie, that is half. So the AUC is exact for the rounded scores, and differs from that
-//   of the scores themselves by at most half the share of the pairs of a positive and a negative
-//   row that are in one cell.
+//   p the softmax (binary: the sigmoid). Its grid has bins() cells (8192, fewer for more than 32
+//   classes): half of them from −16 to 16, the others finer than 1 % of a score up to 10⁶ on each
+//   side. Two rows in one cell count as a tie, that is half. So the AUC is exact for the rounded
+//   scores, and differs from that of the scores themselves by at most half the share of the pairs
+//   of a positive and a negative row that are in one cell.
 // - for top5, the rows whose label is among the five largest outputs, and the others. Of equal
 //   outputs the first one is the larger, as for the prediction;
 // - for ece, the counts of calibration.h.
