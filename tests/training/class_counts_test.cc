@@ -162,6 +162,32 @@ TEST(ClassCounts, KeepTheOrderOfOutputsOfAnySize) {
   }
 }
 
+// Release 0.1.0 counts a score beyond ±16 in the cell before it.
+TEST(ClassCounts, AreReadAndWrittenForRelease010) {
+  for (const EvaluationMetrics& metrics :
+       {EvaluationMetrics{.auc = true}, EvaluationMetrics{.f1 = true, .auc = true, .ece = true}}) {
+    const ClassCounts counts = ClassCounts::Of(metrics, TaskKind::kClassification, 3);
+    const std::vector<float> far = {90, 0, 40, 0, 50, 90, 70, 0, 0, -3, 40, 2, 5, 5, 5},
+                             near = {25, 0, -25, -25, 0, 25, 25, 0, 0, -25, 25, 0, 5, 5, 5};
+    const std::vector<int64_t> labels = {0, 2, 1, 1, 0};
+    const SparseCounts of_near = Count(counts, 3, near, labels);
+    const SparseCounts without = counts.WithoutScoresBeyond(of_near);
+    ASSERT_TRUE(counts.Fit(without, 5));
+    EXPECT_FALSE(counts.Fit(without, 4));
+    // Nothing is in the cells beyond, and nothing is left to move.
+    EXPECT_EQ(counts.WithoutScoresBeyond(without).at, without.at);
+    EXPECT_EQ(counts.WithoutScoresBeyond(without).count, without.count);
+    EXPECT_LT(without.at.back(), counts.size() - 3 * 2 * counts.bins());
+    EXPECT_GE(of_near.at.back(), counts.size() - 3 * 2 * counts.bins());
+    if (!metrics.ece) {  // the largest confidences differ
+      const SparseCounts of_far = Count(counts, 3, far, labels);
+      EXPECT_EQ(counts.WithoutScoresBeyond(of_far).at, without.at);
+      EXPECT_EQ(counts.WithoutScoresBeyond(of_far).count, without.count);
+      EXPECT_NE(of_far.at, of_near.at);
+    }
+  }
+}
+
 TEST(ClassCounts, AreUndefinedWhereAnOutputIsNotFinite) {
   const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kClassification, 2);
   std::vector<float> outputs = {1, 0, 0, 1, 1, 0};
@@ -294,7 +320,7 @@ TEST(ClassCounts, AreNothingUnlessAsked) {
   EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kRegression, 1).size(), 0u);
   EXPECT_EQ(ClassCounts::Of({.f1 = true}, TaskKind::kClassification, 10).size(), 100u);
   EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 10).per_row(), 10u);
-  EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kClassification, 100).bins(), 2048u);
+  EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kClassification, 100).bins(), 1024u);
   EXPECT_EQ(ClassCounts::Of({.r2 = true, .perplexity = true}, TaskKind::kClassification, 10).size(),
             0u);
   EXPECT_EQ(ClassCounts::Of({.top5 = true}, TaskKind::kBinary, 1).names().size(), 0u);
