@@ -187,6 +187,25 @@ struct TakenAddress {
 // One that nobody listens on.
 std::string FreeAddress() { return TakenAddress().text; }
 
+// The runs behind it would meet the same trouble.
+TEST_F(Standing, ARunWhoseServerCannotStartYetKeepsItsPlace) {
+  auto taken = std::make_unique<TakenAddress>();
+  Program server("macaw-server",
+                 {"--standing", folder_.path(), "--listen", listen_, "--run-admin", taken->text});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  ASSERT_EQ(Admin("submit " + Plan("one")).exit, 0);
+  ASSERT_EQ(Admin("submit " + Plan("two")).exit, 0);
+  ASSERT_TRUE(server.WaitFor("starts_again run=one")) << server.text();
+  EXPECT_EQ(Runs()[0]["state"], "running");
+  EXPECT_EQ(Runs()[1]["state"], "waiting");
+  EXPECT_THAT(Admin("runs").text, HasSubstr("exit code 1"));
+  taken.reset();
+  for (const std::string name : {"one", "two"}) {
+    EXPECT_EQ(Worker()->Wait(), 0);
+    ASSERT_TRUE(WaitForState(name, "finished"));
+  }
+}
+
 // Nobody but the standing server answers between runs, and the fleet lives on all the same.
 TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
   testing_support::Simulation plain("plain", {config_});
