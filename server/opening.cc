@@ -100,8 +100,9 @@ absl::Status CheckBeginsAgain(const Options& options) {
                      "--force, or another folder)"));
   }
   if (!options.reset_states.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--state-reset ", options.reset_states[0].value,
-                                                   ": ", none, ", so no client has a state"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--state-reset ", options.reset_states[0].value, ": ", none,
+        ": resume without it and end the run by `macaw admin drain`, which writes one"));
   }
   return absl::OkStatus();
 }
