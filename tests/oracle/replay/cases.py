@@ -6,12 +6,13 @@ import personal
 import robust
 import rules
 import statistics_rules
-from problem import BATCH, CLIENTS
+from problem import BATCH, CLIENTS, SEED
+from uneven import MODELS as UNEVEN
 
 ROUNDS, COHORT, HOSTILE = 5, 8, 0.25
 LR, DECAY, FINE_TUNE_LR = 0.2, 1e-3, 0.07
 BASE = {
-    "run.rounds": ROUNDS, "run.seed": 5, "cohort.size": COHORT, "local.epochs": 2, "local.batch_size": BATCH,
+    "run.rounds": ROUNDS, "run.seed": SEED, "cohort.size": COHORT, "local.epochs": 2, "local.batch_size": BATCH,
     "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
     "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "ece", "confusion"],
 }
@@ -42,7 +43,10 @@ class Case:
     by: type = None                                 # what repeats it; default: RULES[rule]
 
     def dtypes(self):
-        """LibTorch trains batch norm in both types, so float32 is for the other models, where a rule has one."""
+        """LibTorch trains batch norm in both types, so float32 is for the other models, where a rule has one. What is
+        measured is the same in both."""
+        if self.model in UNEVEN:
+            return ["float64"]
         others = any(case.rule == self.rule and case.model != "norm" for case in CASES)
         float64_alone = self.model == "norm" and others and self.label != NORM_IN_FLOAT32
         return ["float64"] if float64_alone else ["float64", "float32"]
@@ -51,6 +55,8 @@ class Case:
         keys = BASE | {"run.dtype": dtype, "algorithm.name": self.rule, "local.momentum": self.momentum}
         if self.rule in WITHOUT_EPOCHS:  # it takes all rows once, and refuses what says otherwise
             del keys["local.epochs"], keys["local.batch_size"]
+        if self.model in UNEVEN:  # its problem says them
+            del keys["evaluation.metrics"]
         keys |= {f"algorithm.{self.rule}.{key}": value for key, value in self.parameters.items()}
         if self.attack:
             keys |= {"attack.fraction": HOSTILE} | {f"attack.{key}": value for key, value in self.attack.items()}
@@ -89,6 +95,12 @@ CASES = [
     Case("median, left out", "median", {}, 0.5, settings=LEFT_OUT),
     Case("krum, left out", "krum", {"f": 1, "m": 1}, 0.5, settings=LEFT_OUT),
     Case("fedavg, adapters, left out", "fedavg", {}, 0.5, "adapted", settings=LEFT_OUT),
+    Case("fedavg, eight classes", "fedavg", {}, 0.5, "many", settings=FINE_TUNE),
+    Case("fedavg, two classes, ties", "fedavg", {}, 0.5, "even"),
+    Case("fedavg, regression", "fedavg", {"server_lr": 0.8}, 0.5, "numbers"),
+    Case("fedavg, texts", "fedavg", {}, 0.5, "tokens"),
+    Case("ditto, regression", "ditto", {"lambda": 0.6}, 0.0, "numbers"),
+    Case("ditto, texts", "ditto", {"lambda": 0.6}, 0.5, "tokens"),
     Case("fedprox", "fedprox", {"mu": 0.7}, 0.5),
     Case("scaffold I", "scaffold", {"option": 1}, 0.5, "norm"),
     Case("scaffold II", "scaffold", {"option": 2}),
@@ -124,6 +136,8 @@ CASES = [
     Case("afl, its x", "afl", {"mixture_lr": 0.03, "evaluate": "x"}, 0.0, "norm"),
     Case("ifca", "ifca", {"clusters": 2, "server_lr": 0.9}, 0.5),
     Case("ifca, batch norm", "ifca", {"clusters": 2}, 0.5, "norm"),
+    Case("ifca, noise", "ifca", {"clusters": 3, "start": "noise", "spread": 0.3}, 0.5, "norm"),
+    Case("ifca, ties", "ifca", {"clusters": 2}, 0.5, "many"),
     Case("fedsam", "fedsam", {"rho": 0.3, "server_lr": 0.9}, 0.5),
     Case("fedsam, batch norm", "fedsam", {"rho": 0.2}, 0.0, "norm"),
     Case("moon", "moon", {"mu": 2.0, "temperature": 0.4, "server_lr": 0.9}, 0.5, "norm"),
@@ -139,6 +153,9 @@ CASES = [
          {"rates": "0.7 0.3", "shares": "3 1", "scaler": False, "mask": False, "evaluate": 0.5}, 0.0, "hidden"),
     Case("ridge", "ridge", {"lambda": 0.8}),
     Case("kmeans", "kmeans", {"start": "model"}, settings={"cohort.size": CLIENTS}),
+    Case("kmeans, ties and an empty centre", "kmeans", {"start": "model"}, model="centres"),
+    Case("kmeans, moments", "kmeans", {}, model="centres", settings={"run.rounds": 1}),
+    Case("kmeans, from moments on", "kmeans", {}, model="centres"),
     Case("daef", "daef", {"lambda_hidden": 2.0, "lambda_last": 1.0}, model="autoencoder",
          settings={"evaluation.metrics": []}),
     Case("median, even", "median", {"server_lr": 0.9}, 0.5),
@@ -157,6 +174,13 @@ CASES = [
     Case("norm bound", "norm_bound", {"bound": 0.6}, 0.5, "norm"),
     Case("norm bound, weighted", "norm_bound", {"bound": 0.5, "weighted": True, "server_lr": 0.9}, 0.5),
     Case("fltrust", "fltrust", {"root": 6}, 0.5, "norm", settings={"cohort.size": CLIENTS}),
+    Case("median, buckets", "median", {"bucket_size": 2, "server_lr": 0.9}, 0.5, settings=SEVEN),
+    Case("trimmed mean, buckets", "trimmed_mean", {"beta": 0.26, "bucket_size": 2}, 0.5, "norm"),
+    Case("krum, buckets", "krum", {"f": 1, "m": 2, "bucket_size": 2}, 0.5, "norm", settings={"cohort.size": 11}),
+    Case("geometric median, buckets, weighted", "geometric_median",
+         {"iterations": 3, "smoothing": 0.4, "weighted": True, "bucket_size": 3}, 0.5, "norm"),
+    Case("centered clipping, buckets", "centered_clipping", {"radius": 0.5, "iterations": 2, "bucket_size": 3}, 0.5,
+         settings=SEVEN),
     Case("local", "local", {}, 0.5, "hidden"),
     Case("pooled", "pooled", {}, 0.5, settings={"cohort.size": 1, "local.batch_size": 50}),
     Case("ditto", "ditto", {"lambda": 0.6, "server_lr": 0.9}, 0.5, "norm"),
@@ -194,6 +218,7 @@ CASES = [
     attacked("centered_clipping", "inner-product", {"radius": 0.5, "iterations": 2}, scale=2.0),
     attacked("median", "alie", model="norm"),
     attacked("krum", "alie", {"f": 2, "m": 3}, z=0.7),
+    attacked("trimmed_mean", "sign-flip", {"beta": 0.26, "bucket_size": 2}, scale=3.0, label=", buckets"),
     attacked("scaffold", "sign-flip", {"option": 2}),
     attacked("scaffold", "alie", {"option": 2}, z=1.2),
     attacked("scaffold", "free-rider", {"option": 1}),

@@ -1,4 +1,6 @@
 """Whether a run has ended with the models and metrics of the formulas, and whether something else would have, too."""
+import json
+
 import numpy as np
 
 import metrics
@@ -12,17 +14,15 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-5}  # of models, and of losses
 EXACT, ROUNDED = TOLERANCE.values()              # what is counted is exact in both
 CALIBRATED = 1e-6                                # some units of 2⁻²⁴
 OBJECTIVE = {"l2_penalty", "train_objective"}
+SUMMED = OBJECTIVE | {"rule_inertia"}            # of numbers that are rounded
 
 
-def repeated(case, problem, turns, hostile=(), attack=None, parameters=None, starts=None):
-    """The rule after these rounds, in double; `attack` and `parameters` instead of the case's. `starts`: the initial
-    models of a rule with several."""
+def repeated(case, problem, turns, hostile=(), attack=None, parameters=None):
+    """The rule after these rounds, in double; `attack` and `parameters` instead of the case's."""
     attack = case.attack if attack is None else attack
     problem = problem.attacked(attack, hostile)
     around = Attack(hostile=hostile, **attack) if attack else None
     rule = (case.by or RULES[case.rule])(problem, Local(LR, case.momentum, DECAY), **(parameters or case.parameters))
-    if starts:
-        rule.begin(starts)
     for clients in turns:
         rule.round(clients, around)
     return rule
@@ -54,7 +54,7 @@ class Comparison:
     def __init__(self, case, dtype, problem, run, starts=None):
         self.case, self.dtype, self.problem, self.run, self.starts = case, dtype, problem, run, starts
         self.facts, self.off = 0, []
-        self.rule = repeated(case, problem, run.turns, run.hostile, starts=starts)
+        self.rule = repeated(case, problem, run.turns, run.hostile)
         self.common, self.group = run.model, getattr(self.rule, "group", None)
         self.kept = run.states(self.rule.kept) if isinstance(self.rule, Personal) else {}
         self.several = run.models() if starts else []
@@ -78,13 +78,15 @@ class Comparison:
 
     def choice(self, client):
         """Which of the run's models has the least loss on the client's training rows."""
-        return int(np.argmin([self.problem.loss(model, client) for model in self.several]))
+        losses = [self.problem.loss(model, client) for model in self.several]
+        return losses.index(min(losses))
 
     def trace(self):
         """Each row is in as many batches as there are epochs."""
         turns, case = self.run.turns, self.case
         cohort = case.settings.get("cohort.size", COHORT)
-        self.that(len(turns) == ROUNDS and all(len(clients) == cohort for clients in turns), "rounds are missing")
+        rounds = case.settings.get("run.rounds", ROUNDS)
+        self.that(len(turns) == rounds and all(len(clients) == cohort for clients in turns), "rounds are missing")
         epochs = {"gd": [1], "ditto": [2, 2], "fedrep": [case.parameters.get("head_epochs"), 2]}.get(case.rule, [2])
         train = self.problem.together().train if case.rule == "pooled" else self.problem.train
         for k, stages in [turn for clients in turns for turn in clients.items()]:
@@ -100,6 +102,8 @@ class Comparison:
         start, pairs = self.problem.start, []
         if self.starts:
             pairs = list(zip(self.several, self.rule.models, self.starts))
+            for j, start in enumerate(self.starts):
+                self.near(f"the start of model {j}", start, self.rule.start(j), TOLERANCE[self.dtype])
             self.near("model.safetensors", self.common, self.several[0], 0)
         elif self.case.rule == "local":
             self.near("the initial model", self.common, start, 0)
@@ -121,10 +125,10 @@ class Comparison:
         """By the columns' beginning, the outputs of each client's test rows, and their labels. Hostile clients are not
         tested."""
         clients = [k for k in range(CLIENTS) if k not in self.run.hostile]
-        rows = [self.problem.client_test[k] for k in clients]
+        rows = [self.problem.of(self.problem.client_test[k]) for k in clients]
 
         def at(models):
-            return [self.problem.network.outputs_of(model, self.problem.x[r]) for model, r in zip(models, rows)]
+            return [self.problem.network.outputs_of(model, x) for model, (x, _) in zip(models, rows)]
 
         outputs = {"clients_test_": at([self.own(k) for k in clients])}
         if self.kept and self.case.rule != "local":
@@ -133,7 +137,7 @@ class Comparison:
             local = Local(FINE_TUNE_LR, self.case.momentum, DECAY)
             outputs["clients_test_tuned_"] = at([fine_tuned(self.problem, self.own(k), k, local, steps, BATCH)
                                                  for k in clients])
-        return outputs, [self.problem.y[r] for r in rows]
+        return outputs, [y for _, y in rows]
 
     def metrics(self):
         """All columns of the evaluation, from the models that the run has written."""
@@ -142,12 +146,15 @@ class Comparison:
         problem, expected, pooled = self.problem, {}, {}
         outputs, labels = self.outputs_of_clients()
         for prefix, of_clients in outputs.items():
-            expected |= metrics.columns_of_clients(prefix, of_clients, labels, problem.classes)
+            expected |= metrics.columns_of_clients(prefix, of_clients, labels, problem.measured)
             pooled[prefix] = np.concatenate(of_clients), np.concatenate(labels)
+        if groups := problem.settings().get("evaluation.groups"):
+            expected |= metrics.columns_of_groups("clients_test_", groups, outputs["clients_test_"], labels,
+                                                  problem.measured)
         if self.case.rule != "local" and not self.starts:
-            test = problem.network.outputs_of(self.common, problem.x[problem.test]), problem.y[problem.test]
-            pooled["test_"] = test
-            expected |= {f"test_{name}": value for name, value in metrics.of_rows(*test, problem.classes).items()}
+            x, y = problem.of(problem.test)
+            pooled["test_"] = problem.network.outputs_of(self.common, x), y
+            expected |= {f"test_{name}": value for name, value in problem.measured(*pooled["test_"]).items()}
         if self.case.attack.get("kind") == "backdoor":
             target = self.case.attack["target"]
             others = problem.test[problem.y[problem.test] != target]
@@ -161,7 +168,10 @@ class Comparison:
         else:
             objective, pooled["clients_train_"] = metrics.objective(trained, self.common, DECAY)
             expected |= objective
-        columns = {name for name in self.run.metrics if name.startswith(("test_", "clients_", "backdoor_")) or name in OBJECTIVE}
+        self.of_each_client(outputs["clients_test_"], labels)
+        expected |= self.rule.columns
+        columns = {name for name in self.run.metrics
+                   if name.startswith(("test_", "clients_", "backdoor_")) or name in OBJECTIVE | self.rule.columns.keys()}
         self.that(columns == set(expected), f"in one list of columns alone: {sorted(columns ^ set(expected))}")
         if self.case.rule == "local":
             distances = [np.linalg.norm(self.kept[k] - problem.start) for k in self.run.turns[-1]]
@@ -172,14 +182,31 @@ class Comparison:
         if self.dtype == "float32" and min(metrics.margin(outputs) for outputs, _ in pooled.values()) < ROUNDED:
             return  # a row may be predicted otherwise
         for name, value in expected.items():
-            counted = "loss" not in name and name not in OBJECTIVE
+            counted = "loss" not in name and name not in SUMMED
             if "_ece" in name:  # a confidence may be rounded to the next unit; float32: be in the next bin
                 if self.dtype == "float64":
                     self.near(name, self.run.metrics.get(name), value, CALIBRATED)
             elif self.dtype == "float64" or "_auc" not in name:  # else a score may be in the next cell
-                self.near(name, self.run.metrics.get(name), value, EXACT if counted else TOLERANCE[self.dtype])
+                unit = max(1, abs(value)) if "_r2" in name else 1
+                self.near(name, self.run.metrics.get(name), value, unit * (EXACT if counted else TOLERANCE[self.dtype]))
+        if "confusion" not in problem.settings().get("evaluation.metrics", ["confusion"]):
+            return
         for prefix, (outputs, y) in pooled.items():
             self.classes(prefix, outputs, y)
+
+    def of_each_client(self, outputs, labels):
+        """clients_evaluated.json: clients with test rows, in order, and what every run of the task measures."""
+        found = json.loads((self.run.folder / "clients_evaluated.json").read_text())["clients_test"]
+        clients = [k for k in range(CLIENTS) if k not in self.run.hostile]
+        tested = [(k, o, y) for k, o, y in zip(clients, outputs, labels) if len(y)]
+        self.that(found["client"] == [k for k, _, _ in tested], f"{found['client']} are evaluated")
+        self.that(found["rows"] == [len(y) for _, _, y in tested], f"of {found['rows']} rows")
+        each = [self.problem.measured(o, y) for _, o, y in tested]
+        for name in {"loss", "accuracy", "mae", "precision", "recall"} & each[0].keys():
+            if self.dtype == "float64":
+                self.near(f"each client's {name}", found[name], np.array([client[name] for client in each]), EXACT)
+        if self.starts:
+            self.that(found["model"] == [self.choice(k) for k, _, _ in tested], f"at the models {found['model']}")
 
     def reconstruction(self):
         """The mean squared errors of a feature, and that of the round's training rows."""
@@ -218,9 +245,9 @@ class Comparison:
         """The columns of a rule with several models: the objective, each client's rows at its model; and the test rows of
         the clients that chose each."""
         problem, choices = self.problem, [self.choice(k) for k in range(CLIENTS)]
-        train = [problem.network.outputs_of(self.own(k), problem.x[rows]) for k, rows in enumerate(problem.train)]
-        rows = np.concatenate(train), np.concatenate([problem.y[rows] for rows in problem.train])
-        of_all = metrics.of_rows(*rows, problem.classes)
+        train = [problem.network.outputs_of(self.own(k), problem.batch(k)[0]) for k in range(CLIENTS)]
+        rows = np.concatenate(train), np.concatenate([problem.batch(k)[1] for k in range(CLIENTS)])
+        of_all = problem.measured(*rows)
         columns = {f"clients_train_{name}": value for name, value in of_all.items()}
         columns["clients_train_missing"] = 0
         for j in range(len(self.starts)):
@@ -228,8 +255,8 @@ class Comparison:
             columns[f"clients_test_model{j}_clients"] = len(of_model)
             found = dict.fromkeys(of_all, np.nan)
             if of_model:
-                found = metrics.of_rows(np.concatenate([outputs["clients_test_"][k] for k in of_model]),
-                                        np.concatenate([labels[k] for k in of_model]), problem.classes)
+                found = metrics.together(problem.measured, [outputs["clients_test_"][k] for k in of_model],
+                                         [labels[k] for k in of_model])
             columns |= {f"clients_test_model{j}_{name}": value for name, value in found.items()}
         self.that(len(set(choices)) > 1, "all clients choose one model")
         return columns, rows
@@ -253,8 +280,7 @@ class Comparison:
             if other is None:
                 continue
             changed = self.case.parameters | {key: other}
-            moved = apart(self.rule, repeated(self.case, self.problem, self.run.turns, parameters=changed,
-                                              starts=self.starts))
+            moved = apart(self.rule, repeated(self.case, self.problem, self.run.turns, parameters=changed))
             self.that(moved > 1e-6, f"{key} = {other} ends only {moved:.1e} from {key} = {value}")
 
     def attack(self, honest_turns):

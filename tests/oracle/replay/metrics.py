@@ -1,10 +1,14 @@
-"""The metrics of rows and of clients, by their definitions, from a model's outputs."""
+"""The metrics of rows, of clients and of groups of them, by their definitions, from a model's outputs."""
+from fnmatch import fnmatchcase
+
 import numpy as np
 
 from network import losses
 
 CELLS, LARGEST = 4096, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md)
-HIGHER_IS_WORSE = {"loss", "ece"}
+HIGHER_IS_WORSE = {"loss", "ece", "mae", "perplexity"}
+TOP = 5
+LOST = 1e-5  # of labels' deviation ÷ mean: there R² is undefined
 BINS, UNITS = 15, 2 ** 24  # of a confidence, for the calibration error
 
 
@@ -61,8 +65,9 @@ def area_bound(scores, positive, slack):
     rounding of the scores by up to `slack` may turn round."""
     if positive.all() or not positive.any():
         return np.nan
-    cell, near = cells(scores), np.abs(scores[positive][:, None] - scores[~positive][None]) <= slack
-    return (cell[positive][:, None] == cell[~positive][None]).mean() / 2 + near.mean()
+    cell, apart = cells(scores), np.abs(scores[positive][:, None] - scores[~positive][None])
+    together = (cell[positive][:, None] == cell[~positive][None]) & (apart > 0)
+    return together.mean() / 2 + (apart <= slack if slack else apart < 0).mean()
 
 
 def calibration_error(outputs, y):
@@ -88,12 +93,32 @@ def by_class(outputs, y, classes):
 def of_rows(outputs, y, classes):
     each = by_class(outputs, y, classes)
     binary = outputs.shape[1] == 1
-    found = {"loss": losses(outputs, y).mean(), "accuracy": (predictions(outputs) == y).mean(),
+    top = {"top5": among_the_top(outputs, y).mean()} if classes > TOP else {}
+    found = top | {"loss": losses(outputs, y).mean(), "accuracy": (predictions(outputs) == y).mean(),
              "balanced_accuracy": mean_of_defined(each["recall"]), "auc": mean_of_defined(each["auc"]),
              "ece": calibration_error(outputs, y)}
     if binary:
         return found | {name: each[name][1] for name in ("precision", "recall", "f1")}
     return found | {"f1": mean_of_defined(each["f1"])}
+
+
+def among_the_top(outputs, y):
+    """Which rows' labels are among the five largest outputs; of equal ones the first is the larger."""
+    order = np.argsort(-outputs, axis=1, kind="stable")
+    return (order[:, :TOP] == y[:, None]).any(axis=1)
+
+
+def of_numbers(outputs, y):
+    """Of a regression. R² is by the mean of these rows' labels."""
+    off, spread = outputs[:, 0] - y, y - y.mean()
+    defined = y.std() > LOST * abs(y.mean())
+    return {"loss": (off ** 2).mean(), "mae": np.abs(off).mean(),
+            "r2": 1 - (off ** 2).sum() / (spread ** 2).sum() if defined else np.nan}
+
+
+def of_tokens(outputs, y):
+    loss = losses(outputs, y).mean()
+    return {"loss": loss, "accuracy": (predictions(outputs) == y).mean(), "perplexity": np.exp(loss)}
 
 
 def auc_of_scores(outputs, y, slack):
@@ -112,11 +137,16 @@ def over_clients(values, higher_is_worse):
             "p10": np.quantile(values, 0.1), "p50": np.quantile(values, 0.5), "p90": np.quantile(values, 0.9)}
 
 
-def columns_of_clients(prefix, outputs, labels, classes):
+def together(measured, outputs, labels):
+    """The metrics of all these clients' rows."""
+    return measured(np.concatenate(outputs), np.concatenate(labels))
+
+
+def columns_of_clients(prefix, outputs, labels, measured):
     """The metrics of all rows together, and the statistics over the clients that have some."""
-    pooled = of_rows(np.concatenate(outputs), np.concatenate(labels), classes)
+    pooled = together(measured, outputs, labels)
     columns = {prefix + name: value for name, value in pooled.items()}
-    each = [of_rows(o, y, classes) for o, y in zip(outputs, labels) if len(y)]
+    each = [measured(o, y) for o, y in zip(outputs, labels) if len(y)]
     columns |= {prefix + "clients": len(each), prefix + "missing": 0}  # no client is given up here
     for name in pooled:
         statistics = over_clients(np.array([client[name] for client in each]), name in HIGHER_IS_WORSE)
@@ -124,12 +154,32 @@ def columns_of_clients(prefix, outputs, labels, classes):
     return columns
 
 
+def columns_of_groups(prefix, entries, outputs, labels, measured):
+    """By evaluation.groups: a client's group is that of the first entry "NAME=PATTERN" that its number matches."""
+    entries = [entry.split("=") for entry in entries]
+    of = [next((name for name, pattern in entries if fnmatchcase(str(k), pattern)), None) for k in range(len(labels))]
+    columns, found = {}, {}
+    names = together(measured, outputs, labels)
+    for group in dict.fromkeys(name for name, _ in entries):
+        own = [k for k in range(len(labels)) if of[k] == group and len(labels[k])]
+        found[group] = dict.fromkeys(names, np.nan)
+        if own:
+            found[group] = together(measured, [outputs[k] for k in own], [labels[k] for k in own])
+        columns |= {f"{prefix}group_{group}_{name}": value for name, value in found[group].items()}
+        columns[f"{prefix}group_{group}_clients"] = len(own)
+    for name in names:
+        values = sorted(value for group in found.values() if np.isfinite(value := group[name])) or [np.nan]
+        columns[f"{prefix}worst_group_{name}"] = values[-1 if name in HIGHER_IS_WORSE else 0]
+        columns[f"{prefix}group_gap_{name}"] = values[-1] - values[0]
+    return columns
+
+
 def objective(problem, model, decay):
     """Over everybody's training rows: metrics, and with the ℓ2 term what is minimised; then the outputs and labels."""
-    rows = np.concatenate(problem.train)
-    outputs = problem.network.outputs_of(model, problem.x[rows])
-    found = of_rows(outputs, problem.y[rows], problem.classes)
+    x, y = problem.of(np.concatenate(problem.train))
+    outputs = problem.network.outputs_of(model, x)
+    found = problem.measured(outputs, y)
     penalty = decay / 2 * (model[:problem.network.parameters] ** 2).sum()
     columns = {f"clients_train_{name}": value for name, value in found.items()}
     columns |= {"clients_train_missing": 0, "l2_penalty": penalty, "train_objective": found["loss"] + penalty}
-    return columns, (outputs, problem.y[rows])
+    return columns, (outputs, y)

@@ -15,6 +15,23 @@ def linear(tensors, name, x, _training):
     return x @ weight.T + bias, backward, {}
 
 
+def without_bias(tensors, name, x, _training):
+    weight = tensors[name + ".weight"]
+    return x @ weight.T, lambda d: (d @ weight, {name + ".weight": d.T @ x}), {}
+
+
+def embedding(tensors, name, x, _training):
+    """A row of the table for each token."""
+    table = tensors[name + ".weight"]
+
+    def backward(d):
+        gradient = np.zeros_like(table)
+        np.add.at(gradient, x, d)
+        return None, {name + ".weight": gradient}
+
+    return table[x], backward, {}
+
+
 def adapted(scale):
     """A linear layer with an adapter: x Wᵀ + b + scale · (x Aᵀ) Bᵀ."""
     def layer(tensors, name, x, training):
@@ -81,7 +98,7 @@ def scale(factor):
     return layer
 
 
-LAYERS = {"flatten": flatten, "linear": linear, "tanh": tanh, "sigmoid": sigmoid, "relu": relu, "batchnorm": batchnorm}
+LAYERS = {"embedding": embedding, "flatten": flatten, "linear": linear, "tanh": tanh, "sigmoid": sigmoid, "relu": relu, "batchnorm": batchnorm}
 
 
 class Network:
@@ -89,8 +106,9 @@ class Network:
 
     `options`: other keys of [model]. With adapters, what is neither one nor `trained` is frozen."""
 
-    def __init__(self, layers, features, options=None):
+    def __init__(self, layers, features, options=None, loss=None):
         options = options or {}
+        self.loss = loss or CrossEntropy
         adapters = [rule.split() for rule in options.get("adapters", ())]  # "lora RANK alpha A PATTERN"
         self.layers, parameters, buffers, width, place = [], {}, {}, features, -1
         for layer in layers:
@@ -100,7 +118,14 @@ class Network:
                 continue
             place += 1
             self.layers.append((LAYERS[kind], str(place)))
-            if kind == "linear":
+            if kind == "embedding":
+                tokens, width = map(int, size)
+                parameters[f"{place}.weight"] = tokens, width
+            elif kind == "linear" and size[1:] == ["nobias"]:
+                self.layers[-1] = without_bias, str(place)
+                parameters[f"{place}.weight"] = int(size[0]), width
+                width = int(size[0])
+            elif kind == "linear":
                 out = int(size[0])
                 parameters |= {f"{place}.weight": (out, width), f"{place}.bias": (out,)}
                 for _, rank, _, alpha, pattern in adapters:
@@ -171,7 +196,7 @@ class Network:
         if self.absent:
             x = x.copy()
             x[:, self.absent] = 0
-        d, gradients = (probabilities(x) - targets(x, y)) / len(y), {}
+        d, gradients = self.loss.slopes(x, y) / len(y), {}
         d[:, self.absent] = 0
         for back in reversed(backward):
             d, of_layer = back(d)
@@ -198,3 +223,24 @@ def losses(outputs, y):
     if outputs.shape[1] == 1:
         return np.logaddexp(0, np.where(y == 1, -outputs[:, 0], outputs[:, 0]))
     return np.logaddexp.reduce(outputs, axis=1) - outputs[np.arange(len(y)), y]
+
+
+class CrossEntropy:
+    """Of each row, and with respect to its outputs."""
+    of_rows = staticmethod(losses)
+
+    @staticmethod
+    def slopes(outputs, y):
+        return probabilities(outputs) - targets(outputs, y)
+
+
+class SquaredError:
+    """Of one output, without the factor 1/2."""
+
+    @staticmethod
+    def of_rows(outputs, y):
+        return (outputs[:, 0] - y) ** 2
+
+    @staticmethod
+    def slopes(outputs, y):
+        return 2 * (outputs - y[:, None])

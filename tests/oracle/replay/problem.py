@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 
+import metrics
 import tensor_file
-from network import Network, losses
+from network import Network
 
 FEATURES, CLASSES, CLIENTS, TEST_ROWS, BATCH = 7, 4, 21, 120, 6
+SEED = 5  # of runs
 MODELS = {  # layers, with one output for two classes
     "softmax": [f"linear {CLASSES}"],
     "binary": ["linear 1"],
@@ -109,14 +111,21 @@ class Problem:
             return self.stamped(np.concatenate([self.train[k] for k in sorted(hostile)]), attack["target"])
         return self
 
+    def of(self, rows):
+        """What the model takes of these rows, and their labels."""
+        return self.x[rows], self.y[rows]
+
+    def measured(self, outputs, y):
+        """The metrics of rows, by name."""
+        return metrics.of_rows(outputs, y, self.classes)
+
     def batch(self, client, positions=None):
         """Features and labels of a client's training rows at these positions; None: of all."""
-        rows = self.train[client] if positions is None else self.train[client][positions]
-        return self.x[rows], self.y[rows]
+        return self.of(self.train[client] if positions is None else self.train[client][positions])
 
     def gradient(self, model, client, positions=None):
         return self.network.gradient(model, *self.batch(client, positions))[0]
 
     def loss(self, model, client):
         x, y = self.batch(client)
-        return losses(self.network.outputs_of(model, x), y).mean()
+        return self.network.loss.of_rows(self.network.outputs_of(model, x), y).mean()

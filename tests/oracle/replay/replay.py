@@ -6,13 +6,18 @@ of mini-batches with a ragged last one, momentum where the rule allows it, weigh
 regression, a hidden layer, batch norm. The trace says which rows each batch had and which clients are hostile;
 everything else is computed again, in double. The final models, and those that clients keep, must agree to 1e-12 in
 float64 and 1e-5 in float32. From these models all columns of the last evaluation are computed again, and the confusion
-matrices: to 1e-12, losses in float32 to 1e-5. So are the test metrics without each client (leave_one_out). So that nothing agrees by chance, a replay with another parameter, or
-without the attack, must end elsewhere. Exits 1 when something is off. Needs numpy.
+matrices: to 1e-12, losses in float32 to 1e-5. So are the test metrics without each client (leave_one_out), and what
+IFCA and k-means report of a round. What a rule draws on the server (buckets of clients, first models and centres) is
+drawn again. Other clients have one row, no test rows, rows whose outputs tie, numbers or texts: for them all metrics
+that evaluation.metrics can ask for, those of evaluation.groups, and clients_evaluated.json, in float64. So that nothing
+agrees by chance, a replay with another parameter, or without the attack, must end elsewhere. Exits 1 when something is
+off. Needs numpy.
 
   tests/oracle/replay/replay.py [--only scaffold]
 
-cases.py: what is repeated · problem.py: rows, clients, models · network.py: outputs and gradients · local_work.py: a
-client's steps · rules.py, robust.py, personal.py · attacks.py · metrics.py · run.py: Macaw's side · comparison.py.
+cases.py: what is repeated · problem.py, uneven.py: rows, clients, models · network.py: outputs and gradients ·
+local_work.py: a client's steps · random_stream.py: what is drawn · rules.py, robust.py, personal.py,
+statistics_rules.py, elastic.py · attacks.py · metrics.py · run.py: Macaw's side · comparison.py.
 """
 import os
 
@@ -32,12 +37,15 @@ from cases import CASES, Case
 from comparison import TOLERANCE, Comparison
 from problem import CLIENTS, MODELS, Problem
 from run import Run, macaw
+from uneven import MODELS as UNEVEN
+from uneven import Uneven
 
 
 class Bench:
     def __init__(self, program, folder):
         self.program = program
         self.problems = {model: Problem(folder / model, model) for model in MODELS}
+        self.problems |= {model: Uneven(folder / model, model) for model in UNEVEN}
         self.honest = {}  # by rule and model: the batches of a run without an attack
 
     def run(self, case, dtype):

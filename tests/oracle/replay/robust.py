@@ -3,12 +3,16 @@ from fractions import Fraction
 
 import numpy as np
 
+from problem import SEED
+from random_stream import RandomStream
 from rules import FedAvg
 
 
 class Robust(FedAvg):
-    """`weighted` asks clients for their weights, `alpha`."""
+    """`weighted` asks clients for their weights, `alpha`. With `bucket_size`, the updates that a rule sees are means of
+    buckets of clients in a random order (Karimireddy, He, Jaggi 2022, algorithm 1); one weighs as its clients together."""
     combine = {"delta": "each", "statistics": "each", "weight": "each"}
+    rounds = 0
 
     def client(self, k, stages, phase):
         weight = {"weight": np.array(self.problem.n[k])} if self.p.get("weighted") else {}
@@ -19,10 +23,26 @@ class Robust(FedAvg):
         return super().combined(name, values)
 
     def server(self, delta, weight=None):
-        self.alpha = np.ones(len(delta)) if weight is None else weight
-        self.move(self.estimate(delta))
+        self.rounds += 1
+        self.weight = np.ones(len(delta)) if weight is None else weight
+        self.buckets = self.drawn(len(delta))
+        self.alpha = np.array([self.weight[bucket].sum() for bucket in self.buckets])
+        self.move(self.estimate(self.means(delta)))
+
+    def drawn(self, clients):
+        """By bucket, places in the order of clients' numbers; in the last one are those that are left."""
+        size, order = self.p.get("bucket_size", 1), list(range(clients))
+        if size > 1:
+            RandomStream.of_server(SEED, "buckets", self.rounds).shuffle(order)
+        return [order[at:at + size] for at in range(0, clients, size)]
+
+    def means(self, rows):
+        return np.array([np.average(rows[bucket], axis=0, weights=self.weight[bucket]) for bucket in self.buckets])
 
     def statistics(self, change):
+        return self.judged(self.means(change))
+
+    def judged(self, change):
         """Of a rule that judges updates by distance, in which statistics have no part: their median."""
         return np.median(change, axis=0)
 
@@ -37,7 +57,7 @@ class TrimmedMean(Robust):
         cut = int(Fraction(str(self.p["beta"])) * len(updates))
         return np.sort(updates, axis=0)[cut:len(updates) - cut].mean(axis=0)
 
-    statistics = estimate
+    judged = estimate
 
 
 class Krum(Robust):
@@ -50,7 +70,7 @@ class Krum(Robust):
         self.best = np.argsort(scores, kind="stable")[:self.p.get("m", 1)]
         return updates[self.best].mean(axis=0)
 
-    def statistics(self, change):
+    def judged(self, change):
         return change[self.best].mean(axis=0)
 
 
@@ -113,5 +133,5 @@ class FLTrust(Robust):
         scores = np.maximum(0, others @ root / (norms * length))
         return (scores * length / norms) @ others / scores.sum()
 
-    def statistics(self, change):
+    def judged(self, change):
         return change[self.present.index(self.p["root"])]

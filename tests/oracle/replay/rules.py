@@ -2,7 +2,8 @@
 import numpy as np
 
 from local_work import a_norm, train
-from problem import CLIENTS
+from problem import CLIENTS, SEED
+from random_stream import RandomStream
 
 
 def lengths(z):
@@ -31,6 +32,7 @@ class Rule:
         self.problem, self.local, self.p = problem, local, parameters
         self.x = problem.start.copy()
         self.state = {}
+        self.columns = {}  # of the last round, what the rule reports beside its model
 
     def round(self, turns, attack=None):
         """`turns`: by client of the cohort, the batches of each of its stages."""
@@ -96,15 +98,34 @@ class FedAvg(Rule):
 class Ifca(Rule):
     """Each client trains the model of the least loss on its rows; a model is the mean of its own clients."""
 
-    def begin(self, starts):
-        """The initial models: those of the others are another draw, which is the run's."""
-        self.models = [start.copy() for start in starts]
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.models = [self.start(j) for j in range(self.p["clusters"])]
 
-    def choice(self, k):
-        return int(np.argmin([self.problem.loss(model, k) for model in self.models]))
+    def start(self, j):
+        """Model 0 is the initial model; in the others its numbers are in another order, by tensor, or have noise."""
+        network, model = self.problem.network, self.problem.start.copy()
+        stream = RandomStream.of_server(SEED, f"model{j}")
+        for name, place in network.places.items():
+            if j == 0 or "running" in name:
+                continue
+            values = model[place].tolist()
+            if self.p.get("start") == "noise":
+                values = [value + self.p["spread"] * stream.normal() for value in values]
+            else:
+                stream.shuffle(values)
+            model[place] = values
+        return model
+
+    def losses(self, k):
+        return [self.problem.loss(model, k) for model in self.models]
 
     def round(self, turns, attack=None):
-        chosen = {k: self.choice(k) for k in turns}
+        losses = {k: self.losses(k) for k in turns}
+        chosen = {k: losses[k].index(min(losses[k])) for k in turns}  # the first of equals
+        took = list(chosen.values())
+        self.columns = {f"rule_clients{j}": took.count(j) for j in range(len(self.models))} | {
+            "rule_best_loss": np.average([min(losses[k]) for k in turns], weights=self.problem.n[list(turns)])}
         ends = {k: train(self.problem, self.models[chosen[k]], k, stages[0], self.local) for k, stages in turns.items()}
         rate = np.where(self.problem.network.is_parameter, self.p.get("server_lr", 1.0), 1.0)
         for j, model in enumerate(self.models):

@@ -1,6 +1,8 @@
 """Rules that solve for a model from sums over rows: here from the rows themselves."""
 import numpy as np
 
+from problem import SEED
+from random_stream import RandomStream
 from rules import Rule
 
 
@@ -31,15 +33,28 @@ class Ridge(OfRows):
 
 
 class KMeans(OfRows):
-    """Lloyd's step on the rows of the round's clients."""
+    """Lloyd's step on the rows of the round's clients; the first one draws centres around their mean, unless they are
+    the model's."""
+
+    def __init__(self, problem, local, **parameters):
+        super().__init__(problem, local, **parameters)
+        self.started = self.p.get("start") == "model"
 
     def round(self, turns, attack=None):
         assert attack is None
         centres = self.problem.network.tensors(self.x)["0.weight"].copy()
         x, _ = self.rows_of(turns)
-        nearest = ((x[:, None] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
-        for c in set(nearest.tolist()):
-            centres[c] = x[nearest == c].mean(axis=0)
+        squared = ((x[:, None] - centres[None]) ** 2).sum(axis=2)
+        nearest = squared.argmin(axis=1)
+        self.columns = {"rule_inertia": squared.min(axis=1).mean(),
+                        "rule_empty": len(centres) - len(set(nearest.tolist())) if self.started else 0}
+        if self.started:
+            for c in set(nearest.tolist()):
+                centres[c] = x[nearest == c].mean(axis=0)
+        else:
+            stream = RandomStream.of_server(SEED, "centres", 1)
+            normal = np.array([stream.normal() for _ in range(centres.size)]).reshape(centres.shape)
+            centres, self.started = x.mean(axis=0) + x.std(axis=0) * normal, True
         self.set(centres, -(centres ** 2).sum(axis=1) / 2)
 
 

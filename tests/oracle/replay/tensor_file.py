@@ -4,13 +4,14 @@ import struct
 
 import numpy as np
 
-TYPES = {"F32": np.float32, "F64": np.float64}
+TYPES = {"F32": np.float32, "F64": np.float64, "I32": np.int32}
 
 
 def write(path, tensors):
     header, at = {}, 0
     for name, value in tensors.items():
-        header[name] = {"dtype": "F64", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        kind = next(kind for kind, dtype in TYPES.items() if dtype == value.dtype)
+        header[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
         at += value.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
