@@ -151,9 +151,13 @@ def _is_gap(value: Any) -> bool:
 
 
 def refuse_same_names(names: Iterable[Any]) -> None:
-    """Refuses names of clients that differ and have one text, such as 1 and "1"."""
+    """Refuses an empty name of a client, and names that differ and have one text, as 1 and "1"."""
     seen: dict[str, Any] = {}
     for name in names:
+        if str(name) == "":
+            raise DataError(
+                "client: a client's name is empty: give it one, or leave its rows out", key="client"
+            )
         other = seen.setdefault(str(name), name)
         if other != name:
             raise DataError(
