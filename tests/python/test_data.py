@@ -105,8 +105,9 @@ class Prepared(TestCase):
 
     def test_refuses_a_client_without_a_name(self) -> None:
         x, y = rows(6)
-        for data, client in (({"": (x, y), "ann": (x, y)}, None), ((x, y), ["ann", ""] * 3)):
-            with self.assertRaisesRegex(macaw.DataError, "name is empty") as caught:
+        one = {"ann\n": (x, y), "bob": (x, y)}
+        for data, client in ((one, None), ((x, y), ["ann", ""] * 3)):
+            with self.assertRaisesRegex(macaw.DataError, "is no name of a client") as caught:
                 self.prepare(data, client=client)
             self.assertEqual(caught.exception.key, "client")
 
