@@ -266,9 +266,12 @@ def _fitted(
         )
     mixed = [v for column in columns for v in column.values[~column.gaps] if not _is_word(v)]
     if mixed and all(column.words is None for column in columns):
+        kind = type(mixed[0]).__name__
+        words = any(_is_word(v) for column in columns for v in column.values[~column.gaps])
         raise DataError(
-            f'{what}: column "{name}" has words and {type(mixed[0]).__name__}; a column has '
+            f'{what}: column "{name}" has {"words and " if words else ""}{kind}; a column has '
             "numbers, or words, which become indicators"
+            + ("" if words else ": make a number of it, such as .astype(float), or days of a date")
         )
     return feature
 

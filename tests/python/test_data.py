@@ -103,6 +103,14 @@ class Prepared(TestCase):
         even = _safetensors.read(self.prepare(([[5, 6], [7, 8]], [1, 0])))
         self.assertNotIn("lengths", even)
 
+    def test_refuses_a_client_without_a_name(self) -> None:
+        x, y = rows(6)
+        one = {"ann\n": (x, y), "bob": (x, y)}
+        for data, client in ((one, None), ((x, y), ["ann", ""] * 3)):
+            with self.assertRaisesRegex(macaw.DataError, "is no name of a client") as caught:
+                self.prepare(data, client=client)
+            self.assertEqual(caught.exception.key, "client")
+
     def test_pads_clients_whose_texts_have_one_length_each(self) -> None:
         clients = {"ann": [[1, 2, 3], [3, 2, 1]], "bob": [[1, 2, 3, 4, 5]]}
         file = _safetensors.read(self.prepare(clients, test=[[2, 3, 4, 5]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
 import warnings
@@ -199,6 +200,12 @@ class ATable(TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             macaw.prepare(((seconds - seconds[0])[:, None], y), cache=self.folder)
+
+    def test_has_a_column_of_dates(self) -> None:
+        days = [datetime.date(2026, 1, 1 + n) for n in range(4)]
+        error = str(self.refused(DataFrame({"a": days, "y": [0, 1] * 2})))
+        self.assertIn('"a" has date; ', error)
+        self.assertIn("make a number of it", error)
 
     def test_has_a_client_column_with_a_number_for_a_name(self) -> None:
         frame = DataFrame({"a": [1.0, 2.0], 2: ["p", "q"], "y": [0, 1]})
