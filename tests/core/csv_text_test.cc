@@ -23,9 +23,7 @@ TEST(CsvText, CountsTheLinesOnWhichRecordsBegin) {
 }
 
 TEST(CsvText, SkipsAByteOrderMarkInFrontOfTheFirstRecordAlone) {
-  const std::string mark = "\xEF\xBB\xBF";
-  std::string text = mark;
-  text.append("\"a;b\";c\n").append(mark).append("d;e\n");
+  const std::string mark = "\xEF\xBB\xBF", text = mark + "\"a;b\";c\n" + mark + "d;e\n";
   EXPECT_EQ(FindSeparator(text), ';');
   CsvText table(text, ';');
   ASSERT_TRUE(table.Next());
