@@ -236,7 +236,7 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
     return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
                                               checkpoint.round.value,
-                                              " rounds; ask for more with --rounds"));
+                                              " rounds; ask for more with run.rounds"));
   }
   return checkpoint;
 }
