@@ -230,6 +230,8 @@ worker::Options OptionsOf(const WorkerArguments& arguments, const Config& config
   options.state = StoreOptionsOf(config, "");
   if (options.state.path.empty()) options.state.path = arguments.state;
   if (!arguments.state_url.empty()) options.state.url = arguments.state_url;
+  // An enrolled node stays when a run is over. The folder of --run-dir is one run's.
+  options.state.each_run = options.enrolled && arguments.run_dir.empty();
   if (arguments.server_syncs_state) options.state.sync = false;
   options.script = config.node.model_script;
   options.trace = arguments.trace;

@@ -59,6 +59,12 @@ uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples) {
 }
 
 bool NameMatches(absl::string_view name, absl::string_view pattern) {
+  // Where the character that begins at `at` ends: names are UTF-8.
+  const auto behind = [&](size_t at) {
+    do ++at;
+    while (at < name.size() && (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80);
+    return at;
+  };
   size_t n = 0, p = 0;
   // The last "*", and where the text that it stands for ends so far.
   std::optional<size_t> star;
@@ -67,12 +73,15 @@ bool NameMatches(absl::string_view name, absl::string_view pattern) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       end = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+    } else if (p < pattern.size() && pattern[p] == '?') {
+      ++p;
+      n = behind(n);
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
       ++p;
       ++n;
     } else if (star.has_value()) {
       p = *star + 1;
-      n = ++end;
+      n = end = behind(end);
     } else {
       return false;
     }

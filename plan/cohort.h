@@ -68,7 +68,7 @@ bool LearnsFromRounds(const CohortConfig& cohort);
 uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples);
 
 // Whether a client's name matches the whole pattern of `eligible`: "*" is any text, "?" any one
-// byte.
+// character of UTF-8.
 bool NameMatches(absl::string_view name, absl::string_view pattern);
 
 // The keys of [cohort].

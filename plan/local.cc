@@ -30,7 +30,9 @@ settings::Section<Schedule> ScheduleSection() {
         "cosine: last factor on the learning rate, which also holds after the schedule",
         Between(0, 1))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
-  f.Add("warmup_rounds", &Schedule::warmup_rounds, "rounds of linear warm-up", AtLeast(0));
+  f.Add("warmup_rounds", &Schedule::warmup_rounds,
+        "rounds n of linear warm-up before the schedule: round r has r / (n + 1) of the rate",
+        AtLeast(0));
   return f;
 }
 

@@ -100,8 +100,9 @@ absl::Status CheckBeginsAgain(const Options& options) {
                      "--force, or another folder)"));
   }
   if (!options.reset_states.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--state-reset ", options.reset_states[0].value,
-                                                   ": ", none, ", so no client has a state"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--state-reset ", options.reset_states[0].value, ": ", none,
+        ": resume without it and end the run by `macaw admin drain`, which writes one"));
   }
   return absl::OkStatus();
 }
@@ -235,7 +236,7 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
     return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
                                               checkpoint.round.value,
-                                              " rounds; ask for more with --rounds"));
+                                              " rounds; ask for more with run.rounds"));
   }
   return checkpoint;
 }

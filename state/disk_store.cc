@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<DiskStateStore>> DiskStateStore::Open(const std::
                                                                      Durability durability) {
   const Segment::Shape shape = ShapeFor(schema);
   const std::string about = About(schema, run, shape);
-  const std::string path = absl::StrCat(folder, "/store");
+  const std::string path = absl::StrCat(folder, "/", kStoreFile);
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
   // Processes that start at the same time write the same bytes.
   if (!FileExists(path)) MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, about));

@@ -16,6 +16,9 @@
 
 namespace macaw::state {
 
+// In a store's folder: of which run and of what shape its states are.
+inline constexpr char kStoreFile[] = "store";
+
 // States in one folder, shared by the worker processes of a host. All versions of a run have the
 // same size and a fence is used once, so a version's name determines its place: file
 // EPOCH-BLOCK.states, slot counter mod slots. There is no index that would grow or could disagree

@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "state/cached_store.h"
 #include "state/disk_store.h"
+#include "state/folder_of_run.h"
 #include "state/memory_store.h"
 
 #ifdef MACAW_REDIS
@@ -68,8 +69,12 @@ absl::StatusOr<std::unique_ptr<ClientStateStore>> OpenStore(const StoreOptions& 
         "the run's algorithm keeps client states, but this node has no folder for them: set "
         "state.path, or start macaw-worker with --run-dir (on the server's host) or --state");
   }
+  std::string folder = options.path;
+  if (options.each_run) {
+    MACAW_ASSIGN_OR_RETURN(folder, FolderOfRun(options.path, run));
+  }
   MACAW_ASSIGN_OR_RETURN(std::unique_ptr<DiskStateStore> disk,
-                         DiskStateStore::Open(options.path, std::move(schema), run,
+                         DiskStateStore::Open(folder, std::move(schema), run,
                                               options.sync ? DiskStateStore::Durability::kMachine
                                                            : DiskStateStore::Durability::kProcess));
   return std::make_unique<CachedStateStore>(std::move(disk), options.cache_bytes);

@@ -15,6 +15,7 @@ namespace macaw::state {
 struct StoreOptions {
   std::string store = "disk";  // "disk", "memory", "redis"
   std::string path;            // disk: the folder
+  bool each_run = false;       // disk: a folder in `path` for each run (folder_of_run.h)
   std::string url;             // redis: the address (redis_url.h)
   std::string password;        // redis: used unless the URL has one
   bool sync = true;            // disk: after Flush, states survive a crash of the machine

@@ -259,6 +259,20 @@ class Session {
     context_.states->Expect(versions);
   }
 
+  // For a server of 0.1.0, which has fewer counts.
+  void CountAsBefore(std::vector<fleet::EvaluationResult>& results) const {
+    const auto classes = training::ClassCounts::Of(context_.run.evaluation.metrics,
+                                                   context_.run.task, context_.spec.outputs);
+    for (fleet::EvaluationResult& result : results) {
+      if (result.counted.empty()) continue;
+      training::SparseCounts counts{.at = std::move(result.counted), .count = {}};
+      counts.count.assign(result.counts.begin(), result.counts.end());
+      counts = classes.WithoutScoresBeyond(counts);
+      result.counted = std::move(counts.at);
+      result.counts.assign(counts.count.begin(), counts.count.end());
+    }
+  }
+
   // Commits everything that is finished. Asks for the next work in the last call. Nothing is held
   // and all slots are idle once it is answered. Returns the server's answer to that, if there is
   // one.
@@ -269,6 +283,7 @@ class Session {
     if (context_.states != nullptr) MACAW_RETURN_IF_ERROR(context_.states->Fence());
     LookWhetherAvailable();
     contexts_.LetGoOfLarge(harvest.phase);
+    if (!knows_unsaid_) CountAsBefore(harvest.evaluations);
     HarvestCommits commits(std::move(harvest), sum_form_, knows_unsaid_);
     while (true) {
       MACAW_ASSIGN_OR_RETURN(fleet::CommitRequest request, commits.Next());

@@ -4,6 +4,7 @@ usage: inputs.py FOLDER (with NumPy). Prepared files are Macaw's form (docs/guid
 everybody.
 """
 
+import functools
 import json
 import pathlib
 import struct
@@ -16,7 +17,7 @@ from jobs import CLIENTS
 CLASSES = 10
 KINDS = {"float32": "F32", "int32": "I32", "int64": "I64"}
 
-# PyTorch's names and shapes of the models that models/named.cc lists under the same names.
+# PyTorch's names and shapes of the models: those of models/named.cc, or of a job's layers.
 MODELS = {
     "logistic": {"0": (10, 60)},
     "lenet5": {
@@ -27,6 +28,7 @@ MODELS = {
         "11": (10, 84),
     },
     "simple_cnn": {"0": (32, 1, 3, 3), "2": (64, 32, 3, 3), "6": (128, 9216), "8": (10, 128)},
+    "pfl_cnn": {"0": (32, 3, 3, 3), "2": (64, 32, 3, 3), "6": (128, 12544), "8": (10, 128)},
 }
 
 
@@ -75,12 +77,12 @@ def synthetic(random: np.random.Generator):
     return np.concatenate(features), np.concatenate(labels), sizes
 
 
-def images(random: np.random.Generator):
-    """60 noisy templates a client: what a step costs does not depend on the picture."""
-    sizes = np.full(CLIENTS, 60)
+def images(random: np.random.Generator, rows=60, shape=(1, 28, 28)):
+    """Noisy templates, `rows` a client: what a step costs does not depend on the picture."""
+    sizes = np.full(CLIENTS, rows)
     labels = random.integers(0, CLASSES, sizes.sum())
-    templates = random.normal(size=(CLASSES, 1, 28, 28)).astype(np.float32)
-    features = random.standard_normal((len(labels), 1, 28, 28), dtype=np.float32)
+    templates = random.normal(size=(CLASSES, *shape)).astype(np.float32)
+    features = random.standard_normal((len(labels), *shape), dtype=np.float32)
     features += templates[labels]
     return features, labels, sizes
 
@@ -98,7 +100,9 @@ def initial(shapes: dict, random: np.random.Generator) -> dict:
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (name, make) in enumerate({"synthetic": synthetic, "images": images}.items()):
+    pictures = functools.partial(images, rows=50, shape=(3, 32, 32))
+    sets = {"synthetic": synthetic, "images": images, "pictures": pictures}
+    for number, (name, make) in enumerate(sets.items()):
         path = folder / f"{name}.safetensors"
         if not path.exists():
             write_clients(path, *make(np.random.default_rng(number)))

@@ -17,7 +17,7 @@ client_records = {records}
 source = "prepared"
 path = "{data}"
 [model]
-name = "{job.name}"
+{model}
 init = "{initial}"
 [algorithm]
 name = "fedavg"
@@ -35,6 +35,11 @@ every = 0
 processes = 1
 backend = "{backend}"
 """
+
+
+def model_of(job: Job) -> str:
+    """The line of [model] that says which one."""
+    return f"layers = {json.dumps(job.layers)}" if job.layers else f'name = "{job.name}"'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Program:
         config.write_text(
             CONFIG.format(
                 job=job,
+                model=model_of(job),
                 lr=LR,
                 backend=self.backend,
                 records="true" if records else "false",

@@ -68,7 +68,9 @@ def arguments():
     told.repetitions = told.repetitions or usual[0]
     told.minutes = told.minutes or usual[1]
     told.checked = told.checked or usual[2]
-    jobs = [JOBS[name] for name in JOBS if name in told.names] or list(JOBS.values())
+    jobs = [JOBS[name] for name in JOBS if name in told.names] or [
+        job for job in JOBS.values() if job.usual
+    ]
     try:
         systems = chosen([name for name in told.names if name not in JOBS], told.quick)
     except ValueError as error:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/commands/commands.h"
@@ -72,12 +73,17 @@ absl::StatusOr<log::History> ReadRepeatable(const std::string& run) {
 }
 
 // Explains a difference, if the logs show a reason.
-std::string Advice(const log::History& recorded, const log::History& repeated) {
+std::string Advice(const log::History& recorded, const log::History& repeated,
+                   const std::string& difference) {
   if (recorded.sessions().front().configuration != repeated.sessions().front().configuration)
     return "; the configuration is another one, or was read by another version of Macaw";
   if (recorded.profile() != repeated.profile()) {
     return absl::StrCat("; the numeric profile was ", recorded.profile(), " and is now ",
                         repeated.profile());
+  }
+  if (absl::StrContains(difference, log::kOthersToDrawFrom)) {
+    return "; a fleet numbers its clients in the order of their names, and a file in that of their "
+           "first rows: sort the file by its clients";
   }
   return "";
 }
@@ -224,7 +230,7 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   if (const auto difference = log::FirstDifference(recorded, repeated)) {
     return absl::AbortedError(absl::StrCat(command.out, " does not repeat ", command.run,
                                            ": they differ in ", *difference,
-                                           Advice(recorded, repeated)));
+                                           Advice(recorded, repeated, *difference)));
   }
   std::cout << "same       " << recorded.completed().value
             << (recorded.completed().value == 1 ? " round" : " rounds");

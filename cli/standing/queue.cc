@@ -1,7 +1,9 @@
 #include "cli/standing/queue.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -13,6 +15,7 @@
 namespace macaw::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kStates[] = {"waiting",     "running", "finished",
@@ -74,6 +77,16 @@ std::optional<QueuedRun> FromJson(const Json& json) {
   if (!known) return std::nullopt;
   run.state = static_cast<QueuedState>(state - std::begin(kStates));
   return run;
+}
+
+// Whether the folder is what a submission leaves that could not be entered in the queue.
+bool HoldsAPlanAlone(const std::string& folder) {
+  std::error_code error;
+  int entries = 0;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    ++entries;
+  return !error && entries == 1 && FileExists(folder + "/plan.toml");
 }
 
 }  // namespace
@@ -149,12 +162,16 @@ absl::Status RunQueue::Submit(const admin::Submission& submission, absl::Time no
   if (same != nullptr && !request_id.empty() && same->request_id == request_id)
     return absl::OkStatus();
   const std::string folder = FolderOf(submission.name);
-  if (same != nullptr || FileExists(folder)) {
+  if (same != nullptr || (FileExists(folder) && !HoldsAPlanAlone(folder))) {
     return absl::AlreadyExistsError(absl::StrCat("there is a run \"", submission.name,
                                                  "\" already: give this one another name"));
   }
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(folder + "/plan.toml", submission.plan));
+  if (absl::Status status = AtomicWriteFile(folder + "/plan.toml", submission.plan); !status.ok()) {
+    std::error_code ignored;
+    fs::remove(folder, ignored);  // if it is empty
+    return status;
+  }
   QueuedRun run;
   run.name = submission.name;
   run.by = submission.by;
@@ -212,6 +229,15 @@ absl::Status RunQueue::End(const std::string& name, QueuedState state, const std
     if (!withdrawn) run.why = why;
     run.ended = now;
   });
+}
+
+absl::Status RunQueue::Note(const std::string& name, const std::string& why) {
+  absl::MutexLock lock(&mutex_);
+  const QueuedRun* found = Find(name);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("there is no run \"", name, "\""));
+  if (found->withdrawn) return absl::OkStatus();  // it says by whom
+  const auto index = static_cast<size_t>(found - runs_.data());
+  return Change([&](std::vector<QueuedRun>& runs) { runs[index].why = why; });
 }
 
 std::vector<QueuedRun> RunQueue::runs() const {

@@ -28,10 +28,10 @@ const char* NameOf(QueuedState state);  // "waiting", …
 struct QueuedRun {
   std::string name;
   QueuedState state = QueuedState::kWaiting;
-  std::string by;                      // who submitted it
-  std::string why;                     // how it ended, where there is more to say than the state
-  bool withdrawn = false;              // while it runs: it ends as withdrawn
-  std::string request_id;              // of the submission, in hex
+  std::string by;          // who submitted it
+  std::string why;         // how it ended, or what its server ended of, where there is more to say
+  bool withdrawn = false;  // while it runs: it ends as withdrawn
+  std::string request_id;  // of the submission, in hex
   absl::Time submitted, began, ended;  // whole seconds; InfinitePast: not yet
 };
 
@@ -52,6 +52,8 @@ class RunQueue {
   // A run that was interrupted because it was withdrawn ends as withdrawn.
   absl::Status End(const std::string& name, QueuedState state, const std::string& why,
                    absl::Time now);
+  // Says why the open run is started again.
+  absl::Status Note(const std::string& name, const std::string& why);
 
   std::vector<QueuedRun> runs() const;
   // The files of a run that operators may have: neither keys nor sessions, nor what clients keep.

@@ -42,6 +42,9 @@ namespace {
 // Keys of ServerFields that say where this server is reached. It decides them itself.
 constexpr std::array kOwnKeys = {"server.listen", "server.admin", "server.http"};
 
+// How soon a run's server is started again that has ended with kExitFailed.
+constexpr Duration kTryAgain = std::chrono::seconds(5);
+
 bool IsEmptyText(const Value& value) {
   const auto* text = value.As<std::string>();
   return text != nullptr && text->empty();
@@ -164,7 +167,7 @@ class Runner {
     if (!told_) child_->Signal(SIGTERM);  // with durable commits the open round is kept
     const Exit exit = child_->Reap();
     child_.reset();
-    if (exit.signal != 0 || exit.code == kExitInterrupted) return;
+    if (exit.signal != 0 || exit.code == kExitInterrupted || exit.code == kExitFailed) return;
     const auto [state, why] = EndOf(exit, queue_.FolderOf(run_));
     queue_.End(run_, state, why, absl::Now())
         .IgnoreError();  // it is done again, and is over at once
@@ -203,7 +206,7 @@ class Runner {
     spec.log = folder + "/standing.log";
     spec.environment = {{"NOTIFY_SOCKET", ""}};  // this process speaks to the service manager
     absl::StatusOr<Child> child = Child::Spawn(spec);
-    if (!child.ok()) return End(QueuedState::kFailed, std::string(child.status().message()));
+    if (!child.ok()) return TryAgain(std::string(child.status().message()));
     child_.emplace(*std::move(child));
     Logger("queue").Info(absl::StrCat("runs run=", run_, " process=", child_->pid()));
     return absl::OkStatus();
@@ -221,9 +224,20 @@ class Runner {
       }
       return End(QueuedState::kFailed, exit.Text());
     }
-    if (exit.signal != 0) return End(QueuedState::kInterrupted, exit.Text());
+    const bool passes = exit.signal == 0 && exit.code == kExitFailed;
+    if (passes && !IsWithdrawn()) return TryAgain(exit.Text());
+    if (passes || exit.signal != 0) return End(QueuedState::kInterrupted, exit.Text());
     const auto [state, why] = EndOf(exit, queue_.FolderOf(run_));
     return End(state, why);
+  }
+
+  // A full disk, or a port that is taken: the run waits until that is put right. The runs behind it
+  // would meet the same.
+  absl::Status TryAgain(const std::string& why) {
+    Logger("queue").Warning(absl::StrCat("starts_again run=", run_, " ", why));
+    again_ = SteadyClock().Now() + kTryAgain;
+    queue_.Note(run_, absl::StrCat("its server was started again after ", why)).IgnoreError();
+    return absl::OkStatus();
   }
 
   absl::Status End(QueuedState state, const std::string& why) {

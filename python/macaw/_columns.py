@@ -112,6 +112,7 @@ class Columns:
             self.words = [str(word) for word in self.reader.words]
         if note := self.reader.note():
             self.notes.append(note)
+        self.warnings += self.reader.warnings
 
     def _kept(self, table: Any, label: str | None) -> list[str] | None:
         """The columns of a table that are features once others are dropped; None: none is."""

@@ -79,6 +79,7 @@ class Reader:
     missing: Missing | None
     features: list[_Feature] = field(default_factory=list)
     words: list[Any] | None = None  # of the labels
+    warnings: list[str] = field(default_factory=list)
 
     @staticmethod
     def of(
@@ -108,6 +109,8 @@ class Reader:
             _refuse_no_features(names, what)
         for name in names:
             reader.features.append(_fitted(name, training, other, missing, what))
+            if note := _lost(name, training, what):
+                reader.warnings.append(note)
             if not any(column_of(table, name, what).words for table in training):
                 _refuse_numbers(reader.features[-1], what)
             if not chosen:
@@ -263,9 +266,12 @@ def _fitted(
         )
     mixed = [v for column in columns for v in column.values[~column.gaps] if not _is_word(v)]
     if mixed and all(column.words is None for column in columns):
+        kind = type(mixed[0]).__name__
+        words = any(_is_word(v) for column in columns for v in column.values[~column.gaps])
         raise DataError(
-            f'{what}: column "{name}" has words and {type(mixed[0]).__name__}; a column has '
+            f'{what}: column "{name}" has {"words and " if words else ""}{kind}; a column has '
             "numbers, or words, which become indicators"
+            + ("" if words else ": make a number of it, such as .astype(float), or days of a date")
         )
     return feature
 
@@ -281,6 +287,34 @@ def _refuse_lost(columns: Sequence[Column], kept: Array, name: str, what: str) -
             f"{kept[0]:.9g} in float32: subtract a number near them, such as the column's minimum",
             key="features",
         )
+
+
+def _lost(name: str, training: Sequence[Any], what: str) -> str | None:
+    columns = [column_of(table, name, what) for table in training]
+    if not all(column.is_numbers() and column.values.dtype != object for column in columns):
+        return None
+    there = np.concatenate([column.values[~column.gaps] for column in columns])
+    return lost_in_float32(there, f'column "{name}"')
+
+
+def lost_in_float32(values: Array, name: str) -> str | None:
+    """What to say of numbers that differ by hardly more than float32 can tell; None: nothing.
+
+    Such are times in seconds within some minutes: near 1.7e9 float32 has steps of 128.
+    """
+    if values.dtype.kind not in "iuf" or values.dtype == np.float32 or len(values) < 2:
+        return None
+    least, most = float(values.min()), float(values.max())
+    size = max(abs(least), abs(most))
+    if least == most or size > np.finfo(np.float32).max:
+        return None
+    step = float(np.spacing(np.float32(size)))
+    if step <= values.astype(np.float64).std() / 20:
+        return None
+    return (
+        f"{name} has numbers from {least:.12g} to {most:.12g}, and float32, in which a run has "
+        f"them, has steps of {step:.3g} there: subtract a number near them, such as the minimum"
+    )
 
 
 def _is_word(value: Any) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _tables, _texts
 from ._columns import Columns, plain
+from ._features import lost_in_float32
 from ._safetensors import Array
 from .errors import DataError
 
@@ -71,15 +72,19 @@ def block_of(data: Any, what: str, columns: Columns) -> Block:
             f"{what}: expected (x, y), a dict of clients, a table, a torch or Hugging Face "
             f"dataset, or a path; got {type(data).__name__}"
         )
-    padded, lengths = _padded(x, what)
+    padded, lengths = _padded(x, what, columns)
     features, labels = _checked(
         array_of(padded, f"{what}: x"), array_of(y, f"{what}: y"), what, columns
     )
     return Block(features, labels, lengths, what)
 
 
-def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
-    """Rows of tokens of several lengths as rows of one length, and the lengths; else x itself."""
+def _padded(x: Any, what: str, columns: Columns) -> tuple[Any, Array | None]:
+    """Rows of tokens of several lengths as rows of one length, and the lengths; else x itself.
+
+    Tokens of one length have lengths, too: those of another client, or of the test set, may be
+    longer. `joined` drops them where all blocks have one length.
+    """
     if not isinstance(x, (list, tuple)):
         return x, None
     try:
@@ -88,8 +93,11 @@ def _padded(x: Any, what: str) -> tuple[Any, Array | None]:
         return x, None
     lengths = np.array([len(row) if row.ndim == 1 else -1 for row in rows], np.int32)
     tokens = all(row.dtype.kind in "iu" or not row.size for row in rows)
-    if not tokens or lengths.min(initial=0) < 0 or len(set(lengths.tolist())) < 2:
+    if not rows or not tokens or lengths.min() < 0:
         return x, None
+    if lengths.min() == lengths.max():
+        bytes_ = any(row.dtype == np.uint8 for row in rows)
+        return x, lengths if columns.tokens and not bytes_ else None
     padded = np.zeros((len(rows), lengths.max()), np.int64)
     for line, row in zip(padded, rows):
         line[: len(row)] = row
@@ -211,6 +219,12 @@ def _features(x: Array, what: str, columns: Columns) -> Array:
         large = np.isfinite(np.asarray(x[row], np.float64)).all()
         why = "that float32 cannot hold" if large else "that is not finite (NaN or infinity)"
         raise DataError(f"{what}: row {row} of x has a value {why}")
+    if kept.dtype == np.float32 and x.ndim == 2:
+        for number in range(x.shape[1]):
+            note = lost_in_float32(x[:, number], f"column {number} of x")
+            if note and note not in columns.warnings:
+                columns.warnings.append(note)
+                break
     return kept
 
 
@@ -252,6 +266,9 @@ def _as_int32(array: Array, what: str) -> Array:
 def joined(blocks: Sequence[Block]) -> Block:
     if any(block.lengths is not None for block in blocks):
         blocks = _as_long_as_the_longest(blocks)
+        width = blocks[0].x.shape[1]
+        if all(block.lengths is not None and (block.lengths == width).all() for block in blocks):
+            blocks = [Block(block.x, block.y, None, block.what) for block in blocks]
     first = blocks[0]
     for other in blocks[1:]:
         _refuse_unlike(first, other)

@@ -151,9 +151,18 @@ def _is_gap(value: Any) -> bool:
 
 
 def refuse_same_names(names: Iterable[Any]) -> None:
-    """Refuses names of clients that differ and have one text, such as 1 and "1"."""
+    """Refuses names that differ and have one text, such as 1 and "1", and what is no name.
+
+    Names travel as lines, so none has a line break.
+    """
     seen: dict[str, Any] = {}
     for name in names:
+        if not str(name) or "\n" in str(name):
+            raise DataError(
+                f"client: {str(name)!r} is no name of a client: it is empty or has a line break; "
+                "give another, or leave its rows out",
+                key="client",
+            )
         other = seen.setdefault(str(name), name)
         if other != name:
             raise DataError(

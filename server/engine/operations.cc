@@ -182,7 +182,10 @@ absl::StatusOr<std::string> RoundEngine::GiveUp(const admin::Change& change, Tim
   if (change.node.empty()) return absl::InvalidArgumentError("which node? its name is missing");
   if (nodes_.Named(change.node) != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "\"", change.node, "\" is there: put it into quarantine first, or revoke its certificate"));
+        "\"", change.node,
+        "\" is there: put it into quarantine first, or revoke its certificate and wait until it has "
+        "been silent for ",
+        ToSeconds(options_.lease_timeout), " s"));
   }
   uint64_t clients = 0;
   for (HoldingId holding; holding.value < roster_.holdings(); ++holding.value) {

@@ -107,7 +107,8 @@ absl::Status Roster::CheckKnown(const Holding& known, const fleet::RegisterReque
   if (owner != known.owner) {
     return No(absl::StrCat("its clients are ", known.owner.empty() ? "held" : "owned",
                            " by worker \"", known.brought_by,
-                           "\"; an owner's clients are trained by its node alone"));
+                           "\"; an owner's clients are trained by its node alone, and a node that "
+                           "takes its place enrols under its name"));
   }
   if (node.table.digest != known.table || node.clients != known.clients) {
     return No(absl::StrCat("it says other things of its clients than worker \"", known.brought_by,

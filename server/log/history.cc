@@ -174,7 +174,7 @@ std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
                                            const History::PhaseStory& repeated) {
   const auto& was = recorded.opened;
   const auto& is = repeated.opened;
-  if (was.eligible != is.eligible) return "other clients, or other numbers of rows, to draw from";
+  if (was.eligible != is.eligible) return kOthersToDrawFrom;
   // Who trains and does not count yet is no matter of a repeated run.
   if (was.arrivals > 0 && recorded.arrived != repeated.arrived) return "other arrivals";
   if (was.arrivals == 0 && was.cohort != is.cohort) return "another cohort";

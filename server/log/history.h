@@ -143,6 +143,9 @@ size_t RoundsThatCounted(ClientId client, const History& history);
 
 absl::StatusOr<History> ReadHistory(const std::string& path);
 
+// In such a description: the logs name other clients, or give them other numbers.
+inline constexpr char kOthersToDrawFrom[] = "other clients, or other numbers of rows, to draw from";
+
 // Describes the first difference between the rounds of a run and those of a run that repeats it.
 // nullopt: they are the same, and so is the model after the last round that is in both logs.
 std::optional<std::string> FirstDifference(const History& recorded, const History& repeated);

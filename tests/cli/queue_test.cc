@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "cli/standing/standing.h"
 #include "core/files.h"
@@ -84,6 +85,31 @@ TEST_F(Queue, ASubmissionThatIsRepeatedHasNoSecondEffectAndANameIsGivenOnce) {
   for (const char* name : {"", "../x", ".hidden", "a b", "a/b"}) {
     EXPECT_THAT(std::string(queue->Submit(Run(name), now_).message()), HasSubstr("is no name"));
   }
+}
+
+// A full disk: the submission is refused, and comes again when there is room.
+TEST_F(Queue, ANameOfASubmissionThatCouldNotBeEnteredIsFree) {
+  const auto queue = Open();
+  ASSERT_TRUE(MakeDirectories(folder_ / "queue.json").ok());  // cannot be written
+  EXPECT_FALSE(queue->Submit(Run("a"), now_).ok());
+  EXPECT_TRUE(queue->runs().empty());
+  ASSERT_EQ(::rmdir((folder_ / "queue.json").c_str()), 0);
+  EXPECT_TRUE(queue->Submit(Run("a"), now_).ok());
+  EXPECT_EQ(queue->runs().size(), 1u);
+}
+
+TEST_F(Queue, ARunThatIsStartedAgainSaysWhyAndStaysOpen) {
+  const auto queue = Open();
+  ASSERT_TRUE(queue->Submit(Run("a"), now_).ok());
+  ASSERT_TRUE(queue->Begin(now_).ok());
+  ASSERT_TRUE(queue->Note("a", "exit code 1: no disk").ok());
+  EXPECT_EQ(Find(*queue, "a").why, "exit code 1: no disk");
+  EXPECT_THAT(*queue->Begin(now_), Optional(std::string("a")));
+  ASSERT_TRUE(queue->Withdraw("a", "withdrawn by ada", now_).ok());
+  ASSERT_TRUE(queue->Note("a", "exit code 1: no disk").ok());
+  EXPECT_EQ(Find(*queue, "a").why, "withdrawn by ada");
+  ASSERT_TRUE(queue->End("a", QueuedState::kInterrupted, "exit code 1", now_).ok());
+  EXPECT_EQ(Find(*queue, "a").state, QueuedState::kWithdrawn);
 }
 
 TEST_F(Queue, AWithdrawnRunIsNotBegunAndAnOpenOneEndsAsWithdrawn) {

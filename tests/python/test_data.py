@@ -103,6 +103,23 @@ class Prepared(TestCase):
         even = _safetensors.read(self.prepare(([[5, 6], [7, 8]], [1, 0])))
         self.assertNotIn("lengths", even)
 
+    def test_refuses_a_client_without_a_name(self) -> None:
+        x, y = rows(6)
+        one = {"ann\n": (x, y), "bob": (x, y)}
+        for data, client in ((one, None), ((x, y), ["ann", ""] * 3)):
+            with self.assertRaisesRegex(macaw.DataError, "is no name of a client") as caught:
+                self.prepare(data, client=client)
+            self.assertEqual(caught.exception.key, "client")
+
+    def test_pads_clients_whose_texts_have_one_length_each(self) -> None:
+        clients = {"ann": [[1, 2, 3], [3, 2, 1]], "bob": [[1, 2, 3, 4, 5]]}
+        file = _safetensors.read(self.prepare(clients, test=[[2, 3, 4, 5]]))
+        np.testing.assert_array_equal(file["lengths"], [2, 2, 4, 3])
+        np.testing.assert_array_equal(file["features"][1], [3, 2, 0, 0])
+        np.testing.assert_array_equal(file["labels"], [3, 1, 5, 5])
+        bytes_ = [np.zeros(3, np.uint8)] * 2
+        self.assertEqual(_safetensors.read(self.prepare((bytes_, [0, 1])))["features"].dtype, "u1")
+
     def test_refuses_targets_that_float32_does_not_hold(self) -> None:
         y = np.array([1.0, 2.0, 1e39, 0.5])
         with self.assertRaisesRegex(macaw.DataError, r"y is 1e\+39 at row 2.*float32"):

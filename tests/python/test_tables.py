@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -187,6 +189,23 @@ class ATable(TestCase):
         self.assertIn("from 1700000000 to 1700000003", str(self.refused(frame)))
         frame = DataFrame({"a": [1.0] * 4, "t": [7.0] * 4, "y": [0, 1] * 2})  # equal before, too
         self.assertEqual(self.read(frame)["features"].shape, (4, 2))
+
+    def test_warns_of_numbers_that_float32_hardly_tells_apart(self) -> None:
+        seconds = 1.7e9 + 10.0 * np.arange(60)
+        y = np.arange(60) % 2
+        table = DataFrame({"t": seconds.tolist(), "y": y.tolist()})
+        for data, name in ((table, 'column "t"'), ((seconds[:, None], y), "column 0")):
+            with self.assertWarnsRegex(UserWarning, f"{name}.*steps of 128"):
+                macaw.prepare(data, cache=self.folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            macaw.prepare(((seconds - seconds[0])[:, None], y), cache=self.folder)
+
+    def test_has_a_column_of_dates(self) -> None:
+        days = [datetime.date(2026, 1, 1 + n) for n in range(4)]
+        error = str(self.refused(DataFrame({"a": days, "y": [0, 1] * 2})))
+        self.assertIn('"a" has date; ', error)
+        self.assertIn("make a number of it", error)
 
     def test_has_a_client_column_with_a_number_for_a_name(self) -> None:
         frame = DataFrame({"a": [1.0, 2.0], 2: ["p", "q"], "y": [0, 1]})

@@ -124,6 +124,15 @@ TEST(NamePattern, StarIsAnyTextAndQuestionMarkOneCharacter) {
   EXPECT_FALSE(NameMatches("", "?"));
 }
 
+TEST(NamePattern, QuestionMarkIsACharacterOfSeveralBytes) {
+  EXPECT_TRUE(NameMatches("Kiel-ä", "Kiel-?"));
+  EXPECT_TRUE(NameMatches("大学", "??"));
+  EXPECT_TRUE(NameMatches("Zürich", "*?rich"));
+  EXPECT_TRUE(NameMatches("äöü", "*?ü"));
+  EXPECT_FALSE(NameMatches("ä", "??"));
+  EXPECT_FALSE(NameMatches("äb", "*??b"));
+}
+
 TEST(Eligible, OnlyClientsWhoseNamesMatchAreDrawn) {
   RunPlan run = TestRun(1);
   run.cohort.eligible = {"a-phone-*"};

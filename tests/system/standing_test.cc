@@ -168,16 +168,42 @@ TEST_F(Standing, ARunThatCannotRunHasFailedAndMakesRoom) {
   EXPECT_THAT(Admin("runs").text, HasSubstr("exit code"));
 }
 
-// An address of this machine that nobody listens on.
-std::string FreeAddress() {
-  const Fd fd(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
-  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
-  return absl::StrCat("127.0.0.1:", ntohs(at.sin_port));
+// An address of this machine that is taken as long as this lives.
+struct TakenAddress {
+  TakenAddress() {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+    text = absl::StrCat("127.0.0.1:", ntohs(at.sin_port));
+  }
+  const Fd fd{::socket(AF_INET, SOCK_STREAM, 0)};
+  std::string text;
+};
+
+// One that nobody listens on.
+std::string FreeAddress() { return TakenAddress().text; }
+
+// The runs behind it would meet the same trouble.
+TEST_F(Standing, ARunWhoseServerCannotStartYetKeepsItsPlace) {
+  auto taken = std::make_unique<TakenAddress>();
+  Program server("macaw-server",
+                 {"--standing", folder_.path(), "--listen", listen_, "--run-admin", taken->text});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  ASSERT_EQ(Admin("submit " + Plan("one")).exit, 0);
+  ASSERT_EQ(Admin("submit " + Plan("two")).exit, 0);
+  ASSERT_TRUE(server.WaitFor("starts_again run=one")) << server.text();
+  EXPECT_EQ(Runs()[0]["state"], "running");
+  EXPECT_EQ(Runs()[1]["state"], "waiting");
+  EXPECT_THAT(Admin("runs").text, HasSubstr("exit code 1"));
+  taken.reset();
+  for (const std::string name : {"one", "two"}) {
+    EXPECT_EQ(Worker()->Wait(), 0);
+    ASSERT_TRUE(WaitForState(name, "finished"));
+  }
 }
 
 // Nobody but the standing server answers between runs, and the fleet lives on all the same.
@@ -217,6 +243,33 @@ TEST_F(Standing, EnrolsAndRenewsWhileNoRunIsOpen) {
   EXPECT_EQ(worker.Wait(), 0) << worker.text();
   EXPECT_EQ(DigestOf("one"), plain.digest());
   enrol("late", "--role worker");
+}
+
+// A device keeps its clients' states of each run.
+TEST_F(Standing, ADeviceDoesOneStatefulRunAfterTheOther) {
+  const std::string authority = folder_ / "authority", fleet = FreeAddress();
+  ASSERT_EQ(RunMacaw("pki init --dir " + authority).exit, 0);
+  Program server("macaw-server",
+                 {"--standing", folder_.path(), "--listen", fleet, "--authority", authority});
+  ASSERT_TRUE(server.WaitFor("waits_for_runs")) << server.text();
+  const Printed invite = RunMacaw("pki invite node --role worker --dir " + authority);
+  const size_t code = invite.text.find("MACAW-");
+  const Printed enrolled = testing_support::RunProgram(
+      MACAW_BIN_DIR "/macaw-worker",
+      absl::StrCat("enrol --server ", fleet, " --identity ", folder_ / "node", " ",
+                   invite.text.substr(code, invite.text.find_first_of(" \n", code) - code)));
+  ASSERT_EQ(enrolled.exit, 0) << enrolled.text;
+  const std::string node =
+      folder_.Write("node.toml", absl::StrCat("[node]\nserver = \"", fleet, "\"\nidentity = \"",
+                                              folder_ / "node", "\"\n[state]\npath = \"",
+                                              folder_ / "state", "\"\n", *ReadFile(config_)));
+  for (const std::string name : {"one", "two"}) {
+    ASSERT_EQ(Admin("submit " + Plan(name, " --set algorithm.name=scaffold")).exit, 0);
+    Program worker("macaw-worker", {"--config", node, "--scratch", folder_ / "scratch"});
+    EXPECT_EQ(worker.Wait(), 0) << worker.text();
+    ASSERT_TRUE(WaitForState(name, "finished")) << worker.text();
+  }
+  EXPECT_EQ(DigestOf("one"), DigestOf("two"));
 }
 
 }  // namespace

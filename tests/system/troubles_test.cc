@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "core/isa.h"
@@ -190,6 +193,17 @@ TEST_F(Troubles, DevicesWithTestFilesMakeTheRowsOfTheSimulation) {
     return nlohmann::json::parse(rows.back())["clients_test_accuracy"].dump();
   };
   EXPECT_EQ(tested(*ReadFile(run_ + "/metrics.jsonl")), tested(plain.metrics()));
+
+  // A file numbers its clients in the order of their first rows, and a fleet by their names.
+  std::vector<std::string> backwards = absl::StrSplit(train[""], '\n', absl::SkipEmpty());
+  std::reverse(backwards.begin() + 1, backwards.end());
+  folder_.Write("backwards.csv", absl::StrJoin(backwards, "\n") + "\n");
+  const std::string other = folder_.Write(
+      "other.toml", absl::StrReplaceAll(*ReadFile(config), {{"rows.csv", "backwards.csv"}}));
+  EXPECT_THAT(
+      RunMacaw(absl::StrCat("replay ", run_, " --out ", folder_ / "again", " --config ", other))
+          .text,
+      HasSubstr("sort the file by its clients"));
 
   // A share of its rows for all is refused before anything is asked of the server.
   const Printed refused = testing_support::RunProgram(

@@ -4,14 +4,16 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace macaw::training {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLargestScore = 16;  // a probability within 1.2e-7 of 0 or 1
+constexpr double kFineScore = 16;  // a probability within 1.2e-7 of 0 or 1
+constexpr int kOctaves = 16;       // of scores beyond, up to about 10⁶
 constexpr size_t kMostBins = 4096;
-constexpr size_t kMostCells = size_t{1} << 17;  // of the curves together
+constexpr size_t kMostCells = size_t{1} << 17;  // of the curves together, from −16 to 16
 constexpr size_t kTop = 5;
 
 double MeanOfDefined(const std::vector<double>& values) {
@@ -31,6 +33,21 @@ double Ratio(double numerator, double denominator) {
 template <typename T>
 bool AllFinite(const T* z, size_t count) {
   return std::all_of(z, z + count, [](T value) { return std::isfinite(value); });
+}
+
+constexpr double kLeastOthers = 1e-290;  // below, e^(z − top) loses digits or is 0
+
+// log Σ e^(z − top) without the largest output, relative to the second largest.
+template <typename T>
+double LogOfOthers(std::span<const T> z, size_t best) {
+  double second = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (size_t c = 0; c < z.size(); ++c) {
+    if (c != best) second = std::max(second, static_cast<double>(z[c]));
+  }
+  for (size_t c = 0; c < z.size(); ++c) {
+    if (c != best) sum += std::exp(static_cast<double>(z[c]) - second);
+  }
+  return second - static_cast<double>(z[best]) + std::log(sum);
 }
 
 // Whether fewer than five classes have a larger output than the label, or an equal one before it.
@@ -109,10 +126,21 @@ ClassCounts ClassCounts::Of(const EvaluationMetrics& metrics, TaskKind task, int
   return counts;
 }
 
-size_t ClassCounts::BinOf(double log_odds) const {
-  const double cells = static_cast<double>(bins_);
-  const double cell = std::floor((log_odds / kLargestScore + 1) * (cells / 2));
-  return static_cast<size_t>(std::clamp(cell, 0.0, cells - 1));
+// bins_ equal cells from −16 to 16; half as many on each side divide each octave beyond into equal
+// ones.
+size_t ClassCounts::CellOf(double log_odds) const {
+  const size_t side = bins_ / 2;
+  if (log_odds >= -kFineScore && log_odds < kFineScore) {
+    const double inner = (log_odds / kFineScore + 1) * static_cast<double>(side);
+    return side + std::min(static_cast<size_t>(inner), bins_ - 1);
+  }
+  const double size = std::min(std::abs(log_odds) / kFineScore, std::ldexp(1, kOctaves));
+  int octave = 0;
+  const double mantissa = std::frexp(size, &octave);  // from 1/2 to 1
+  const double beyond = octave - 1 + (2 * mantissa - 1);
+  const auto cell =
+      std::min(static_cast<size_t>(beyond * (static_cast<double>(side) / kOctaves)), side - 1);
+  return log_odds > 0 ? side + bins_ + cell : side - 1 - cell;
 }
 
 // `others`: Σ e^(z − top) without the largest output, of classification.
@@ -120,16 +148,23 @@ template <typename T>
 void ClassCounts::AddCurves(const T* z, size_t best, int64_t label, double others,
                             std::span<double> counts) const {
   const auto add = [&](size_t curve, bool positive, double log_odds) {
-    counts[(positive ? Positives(curve) : Negatives(curve)) + BinOf(log_odds)] += 1;
+    const size_t side = bins_ / 2, cell = CellOf(log_odds);
+    const bool inner = cell >= side && cell < side + bins_;
+    const size_t first = inner      ? (positive ? Positives(curve) : Negatives(curve))
+                         : positive ? PositivesBeyond(curve)
+                                    : NegativesBeyond(curve);
+    counts[first + (inner ? cell - side : cell < side ? cell : cell - bins_)] += 1;
   };
   if (binary_) return add(0, label == 1, static_cast<double>(z[0]));
   const auto top = static_cast<double>(z[best]);
   const double log_partition = std::log1p(others);
+  const double log_others =
+      others > kLeastOthers ? std::log(others) : LogOfOthers(std::span(z, classes_), best);
   for (size_t c = 0; c < classes_; ++c) {
     // log(1 − p) without cancellation: p ≤ 1/2 but for the largest.
     const double log_p = static_cast<double>(z[c]) - top - log_partition;
     add(c, label == static_cast<int64_t>(c),
-        c == best ? -std::log(others) : log_p - std::log1p(-std::exp(log_p)));
+        c == best ? -log_others : log_p - std::log1p(-std::exp(log_p)));
   }
 }
 
@@ -159,7 +194,9 @@ void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> 
 }
 
 double ClassCounts::Counted(const SparseCounts& counts) const {
-  if (matrix_ || bins_ > 0) return SumOf(counts, 0, matrix_ ? Matrix() : 2 * bins_);
+  if (matrix_) return SumOf(counts, 0, Matrix());
+  if (bins_ > 0)
+    return SumOf(counts, Negatives(0), 2 * bins_) + SumOf(counts, NegativesBeyond(0), 2 * bins_);
   return metrics_.top5 ? SumOf(counts, Top(), 2) : CalibratedRows(CalibrationOf(counts));
 }
 
@@ -181,8 +218,11 @@ bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
   const double counted = Counted(counts);
   double positives = 0;
   for (size_t curve = 0; curve < curves(); ++curve) {  // each has every row once
-    if (SumOf(counts, Negatives(curve), 2 * bins_) != counted) return false;
-    const double of_class = SumOf(counts, Positives(curve), bins_);
+    const double of_class =
+        SumOf(counts, Positives(curve), bins_) + SumOf(counts, PositivesBeyond(curve), bins_);
+    const double of_others =
+        SumOf(counts, Negatives(curve), bins_) + SumOf(counts, NegativesBeyond(curve), bins_);
+    if (of_class + of_others != counted) return false;
     positives += of_class;
     const size_t label = binary_ ? 1 : curve;
     if (matrix_ && of_class != SumOf(counts, label * classes_, classes_)) return false;
@@ -206,20 +246,53 @@ std::vector<std::string> ClassCounts::names() const {
   return names;
 }
 
-double ClassCounts::Auc(const SparseCounts& counts, size_t curve) const {
-  const Range negative = RangeOf(counts, Negatives(curve), bins_);
-  const Range positive = RangeOf(counts, Positives(curve), bins_);
-  double positives = 0, negatives = 0, twice_below = 0;  // twice: a tie is half a pair
-  size_t n = negative.begin;
-  for (size_t p = positive.begin; p < positive.end; ++p) {
-    const size_t bin = counts.at[p] - Positives(curve);
-    for (; n < negative.end && counts.at[n] - Negatives(curve) < bin; ++n)
-      negatives += counts.count[n];
-    const bool tie = n < negative.end && counts.at[n] - Negatives(curve) == bin;
-    twice_below += counts.count[p] * (2 * negatives + (tie ? counts.count[n] : 0));
-    positives += counts.count[p];
+std::vector<ClassCounts::Cell> ClassCounts::CellsOf(const SparseCounts& counts, size_t inner,
+                                                    size_t beyond) const {
+  const size_t side = bins_ / 2;
+  std::vector<Cell> cells;
+  const auto add = [&](size_t first, size_t size, size_t place) {
+    const Range range = RangeOf(counts, first, size);
+    for (size_t i = range.begin; i < range.end; ++i)
+      cells.push_back({.place = place + counts.at[i] - first, .count = counts.count[i]});
+  };
+  add(beyond, side, 0);
+  add(inner, bins_, side);
+  add(beyond + side, side, side + bins_);
+  return cells;
+}
+
+SparseCounts ClassCounts::WithoutScoresBeyond(const SparseCounts& counts) const {
+  const size_t side = bins_ / 2, beyond = NegativesBeyond(0);
+  std::map<uint32_t, double> all;
+  for (size_t i = 0; i < counts.at.size(); ++i) {
+    size_t at = counts.at[i];
+    if (at >= beyond) {
+      const size_t curve = (at - beyond) / (2 * bins_), place = (at - beyond) % (2 * bins_);
+      at = (place < bins_ ? Negatives(curve) : Positives(curve)) +
+           (place % bins_ < side ? 0 : bins_ - 1);
+    }
+    all[static_cast<uint32_t>(at)] += counts.count[i];
   }
-  for (; n < negative.end; ++n) negatives += counts.count[n];
+  SparseCounts without;
+  for (const auto& [at, count] : all) {
+    without.at.push_back(at);
+    without.count.push_back(count);
+  }
+  return without;
+}
+
+double ClassCounts::Auc(const SparseCounts& counts, size_t curve) const {
+  const std::vector<Cell> negative = CellsOf(counts, Negatives(curve), NegativesBeyond(curve));
+  const std::vector<Cell> positive = CellsOf(counts, Positives(curve), PositivesBeyond(curve));
+  double positives = 0, negatives = 0, twice_below = 0;  // twice: a tie is half a pair
+  auto n = negative.begin();
+  for (const Cell& cell : positive) {
+    for (; n != negative.end() && n->place < cell.place; ++n) negatives += n->count;
+    const bool tie = n != negative.end() && n->place == cell.place;
+    twice_below += cell.count * (2 * negatives + (tie ? n->count : 0));
+    positives += cell.count;
+  }
+  for (; n != negative.end(); ++n) negatives += n->count;
   return Ratio(twice_below, 2 * positives * negatives);
 }
 

@@ -1,4 +1,4 @@
-"""The three models in PyTorch, for every system that is built on it."""
+"""The models in PyTorch, for every system that is built on it."""
 
 import torch
 from torch import nn
@@ -28,12 +28,18 @@ def _lenet5():
     )  # fmt: skip
 
 
-def _simple_cnn():
+def _two_convolutions(channels: int, side: int):
+    """For images of `side` pixels."""
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.ReLU(),
+        nn.Conv2d(channels, 32, 3), nn.ReLU(),
         nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10),
+        nn.Linear(64 * (side // 2 - 2) ** 2, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
 
 
-LAYERS = {"logistic": _logistic, "lenet5": _lenet5, "simple_cnn": _simple_cnn}
+LAYERS = {
+    "logistic": _logistic,
+    "lenet5": _lenet5,
+    "simple_cnn": lambda: _two_convolutions(1, 28),
+    "pfl_cnn": lambda: _two_convolutions(3, 32),
+}

@@ -49,6 +49,7 @@ LAYERS = {
     "logistic": (Dense(relu=False),),
     "lenet5": (Conv(2, True), Conv(0, True), Dense(side=5), Dense(), Dense(relu=False)),
     "simple_cnn": (Conv(0, False), Conv(0, True), Dense(side=12), Dense(relu=False)),
+    "pfl_cnn": (Conv(0, False), Conv(0, True), Dense(side=14), Dense(relu=False)),
 }
 
 
@@ -112,8 +113,9 @@ def main():
             yield to_torch(layer, weight)
             yield bias
 
-    # One channel: NCHW and NHWC are the same bytes.
-    features = task.features if task.job == "logistic" else task.features.reshape(-1, 28, 28, 1)
+    features = task.features
+    if features.ndim == 4:  # from NCHW to NHWC
+        features = np.ascontiguousarray(np.moveaxis(features, 1, -1))
     labels = task.labels.astype(np.int32)
     rows = [slice(a, b) for a, b in zip(task.offsets, task.offsets[1:])]
     clients = [StoredOrder({"x": features[r], "y": labels[r]}) for r in rows]
