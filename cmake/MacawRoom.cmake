@@ -37,8 +37,9 @@ endfunction()
 
 # macaw_test(core LABEL unit SOURCES a_test.cc ... LINKS macaw::core) : one test binary per room; every TEST in it
 # becomes a ctest test of its own. Labels: unit (fast), slow. HEADERS: precompiled ones in place of those of all tests.
+# PLAIN: sources without them, since GCC 12 warns of its own std::string there.
 function(macaw_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS;HEADERS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINKS;HEADERS;PLAIN;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -48,7 +49,10 @@ function(macaw_test name)
   if(CMAKE_CROSSCOMPILING)  # an emulator is ten times slower
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
   endif()
-  add_executable(${name}_test ${ARG_SOURCES})
+  add_executable(${name}_test ${ARG_SOURCES} ${ARG_PLAIN})
+  if(ARG_PLAIN)
+    set_source_files_properties(${ARG_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  endif()
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_LINKS} macaw_warnings GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE
