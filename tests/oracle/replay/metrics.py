@@ -5,7 +5,8 @@ import numpy as np
 
 from network import losses
 
-CELLS, LARGEST = 4096, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md)
+CELLS, FINE, OCTAVES = 128, 16, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md): cells a unit
+                                    # up to ±16; beyond, as many an octave
 HIGHER_IS_WORSE = {"loss", "ece", "mae", "perplexity"}
 TOP = 5
 LOST = 1e-5  # of labels' deviation ÷ mean: there R² is undefined
@@ -33,7 +34,13 @@ def log_odds(outputs):
 
 
 def cells(scores):
-    return np.clip(np.floor((scores + LARGEST) * (CELLS / (2 * LARGEST))), 0, CELLS - 1)
+    """A number of each score's cell, in their order; 0 is that of scores from 0 on."""
+    size = np.clip(np.abs(scores) / FINE, 1, 2.0 ** OCTAVES)
+    octave = np.floor(np.log2(size))
+    beyond = np.floor((octave + size / 2 ** octave - 1) * CELLS)
+    beyond = FINE * CELLS + np.minimum(beyond, OCTAVES * CELLS - 1)
+    inner = (scores >= -FINE) & (scores < FINE)
+    return np.where(inner, np.floor(scores * CELLS), np.where(scores > 0, beyond, -1 - beyond))
 
 
 def divided(numerator, denominator):
