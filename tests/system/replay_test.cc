@@ -20,14 +20,21 @@ namespace {
 
 using namespace testing_support;
 
-TEST(Replay, NumPyReachesTheSameModelsAndMetrics) {
+constexpr int kParts = 4;  // of some 60 runs each
+
+class Replay : public testing::TestWithParam<int> {};
+
+TEST_P(Replay, NumPyReachesTheSameModelsAndMetrics) {
   if (const std::string why = WhyNoPython("numpy"); !why.empty()) GTEST_SKIP() << why;
   const Printed replay =
       RunShell(absl::StrCat(Python(), " ", MACAW_SOURCE_DIR "/tests/oracle/replay/replay.py",
-                            " --macaw ", MACAW_BIN_DIR "/macaw"));
+                            " --macaw ", MACAW_BIN_DIR "/macaw --part ", GetParam(), "/", kParts));
   EXPECT_EQ(replay.exit, 0) << replay.text;
   std::fputs(replay.text.c_str(), stdout);
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, Replay, testing::Range(1, kParts + 1),
+                         [](const auto& part) { return absl::StrCat(part.param, "of", kParts); });
 
 TEST(Trace, HasEveryTurnOfEveryRoundAndEachRowOncePerEpoch) {
   const std::string config = WriteConfig("trace");
