@@ -20,6 +20,7 @@
 #include "data/trigger.h"
 #include "models/script.h"
 #include "scheduler/cohort.h"
+#include "worker/registration.h"
 
 namespace macaw::cli {
 namespace {
@@ -42,6 +43,14 @@ absl::Status WithOwners(const Config& config, const absl::Status& wrong) {
       wrong.code(),
       absl::StrCat(wrong.message(),
                    "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
+}
+
+// Clients that are chosen or grouped by name have names that the server takes.
+absl::Status CheckNames(const Config& config, const data::Dataset& dataset) {
+  const bool chosen = !config.run.cohort.eligible.empty();
+  const bool by_name = chosen || !config.run.evaluation.groups.empty();
+  if (!by_name || config.node.workers.owners > 0) return absl::OkStatus();
+  return Annotate(worker::CheckNames(dataset), chosen ? "cohort.eligible" : "evaluation.groups");
 }
 
 // One client that trains on everybody's rows has them in one place.
@@ -319,6 +328,7 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
   const MatchedBy matched = owners ? MatchedBy::kNumber : MatchedBy::kName;
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset, matched));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
+  MACAW_RETURN_IF_ERROR(CheckNames(config, dataset));
   MACAW_RETURN_IF_ERROR(WithOwners(config, CheckGroups(config.run, dataset, matched)));
   // The server looks again, at the rows that its nodes bring.
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,

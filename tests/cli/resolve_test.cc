@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing_support::TemporaryFolder;
 
 data::DatasetInfo Images() {
   data::DatasetInfo info;
@@ -393,6 +394,31 @@ TEST(Resolve, RefusesAGroupWithoutClients) {
       refusal("[\"a=big-*\"]", {"workers.owners=2"}),
       AllOf(HasSubstr("named \"0\""), HasSubstr("with workers.owners clients are named by")));
   EXPECT_EQ(refusal("[\"a=3\"]", {"workers.owners=2"}), "");
+}
+
+// A worker would tell it the server, which would end the run.
+TEST(Resolve, RefusesANameThatNoServerTakesWhereNamesCount) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& name, const std::string& key,
+                           const std::string& more = "cohort.size=1") {
+    const std::string path =
+        folder.Write("a.csv", absl::StrCat("who,x,y\nann,1,0\n\"", name, "\",2,1\n"));
+    const auto dataset = data::OpenDataset(
+        {.source = "csv", .path = path, .test_fraction = 0, .client_column = "who"}, {});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    Config config = Get({"cohort.size=1", key, more});
+    return std::string(Resolve(config, **dataset, sdk::Catalogue::Builtins()).message());
+  };
+  const std::string eligible = "cohort.eligible=[\"a*\"]";
+  EXPECT_EQ(refusal("bob", eligible), "");
+  EXPECT_THAT(refusal("bo\nb", eligible),
+              AllOf(HasSubstr("cohort.eligible"), HasSubstr("client 1, \"bo\\nb\""),
+                    HasSubstr("line break")));
+  EXPECT_THAT(refusal("bo\tb", "evaluation.groups=[\"a=a*\"]", "evaluation.clients=true"),
+              AllOf(HasSubstr("evaluation.groups"), HasSubstr("\"bo\\tb\"")));
+  EXPECT_THAT(refusal(std::string(129, 'b'), eligible), HasSubstr("129 bytes"));
+  EXPECT_EQ(refusal("bo\nb", "cohort.min_rows=1"), "") << "no name counts";
+  EXPECT_EQ(refusal("bo\nb", "cohort.eligible=[\"0\"]", "workers.owners=2"), "") << "numbers do";
 }
 
 TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {
