@@ -223,9 +223,20 @@ constexpr uint64_t kMostTokens = uint64_t{1} << 28;  // of the data, that are lo
 
 // A model that predicts tokens has an output for each. The first token of a row is not predicted,
 // and negative ones are left to the model.
-absl::Status CheckNextTokens(const Config& config, const data::Dataset& dataset) {
+absl::Status CheckNextTokens(const Config& config, const models::ModelSpec& spec,
+                             const data::Dataset& dataset) {
   if (config.run.task != TaskKind::kNextToken) return absl::OkStatus();
   const int64_t outputs = config.run.model.classes;
+  if (!spec.is_script() && spec.takes_tokens() && spec.positions == 0) {
+    return WithKeyError(
+        absl::InvalidArgumentError(absl::StrCat(
+            "the task is \"next-token\", as of all rows of tokens unless run.task says otherwise, "
+            "and the model has ",
+            outputs, outputs == 1 ? " output" : " outputs",
+            " for the whole text: to classify texts, set run.task = \"classification\"; to predict "
+            "tokens, give it outputs at each position, without \"last\" or \"mean\"")),
+        {.key = "run.task"});
+  }
   MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
                          data::FindForeignToken(dataset, outputs, kMostTokens, /*first=*/1));
   if (!found.has_value() || found->token < 0) return absl::OkStatus();
@@ -402,11 +413,11 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
 absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
                          const data::Dataset& dataset) {
   // A scripted module does not say which tokens it knows.
-  if (spec.is_script() || !spec.takes_tokens()) return CheckNextTokens(config, dataset);
+  if (spec.is_script() || !spec.takes_tokens()) return CheckNextTokens(config, spec, dataset);
   const auto& embedding = std::get<models::Embedding>(spec.layers[0]);
   MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
                          data::FindForeignToken(dataset, embedding.tokens, kMostTokens));
-  if (!found.has_value()) return CheckNextTokens(config, dataset);
+  if (!found.has_value()) return CheckNextTokens(config, spec, dataset);
   const bool layers = config.run.model.name == "layers";
   const std::string key = layers ? "model.layers" : "model.classes";
   std::string remedy = "tokens are numbers from 0";

@@ -455,8 +455,9 @@ class TwoTokens final : public data::Dataset {
   const int32_t tokens_[2];
 };
 
-absl::Status TokensOf(const data::Dataset& dataset, const std::string& model) {
-  Config config = Get({"cohort.size=1", model});
+absl::Status TokensOf(const data::Dataset& dataset, const std::string& model,
+                      const std::string& task = "run.task=auto") {
+  Config config = Get({"cohort.size=1", model, task});
   EXPECT_TRUE(Resolve(config, dataset.info(), sdk::Catalogue::Builtins()).ok());
   const auto spec = SpecOf(config);
   EXPECT_TRUE(spec.ok()) << spec.status();
@@ -486,6 +487,16 @@ TEST(CheckTokens, RefusesATokenToPredictForWhichTheModelHasNoOutput) {
               testing::AllOf(HasSubstr("predicts the tokens 0 to 79"), HasSubstr("token 90"),
                              HasSubstr("client 0"), HasSubstr("linear 91")));
   EXPECT_TRUE(TokensOf(TwoTokens(90, 79), layers).ok()) << "a row's first token is not predicted";
+}
+
+TEST(CheckTokens, SaysHowTextsAreClassifiedWhereTheModelHasOneVectorOfAText) {
+  const std::string layers = R"(model.layers=["embedding 100 8","mean","linear 80"])";
+  const absl::Status refused = TokensOf(TwoTokens(3, 90), layers);
+  EXPECT_EQ(KeyErrorOf(refused).key, "run.task");
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(HasSubstr("run.task = \"classification\""),
+                             Not(HasSubstr("91 outputs at each position"))));
+  EXPECT_TRUE(TokensOf(TwoTokens(3, 90), layers, "run.task=classification").ok());
 }
 
 TEST(CheckForFleet, RefusesWhatOnlyASimulationCanHave) {
