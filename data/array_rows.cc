@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/status.h"
+#include "data/column_spread.h"
 
 namespace macaw::data {
 namespace {
@@ -82,6 +83,24 @@ absl::Status AppendFeatures(const StoredArray& x, const RowShape& shape, Example
                      absl::StrCat("is ", x.TypeName(),
                                   "; features are uint8, float32 or float64, and tokens int32 or "
                                   "int64: convert it with astype"));
+}
+
+std::string NoteOnSpread(const StoredArray& x) {
+  constexpr uint64_t kColumnsAtOnce = 1024;
+  if (x.kind != 'f' || x.item != sizeof(double) || x.shape.size() != 2) return "";
+  const uint64_t width = x.row_elements();
+  for (uint64_t begin = 0; begin < width; begin += kColumnsAtOnce) {
+    std::vector<ColumnSpread> columns(std::min(kColumnsAtOnce, width - begin));
+    for (uint64_t row = 0; row < x.rows(); ++row) {
+      for (uint64_t i = 0; i < columns.size(); ++i)
+        columns[i].Add(FloatAt(x, row * width + begin + i));
+    }
+    for (uint64_t i = 0; i < columns.size(); ++i) {
+      std::string note = columns[i].Note(absl::StrCat("column ", begin + i, " of x"));
+      if (!note.empty()) return note;
+    }
+  }
+  return "";
 }
 
 absl::Status AppendLabels(const StoredArray& y, uint64_t rows, ExampleStore& store) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,10 @@ absl::StatusOr<RowShape> ShapeOfRows(const StoredArray& x, bool images);
 // Appends all rows of `x`: bytes, floats (which must be finite), or tokens (integers of 32 and 64
 // bits, 0 … 2³¹ − 1). Other types are refused by name.
 absl::Status AppendFeatures(const StoredArray& x, const RowShape& shape, ExampleStore& store);
+
+// For people, of the first column of float64 numbers that float32 hardly tells apart
+// (column_spread.h). "": there is none, or the rows are no lists of such numbers.
+std::string NoteOnSpread(const StoredArray& x);
 
 // Appends `rows` labels: integers are classes from 0, floats are targets.
 absl::Status AppendLabels(const StoredArray& y, uint64_t rows, ExampleStore& store);

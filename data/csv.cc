@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "core/csv_text.h"
 #include "core/status.h"
 #include "core/utf8.h"
+#include "data/column_spread.h"
 #include "data/known_files.h"
 #include "data/readers.h"
 #include "data/source_file.h"
@@ -267,6 +269,17 @@ class CsvReader {
 
   const UnreadableRows& unreadable() const { return unreadable_; }
 
+  // For people, of the columns whose numbers float32 hardly tells apart, over the rows so far.
+  std::vector<std::string> SpreadNotes() const {
+    std::vector<std::string> notes;
+    for (size_t column = 0, feature = 0; feature < spreads_.size(); ++column) {
+      if (columns_->role(column) != Role::kFeature) continue;
+      std::string note = spreads_[feature++].Note(columns_->Text(column));
+      if (!note.empty()) notes.push_back(std::move(note));
+    }
+    return notes;
+  }
+
   uint64_t rows() const { return labels_.count(); }
   const Labels& labels() const { return labels_; }
   const std::optional<Columns>& columns() const { return columns_; }
@@ -347,15 +360,20 @@ class CsvReader {
       }
     }
     MACAW_RETURN_IF_ERROR(Annotate(labels_.Append(cells[label], *path_), columns_->Text(label)));
-    features_.insert(features_.end(), row_.begin(), row_.end());
+    spreads_.resize(row_.size());
+    for (size_t feature = 0; feature < row_.size(); ++feature) {
+      spreads_[feature].Add(row_[feature]);
+      features_.push_back(static_cast<float>(row_[feature]));
+    }
     if (client.has_value()) client_of_row_.push_back(ClientOf(cells[*client]));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<float> FeatureOf(size_t column, absl::string_view cell) const {
+  // A number that is finite as float32, too.
+  absl::StatusOr<double> FeatureOf(size_t column, absl::string_view cell) const {
     const std::optional<double> number = ParseNumber(cell);
-    const float value = static_cast<float>(number.value_or(NAN));
-    if (std::isfinite(value)) return value;
+    const double value = number.value_or(NAN);
+    if (std::isfinite(static_cast<float>(value))) return value;
     if (NamesAPicture(cell)) {
       return Refuse(columns_->Text(column), ": \"", EscapeToUtf8(cell.substr(0, 40)),
                     "\" is the name of a picture. ", kPicturesAdvice,
@@ -382,7 +400,8 @@ class CsvReader {
   const std::string* path_ = nullptr;  // of the file that is read
   Labels labels_;
   UnreadableRows unreadable_;
-  std::vector<float> row_;  // of one row, reused
+  std::vector<double> row_;            // of one row, reused
+  std::vector<ColumnSpread> spreads_;  // of each feature
   std::vector<float> features_;
   std::unordered_map<std::string, uint32_t> clients_;
   std::vector<std::string> client_names_;  // in the order of their first row
@@ -396,6 +415,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   Digester digest;
   MACAW_RETURN_IF_ERROR(reader.Append(options.path, digest));
   const uint64_t own_test_begin = reader.rows();
+  std::vector<std::string> spread_notes = reader.SpreadNotes();  // of the rows for training
   if (!options.test_path.empty()) MACAW_RETURN_IF_ERROR(reader.Append(options.test_path, digest));
   MACAW_RETURN_IF_ERROR(reader.unreadable().Check(reader.rows()));
   if (reader.rows() == 0) return Refuse(options.path, " holds no examples");
@@ -418,6 +438,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   examples.class_names = std::move(class_names);
   examples.feature_names = reader.columns()->FeatureNames();
   examples.notes = reader.unreadable().Notes(reader.rows());
+  std::ranges::move(spread_notes, std::back_inserter(examples.notes));
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.client_of_row = reader.TakeClients();
   examples.group_names = reader.TakeClientNames();

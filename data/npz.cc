@@ -127,6 +127,7 @@ struct NpzReading {
   NpzClients clients;
   std::optional<RowShape> shape;
   uint64_t rows = 0;
+  std::string spread;  // what is to be said of the features for training
 };
 
 // Reads one half of a file. False: the file does not have it.
@@ -145,6 +146,7 @@ absl::StatusOr<bool> ReadNpzHalf(NpzArrays& arrays, const NpzHalf& half, NpzRead
   reading.shape = shape;
   MACAW_RETURN_IF_ERROR(AppendFeatures(*x, shape, reading.store));
   reading.rows += rows;
+  if (before == 0) reading.spread = NoteOnSpread(*x);
   const ExampleStore& store = reading.store;
   if (!store.bytes.empty() + !store.floats.empty() + !store.tokens.empty() != 1)
     return RefuseArray(*x,
@@ -204,6 +206,7 @@ absl::StatusOr<Examples> ReadNpz(const DataOptions& options) {
   if (reading.shape->channels_last)
     examples.notes.push_back("images are stored with their channels last; they are read as [" +
                              absl::StrJoin(examples.input_shape, ", ") + "]");
+  if (!reading.spread.empty()) examples.notes.push_back(std::move(reading.spread));
   NoteFirstClass(options.classes, examples);
   if (!unused.empty()) examples.notes.push_back(absl::StrCat("not read: ", unused));
   examples.client_of_row = std::move(reading.clients.of_row);

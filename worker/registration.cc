@@ -19,11 +19,26 @@ Digest DigestOfNames(const std::vector<std::string>& names) {
   return digester.Finish();
 }
 
+std::vector<std::string> NamesOf(const data::Dataset& dataset) {
+  std::vector<std::string> names;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value)
+    names.push_back(dataset.ClientName(client));
+  return names;
+}
+
 }  // namespace
+
+absl::Status CheckNames(const data::Dataset& dataset) {
+  return fleet::CheckNames(NamesOf(dataset));
+}
 
 absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name) {
   const data::DatasetInfo& info = dataset.info();
   fleet::ClientTable table;
+  if (by_name) {
+    table.names = NamesOf(dataset);
+    MACAW_RETURN_IF_ERROR(fleet::CheckNames(table.names));
+  }
   const auto column = [&](data::Split split) {
     std::vector<uint32_t> rows;
     for (ClientId client; client.value < info.clients; ++client.value)
@@ -36,7 +51,6 @@ absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by
   table.validation_rows = column(data::Split::kValidation);
   for (ClientId client; client.value < info.clients; ++client.value) {
     table.rows.push_back(dataset.Examples(client, data::Split::kTrain));
-    if (by_name) table.names.push_back(dataset.ClientName(client));
     if (info.train_tokens == 0) continue;
     table.tokens.push_back(0);
     if (table.rows.back() == 0) continue;

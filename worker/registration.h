@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
 #include "proto/fleet/client_table.h"
@@ -14,8 +15,12 @@ namespace macaw::worker {
 // What a node tells the server about itself and its clients when it registers. Its data is read for
 // it; nothing of the run is known yet.
 
-// The table of the clients of this node, for the server. `by_name`: with their names.
+// The table of the clients of this node, for the server. `by_name`: with their names, which
+// CheckNames must not refuse.
 absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name);
+
+// Refuses clients whose names no server takes (fleet::CheckNames).
+absl::Status CheckNames(const data::Dataset& dataset);
 
 // What the node reports about itself. The numeric profile is known once the server has sent its
 // run.

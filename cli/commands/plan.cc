@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
@@ -85,6 +86,7 @@ absl::Status Write(const PlanCommand& command) {
   MACAW_RETURN_IF_ERROR(CheckNamesData(config));
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
                          catalogue.OpenDataset(config.node.data, config.node.partition));
+  for (const std::string& note : dataset->info().notes) std::cerr << "note  " << note << std::endl;
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableHere(config.run, *dataset));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), drawable, catalogue));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));

@@ -20,6 +20,7 @@
 #include "data/trigger.h"
 #include "models/script.h"
 #include "scheduler/cohort.h"
+#include "worker/registration.h"
 
 namespace macaw::cli {
 namespace {
@@ -42,6 +43,14 @@ absl::Status WithOwners(const Config& config, const absl::Status& wrong) {
       wrong.code(),
       absl::StrCat(wrong.message(),
                    "; with workers.owners clients are named by their numbers, \"0\", \"1\", …"));
+}
+
+// Clients that are chosen or grouped by name have names that the server takes.
+absl::Status CheckNames(const Config& config, const data::Dataset& dataset) {
+  const bool chosen = !config.run.cohort.eligible.empty();
+  const bool by_name = chosen || !config.run.evaluation.groups.empty();
+  if (!by_name || config.node.workers.owners > 0) return absl::OkStatus();
+  return Annotate(worker::CheckNames(dataset), chosen ? "cohort.eligible" : "evaluation.groups");
 }
 
 // One client that trains on everybody's rows has them in one place.
@@ -214,9 +223,20 @@ constexpr uint64_t kMostTokens = uint64_t{1} << 28;  // of the data, that are lo
 
 // A model that predicts tokens has an output for each. The first token of a row is not predicted,
 // and negative ones are left to the model.
-absl::Status CheckNextTokens(const Config& config, const data::Dataset& dataset) {
+absl::Status CheckNextTokens(const Config& config, const models::ModelSpec& spec,
+                             const data::Dataset& dataset) {
   if (config.run.task != TaskKind::kNextToken) return absl::OkStatus();
   const int64_t outputs = config.run.model.classes;
+  if (!spec.is_script() && spec.takes_tokens() && spec.positions == 0) {
+    return WithKeyError(
+        absl::InvalidArgumentError(absl::StrCat(
+            "the task is \"next-token\", as of all rows of tokens unless run.task says otherwise, "
+            "and the model has ",
+            outputs, outputs == 1 ? " output" : " outputs",
+            " for the whole text: to classify texts, set run.task = \"classification\"; to predict "
+            "tokens, give it outputs at each position, without \"last\" or \"mean\"")),
+        {.key = "run.task"});
+  }
   MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
                          data::FindForeignToken(dataset, outputs, kMostTokens, /*first=*/1));
   if (!found.has_value() || found->token < 0) return absl::OkStatus();
@@ -319,6 +339,7 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
   const MatchedBy matched = owners ? MatchedBy::kNumber : MatchedBy::kName;
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableOf(config.run, dataset, matched));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset.info(), drawable, catalogue));
+  MACAW_RETURN_IF_ERROR(CheckNames(config, dataset));
   MACAW_RETURN_IF_ERROR(WithOwners(config, CheckGroups(config.run, dataset, matched)));
   // The server looks again, at the rows that its nodes bring.
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
@@ -392,11 +413,11 @@ absl::StatusOr<models::ModelSpec> SpecOf(const Config& config) {
 absl::Status CheckTokens(const Config& config, const models::ModelSpec& spec,
                          const data::Dataset& dataset) {
   // A scripted module does not say which tokens it knows.
-  if (spec.is_script() || !spec.takes_tokens()) return CheckNextTokens(config, dataset);
+  if (spec.is_script() || !spec.takes_tokens()) return CheckNextTokens(config, spec, dataset);
   const auto& embedding = std::get<models::Embedding>(spec.layers[0]);
   MACAW_ASSIGN_OR_RETURN(const std::optional<data::ForeignToken> found,
                          data::FindForeignToken(dataset, embedding.tokens, kMostTokens));
-  if (!found.has_value()) return CheckNextTokens(config, dataset);
+  if (!found.has_value()) return CheckNextTokens(config, spec, dataset);
   const bool layers = config.run.model.name == "layers";
   const std::string key = layers ? "model.layers" : "model.classes";
   std::string remedy = "tokens are numbers from 0";

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/utf8.h"
 
 namespace macaw::fleet {
 namespace {
@@ -27,14 +28,26 @@ void VisitColumns(Table& table, Visit visit) {
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
+// What is wrong with a name; "": nothing.
+std::string Fault(const std::string& name) {
+  if (name.empty()) return "is empty";
+  if (std::ranges::any_of(name, IsControl))
+    return "has a control character, such as a line break or a tab";
+  return name.size() > kLongestName ? absl::StrCat("has ", name.size(), " bytes") : "";
+}
+
+}  // namespace
+
 absl::Status CheckNames(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 40;
   absl::flat_hash_set<absl::string_view> seen;
   for (size_t place = 0; place < names.size(); ++place) {
     const std::string& name = names[place];
-    if (name.empty() || name.size() > kLongestName || std::ranges::any_of(name, IsControl)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the name of client ", place, " of the table is not one: 1 to ",
-                       kLongestName, " bytes without control characters"));
+    if (const std::string fault = Fault(name); !fault.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the name of client ", place, ", \"", EscapeToUtf8(HeadOf(name, kShown)),
+          name.size() > kShown ? "…" : "", "\", ", fault, "; a server takes names of 1 to ",
+          kLongestName, " bytes without control characters: give the client another"));
     }
     if (!seen.insert(name).second) {
       return absl::InvalidArgumentError(
@@ -43,8 +56,6 @@ absl::Status CheckNames(const std::vector<std::string>& names) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 std::string ClientTable::NameOf(uint64_t place) const {
   return names.empty() ? absl::StrCat(place) : names[place];

@@ -6,10 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/buffer.h"
 
 namespace macaw::fleet {
+
+// Refuses names that no table has: empty ones, those of more than 128 bytes or with control
+// characters, and those that occur twice. The error says which and what is wrong with it.
+absl::Status CheckNames(const std::vector<std::string>& names);
 
 // What a node reports about its clients. Index k is the client with place k.
 struct ClientTable {
@@ -24,8 +29,8 @@ struct ClientTable {
 
   // Equal tables give equal bytes: at most 16 bytes per client, plus its name.
   AlignedBuffer Encode() const;
-  // Refuses bytes that Encode cannot have made for this number of clients. Refuses names that are
-  // empty, are longer than 128 bytes, hold control characters, or occur twice.
+  // Refuses bytes that Encode cannot have made for this number of clients, and what CheckNames
+  // refuses.
   static absl::StatusOr<ClientTable> Decode(std::span<const std::byte> bytes, uint64_t clients);
 
   friend bool operator==(const ClientTable&, const ClientTable&) = default;

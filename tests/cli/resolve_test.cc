@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing_support::TemporaryFolder;
 
 data::DatasetInfo Images() {
   data::DatasetInfo info;
@@ -395,6 +396,31 @@ TEST(Resolve, RefusesAGroupWithoutClients) {
   EXPECT_EQ(refusal("[\"a=3\"]", {"workers.owners=2"}), "");
 }
 
+// A worker would tell it the server, which would end the run.
+TEST(Resolve, RefusesANameThatNoServerTakesWhereNamesCount) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& name, const std::string& key,
+                           const std::string& more = "cohort.size=1") {
+    const std::string path =
+        folder.Write("a.csv", absl::StrCat("who,x,y\nann,1,0\n\"", name, "\",2,1\n"));
+    const auto dataset = data::OpenDataset(
+        {.source = "csv", .path = path, .test_fraction = 0, .client_column = "who"}, {});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    Config config = Get({"cohort.size=1", key, more});
+    return std::string(Resolve(config, **dataset, sdk::Catalogue::Builtins()).message());
+  };
+  const std::string eligible = "cohort.eligible=[\"a*\"]";
+  EXPECT_EQ(refusal("bob", eligible), "");
+  EXPECT_THAT(refusal("bo\nb", eligible),
+              AllOf(HasSubstr("cohort.eligible"), HasSubstr("client 1, \"bo\\nb\""),
+                    HasSubstr("line break")));
+  EXPECT_THAT(refusal("bo\tb", "evaluation.groups=[\"a=a*\"]", "evaluation.clients=true"),
+              AllOf(HasSubstr("evaluation.groups"), HasSubstr("\"bo\\tb\"")));
+  EXPECT_THAT(refusal(std::string(129, 'b'), eligible), HasSubstr("129 bytes"));
+  EXPECT_EQ(refusal("bo\nb", "cohort.min_rows=1"), "") << "no name counts";
+  EXPECT_EQ(refusal("bo\nb", "cohort.eligible=[\"0\"]", "workers.owners=2"), "") << "numbers do";
+}
+
 TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {
   Config config = Get({"cohort.size=5", "cohort.min_rows=20"});
   EXPECT_THAT(
@@ -429,8 +455,9 @@ class TwoTokens final : public data::Dataset {
   const int32_t tokens_[2];
 };
 
-absl::Status TokensOf(const data::Dataset& dataset, const std::string& model) {
-  Config config = Get({"cohort.size=1", model});
+absl::Status TokensOf(const data::Dataset& dataset, const std::string& model,
+                      const std::string& task = "run.task=auto") {
+  Config config = Get({"cohort.size=1", model, task});
   EXPECT_TRUE(Resolve(config, dataset.info(), sdk::Catalogue::Builtins()).ok());
   const auto spec = SpecOf(config);
   EXPECT_TRUE(spec.ok()) << spec.status();
@@ -460,6 +487,16 @@ TEST(CheckTokens, RefusesATokenToPredictForWhichTheModelHasNoOutput) {
               testing::AllOf(HasSubstr("predicts the tokens 0 to 79"), HasSubstr("token 90"),
                              HasSubstr("client 0"), HasSubstr("linear 91")));
   EXPECT_TRUE(TokensOf(TwoTokens(90, 79), layers).ok()) << "a row's first token is not predicted";
+}
+
+TEST(CheckTokens, SaysHowTextsAreClassifiedWhereTheModelHasOneVectorOfAText) {
+  const std::string layers = R"(model.layers=["embedding 100 8","mean","linear 80"])";
+  const absl::Status refused = TokensOf(TwoTokens(3, 90), layers);
+  EXPECT_EQ(KeyErrorOf(refused).key, "run.task");
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(HasSubstr("run.task = \"classification\""),
+                             Not(HasSubstr("91 outputs at each position"))));
+  EXPECT_TRUE(TokensOf(TwoTokens(3, 90), layers, "run.task=classification").ok());
 }
 
 TEST(CheckForFleet, RefusesWhatOnlyASimulationCanHave) {

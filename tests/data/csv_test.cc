@@ -86,6 +86,24 @@ TEST_F(Csv, WhatTheFirstLineDecidesIsNeverLeftOut) {
               HasSubstr("a.csv line 1"));
 }
 
+TEST_F(Csv, ColumnsThatFloat32HardlyTellsApartAreNoted) {
+  std::string text = "t,near,far,same,user,ms,y\n";
+  for (int i = 0; i < 60; ++i) {
+    absl::StrAppend(&text, 1700000000 + 10 * i, ",", 10 * i, ",", 1700000000 + 10000 * i,
+                    ",1.7e12,u,", 1700000000000 + 1000 * i, ",", i % 2, "\n");
+  }
+  DataOptions options = With(text, {.client_column = "user", .drop_columns = {"near"}});
+  EXPECT_THAT(Whole(options)->info().notes,
+              ElementsAre(AllOf(HasSubstr("column \"t\" has numbers from 1700000000 to 1700000590"),
+                                HasSubstr("steps of 128 there: subtract")),
+                          HasSubstr("column \"ms\"")));
+  // Rows for tests are not looked at.
+  options.test_path = options.path;
+  options.path =
+      folder_.Write("train.csv", "t,near,far,same,user,ms,y\n1,2,3,4,u,5,0\n6,7,8,9,u,1,1\n");
+  EXPECT_THAT(Whole(options)->info().notes, IsEmpty());
+}
+
 TEST_F(Csv, WordsAreClassesInSortedOrder) {
   const auto dataset = Whole(With("\xEF\xBB\xBFx,pet\n1,dog\n2,cat\n3,dog\n"));
   ASSERT_NE(dataset, nullptr);

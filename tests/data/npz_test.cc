@@ -89,6 +89,25 @@ TEST_F(Npz, LabelsThatCountFromOneAreNoted) {
   EXPECT_THAT((*usual)->info().notes, Not(Contains(HasSubstr("class 0"))));
 }
 
+TEST_F(Npz, ColumnsThatFloat32HardlyTellsApartAreNoted) {
+  const auto notes = [&](double begin, uint64_t columns) {
+    std::vector<double> values;
+    for (uint64_t i = 0; i < 60 * columns; ++i) {
+      const auto row = static_cast<double>(i / columns);
+      values.push_back(i % columns == columns - 2 ? begin + 10 * row : row);
+    }
+    const auto dataset =
+        Open({{"x.npy", NpyOf("<f8", {60, columns}, values)}, Labels(std::vector<int64_t>(60, 0))});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return (*dataset)->info().notes;
+  };
+  EXPECT_THAT(notes(1.7e9, 3),
+              Contains(AllOf(HasSubstr("column 1 of x has numbers from 1700000000 to 1700000590"),
+                             HasSubstr("steps of 128 there"))));
+  EXPECT_THAT(notes(1.7e9, 1500), Contains(HasSubstr("column 1498 of x")));
+  EXPECT_THAT(notes(0, 3), Not(Contains(HasSubstr("float32"))));
+}
+
 TEST_F(Npz, AClientForEachRowIsTheNaturalPartition) {
   const ZipFile numbers = {"client.npy", NpyOf<int32_t>("<i4", {4}, {70, 8, 70, 9})};
   // Three characters of four bytes each, padded with zeros.

@@ -49,6 +49,16 @@ TEST(ClientTable, RefusesNamesThatAreNone) {
   EXPECT_NE(refusal({"a\nb", "c"}), "");
 }
 
+// Before they are lines of a table, which then has more names than clients.
+TEST(ClientTable, NamesWithLineBreaksAreKnownBeforeTheyAreWritten) {
+  EXPECT_THAT(std::string(CheckNames({"c", "a\nb"}).message()),
+              testing::AllOf(testing::HasSubstr("client 1, \"a\\nb\", has a control character"),
+                             testing::HasSubstr("line break")));
+  EXPECT_THAT(std::string(CheckNames({std::string(129, 'x')}).message()),
+              testing::HasSubstr("xxx…\", has 129 bytes"));
+  EXPECT_TRUE(CheckNames({"a", std::string(128, 'x'), "ä b"}).ok());
+}
+
 // The fuzzer found that a column of tokens was accepted where there are no clients. Equal tables
 // had different bytes.
 TEST(ClientTable, OfNoClientsHasNoColumns) {

@@ -231,5 +231,17 @@ TEST(PlanOfAFleet, HasTheTotalsOfTheClientsThatMatchOrOfAllAndSaysSo) {
                     HasSubstr("note  cohort.eligible and cohort.min_rows leave 0 of the 80")));
 }
 
+TEST(PlanOfAFleet, SaysWhatThereIsToSayOfTheData) {
+  const TemporaryFolder folder;
+  std::string rows = "seconds,y,client\n";
+  for (int k = 0; k < 60; ++k)
+    absl::StrAppend(&rows, 1700000000 + 10 * k, ",", k % 2, ",c", k % 4, "\n");
+  const testing_support::Printed printed = testing_support::RunMacaw(
+      absl::StrCat("plan ", Job(folder, "job", kSmall, "[cohort]\nsize = 2\n"), " --out ",
+                   folder / "server.toml", " --set data.path=", folder.Write("times.csv", rows)));
+  EXPECT_EQ(printed.exit, 0) << printed.text;
+  EXPECT_THAT(printed.text, HasSubstr("note  column \"seconds\" has numbers from 1700000000 to"));
+}
+
 }  // namespace
 }  // namespace macaw
