@@ -28,10 +28,6 @@ std::vector<std::string> NamesOf(const data::Dataset& dataset) {
 
 }  // namespace
 
-absl::Status CheckNames(const data::Dataset& dataset) {
-  return fleet::CheckNames(NamesOf(dataset));
-}
-
 absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name) {
   const data::DatasetInfo& info = dataset.info();
   fleet::ClientTable table;

@@ -16,11 +16,8 @@ namespace macaw::worker {
 // it; nothing of the run is known yet.
 
 // The table of the clients of this node, for the server. `by_name`: with their names, which
-// CheckNames must not refuse.
+// fleet::CheckNames must not refuse.
 absl::StatusOr<fleet::ClientTable> TableOf(const data::Dataset& dataset, bool by_name);
-
-// Refuses clients whose names no server takes (fleet::CheckNames).
-absl::Status CheckNames(const data::Dataset& dataset);
 
 // What the node reports about itself. The numeric profile is known once the server has sent its
 // run.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -19,8 +20,8 @@
 #include "data/label_map.h"
 #include "data/trigger.h"
 #include "models/script.h"
+#include "proto/fleet/client_table.h"
 #include "scheduler/cohort.h"
-#include "worker/registration.h"
 
 namespace macaw::cli {
 namespace {
@@ -50,7 +51,10 @@ absl::Status CheckNames(const Config& config, const data::Dataset& dataset) {
   const bool chosen = !config.run.cohort.eligible.empty();
   const bool by_name = chosen || !config.run.evaluation.groups.empty();
   if (!by_name || config.node.workers.owners > 0) return absl::OkStatus();
-  return Annotate(worker::CheckNames(dataset), chosen ? "cohort.eligible" : "evaluation.groups");
+  std::vector<std::string> names;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value)
+    names.push_back(dataset.ClientName(client));
+  return Annotate(fleet::CheckNames(names), chosen ? "cohort.eligible" : "evaluation.groups");
 }
 
 // One client that trains on everybody's rows has them in one place.
