@@ -221,9 +221,9 @@ def _features(x: Array, what: str, columns: Columns) -> Array:
         raise DataError(f"{what}: row {row} of x has a value {why}")
     if kept.dtype == np.float32 and x.ndim == 2:
         for number in range(x.shape[1]):
-            note = lost_in_float32(x[:, number], f"column {number} of x")
-            if note and note not in columns.warnings:
-                columns.warnings.append(note)
+            lost = lost_in_float32(x[:, number], f"column {number} of x")
+            if lost and lost not in columns.warnings:
+                columns.warnings.append(lost)
                 break
     return kept
 
