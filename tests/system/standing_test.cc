@@ -180,7 +180,7 @@ struct TakenAddress {
     EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
     text = absl::StrCat("127.0.0.1:", ntohs(at.sin_port));
   }
-  const Fd fd{::socket(AF_INET, SOCK_STREAM, 0)};
+  const Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::string text;
 };
 
