@@ -158,8 +158,8 @@ class Comparison:
         if self.case.attack.get("kind") == "backdoor":
             target = self.case.attack["target"]
             others = problem.test[problem.y[problem.test] != target]
-            outputs = problem.network.outputs_of(self.common, problem.stamped(others, target).x[others])
-            expected["backdoor_success"] = (outputs.argmax(axis=1) == target).mean()
+            misled = problem.network.outputs_of(self.common, problem.stamped(others, target).x[others])
+            expected["backdoor_success"] = (misled.argmax(axis=1) == target).mean()
             self.that(len(others) < len(problem.test), "no test row has the target class")
         trained = problem.attacked(self.case.attack, self.run.hostile)
         if self.starts:
