@@ -236,8 +236,8 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& op
   if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
     return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
                                               checkpoint.round.value,
-                                              " rounds; for more, raise run.rounds (macaw "
-                                              "simulate: --rounds)"));
+                                              " rounds; ask for more with --rounds (macaw-server: "
+                                              "run.rounds)"));
   }
   return checkpoint;
 }

@@ -201,7 +201,10 @@ _WORDS = (
     ("--resume goes on with it, --force replaces it",
      "macaw.resume(…) goes on with it, overwrite=True replaces it"),
     ("name a new folder, or --force to run in it", "give another out=…, or overwrite=True"),
-    ("ask for more with --rounds", "ask for more with macaw.resume(…, rounds=…)"),
+    (
+        "ask for more with --rounds (macaw-server: run.rounds)",
+        "ask for more with macaw.resume(…, rounds=…)",
+    ),
     ("go on with macaw simulate --resume", "go on with macaw.resume(…)"),
     ("macaw simulate --force, or another folder", "overwrite=True, or another out=…"),
     ("or replace it with --force", "or replace it with overwrite=True"),
