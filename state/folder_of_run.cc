@@ -48,7 +48,7 @@ absl::StatusOr<std::string> FolderOfRun(const std::string& path, const Digest& r
   int kept = 1;
   for (const fs::path& folder : FoldersIn(path)) {
     if (folder == fs::path(own) || ++kept <= kRunsKept) continue;
-    fs::remove_all(folder, error);  // what cannot be removed is in nobody's way
+    fs::remove_all(folder, error);  // one that cannot be removed stays
   }
   return own;
 }

@@ -1,3 +1,2 @@
-// Of macaw_test_headers, whose precompiled header the tests use (CMakeLists.txt): a target needs a
-// source.
+// The source of the target macaw_test_headers, which has the tests' precompiled header.
 int main() {}

@@ -79,7 +79,7 @@ std::optional<QueuedRun> FromJson(const Json& json) {
   return run;
 }
 
-// Whether the folder is what a submission leaves that could not be entered in the queue.
+// Whether a submission that failed left the folder: such a folder has a plan alone.
 bool HoldsAPlanAlone(const std::string& folder) {
   std::error_code error;
   int entries = 0;

@@ -29,7 +29,7 @@ struct QueuedRun {
   std::string name;
   QueuedState state = QueuedState::kWaiting;
   std::string by;          // who submitted it
-  std::string why;         // how it ended, or what its server ended of, where there is more to say
+  std::string why;         // how it ended, or why its server was started again; often ""
   bool withdrawn = false;  // while it runs: it ends as withdrawn
   std::string request_id;  // of the submission, in hex
   absl::Time submitted, began, ended;  // whole seconds; InfinitePast: not yet

@@ -42,7 +42,7 @@ namespace {
 // Keys of ServerFields that say where this server is reached. It decides them itself.
 constexpr std::array kOwnKeys = {"server.listen", "server.admin", "server.http"};
 
-// How soon a run's server is started again that has ended with kExitFailed.
+// The pause before a run's server that ended with kExitFailed is started again.
 constexpr Duration kTryAgain = std::chrono::seconds(5);
 
 bool IsEmptyText(const Value& value) {

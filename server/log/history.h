@@ -143,7 +143,7 @@ size_t RoundsThatCounted(ClientId client, const History& history);
 
 absl::StatusOr<History> ReadHistory(const std::string& path);
 
-// In such a description: the logs name other clients, or give them other numbers.
+// What FirstDifference says where the logs have other clients, or other numbers of them.
 inline constexpr char kOthersToDrawFrom[] = "other clients, or other numbers of rows, to draw from";
 
 // Describes the first difference between the rounds of a run and those of a run that repeats it.

@@ -184,7 +184,7 @@ struct TakenAddress {
   std::string text;
 };
 
-// One that nobody listens on.
+// An address on which no program listens.
 std::string FreeAddress() { return TakenAddress().text; }
 
 // The runs behind it would meet the same trouble.
