@@ -298,7 +298,7 @@ void AddAdmin(CLI::App& app, std::function<int()>& run) {
       ->required();
   add("runs", "The runs of a standing server", ListRuns);
   CLI::App* results =
-      add("results", "Fetch the files of a standing server's run: summary, metrics, model, log",
+      add("results", "Fetch the files of a standing server's run: summary, metrics, models, log",
           FetchResults);
   results->add_option("RUN", arguments->run, "Its name")->required();
   results->add_option("--to", arguments->to, "A new folder (default: the run's name)");

@@ -1,17 +1,32 @@
 #include "cli/admin/results_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
 
 namespace macaw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The name comes from another machine: a file of the folder, or of one in it.
+bool MayBeTaken(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '/');
+  return parts.size() <= 2 && std::ranges::none_of(parts, [](const std::string& part) {
+           return part.empty() || part.front() == '.';
+         });
+}
+
+}  // namespace
 
 absl::StatusOr<ResultsFolder> ResultsFolder::Make(const std::string& folder) {
   std::error_code error;
-  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error)) {
+  if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
     return absl::AlreadyExistsError(
         absl::StrCat(folder, " is not empty: give a new folder with --to"));
   }
@@ -22,10 +37,11 @@ absl::StatusOr<ResultsFolder> ResultsFolder::Make(const std::string& folder) {
 absl::Status ResultsFolder::Take(const admin::ResultPiece& piece) {
   if (!piece.file.empty()) {
     MACAW_RETURN_IF_ERROR(Close());
-    // The name comes from another machine.
-    if (piece.file.front() == '.' || piece.file.find('/') != std::string::npos)
+    if (!MayBeTaken(piece.file))
       return absl::InvalidArgumentError("the server sends a file of another folder");
     name_ = piece.file;
+    const std::string folder = fs::path(absl::StrCat(folder_, "/", name_)).parent_path().string();
+    MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
     MACAW_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(absl::StrCat(folder_, "/", name_)));
     file_.emplace(std::move(file));
     size_ = piece.size;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -35,7 +36,10 @@ constexpr const char* kResults[] = {"plan.toml",
                                     "contributions.jsonl",
                                     "model.safetensors",
                                     "model.best.safetensors",
-                                    "trained.safetensors"};
+                                    "trained.safetensors",
+                                    "base.safetensors"};
+// Folders with a model a file.
+constexpr const char* kResultFolders[] = {"models", "unlearned"};
 
 std::string TimeText(absl::Time time) {
   return time == absl::InfinitePast()
@@ -255,6 +259,17 @@ absl::StatusOr<std::vector<admin::ResultFile>> RunQueue::Results(const std::stri
   for (const char* file : kResults) {
     const std::string path = absl::StrCat(FolderOf(name), "/", file);
     if (FileExists(path)) files.push_back({.name = file, .path = path});
+  }
+  for (const char* folder : kResultFolders) {
+    std::set<std::string> names;
+    std::error_code error;
+    for (const fs::directory_entry& entry :
+         fs::directory_iterator(absl::StrCat(FolderOf(name), "/", folder), error)) {
+      if (entry.path().extension() == ".safetensors")
+        names.insert(absl::StrCat(folder, "/", entry.path().filename().string()));
+    }
+    for (const std::string& file : names)
+      files.push_back({.name = file, .path = absl::StrCat(FolderOf(name), "/", file)});
   }
   return files;
 }

@@ -128,6 +128,7 @@ class GrpcAdminClient final : public AdminClient {
       const std::function<absl::Status(const admin::ResultPiece&)>& take) override {
     grpc::ClientContext context;
     v1::ResultsRequest request;
+    request.set_folders(true);
     request.set_name(CleanText(run));
     const auto pieces = queue_->Results(&context, request);
     absl::Status taken;

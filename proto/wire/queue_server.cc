@@ -113,7 +113,13 @@ class QueueService final : public v1::Queue::CallbackService {
 
   grpc::ServerWriteReactor<v1::ResultsPiece>* Results(grpc::CallbackServerContext*,
                                                       const v1::ResultsRequest* request) override {
-    return new ResultsCall(handler_.Results(request->name()));
+    absl::StatusOr<std::vector<admin::ResultFile>> files = handler_.Results(request->name());
+    if (files.ok() && !request->folders()) {  // a tool of 0.1.0 takes none
+      std::erase_if(*files, [](const admin::ResultFile& file) {
+        return file.name.find('/') != std::string::npos;
+      });
+    }
+    return new ResultsCall(std::move(files));
   }
 
  private:

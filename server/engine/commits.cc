@@ -155,6 +155,7 @@ Remedy RoundEngine::RemedyFor(Trouble trouble) const {
 
 fleet::Part RoundEngine::WithoutDoubtful(const Node& node, fleet::Part part, TimePoint now) {
   std::vector<Attempt> unreadable, elsewhere;
+  std::vector<ClientId> lost;
   std::erase_if(part.left_out, [&](const fleet::LeftOut& left) {
     if (state_ == State::kEnded) return false;
     const ClientId client = left.attempt.client;
@@ -163,10 +164,18 @@ fleet::Part RoundEngine::WithoutDoubtful(const Node& node, fleet::Part part, Tim
     const Remedy remedy = RemedyFor(state ? troubles_.StateUnreadable(node.name, client, until)
                                           : troubles_.LeftOut(node.name, client, until));
     if (remedy == Remedy::kEndRun) Fail(Unreadable(client, left.message));
-    if (remedy != Remedy::kTryAgain) return false;
+    if (remedy == Remedy::kLoseState && MayLoseState(client)) {
+      lost.push_back(client);
+    } else if (remedy != Remedy::kTryAgain) {
+      return false;
+    }
     (state ? unreadable : elsewhere).push_back(left.attempt);
     return true;
   });
+  if (!lost.empty()) {
+    LoseStatesOf(std::move(lost), node.name, "it cannot read them");
+    GiveUpTasksOfStates(node.holding, node.name);
+  }
   Record(phase_.Release(node.id, unreadable, absl::StrCat(node.name, " cannot read their states")));
   Record(phase_.Release(node.id, elsewhere, absl::StrCat(node.name, " has left them out")));
   return part;
@@ -194,6 +203,7 @@ void RoundEngine::OnDeaths(const std::string& node, const std::vector<Attempt>& 
       case Remedy::kTryAgain:
         break;
       case Remedy::kGiveUpClient:
+      case Remedy::kLoseState:
         Record(phase_.DoWithout({log::GivenUp{.attempt = {.client = trouble.client},
                                               .reason = fleet::LeftOutReason::kFailed,
                                               .message = what}}));

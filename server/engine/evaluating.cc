@@ -176,6 +176,7 @@ void RoundEngine::TakeEvaluations(const Node& node,
         evaluation_.Refuse(node.id, result);
         break;
       case Remedy::kGiveUpClient:
+      case Remedy::kLoseState:  // once it is to be trained
         GiveUpTasks({*evaluation_.board().NumberOf(node.id, result)}, fleet::LeftOutReason::kState,
                     absl::StrCat(node.name, ": ", log::Shortened(result.failure)));
         break;

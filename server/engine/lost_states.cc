@@ -1,6 +1,6 @@
-// Clients whose states are gone, because their owner kept them in its memory and is gone. They go
-// on without a state. A record says at which phase, so that a run that is repeated, or done again,
-// comes to the same model:
+// Clients whose states are gone, because their owner kept them in its memory and is gone, or cannot
+// read them from its disk. They go on without a state. A record says at which phase, so that a run
+// that is repeated, or done again, comes to the same model:
 //
 //   StatesLost::clients  train in that phase, and later, without what they had stored
 //   StatesLost::counted  have trained in that phase; what they stored, also in it, is lost after it
@@ -37,23 +37,31 @@ void RoundEngine::LoseStatesNow(HoldingId holding, const std::string& node,
   for (const Attempt& version : states_.versions().staged()) note(version);
   if (clients.empty()) return;
   // The rounds are done, and what has been digested was there at their end.
-  if (ending_.has_value()) return GiveUpTasksOfStates(holding, node);
+  if (!ending_.has_value()) LoseStatesOf({clients.begin(), clients.end()}, node, why);
+  GiveUpTasksOfStates(holding, node);
+}
+
+bool RoundEngine::MayLoseState(ClientId client) const {
+  const Seat* seat = phase_.Find(client);
+  return seat != nullptr && seat->state.counter > 0 && caught_up();
+}
+
+void RoundEngine::LoseStatesOf(std::vector<ClientId> clients, const std::string& node,
+                               const std::string& why) {
   const bool open = phase_.round().value > completed_ && state_ != State::kWaiting;
   log::StatesLost lost{.round = open ? phase_.round() : Round(completed_ + 1),
                        .phase = open ? phase_.phase() : Phase(0),
                        .name = node,
                        .why = why};
-  std::vector<ClientId> all(clients.begin(), clients.end());
-  std::ranges::sort(all);
-  for (const ClientId client : all) {
+  std::ranges::sort(clients);
+  for (const ClientId client : clients) {
     const bool trains = !open || (phase_.Find(client) != nullptr && !phase_.counted(client));
     (trains ? lost.clients : lost.counted).push_back(client);
   }
   Record(std::move(lost));
-  states_.versions().ForgetCurrent(all);
-  staged_before_phase_ -= states_.versions().ForgetStaged(all, staged_before_phase_);
-  if (open) ForgetSeats(all);
-  GiveUpTasksOfStates(holding, node);
+  states_.versions().ForgetCurrent(clients);
+  staged_before_phase_ -= states_.versions().ForgetStaged(clients, staged_before_phase_);
+  if (open) ForgetSeats(clients);
 }
 
 void RoundEngine::GiveUpTasksOfStates(HoldingId holding, const std::string& node) {

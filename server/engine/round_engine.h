@@ -248,6 +248,9 @@ class RoundEngine {
   // The node kept the states of its clients in its memory, and is gone or new.
   void LoseStates(HoldingId holding, const std::string& node, const std::string& why);
   void LoseStatesNow(HoldingId holding, const std::string& node, const std::string& why);
+  void LoseStatesOf(std::vector<ClientId> clients, const std::string& node, const std::string& why);
+  // Whether the open phase can train the client again without the state that it was leased with.
+  bool MayLoseState(ClientId client) const;
   // Evaluations that read the states of the holding, and digests of them.
   void GiveUpTasksOfStates(HoldingId holding, const std::string& node);
   // Those that were lost while earlier rounds were done again.

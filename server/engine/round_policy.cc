@@ -12,6 +12,8 @@ namespace {
 // How often one node may leave out a client that others could train. It gets the client again only
 // if no other node asks for it.
 constexpr uint32_t kMostLeftOut = 2;
+// How often the nodes of one owner may say that they cannot read a client's state.
+constexpr uint32_t kMostUnreadable = 2;
 
 }  // namespace
 
@@ -26,8 +28,9 @@ Remedy CompleteRounds::OnTrouble(const Trouble& trouble) const {
       if (trouble.times < limits_.deaths) return Remedy::kTryAgain;
       return agreed && !trouble.owned ? Remedy::kEndRun : Remedy::kGiveUpClient;
     case Trouble::Kind::kStateUnreadable:
-      if (trouble.owned) return Remedy::kGiveUpClient;
-      return agreed ? Remedy::kEndRun : Remedy::kTryAgain;
+      if (trouble.owned && trouble.times >= kMostUnreadable) return Remedy::kLoseState;
+      if (!agreed) return Remedy::kTryAgain;
+      return trouble.owned ? Remedy::kLoseState : Remedy::kEndRun;
     case Trouble::Kind::kLeftOut:
       return agreed || trouble.owned || trouble.times >= kMostLeftOut ? Remedy::kGiveUpClient
                                                                       : Remedy::kTryAgain;

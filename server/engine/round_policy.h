@@ -46,7 +46,12 @@ struct Trouble {
   bool owned = false;       // the client has an owner, and only this node can train it
 };
 
-enum class Remedy : uint8_t { kTryAgain, kGiveUpClient, kEndRun };
+enum class Remedy : uint8_t {
+  kTryAgain,
+  kGiveUpClient,  // for the round
+  kLoseState,     // the client goes on without its state
+  kEndRun,
+};
 
 // Decides when a phase closes and what follows from trouble. Nodes must not decide this: no node
 // can end a run alone while another node could do its work.
@@ -62,7 +67,8 @@ class RoundPolicy {
 };
 
 // A round counts every client of its cohort or gives it up. A client that its owner cannot train is
-// given up for the round. A client that any node can train ends the run when several nodes, or the
+// given up for the round. A client whose owner cannot read its state goes on without it. A client
+// that any node can train ends the run when several nodes, or the
 // only node, have the same trouble with it: then the data, the program or a disk is broken, and
 // every later round would fail in the same way. A client that a node leaves out is given up if its
 // owner says so, if two nodes do, or if no other node can train it.

@@ -248,8 +248,8 @@ struct EvaluationGaveUp {
   friend bool operator==(const EvaluationGaveUp&, const EvaluationGaveUp&) = default;
 };
 
-// Clients have lost their states, because the node that kept them in its memory is gone. Between
-// two rounds, `round` is the next one.
+// Clients have lost their states: the node that kept them in its memory is gone, or an owner cannot
+// read them. Between two rounds, `round` is the next one.
 struct StatesLost {
   Round round;
   Phase phase;

@@ -16,7 +16,9 @@ TEST(ResultsFolder, HasTheFilesThatCameWhole) {
   ASSERT_TRUE(results.Take({.file = "a.json", .size = 5, .data = "one"}).ok());
   ASSERT_TRUE(results.Take({.data = "23"}).ok());
   ASSERT_TRUE(results.Take({.file = "empty", .size = 0}).ok());
-  EXPECT_THAT(*results.Finish(), ElementsAre("a.json", "empty"));
+  ASSERT_TRUE(results.Take({.file = "models/0", .size = 1, .data = "x"}).ok());
+  EXPECT_THAT(*results.Finish(), ElementsAre("a.json", "empty", "models/0"));
+  EXPECT_EQ(*ReadFile(folder / "run/models/0"), "x");
   EXPECT_EQ(*ReadFile(folder / "run/a.json"), "one23");
   EXPECT_EQ(*ReadFile(folder / "run/empty"), "");
 }
@@ -32,7 +34,7 @@ TEST(ResultsFolder, RefusesAFileThatWasCut) {
 TEST(ResultsFolder, TakesNoFileOfAnotherFolder) {
   const testing_support::TemporaryFolder folder;
   ResultsFolder results = *ResultsFolder::Make(folder / "run");
-  for (const std::string name : {"../x", "/etc/x", ".ssh", "a/b"})
+  for (const std::string name : {"../x", "/etc/x", ".ssh", "a/../../x", "a/.ssh", "a/", "a/b/c"})
     EXPECT_FALSE(results.Take({.file = name, .size = 1, .data = "x"}).ok()) << name;
   EXPECT_FALSE(results.Take({.data = "of no file"}).ok());
 }

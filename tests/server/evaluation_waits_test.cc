@@ -128,6 +128,71 @@ TEST_F(Waits, AnOwnerThatKeptStatesInItsMemoryLosesItsOwnAndTheRunGoesOn) {
   EXPECT_TRUE(Finished()) << engine_->error;
 }
 
+// Of a lease: clients that have a state, and those that have none.
+std::pair<std::set<ClientId>, std::set<ClientId>> ByState(const fleet::LeaseReply& lease) {
+  std::pair<std::set<ClientId>, std::set<ClientId>> clients;
+  for (const auto& one : lease.training.value_or(fleet::TrainingLease{}).assignments)
+    (one.state_version.counter > 0 ? clients.first : clients.second).insert(one.client);
+  return clients;
+}
+
+TEST_F(Waits, AnOwnerThatCannotReadStatesTrainsTheirClientsWithoutThem) {
+  StartOwned({.run = TestRun(4), .stateful = true});
+  // The owner trains all clients of the lease but these.
+  const auto commit_without = [&](const fleet::TrainingLease& lease,
+                                  const std::set<ClientId>& unreadable) {
+    fleet::CommitRequest request{.session = sessions_.at("phone"), .commit_id = ++commits_};
+    request.part = fleet::Part{.round = lease.round, .broadcast = lease.broadcast.name};
+    std::vector<ClientId> included;
+    for (const fleet::Assignment& one : lease.assignments) {
+      if (unreadable.contains(one.client)) {
+        request.part->left_out.push_back({.attempt = {one.client, one.fence},
+                                          .reason = LeftOutReason::kState,
+                                          .message = "not in the store"});
+      } else {
+        request.part->included.push_back(RecordOf(one));
+        included.push_back(one.client);
+      }
+    }
+    engine_->Hold(++tickets_, included);
+    engine_->Commit(tickets_, request, absl::OkStatus(), now_);
+    Work();
+    EXPECT_EQ(engine_->commits.at(tickets_).verdict, fleet::Verdict::kAccepted);
+  };
+  fleet::LeaseReply phone = Ask("phone");
+  while (ByState(phone).first.empty()) {
+    Commit("phone", phone);
+    Commit("lab", Ask("lab"));
+    ASSERT_FALSE(Finished()) << "nobody was drawn twice";
+    phone = Ask("phone");
+  }
+  const std::set<ClientId> gone = ByState(phone).first;
+  commit_without(*phone.training, gone);
+  const auto lost = All<log::StatesLost>();
+  ASSERT_THAT(lost, SizeIs(1));
+  EXPECT_EQ(std::set(lost[0].clients.begin(), lost[0].clients.end()), gone);
+  EXPECT_THAT(lost[0].counted, IsEmpty());
+  EXPECT_EQ(lost[0].round, phone.training->round);
+  EXPECT_THAT(All<log::Accepted>().back().given_up, IsEmpty());
+
+  // The same round trains them without a state. Whoever cannot read that either is left out.
+  std::set<ClientId> left;
+  while (left.size() < gone.size()) {
+    const fleet::LeaseReply again = Ask("phone");
+    ASSERT_TRUE(again.training.has_value());
+    EXPECT_EQ(again.training->round, phone.training->round);
+    EXPECT_THAT(ByState(again).first, IsEmpty());
+    commit_without(*again.training, gone);
+    const auto accepted = All<log::Accepted>();
+    for (const log::GivenUp& one : accepted.back().given_up)
+      EXPECT_TRUE(left.insert(one.attempt.client).second) << one.attempt.client;
+  }
+  EXPECT_EQ(left, gone);
+  EXPECT_THAT(All<log::StatesLost>(), SizeIs(1));
+  Serve({"phone", "lab", "tester"});
+  EXPECT_TRUE(Finished()) << engine_->error;
+}
+
 TEST_F(Waits, StatesThatWereLostAfterTheirClientHadTrainedAreLostAfterTheRound) {
   volatile_ = true;
   StartOwned({.run = TestRun(2), .stateful = true});

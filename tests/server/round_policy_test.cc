@@ -96,7 +96,10 @@ TEST(RoundPolicy, WhatSeveralNodesOrTheOnlyOneReportEndsTheRun) {
 }
 
 TEST(RoundPolicy, AnOwnersTroubleConcernsItsOwnClientsOnly) {
-  EXPECT_EQ(After(Kind::kStateUnreadable, 1, 1, 1, /*owned=*/true), Remedy::kGiveUpClient);
+  EXPECT_EQ(After(Kind::kStateUnreadable, 1, 1, 1, /*owned=*/true), Remedy::kLoseState);
+  EXPECT_EQ(After(Kind::kStateUnreadable, 1, 1, 2, /*owned=*/true), Remedy::kTryAgain);
+  EXPECT_EQ(After(Kind::kStateUnreadable, 2, 1, 2, /*owned=*/true), Remedy::kLoseState)
+      << "its other nodes do not ask for the client";
   EXPECT_EQ(After(Kind::kDied, 3, 1, 1, /*owned=*/true), Remedy::kGiveUpClient);
 }
 

@@ -162,34 +162,41 @@ pid_t WorkerOf(const Simulation& simulation, const std::string& owner) {
   return -1;
 }
 
-TEST(OwnersFault, AnOwnerThatKeepsItsStatesInMemoryLosesItsOwnAndTheRunIsReplayed) {
-  Simulation run("memory", {WriteConfig("memory"),
-                            "--rounds",
-                            "6",
-                            "--owners",
-                            "4",
-                            "--processes",
-                            "1",
-                            "--set",
-                            "partition.clients=8",
-                            "--set",
-                            "cohort.size=8",
-                            "--set",
-                            "model.name=mlp",
-                            "--set",
-                            "algorithm.name=scaffold",
-                            "--set",
-                            "state.store=memory",
-                            "--set",
-                            "emulation.pause_probability=1",
-                            "--set",
-                            "emulation.pause_seconds=0.1"});
+// The worker of owner-1 is killed after two rounds. Its store on disk, if it has one, is gone then.
+// It goes on without its states, and the run is replayed to the same model.
+void LoseTheStatesOfOneOwner(const std::string& store) {
+  Simulation run(store, {WriteConfig(store),
+                         "--rounds",
+                         "6",
+                         "--owners",
+                         "4",
+                         "--processes",
+                         "1",
+                         "--set",
+                         "partition.clients=8",
+                         "--set",
+                         "cohort.size=8",
+                         "--set",
+                         "model.name=mlp",
+                         "--set",
+                         "algorithm.name=scaffold",
+                         "--set",
+                         "state.store=" + store,
+                         "--set",
+                         "emulation.pause_probability=1",
+                         "--set",
+                         "emulation.pause_seconds=0.1"});
   ASSERT_TRUE(run.WaitForEvent([](const nlohmann::json& event) {
     return event["event"] == "round" && event["round"] == 2;
   })) << run.output();
   const pid_t killed = WorkerOf(run, "owner-1");
   ASSERT_GT(killed, 0);
   ::kill(killed, SIGKILL);
+  if (store == "disk") {
+    const std::string states = run.folder() + "/owners/owner-1/state";
+    ASSERT_TRUE(std::filesystem::is_directory(states)) << states;
+    std::filesystem::rename(states, states + "-gone");
+  }
   ASSERT_EQ(run.Wait(), 0) << run.output();
   int lost = 0;
   for (const auto& event : run.events()) lost += event["event"] == "states_lost" ? 1 : 0;
@@ -202,6 +209,14 @@ TEST(OwnersFault, AnOwnerThatKeepsItsStatesInMemoryLosesItsOwnAndTheRunIsReplaye
   EXPECT_NE(replay.text.find("same       6 rounds, and the same model: " + run.digest()),
             std::string::npos)
       << replay.text;
+}
+
+TEST(OwnersFault, AnOwnerThatKeepsItsStatesInMemoryLosesItsOwnAndTheRunIsReplayed) {
+  LoseTheStatesOfOneOwner("memory");
+}
+
+TEST(OwnersFault, AnOwnerWhoseStatesAreGoneFromItsDiskGoesOnWithoutAndTheRunIsReplayed) {
+  LoseTheStatesOfOneOwner("disk");
 }
 
 void CloseARoundWithoutAStoppedOwner(const std::string& setting) {

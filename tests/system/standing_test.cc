@@ -91,11 +91,14 @@ TEST_F(Standing, DoesRunsOneAfterTheOtherWithTheModelsOfSimulations) {
   EXPECT_EQ(DigestOf("three"), plain.digest());
   EXPECT_THAT(Admin("runs").text, HasSubstr("a slip"));
 
+  // As rules with several models leave them.
+  folder_.Write("runs/three/models/1.safetensors", "one");
   const std::string to = folder_ / "fetched";
   const Printed fetched = Admin("results three --to " + to);
   EXPECT_EQ(fetched.exit, 0) << fetched.text;
   EXPECT_THAT(fetched.text, HasSubstr("model.safetensors"));
-  for (const std::string file : {"summary.json", "metrics.jsonl", "model.safetensors"})
+  for (const std::string file :
+       {"summary.json", "metrics.jsonl", "model.safetensors", "models/1.safetensors"})
     EXPECT_EQ(*ReadFile(to + "/" + file), *ReadFile(folder_ / "runs/three/" + file)) << file;
   EXPECT_FALSE(FileExists(to + "/holdings")) << "is no result";
   EXPECT_EQ(RunMacaw("log " + to).exit, 0);
