@@ -115,9 +115,11 @@ TEST(StateLaw, IsAskedOfEveryRuleThatKeepsAState) {
 
 class StateFault : public testing::Test {
  protected:
+  // Pauses make a round last longer than it takes this process to act in it.
   static std::vector<std::string> OfRounds(const std::string& rounds) {
     return Plus(SmallStateful("scaffold", rounds),
-                {"--set", "local.epochs=3", "--set", "model.name=mlp"});
+                {"--set", "local.epochs=3", "--set", "model.name=mlp", "--set",
+                 "emulation.pause_probability=1", "--set", "emulation.pause_seconds=0.01"});
   }
   std::vector<std::string> With(const std::vector<std::string>& more) const {
     return Plus(arguments_, more);
