@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "cli/config/client_state.h"
 #include "cli/config/devices.h"
+#include "cli/config/inputs.h"
 #include "cli/config/notes.h"
 #include "cli/config/reader.h"
 #include "cli/config/resolve.h"
@@ -72,6 +73,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   server::Options options;
   options.run = config.run;
   options.settings = SettingsJson(config, registry);
+  options.inputs = InputDigests().Json(config);
   options.program = "macaw-server " MACAW_VERSION;
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;

@@ -390,7 +390,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
                          ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
   OrderedJson final = extremes.last;
-  const auto rounds = final.contains("round") ? final["round"] : OrderedJson(0);
+  const uint32_t final_round = final.value("round", 0u);
   final.erase("round");
   OrderedJson bytes = {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}};
   if (facts.base_bytes > 0) bytes["base"] = facts.base_bytes;
@@ -399,11 +399,12 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
       {"program", facts.program},
       {"algorithm", facts.algorithm},
       {"settings", OrderedJson::parse(facts.settings, nullptr, /*allow_exceptions=*/false)},
+      {"inputs", OrderedJson::parse(facts.inputs, nullptr, /*allow_exceptions=*/false)},
       {"seed", facts.seed},
       {"data_digest", facts.data_digest.Hex()},
       {"end", facts.end},
       {"reason", facts.reason},
-      {"rounds", rounds},
+      {"rounds", facts.rounds},
       {"seconds", facts.seconds},
       {"rounds_per_second",
        facts.session_seconds > 0 ? facts.session_rounds / facts.session_seconds : 0.0},
@@ -419,6 +420,8 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
       {"left_out", {{"clients", extremes.left_out}, {"rounds", extremes.left_out_rounds}}},
       {"peak_memory_bytes", {{"server", facts.server_memory}, {"workers", facts.worker_memory}}},
       {"reproducible", facts.profiles.size() <= 1}};
+  // An interrupted run may not have evaluated its last round, whose row comes with a resume.
+  if (final_round != facts.rounds) summary["final_round"] = final_round;
   if (extremes.virtual_seconds.has_value()) {
     summary["virtual_seconds"] = *extremes.virtual_seconds;
     summary["virtual_seconds_to"] = extremes.virtual_to;
@@ -448,7 +451,8 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
   }
   if (facts.epsilon) {
     if (const std::optional<double> epsilon = facts.epsilon(); epsilon.has_value())
-      summary["privacy"] = {{"epsilon", *epsilon}, {"delta", facts.delta}, {"rounds", rounds}};
+      summary["privacy"] = {
+          {"epsilon", *epsilon}, {"delta", facts.delta}, {"rounds", facts.rounds}};
   }
   return AtomicWriteFile(path_ + "/summary.json", summary.dump(2) + "\n");
 }

@@ -30,10 +30,12 @@ struct SummaryFacts {
   std::string algorithm;
   std::string adapters;        // kAdaptersMetadata
   std::string settings;        // a JSON object (Options::settings)
+  std::string inputs;          // likewise
   uint64_t seed = 0;           // of the run
   Digest data_digest;          // of the clients and their rows
   std::string end;             // "finished", "stopped", "interrupted"
   std::string reason;          // why the run stopped early
+  uint32_t rounds = 0;         // that are in the model
   double seconds = 0;          // spent in all sessions of the run
   double session_seconds = 0;  // spent in this session
   uint32_t session_rounds = 0;

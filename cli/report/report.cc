@@ -18,6 +18,7 @@
 #include "cli/report/page_html.h"
 #include "cli/report/page_script.h"
 #include "cli/report/page_style.h"
+#include "cli/results/alike.h"
 #include "cli/results/result.h"
 #include "cli/results/run_paths.h"
 #include "cli/timeline/timeline.h"
@@ -259,7 +260,8 @@ void NameRuns(Json& runs) {
 // What differs between the runs that say what they are: {"runs": [place among the runs, …], "rows":
 // [{"key", "values"}]}. A value is what the run has, a default included; "": its rule has no such
 // key.
-Json Differences(const Json& runs) {
+// Their settings are completed, so that the page can group by them.
+Json Differences(Json& runs) {
   const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
   std::vector<RunResult> known;
   Json places = Json::array(), rows = Json::array();
@@ -269,6 +271,11 @@ Json Differences(const Json& runs) {
     if (!result.ok()) continue;
     known.push_back(*std::move(result));
     places.push_back(i);
+  }
+  TellApart(known);
+  for (size_t i = 0; i < known.size(); ++i) {
+    Json& settings = runs[places[i].get<size_t>()]["settings"] = Json::object();
+    for (const auto& [key, value] : known[i].settings) settings[key] = Json::parse(value);
   }
   for (const std::string& key : known.empty() ? std::vector<std::string>() : DifferingKeys(known)) {
     Json values = Json::array();

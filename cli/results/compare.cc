@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/results/alike.h"
 #include "cli/results/run_paths.h"
 #include "cli/results/text.h"
 #include "core/files.h"
@@ -129,10 +130,11 @@ absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& 
   return runs;
 }
 
-absl::StatusOr<ResultTable> Compare(const std::vector<RunResult>& runs, Metrics metrics,
+absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics,
                                     const algorithms::Registry& registry,
                                     const CompareChoice& choice) {
   if (runs.empty()) return absl::InvalidArgumentError("there is no run to compare");
+  TellApart(runs);
   if (!choice.select.empty()) MACAW_RETURN_IF_ERROR(Select(choice.select, runs, metrics));
   if (!choice.paired.empty() && std::ranges::find(metrics, choice.paired) == metrics.end())
     metrics.push_back(choice.paired);

@@ -20,14 +20,14 @@ struct CompareChoice {
   std::string paired;  // compares each row's values of this metric with those of the best row
 };
 
-// A table with a row for runs with equal settings, whatever their seeds, ordered by their first
-// runs. A metric is a column of metrics.jsonl, "best_" and a metric of test rows, "rounds_to_" and
-// an accuracy (0.5, 0.8, 0.9, 0.95, 0.99), "seconds", "rounds_per_second", "total_bytes_up",
-// "total_bytes_down", "total_virtual_seconds", or "bytes_up_to_", "bytes_down_to_" or
-// "virtual_seconds_to_" and an accuracy. No metrics: those of test rows and the training loss. For
-// an unknown metric the error lists what there is. `registry` knows the defaults of parameters.
-absl::StatusOr<ResultTable> Compare(const std::vector<RunResult>& runs,
-                                    std::vector<std::string> metrics,
+// A table with a row for runs with equal settings (alike.h), whatever their seeds, ordered by their
+// first runs. A metric is a column of metrics.jsonl, "best_" and a metric of test rows,
+// "rounds_to_" and an accuracy (0.5, 0.8, 0.9, 0.95, 0.99), "seconds", "rounds_per_second",
+// "total_bytes_up", "total_bytes_down", "total_virtual_seconds", or "bytes_up_to_",
+// "bytes_down_to_" or "virtual_seconds_to_" and an accuracy. No metrics: those of test rows and the
+// training loss. For an unknown metric the error lists what there is. `registry` knows the defaults
+// of parameters.
+absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, std::vector<std::string> metrics,
                                     const algorithms::Registry& registry,
                                     const CompareChoice& choice = {});
 

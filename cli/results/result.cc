@@ -92,6 +92,9 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   result.end = ValueOr<std::string>(summary, "end", "");
   for (const auto& [key, value] : ObjectAt(summary, "settings").items())
     result.settings[key] = value.dump();
+  for (const auto& [key, digest] : ObjectAt(summary, "inputs").items()) {
+    if (digest.is_string()) result.inputs[key] = digest.get<std::string>();
+  }
   result.seed = ValueOr<uint64_t>(summary, "seed", 0);
   result.rounds = ValueOr<uint32_t>(summary, "rounds", 0);
   result.seconds = ValueOr<double>(summary, "seconds", 0);

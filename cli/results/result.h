@@ -24,6 +24,7 @@ struct RunResult {
   std::string name, algorithm;
   std::string end;                              // "finished", "stopped", "interrupted"
   std::map<std::string, std::string> settings;  // what differs from the defaults; JSON by key
+  std::map<std::string, std::string> inputs;    // digests of files by key; empty: not known
   uint64_t seed = 0;
   uint32_t rounds = 0;
   double seconds = 0, rounds_per_second = 0;

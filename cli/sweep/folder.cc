@@ -32,6 +32,16 @@ std::string Difference(const Json& there, const Json& here) {
   return absl::StrJoin(parts, "; ");
 }
 
+// The keys whose files are known and have changed.
+std::vector<std::string> ChangedFiles(const Json& there, const Json& here) {
+  std::vector<std::string> keys;
+  if (!there.is_object()) return keys;
+  for (const auto& [key, digest] : there.items()) {
+    if (here.contains(key) && here[key] != digest) keys.push_back(key);
+  }
+  return keys;
+}
+
 }  // namespace
 
 bool SweepFolder::HasPlan() const { return FileExists(path_ + "/sweep.json"); }
@@ -79,6 +89,12 @@ absl::Status SweepFolder::CheckSame(const SweepPlan& plan) const {
                        "and `macaw report` read it. Name another --out to begin a new one"));
     }
     const std::string difference = Difference(there.settings, here.settings);
+    const std::vector<std::string> changed = ChangedFiles(there.inputs, here.inputs);
+    if (difference.empty() && !changed.empty()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path_, " holds runs on what ", absl::StrJoin(changed, ", "),
+                       " named before; the file has changed since", kAdvice));
+    }
     if (difference.empty()) continue;
     return absl::AlreadyExistsError(
         absl::StrCat(path_, " holds another experiment",

@@ -32,7 +32,8 @@ std::string JsonOf(const SweepPlan& plan) {
     json["configurations"].push_back({{"name", configuration.name},
                                       {"values", configuration.values},
                                       {"rounds", configuration.rounds},
-                                      {"settings", configuration.settings}});
+                                      {"settings", configuration.settings},
+                                      {"inputs", configuration.inputs}});
   }
   return json.dump(1) + "\n";
 }
@@ -55,6 +56,7 @@ absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& 
       configuration.values = entry.at("values").get<std::vector<Json>>();
       configuration.rounds = entry.at("rounds").get<uint32_t>();
       configuration.settings = entry.value("settings", Json());  // likewise
+      configuration.inputs = entry.value("inputs", Json());
     }
     return plan;
   } catch (const nlohmann::json::exception& error) {

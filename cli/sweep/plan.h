@@ -15,6 +15,7 @@ struct Configuration {
   std::vector<nlohmann::ordered_json> values;  // of the sweep's keys; null: the key is not used
   uint32_t rounds = 0;                         // run.rounds
   nlohmann::ordered_json settings;             // what decides its results, by key, without seeds
+  nlohmann::ordered_json inputs;               // digests of its files by key; null: not known
 };
 
 // What a sweep does, as it is kept in DIR/sweep.json.

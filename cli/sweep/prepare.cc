@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/config/idle_keys.h"
+#include "cli/config/inputs.h"
 #include "cli/config/json.h"
 #include "cli/config/key_error.h"
 #include "cli/config/settings.h"
@@ -308,6 +309,7 @@ class Preparation {
     configuration.rounds = config.run.rounds;
     configuration.settings = {{"algorithm.name", config.run.algorithm.name}};
     configuration.settings.update(Json::parse(SettingsJson(config, catalogue_.algorithms())));
+    configuration.inputs = Json::parse(inputs_.Json(config));
     for (const std::string& key : sweep_.plan.keys) {
       const auto setting = std::ranges::find(point, key, &settings::Setting::key);
       const bool used = setting != point.end() && !IsOfAnotherAlgorithm(key, config) &&
@@ -415,6 +417,7 @@ class Preparation {
   PreparedSweep sweep_;
   std::set<size_t> checked_;  // places of the points that have been checked: one of each rule
   std::set<std::string> identities_;
+  InputDigests inputs_;
   std::set<std::string> base_keys_;            // that the base gives
   std::set<std::string> used_;                 // keys that have an effect in some configuration
   std::map<std::string, std::string> idle_;    // keys that have none in some, and why

@@ -76,6 +76,44 @@ TEST(Compare, SaysWhatAllRunsHaveAlike) {
               HasSubstr("the same in all: algorithm.name fedavg, local.lr 0.05\n"));
 }
 
+TEST(Compare, ASeedThatIsFixedIsFixedAlsoInTheRunWithThatSeed) {
+  const std::map<std::string, std::string> one = {{"partition.seed", "1"}},
+                                           two = {{"partition.seed", "2"}};
+  // A summary leaves out a seed that equals the run's.
+  const ResultTable table = Compared({Done("fedavg", 1, 0.5), Done("fedavg", 2, 0.6, one),
+                                      Done("fedavg", 1, 0.7, two), Done("fedavg", 2, 0.8)},
+                                     {"test_accuracy"});
+  EXPECT_THAT(table.keys, ElementsAre("partition.seed"));
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_THAT(table.rows[0].settings, ElementsAre(1));
+  EXPECT_THAT(table.rows[1].settings, ElementsAre(2));
+  for (const TableRow& row : table.rows) EXPECT_EQ(row.runs.size(), 2u);
+}
+
+TEST(Compare, RunsWhoseSeedFollowsStayTogetherBesideThoseWithAFixedOne) {
+  const std::map<std::string, std::string> one = {{"partition.seed", "1"}};
+  const ResultTable table = Compared({Done("fedavg", 1, 0.5), Done("fedavg", 1, 0.5),
+                                      Done("fedavg", 2, 0.6, one), Done("fedavg", 2, 0.8)},
+                                     {"test_accuracy"});
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_THAT(table.rows[0].settings, ElementsAre(1));
+  for (const TableRow& row : table.rows) EXPECT_EQ(row.runs.size(), 2u);
+}
+
+TEST(Compare, FilesOfOneNameAndOtherContentsAreOtherConfigurations) {
+  const std::map<std::string, std::string> path = {{"data.path", "\"x.csv\""}};
+  std::vector<RunResult> runs = {Done("fedavg", 1, 0.5, path), Done("fedavg", 2, 0.6, path),
+                                 Done("fedavg", 1, 0.7, path)};
+  EXPECT_EQ(Compared(runs).rows.size(), 1u) << "older summaries have no digests";
+  runs[0].inputs = runs[1].inputs = {{"data.path", "0123456789abcdef"}};
+  runs[2].inputs = {{"data.path", "fedcba9876543210"}};
+  const ResultTable table = Compared(runs);
+  EXPECT_THAT(table.keys, ElementsAre("data.path"));
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_THAT(table.rows[0].settings, ElementsAre("x.csv (01234567)"));
+  EXPECT_THAT(table.rows[1].settings, ElementsAre("x.csv (fedcba98)"));
+}
+
 TEST(Compare, CountsARunThatIsGivenTwiceOnce) {
   const RunResult run = Done("fedavg", 1, 0.5);
   const ResultTable comparison = Compared({run, run});

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "cli/config/inputs.h"
+#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
 namespace macaw::cli {
@@ -59,6 +61,41 @@ TEST(Settings, NameASeedThatDoesNotFollowTheRuns) {
   EXPECT_EQ(SettingsOf(kMinimal, {"data.source=idx", "run.seed=7", "partition.seed=5"}),
             R"({"data.source":"idx","partition.seed":5,"model.name":"logistic",)"
             R"("cohort.size":10})");
+}
+
+TEST(Inputs, AreDigestsOfWhatFilesAndFoldersHold) {
+  const testing_support::TemporaryFolder folder;
+  const std::string a = folder.Write("a/x.csv", "1,2\n"), b = folder.Write("b/x.csv", "1,3\n"),
+                    same = folder.Write("c/x.csv", "1,2\n");
+  EXPECT_EQ(DigestOfInput(a).size(), 16u);
+  EXPECT_EQ(DigestOfInput(a), DigestOfInput(same)) << "not where it is";
+  EXPECT_NE(DigestOfInput(a), DigestOfInput(b));
+  EXPECT_EQ(DigestOfInput(folder / "a"), DigestOfInput(folder / "c"));
+  EXPECT_NE(DigestOfInput(folder / "a"), DigestOfInput(folder / "b"));
+  folder.Write("c/more/y.csv", "");
+  EXPECT_NE(DigestOfInput(folder / "a"), DigestOfInput(folder / "c"));
+  EXPECT_EQ(DigestOfInput(folder / "nowhere"), "");
+}
+
+TEST(Inputs, OfALargeFileAreSamples) {
+  const testing_support::TemporaryFolder folder;
+  std::string bytes((64 << 20) + 12345, 'x');
+  const std::string before = DigestOfInput(folder.Write("large", bytes));
+  bytes.back() = 'y';
+  EXPECT_NE(DigestOfInput(folder.Write("large", bytes)), before);
+  bytes.back() = 'x';
+  bytes.front() = 'y';
+  EXPECT_NE(DigestOfInput(folder.Write("large", bytes)), before);
+}
+
+TEST(Inputs, AreNamedByTheirKeys) {
+  const testing_support::TemporaryFolder folder;
+  const std::string rows = folder.Write("rows.csv", "1,2\n");
+  const auto config = Parse(kMinimal, {"data.source=csv", "data.path=" + rows,
+                                       "model.init=" + folder / "first-{seed}.safetensors"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(InputDigests().Json(*config),
+            absl::StrCat(R"({"data.path":")", DigestOfInput(rows), R"("})"));
 }
 
 TEST(DefaultOf, KnowsKeysAndParameters) {

@@ -306,6 +306,29 @@ TEST_F(SweepPlanTest, AFolderTakesFurtherSeedsAndNoOtherConfiguration) {
   EXPECT_THAT(std::string(halved.message()), HasSubstr("[halving]"));
 }
 
+TEST_F(SweepPlanTest, AFolderTakesNoFileThatHasChanged) {
+  const std::string rows = folder_.Write("rows.csv", "a,y\n1,0\n2,1\n3,0\n4,1\n");
+  folder_.Write("csv.toml",
+                "[data]\nsource = \"csv\"\npath = \"rows.csv\"\ntest_fraction = 0\n"
+                "[partition]\nclients = 2\n[model]\nname = \"logistic\"\n[cohort]\nsize = 2\n"
+                "[run]\nrounds = 2\n");
+  const SweepFolder folder(folder_ / "changed");
+  const std::string text =
+      "base = \"csv.toml\"\nmetric = \"train_loss\"\nseeds = [1]\n"
+      "[keys]\nlocal.lr = [0.1, 0.2]\n";
+  const auto write = [&] {
+    const absl::StatusOr<PreparedSweep> sweep = Read(text);
+    return sweep.ok() ? folder.Write(*sweep) : sweep.status();
+  };
+  ASSERT_TRUE(write().ok()) << write();
+  EXPECT_TRUE(write().ok()) << write();
+  folder_.Write("rows.csv", "a,y\n1,0\n2,1\n3,0\n4,0\n");
+  EXPECT_THAT(std::string(write().message()),
+              AllOf(HasSubstr("data.path"), HasSubstr("has changed")));
+  folder_.Write("rows.csv", "a,y\n1,0\n2,1\n3,0\n4,1\n");
+  EXPECT_TRUE(write().ok()) << write();
+}
+
 TEST_F(SweepPlanTest, AFolderKeepsWhatBecameOfAJob) {
   const SweepFolder folder(folder_ / "out");
   const PreparedSweep sweep = Sweep("seeds = [1, 2]\n");

@@ -1,0 +1,107 @@
+#include "cli/config/inputs.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "core/digest.h"
+#include "core/files.h"
+
+namespace macaw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using settings::Role;
+
+constexpr uint64_t kMostBytes = 64 << 20;
+constexpr uint64_t kSamples = 64;
+constexpr size_t kDigits = 16;
+
+// Adds a file, of whose bytes at most so many are read.
+bool AddFile(const std::string& path, uint64_t most, Digester& digester) {
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  if (error) return false;
+  digester.Add(size);
+  if (size == 0) return true;
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (!file.ok()) return false;
+  const auto bytes = file->bytes();
+  if (bytes.size() <= most) {
+    digester.Add(bytes);
+    return true;
+  }
+  const uint64_t length = std::max<uint64_t>(1, most / kSamples);
+  for (uint64_t i = 0; i < kSamples; ++i) {
+    const uint64_t begin = (bytes.size() - length) / (kSamples - 1) * i;
+    digester.Add(bytes.subspan(begin, length));
+  }
+  // The end, which the division above may miss.
+  digester.Add(bytes.last(length));
+  return true;
+}
+
+// The files in a folder and in those below it, sorted.
+std::vector<std::string> FilesBelow(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->is_regular_file(error)) files.push_back(at->path().string());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string> PathsIn(const settings::Value& value) {
+  if (const std::string* path = value.As<std::string>(); path != nullptr) return {*path};
+  std::vector<std::string> paths;
+  if (const auto* items = value.As<settings::Array>(); items != nullptr) {
+    for (const settings::Value& item : *items) {
+      if (const std::string* path = item.As<std::string>(); path != nullptr) paths.push_back(*path);
+    }
+  }
+  return paths;
+}
+
+}  // namespace
+
+std::string DigestOfInput(const std::string& path) {
+  std::error_code error;
+  Digester digester;
+  if (fs::is_directory(path, error)) {
+    const std::vector<std::string> files = FilesBelow(path);
+    const uint64_t most = kMostBytes / std::max<uint64_t>(1, files.size());
+    for (const std::string& file : files) {
+      digester.Add(absl::string_view(fs::path(file).lexically_relative(path).generic_string()));
+      if (!AddFile(file, most, digester)) return "";
+    }
+  } else if (!AddFile(path, kMostBytes, digester)) {
+    return "";
+  }
+  return digester.Finish().Hex().substr(0, kDigits);
+}
+
+const std::string& InputDigests::Of(const std::string& path) {
+  const auto known = by_path_.find(path);
+  if (known != by_path_.end()) return known->second;
+  return by_path_[path] = DigestOfInput(path);
+}
+
+std::string InputDigests::Json(const Config& config) {
+  nlohmann::ordered_json inputs = nlohmann::ordered_json::object();
+  for (const Field& field : AllFields()) {
+    if (!field.is_path || field.role != Role::kResult) continue;
+    const std::optional<settings::Value> value = field.Shown(config);
+    if (!value.has_value()) continue;
+    std::string digests;
+    for (const std::string& path : PathsIn(*value)) digests += path.empty() ? "" : Of(path);
+    if (!digests.empty()) inputs[field.key] = digests;
+  }
+  return inputs.dump();
+}
+
+}  // namespace macaw::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "cli/config/config.h"
+
+namespace macaw::cli {
+
+// Digests of the files and folders that decide a result, so that two files of one name can be told
+// apart on any machine. One thread.
+class InputDigests {
+ public:
+  // A JSON object from key to digest: {"data.path": "3f2a91c4d0b75e16"}. Keys without a file here
+  // are left out.
+  std::string Json(const Config& config);
+
+ private:
+  const std::string& Of(const std::string& path);
+
+  std::map<std::string, std::string> by_path_;  // "": there is no such file
+};
+
+// 16 hexadecimal digits of the BLAKE2b-256 of a file, or of a folder's names and files. Of more
+// than 64 MiB, 64 samples and the sizes count. "": it cannot be read.
+std::string DigestOfInput(const std::string& path);
+
+}  // namespace macaw::cli
