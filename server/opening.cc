@@ -378,6 +378,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   EngineOptions engine = EngineOptionsOf(options, keeper);
   engine.personal_models = algorithm.has_both_models();
+  engine.evaluates_states = algorithm.has_personal_models;
   engine.models = 1 + static_cast<uint32_t>(keeper.model_names().size());
   engine.check_rows =
       [algorithm, setup = algorithms::SetupOf(options.run, keeper.Layouts().front())](

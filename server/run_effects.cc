@@ -11,6 +11,14 @@
 #include "server/run_threads.h"
 
 namespace macaw::server {
+namespace {
+
+constexpr char kStillSummed[] =
+    " advice=\"the rule still counts what these clients had added, which biases the rounds that "
+    "follow: begin the run again where that matters\"";
+
+}  // namespace
+
 void RunThreads::Carry(Effects effects) {
   if (suspended_) return;
   while (true) {
@@ -69,9 +77,9 @@ void RunThreads::LogRecord(const log::Record& record) const {
                               cut->states ? " states" : "", " clients=", cut->given_up.size(),
                               " reason=\"", cut->why, "\""));
   } else if (const auto* states = std::get_if<log::StatesLost>(&record)) {
-    log_.Warning(absl::StrCat("states_lost worker=", states->name,
-                              " clients=", states->clients.size() + states->counted.size(),
-                              " reason=\"", states->why, "\""));
+    log_.Warning(absl::StrCat("states_lost worker=", states->name, " clients=",
+                              states->clients.size() + states->counted.size(), " reason=\"",
+                              states->why, "\"", options_.states_are_summed ? kStillSummed : ""));
   } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
              lost != nullptr && lost->dropped) {
     log_.Warning(absl::StrCat("round_dropped ", lost->why));

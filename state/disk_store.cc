@@ -14,6 +14,7 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "state/blob.h"
+#include "state/folder_of_run.h"
 
 namespace macaw::state {
 namespace {
@@ -74,7 +75,10 @@ absl::StatusOr<std::unique_ptr<DiskStateStore>> DiskStateStore::Open(const std::
   const std::string path = absl::StrCat(folder, "/", kStoreFile);
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
   // Processes that start at the same time write the same bytes.
-  if (!FileExists(path)) MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, about));
+  // In a folder of the run's own no other text can be right, and each state is checked when it is
+  // read. So a damaged file is written anew.
+  if (!FileExists(path) || (IsFolderOf(run, folder) && !CheckAbout(path, about).ok()))
+    MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, about));
   MACAW_RETURN_IF_ERROR(CheckAbout(path, about));
   return std::unique_ptr<DiskStateStore>(
       new DiskStateStore(folder, std::move(schema), shape, durability));

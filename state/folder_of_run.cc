@@ -38,6 +38,10 @@ std::vector<fs::path> FoldersIn(const std::string& path) {
 
 }  // namespace
 
+bool IsFolderOf(const Digest& run, const std::string& folder) {
+  return fs::path(folder).filename().string() == absl::StrCat(kPrefix, run.Hex());
+}
+
 absl::StatusOr<std::string> FolderOfRun(const std::string& path, const Digest& run) {
   const absl::StatusOr<std::string> about = ReadFile(absl::StrCat(path, "/", kStoreFile));
   if (about.ok() && absl::StrContains(*about, run.Hex())) return path;

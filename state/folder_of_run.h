@@ -15,4 +15,7 @@ inline constexpr int kRunsKept = 4;
 // already (a node of release 0.1.0 had one run). Removes the folders of runs beyond kRunsKept.
 absl::StatusOr<std::string> FolderOfRun(const std::string& path, const Digest& run);
 
+// Whether the folder is one that FolderOfRun has made for this run.
+bool IsFolderOf(const Digest& run, const std::string& folder);
+
 }  // namespace macaw::state

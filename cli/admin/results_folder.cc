@@ -30,7 +30,6 @@ absl::StatusOr<ResultsFolder> ResultsFolder::Make(const std::string& folder) {
     return absl::AlreadyExistsError(
         absl::StrCat(folder, " is not empty: give a new folder with --to"));
   }
-  MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
   return ResultsFolder(folder);
 }
 

@@ -16,7 +16,7 @@ namespace macaw::cli {
 // come whole is not there.
 class ResultsFolder {
  public:
-  // kAlreadyExists: the folder is not empty.
+  // The folder is made with its first file. kAlreadyExists: it is not empty.
   static absl::StatusOr<ResultsFolder> Make(const std::string& folder);
   absl::Status Take(const admin::ResultPiece& piece);
   // The names of the files. Call it when all pieces were taken.

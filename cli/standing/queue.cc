@@ -37,7 +37,8 @@ constexpr const char* kResults[] = {"plan.toml",
                                     "model.safetensors",
                                     "model.best.safetensors",
                                     "trained.safetensors",
-                                    "base.safetensors"};
+                                    "base.safetensors",
+                                    "holdings"};
 // Folders with a model a file.
 constexpr const char* kResultFolders[] = {"models", "unlearned"};
 

@@ -68,6 +68,7 @@ struct EngineOptions {
   bool stateful = false;         // clients keep a state between rounds
   uint32_t models = 1;           // from which a client chooses in an evaluation
   bool personal_models = false;  // clients have their own models beside the common one
+  bool evaluates_states = true;  // evaluations at clients' points read their states
   VersionIndex versions;         // of a resumed run
   // Of a run with [devices]; null: it has no virtual time, and nobody says when clients are there.
   std::shared_ptr<const virtual_time::Devices> devices;

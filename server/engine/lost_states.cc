@@ -69,7 +69,8 @@ void RoundEngine::GiveUpTasksOfStates(HoldingId holding, const std::string& node
   std::vector<uint64_t> tasks;
   for (const uint64_t task : evaluation_.board().Waiting(EvaluationBoard::Of(holding))) {
     const fleet::EvaluationKind kind = evaluation_.board().task(task).kind;
-    if (kind == fleet::EvaluationKind::kStateDigest || fleet::AtClientsPoint(kind))
+    if (kind == fleet::EvaluationKind::kStateDigest ||
+        (options_.evaluates_states && fleet::AtClientsPoint(kind)))
       tasks.push_back(task);
   }
   GiveUpTasks(tasks, fleet::LeftOutReason::kState, absl::StrCat(node, " has lost their states"));

@@ -99,7 +99,7 @@ bool RoundEngine::Serve(Node& node, const fleet::LeaseRequest& request, Ticket t
     node.tasks_until = now + TaskLimit();
     trim(reply.evaluation->model);
     for (fleet::EvaluationTask& task : reply.evaluation->tasks) {
-      if (fleet::AtClientsPoint(task.kind))
+      if (options_.evaluates_states && fleet::AtClientsPoint(task.kind))
         task.state_version = states_.versions().Current(task.client);
     }
   }

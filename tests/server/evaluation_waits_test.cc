@@ -128,6 +128,22 @@ TEST_F(Waits, AnOwnerThatKeptStatesInItsMemoryLosesItsOwnAndTheRunGoesOn) {
   EXPECT_TRUE(Finished()) << engine_->error;
 }
 
+TEST_F(Waits, AnEvaluationReadsStatesOnlyWhereTheRuleHasPersonalModels) {
+  for (const bool reads : {true, false}) {
+    durable_ = {};
+    StartOwned({.run = WithClientsEvaluated(1), .stateful = true, .evaluates_states = reads});
+    for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+    bool seen = false;
+    for (const char* name : {"phone", "lab"}) {
+      const fleet::LeaseReply lease = Ask(name);
+      ASSERT_TRUE(lease.evaluation.has_value()) << name;
+      for (const fleet::EvaluationTask& task : lease.evaluation->tasks)
+        seen = seen || task.state_version.counter > 0;
+    }
+    EXPECT_EQ(seen, reads);
+  }
+}
+
 // Of a lease: clients that have a state, and those that have none.
 std::pair<std::set<ClientId>, std::set<ClientId>> ByState(const fleet::LeaseReply& lease) {
   std::pair<std::set<ClientId>, std::set<ClientId>> clients;

@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "state/blob.h"
+#include "state/folder_of_run.h"
 #include "testing/small_disk.h"
 #include "tests/state/states.h"
 
@@ -134,6 +135,22 @@ TEST_F(DiskStateStoreTest, TheStatesOfAnotherRunOrModelAreRefused) {
               AllOf(HasSubstr("another run"), HasSubstr("state.path")));
   const StateSchema other = {ParameterLayout::Scalars("control", 21, DType::kF32)};
   EXPECT_THAT(why(DiskStateStore::Open(folder_.path(), other, kRun)), HasSubstr("another model"));
+}
+
+TEST_F(DiskStateStoreTest, WhatIsDamagedInTheRunsOwnFolderIsWrittenAnewAndStatesAreKept) {
+  const std::string own = *FolderOfRun(folder_ / "device", kRun);
+  ASSERT_TRUE((*DiskStateStore::Open(own, schema_, kRun))->Put(kVersion, state_.views()).ok());
+  const std::string store = own + "/store", whole = *ReadFile(store);
+  std::string flipped = whole;
+  flipped[40] ^= 1;
+  for (const std::string& damaged : {std::string(), whole.substr(0, 60), flipped}) {
+    Replace(store, damaged);
+    EXPECT_EQ(*FolderOfRun(folder_ / "device", kRun), own);
+    const auto opened = DiskStateStore::Open(own, schema_, kRun);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_TRUE(state_.Equals(*(*opened)->Get(kVersion)));
+    EXPECT_EQ(*ReadFile(store), whole);
+  }
 }
 
 TEST_F(DiskStateStoreTest, DeletedVersionsGiveTheirRoomBack) {

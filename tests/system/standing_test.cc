@@ -100,11 +100,12 @@ TEST_F(Standing, DoesRunsOneAfterTheOtherWithTheModelsOfSimulations) {
   for (const std::string file :
        {"summary.json", "metrics.jsonl", "model.safetensors", "models/1.safetensors"})
     EXPECT_EQ(*ReadFile(to + "/" + file), *ReadFile(folder_ / "runs/three/" + file)) << file;
-  EXPECT_FALSE(FileExists(to + "/holdings")) << "is no result";
+  EXPECT_FALSE(FileExists(to + "/checkpoints")) << "is no result";
   EXPECT_EQ(RunMacaw("log " + to).exit, 0);
   EXPECT_THAT(Admin("results three --to " + to).text, HasSubstr("is not empty"));
   EXPECT_THAT(Admin("results nobody --to " + folder_ / "x").text,
               HasSubstr("there is no run \"nobody\""));
+  EXPECT_FALSE(FileExists(folder_ / "x"));
   EXPECT_THAT(Admin("submit " + config_).text, HasSubstr("macaw plan CONFIG"));
   EXPECT_THAT(Admin("pause").text, HasSubstr("macaw admin runs"));
 }
