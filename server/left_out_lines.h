@@ -30,7 +30,10 @@ class LeftOutLines {
       const ClientId client = left.attempt.client;
       const bool has = roster.begun() && client.value < roster.clients() &&
                        roster.HoldingOf(client) == node.holding;
-      if (!has || !bucket_.Take(kAllowance, now)) continue;
+      // `states_lost` says that its owner goes on without its state.
+      const bool goes_on =
+          left.reason == fleet::LeftOutReason::kState && !roster.owner_of(node.holding).empty();
+      if (!has || goes_on || !bucket_.Take(kAllowance, now)) continue;
       lines.push_back(absl::StrCat("client_left_out client=", client.value, " worker=", node.name,
                                    " reason=", log::NameOf(left.reason), " why=\"",
                                    absl::StrReplaceAll(left.message, {{"\n", " "}}), "\""));

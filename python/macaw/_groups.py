@@ -64,9 +64,11 @@ def groups_of(runs: Any) -> list[Group]:
         return [group for group in named if group.runs]
     found = _runs_in(runs)
     fixed = _fixed_seeds(found)
+    known = all("inputs" in _summary(run) for run in found if _summary(run))
     groups: dict[str, Group] = {}
     for run in found:
-        groups.setdefault(_identity(run, fixed), Group([])).runs.append(run)
+        identity = _identity(run, fixed) + (json.dumps(_inputs(run)) if known else "")
+        groups.setdefault(identity, Group([])).runs.append(run)
     made = list(groups.values())
     if not made:
         raise ArgumentError("there is no run: give runs, sweeps, or their folders", key="runs")
@@ -120,6 +122,14 @@ def _settings(run: Run) -> dict[str, Any]:
     return {ALGORITHM: summary.get("algorithm"), **settings}
 
 
+def _inputs(run: Run) -> dict[str, str]:
+    """Digests of the files that decide a result, by key. {}: the run's summary has none."""
+    inputs: dict[str, str] = dict(_summary(run).get("inputs") or {})
+    if run.is_normalised:  # its data are a file of its own
+        inputs.pop("data.path", None)
+    return inputs
+
+
 def _identity(run: Run, fixed: Mapping[str, Sequence[Any]]) -> str:
     """What runs of one configuration have in common. fixed: values that runs have for seeds."""
     summary = _summary(run)
@@ -138,6 +148,7 @@ def _fixed_seeds(runs: Sequence[Run]) -> dict[str, list[Any]]:
 
 def _set_differences(groups: Sequence[Group]) -> None:
     settings = [_settings_of(group) for group in groups]
+    _name_inputs(groups, settings)
     keys = list(dict.fromkeys(key for each in settings for key in each))
     if "normalise" in keys:  # it says what these say
         keys = [key for key in keys if not key.startswith("data.normalise.")]
@@ -146,6 +157,18 @@ def _set_differences(groups: Sequence[Group]) -> None:
     differing = in_order(differing)
     for group, own in zip(groups, settings):
         group.differs = {key: _value(own, key) for key in differing}
+
+
+def _name_inputs(groups: Sequence[Group], settings: Sequence[dict[str, Any]]) -> None:
+    """Puts digests behind the names of files that have one name and other contents."""
+    inputs = [_inputs(group.runs[0]) if group.runs else {} for group in groups]
+    for key in {key for each in inputs for key in each}:
+        digests: dict[Any, set[str]] = {}
+        for own, files in zip(settings, inputs):
+            digests.setdefault(own.get(key), set()).add(files.get(key, ""))
+        for own, files in zip(settings, inputs):
+            if key in own and files.get(key) and len(digests[own[key]] - {""}) > 1:
+                own[key] = f"{own[key]} ({files[key][:8]})"
 
 
 def in_order(keys: Iterable[str]) -> list[str]:

@@ -34,9 +34,10 @@ absl::StatusOr<fleet::RegisterReply> RoundEngine::Enter(const fleet::RegisterReq
   // Once the other process has gone, this one may come back.
   if (nodes_.WasReplaced(request.name, request.incarnation) &&
       nodes_.Named(request.name) != nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("another process runs under the name \"",
-                                                      request.name,
-                                                      "\"; give every worker its own (--name)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("another process runs under the name \"", request.name,
+                     "\"; give every worker its own (--name; an enrolled machine has "
+                     "its certificate's, so enrol each by itself)"));
   }
   if (Node* known = nodes_.Named(request.name); known != nullptr) {
     if (known->incarnation == request.incarnation) {  // our first answer was lost

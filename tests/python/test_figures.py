@@ -33,7 +33,7 @@ def made(folder: Path, name: str, values: list[float | None], **about: Any) -> m
         "settings": about.get("settings", {}), "end": "finished", "rounds": len(values),
         "seconds": 1.0, "final": {"test_accuracy": values[-1], "test_loss": 1 - (values[-1] or 0)},
         "bests": {"test_accuracy": {"value": max(v or 0 for v in values), "round": 1}},
-        "rounds_to": {},
+        "rounds_to": {}, **({"inputs": about["inputs"]} if "inputs" in about else {}),
     }  # fmt: skip
     (run / "summary.json").write_text(json.dumps(summary))
     return macaw.Run(run)
@@ -91,6 +91,18 @@ class Groups(Runs):
         other = self.made("other", [0.1], seed=5, settings={"data.seed": 7})
         names = [(g.name, len(g.runs)) for g in _groups.groups_of([*fixed, other])]
         self.assertEqual(names, [("seed 1", 3), ("seed 7", 1)])
+
+    def test_with_files_of_one_name_and_other_contents_are_two(self) -> None:
+        path = {"data.path": "x.csv"}
+        one = [self.made(f"one {i}", [0.1], seed=i, settings=path,
+                         inputs={"data.path": "0123456789abcdef"}) for i in (1, 2)]  # fmt: skip
+        other = self.made("other", [0.1], seed=1, settings=path,
+                          inputs={"data.path": "fedcba9876543210"})  # fmt: skip
+        names = [(g.name, len(g.runs)) for g in _groups.groups_of([*one, other])]
+        self.assertEqual(names, [("path x.csv (01234567)", 2), ("path x.csv (fedcba98)", 1)])
+        older = self.made("older", [0.1], seed=3, settings=path)
+        names = [len(g.runs) for g in _groups.groups_of([*one, other, older])]
+        self.assertEqual(names, [4])
 
     def test_are_found_in_folders_and_keep_names_of_ones_own(self) -> None:
         one, other = self.made("one", [0.1]), self.made("other", [0.2], seed=3)
