@@ -18,6 +18,7 @@
 #include "cli/results/result.h"
 #include "core/digest.h"
 #include "core/files.h"
+#include "core/safetensors.h"
 #include "core/sha256.h"
 #include "core/status.h"
 #include "core/utf8.h"
@@ -41,6 +42,16 @@ struct Content {
     return mapped != nullptr ? mapped->bytes() : BytesOf(absl::string_view(text));
   }
 };
+
+// As summary.json has it: of the tensors in the order of the file, which is that of the layout.
+std::string DigestOfFile(const SafetensorsFile& file) {
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, tensor] : file.tensors())
+    tensors.push_back(
+        {.name = name, .dtype = tensor.dtype, .shape = tensor.shape, .bytes = tensor.bytes});
+  std::ranges::sort(tensors, {}, [](const TensorToWrite& tensor) { return tensor.bytes.data(); });
+  return DigestOfTensors(tensors).Hex();
+}
 
 class Packer {
  public:
@@ -100,7 +111,11 @@ class Packer {
       const auto found = object.find(key);
       return found != object.end() && found->is_string() ? found->get<std::string>() : "";
     };
-    MACAW_RETURN_IF_ERROR(CheckAgrees(result.rounds));
+    // A run that was cut may have done a round whose row it had not written.
+    const auto last_row = summary.find("final_round");
+    MACAW_RETURN_IF_ERROR(CheckAgrees(last_row != summary.end() && last_row->is_number_unsigned()
+                                          ? last_row->get<uint32_t>()
+                                          : result.rounds));
     manifest_.name = result.name;
     manifest_.algorithm = result.algorithm;
     manifest_.end = result.end;
@@ -113,6 +128,8 @@ class Packer {
     }
     manifest_.model_digest = result.model_digest;
     manifest_.data.digest = result.data_digest;
+    if (const auto best = summary.find("best_model"); best != summary.end() && best->is_object())
+      best_digest_ = word(*best, "model_digest");
     manifest_.program = word(summary, "program");
     if (const auto profile = summary.find("profile"); profile != summary.end()) {
       manifest_.profile = {.trainer = word(*profile, "trainer"),
@@ -122,7 +139,7 @@ class Packer {
     return absl::OkStatus();
   }
 
-  // A run that goes on has more rows than its last summary says.
+  // A run that goes on has more rows than its last summary says. `rounds`: of the last row then.
   absl::Status CheckAgrees(uint32_t rounds) const {
     MACAW_ASSIGN_OR_RETURN(const std::string rows, ReadFile(In("metrics.jsonl")));
     const size_t end = rows.find_last_not_of('\n');
@@ -192,14 +209,31 @@ class Packer {
           "The model's weights: --without-model. Their digest is ", manifest_.model_digest, "."));
       return absl::OkStatus();
     }
-    MACAW_RETURN_IF_ERROR(AddIfThere("model.safetensors"));
-    MACAW_RETURN_IF_ERROR(AddIfThere("model.best.safetensors"));
+    MACAW_RETURN_IF_ERROR(AddModel("model.safetensors", manifest_.model_digest));
+    MACAW_RETURN_IF_ERROR(AddModel("model.best.safetensors", best_digest_));
     if (FileExists(In("models/0.safetensors")))
       manifest_.left_out.push_back("The models in models/ beyond the first, model.safetensors.");
     if (FileExists(In("unlearned")))
       manifest_.left_out.push_back("The models without a client's updates, in unlearned/.");
     manifest_.left_out.push_back("Checkpoints and clients' states.");
     return absl::OkStatus();
+  }
+
+  // Refuses weights that are cut, or others than those of the summary. `digest` "": it names none.
+  absl::Status AddModel(const std::string& name, const std::string& digest) {
+    if (!FileExists(In(name))) return absl::OkStatus();
+    const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(In(name));
+    if (!file.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.status().message(), "; summary.json names weights with the digest ",
+                       digest, ". Put the file back from a copy, or pack --without-model"));
+    }
+    const std::string is = DigestOfFile(*file);
+    if (digest.empty() || is == digest) return AddFile(name, In(name));
+    return absl::InvalidArgumentError(
+        absl::StrCat(In(name), " has other weights than summary.json says: their digest is ", is,
+                     ", and the one in summary.json ", digest,
+                     ". Put the file back from a copy, or pack --without-model"));
   }
 
   absl::Status AddLog() {
@@ -333,6 +367,7 @@ class Packer {
 
   const BundleOptions& options_;
   Manifest manifest_;
+  std::string best_digest_;  // of model.best.safetensors; "": the summary has none
   std::vector<Content> contents_;
 };
 

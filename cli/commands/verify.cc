@@ -43,7 +43,7 @@ absl::StatusOr<int> CheckBundle(const VerifyCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const Verification verification, Verify(bundle, options));
   std::cout << (command.json ? VerificationJson(bundle, verification) + "\n"
                              : VerificationText(bundle, verification));
-  return verification.diff.same() ? kExitOk : kExitFailed;
+  return verification.same() ? kExitOk : kExitFailed;
 }
 
 int RunVerify(const VerifyCommand& command) {

@@ -80,6 +80,24 @@ std::string CohortText(const std::vector<log::Member>& a, const std::vector<log:
                       : absl::StrCat("other clients are drawn: ", text);
 }
 
+// "round 3", "rounds 2, 4 to 6 and 9 more". Ascending, not empty.
+std::string RoundsText(const std::vector<uint32_t>& rounds) {
+  constexpr size_t kMost = 4;  // ranges
+  std::vector<std::string> ranges;
+  size_t shown = 0;
+  while (shown < rounds.size() && ranges.size() < kMost) {
+    size_t end = shown + 1;
+    while (end < rounds.size() && rounds[end] == rounds[end - 1] + 1) ++end;
+    ranges.push_back(end - shown == 1 ? absl::StrCat(rounds[shown])
+                                      : absl::StrCat(rounds[shown], " to ", rounds[end - 1]));
+    shown = end;
+  }
+  std::string text =
+      absl::StrCat(rounds.size() == 1 ? "round " : "rounds ", absl::StrJoin(ranges, ", "));
+  if (shown < rounds.size()) absl::StrAppend(&text, " and ", rounds.size() - shown, " more");
+  return text;
+}
+
 // Looks for the first round in which two runs differ: in their bits, or by more than a tolerance.
 class Walk {
  public:
@@ -97,6 +115,7 @@ class Walk {
     // training parts.
     for (uint32_t round = 0; runs && round <= rounds && !parting.has_value(); ++round)
       parting = InRows(Round(round), /*common=*/false);
+    if (!parting.has_value()) parting = InLostRows();
     if (!parting.has_value() && runs) parting = AtTheEnd(rounds);
     return WithModels(std::move(parting));
   }
@@ -213,6 +232,25 @@ class Walk {
             .round = round.value, .stage = Stage::kModel, .what = "it ends with another model"};
     }
     return std::nullopt;
+  }
+
+  // Rows that a run must have. What they said cannot be compared.
+  std::optional<Parting> InLostRows() const {
+    if (!a_.is_run || !b_.is_run) return std::nullopt;
+    std::optional<Parting> parting;
+    const std::vector<uint32_t> first = a_.RoundsWithoutRow(), second = b_.RoundsWithoutRow();
+    for (const auto& [which, lost] : {std::pair("first", &first), std::pair("second", &second)}) {
+      if (lost->empty()) continue;
+      const std::string what =
+          absl::StrCat("metrics.jsonl of the ", which, " has no row of ", RoundsText(*lost));
+      if (!parting.has_value()) {
+        parting = Parting{.round = lost->front(), .stage = Stage::kRows, .what = what};
+      } else {
+        parting->round = std::min(parting->round, lost->front());
+        absl::StrAppend(&parting->what, ", ", what);
+      }
+    }
+    return parting;
   }
 
   std::optional<Parting> AtTheEnd(uint32_t rounds) const {
@@ -366,6 +404,8 @@ const char* NameOf(Parting::Stage stage) {
       return "model";
     case Stage::kMetrics:
       return "metrics";
+    case Stage::kRows:
+      return "rows";
     case Stage::kEnd:
       return "end";
     case Stage::kStates:
@@ -400,6 +440,13 @@ absl::StatusOr<DiffReport> Diff(const Trace& first, const Trace& second,
         Walk(first, second, options.tolerance, options.judge_tensors, report.models).First();
   }
   for (const Trace* const trace : {&first, &second}) {
+    const std::vector<uint32_t> lost = trace->RoundsWithoutRow();
+    const bool said = report.parting.has_value() && report.parting->stage == Stage::kRows;
+    if (!lost.empty() && !said) {
+      report.notes.push_back(absl::StrCat(trace->path, "/metrics.jsonl has no row of ",
+                                          RoundsText(lost),
+                                          ", which were done, so these are not compared"));
+    }
     if (trace->is_run && !trace->history.has_value()) {
       report.unknown.push_back(absl::StrCat("Digests of each round's model: ", trace->path,
                                             " has no rounds.log, so only metrics and the models "

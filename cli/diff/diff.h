@@ -34,8 +34,9 @@ struct ClientDifference {
 // The first place at which two runs part.
 struct Parting {
   // What parts: the clients that are drawn, the model that the first round sends, the clients'
-  // training, the model after the round, a metric, the number of rounds, or the clients' states.
-  enum class Stage { kDraw, kStart, kTraining, kModel, kMetrics, kEnd, kStates };
+  // training, the model after the round, a metric, rows of metrics that are lost, the number of
+  // rounds, or the clients' states.
+  enum class Stage { kDraw, kStart, kTraining, kModel, kMetrics, kRows, kEnd, kStates };
   uint32_t round = 0;
   Stage stage = Stage::kTraining;
   std::string what;                       // a phrase

@@ -249,6 +249,7 @@ absl::Status ReadSummary(const std::string& path, const Renames& renames, Trace&
   trace.state_digest = TextIn(summary, "state_digest");
   const auto done = summary.find("rounds");
   if (done != summary.end() && done->is_number_unsigned()) rounds = done->get<uint32_t>();
+  trace.done = rounds;
   const auto best = summary.find("best_model");
   if (best == summary.end() || !best->is_object() || !best->contains("round"))
     return absl::OkStatus();
@@ -338,10 +339,27 @@ absl::Status ReadForeign(const std::string& path, const Renames& renames, Trace&
 }  // namespace
 
 uint32_t Trace::rounds() const {
-  uint32_t last = rows.empty() ? 0 : rows.rbegin()->first;
+  uint32_t last = std::max(done, rows.empty() ? 0 : rows.rbegin()->first);
   if (history.has_value()) last = std::max(last, history->completed().value);
   for (const TracedModel& model : models) last = std::max(last, model.round);
   return last;
+}
+
+std::vector<uint32_t> Trace::RoundsWithoutRow() const {
+  if (!is_run) return {};
+  const uint32_t completed = history.has_value() ? history->completed().value : 0;
+  // A resumed run has the summary of its earlier session.
+  const bool goes_on = history.has_value() && !history->ended().has_value() && completed > done;
+  uint32_t last = rows.empty() ? 0 : rows.rbegin()->first;
+  if (!end.empty() && !goes_on) {
+    const uint32_t all = std::max(done, completed);
+    last = std::max(last, end == "finished" || all == 0 ? all : all - 1);
+  }
+  std::vector<uint32_t> without;
+  for (uint32_t round = 1; round <= last; ++round) {
+    if (!rows.contains(round)) without.push_back(round);
+  }
+  return without;
 }
 
 absl::StatusOr<Trace> ReadTrace(const std::string& path, const Renames& renames) {

@@ -44,6 +44,7 @@ struct Trace {
   std::string program, profile, data_digest;    // as in summary.json; "": not known
   std::string end;                              // "finished", …; "": it is not over
   std::string model_digest, state_digest;       // after the last round of a run that is over
+  uint32_t done = 0;                            // rounds, as summary.json says
   std::optional<server::log::History> history;  // rounds.log
   std::map<std::pair<Round, Phase>, std::vector<TracedPart>> parts;
   std::string clients_file;  // clients.jsonl; "": there is none
@@ -54,6 +55,9 @@ struct Trace {
 
   // The number of rounds that are told of.
   uint32_t rounds() const;
+  // Rounds of a run that were done, as its log or its summary says, and have no row. A run that has
+  // not finished may lack its last row, and one that is not over those after its newest one.
+  std::vector<uint32_t> RoundsWithoutRow() const;
 };
 
 // Names of columns and tensors in a trace → the names that they get.

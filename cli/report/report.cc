@@ -214,7 +214,7 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
     MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/summary.json"));
     Json summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!summary.is_object())
-      return absl::DataLossError(absl::StrCat(folder, "/summary.json is not JSON"));
+      return absl::InvalidArgumentError(absl::StrCat(folder, "/summary.json is not JSON"));
     for (const char* shown :
          {"name", "algorithm", "settings", "seed", "end", "reason", "rounds", "seconds",
           "rounds_per_second", "model_digest", "data_digest", "parameters", "best", "best_model",

@@ -84,7 +84,9 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   const std::string path = folder + "/summary.json";
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const Json summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!summary.is_object()) return absl::DataLossError(absl::StrCat(path, " is not a JSON object"));
+  // The folder is an argument, so a damaged file is bad input (cli/process/exit.h).
+  if (!summary.is_object())
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
   RunResult result;
   result.folder = folder;
   result.name = ValueOr<std::string>(summary, "name", "");

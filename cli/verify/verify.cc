@@ -144,10 +144,18 @@ class Verifier {
     done.profile = first.profile;
     done.here = second.profile;
     done.same_profile = first.profile == second.profile;
-    MACAW_ASSIGN_OR_RETURN(done.diff, Diff(first, second,
-                                           {.tolerance = done.same_profile ? 0 : options_.tolerance,
-                                            .judge_tensors = false}));
+    const double tolerance = done.same_profile ? 0 : options_.tolerance;
+    const bool by_itself = EndsByItself(first);
+    if (!by_itself) KeepToColumns(first, second);
+    MACAW_ASSIGN_OR_RETURN(done.diff,
+                           Diff(first, second, {.tolerance = tolerance, .judge_tensors = false}));
     done.diff.elsewhere.clear();  // the bundle has none of these keys
+    MACAW_ASSIGN_OR_RETURN(done.figures, CompareFigures({.files = bundle_.files(),
+                                                         .rows = first.rows,
+                                                         .rounds = manifest_.rounds,
+                                                         .model_digest = manifest_.model_digest,
+                                                         .ended_by_itself = by_itself},
+                                                        again, second.rows, tolerance));
     return std::move(verification_);
   }
 
@@ -285,6 +293,23 @@ class Verifier {
            (ClosesByTheClock(trace) || !trace.history->decisions().empty());
   }
 
+  // A rule that stops the run stops it again. An operator or a signal does not.
+  bool EndsByItself(const Trace& recorded) const {
+    const bool has_rule = std::ranges::any_of(recorded.settings, [](const auto& setting) {
+      return absl::StartsWith(setting.first, "run.stop.");
+    });
+    return manifest_.end == "finished" || (manifest_.end == "stopped" && has_rule);
+  }
+
+  // The run made again evaluates its last model, whatever evaluation.every says. A run that was cut
+  // there has not, so such columns of that row are no difference.
+  void KeepToColumns(const Trace& recorded, Trace& made) const {
+    const auto row = recorded.rows.find(manifest_.rounds);
+    const auto again = made.rows.find(manifest_.rounds);
+    if (row == recorded.rows.end() || again == made.rows.end()) return;
+    std::erase_if(again->second, [&](const auto& one) { return !row->second.contains(one.first); });
+  }
+
   absl::Status Simulated(const Trace& recorded, const std::string& folder,
                          const std::string& again) {
     verification_.from_log = NeedsTheLog(recorded);
@@ -299,12 +324,7 @@ class Verifier {
                              .quiet = options_.quiet};
     simulate.result = false;
     if (verification_.from_log) simulate.replay = folder + "/rounds.log";
-    // A rule that stops the run stops it again. An operator or a signal does not.
-    const bool by_rule = manifest_.end == "stopped" &&
-                         std::ranges::any_of(recorded.settings, [](const auto& setting) {
-                           return absl::StartsWith(setting.first, "run.stop.");
-                         });
-    if (verification_.from_log || (manifest_.end != "finished" && !by_rule))
+    if (verification_.from_log || !EndsByItself(recorded))
       simulate.rounds = absl::StrCat(manifest_.rounds);
     if (!recorded.clients_file.empty()) simulate.set.emplace_back("run.client_records=true");
     const int code = Simulate(simulate);
@@ -355,23 +375,40 @@ std::string VerificationText(const Bundle& bundle, const Verification& verificat
                         verification.profile, verification.here, verification.diff.tolerance));
   }
   const DiffReport& diff = verification.diff;
-  if (!diff.parting.has_value()) {
-    AppendLine(text, "same",
+  if (const auto& figure = verification.figures.difference; figure.has_value()) {
+    AppendLine(text, "differ",
+               absl::StrCat(figure->file, ": ", figure->key, " is ", figure->stated,
+                            " in the bundle and ", figure->made, " in the run made again"));
+  }
+  if (diff.parting.has_value()) {
+    absl::StrAppend(&text, DiffText(diff));
+  } else {
+    // Rows and model may be the same under another figure.
+    AppendLine(text, verification.same() ? "same" : "else same",
                absl::StrCat(Counted(diff.rounds, "round"), ", ", Counted(diff.columns, "metric"),
                             ", and the model ", manifest.model_digest));
-    return text;
   }
-  return absl::StrCat(text, DiffText(diff));
+  AppendLine(text, "unchecked", absl::StrJoin(verification.figures.not_compared, "; "));
+  return text;
 }
 
 std::string VerificationJson(const Bundle& bundle, const Verification& verification) {
-  const OrderedJson json = {{"same", verification.diff.same()},
+  OrderedJson figure = nullptr;
+  if (const auto& found = verification.figures.difference; found.has_value()) {
+    figure = {{"file", found->file},
+              {"key", found->key},
+              {"stated", found->stated},
+              {"made", found->made}};
+  }
+  const OrderedJson json = {{"same", verification.same()},
                             {"bundle", bundle.name()},
                             {"sha256", bundle.sha256()},
                             {"model_digest", bundle.manifest().model_digest},
                             {"profile", verification.profile},
                             {"profile_here", verification.here},
                             {"from_log", verification.from_log},
+                            {"figure", std::move(figure)},
+                            {"unchecked", verification.figures.not_compared},
                             {"diff", OrderedJson::parse(DiffJson(verification.diff), nullptr,
                                                         /*allow_exceptions=*/false)}};
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);

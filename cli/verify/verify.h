@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "cli/bundle/bundle.h"
 #include "cli/diff/diff.h"
+#include "cli/verify/stated_figures.h"
 
 namespace macaw::cli {
 
@@ -23,10 +24,13 @@ struct VerifyOptions {
 // What became of a verification.
 struct Verification {
   DiffReport diff;            // the bundle's run and the one of this machine
+  FigureReport figures;       // what the bundle states beside its rows and its model
   std::string profile, here;  // numeric profiles
   bool same_profile = true;
   bool from_log = false;  // who was left out was read from the bundle's log
   std::string folder;     // of the run that was made; "": it is removed
+
+  bool same() const { return diff.same() && !figures.difference.has_value(); }
 };
 
 // Runs the bundle's configuration again, in child processes, and compares. kCancelled: interrupted.

@@ -118,6 +118,45 @@ TEST_F(Bundles, NeedARoundUnlessTheRunAskedForNone) {
   Pack({.run = WriteHandRun(folder_, "evaluated", cut)});
 }
 
+TEST_F(Bundles, RefuseWeightsThatTheSummaryDoesNotName) {
+  const std::string run = WriteHandRun(folder_, "run");
+  const std::string path = run + "/model.safetensors", whole = *ReadFile(path);
+  const auto refusal = [&] {
+    const auto packed = PackBundle({.run = run, .out = folder_ / "x.zip"});
+    EXPECT_TRUE(absl::IsInvalidArgument(packed.status())) << packed.status();
+    return std::string(packed.status().message());
+  };
+  const std::vector<float> stated = {1, 2, 3};
+  const std::string digest = DigestOf(BytesOf(std::span(stated))).Hex();
+  folder_.Write("run/model.safetensors", whole.substr(0, whole.size() - 4));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(path), HasSubstr(digest)));
+  const std::vector<float> other = {1, 2, 4};
+  std::string changed = whole;
+  std::memcpy(changed.data() + changed.size() - 4, &other[2], 4);
+  folder_.Write("run/model.safetensors", changed);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(path), HasSubstr(digest),
+                               HasSubstr(DigestOf(BytesOf(std::span(other))).Hex())));
+  Pack({.run = run, .model = false});
+}
+
+TEST_F(Bundles, TakeARunThatWasCutBeforeItsLastRow) {
+  HandRun cut;
+  cut.end = "interrupted";
+  const std::string run = WriteHandRun(folder_, "run", cut);
+  auto summary = nlohmann::json::parse(*ReadFile(run + "/summary.json"));
+  summary["final_round"] = 1;
+  folder_.Write("run/summary.json", summary.dump());
+  folder_.Write("run/metrics.jsonl", cut.rows[0] + "\n");
+  EXPECT_EQ(Pack({.run = run}).manifest.rounds, 2u);
+}
+
+TEST_F(Bundles, RefuseADamagedSummaryAsBadInput) {
+  const std::string run = WriteHandRun(folder_, "run");
+  folder_.Write("run/summary.json", "{\"name\": ");
+  const auto packed = PackBundle({.run = run, .out = folder_ / "x.zip"});
+  EXPECT_TRUE(absl::IsInvalidArgument(packed.status())) << packed.status();
+}
+
 TEST_F(Bundles, LeaveOutWhatIsAskedForAndClientsUnlessAsked) {
   HandRun clients;
   clients.clients = {R"({"round":1,"client":0,"loss":1.0})"};

@@ -226,6 +226,42 @@ TEST(Diff, ComparesARunThatIsNotOverAsFarAsItIs) {
   EXPECT_EQ(report.second_is, "not over, 1 round");
 }
 
+TEST(Diff, SaysWhichRowsAreLost) {
+  const TemporaryFolder folder;
+  HandRun run;
+  run.rows.emplace_back(R"({"round":3,"clients":2,"train_loss":0.25})");
+  run.broadcasts.emplace_back("third");
+  run.sums.push_back({"s3", "t3"});
+  run.cohorts.push_back({0, 1, 2});
+  const std::string a = WriteHandRun(folder, "a", run), b = WriteHandRun(folder, "b", run);
+  ASSERT_TRUE(Compared(a, b).same());
+  folder.Write("b/metrics.jsonl", run.rows[0] + "\n");
+  const DiffReport cut = Compared(a, b);
+  ASSERT_TRUE(cut.parting.has_value());
+  EXPECT_EQ(cut.parting->stage, Stage::kRows);
+  EXPECT_EQ(cut.parting->round, 2u);
+  EXPECT_THAT(cut.parting->what, HasSubstr("the second has no row of rounds 2 to 3"));
+  EXPECT_FALSE(Compared(a, b, {.tolerance = 1}).same());
+  folder.Write("b/metrics.jsonl", "");
+  EXPECT_THAT(Compared(a, b).parting->what, HasSubstr("no row of rounds 1 to 3"));
+  // Beside another difference they are a note.
+  run.broadcasts[1] = "another";
+  WriteHandRun(folder, "b", run);
+  folder.Write("b/metrics.jsonl", run.rows[0] + "\n");
+  EXPECT_THAT(Compared(a, b).notes, testing::Contains(HasSubstr("no row of rounds 2 to 3")));
+}
+
+TEST(Diff, AllowsThatARunWhichWasCutLacksItsLastRow) {
+  const TemporaryFolder folder;
+  HandRun cut;
+  cut.end = "interrupted";
+  const std::string a = WriteHandRun(folder, "a"), b = WriteHandRun(folder, "b", cut);
+  folder.Write("b/metrics.jsonl", cut.rows[0] + "\n");
+  EXPECT_TRUE(Compared(a, b).same());
+  folder.Write("b/metrics.jsonl", cut.rows[1] + "\n");
+  EXPECT_THAT(Compared(a, b).parting->what, HasSubstr("no row of round 1"));
+}
+
 TEST(Diff, HoldsUnderAToleranceAndSaysWhereTheBitsPart) {
   const TemporaryFolder folder;
   HandRun other;

@@ -226,6 +226,46 @@ TEST_F(Verified, ARunThatWasKilledAndResumedIsTheSame) {
   EXPECT_THAT(same.text, HasSubstr(resumed.digest()));
 }
 
+TEST_F(Verified, ARunThatWasInterruptedIsTheSame) {
+  const std::string config =
+      WriteConfig("job",
+                  "[evaluation]\nevery = 3\n[emulation]\npause_probability = 1\n"
+                  "pause_seconds = 0.2\n");
+  Simulation cut("cut", {config, "--rounds", "60"});
+  ASSERT_TRUE(cut.WaitForEvent([](const json& event) {
+    return event["event"] == "round" && event["round"] == 4;
+  })) << cut.output();
+  cut.Signal(SIGINT);
+  cut.Wait();
+  ASSERT_EQ(cut.summary()["end"], "interrupted") << cut.output();
+  const Printed same = RunMacaw(absl::StrCat("verify ", Bundle(cut.folder()), " --quiet"));
+  EXPECT_EQ(same.exit, 0) << same.text;
+  EXPECT_THAT(same.text, HasSubstr(cut.digest()));
+}
+
+TEST_F(Verified, FiguresOfTheSummaryThatTheRunDoesNotGiveAreNamed) {
+  Simulation run("run", {WriteConfig("job"), "--set", "evaluation.metrics=[\"confusion\"]"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  json summary = run.summary();
+  summary["final"]["test_accuracy"] = 0.999;
+  folder_.Write("forged/summary.json", summary.dump());
+  for (const char* name : {"config.toml", "metrics.jsonl", "rounds.log", "confusion.json"})
+    folder_.Write(absl::StrCat("forged/", name), *ReadFile(run.folder() + "/" + name));
+  const Printed forged = RunMacaw(absl::StrCat("verify ", Bundle(folder_ / "forged"), " --quiet"));
+  EXPECT_EQ(forged.exit, 1) << forged.text;
+  EXPECT_THAT(forged.text, HasSubstr("summary.json: final.test_accuracy is 0.999"));
+  folder_.Write("forged/summary.json", run.summary().dump());
+  folder_.Write("forged/confusion.json",
+                absl::StrReplaceAll(*ReadFile(run.folder() + "/confusion.json"),
+                                    {{"\"rows\":", "\"rows\":1"}}));
+  const Printed table = RunMacaw(absl::StrCat("verify ", Bundle(folder_ / "forged"), " --json"));
+  EXPECT_EQ(table.exit, 1) << table.text;
+  const json verdict = json::parse(table.text, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(verdict.is_object()) << table.text;
+  EXPECT_EQ(verdict["same"], false);
+  EXPECT_EQ(verdict["figure"]["file"], "confusion.json");
+}
+
 TEST_F(Verified, DataThatHaveMovedAreNamedAndCheckedByTheirDigest) {
   WriteTable(folder_, "rows.csv", -1);
   Simulation run("run", TableJob(folder_, "rows.csv"));
