@@ -218,8 +218,10 @@ std::optional<std::string> RunThreads::ObserveForStop(Round round, const Metrics
     return std::nullopt;
   std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
   const bool best = early_stopping_.best_round() == round.value;
-  if (best && options_.config.stop.patience > 0 && model.has_value())
-    writer_.Best(round, Kept(*model));
+  if (best && options_.config.stop.patience > 0 && model.has_value()) {
+    const uint32_t every = options_.run.evaluation.every;
+    writer_.Best(round, Kept(*model), /*off_grid=*/every == 0 || round.value % every != 0);
+  }
   return stop;
 }
 
