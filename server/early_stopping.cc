@@ -92,9 +92,11 @@ bool HigherIsBetter(const std::string& column) {
   if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||
       metric == "staleness")
     return false;
-  return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
-         metric.find("objective") == std::string::npos &&
-         metric.find("perplexity") == std::string::npos && metric.find("_ece") == std::string::npos;
+  if (absl::EndsWith(metric, "_error")) return false;  // rule_error, rule_update_error
+  constexpr const char* kFalling[] = {"loss", "mae",     "objective", "perplexity",
+                                      "_ece", "inertia", "drift",     "penalty"};
+  return std::ranges::none_of(
+      kFalling, [&](const char* word) { return metric.find(word) != std::string::npos; });
 }
 
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
