@@ -163,7 +163,7 @@ Description Afl() {
           "server  x ← x + η_g·(plain mean of N·λ_i·(y − x))\n"
           "        λ_i ← λ_i + γ·N/|S|·f_i(x) for the clients S of the round; λ: all of them\n"
           "        λ ← the nearest point with λ ≥ 0 and Σλ = 1\n"
-          "result  the mean of all x, as in the paper, or x: evaluate",
+          "result  the mean of all x, the first too, as in the paper, or x: evaluate",
       .parameters = ServerRateParameters(),
       .remarks =
           "The clients are the paper's domains. They are numbered from 0, and the server sends all "

@@ -92,9 +92,11 @@ bool HigherIsBetter(const std::string& column) {
   if (metric.find("virtual_seconds") != std::string::npos || metric == "late" ||
       metric == "staleness")
     return false;
-  return metric.find("loss") == std::string::npos && metric.find("mae") == std::string::npos &&
-         metric.find("objective") == std::string::npos &&
-         metric.find("perplexity") == std::string::npos && metric.find("_ece") == std::string::npos;
+  if (absl::EndsWith(metric, "_error")) return false;  // rule_error, rule_update_error
+  constexpr const char* kFalling[] = {"loss", "mae",     "objective", "perplexity",
+                                      "_ece", "inertia", "drift",     "penalty"};
+  return std::ranges::none_of(
+      kFalling, [&](const char* word) { return metric.find(word) != std::string::npos; });
 }
 
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
@@ -135,15 +137,18 @@ std::optional<std::string> EarlyStopping::Observe(uint32_t round, double value) 
   const bool higher = HigherIsBetter(rule_.metric);
   const auto better = [&](double a, double b) { return higher ? a > b : a < b; };
   const bool number = !std::isnan(value);  // a diverged run has not reached `at_least`
+  const bool progress = number && (!best_.has_value() || better(value, *best_));
+  if (progress) {  // also of a value that ends the run: its model is the best one
+    best_ = value;
+    best_round_ = round;
+    without_progress_ = 0;
+  }
   if (number && rule_.at_least.has_value() && !better(*rule_.at_least, value)) {
     return absl::StrCat(rule_.metric, " reached ", value, " in round ", round, " (asked for ",
                         *rule_.at_least, ")");
   }
-  if (number && (!best_.has_value() || better(value, *best_))) {
-    best_ = value;
-    best_round_ = round;
-    without_progress_ = 0;
-  } else if (++without_progress_; rule_.patience > 0 && without_progress_ >= rule_.patience) {
+  if (progress) return std::nullopt;
+  if (++without_progress_; rule_.patience > 0 && without_progress_ >= rule_.patience) {
     return absl::StrCat(rule_.metric, " has not improved on ", best_.value_or(std::nan("")),
                         " of round ", best_round_, " in ", without_progress_, " evaluations");
   }

@@ -28,8 +28,8 @@ class EarlyStopping {
   uint32_t without_progress_ = 0;
 };
 
-// True for every column except losses and errors: those with "loss", "mae", "objective",
-// "perplexity" or "_ece" in their names, the names of groups (evaluation.groups) left aside.
+// True for every column except losses, errors and costs, by their names, the names of groups
+// (evaluation.groups) left aside (docs/guides/runs.md).
 bool HigherIsBetter(const std::string& metric);
 
 // Returns an error unless the run will have the column `metric` (the error lists those that it will

@@ -136,11 +136,9 @@ void RunThreads::Begin(ApplySum order) {
         closed.alone = models_ > 1 ? keeper_.ModelBlob() : *closed.model;
         blobs_.Serve({*closed.model});
         closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
-        if (options_.run.evaluation.train && keeper_.model_names().empty()) {
-          const FlatVector whole = split_ != nullptr ? split_->Join(keeper_.Model()) : FlatVector();
-          closed.row->AddPenalty(options_.run.local.weight_decay,
-                                 split_ != nullptr ? whole.view() : keeper_.Model());
-        }
+        // Of what is trained: weight decay does not see frozen tensors.
+        if (options_.run.evaluation.train && keeper_.model_names().empty())
+          closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
       }
       if (options_.stepwise) closed.shown = keeper_.ModelBlob();
       const uint32_t every = options_.config.checkpoint_every;
@@ -226,8 +224,10 @@ std::optional<std::string> RunThreads::ObserveForStop(Round round, const Metrics
     return std::nullopt;
   std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
   const bool best = early_stopping_.best_round() == round.value;
-  if (best && options_.config.stop.patience > 0 && model.has_value())
-    writer_.Best(round, Kept(*model));
+  if (best && options_.config.stop.patience > 0 && model.has_value()) {
+    const uint32_t every = options_.run.evaluation.every;
+    writer_.Best(round, Kept(*model), /*off_grid=*/every == 0 || round.value % every != 0);
+  }
   return stop;
 }
 

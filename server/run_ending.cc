@@ -57,6 +57,11 @@ void RunThreads::Begin(EndRun order) {
       .best_model_round = options_.config.stop.patience > 0 ? early_stopping_.best_round() : 0,
       .delta = options_.run.privacy.delta,
       .profiles = engine_.profiles()};
+  if (options_.config.stop.patience > 0) {
+    facts.chooses = [this](Round round) {
+      return RegularEvaluationDue(options_.run, round, options_.stop_after);
+    };
+  }
   for (const auto& [session, use] : node_use_) {
     facts.worker_memory.push_back(use.memory);
     facts.sent_bytes += use.sent;

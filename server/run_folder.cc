@@ -122,8 +122,9 @@ void KeepBest(const std::string& metric, const OrderedJson& value, const Ordered
 
 // Reads metrics.jsonl once: the last value of every column, the best rows of the chosen column and
 // of those over rows that nobody trains on, and the first rounds at which the accuracy reached the
-// usual thresholds.
-absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric) {
+// usual thresholds. `chooses`: SummaryFacts.
+absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric,
+                                      const std::function<bool(Round)>& chooses) {
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<OrderedJson> rows;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
@@ -146,15 +147,17 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     extremes.bytes_down += row.value("bytes_down", uint64_t{0});
     if (const auto seconds = row.find("virtual_seconds"); seconds != row.end())
       extremes.virtual_seconds = extremes.virtual_seconds.value_or(0) + seconds->get<double>();
+    // As the stop rule counts them, so that the best round and the best model agree.
+    const bool may_be_best = !chooses || chooses(Round(row.value("round", 0U)));
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
-      if (OfUntrainedRows(name)) KeepBest(name, value, row, extremes.bests);
+      if (may_be_best && OfUntrainedRows(name)) KeepBest(name, value, row, extremes.bests);
     }
     if (!row.contains(metric) || !row[metric].is_number()) continue;
     const double value = row[metric].get<double>();
-    if (!extremes.best.contains("value") ||
-        (higher ? value > extremes.best["value"].get<double>()
-                : value < extremes.best["value"].get<double>())) {
+    if (may_be_best && (!extremes.best.contains("value") ||
+                        (higher ? value > extremes.best["value"].get<double>()
+                                : value < extremes.best["value"].get<double>()))) {
       const MetricRows of = RowsOfMetric(metric);
       extremes.best = {
           {"metric", metric}, {"value", value}, {"round", row["round"]}, {"rows", Name(of)}};
@@ -388,7 +391,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
         WithAdapters({{"run", facts.name}, {"base", split->base().digest.Hex()}}, facts.adapters)));
   }
   MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
-                         ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric));
+                         ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric, facts.chooses));
   OrderedJson final = extremes.last;
   const uint32_t final_round = final.value("round", 0u);
   final.erase("round");

@@ -48,6 +48,8 @@ struct SummaryFacts {
   uint64_t sent_bytes = 0, received_bytes = 0;  // by nodes in this session, as they report
   std::string stop_metric;        // decides "best"; empty: a default (docs/guides/runs.md)
   uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
+  // With run.stop.patience: whether the row of this round may be the best. Null: each may.
+  std::function<bool(Round)> chooses;
   // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.
   std::function<std::optional<double>()> epsilon;
   double delta = 0;
@@ -125,7 +127,10 @@ class RunFolder {
     before_checkpoint_ = std::move(step);
   }
   // A model that is better than those of the rounds before. It is written by the next Keep.
-  void HoldBest(Round round, KeptModel model) { best_.Hold(round, std::move(model)); }
+  // `off_grid`: of a last round that evaluation.every alone would not evaluate.
+  void HoldBest(Round round, KeptModel model, bool off_grid) {
+    best_.Hold(round, std::move(model), off_grid);
+  }
   // Fills in the checkpoint's offsets, makes the rows durable, then writes the checkpoint. Returns
   // the round of the oldest checkpoint that is left.
   absl::StatusOr<Round> Keep(Checkpoint checkpoint);

@@ -111,9 +111,9 @@ void RunWriter::Contributions(std::string line) {
   Write([this, line = std::move(line)] { return folder_.AppendContributions(line); });
 }
 
-void RunWriter::Best(Round round, KeptModel model) {
-  Write([this, round, model = std::move(model)]() mutable {
-    folder_.HoldBest(round, std::move(model));
+void RunWriter::Best(Round round, KeptModel model, bool off_grid) {
+  Write([this, round, model = std::move(model), off_grid]() mutable {
+    folder_.HoldBest(round, std::move(model), off_grid);
     return absl::OkStatus();
   });
 }

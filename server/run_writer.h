@@ -43,7 +43,7 @@ class RunWriter {
   // A line of contributions.jsonl, before the row of its round.
   void Contributions(std::string line);
   // Holds the model as the best so far; the next checkpoint, or the end, writes it.
-  void Best(Round round, KeptModel model);
+  void Best(Round round, KeptModel model, bool off_grid);  // as RunFolder::HoldBest
   // Writes the model of a round (round_model.h).
   void RoundModel(Round round, KeptModel model);
   void Clients(Round round, std::vector<fleet::ClientRecord> records, TaskKind task);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
+#include "plan/local_steps.h"
 #include "state/range_digest.h"
 #include "training/api/losses.h"
 #include "training/api/row_metrics.h"
@@ -114,7 +115,8 @@ absl::StatusOr<ConstVectorView> Lane::FineTuned(const EvaluationContext& evaluat
   stage.local.steps = fine_tune.steps;
   // Not at the round's rate: tuning would do less in each round, and nothing in the last ones.
   stage.local.lr = fine_tune.lr > 0 ? fine_tune.lr : context_->run.local.lr;
-  stage.local.drop_last = false;  // a client with less than a batch is tuned, too
+  // A client with less than a batch is tuned, too.
+  if (client.train.size() < LeastRows(stage.local)) stage.local.drop_last = false;
   training::TurnOutcome outcomes = trainer_->Run(plan, client);
   if (!outcomes.ok())
     return Annotate(outcomes.status(), "fine-tuning before an evaluation (evaluation.fine_tune)");

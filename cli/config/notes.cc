@@ -106,6 +106,25 @@ void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::strin
                                "clients: how many they are of): raise ", key));
 }
 
+// Of clients that join later, and are in heldout_test_* but have nothing to be tuned on.
+void AddNoteOnTuning(const RunPlan& run, const data::Dataset& dataset,
+                     std::vector<std::string>& notes) {
+  if (!run.evaluation.heldout || run.evaluation.fine_tune.steps == 0) return;
+  uint64_t clients = 0, without = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
+    const bool tested = dataset.Examples(client, data::Split::kTest) > 0;
+    if (!tested || dataset.Examples(client, data::Split::kTrain) > 0) continue;
+    ++clients;
+    without += dataset.Examples(client, data::Split::kValidation) == 0 ? 1 : 0;
+  }
+  if (without == 0) return;
+  notes.push_back(
+      absl::StrCat(without, " of ", clients,
+                   " clients that join later have test rows and none to tune on, so "
+                   "heldout_test_tuned_* say nothing of them and are over other clients "
+                   "than heldout_test_*: raise data.heldout_tuning"));
+}
+
 std::string ConceptShiftNote(const RunPlan& run, bool own_tests) {
   const uint32_t groups = run.transform.concept_shift_groups;
   std::string note = absl::StrCat("data.concept_shift: ", groups,
@@ -311,6 +330,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     AddNoteOnSplit(dataset, data::Split::kValidation, "validation", "clients_val_",
                    "data.val_fraction", notes);
   }
+  AddNoteOnTuning(run, dataset, notes);
   const bool owners = config.node.workers.owners > 0;
   if (std::string note = NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
       !note.empty())

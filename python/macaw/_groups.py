@@ -282,9 +282,10 @@ def higher_is_better(metric: str) -> bool:
         return False
     if "clients_test_group_gap_" in name:
         return False
-    if name.endswith(("_std", "_gini", "_missing")):
+    if name.endswith(("_std", "_gini", "_missing", "_error")):
         return False
-    return not any(word in name for word in ("loss", "mae", "objective", "perplexity", "_ece"))
+    falling = ("loss", "mae", "objective", "perplexity", "_ece", "inertia", "drift", "penalty")
+    return not any(word in name for word in falling)
 
 
 def _without_group(column: str) -> str:

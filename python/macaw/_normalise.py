@@ -178,7 +178,9 @@ def add(
     made = Normalisation(of, len(training), axis, scale, mean, std, source=Path(file).name)
     if of == "client":
         made.clients = {
-            name: _moments(x, rows, axis, scale) for name, rows in division.training.items()
+            # One that does not train is scaled by the numbers of all training rows.
+            name: _moments(x, rows, axis, scale) if len(rows) else (mean, std)
+            for name, rows in division.training.items()
         }
     if of == "train" and (axis is None or axis == 0):
         settings["data.normalise.mean"] = mean.tolist()
@@ -198,7 +200,7 @@ def _axis_of(shape: Sequence[int], dtype: Any) -> int | None:
 def _moments(x: Array, rows: Array, axis: int | None, scale: float) -> tuple[Array, Array]:
     """Mean and deviation (of all rows: n) of each column or channel, float64."""
     columns = 1 if axis is None else x.shape[axis + 1]
-    if not len(rows):  # a client that does not train
+    if not len(rows):  # nobody trains
         return np.zeros(columns), np.full(columns, np.inf)
     if x.dtype == np.uint8:
         mean, std = _moments_of_bytes(x, rows, axis, columns)

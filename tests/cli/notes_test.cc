@@ -35,6 +35,7 @@ class SomeRows final : public data::Dataset {
     return absl::UnimplementedError("counts only");
   }
   data::Rows CentralTest() const override { return {}; }
+  void set_train_clients(uint64_t clients) { info_.train_clients = clients; }
 
  private:
   data::DatasetInfo info_;
@@ -54,6 +55,17 @@ std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
   const auto spec = SpecOf(*config);
   EXPECT_TRUE(spec.ok()) << spec.status();
   return absl::StrJoin(NotesOf(*config, *spec, dataset, builtins.algorithms()), "\n");
+}
+
+TEST(Notes, SayThatClientsThatJoinLaterHaveNothingToTuneOn) {
+  SomeRows rows({20, 20, 0, 0}, {5, 5, 5, 5});
+  rows.set_train_clients(2);
+  const std::vector<std::string> tested = {"evaluation.heldout=true"};
+  const std::vector<std::string> tuned = {"evaluation.heldout=true",
+                                          "evaluation.fine_tune.steps=2"};
+  const std::string note = "2 of 2 clients that join later have test rows and none to tune on";
+  EXPECT_THAT(Notes("fedavg", rows, tuned), HasSubstr(note));
+  EXPECT_THAT(Notes("fedavg", rows, tested), testing::Not(HasSubstr(note)));
 }
 
 TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {

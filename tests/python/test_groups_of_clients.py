@@ -53,6 +53,13 @@ class Columns(TestCase):
         self.assertFalse(higher_is_better("clients_test_group_gap_accuracy"))
 
 
+    def test_of_a_rule_that_measures_errors_fall(self) -> None:
+        for name in ("rule_inertia", "rule_error", "rule_update_error", "rule_drift_max",
+                     "l2_penalty", "rule_inertia_at_best_val_accuracy"):  # fmt: skip
+            self.assertFalse(higher_is_better(name), name)
+        self.assertTrue(higher_is_better("rule_update_agreement"))
+
+
 class Contributions(TestCase):
     def test_have_the_names_of_the_clients(self) -> None:
         data = {name: owner["train"] for name, owner in two_kinds().items()}

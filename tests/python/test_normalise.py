@@ -168,6 +168,27 @@ class Normalised(TestCase):
             checked += 1
         self.assertGreater(checked, 10)
 
+    def test_scales_clients_that_do_not_train_by_all_training_rows(self) -> None:
+        rng = np.random.default_rng(5)
+        data = {f"c{i}": (rng.normal(5, 2, (40, 3)).astype(np.float32), rng.integers(2, size=40))
+                for i in range(5)}  # fmt: skip
+        x = np.concatenate([own for own, _ in data.values()])
+        run = self.run_of(
+            data=data, normalise="client", model=["linear 2"], cohort=2, partition=None,
+            data_options={"heldout_clients": 0.4, "client_test_fraction": 0.2},
+        )  # fmt: skip
+        parts = self.exported(run)
+        idle = [name for name in data if not parts.get(name)]
+        self.assertEqual(len(idle), 2)
+        found = run.normalisation
+        stored = _safetensors.read(self.file_of(run))["features"].reshape(len(x), -1)
+        for name in idle:
+            np.testing.assert_array_equal(found.clients[name], (found.mean, found.std))
+            own = parts["client_test"][name]
+            self.assertGreater(len(own), 30)
+            np.testing.assert_array_equal(stored[own], found.apply(x[own]))
+            self.assertGreater(stored[own].std(), 0.5)
+
     def test_of_a_table_is_of_each_column(self) -> None:
         rng = np.random.default_rng(2)
         age = rng.normal(50, 12, 300)

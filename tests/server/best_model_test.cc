@@ -138,6 +138,52 @@ TEST(BestModel, TakesNoMoreRoomThanTheCheckpointsNeed) {
   EXPECT_EQ(DigestAt(folder / "model.best.safetensors"), DigestAt(folder / "model.safetensors"));
 }
 
+// The last round is evaluated although evaluation.every does not ask for it. A resume to more rounds
+// does not count it, and the best model on the grid is still there.
+TEST(BestModel, OfALastRoundOffTheGridTakesThePlaceOfNone) {
+  const TemporaryFolder at_four, at_six;
+  RunCourse(at_four.path(), 4, {});
+  RunCourse(at_six.path(), 6, {});
+  for (const uint32_t checkpoint_every : {1U, 2U, 100U}) {
+    const TemporaryFolder folder;
+    const auto run = [&](uint32_t rounds, bool resume) {
+      Options options = TinyOptions(folder.path(), rounds);
+      options.run.evaluation.every = 4;
+      options.config.stop = {.metric = "test_accuracy", .patience = 2};
+      options.config.checkpoint_every = checkpoint_every;
+      options.resume = resume;
+      const auto coordinator = StartTiny(options);
+      ASSERT_NE(coordinator, nullptr);
+      FakeWorker worker(*coordinator);
+      worker.accuracy = [](Round round) { return round.value == 6 ? 0.9 : 1.0 / round.value; };
+      ASSERT_TRUE(worker.Register().ok());
+      worker.RunToEnd();
+      ASSERT_TRUE(coordinator->Wait().ok());
+    };
+    const auto expect_best = [&](uint32_t round, const TemporaryFolder& model) {
+      const Json summary = SummaryOf(folder.path());
+      EXPECT_EQ(summary["best_model"]["round"], round) << checkpoint_every;
+      EXPECT_EQ(summary["best"]["round"], round) << checkpoint_every;
+      EXPECT_EQ(summary["bests"]["test_accuracy"]["round"], round) << checkpoint_every;
+      EXPECT_EQ(DigestAt(folder / "model.best.safetensors"), DigestAt(model / "model.safetensors"));
+    };
+    run(6, false);
+    expect_best(6, at_six);
+    run(9, true);
+    expect_best(4, at_four);
+  }
+}
+
+TEST(BestModel, IsThatOfTheRoundThatReachedTheMark) {
+  const TemporaryFolder folder;
+  const StopRule rule{.metric = "test_accuracy", .at_least = 0.85, .patience = 3};
+  EXPECT_EQ(RunCourse(folder.path(), 7, rule).rounds, kBest);
+  const Json summary = SummaryOf(folder.path());
+  EXPECT_EQ(summary["best_model"]["round"], kBest);
+  EXPECT_EQ(summary["best"]["round"], kBest);
+  EXPECT_EQ(DigestAt(folder / "model.best.safetensors"), DigestAt(folder / "model.safetensors"));
+}
+
 TEST(BestModel, IsNotKeptWithoutPatience) {
   const TemporaryFolder folder;
   RunCourse(folder.path(), 3, {.metric = "test_accuracy", .at_least = 0.95});

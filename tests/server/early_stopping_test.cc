@@ -19,6 +19,11 @@ TEST(EarlyStopping, KnowsWhichMetricsAreBetterWhenSmall) {
   EXPECT_FALSE(HigherIsBetter("backdoor_success"));
   EXPECT_FALSE(HigherIsBetter("clients_test_accuracy_std"));
   EXPECT_FALSE(HigherIsBetter("clients_test_accuracy_gini"));
+  for (const char* column :
+       {"rule_inertia", "rule_error", "rule_update_error", "rule_drift_mean", "rule_drift_max",
+        "l2_penalty", "train_objective", "best_rule_inertia"})
+    EXPECT_FALSE(HigherIsBetter(column)) << column;
+  EXPECT_TRUE(HigherIsBetter("rule_update_agreement"));
 }
 
 // A group has any name (evaluation.groups).

@@ -128,6 +128,9 @@ TEST(StopRule, LooksAtTheRoundsOfEvaluationEveryAlone) {
     EXPECT_EQ(outcome.reason, expected.reason);
     EXPECT_EQ(RunBytes(folder.path()).digest, RunBytes(plain.path()).digest);
     EXPECT_EQ(Slurp(folder / "model.best.safetensors"), Slurp(plain / "model.best.safetensors"));
+    const Json summary = Json::parse(Slurp(folder / "summary.json"));
+    EXPECT_EQ(summary["best"]["round"], summary["best_model"]["round"]);
+    EXPECT_EQ(summary["bests"]["test_accuracy"]["round"], summary["best_model"]["round"]);
   }
 }
 

@@ -113,7 +113,7 @@ class FrozenRun : public testing::Test {
                  .input_shape = dataset_->info().input_shape,
                  .classes = dataset_->info().classes,
                  .frozen = {"0.*", "2.*"}};
-    run.evaluation.train = true;  // with l2_penalty, which is of the whole model
+    run.evaluation.train = true;  // with l2_penalty, which is of what is trained
     run.local.weight_decay = 0.01;
     return run;
   }

@@ -186,7 +186,8 @@ def objective(problem, model, decay):
     x, y = problem.of(np.concatenate(problem.train))
     outputs = problem.network.outputs_of(model, x)
     found = problem.measured(outputs, y)
-    penalty = decay / 2 * (model[:problem.network.parameters] ** 2).sum()
+    count = problem.network.parameters
+    penalty = decay / 2 * (model[:count][problem.network.free[:count]] ** 2).sum()  # of what is trained
     columns = {f"clients_train_{name}": value for name, value in found.items()}
     columns |= {"clients_train_missing": 0, "l2_penalty": penalty, "train_objective": found["loss"] + penalty}
     return columns, (outputs, y)
