@@ -40,6 +40,25 @@ def dtype_of(module: Any) -> str | None:
     return "float64" if wide else None
 
 
+def refuse_hooks(module: Any) -> None:
+    """Refuses hooks on gradients of parameters: copies and scripts of a module lose them."""
+    for name, value in module.named_parameters():
+        for register, kept in (
+            ("register_hook", value._backward_hooks),
+            (
+                "register_post_accumulate_grad_hook",
+                getattr(value, "_post_accumulate_grad_hooks", None),
+            ),
+        ):
+            if kept:
+                raise ModelError(
+                    f"model: {name} has a hook on its gradient ({register}), which the clients' "
+                    "copies of the module would not have: take it off and train by a function of "
+                    "your own (train=f), which registers it on the model that it gets",
+                    key="model",
+                )
+
+
 def _real(name: str, value: Any, otherwise: str) -> None:
     import torch
 

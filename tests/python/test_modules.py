@@ -30,6 +30,12 @@ def odd_parameter(dtype: Any) -> Any:
     return net
 
 
+def hooked(register: str) -> Any:
+    net = nn.Sequential(nn.Linear(8, 3))
+    getattr(net[0].weight, register)(lambda gradient: None)
+    return net
+
+
 class Noisy:
     """Made a module's function: noise that no layer tells of."""
 
@@ -58,6 +64,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "all frozen": ("requires_grad=True", lambda: nn.Linear(8, 3).requires_grad_(False)),
     "no statistics": ("1 is BatchNorm1d.*track_running_stats", lambda: nn.Sequential(
         nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 3))),
+    "hook": ("0.weight has a hook.*register_hook.*train=f", lambda: hooked("register_hook")),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
     "random pool": ("layer is FractionalMaxPool2d.*train=fn", lambda: Body(
         nn.FractionalMaxPool2d(2, output_ratio=0.6), 2, (1, 4, 2))),
