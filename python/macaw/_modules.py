@@ -89,6 +89,11 @@ def refuse_odd(module: Any) -> None:
                 f"{here}: max_norm changes weights in the forward pass, outside the optimizer; "
                 "leave max_norm out"
             )
+        if getattr(layer, "sparse", False) is True and hasattr(layer, "num_embeddings"):
+            raise ModelError(
+                f"{here}: its gradients are sparse, which a run does not take; leave sparse=True "
+                "out, which changes no number"
+            )
         if "FractionalMaxPool" in kind:
             raise ModelError(
                 f"{here}: it draws random numbers in a way that no run can repeat; use "
