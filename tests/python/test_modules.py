@@ -240,6 +240,13 @@ class Modules(TestCase):
                 macaw.simulate(**self.job_of(make()))
         self.assertFalse((self.folder / "run").exists())
 
+    def test_that_count_batches_are_refused_by_the_buffers_name(self) -> None:
+        try:
+            with self.assertRaisesRegex(macaw.ModelError, "seen is a buffer of int64.*as a float"):
+                macaw.simulate(**self.job_of(counting()))
+        except macaw.MissingBackendError as error:
+            self.skipTest(str(error))
+
     def test_that_are_compiled_are_refused(self) -> None:
         if not hasattr(torch, "compile"):
             self.skipTest("PyTorch before 2.0 compiles nothing")
