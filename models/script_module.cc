@@ -78,6 +78,18 @@ c10::IValue Interpreted(at::IntArrayRef batch, F&& f) {
   }
 }
 
+bool HasBatchNorm(const torch::jit::Block& block) {
+  for (const torch::jit::Node* node : block.nodes()) {
+    const absl::string_view kind = node->kind().toQualString();
+    if (absl::EndsWith(kind, "batch_norm") || kind == "aten::_batch_norm_impl_index" ||
+        kind == "aten::instance_norm")
+      return true;
+    for (const torch::jit::Block* inner : node->blocks())
+      if (HasBatchNorm(*inner)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct ScriptModule::Module {
@@ -85,7 +97,7 @@ struct ScriptModule::Module {
   std::optional<ScriptTensors> tensors;
   std::vector<bool> buffer;      // parallel to the layout's entries
   std::vector<int64_t> outputs;  // of one example
-  bool has_buffers = false;
+  bool has_statistics = false;   // running ones, of a batch norm
 
   std::vector<Tensor> Buffers(std::span<const Tensor> values) const {
     std::vector<Tensor> buffers;
@@ -116,8 +128,10 @@ ScriptModule::ScriptModule(const ModelSpec& spec, at::Device device, bool checkp
           absl::StrCat("the scripted module has ", found, " where the run has ", wanted));
     }
     module_->buffer.push_back(entries[i].group == Group::kBuffer);
-    module_->has_buffers = module_->has_buffers || module_->buffer.back();
+    module_->has_statistics = module_->has_statistics || module_->buffer.back();
   }
+  module_->has_statistics =
+      module_->has_statistics && HasBatchNorm(*script.get_method("forward").graph()->block());
   named.ConvertFrozen(spec.layout->dtype() == DType::kF32 ? at::kFloat : at::kDouble);
   if (spec.positions > 0) module_->outputs.push_back(spec.positions);
   module_->outputs.push_back(spec.outputs);
@@ -145,9 +159,9 @@ Outputs ScriptModule::Forward(const Tensor& batch, std::span<const Tensor> param
   }
   module_->tensors->Bind(values);
   // With one row, a channel may have a single value, and batch norm refuses to compute its
-  // variance.
+  // variance. Whatever else the module does in training, it then does not do.
   const bool trains =
-      statistics != Statistics::kRunning && (batch.size(0) > 1 || !module_->has_buffers);
+      statistics != Statistics::kRunning && (batch.size(0) > 1 || !module_->has_statistics);
   if (trains != module_->trains) module_->script.train(trains);
   module_->trains = trains;
 

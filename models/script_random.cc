@@ -72,6 +72,33 @@ void CollectRandom(const torch::jit::Block& block, std::set<std::string>& kinds)
   }
 }
 
+struct Attributes {
+  std::set<std::string> set, read;
+};
+
+void CollectAttributes(const torch::jit::Block& block, Attributes& found) {
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (node->kind() == c10::prim::SetAttr) found.set.insert(node->s(c10::attr::name));
+    if (node->kind() == c10::prim::GetAttr) found.read.insert(node->s(c10::attr::name));
+    for (const torch::jit::Block* inner : node->blocks()) CollectAttributes(*inner, found);
+  }
+}
+
+// A slot's module lives from turn to turn, and what it sets is no tensor of the run.
+void RefuseMemory(const torch::jit::Graph& graph) {
+  Attributes found;
+  CollectAttributes(*graph.block(), found);
+  found.set.erase("num_batches_tracked");  // of old norms, which take no part of it
+  for (const std::string& name : found.set) {
+    if (!found.read.contains(name)) continue;
+    throw std::invalid_argument(absl::StrCat(
+        "the scripted module sets its attribute ", name,
+        " in forward and reads it, so that a client's turn would depend on those before it: keep "
+        "it in a buffer of floats (register_buffer) or, within one pass, in a local variable; or "
+        "train the module in Python (loss=f or train=f)"));
+  }
+}
+
 }  // namespace
 
 void DrawFromTheRun(torch::jit::Module& module) {
@@ -79,6 +106,7 @@ void DrawFromTheRun(torch::jit::Module& module) {
   auto& forward = torch::jit::toGraphFunction(module.get_method("forward").function());
   const std::shared_ptr<torch::jit::Graph> graph = forward.graph();
   torch::jit::Inline(*graph);
+  RefuseMemory(*graph);
   ReplaceIn(*graph, *graph->block());
   std::set<std::string> kinds;
   CollectRandom(*graph->block(), kinds);

@@ -102,8 +102,24 @@ class _Comparison:
         for seed in (1, 2):
             torch.manual_seed(seed)
             with _modules.untouched(module), torch.no_grad():
+                before = {name: value.clone() for name, value in _counters(module).items()}
                 outputs.append(_trace.logits_of(module(x)))
+                self._refuse_counting(before, _counters(module))
         return not torch.equal(*outputs)
+
+    @staticmethod
+    def _refuse_counting(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        import torch
+
+        for name, value in before.items():
+            if not torch.equal(value, after[name]):
+                kind = str(value.dtype).removeprefix("torch.")
+                raise ModelError(
+                    f"model: {name} is a buffer of {kind} that forward changes, and a run keeps "
+                    "buffers of floats alone, so it would never advance: register it as a float, "
+                    "whose mean over the clients goes on",
+                    key="model",
+                )
 
     def _losses(self, module: Any) -> None:
         module.eval()
@@ -302,6 +318,15 @@ class _Comparison:
 
 def _trained(module: Any) -> dict[str, Any]:
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def _counters(module: Any) -> dict[str, Any]:
+    """Buffers of whole numbers, but for those of norms, on which nothing depends."""
+    return {
+        name: buffer
+        for name, buffer in module.named_buffers()
+        if not buffer.is_floating_point() and not name.endswith("num_batches_tracked")
+    }
 
 
 def _most(array: Array) -> float:

@@ -80,6 +80,7 @@ def read(
         if init is not None:
             raise ModelError("init: a module brings its own weights; load others into it instead")
         dtype = _modules.dtype_of(model)
+        _modules.refuse_hooks(model)
         if in_python:
             return _tensors_alone(model, dtype, folder)
         _modules.refuse_odd(model)

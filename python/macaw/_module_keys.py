@@ -50,7 +50,10 @@ def add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Col
     One with outputs at each position predicts the next token, and knows more of them than the data
     has; any other classifies the texts.
     """
-    if made.module is None or "layers" in made.keys:
+    if made.module is None:
+        return
+    if "layers" in made.keys:
+        _look_at_padding(settings, made, columns)
         return
     x = example(settings, made.module)
     shape = None if x is None else _outputs.shape_of(made.module, x)
@@ -76,13 +79,50 @@ def add_outputs(settings: dict[str, Any], made: _model.Model, columns: _data.Col
             settings.setdefault("data.classes", shape[-1])
 
 
+def _look_at_padding(
+    settings: Mapping[str, Any], made: _model.Model, columns: _data.Columns
+) -> None:
+    """Notices padded rows that transformer layers of a run mask, and those of the module do not."""
+    if settings.get("data.source") != "prepared" or "data.path" not in settings:
+        return
+    attends = any(line.startswith("transformer") for line in made.keys["layers"])
+    if attends and "lengths" in _safetensors.read(Path(settings["data.path"])):
+        columns.warnings.append(
+            "the rows differ in length: a run's transformer layers leave padding out, and those of "
+            "the module attend to it, so net(x) of padded rows is not what was trained. Give rows "
+            "of one length, or a module whose forward calls its layers with "
+            "src_key_padding_mask=(x == 0)"
+        )
+
+
+def _look_at_targets(
+    settings: Mapping[str, Any], given: Mapping[str, Any], columns: _data.Columns
+) -> None:
+    """Notices classes that are given as floats, of which a run makes a regression."""
+    own = _train.wanted(given) or given.get("config") is not None
+    if own or "run.task" in settings or not _outputs.is_regression(settings):
+        return
+    labels = _safetensors.read(Path(settings["data.path"]))["labels"]
+    note = (
+        "y is float and has 0.0 and 1.0 alone, which trains a regression (mean squared error): for "
+        'classes give y.astype(int), and with one output run=dict(task="binary"); '
+        'run=dict(task="regression") says that it is meant'
+    )
+    if np.array_equal(np.unique(labels), [0, 1]) and note not in columns.warnings:
+        columns.warnings.append(note)
+
+
 def look_at_outputs(
     made: _model.Model,
     settings: Mapping[str, Any],
     given: Mapping[str, Any],
     columns: _data.Columns,
 ) -> None:
-    """Notices a model whose outputs are no logits. given: the arguments of the run."""
+    """Notices a model whose outputs are no logits, or other targets than are meant.
+
+    given: the arguments of the run.
+    """
+    _look_at_targets(settings, given, columns)
     if given.get("evaluate") is not None:  # a function of the caller's takes the outputs
         return
     module, x = made.module, None

@@ -40,6 +40,25 @@ def dtype_of(module: Any) -> str | None:
     return "float64" if wide else None
 
 
+def refuse_hooks(module: Any) -> None:
+    """Refuses hooks on gradients of parameters: copies and scripts of a module lose them."""
+    for name, value in module.named_parameters():
+        for register, kept in (
+            ("register_hook", value._backward_hooks),
+            (
+                "register_post_accumulate_grad_hook",
+                getattr(value, "_post_accumulate_grad_hooks", None),
+            ),
+        ):
+            if kept:
+                raise ModelError(
+                    f"model: {name} has a hook on its gradient ({register}), which the clients' "
+                    "copies of the module would not have: take it off and train by a function of "
+                    "your own (train=f), which registers it on the model that it gets",
+                    key="model",
+                )
+
+
 def _real(name: str, value: Any, otherwise: str) -> None:
     import torch
 
@@ -69,6 +88,11 @@ def refuse_odd(module: Any) -> None:
             raise ModelError(
                 f"{here}: max_norm changes weights in the forward pass, outside the optimizer; "
                 "leave max_norm out"
+            )
+        if getattr(layer, "sparse", False) is True and hasattr(layer, "num_embeddings"):
+            raise ModelError(
+                f"{here}: its gradients are sparse, which a run does not take; leave sparse=True "
+                "out, which changes no number"
             )
         if "FractionalMaxPool" in kind:
             raise ModelError(

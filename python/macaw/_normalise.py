@@ -53,8 +53,9 @@ class Normalisation:
     def apply(self, x: Any, client: Any = None) -> Array:
         """Rows as the run's model got them, float32.
 
-        x: rows of the shape that the run's data had once it was read, such as ``x_test``; or a
-            table with the columns of the run's table, whose words and gaps become the same numbers.
+        x: rows of the shape that the run's data had, such as ``x_test`` (of images with channels
+            last the result has them first, as the model got them); or a table with the columns of
+            the run's table, whose words and gaps become the same numbers.
         client: whose rows these are. Without it, the numbers of all training rows are taken, as
             they are for the central test set.
         """
@@ -78,6 +79,9 @@ class Normalisation:
                     key="client",
                 )
             mean, std = self.clients[str(client)]
+        last = self.axis == 0 and x.ndim == 4 and x.shape[1] != len(mean) == x.shape[3]
+        if last:  # images, which the run turned, too
+            x = np.moveaxis(x, 3, 1)
         return _standard(x, mean, std, self.axis, self.scale)
 
     def save(self, folder: Path) -> None:

@@ -182,8 +182,11 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
-    """Images with channels last, as the files of runs have them turned (docs/guides/data.md)."""
-    if x.ndim != 4 or x.shape[1] <= 4 or x.shape[3] > 4:
+    """Images with channels last, as the files of runs have them turned (docs/guides/data.md).
+
+    Their height and width are above 4: small maps of many channels, [8, 4, 4], stay as they are.
+    """
+    if x.ndim != 4 or min(x.shape[1:3]) <= 4 or x.shape[3] > 4:
         return x
     turned = np.ascontiguousarray(np.moveaxis(x, 3, 1))
     note = f"x has channels last, {list(x.shape[1:])}; turned to {list(turned.shape[1:])}"

@@ -180,9 +180,11 @@ class _Server:
                 "ctx.anchor and ctx.v"
             )
         trained, metrics = self._answer(answer, model, weights)
-        if not self._has_trained and ctx.lr != 0:
+        # A batch that is tried before the run has weights of zero, at which a gradient may vanish;
+        # and the steps of loss= are taken here.
+        if not (task.trial or self._has_trained or self._spec["loss"]) and ctx.lr != 0:
             _refuse_untrained(answer, trained, weights)
-        self._has_trained = True
+        self._has_trained = not task.trial
         steps = int(metrics.pop("steps", ctx.steps or _nominal_steps(ctx.local, len(task.y))))
         used = int(metrics.pop("rows", len(task.y)))
         planned = _nominal_steps(ctx.local, len(task.y))

@@ -151,6 +151,41 @@ TEST_F(RandomScript, DropsLayersAtRandom) {
             1e-14);
 }
 
+// A batch norm of one row is in evaluation; a buffer of another kind changes nothing.
+TEST_F(RandomScript, DropsInABatchOfOneRowBesideABuffer) {
+  WrittenScript net("Net");
+  net.Parameter("weight", torch::randn({kClasses, kWide})).Training();
+  net.Buffer("shift", torch::zeros({kWide}));
+  net.Define(
+      "    y = torch.dropout(x + self.shift, 0.4, self.training)\n"
+      "    return torch.linear(y, self.weight)\n");
+  const at::Tensor row = batch.slice(0, 0, 1);
+  const std::vector<at::Tensor> parameters = {weight, at::zeros({kWide}, at::kDouble)};
+  RandomStream ours(kKey), theirs(kKey);
+  const at::Tensor logits =
+      Network(SpecOf(net)).Forward(row, parameters, &ours, Statistics::kBatchAndMove).logits;
+  const at::Tensor dropped = row * DropoutMask(row, 0.4, theirs);
+  EXPECT_LT((logits - at::linear(dropped, weight)).abs().max().item<double>(), 1e-14);
+  EXPECT_FALSE(dropped.equal(row));
+}
+
+// A slot's module lives on, so that an attribute would go from client to client.
+TEST_F(RandomScript, RefusesAnAttributeThatForwardSetsAndReads) {
+  const auto content_of = [](const std::string& body) {
+    WrittenScript net("Net");
+    net.Parameter("weight", torch::randn({kClasses, kWide})).Training();
+    net.Number("count", 0).Buffer("num_batches_tracked", torch::tensor(int64_t{0}));
+    net.Define(body + "    return torch.linear(x, self.weight)\n");
+    return ReadScriptContent(net.Bytes()).status();
+  };
+  const absl::Status counts = content_of(
+      "    if self.training:\n"
+      "        self.count += 1\n");
+  EXPECT_THAT(std::string(counts.message()), testing::HasSubstr("its attribute count"));
+  EXPECT_TRUE(content_of("    self.count = 3\n").ok()) << "nothing depends on it";
+  EXPECT_TRUE(content_of("    self.num_batches_tracked = self.num_batches_tracked + 1\n").ok());
+}
+
 TEST_F(RandomScript, DropsInPlace) {
   const WrittenScript script = NetOf(
       "    y = x + 0\n"

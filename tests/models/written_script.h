@@ -39,6 +39,11 @@ class WrittenScript {
     module_.register_module(name, inner.module_);
     return *this;
   }
+  // A number that is no tensor.
+  WrittenScript& Number(const std::string& name, int64_t value) {
+    module_.register_attribute(name, c10::IntType::get(), value);
+    return *this;
+  }
   WrittenScript& Training() {
     module_.register_attribute("training", c10::BoolType::get(), true);
     return *this;

@@ -166,6 +166,12 @@ class Prepared(TestCase):
             _safetensors.read(path)["features"],
         )
 
+    def test_of_small_maps_of_many_channels_stay_as_they_are(self) -> None:
+        for shape in ((12, 8, 4, 4), (12, 8, 2, 2), (12, 512, 1, 1)):
+            x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+            kept = _safetensors.read(self.prepare((x, np.arange(12) % 2)))["features"]
+            np.testing.assert_array_equal(kept, x)
+
     def test_of_labels_without_class_zero_says_what_to_give(self) -> None:
         x, y = rows()
         with self.assertWarnsRegex(UserWarning, "no row has class 0.*give y - 1"):

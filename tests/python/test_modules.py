@@ -30,6 +30,27 @@ def odd_parameter(dtype: Any) -> Any:
     return net
 
 
+def hooked(register: str) -> Any:
+    net = nn.Sequential(nn.Linear(8, 3))
+    getattr(net[0].weight, register)(lambda gradient: None)
+    return net
+
+
+def counting() -> Any:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(8, 3)
+            self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                self.seen.add_(1)
+            return self.body(x)
+
+    return Counting()
+
+
 class Noisy:
     """Made a module's function: noise that no layer tells of."""
 
@@ -58,6 +79,9 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "all frozen": ("requires_grad=True", lambda: nn.Linear(8, 3).requires_grad_(False)),
     "no statistics": ("1 is BatchNorm1d.*track_running_stats", lambda: nn.Sequential(
         nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 3))),
+    "hook": ("0.weight has a hook.*register_hook.*train=f", lambda: hooked("register_hook")),
+    "sparse": ("0 is Embedding.*sparse=True", lambda: nn.Sequential(
+        nn.Embedding(9, 4, sparse=True), nn.Flatten(), nn.Linear(32, 3))),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
     "random pool": ("layer is FractionalMaxPool2d.*train=fn", lambda: Body(
         nn.FractionalMaxPool2d(2, output_ratio=0.6), 2, (1, 4, 2))),
@@ -215,6 +239,13 @@ class Modules(TestCase):
             with self.subTest(name), self.assertRaisesRegex(macaw.ModelError, said):
                 macaw.simulate(**self.job_of(make()))
         self.assertFalse((self.folder / "run").exists())
+
+    def test_that_count_batches_are_refused_by_the_buffers_name(self) -> None:
+        try:
+            with self.assertRaisesRegex(macaw.ModelError, "seen is a buffer of int64.*as a float"):
+                macaw.simulate(**self.job_of(counting()))
+        except macaw.MissingBackendError as error:
+            self.skipTest(str(error))
 
     def test_that_are_compiled_are_refused(self) -> None:
         if not hasattr(torch, "compile"):

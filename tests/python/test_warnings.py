@@ -28,6 +28,12 @@ class Warnings(TestCase):
         job = self.job("run", algorithm="scaffold", data=(x, y + 1), model=["linear 4"])
         self.check(lambda: macaw.simulate(**job), "scaffold", "classes count from 0")
 
+    def test_of_classes_that_are_floats(self) -> None:
+        x, y = rows()
+        floats = (x, (y > 0).astype(np.float32))
+        job = self.job("run", data=floats, partition=macaw.iid(20), model=["linear 1"])
+        self.check(lambda: macaw.simulate(**job), "y is float and has 0.0 and 1.0 alone")
+
     def test_of_a_stream(self) -> None:
         def read() -> None:
             with macaw.stream(**self.job("run", algorithm="scaffold")) as stream:
