@@ -164,7 +164,7 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
       OrderedJson report = ReportOf(row);
       if (of != MetricRows::kTest && !report.empty()) extremes.best["report"] = std::move(report);
     }
-    for (const char* mark : {"0.5", "0.8", "0.9", "0.95", "0.99"}) {
+    for (const char* mark : kAccuracyMarks) {
       const bool reached = metric.find("accuracy") != std::string::npos && value >= std::atof(mark);
       if (!reached || extremes.rounds_to.contains(mark)) continue;
       extremes.rounds_to[mark] = row["round"];

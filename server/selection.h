@@ -30,4 +30,7 @@ bool IsMovedByOneClient(absl::string_view column);
 // A rule with personal models is judged by them.
 std::string UsualMetric(const std::function<bool(const std::string&)>& has);
 
+// The accuracies of which a summary says when a run first reached them, as they are written there.
+constexpr const char* kAccuracyMarks[] = {"0.5", "0.8", "0.9", "0.95", "0.99"};
+
 }  // namespace macaw::server

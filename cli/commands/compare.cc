@@ -21,14 +21,17 @@ struct CompareCommand {
 };
 
 absl::Status Show(const CompareCommand& command) {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<RunResult> runs, ReadRuns(command.runs));
-  MACAW_ASSIGN_OR_RETURN(const ResultTable table,
-                         Compare(runs, command.metrics, sdk::Catalogue::Builtins().algorithms(),
-                                 {.select = command.select, .paired = command.paired}));
+  MACAW_ASSIGN_OR_RETURN(RunsRead read, ReadRuns(command.runs));
+  MACAW_ASSIGN_OR_RETURN(
+      ResultTable table,
+      Compare(read.runs, command.metrics, sdk::Catalogue::Builtins().algorithms(),
+              {.select = command.select, .paired = command.paired}));
   if (command.json || command.csv == "-") {
+    for (const std::string& note : read.left_out) std::cerr << "note: " << note << "\n";
     std::cout << (command.json ? TableJson(table) + "\n" : TableCsv(table));
     return absl::OkStatus();
   }
+  for (std::string& note : read.left_out) table.notes.push_back(std::move(note));
   std::cout << TableText(table);
   return command.csv.empty() ? absl::OkStatus() : AtomicWriteFile(command.csv, TableCsv(table));
 }

@@ -81,7 +81,12 @@ std::vector<Runs> Grouped(const Runs& runs, Notes& notes) {
 absl::Status CheckMetrics(const Metrics& metrics, const Runs& runs) {
   std::set<std::string> known;
   for (const RunResult& run : runs) {
-    for (const auto& [metric, value] : ValuesOf(run)) known.insert(metric);
+    const std::map<std::string, double> values = ValuesOf(run);
+    for (const auto& [metric, value] : values) known.insert(metric);
+    // One that no run reached is no mistake; who made one is not told of all that there could be.
+    for (const std::string& target : TargetsOf(values)) {
+      if (std::ranges::find(metrics, target) != metrics.end()) known.insert(target);
+    }
   }
   for (const std::string& metric : metrics)
     MACAW_RETURN_IF_ERROR(CheckKnownMetric(metric, {known.begin(), known.end()}));
@@ -107,10 +112,10 @@ absl::Status Select(const std::string& select, const Runs& runs, Metrics& metric
 
 }  // namespace
 
-absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& paths) {
-  MACAW_ASSIGN_OR_RETURN(const std::vector<std::string> folders, RunFolders(paths));
-  Runs runs;
-  for (const std::string& folder : folders) {
+absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
+  MACAW_ASSIGN_OR_RETURN(ResultFolders found, FoldersWithResults(paths));
+  RunsRead read{.left_out = std::move(found.left_out)};
+  for (const std::string& folder : found.folders) {
     if (!FileExists(folder + "/summary.json")) {
       return absl::NotFoundError(
           absl::StrCat(folder, FileExists(folder + "/config.toml")
@@ -125,9 +130,9 @@ absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& 
                        "/summary.json does not name the run's algorithm and settings: "
                        "it was written by an older version; run it again"));
     }
-    runs.push_back(std::move(run));
+    read.runs.push_back(std::move(run));
   }
-  return runs;
+  return read;
 }
 
 absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics,

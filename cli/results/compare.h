@@ -10,9 +10,13 @@
 
 namespace macaw::cli {
 
-// Reads the runs that these paths stand for (run_paths.h). Errors name the folder and what is
-// missing in it.
-absl::StatusOr<std::vector<RunResult>> ReadRuns(const std::vector<std::string>& paths);
+// Reads the runs that these paths stand for (run_paths.h); of sweeps and repeats those that have a
+// result. Errors name the folder and what is missing in it.
+struct RunsRead {
+  std::vector<RunResult> runs;
+  std::vector<std::string> left_out;  // notes on the others
+};
+absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths);
 
 // What chooses, beside the metrics that are shown.
 struct CompareChoice {

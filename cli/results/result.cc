@@ -30,6 +30,16 @@ constexpr char kNextLine[] = "\n           ";
 constexpr char kBalanced[] = "balanced_accuracy";
 constexpr char kAlgorithm[] = "algorithm.name";
 
+// Before an accuracy: what it took to reach it.
+constexpr char kRoundsTo[] = "rounds_to_", kBytesUpTo[] = "bytes_up_to_",
+               kBytesDownTo[] = "bytes_down_to_", kVirtualSecondsTo[] = "virtual_seconds_to_";
+constexpr const char* kTargets[] = {kRoundsTo, kBytesUpTo, kBytesDownTo, kVirtualSecondsTo};
+
+bool IsAccuracyMark(absl::string_view text) {
+  return std::ranges::any_of(server::kAccuracyMarks,
+                             [&](absl::string_view mark) { return mark == text; });
+}
+
 // Removes JSON's quotes: fedavg instead of "fedavg".
 std::string Unquoted(const std::string& json) {
   const bool quoted = json.size() >= 2 && json.front() == '"' && json.back() == '"';
@@ -147,12 +157,44 @@ std::string AtBest(const std::string& reported, const std::string& chosen_by) {
   return absl::StrCat(reported, "_at_best_", chosen_by);
 }
 
+bool IsTarget(const std::string& metric) {
+  return std::ranges::any_of(kTargets, [&](absl::string_view target) {
+    return absl::StartsWith(metric, target) && IsAccuracyMark(metric.substr(target.size()));
+  });
+}
+
+absl::Status CheckTarget(const std::string& key, const std::string& metric) {
+  for (const char* target : kTargets) {
+    if (!absl::StartsWith(metric, target) || IsTarget(metric)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " \"", metric, "\": runs note when they reach an accuracy of ",
+                     absl::StrJoin(server::kAccuracyMarks, ", "), "; name one of these, such as ",
+                     target, server::kAccuracyMarks[0]));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> TargetsOf(const std::map<std::string, double>& values) {
+  const bool has_accuracy = std::ranges::any_of(
+      values, [](const auto& value) { return absl::StrContains(value.first, "accuracy"); });
+  std::vector<std::string> targets;
+  if (!has_accuracy) return targets;
+  for (const auto& [target, total] : {std::pair(kRoundsTo, ""),
+                                      {kBytesUpTo, "total_bytes_up"},
+                                      {kBytesDownTo, "total_bytes_down"},
+                                      {kVirtualSecondsTo, "total_virtual_seconds"}}) {
+    if (*total != '\0' && !values.contains(total)) continue;
+    for (const char* mark : server::kAccuracyMarks) targets.push_back(absl::StrCat(target, mark));
+  }
+  return targets;
+}
+
 bool IsColumn(const std::string& metric) {
   const bool other =
       metric == "seconds" || metric == "rounds_per_second" ||
       absl::StartsWith(metric, "total_bytes_") || metric == "total_virtual_seconds" ||
-      absl::StartsWith(metric, "rounds_to_") || absl::StartsWith(metric, "virtual_seconds_to_") ||
-      absl::StartsWith(metric, "bytes_up_to_") || absl::StartsWith(metric, "bytes_down_to_") ||
+      std::ranges::any_of(kTargets,
+                          [&](const char* target) { return absl::StartsWith(metric, target); }) ||
       absl::StartsWith(metric, "best_");
   return !other && !absl::StrContains(metric, "_at_best_");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "algorithms/around/registry.h"
 
@@ -49,6 +50,15 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder);
 // "rounds_to_" and an accuracy, "seconds", "rounds_per_second", those of RunResult::costs.
 std::map<std::string, double> ValuesOf(const RunResult& run);
 std::string AtBest(const std::string& reported, const std::string& chosen_by);  // its name
+
+// Whether a metric says what it took to reach an accuracy: "rounds_to_0.9", "bytes_up_to_0.9",
+// "bytes_down_to_0.9", "virtual_seconds_to_0.9", of one of the accuracies that summaries have. A
+// run that did not reach it has no such value, and is not the worse for it in other metrics.
+bool IsTarget(const std::string& metric);
+// Returns an error if it looks like one, with another accuracy. `key`: where it stands.
+absl::Status CheckTarget(const std::string& key, const std::string& metric);
+// The targets that a run with these values could have reached.
+std::vector<std::string> TargetsOf(const std::map<std::string, double>& values);
 
 // Whether a value by which runs can be compared is the last one of a column of metrics.jsonl.
 bool IsColumn(const std::string& metric);

@@ -13,6 +13,17 @@ namespace macaw::cli {
 // folder is there once. Errors name the file.
 absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::string>& paths);
 
+// The same, but of sweeps and repeats only the runs that have a result. A path that stands for
+// itself is there, whatever is in it.
+struct ResultFolders {
+  std::vector<std::string> folders;
+  // Of each sweep or repeat that has other runs: how many of them have failed or are not over, and
+  // which. Whole sentences.
+  std::vector<std::string> left_out;
+};
+// Returns an error if a sweep or repeat has no run with a result.
+absl::StatusOr<ResultFolders> FoldersWithResults(const std::vector<std::string>& paths);
+
 // The folder of a job's run. `runs` is what the sweep's plan has before the names of jobs: "runs/",
 // or "../BASE-" for runs beside the folder.
 std::string RunOfJob(const std::string& sweep, const std::string& runs, const std::string& job);

@@ -23,14 +23,15 @@ std::optional<double> ValueOf(const TableRun& run, const std::string& metric) {
   return there ? std::optional(found->second) : std::nullopt;
 }
 
-// Over the runs that are done. If one of them lacks the metric, a mean of the others would mislead.
+// Over the runs that are done. If one of them lacks the metric, a mean of the others would mislead;
+// of a target the table says how many they are.
 Estimate EstimateRow(const TableRow& row, const std::string& metric) {
   std::vector<double> values;
   for (const TableRun& run : row.runs) {
     if (run.state != State::kDone) continue;
     const std::optional<double> value = ValueOf(run, metric);
-    if (!value.has_value()) return {};
-    values.push_back(*value);
+    if (!value.has_value() && !IsTarget(metric)) return {};
+    if (value.has_value()) values.push_back(*value);
   }
   return EstimateOf(values);
 }
@@ -57,14 +58,16 @@ std::optional<PairedComparison> Against(const std::map<uint64_t, double>& best, 
   return values.empty() ? std::nullopt : std::optional(CompareInPairs(values, others));
 }
 
-// Later rungs first, then rows that have a value, then those that have one of each run, then the
-// better mean.
+// Baselines last. Later rungs first, then rows that have a value, then those that have one of each
+// run, then the better mean; of a target those that more runs have reached, before the mean.
 bool ComesBefore(const ResultTable& table, const TableRow& a, const TableRow& b) {
+  if (a.baseline != b.baseline) return b.baseline;
   if (a.rung != b.rung) return a.rung > b.rung;
   const Estimate &one = a.values[*table.chosen], &other = b.values[*table.chosen];
   if ((one.n > 0) != (other.n > 0)) return one.n > 0;
   const bool whole = one.n == a.runs.size();
   if (whole != (other.n == b.runs.size())) return whole;
+  if (one.n != other.n && IsTarget(table.metrics[*table.chosen])) return one.n > other.n;
   if (one.n == 0 || one.mean == other.mean) return false;
   return table.higher ? one.mean > other.mean : one.mean < other.mean;
 }
@@ -88,6 +91,28 @@ void PairWithBest(ResultTable& table) {
   for (size_t i = 0; i < table.rows.size(); ++i) table.rows[i].p_holm = holm[i];
 }
 
+// What a reader must know of a target that not all runs have reached.
+void AddTargetNote(ResultTable& table, size_t metric) {
+  size_t done = 0, reached = 0;
+  for (const TableRow& row : table.rows) {
+    done += row.done();
+    reached += row.values[metric].n;
+  }
+  if (reached == done) return;
+  const std::string& name = table.metrics[metric];
+  if (reached == 0) {
+    table.notes.push_back(absl::StrCat("No run reached an accuracy of ",
+                                       name.substr(name.rfind('_') + 1),
+                                       ", by the metric of its "
+                                       "best round: ",
+                                       name, " has no values."));
+  } else {
+    table.notes.push_back(absl::StrCat(
+        name, ": ", reached, " of ", done,
+        " runs reached it. A row's mean is over those of its runs that did, as many as it says."));
+  }
+}
+
 void AddNotes(ResultTable& table) {
   if (table.paired()) {
     table.notes.push_back(absl::StrCat(
@@ -96,10 +121,17 @@ void AddNotes(ResultTable& table) {
         " against the best row, over common seeds; Holm's holds for all rows together. The best of "
         "many looks better than it is: confirm it with new seeds."));
   }
+  const auto candidates = std::ranges::count(table.rows, false, &TableRow::baseline);
+  if (std::cmp_less(candidates, table.rows.size())) {
+    table.notes.push_back(
+        "Baselines stand last. They are compared with the best configuration, and are never the "
+        "best themselves.");
+  }
   for (size_t i = 0; i < table.metrics.size(); ++i) {
     const std::string& metric = table.metrics[i];
+    if (IsTarget(metric)) AddTargetNote(table, i);
     const bool chooses = absl::StartsWith(metric, "best_") ||
-                         (table.chosen == i && table.best_first && table.rows.size() > 1);
+                         (table.chosen == i && table.best_first && candidates > 1);
     if (chooses && ChoosesByTestRows(metric))
       table.notes.push_back(absl::StrCat("warning: ", TestRowsChooseText(metric)));
   }
@@ -117,8 +149,13 @@ Json Or(const std::optional<Interval>& interval) {
 Json RowJson(const ResultTable& table, const TableRow& row) {
   Json values = Json::object(), report = Json::object(), runs = Json::array();
   for (size_t i = 0; i < table.keys.size(); ++i) values[table.keys[i]] = row.settings[i];
+  const auto estimate = [&](size_t metric) {
+    Json json = JsonOf(row.values[metric]);
+    if (IsTarget(table.metrics[metric])) json["reached"] = row.values[metric].n;
+    return json;
+  };
   for (size_t i = 0; i < table.metrics.size(); ++i) {
-    if (table.chosen != i) report[table.metrics[i]] = JsonOf(row.values[i]);
+    if (table.chosen != i) report[table.metrics[i]] = estimate(i);
   }
   for (const TableRun& run : row.runs) {
     runs.push_back(
@@ -138,8 +175,11 @@ Json RowJson(const ResultTable& table, const TableRow& row) {
                {"p_holm", Or(row.p_holm)},
                {"seeds", row.against_best->n}};
   }
-  Json json = {{"configuration", row.name}, {"values", std::move(values)}, {"rounds", row.rounds}};
-  json.update(JsonOf(table.chosen.has_value() ? row.values[*table.chosen] : Estimate()));
+  Json json = {{"configuration", row.name},
+               {"values", std::move(values)},
+               {"baseline", row.baseline},
+               {"rounds", row.rounds}};
+  json.update(table.chosen.has_value() ? estimate(*table.chosen) : JsonOf(Estimate()));
   json.update({{"report", std::move(report)},
                {"against_best", std::move(against)},
                {"runs", std::move(runs)}});
@@ -147,6 +187,10 @@ Json RowJson(const ResultTable& table, const TableRow& row) {
 }
 
 }  // namespace
+
+size_t TableRow::done() const {
+  return static_cast<size_t>(std::ranges::count(runs, State::kDone, &TableRun::state));
+}
 
 size_t ResultTable::Count(State state) const {
   size_t count = 0;

@@ -31,13 +31,19 @@ struct TableRow {
   std::vector<nlohmann::ordered_json> settings;  // parallel to the keys; null: has no such key
   uint32_t rounds = 0;
   size_t rung = 0;  // of a halving: rows of later rungs come first and have a best of their own
+  // A sweep's baseline: it comes last and is not the best, however good it is.
+  bool baseline = false;
   std::vector<TableRun> runs;
 
   // Summarise sets these.
-  std::vector<Estimate> values;  // parallel to the metrics; n = 0: a run that is done lacks it
+  // Parallel to the metrics; n = 0: a run that is done lacks it. Of a target (result.h) over the
+  // runs that have reached it, however many these are.
+  std::vector<Estimate> values;
   // With the best row, over common seeds. None: this is the best row, or there is no common seed.
   std::optional<PairedComparison> against_best;
   std::optional<double> p_holm;  // Holm's, over all rows
+
+  size_t done() const;  // runs that are done
 };
 
 // The one table of results: a sweep's, a repeat's and that of `macaw compare`. One thread.
@@ -69,15 +75,17 @@ void Summarise(ResultTable& table);
 std::string TableText(const ResultTable& table);
 
 // For programs, one line a row, numbers exact: of each metric the mean under its own name, and
-// _std, _low and _high behind it. Nothing that was measured with a clock, unless a metric was.
+// _std, _low and _high behind it, of a target _reached too: by how many runs. Nothing that was
+// measured with a clock, unless a metric was.
 std::string TableCsv(const ResultTable& table);
 
 // The same as one line of JSON, with each run: {"metric", "mode", "report", "rows_of_metric",
 // "keys", "runs", "done", "failed", "best", "rows": [{"configuration", "values": {key: value},
-// "rounds", "mean", "std", "interval": [low, high], "report": {metric: {"mean", "std",
+// "baseline", "rounds", "mean", "std", "interval": [low, high], "report": {metric: {"mean", "std",
 // "interval"}}, "against_best": {"difference", "interval", "p", "p_holm", "seeds"}, "runs":
 // [{"name", "seed", "folder", "state", "value", "why"}]}]}. "metric" is the chosen one, "report"
 // has the others, those that were not asked for in the rows alone. What is not there is null.
+// Beside the mean of a target is "reached": by how many runs.
 std::string TableJson(const ResultTable& table);
 
 // An estimate in JSON: {"mean", "std", "interval"}.

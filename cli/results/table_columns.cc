@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/results/result.h"
 #include "cli/results/table.h"
 #include "cli/results/text.h"
 
@@ -43,6 +44,10 @@ class Columns {
         const Json& value = row.settings[i];
         return Cell{PlainText(value), value.is_null() ? "" : PlainText(value)};
       });
+    }
+    if (std::ranges::find(table.rows, true, &TableRow::baseline) != table.rows.end()) {
+      Add("", "baseline",
+          [](const TableRow& row) { return Same(row.baseline ? "true" : "false"); });
     }
     AddRuns();
     for (size_t i = 0; i < table.metrics.size(); ++i) AddEstimate(i);
@@ -90,11 +95,19 @@ class Columns {
   void AddEstimate(size_t metric) {
     const std::string& name = table_.metrics[metric];
     const auto of = [metric](const TableRow& row) { return row.values[metric]; };
+    const bool is_target = IsTarget(name);
     Add(name, name, [&](const TableRow& row) {
       const Estimate value = of(row);
-      if (value.n == 0) return Cell{};
-      return Cell{NumberText(value), Exact(value.mean).exact};
+      if (value.n == 0) return is_target && row.done() > 0 ? Cell{"not reached", ""} : Cell{};
+      std::string text = NumberText(value);
+      if (is_target && value.n < row.done())
+        absl::StrAppend(&text, " (", value.n, " of ", row.done(), ")");
+      return Cell{std::move(text), Exact(value.mean).exact};
     });
+    if (is_target) {
+      Add("", name + "_reached",
+          [&](const TableRow& row) { return Same(absl::StrCat(of(row).n)); });
+    }
     Add("", name + "_std", [&](const TableRow& row) { return Exact(of(row).std); });
     AddInterval(table_.chosen == metric && table_.several_seeds() ? "95 % interval" : "", name,
                 [&](const TableRow& row) { return of(row).interval; });

@@ -18,12 +18,13 @@ TableRow RowAt(const SweepPlan& plan, const std::map<std::string, JobResult>& re
                size_t configuration, size_t rung, const std::vector<std::string>& metrics);
 
 // The configurations of a rung, in their order: all of the first; of each later one the best
-// ceil(n / factor) of the rung before, without those whose runs have all failed. All jobs of the
-// rungs before must be over.
+// ceil(n / factor) of the rung before, without those whose runs have all failed. Baselines take no
+// part in this: all of them are in the last rung, and in no other. All jobs of the rungs before
+// must be over.
 std::vector<size_t> ConfigurationsOf(const SweepPlan& plan,
                                      const std::map<std::string, JobResult>& results, size_t rung);
 
-// How many configurations a rung has at most.
+// How many configurations a rung has at most, with the baselines of the last one.
 size_t MostOf(const SweepPlan& plan, size_t rung);
 
 }  // namespace macaw::cli

@@ -29,6 +29,7 @@ RunPlan Evaluated(const CheckedRun& run) {
 absl::Status CheckSweepMetric(const std::string& key, const std::string& metric,
                               const CheckedRun& run) {
   const std::string column(absl::StripPrefix(metric, "best_"));
+  MACAW_RETURN_IF_ERROR(CheckTarget(key, metric));
   if (!IsColumn(column)) return absl::OkStatus();
   return CheckHas(key, column, Evaluated(run), run.columns, run.rows);
 }

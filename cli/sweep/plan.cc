@@ -21,6 +21,10 @@ size_t SweepPlan::IndexOf(const std::string& name) const {
                              configurations.begin());
 }
 
+size_t SweepPlan::candidates() const {
+  return static_cast<size_t>(std::ranges::count(configurations, false, &Configuration::baseline));
+}
+
 std::string JsonOf(const SweepPlan& plan) {
   Json json = {{"metric", plan.metric}, {"mode", plan.higher ? "max" : "min"},
                {"keys", plan.keys},     {"seeds", plan.seeds},
@@ -34,6 +38,7 @@ std::string JsonOf(const SweepPlan& plan) {
                                       {"rounds", configuration.rounds},
                                       {"settings", configuration.settings},
                                       {"inputs", configuration.inputs}});
+    if (configuration.baseline) json["configurations"].back()["baseline"] = true;
   }
   return json.dump(1) + "\n";
 }
@@ -57,6 +62,7 @@ absl::StatusOr<SweepPlan> ParsePlan(const std::string& text, const std::string& 
       configuration.rounds = entry.at("rounds").get<uint32_t>();
       configuration.settings = entry.value("settings", Json());  // likewise
       configuration.inputs = entry.value("inputs", Json());
+      configuration.baseline = entry.value("baseline", false);  // likewise
     }
     return plan;
   } catch (const nlohmann::json::exception& error) {

@@ -16,6 +16,8 @@ struct Configuration {
   uint32_t rounds = 0;                         // run.rounds
   nlohmann::ordered_json settings;             // what decides its results, by key, without seeds
   nlohmann::ordered_json inputs;               // digests of its files by key; null: not known
+  // To compare the others with: never the best, and in a halving it runs once, for all rounds.
+  bool baseline = false;
 };
 
 // What a sweep does, as it is kept in DIR/sweep.json.
@@ -32,6 +34,7 @@ struct SweepPlan {
   std::string runs = "runs/";  // before the name of a job: its run, from the sweep's folder
 
   size_t IndexOf(const std::string& name) const;  // of the configuration with this name
+  size_t candidates() const;                      // configurations that are no baselines
   size_t rung_count() const { return rungs.empty() ? 1 : rungs.size(); }
   uint32_t RoundsOf(const Configuration& configuration, size_t rung) const {
     return rungs.empty() ? configuration.rounds : rungs[rung];

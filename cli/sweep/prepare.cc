@@ -134,7 +134,8 @@ class Preparation {
         FixedOverSeeds(file_.base, OverridesOf(points.front()), sweep_.plan.seeds, catalogue_));
     if (!fixed.empty()) sweep_.warnings.push_back(fixed);
     DropConstantKeys();
-    if (sweep_.plan.configurations.size() > 1 && ChoosesByTestRows(sweep_.plan.metric))
+    CompareBaselinesAlone();
+    if (sweep_.plan.candidates() > 1 && ChoosesByTestRows(sweep_.plan.metric))
       sweep_.warnings.push_back(TestRowsChooseText(sweep_.plan.metric));
     if (std::string note = MetricNote(file_.settings, sweep_.plan); !note.empty())
       sweep_.notes.push_back(std::move(note));
@@ -271,6 +272,12 @@ class Preparation {
     }
   }
 
+  // Where there is nothing but baselines, the best of them is looked for.
+  void CompareBaselinesAlone() {
+    if (sweep_.plan.candidates() > 0) return;
+    for (Configuration& configuration : sweep_.plan.configurations) configuration.baseline = false;
+  }
+
   std::vector<Override> OverridesOf(const Point& point) const {
     const std::string folder = FolderOf();
     std::vector<Override> overrides = file_.set;
@@ -307,6 +314,8 @@ class Preparation {
     if (!file_.is_repeat)
       configuration.name = absl::StrFormat("%0*d", digits, sweep_.plan.configurations.size() + 1);
     configuration.rounds = config.run.rounds;
+    configuration.baseline =
+        settings::Contains(file_.settings.baselines, config.run.algorithm.name);
     configuration.settings = {{"algorithm.name", config.run.algorithm.name}};
     configuration.settings.update(Json::parse(SettingsJson(config, catalogue_.algorithms())));
     configuration.inputs = Json::parse(inputs_.Json(config));

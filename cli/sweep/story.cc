@@ -167,6 +167,12 @@ class Story {
     uint64_t rounds = open * step(rung);
     for (size_t i = rung + 1; i < plan().rungs.size(); ++i)
       rounds += MostOf(plan(), i) * seeds * step(i);
+    // Baselines begin in the last rung, with the first round.
+    const size_t last = plan().rungs.size() - 1;
+    for (const Job& job : sweep_.jobs) {
+      if (plan().configurations[job.configuration].baseline && IsOpen(job, last))
+        rounds += plan().rungs[last] - step(last);
+    }
     return rounds;
   }
 
@@ -190,9 +196,14 @@ class Story {
                        .rounds = plan().RoundsOf(plan().configurations[job.configuration], rung)});
     }
     if (rung > 0 && !tasks.empty()) {
-      output_->Say("rung",
-                   absl::StrCat("to round ", plan().rungs[rung], ": ", taking_part.size(), " of ",
-                                Counted(plan().configurations.size(), "configuration")));
+      const auto baselines = static_cast<size_t>(std::ranges::count_if(
+          taking_part, [&](size_t i) { return plan().configurations[i].baseline; }));
+      output_->Say(
+          "rung",
+          absl::StrCat(
+              "to round ", plan().rungs[rung], ": ", taking_part.size() - baselines, " of ",
+              Counted(plan().candidates(), "configuration"),
+              baselines == 0 ? "" : absl::StrCat(", and ", Counted(baselines, "baseline"))));
     }
     size_t open = tasks.size();
     Update(rung, open);
@@ -230,14 +241,17 @@ class Story {
       const auto found = kept.rungs[task.rounds].find(plan().metric);
       if (found != kept.rungs[task.rounds].end()) value = found->second;
     }
-    progress_.End(task.name, absl::StrCat(task.name, "  ",
-                                          value.has_value()
-                                              ? absl::StrCat(plan().metric, " ", MetricText(*value))
-                                              : "failed"));
+    const bool missed = result.ok() && !value.has_value() &&
+                        settings::Contains(TargetsOf(kept.rungs[task.rounds]), plan().metric);
+    const std::string what = value.has_value()
+                                 ? absl::StrCat(plan().metric, " ", MetricText(*value))
+                             : missed ? absl::StrCat(plan().metric, " not reached")
+                                      : "failed";
+    progress_.End(task.name, absl::StrCat(task.name, "  ", what));
     output_->Event(
         {{"event", "run"},
          {"name", task.name},
-         {"state", value.has_value() ? "done" : "failed"},
+         {"state", value.has_value() || missed ? "done" : "failed"},
          {"rounds", task.rounds},
          {"value", value.has_value() ? Json(*value) : Json()},
          {"why", kept.failed ? Json(kept.why) : Json()},
@@ -273,8 +287,8 @@ class Story {
     ResultTable table = Table();
     if (table.rows.size() == 1) {
       // A run's folder may have been removed.
-      const auto runs = ReadRuns(FoldersOfDone(table));
-      for (std::string& note : NotesOn(runs.value_or(std::vector<RunResult>())))
+      const auto read = ReadRuns(FoldersOfDone(table));
+      for (std::string& note : NotesOn(read.value_or(RunsRead()).runs))
         table.notes.push_back(std::move(note));
     }
     const std::string& path = folder().path();
@@ -294,12 +308,28 @@ class Story {
                                    table.best.has_value() ? ", best.toml" : "")
                 << std::flush;
     }
-    if (!table.best.has_value()) {
-      return absl::AbortedError(absl::StrCat("none of the ", table.runs(), " runs has a ",
-                                             plan().metric, ": the table says why they failed; ",
-                                             source_.retry));
-    }
+    if (!table.best.has_value()) return NothingIsBest(table);
     return source_.every_run_counts && table.Count(State::kFailed) > 0 ? kExitFailed : kExitOk;
+  }
+
+  absl::Status NothingIsBest(const ResultTable& table) const {
+    size_t runs = 0, done = 0;
+    for (const TableRow& row : table.rows) {
+      if (row.baseline) continue;
+      runs += row.runs.size();
+      done += static_cast<size_t>(std::ranges::count(row.runs, State::kDone, &TableRun::state));
+    }
+    if (done > 0 && IsTarget(plan().metric)) {
+      return absl::AbortedError(absl::StrCat(
+          "no configuration has a ", plan().metric,
+          ", since no run of theirs reached that accuracy, so none is the best; another metric in "
+          "the sweep file and the same command choose among the runs that are there, and macaw "
+          "sweep show ",
+          folder().path(), " --metric M shows them"));
+    }
+    return absl::AbortedError(absl::StrCat(
+        "none of the ", runs, " runs ", runs < table.runs() ? "beside the baselines " : "",
+        "has a ", plan().metric, ": the table says why they failed; ", source_.retry));
   }
 
   static std::vector<std::string> FoldersOfDone(const ResultTable& table) {
@@ -316,7 +346,7 @@ class Story {
     const size_t configuration = plan().IndexOf(row.name);
     const auto job = std::ranges::find(sweep_.jobs, configuration, &Job::configuration);
     return absl::StrCat(
-        "# The best of ", Counted(plan().configurations.size(), "configuration"), ": ",
+        "# The best of ", Counted(plan().candidates(), "configuration"), ": ",
         SettingsText(plan(), plan().configurations[configuration]), ".\n# ", plan().metric, " ",
         MetricText(row.values[0].mean), ", the mean over ", Counted(row.values[0].n, "seed"),
         " after ", row.rounds, " rounds.", ReportText(table, row),

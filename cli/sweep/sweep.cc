@@ -10,6 +10,7 @@
 #include "cli/process/exit.h"
 #include "cli/process/lock.h"
 #include "cli/results/compare.h"
+#include "cli/results/result.h"
 #include "cli/results/table.h"
 #include "cli/results/text.h"
 #include "cli/sweep/folder.h"
@@ -43,10 +44,14 @@ absl::StatusOr<HeldSweep> Hold(const SweepFolder& folder) {
 absl::Status ChooseMetric(SweepPlan& plan, const std::map<std::string, JobResult>& results,
                           const std::string& metric) {
   std::vector<std::string> known;
+  const auto add = [&](const std::string& other) {
+    if (!settings::Contains(known, other)) known.push_back(other);
+  };
   for (const auto& [name, result] : results) {
     for (const auto& [rounds, values] : result.rungs) {
-      for (const auto& [other, value] : values) {
-        if (!settings::Contains(known, other)) known.push_back(other);
+      for (const auto& [other, value] : values) add(other);
+      for (const std::string& target : TargetsOf(values)) {
+        if (target == metric) add(target);
       }
     }
   }

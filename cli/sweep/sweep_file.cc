@@ -34,8 +34,8 @@ settings::Section<SweepSettings> Settings() {
               "whether more or less of the metric is better; default: by its name");
   f.AddWords(
       "baselines", &S::baselines, {"local", "pooled"},
-      "rules that run beside the configurations, with their other settings. local: each client "
-      "for itself; pooled: all rows in one place");
+      "rules that run beside the configurations, with their other settings, and are never the "
+      "best. local: each client for itself; pooled: all rows in one place");
   f.Add("seeds", &S::seeds,
         "seeds with which each configuration runs; default: the base's run.seed", AtLeast(0));
   f.Add("samples", &S::samples, "number of draws of the keys with ranges", AtLeast(1));

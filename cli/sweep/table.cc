@@ -41,6 +41,9 @@ void AddMetrics(const SweepPlan& plan, const Results& results, ResultTable& tabl
 // Of each configuration the last rung that it takes part in, as far as that is known.
 std::vector<size_t> LastRungs(const SweepPlan& plan, const Results& results) {
   std::vector<size_t> rungs(plan.configurations.size(), 0);
+  for (size_t i = 0; i < rungs.size(); ++i) {
+    if (plan.configurations[i].baseline) rungs[i] = plan.rung_count() - 1;
+  }
   for (size_t rung = 1; rung < plan.rung_count(); ++rung) {
     for (const size_t i : ConfigurationsOf(plan, results, rung - 1)) {
       if (HasOpen(RowAt(plan, results, i, rung - 1, {}))) return rungs;
@@ -53,7 +56,7 @@ std::vector<size_t> LastRungs(const SweepPlan& plan, const Results& results) {
 TableRow RowOf(const SweepPlan& plan, const Results& results, size_t configuration, size_t last,
                const std::vector<std::string>& metrics) {
   TableRow row = RowAt(plan, results, configuration, last, metrics);
-  if (!HasOpen(row) || last == 0) return row;
+  if (!HasOpen(row) || last == 0 || row.baseline) return row;
   TableRow before = RowAt(plan, results, configuration, last - 1, metrics);
   for (size_t i = 0; i < row.runs.size(); ++i) {
     before.runs[i].goes_on = row.runs[i].state == State::kOpen;

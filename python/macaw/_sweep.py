@@ -61,7 +61,8 @@ def sweep(
         a function that makes it, ``model=lambda: Net()``, is called for each.
     repeat: so many seeds from the configuration's own on, instead of ``seeds``. Without values to
         try, that is ``macaw simulate --repeat``: one configuration, its mean and deviation.
-    baselines: run beside the configurations: each client for itself, all rows in one place.
+    baselines: run beside the configurations, and are never the best: each client for itself, all
+        rows in one place.
     samples, sample_seed: how often ranges are drawn, and the seed of the draws.
     metric, mode: what decides which is best; by default the accuracy on validation rows
         (``data_options=dict(central_val_fraction=0.1)``), and without them on test rows.

@@ -31,6 +31,8 @@ class SweepResult:
     def rows(self) -> list[dict[str, Any]]:
         """A dict a configuration, the best first: its values, and mean, std, low, high, p, …
 
+        Baselines come last: they are compared with the best, and are never the best themselves.
+
         ``p_holm`` is p by Holm's correction, for all rows together. What the sweep reports beside
         its metric has columns of its own, with ``_std`` behind the name for the deviation. Of
         private runs, ``epsilon`` is what they have spent; None where a row is not private.
@@ -50,7 +52,7 @@ class SweepResult:
                     **_reported(row),
                     **({"epsilon": spent.get(row["configuration"])} if spent else {}),
                     "rounds": row["rounds"],
-                    "runs": sum(run["state"] == "done" for run in row["runs"]),
+                    "runs": _done(row),
                     "failed": sum(run["state"] == "failed" for run in row["runs"]),
                     "low": low,
                     "high": high,
@@ -100,9 +102,9 @@ class SweepResult:
         cells = []
         for row in rows:
             found = {metric: row, **{name: row["report"][name] for name in metrics[1:]}}
-            cells.append([_latex.Cell(found[m]["mean"], found[m]["std"]) for m in metrics])
+            cells.append([_cell(found[m], _done(row)) for m in metrics])
         higher = [self.result["mode"] == "max", *map(_groups.higher_is_better, metrics[1:])]
-        counts = [sum(run["state"] == "done" for run in row["runs"]) for row in rows]
+        counts = [_done(row) for row in rows]
         values = [_train.readable(row["values"]) for row in rows]
         keys = _groups.in_order(dict.fromkeys(key for row in values for key in row))
         ordered = [{key: row.get(key) for key in keys} for row in values]
@@ -120,7 +122,8 @@ class SweepResult:
             if row["configuration"] == self.result["best"]:
                 values = _train.readable(row["values"])
                 return {key: value for key, value in values.items() if value is not None}
-        raise Error(f"{self.folder}: no run is over, so no configuration is the best")
+        metric = self.result["metric"]
+        raise Error(f"{self.folder}: no run has a {metric} yet, so no configuration is the best")
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -131,6 +134,17 @@ class SweepResult:
     def __repr__(self) -> str:
         done, runs = self.result["done"], self.result["runs"]
         return f"<macaw sweep {self.folder}: {done} of {runs} runs done>"
+
+
+def _done(row: Mapping[str, Any]) -> int:
+    return sum(run["state"] == "done" for run in row["runs"])
+
+
+def _cell(estimate: Mapping[str, Any], done: int) -> _latex.Cell:
+    """Empty where only some runs reached a target: a mean of these would mislead."""
+    if estimate.get("reached", done) < done:
+        return _latex.Cell(None)
+    return _latex.Cell(estimate["mean"], estimate["std"])
 
 
 def _reported(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -149,7 +149,38 @@ TEST(Compare, TakesTheMetricsAskedFor) {
   EXPECT_EQ(comparison.rows[0].values[0].mean, 4);
   EXPECT_EQ(comparison.rows[1].values[0].n, 0u) << "never reached";
   EXPECT_EQ(comparison.rows[0].values[1].mean, 0.5);
-  EXPECT_THAT(TableText(comparison), HasSubstr("scaffold        1     1      -  "));
+  EXPECT_THAT(TableText(comparison), HasSubstr("scaffold        1     1      not reached  "));
+}
+
+TEST(Compare, ATargetThatARunMissedIsMissingForThatRunAlone) {
+  std::vector<RunResult> runs;
+  for (const uint64_t seed : {1, 2, 3}) {
+    runs.push_back(Done("fedavg", seed, 0.5));
+    if (seed < 3) runs.back().rounds_to["0.5"] = 3 + static_cast<double>(seed);
+  }
+  const ResultTable table = Compared(runs, {"rounds_to_0.5", "test_accuracy", "rounds_to_0.9"});
+  EXPECT_EQ(table.rows[0].values[0].n, 2u);
+  EXPECT_EQ(table.rows[0].values[0].mean, 4.5);
+  EXPECT_EQ(table.rows[0].values[1].n, 3u);
+  EXPECT_EQ(table.rows[0].values[2].n, 0u);
+  const std::string text = TableText(table);
+  EXPECT_THAT(text, HasSubstr("(2 of 3)\n"));
+  EXPECT_THAT(text, HasSubstr("rounds_to_0.9  not reached\n"));
+  EXPECT_THAT(text, HasSubstr("rounds_to_0.5: 2 of 3 runs reached it."));
+  EXPECT_THAT(text, HasSubstr("No run reached an accuracy of 0.9"));
+  EXPECT_THAT(TableCsv(table), HasSubstr("rounds_to_0.5,rounds_to_0.5_reached,"));
+  const auto json = nlohmann::json::parse(TableJson(table));
+  EXPECT_EQ(json["rows"][0]["report"]["rounds_to_0.5"]["reached"], 2);
+}
+
+TEST(Compare, ATargetThatRunsCannotHaveIsAnUnknownMetric) {
+  for (const char* metric : {"rounds_to_0.55", "virtual_seconds_to_0.9", "bytes_up_to_0.9"}) {
+    const auto refused = Compare({Done("fedavg", 1, 0.5)}, {metric}, Builtins());
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("no run has the metric"));
+  }
+  RunResult timed = Done("fedavg", 1, 0.5);
+  timed.costs["total_virtual_seconds"] = 60;
+  EXPECT_EQ(Compared({timed}, {"virtual_seconds_to_0.9"}).rows[0].values[0].n, 0u);
 }
 
 TEST(Compare, NamesTheMetricsThatThereAreWhereOneIsUnknown) {
@@ -185,9 +216,10 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
                R"({"runs": [{"folder": "runs/x-seed1"}, {"folder": "runs/x-seed2"}]})");
   const auto runs = ReadRuns({folder / "x-repeat.json", folder / "x-seed1/"});
   ASSERT_TRUE(runs.ok()) << runs.status();
-  ASSERT_EQ(runs->size(), 2u) << "each run once";
-  EXPECT_EQ((*runs)[0].folder, folder / "x-seed1");
-  EXPECT_EQ((*runs)[1].seed, 2u);
+  ASSERT_EQ(runs->runs.size(), 2u) << "each run once";
+  EXPECT_EQ(runs->runs[0].folder, folder / "x-seed1");
+  EXPECT_EQ(runs->runs[1].seed, 2u);
+  EXPECT_THAT(runs->left_out, IsEmpty());
 
   folder.Write("s/sweep.json", "{}");
   for (const char* file :
@@ -196,8 +228,12 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   summary("s/runs/001-seed1", R"({"algorithm": "fedavg", "settings": {}, "seed": 1})");
   const auto of_sweep = ReadRuns({folder / "s"});
   ASSERT_TRUE(of_sweep.ok()) << of_sweep.status();
-  ASSERT_EQ(of_sweep->size(), 1u) << "the others have not begun";
-  EXPECT_EQ(of_sweep->front().folder, folder / "s/runs/001-seed1");
+  ASSERT_EQ(of_sweep->runs.size(), 1u);
+  EXPECT_EQ(of_sweep->runs.front().folder, folder / "s/runs/001-seed1");
+  EXPECT_THAT(of_sweep->left_out,
+              ElementsAre(folder / "s" + ": 1 of 2 runs failed or is not over, and is left out: "
+                                         "002-seed1."))
+      << "it has not begun";
 
   folder.Write("open/config.toml", "");
   EXPECT_THAT(std::string(ReadRuns({folder / "open"}).status().message()),
@@ -206,6 +242,36 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
               HasSubstr("nope holds no run"));
   const std::string old = summary("old", R"({"rounds": 3})");
   EXPECT_THAT(std::string(ReadRuns({old}).status().message()), HasSubstr("older version"));
+}
+
+TEST(ReadRuns, LeavesOutWhatFailedInASweepAndRefusesItByItself) {
+  const testing_support::TemporaryFolder folder;
+  folder.Write("s/sweep.json", "{}");
+  for (const char* run : {"001-seed1", "002-seed1", "002-seed2", "003-seed1", "003-seed2"}) {
+    folder.Write(absl::StrCat("s/jobs/", run, ".toml"), "");
+    folder.Write(absl::StrCat("s/runs/", run, "/config.toml"), "");
+  }
+  EXPECT_THAT(std::string(ReadRuns({folder / "s"}).status().message()),
+              HasSubstr("has no run with a result yet"));
+  folder.Write("s/runs/001-seed1/summary.json",
+               R"({"algorithm": "fedavg", "settings": {}, "seed": 1})");
+  const auto read = ReadRuns({folder / "s"});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->runs.size(), 1u);
+  EXPECT_THAT(read->left_out,
+              ElementsAre(HasSubstr("4 of 5 runs failed or are not over, and are left out: "
+                                    "002-seed1, 002-seed2, 003-seed1 and 1 more.")));
+  EXPECT_THAT(std::string(ReadRuns({folder / "s", folder / "s/runs/002-seed1"}).status().message()),
+              HasSubstr("002-seed1 has no summary.json: the run is not over"));
+
+  folder.Write("r-seed1/summary.json", R"({"algorithm": "fedavg", "settings": {}, "seed": 1})");
+  folder.Write("r-seed2/config.toml", "");
+  folder.Write("r-repeat.json",
+               R"({"runs": [{"folder": "r-seed1", "end": "finished"}, {"folder": "r-seed2"}]})");
+  const auto repeat = ReadRuns({folder / "r-repeat.json"});
+  ASSERT_TRUE(repeat.ok()) << repeat.status();
+  EXPECT_EQ(repeat->runs.size(), 1u);
+  EXPECT_THAT(repeat->left_out, ElementsAre(HasSubstr("left out: r-seed2.")));
 }
 
 // A run whose validation rows chose round 6.

@@ -78,8 +78,22 @@ TEST_F(SweepPlanTest, BaselinesRunOnceWithTheOtherSettings) {
   ASSERT_EQ(alone.plan.configurations.size(), 2u);
   EXPECT_EQ(alone.plan.configurations[0].values[0], "fedavg");
   EXPECT_EQ(alone.plan.configurations[1].values[0], "local");
+  EXPECT_FALSE(alone.plan.configurations[0].baseline);
+  EXPECT_TRUE(alone.plan.configurations[1].baseline);
+  const auto again = ParsePlan(JsonOf(alone.plan), "sweep.json");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->candidates(), 1u);
+  EXPECT_EQ(sweep.plan.candidates(), 4u);
   EXPECT_THAT(Refused("base = \"run.toml\"\nbaselines = [\"krum\"]\n", "baselines"),
               HasSubstr("baselines"));
+}
+
+TEST_F(SweepPlanTest, WhereThereAreOnlyBaselinesTheyAreCandidates) {
+  const PreparedSweep sweep = Sweep(
+      "baselines = [\"pooled\"]\nmetric = \"train_loss\"\n[keys]\n"
+      "algorithm.name = [\"pooled\"]\nlocal.lr = [0.1, 0.2]\n");
+  EXPECT_EQ(sweep.plan.configurations.size(), 2u);
+  EXPECT_EQ(sweep.plan.candidates(), 2u);
 }
 
 TEST_F(SweepPlanTest, ChoosesAMetricThatTheBaselinesHaveToo) {
@@ -250,6 +264,8 @@ TEST_F(SweepPlanTest, RefusesWhatIsWrongWithItsLineAndTheNearestWord) {
   EXPECT_THAT(Refused(base + "samples = 3\n[keys]\nlocal.lr = [0.1]\n"), HasSubstr("samples"));
   EXPECT_THAT(Refused(base + "metric = \"test_acuracy\"\n"),
               HasSubstr("did you mean \"test_accuracy\"?"));
+  EXPECT_THAT(Refused(base + "metric = \"rounds_to_0.7\"\n"),
+              AllOf(HasSubstr("rounds_to_0.7"), HasSubstr("0.5, 0.8, 0.9")));
   EXPECT_THAT(Refused(base + "metrik = \"test_loss\"\n", "metrik"),
               HasSubstr("did you mean metric?"));
   EXPECT_THAT(Refused(base + "mode = \"best\"\n", "mode"), HasSubstr("sweep.toml:2"));

@@ -224,6 +224,90 @@ TEST(SweepHalving, TheBetterHalfGoesOn) {
   EXPECT_FALSE(table.rows[2].against_best.has_value()) << "of other lengths";
 }
 
+TEST(SweepTable, ABaselineIsComparedWithTheBestAndIsNeverIt) {
+  SweepPlan plan = PlanOf(3);
+  plan.configurations[1].baseline = true;
+  Results results = NoResults(plan);
+  Put(results, "001", 10, 0.50, 0.60);
+  Put(results, "002", 10, 0.80, 0.92);
+  Put(results, "003", 10, 0.70, 0.82);
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(BestOf(table), "003");
+  EXPECT_EQ(table.rows[2].name, "002");
+  EXPECT_NEAR(table.rows[2].against_best.value().difference, 0.1, 1e-12);
+  EXPECT_THAT(TableText(table), HasSubstr("Baselines stand last."));
+  EXPECT_THAT(TableCsv(table), HasSubstr("\n002,0.2,true,2,"));
+  const auto json = nlohmann::json::parse(TableJson(table));
+  EXPECT_EQ(json["rows"][2]["baseline"], true);
+  EXPECT_EQ(json["rows"][0]["baseline"], false);
+  // Nothing but the baseline is over: nothing is the best.
+  Results other = NoResults(plan);
+  Put(other, "002", 10, 0.80, 0.92);
+  EXPECT_EQ(BestOf(Made(plan, other)), "");
+}
+
+TEST(SweepTable, ARunThatMissedATargetIsDone) {
+  SweepPlan plan = PlanOf(3);
+  plan.metric = "rounds_to_0.5";
+  plan.higher = false;
+  plan.report = {"test_accuracy"};
+  Results results = NoResults(plan);
+  for (const char* name : {"001", "002", "003"}) Put(results, name, 10, 0.4, 0.6);
+  EXPECT_EQ(Made(plan, results).best, std::nullopt);
+  EXPECT_THAT(TableText(Made(plan, results)), HasSubstr("No run reached an accuracy of 0.5"));
+  results.at("001-seed2").rungs[10]["rounds_to_0.5"] = 3;
+  for (const char* job : {"002-seed1", "002-seed2"}) results.at(job).rungs[10]["rounds_to_0.5"] = 7;
+  const ResultTable table = Made(plan, results);
+  EXPECT_EQ(table.Count(TableRun::State::kDone), 6u);
+  EXPECT_EQ(BestOf(table), "002") << "more of its runs reached it";
+  EXPECT_EQ(table.rows[1].name, "001");
+  EXPECT_EQ(table.rows[1].values[1].n, 2u);
+  EXPECT_THAT(TableText(table), AllOf(HasSubstr("3.0000 (1 of 2)"), HasSubstr("not reached")));
+  EXPECT_EQ(nlohmann::json::parse(TableJson(table))["rows"][1]["reached"], 1);
+}
+
+TEST(SweepHalving, BaselinesTakeNoPlaceAndRunInTheLastRungAlone) {
+  SweepPlan plan = PlanOf(5, {5, 20, 80});
+  plan.configurations[1].baseline = plan.configurations[4].baseline = true;
+  EXPECT_EQ(MostOf(plan, 0), 3u);
+  EXPECT_EQ(MostOf(plan, 1), 2u);
+  EXPECT_EQ(MostOf(plan, 2), 3u);
+  Results results = NoResults(plan);
+  EXPECT_THAT(ConfigurationsOf(plan, results, 0), ElementsAre(0, 2, 3));
+  Put(results, "001", 5, 0.1, 0.1);
+  Put(results, "002", 5, 0.9, 0.9);  // of a sweep that an older version has begun
+  Put(results, "003", 5, 0.3, 0.3);
+  Put(results, "004", 5, 0.2, 0.2);
+  EXPECT_THAT(ConfigurationsOf(plan, results, 1), ElementsAre(2, 3));
+  EXPECT_EQ(BestOf(Made(plan, results)), "003");
+  Put(results, "003", 20, 0.5, 0.5);
+  Put(results, "004", 20, 0.6, 0.6);
+  EXPECT_THAT(ConfigurationsOf(plan, results, 2), ElementsAre(1, 3, 4));
+  Put(results, "002", 80, 0.9, 0.9);
+  results.at("005-seed1").rungs[80]["test_accuracy"] = 0.4;
+  const ResultTable open = Made(plan, results);
+  EXPECT_EQ(BestOf(open), "004");
+  EXPECT_EQ(Open(open.rows.back()), 1u);
+  Put(results, "004", 80, 0.7, 0.7);
+  Put(results, "005", 80, 0.4, 0.4);
+  const ResultTable table = Made(plan, results);
+  std::vector<std::string> order;
+  for (const TableRow& row : table.rows) order.push_back(absl::StrCat(row.name, "@", row.rounds));
+  EXPECT_THAT(order, ElementsAre("004@80", "003@20", "001@5", "002@80", "005@80"));
+  EXPECT_EQ(BestOf(table), "004");
+  EXPECT_TRUE(table.rows[3].against_best.has_value());
+}
+
+TEST(SweepHalving, WhoHasNotReachedATargetYetMayGoOn) {
+  SweepPlan plan = PlanOf(4, {5, 20});
+  plan.metric = "rounds_to_0.5";
+  plan.higher = false;
+  Results results = NoResults(plan);
+  for (const char* name : {"001", "002", "003", "004"}) Put(results, name, 5, 0.3, 0.3);
+  results.at("003-seed1").rungs[5]["rounds_to_0.5"] = 4;
+  EXPECT_THAT(ConfigurationsOf(plan, results, 1), ElementsAre(0, 2));
+}
+
 TEST(SweepHalving, EqualOnesGoOnInTheirOrderAndThoseThatAllFailedDoNot) {
   const SweepPlan plan = PlanOf(4, {5, 20});
   Results results = NoResults(plan);

@@ -151,6 +151,9 @@ TEST_F(SweepTest, AFailedJobIsARowAndTheOthersGoOn) {
   const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "s").text);
   EXPECT_EQ(table["best"], "002");
   EXPECT_EQ(table["failed"], 2);
+  const Printed compared = RunMacaw("compare " + folder_ / "s");
+  EXPECT_EQ(compared.exit, 0) << compared.text;
+  EXPECT_THAT(compared.text, HasSubstr("2 of 4 runs failed or are not over"));
   // A failed run is tried again only when that is asked for.
   EXPECT_THAT(Sweep(file, "--out " + folder_ / "s").text,
               testing::Not(HasSubstr("001-seed1  failed")));
