@@ -138,8 +138,8 @@ TEST(BestModel, TakesNoMoreRoomThanTheCheckpointsNeed) {
   EXPECT_EQ(DigestAt(folder / "model.best.safetensors"), DigestAt(folder / "model.safetensors"));
 }
 
-// The last round is evaluated although evaluation.every does not ask for it. A resume to more rounds
-// does not count it, and the best model on the grid is still there.
+// The last round is evaluated although evaluation.every does not ask for it. A resume to more
+// rounds does not count it, and the best model on the grid is still there.
 TEST(BestModel, OfALastRoundOffTheGridTakesThePlaceOfNone) {
   const TemporaryFolder at_four, at_six;
   RunCourse(at_four.path(), 4, {});
