@@ -34,7 +34,9 @@ constexpr Family kFamilies[] = {
      "`\"validation\"`), at the rule's point"},
     {"heldout_test_",
      "the global model on the test rows of clients that join later (`evaluation.heldout`)"},
-    {"heldout_test_tuned_", "the same after tuning on rows of theirs"}};
+    {"heldout_test_tuned_",
+     "the same after tuning on rows of theirs (`data.heldout_tuning`); clients without such rows "
+     "are not in it"}};
 static_assert(std::size(kFamilies) == kEvaluatedRows);
 
 constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
@@ -158,8 +160,17 @@ std::vector<ColumnHelp> DescribeColumns() {
        "clients that were asked and left out: their state cannot be read, their owner "
        "declines or is gone, or their loss is no finite number from 0 on, as that of most "
        "others is"});
-  all.push_back({kPenalty, "the penalty λ/2‖w‖², λ = `local.weight_decay`"});
+  all.push_back(
+      {kPenalty,
+       "the penalty λ/2‖w‖², λ = `local.weight_decay`, w: the weights that are trained, without "
+       "frozen ones"});
   all.push_back({kObjective, "`clients_train_loss` and the penalty together"});
+  all.push_back({"*_mae", "regression: the mean absolute error"});
+  all.push_back(
+      {"*_precision",
+       "binary, of class 1. Over clients, one without predictions of class 1 counts as 0"});
+  all.push_back(
+      {"*_recall", "binary, of class 1. Over clients, one without rows of class 1 is left out"});
   const auto add_asked = [&](const char* name, const char* help) {
     all.push_back({absl::StrCat("*_", name), absl::StrCat("with `evaluation.metrics`: ", help,
                                                           "; null where it is undefined")});
