@@ -94,6 +94,13 @@ def refuse_odd(module: Any) -> None:
                 f"{here}: its gradients are sparse, which a run does not take; leave sparse=True "
                 "out, which changes no number"
             )
+        hooks = [type(hook).__name__ for hook in layer._forward_pre_hooks.values()]
+        if any("SpectralNorm" in name for name in (kind, *hooks)):
+            raise ModelError(
+                f"{here}: spectral_norm estimates the norm anew in each forward pass, from vectors "
+                "that a run does not keep; train with a function of your own (train=fn), or by "
+                "loss=fn"
+            )
         if "FractionalMaxPool" in kind:
             raise ModelError(
                 f"{here}: it draws random numbers in a way that no run can repeat; use "

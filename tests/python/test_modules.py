@@ -82,6 +82,10 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "hook": ("0.weight has a hook.*register_hook.*train=f", lambda: hooked("register_hook")),
     "sparse": ("0 is Embedding.*sparse=True", lambda: nn.Sequential(
         nn.Embedding(9, 4, sparse=True), nn.Flatten(), nn.Linear(32, 3))),
+    "spectral norm": ("spectral_norm.*train=fn", lambda: nn.Sequential(
+        nn.utils.spectral_norm(nn.Linear(8, 3)))),
+    "spectral norm, as a parametrization": ("spectral_norm.*train=fn", lambda: nn.Sequential(
+        nn.utils.parametrizations.spectral_norm(nn.Linear(8, 3)))),
     "lazy": ("call net", lambda: nn.Sequential(nn.LazyLinear(3))),
     "random pool": ("layer is FractionalMaxPool2d.*train=fn", lambda: Body(
         nn.FractionalMaxPool2d(2, output_ratio=0.6), 2, (1, 4, 2))),
