@@ -136,7 +136,7 @@ void RunThreads::Begin(ApplySum order) {
         closed.alone = models_ > 1 ? keeper_.ModelBlob() : *closed.model;
         blobs_.Serve({*closed.model});
         closed.row = MetricsRow(options_.run.task, *report, closed.headroom, closed.rule);
-        // Of what is trained: weight decay does not see frozen tensors.
+        // Model() has what is trained. Weight decay leaves frozen tensors alone.
         if (options_.run.evaluation.train && keeper_.model_names().empty())
           closed.row->AddPenalty(options_.run.local.weight_decay, keeper_.Model());
       }

@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<DiskStateStore>> DiskStateStore::Open(const std::
   const std::string path = absl::StrCat(folder, "/", kStoreFile);
   MACAW_RETURN_IF_ERROR(MakeDirectories(folder));
   // Processes that start at the same time write the same bytes.
-  // In a folder of the run's own no other text can be right, and each state is checked when it is
-  // read. So a damaged file is written anew.
+  // A folder that is named after the run can hold no other run's file, so one that differs is
+  // damaged. It is written anew. Each state is checked when it is read.
   if (!FileExists(path) || (IsFolderOf(run, folder) && !CheckAbout(path, about).ok()))
     MACAW_RETURN_IF_ERROR(AtomicWriteFile(path, about));
   MACAW_RETURN_IF_ERROR(CheckAbout(path, about));

@@ -20,7 +20,7 @@ constexpr uint64_t kMostBytes = 64 << 20;
 constexpr uint64_t kSamples = 64;
 constexpr size_t kDigits = 16;
 
-// Adds a file, of whose bytes at most so many are read.
+// Adds the size of a file, and its bytes. Of more than `most` bytes it adds samples.
 bool AddFile(const std::string& path, uint64_t most, Digester& digester) {
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
@@ -39,7 +39,7 @@ bool AddFile(const std::string& path, uint64_t most, Digester& digester) {
     const uint64_t begin = (bytes.size() - length) / (kSamples - 1) * i;
     digester.Add(bytes.subspan(begin, length));
   }
-  // The end, which the division above may miss.
+  // The division above rounds down, so the last sample may stop before the end.
   digester.Add(bytes.last(length));
   return true;
 }
@@ -74,7 +74,9 @@ std::string DigestOfInput(const std::string& path) {
   Digester digester;
   if (fs::is_directory(path, error)) {
     const std::vector<std::string> files = FilesBelow(path);
-    const uint64_t most = kMostBytes / std::max<uint64_t>(1, files.size());
+    uint64_t total = 0;
+    for (const std::string& file : files) total += fs::file_size(file, error);
+    const uint64_t most = total <= kMostBytes ? kMostBytes : kMostBytes / files.size();
     for (const std::string& file : files) {
       digester.Add(absl::string_view(fs::path(file).lexically_relative(path).generic_string()));
       if (!AddFile(file, most, digester)) return "";

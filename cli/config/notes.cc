@@ -106,7 +106,7 @@ void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::strin
                                "clients: how many they are of): raise ", key));
 }
 
-// Of clients that join later, and are in heldout_test_* but have nothing to be tuned on.
+// Notes how many clients that join later have test rows and no rows to be tuned on.
 void AddNoteOnTuning(const RunPlan& run, const data::Dataset& dataset,
                      std::vector<std::string>& notes) {
   if (!run.evaluation.heldout || run.evaluation.fine_tune.steps == 0) return;

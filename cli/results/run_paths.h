@@ -17,8 +17,7 @@ absl::StatusOr<std::vector<std::string>> RunFolders(const std::vector<std::strin
 // itself is there, whatever is in it.
 struct ResultFolders {
   std::vector<std::string> folders;
-  // Of each sweep or repeat that has other runs: how many of them have failed or are not over, and
-  // which. Whole sentences.
+  // A sentence for each sweep or repeat with runs that failed or are not over: how many, and which.
   std::vector<std::string> left_out;
 };
 // Returns an error if a sweep or repeat has no run with a result.

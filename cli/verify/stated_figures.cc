@@ -33,7 +33,7 @@ constexpr const char* kFigures[] = {
     "bests",     "rounds_to", "bytes",  "bytes_to",     "virtual_seconds", "virtual_seconds_to",
     "left_out",  "privacy",   "models", "model_digest", "state_digest",    "best_model",
     "parameters"};
-// Of these, what hangs on one row or another being the better one.
+// The figures of these that depend on which row is the best. Under a tolerance it may be another.
 constexpr const char* kByRound[] = {"rounds_to", "bytes_to", "virtual_seconds_to", "best_model"};
 // Figures that count, exactly under a tolerance, too.
 constexpr const char* kCounts[] = {"round",    "rounds", "clients",  "client", "rows",

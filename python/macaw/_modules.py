@@ -97,9 +97,8 @@ def refuse_odd(module: Any) -> None:
         hooks = [type(hook).__name__ for hook in layer._forward_pre_hooks.values()]
         if any("SpectralNorm" in name for name in (kind, *hooks)):
             raise ModelError(
-                f"{here}: spectral_norm estimates the norm anew in each forward pass, from vectors "
-                "that a run does not keep; train with a function of your own (train=fn), or by "
-                "loss=fn"
+                f"{here}: spectral_norm changes vectors of its own in each forward pass, and a run "
+                "does not keep them; train with a function of your own (train=fn or loss=fn)"
             )
         if "FractionalMaxPool" in kind:
             raise ModelError(

@@ -161,7 +161,6 @@ absl::StatusOr<std::string> RoundEngine::Quarantine(const admin::Change& change,
   if (node == nullptr)
     return absl::StrCat("\"", change.node, "\" is not there; it will be refused when it comes");
   const uint64_t leased = phase_.leased_to(node->id);
-  const bool owner = !shared;
   Lose(node->id,
        absl::StrCat("put into quarantine by ", change.by, change.reason.empty() ? "" : ": ",
                     change.reason),
@@ -169,8 +168,8 @@ absl::StatusOr<std::string> RoundEngine::Quarantine(const admin::Change& change,
   Advance(now);
   return absl::StrCat("\"", change.node, "\" is in quarantine; ", leased,
                       leased == 1 ? " client " : " clients ",
-                      owner ? (leased == 1 ? "waits for it" : "wait for it")
-                            : (leased == 1 ? "goes to others" : "go to others"));
+                      shared ? (leased == 1 ? "goes to others" : "go to others")
+                             : (leased == 1 ? "waits for it" : "wait for it"));
 }
 
 absl::StatusOr<std::string> RoundEngine::Admit(const admin::Change& change) {

@@ -88,6 +88,17 @@ TEST(Inputs, OfALargeFileAreSamples) {
   EXPECT_NE(DigestOfInput(folder.Write("large", bytes)), before);
 }
 
+TEST(Inputs, OfAFolderOfLessHaveEveryByteOfEachFile) {
+  const testing_support::TemporaryFolder folder;
+  for (const char* name : {"a", "b", "c"}) folder.Write(absl::StrCat("in/", name), "small");
+  std::string bytes(20 << 20, 'x');  // more than an even share
+  folder.Write("in/large", bytes);
+  const std::string before = DigestOfInput(folder / "in");
+  bytes[(10 << 20) + 300'001] = 'y';
+  folder.Write("in/large", bytes);
+  EXPECT_NE(DigestOfInput(folder / "in"), before);
+}
+
 TEST(Inputs, AreNamedByTheirKeys) {
   const testing_support::TemporaryFolder folder;
   const std::string rows = folder.Write("rows.csv", "1,2\n");
