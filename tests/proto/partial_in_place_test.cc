@@ -165,6 +165,7 @@ void UploadInPlace(const std::string& folder) {
   Must(begin(*store) == 0, "nothing is there");
   send(*store, 0, 3 << 20);
   store = nullptr;
+  executor.WaitIdle();  // until no task holds the file of the first store
   store = open();
   Must(begin(*store) == 3 << 20, "the next server continues");
   send(*store, 3 << 20, kLarge - (3 << 20));
