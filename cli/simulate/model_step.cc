@@ -39,23 +39,31 @@ struct Batch {
   }
 };
 
-// Rows without padding: layers of sequences know lengths, and a module of PyTorch does not.
-std::vector<uint32_t> WholeRows(const data::Rows& rows, int64_t length) {
-  std::vector<uint32_t> whole;
-  for (uint64_t i = 0; i < rows.size() && whole.size() < 2 * kBatchRows; ++i) {
+// Rows of a client, and where those without padding are: layers of sequences know lengths, and a
+// module of PyTorch does not.
+struct WholeRows {
+  data::Rows rows;
+  std::vector<uint32_t> places;
+};
+
+WholeRows WholeRowsOf(data::Rows rows, int64_t length) {
+  std::vector<uint32_t> places;
+  for (uint64_t i = 0; i < rows.size() && places.size() < 2 * kBatchRows; ++i) {
     const int32_t* const lengths = rows.block.lengths;
     if (lengths == nullptr || lengths[rows.at(i)] == length)
-      whole.push_back(static_cast<uint32_t>(i));
+      places.push_back(static_cast<uint32_t>(i));
   }
-  return whole;
+  return {std::move(rows), std::move(places)};
 }
 
-// The training rows of the first client that has two; batch norm needs more than one row.
-absl::StatusOr<std::optional<data::Rows>> RowsFor(const data::Dataset& dataset) {
+// The training rows of the first client that has two without padding; batch norm needs more than
+// one row.
+absl::StatusOr<std::optional<WholeRows>> RowsFor(const data::Dataset& dataset, int64_t length) {
   for (uint64_t client = 0; client < dataset.info().clients; ++client) {
     if (dataset.Examples(ClientId(client), data::Split::kTrain) < 2) continue;
     MACAW_ASSIGN_OR_RETURN(data::Rows rows, dataset.Client(ClientId(client), data::Split::kTrain));
-    return std::optional(std::move(rows));
+    WholeRows whole = WholeRowsOf(std::move(rows), length);
+    if (whole.places.size() >= 2) return std::optional(std::move(whole));
   }
   return std::nullopt;
 }
@@ -167,17 +175,16 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
     MACAW_ASSIGN_OR_RETURN(
         spec.script, models::ReadScript(config.node.model_script, config.run.model.script_digest));
   }
-  MACAW_ASSIGN_OR_RETURN(const std::optional<data::Rows> rows, RowsFor(dataset));
-  if (!rows.has_value()) return skip("no client has two training rows");
   const int64_t length = spec.input_shape.empty() ? 0 : spec.input_shape[0];
-  const std::vector<uint32_t> whole = WholeRows(*rows, length);
-  if (whole.size() < 2) return skip("every row of the first client is padded");
+  MACAW_ASSIGN_OR_RETURN(const std::optional<WholeRows> found, RowsFor(dataset, length));
+  if (!found.has_value()) return skip("no client has two training rows without padding");
+  const std::span<const uint32_t> whole = found->places;
 
-  const auto first = std::span(whole).first(std::min<size_t>(kBatchRows, whole.size()));
+  const auto first = whole.first(std::min<size_t>(kBatchRows, whole.size()));
   const bool again = whole.size() < first.size() + 2;
   Batch batches[2];
-  batches[0].Choose(*rows, first);
-  batches[1].Choose(*rows, again ? first : std::span(whole).subspan(first.size()));
+  batches[0].Choose(found->rows, first);
+  batches[1].Choose(found->rows, again ? first : whole.subspan(first.size()));
 
   const training::TrainerSetup setup = SetupFor(config, spec, info);
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<training::LocalTrainer> trainer, TrainerFor(setup));

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -63,7 +62,7 @@ class TrainContext:
     #: What all generators are seeded with: of the run's seed, the round and the client.
     seed: int
 
-    def __init__(self, task: Any, device: str, torch: Any) -> None:
+    def __init__(self, task: Any, device: str, torch: Any, joins: bool = False) -> None:
         self.round, self.phase, self.stage = task.round, task.phase, task.stage
         self.client, self.name, self.task = task.client, task.name, task.task
         self.local, self.lr = task.local, task.local["lr"]
@@ -79,6 +78,7 @@ class TrainContext:
         self.corrected = not self.has_correction  # whether the function has looked at it
         self._torch = torch
         self._rows = len(task.y)
+        self._joins = joins  # a last batch of one row to the batch before
         self.steps = 0  # that batches() has given
 
     @property
@@ -111,17 +111,24 @@ class TrainContext:
 
     def batches(self) -> Iterator[Any]:
         """The rows of each step, as positions in x and y, by ``[local]``: epochs or steps,
-        batch_size, shuffle, drop_last. int64 arrays, or tensors beside a module."""
+        batch_size, shuffle, drop_last. int64 arrays, or tensors beside a module.
+
+        A last batch of one row joins the one before it where the module has buffers of floats:
+        batch norm has no variance of one row.
+        """
         rows, size = self._rows, self.batch_size
         last = rows - rows % size if self.local["drop_last"] and rows >= size else rows
-        steps = self.local["steps"] or math.ceil(last / size) * self.epochs
+        ends = [*range(size, last, size), last]
+        if self._joins and len(ends) > 1 and last % size == 1:
+            del ends[-2]
+        steps = self.local["steps"] or len(ends) * self.epochs
         while self.steps < steps:
             order = self.rng.permutation(rows) if self.local["shuffle"] else np.arange(rows)
-            for begin in range(0, last, size):
+            for begin, end in zip([0, *ends], ends, strict=False):
                 if self.steps == steps:
                     return
                 self.steps += 1
-                yield self._positions(order[begin : min(begin + size, last)])
+                yield self._positions(order[begin:end])
 
     def _positions(self, chosen: Array) -> Any:
         return chosen if self._torch is None else self._torch.from_numpy(chosen).to(self.device)

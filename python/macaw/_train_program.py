@@ -159,7 +159,10 @@ class _Server:
     def train(self, weights: dict[str, Array], task: Any) -> tuple[Any, int, int, Any]:
         if len(task.y) == 0:
             return None, 0, 0, 0.0
-        ctx = TrainContext(task, self._device, self._torch)
+        joins = self._module is not None and any(
+            b.is_floating_point() for b in self._module.buffers()
+        )
+        ctx = TrainContext(task, self._device, self._torch, joins)
         rows = self._rows(task)
         model: Any = {name: array.copy() for name, array in weights.items()}
         if self._module is not None:
@@ -220,6 +223,7 @@ class _Server:
         """Steps as ``[local]`` says, with the caller's loss."""
         optimizer = ctx.optimizer([p for p in module.parameters() if p.requires_grad])
         clip, before = ctx.local["clip_norm"], ctx.local["clip"] == "gradient"
+        self._let_norms_meet_one_value(module)
         losses, used = 0.0, 0
         for batch in ctx.batches():
             optimizer.zero_grad()
@@ -242,6 +246,17 @@ class _Server:
             losses += value.item() * len(batch)
             used += len(batch)
         return {"loss": losses / max(used, 1), "rows": used}
+
+    def _let_norms_meet_one_value(self, module: Any) -> None:
+        """Such a batch has no variance: a batch norm takes its running statistics there."""
+
+        def choose(norm: Any, inputs: tuple[Any, ...]) -> None:
+            norm.training = inputs[0].numel() > inputs[0].shape[1]
+
+        for norm in module.modules():
+            kind = self._torch.nn.modules.batchnorm._BatchNorm
+            if isinstance(norm, kind) and norm.training and norm.track_running_stats:
+                norm.register_forward_pre_hook(choose)
 
     def _refuse_shapes(self, outputs: Any, y: Any) -> None:
         """Refuses a loss that pairs every output of a batch with every y, or that has no y."""

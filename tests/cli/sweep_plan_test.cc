@@ -1,4 +1,4 @@
-// From a sweep file to its jobs: what is drawn, what is refused, and what a folder accepts.
+// From a sweep file to its jobs: what is drawn, what is refused, and what chooses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,10 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/key_error.h"
-#include "cli/sweep/folder.h"
 #include "cli/sweep/prepare.h"
-#include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
+#include "tests/cli/sweep_plan_fixture.h"
 
 namespace macaw::cli {
 namespace {
@@ -19,46 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class SweepPlanTest : public testing::Test {
- protected:
-  SweepPlanTest() {
-    folder_.Write("run.toml", absl::StrCat(kMinimal,
-                                           "[run]\nrounds = 20\n"
-                                           "[data.synthetic]\nclients = 50\nmax_size = 50\n"));
-  }
-
-  absl::StatusOr<PreparedSweep> Read(const std::string& text) const {
-    const std::string path = folder_.Write("sweep.toml", text);
-    const absl::StatusOr<SweepFile> file = ReadSweepFile(path);
-    if (!file.ok()) return file.status();
-    Output silent;
-    return Prepare(
-        *file, sdk::Catalogue::Builtins(), [](const Job&) { return false; }, silent);
-  }
-  PreparedSweep Sweep(const std::string& text) const {
-    absl::StatusOr<PreparedSweep> sweep = Read("base = \"run.toml\"\n" + text);
-    EXPECT_TRUE(sweep.ok()) << sweep.status();
-    return sweep.ok() ? *std::move(sweep) : PreparedSweep();
-  }
-  // The message of a refused sweep, and the key that it is about.
-  std::string Refused(const std::string& text, const std::string& key = "") const {
-    const absl::Status status = Read(text).status();
-    EXPECT_FALSE(status.ok()) << text;
-    if (!key.empty()) {
-      EXPECT_EQ(KeyErrorOf(status).key, key) << status;
-    }
-    return std::string(status.message());
-  }
-
-  const testing_support::TemporaryFolder folder_;
-};
-
-std::vector<std::string> NamesOf(const PreparedSweep& sweep) {
-  std::vector<std::string> names;
-  for (const Job& job : sweep.jobs) names.push_back(job.name);
-  return names;
-}
 
 TEST_F(SweepPlanTest, BaselinesRunOnceWithTheOtherSettings) {
   const PreparedSweep sweep = Sweep(
@@ -285,215 +244,6 @@ TEST_F(SweepPlanTest, RefusesWhatIsWrongWithItsLineAndTheNearestWord) {
 TEST_F(SweepPlanTest, ChecksEachConfigurationAgainstItsData) {
   EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\ncohort.size = [10, 100000]\n", "cohort.size"),
               AllOf(HasSubstr("with cohort.size = 100000"), HasSubstr("clients")));
-}
-
-TEST_F(SweepPlanTest, APlanIsReadBackAsItWas) {
-  const PreparedSweep sweep = Sweep(R"(
-seeds = [1, 2]
-metric = "train_loss"
-halving = {rounds = [5, 10], factor = 2}
-[keys]
-algorithm = [{name = "fedavg"}, {name = "fedprox", fedprox.mu = 0.5}]
-)");
-  const absl::StatusOr<SweepPlan> plan = ParsePlan(JsonOf(sweep.plan), "sweep.json");
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(JsonOf(*plan), JsonOf(sweep.plan));
-  EXPECT_THAT(std::string(ParsePlan("{}", "d/sweep.json").status().message()),
-              HasSubstr("d/sweep.json"));
-}
-
-TEST_F(SweepPlanTest, AFolderTakesFurtherSeedsAndNoOtherConfiguration) {
-  const SweepFolder folder(folder_ / "out");
-  const std::string keys = "[keys]\nlocal.lr = [0.1, 0.2]\n";
-  ASSERT_TRUE(folder.Write(Sweep("seeds = [1]\n" + keys)).ok());
-  EXPECT_TRUE(folder.Write(Sweep("seeds = [1]\n" + keys)).ok());
-  EXPECT_TRUE(folder.Write(Sweep("seeds = [1, 2]\nmetric = \"test_loss\"\n" + keys)).ok());
-  const absl::Status other = folder.Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.3]\n"));
-  EXPECT_THAT(std::string(other.message()),
-              AllOf(HasSubstr("configuration 002"), HasSubstr("local.lr 0.2 there, 0.3 here")));
-  // The configurations are compared, not the files of jobs: other seeds make no other sweep.
-  EXPECT_FALSE(folder.Write(Sweep("seeds = [7]\n[keys]\nlocal.lr = [0.1, 0.3]\n")).ok());
-  EXPECT_TRUE(folder
-                  .Write(Sweep("seeds = [1]\n[keys]\nlocal.lr = [0.1, 0.2]\n"
-                               "workers.slots = [2]\n"))
-                  .ok())
-      << "how it is computed may change";
-  const absl::Status halved = folder.Write(Sweep("seeds = [1]\nhalving.rounds = [5, 20]\n" + keys));
-  EXPECT_THAT(std::string(halved.message()), HasSubstr("[halving]"));
-}
-
-TEST_F(SweepPlanTest, AFolderTakesNoFileThatHasChanged) {
-  const std::string rows = folder_.Write("rows.csv", "a,y\n1,0\n2,1\n3,0\n4,1\n");
-  folder_.Write("csv.toml",
-                "[data]\nsource = \"csv\"\npath = \"rows.csv\"\ntest_fraction = 0\n"
-                "[partition]\nclients = 2\n[model]\nname = \"logistic\"\n[cohort]\nsize = 2\n"
-                "[run]\nrounds = 2\n");
-  const SweepFolder folder(folder_ / "changed");
-  const std::string text =
-      "base = \"csv.toml\"\nmetric = \"train_loss\"\nseeds = [1]\n"
-      "[keys]\nlocal.lr = [0.1, 0.2]\n";
-  const auto write = [&] {
-    const absl::StatusOr<PreparedSweep> sweep = Read(text);
-    return sweep.ok() ? folder.Write(*sweep) : sweep.status();
-  };
-  ASSERT_TRUE(write().ok()) << write();
-  EXPECT_TRUE(write().ok()) << write();
-  folder_.Write("rows.csv", "a,y\n1,0\n2,1\n3,0\n4,0\n");
-  EXPECT_THAT(std::string(write().message()),
-              AllOf(HasSubstr("data.path"), HasSubstr("has changed")));
-  folder_.Write("rows.csv", "a,y\n1,0\n2,1\n3,0\n4,1\n");
-  EXPECT_TRUE(write().ok()) << write();
-}
-
-TEST_F(SweepPlanTest, AFolderKeepsWhatBecameOfAJob) {
-  const SweepFolder folder(folder_ / "out");
-  const PreparedSweep sweep = Sweep("seeds = [1, 2]\n");
-  ASSERT_TRUE(folder.Write(sweep).ok());
-  JobResult result;
-  result.rungs[5]["test_loss"] = 0.1 + 0.2;
-  result.failed = true;
-  result.why = "the disk \"\xff\" is full";
-  ASSERT_TRUE(folder.WriteResult("001-seed1", result).ok());
-  const auto results = ReadResults(folder, sweep.plan);
-  ASSERT_TRUE(results.ok()) << results.status();
-  EXPECT_EQ(results->at("001-seed1").rungs, result.rungs);
-  EXPECT_TRUE(results->at("001-seed1").failed);
-  EXPECT_TRUE(results->at("001-seed2").rungs.empty());
-  ASSERT_TRUE(folder.ForgetFailed(sweep.plan).ok());
-  EXPECT_FALSE(folder.ReadResult("001-seed1")->failed);
-  EXPECT_EQ(folder.ReadResult("001-seed1")->rungs, result.rungs);
-  folder_.Write("out/results/001-seed2.json", "{");
-  EXPECT_THAT(std::string(ReadResults(folder, sweep.plan).status().message()),
-              HasSubstr("001-seed2.json"));
-}
-
-constexpr char kAttacked[] = "[attack]\nkind = \"scaling\"\nfraction = 0.2\nscale = 3.0\n";
-
-// The values of attack.kind and attack.fraction that a job's configuration has.
-std::string AttackOf(const Job& job) {
-  const auto config =
-      ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
-  EXPECT_TRUE(config.ok()) << config.status();
-  if (!config.ok()) return "";
-  const AttackConfig& attack = config->run.attack;
-  return absl::StrCat(config->run.algorithm.name, " ", attack.kind, " ", attack.fraction);
-}
-std::vector<std::string> AttacksOf(const PreparedSweep& sweep) {
-  std::vector<std::string> attacks;
-  for (const Job& job : sweep.jobs) attacks.push_back(AttackOf(job));
-  return attacks;
-}
-
-TEST_F(SweepPlanTest, TheAttackNoneIsRunWithoutTheAttacksOtherKeys) {
-  const PreparedSweep sweep = Sweep(R"(
-[keys]
-attack.kind = ["none", "sign-flip", "alie"]
-attack.fraction = [0.1, 0.3]
-)");
-  EXPECT_THAT(AttacksOf(sweep),
-              ElementsAre("fedavg none 0", "fedavg sign-flip 0.1", "fedavg alie 0.1",
-                          "fedavg sign-flip 0.3", "fedavg alie 0.3"));
-  ASSERT_THAT(sweep.plan.keys, ElementsAre("attack.fraction", "attack.kind"));
-  EXPECT_TRUE(sweep.plan.configurations[0].values[0].is_null());
-  ASSERT_EQ(sweep.notes.size(), 2u);
-  EXPECT_THAT(sweep.notes[1], AllOf(HasSubstr("\"none\""), HasSubstr("attack.fraction")));
-  // What the base says of its attack goes, too.
-  folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
-  const auto off =
-      Read("base = \"attacked.toml\"\n[keys]\nattack.kind = [\"none\", \"scaling\"]\n");
-  ASSERT_TRUE(off.ok()) << off.status();
-  EXPECT_THAT(AttacksOf(*off), ElementsAre("fedavg none 0", "fedavg scaling 0.2"));
-  // A fraction beside no kind at all is still a mistake.
-  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nattack.fraction = [0.1]\n"),
-              HasSubstr("without attack.kind"));
-}
-
-TEST_F(SweepPlanTest, AKeyIsLeftOutOfConfigurationsWhereItHasNoEffect) {
-  const PreparedSweep sweep = Sweep(R"(
-[keys]
-cohort.straggler_fraction = [0, 0.5]
-cohort.straggler_policy = ["partial", "drop"]
-)");
-  ASSERT_THAT(sweep.plan.keys, ElementsAre("cohort.straggler_fraction", "cohort.straggler_policy"));
-  ASSERT_EQ(sweep.plan.configurations.size(), 3u);  // without stragglers once
-  EXPECT_TRUE(sweep.plan.configurations[0].values[1].is_null());
-  EXPECT_THAT(sweep.jobs[0].config, testing::Not(HasSubstr("straggler_policy")));
-  EXPECT_THAT(sweep.jobs[2].config, HasSubstr("straggler_policy = \"drop\""));
-  EXPECT_THAT(sweep.notes,
-              testing::Contains(HasSubstr("cohort.straggler_policy has no effect without")));
-  // In the base, too.
-  folder_.Write("drop.toml", absl::StrCat(kMinimal, "straggler_policy = \"drop\"\n"));
-  const auto base = Read("base = \"drop.toml\"\n[keys]\ncohort.straggler_fraction = [0, 0.5]\n");
-  ASSERT_TRUE(base.ok()) << base.status();
-  EXPECT_THAT(base->jobs[0].config, testing::Not(HasSubstr("straggler_policy")));
-  EXPECT_THAT(base->jobs[1].config, HasSubstr("straggler_policy = \"drop\""));
-}
-
-TEST_F(SweepPlanTest, AKeyWithoutAnEffectInAllConfigurationsIsRefused) {
-  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nlocal.beta1 = [0.8, 0.7]\n", "local.beta1"),
-              AllOf(HasSubstr("sweep.toml"), HasSubstr("local.beta1 has no effect without")));
-  folder_.Write("adam.toml", absl::StrCat(kMinimal, "[local]\nbeta1 = 0.8\n"));
-  EXPECT_THAT(Refused("base = \"adam.toml\"\n[keys]\nlocal.lr = [0.1, 0.2]\n", "local.beta1"),
-              AllOf(HasSubstr("adam.toml:8"), HasSubstr("local.beta1 has no effect without")));
-  EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nalgorithm.scaffold.option = [1, 2]\n"),
-              HasSubstr("no configuration of the sweep has this algorithm"));
-}
-
-TEST_F(SweepPlanTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {
-  folder_.Write(
-      "private.toml",
-      absl::StrCat(kMinimal, "[privacy]\nmechanism = \"gaussian\"\nclip = 1\nnoise = 2\n"));
-  const auto sweep = Read(
-      "base = \"private.toml\"\nbaselines = [\"local\"]\nmetric = \"train_loss\"\n[keys]\n"
-      "privacy.mechanism = [\"none\", \"gaussian\"]\n"
-      "cohort = [{sampling = \"poisson\", weight = \"uniform\"}]\n");
-  ASSERT_TRUE(sweep.ok()) << sweep.status();
-  std::vector<std::string> found;
-  for (const Job& job : sweep->jobs) {
-    const auto config =
-        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
-    ASSERT_TRUE(config.ok()) << config.status();
-    found.push_back(absl::StrCat(config->run.algorithm.name, " ", config->run.privacy.mechanism,
-                                 " ", config->run.privacy.noise));
-  }
-  EXPECT_THAT(found, ElementsAre("fedavg none 1", "fedavg gaussian 2", "local none 1"));
-}
-
-TEST_F(SweepPlanTest, BaselinesRunWithoutCompression) {
-  folder_.Write("coded.toml", absl::StrCat(kMinimal, "[update]\ncodec = [\"topk 0.1\"]\n"));
-  const auto sweep = Read(
-      "base = \"coded.toml\"\nbaselines = [\"local\"]\nmetric = \"train_loss\"\n[keys]\n"
-      "update.codec = [[\"bits 8\"], [\"topk 0.5\", \"sign\"], []]\n");
-  ASSERT_TRUE(sweep.ok()) << sweep.status();
-  std::vector<std::string> found;
-  for (const Job& job : sweep->jobs) {
-    const auto config =
-        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
-    ASSERT_TRUE(config.ok()) << config.status();
-    found.push_back(absl::StrCat(config->run.algorithm.name, ": ",
-                                 absl::StrJoin(config->run.update.codec, ", ")));
-  }
-  EXPECT_THAT(found,
-              ElementsAre("fedavg: bits 8", "fedavg: topk 0.5, sign", "fedavg: ", "local: "));
-}
-
-TEST_F(SweepPlanTest, BaselinesRunWithoutTheAttack) {
-  folder_.Write("attacked.toml", absl::StrCat(kMinimal, kAttacked));
-  const auto base = Read(
-      "base = \"attacked.toml\"\nbaselines = [\"local\", \"pooled\"]\nmetric = \"train_loss\"\n"
-      "[keys]\nalgorithm.name = [\"fedavg\", \"median\"]\n");
-  ASSERT_TRUE(base.ok()) << base.status();
-  EXPECT_THAT(AttacksOf(*base), ElementsAre("fedavg scaling 0.2", "median scaling 0.2",
-                                            "local none 0", "pooled none 0"));
-  EXPECT_THAT(base->plan.keys, ElementsAre("algorithm.name"));
-  ASSERT_EQ(base->notes.size(), 1u);
-  EXPECT_THAT(base->notes[0], AllOf(HasSubstr("local and pooled"), HasSubstr("attack")));
-  const PreparedSweep keys = Sweep(
-      "baselines = [\"pooled\"]\nmetric = \"train_loss\"\n[keys]\n"
-      "attack.kind = [\"sign-flip\"]\nattack.fraction = [0.1, 0.3]\n");
-  EXPECT_THAT(AttacksOf(keys),
-              ElementsAre("fedavg sign-flip 0.1", "fedavg sign-flip 0.3", "pooled none 0"));
-  EXPECT_TRUE(Sweep("baselines = [\"local\"]\nmetric = \"train_loss\"\n").notes.empty());
 }
 
 TEST_F(SweepPlanTest, ValidationRowsChooseAndTestRowsAreReported) {

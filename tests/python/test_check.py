@@ -229,6 +229,16 @@ class WhatTrains(TestCase):
             said = self.planted(net, lambda x: x, data=(x, y), run={"task": "classification"})
         self.assertIn("gradient of 0.weight", said)
 
+    def test_looks_at_the_first_client_that_has_rows_without_padding(self) -> None:
+        rng = np.random.default_rng(2)
+        x, y = rng.integers(5, size=(40, 6)), rng.integers(3, size=40)
+        data = {"short": ([list(row[:3]) for row in x[:20]], y[:20]),
+                "whole": ([list(row) for row in x[20:]], y[20:])}  # fmt: skip
+        net = nn.Sequential(nn.Embedding(5, 4, padding_idx=1), nn.Flatten(), nn.Linear(24, 3))
+        job = dict(data=data, partition=None, cohort=2, run={"task": "classification"})
+        with mock.patch.dict(_layers._KINDS, {"Embedding": lambda _: "embedding 5 4"}):
+            self.assertIn("gradient of 0.weight", self.planted(net, lambda x: x, **job))
+
     def test_is_refused_if_frozen_names_are_wrong(self) -> None:
         net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
         net[0].requires_grad_(False)

@@ -168,6 +168,19 @@ class Normalised(TestCase):
             checked += 1
         self.assertGreater(checked, 10)
 
+    def test_of_images_takes_those_with_channels_last_as_the_run_did(self) -> None:
+        rng = np.random.default_rng(6)
+        x = rng.normal([1, 50, -9], [1, 5, 0.1], (120, 8, 8, 3)).astype(np.float32)
+        y = rng.integers(3, size=120)
+        model = ["conv 2 3", "flatten", "linear 3"]
+        run = self.run_of(data=(x, y), test=(x[:20], y[:20]), model=model)
+        ready = run.normalisation.apply(x)
+        self.assertEqual(ready.shape, (120, 3, 8, 8))
+        np.testing.assert_allclose(ready.mean((0, 2, 3)), 0, atol=1e-4)
+        np.testing.assert_allclose(ready.std((0, 2, 3)), 1, atol=1e-4)
+        first = np.ascontiguousarray(np.moveaxis(x, 3, 1))
+        np.testing.assert_array_equal(run.normalisation.apply(first), ready)
+
     def test_scales_clients_that_do_not_train_by_all_training_rows(self) -> None:
         rng = np.random.default_rng(5)
         data = {f"c{i}": (rng.normal(5, 2, (40, 3)).astype(np.float32), rng.integers(2, size=40))

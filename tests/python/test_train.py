@@ -88,6 +88,12 @@ class AFunction(TrainCase):
         kept = self.run_of("kept", train=own.keeps, init="zero")
         self.assertEqual(float(np.abs(kept.model()["0.bias"]).max()), 0.0)
 
+    def test_in_place_may_change_nothing_at_the_zeros_that_it_is_tried_at(self) -> None:
+        run = self.run_of("run", own.decays, model=["linear 3"], rounds=1)
+        started = self.run_of("start", own.keeps, model=["linear 3"], rounds=1)
+        expected = started.model()["0.weight"] * np.float32(0.9)
+        np.testing.assert_allclose(run.model()["0.weight"], expected, rtol=1e-6)
+
     def test_that_fails_ends_the_run_with_its_words(self) -> None:
         error = self.refusal(macaw.TrainError, train=own.fails)
         self.assertEqual(error.round, 2)
@@ -281,6 +287,24 @@ class AModule(TrainCase):
                 np.testing.assert_allclose(run.model()[tensor], array, atol=2e-5, err_msg=name)
             for column in ("test_loss", "test_accuracy"):
                 np.testing.assert_allclose(run.metrics[column], fused.metrics[column], atol=1e-5)
+
+    def test_with_batch_norm_has_batches_and_clients_of_one_row(self) -> None:
+        from torch import nn
+
+        x, y = rows(18)
+        data = {"nine": {"train": (x[:9], y[:9])}, "one": {"train": (x[9:10], y[9:10])},
+                "eight": {"train": (x[10:], y[10:])}}  # fmt: skip
+        net = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+        job = dict(model=net, data=data, partition=None, cohort=3, test=rows(20),
+                   local={"batch_size": 4, "lr": 0.3, "epochs": 2, "shuffle": False})  # fmt: skip
+        fused = macaw.simulate(**self.job("fused", **job))
+        by_loss = self.run_of("loss", None, loss=own.cross_entropy, **job)
+        for tensor, array in fused.model().items():
+            np.testing.assert_allclose(by_loss.model()[tensor], array, atol=2e-5, err_msg=tensor)
+        data.pop("one")  # by hand such a batch is the function's to handle
+        by_hand = self.run_of("hand", own.train_module, **job | {"cohort": 2})
+        again = self.run_of("again", None, loss=own.cross_entropy, **job | {"cohort": 2})
+        self.assertEqual(by_hand.digest, again.digest)
 
     def test_gets_a_fresh_copy_each_turn(self) -> None:
         self.run_of("run", own.leaves_traces, model=self.net())

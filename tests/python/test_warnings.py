@@ -48,6 +48,21 @@ class Warnings(TestCase):
                        evaluation={"every": 1})  # fmt: skip
         self.check(lambda: macaw.simulate(**job), "unstable")
 
+    @needs("torch")
+    def test_of_padding_that_a_module_attends_to(self) -> None:
+        from torch import nn
+
+        block = nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True)
+        net = nn.Sequential(
+            nn.Embedding(5, 8), block, nn.LayerNorm(8), nn.Flatten(), nn.Linear(48, 3)
+        )
+        rng = np.random.default_rng(2)
+        x, y = rng.integers(5, size=(60, 6)), rng.integers(3, size=60)
+        ragged = [list(row[: 3 + i % 4]) for i, row in enumerate(x)]
+        job = self.job("run", data=(ragged, y), partition=macaw.iid(4), cohort=2, model=net,
+                       rounds=1, run={"task": "classification"})  # fmt: skip
+        self.check(lambda: macaw.simulate(**job), "transformer layers leave padding out")
+
     def test_of_turns_that_did_not_count(self) -> None:
         x, y = rows()
         x[5:8] *= 1e30  # the losses of their clients are no numbers
