@@ -31,7 +31,7 @@ void RoundEngine::Advance(TimePoint now) {
   PhaseReport closed = phase_.Close(static_cast<uint32_t>(nodes_.slots()), now);
   if (draw_->feedback() != nullptr)
     facts_ = FactsOf(asked_, closed.records, draw_->drawable_rows());
-  effects_.orders.emplace_back(ApplySum{.report = std::move(closed)});
+  effects_.orders.emplace_back(ApplySum{.report = std::move(closed), .begins_anew = begins_anew_});
 }
 
 Standing RoundEngine::Progress() const {
