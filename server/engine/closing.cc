@@ -118,6 +118,14 @@ log::GivenUp RoundEngine::WhyLate(const Nodes::Team& team, std::optional<WorkerI
 }
 
 void RoundEngine::DropRound(const std::string& why) {
+  // What the round's earlier phases have staged is in the algorithm's sums.
+  if (options_.sums_states && options_.decisions.empty() && staged_before_phase_ > 0) {
+    begins_anew_ = true;
+    Record(log::StatesLost{.round = phase_.round(),
+                           .phase = phase_.phase(),
+                           .why = "a phase had counted before the round was dropped",
+                           .all = true});
+  }
   states_.versions().DropStaged();
   Record(phase_.Drop(why));
 }
