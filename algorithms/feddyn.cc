@@ -79,6 +79,11 @@ class FedDynServer final : public MeanDeltaServer {
     return MeanDeltaServer::Apply(context, std::move(aggregate));
   }
 
+  absl::Status ForgetStates() override {
+    Zero(h_);  // the mean of g_k = 0
+    return absl::OkStatus();
+  }
+
  protected:
   void Step(double, ConstVectorView mean_delta, VectorView model) override {
     Axpy(-alpha_ * share_, mean_delta, h_);  // h −= (α/N)·Σ_S(θ_k − x)
@@ -98,8 +103,8 @@ class FedDynServer final : public MeanDeltaServer {
 
 absl::StatusOr<Schema> FedDynSchema(const Setup& setup) {
   Schema schema = MeanDeltaSchema(setup);
-  schema.up[0].reduction = aggregation::Reduction::kMean;  // weighted or not
-  schema.state = {{"gradient", setup.layout}};
+  schema.up[0].reduction = aggregation::Reduction::kMean;                         // weighted or not
+  schema.state = {{.name = "gradient", .layout = setup.layout, .summed = true}};  // in h
   return schema;
 }
 

@@ -94,6 +94,11 @@ class ScaffoldServer final : public MeanDeltaServer {
     return AfterApply::kRoundDone;
   }
 
+  absl::Status ForgetStates() override {
+    Zero(control_);  // the mean of c_i = 0
+    return absl::OkStatus();
+  }
+
  private:
   const bool weighted_;        // the objective Σ p_i f_i, not the plain mean
   const double total_weight_;  // W, so that p_i = w_i/W
@@ -111,7 +116,7 @@ absl::StatusOr<Schema> ScaffoldSchema(const Setup& setup) {
                        .reduction = weighted ? Reduction::kWeightedMean : Reduction::kFixedSum,
                        .bound = setup.contribution_bound,
                        .divisor = static_cast<double>(setup.clients)});
-  schema.state = {{"control", setup.layout}};
+  schema.state = {{.name = "control", .layout = setup.layout, .summed = true}};  // in c
   return schema;
 }
 

@@ -74,9 +74,6 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.run = config.run;
   options.settings = SettingsJson(config, registry);
   options.inputs = InputDigests().Json(config);
-  const auto rule = registry.Find(config.run.algorithm.name);
-  options.states_are_summed =
-      (rule.ok() && (*rule)->state_follows_sent) || config.run.update.feedback == "ef21";
   options.program = "macaw-server " MACAW_VERSION;
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;

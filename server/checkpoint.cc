@@ -202,7 +202,8 @@ absl::StatusOr<Checkpoint> FactsIn(const Json& about) {
       .owed_contributions = about.value("owed_contributions", std::string()),
       .contributions_bytes = about.value("contributions_bytes", uint64_t{0}),
       .log_bytes = about.value("log_bytes", uint64_t{0}),
-      .seconds = about.at("seconds").get<double>()};
+      .seconds = about.at("seconds").get<double>(),
+      .begins_anew = about.value("begins_anew", false)};
   if (const auto clock = about.find("virtual_time"); clock != about.end())
     checkpoint.clock = ClockIn(*clock);
   checkpoint.state.numbers = about.at("numbers").get<std::map<std::string, double>>();
@@ -266,6 +267,7 @@ absl::StatusOr<Round> WriteCheckpoint(const std::string& run_dir, const Checkpoi
     about["owed_contributions"] = checkpoint.owed_contributions;
     about["contributions_bytes"] = checkpoint.contributions_bytes;
   }
+  if (checkpoint.begins_anew) about["begins_anew"] = true;
   if (checkpoint.clock != virtual_time::ClockState())
     about["virtual_time"] = ToJson(checkpoint.clock);
   for (size_t i = 1; i < profiles.size(); ++i)

@@ -38,6 +38,8 @@ struct Checkpoint {
   // frozen, or release 0.1.0 wrote it, whose checkpoints have them.
   Digest base = {};
   VersionIndex versions;  // of the clients' states after the round
+  // States were lost since, and all clients begin anew after the next round (log::StatesLost::all).
+  bool begins_anew = false;
   // What rounds told of their clients (scheduler/feedback.h); empty: the sampling does not learn.
   std::string feedback = {};
 };

@@ -29,7 +29,6 @@ struct Options {
   ServerConfig config;          // `out` is not read here: the folder is run_dir
   std::string settings = "{}";  // what differs from the defaults, for summary.json: a JSON object
   std::string inputs = "{}";    // likewise, digests of files by key
-  bool states_are_summed = false;  // the server keeps the sum of what clients store (SCAFFOLD)
   // Each round but the session's first waits for GoOnTo or StopHere, and so does the end. The model
   // of each round is in the folder before the round's row is (round_model.h).
   bool stepwise = false;

@@ -143,11 +143,13 @@ std::vector<Event> EventLines::Lines(const log::EvaluationGaveUp& gave_up) {
 }
 
 std::vector<Event> EventLines::Lines(const log::StatesLost& lost) {
-  return {{"states_lost",
-           {{"worker", lost.name},
-            {"round", int64_t{lost.round.value}},
-            {"clients", Number(lost.clients.size() + lost.counted.size())},
-            {"why", lost.why}}}};
+  Event event{"states_lost",
+              {{"worker", lost.name},
+               {"round", int64_t{lost.round.value}},
+               {"clients", Number(lost.clients.size() + lost.counted.size())},
+               {"why", lost.why}}};
+  if (lost.all) event.fields.emplace_back("then", "all clients begin anew after the round");
+  return {event};
 }
 
 std::vector<Event> EventLines::Lines(const log::RunEnded& ended) {

@@ -55,6 +55,8 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
                            Unlearning::Make(algorithm, setup, initial, evaluation.unlearn));
   }
   MACAW_ASSIGN_OR_RETURN(keeper.algorithm_, algorithm.server(setup, std::move(initial)));
+  // Now, rather than when states are lost: a rule that says that it sums may have no such method.
+  if (keeper.begins_anew()) MACAW_RETURN_IF_ERROR(keeper.algorithm_->ForgetStates());
   return keeper;
 }
 
@@ -314,6 +316,11 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   if (unlearning_.has_value()) MACAW_RETURN_IF_ERROR(unlearning_->Apply(parts_, schema_, seed_));
   parts_.Drop();
   return false;
+}
+
+absl::Status ModelKeeper::ForgetStates() {
+  if (unlearning_.has_value()) MACAW_RETURN_IF_ERROR(unlearning_->ForgetStates());
+  return algorithm_->ForgetStates();
 }
 
 void ModelKeeper::TakeMetrics(Phase phase, aggregation::Aggregate& aggregate) {

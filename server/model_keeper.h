@@ -59,6 +59,9 @@ class ModelKeeper {
   void DropSum();
   // Divides the sum and lets the algorithm move the model. True: the algorithm wants another phase.
   absl::StatusOr<bool> Apply(Round round, Phase phase);
+  // Between two rounds: no client has a state any more, and the algorithm forgets its sums of them.
+  // Of an algorithm that BeginsAnew.
+  absl::Status ForgetStates();
   using Numbers = std::vector<std::pair<std::string, double>>;  // (name, value), in column order
   // The largest |value| of each channel in the applied phases of the round, as a fraction of the
   // channel's bound.
@@ -96,6 +99,12 @@ class ModelKeeper {
   absl::Status Load(const algorithms::ServerState& state);
   // Whether clients keep a state between rounds.
   bool stateful() const { return !schema_.state.empty(); }
+  // Whether the algorithm sums something that they keep, and whether it sums all of it, so that it
+  // forgets its sums once some of it is lost.
+  bool sums_states() const {
+    return std::ranges::any_of(schema_.state, &algorithms::NamedLayout::summed);
+  }
+  bool begins_anew() const { return algorithms::BeginsAnew(schema_); }
   // Whether a channel keeps each client's vector, and these are more than a few numbers.
   bool collects() const;
   // All layouts that a saved vector may have.

@@ -203,6 +203,7 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .round = repeats || options.run.devices.on() ? RoundRules() : options.config.round,
           .decisions = options.decisions,
           .stateful = keeper.stateful(),
+          .sums_states = keeper.begins_anew(),
           .devices = options.devices,
           .presence = options.presence,
           .session_numbers = NewSessionNumber};
@@ -370,9 +371,12 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     options.stop_after = budget->rounds;
     options.stop_reason = std::move(budget->reason);
   }
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const alone,
+                         registry.Find(options.run.algorithm.name));
   const auto model_bytes = static_cast<double>(initial.layout()->bytes());
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
+  const bool sums_states = keeper.sums_states() || alone->state_follows_sent;
   if (options.replays.IsZero()) {
     MACAW_RETURN_IF_ERROR(CheckLiveSteps(options.run, options.config.round, keeper.stateful()));
   }
@@ -402,6 +406,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     engine.clock = checkpoint->clock;
     engine.feedback = checkpoint->feedback;
     MACAW_ASSIGN_OR_RETURN(engine.versions, VersionsAfter(options, *checkpoint));
+    engine.reset_states = options.reset_states;
+    engine.begins_anew = checkpoint->begins_anew;
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
       owed_contributions = checkpoint->owed_contributions;
@@ -440,6 +446,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       .restored = std::move(restored),
       .scheduler = std::move(scheduler),
       .keeper = std::move(keeper),
+      .sums_states = sums_states,
       .folder = std::move(folder),
       .owed_row = std::move(owed_row),
       .owed_contributions = std::move(owed_contributions),

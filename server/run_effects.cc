@@ -13,6 +13,9 @@
 namespace macaw::server {
 namespace {
 
+constexpr char kAllBeginAnew[] =
+    " then=\"the server keeps a sum of what all clients store, and would keep what is lost: after "
+    "this round no client has a state, and the sum begins at zero\"";
 constexpr char kStillSummed[] =
     " advice=\"the rule still counts what these clients had added, which biases the rounds that "
     "follow: begin the run again where that matters\"";
@@ -77,9 +80,11 @@ void RunThreads::LogRecord(const log::Record& record) const {
                               cut->states ? " states" : "", " clients=", cut->given_up.size(),
                               " reason=\"", cut->why, "\""));
   } else if (const auto* states = std::get_if<log::StatesLost>(&record)) {
-    log_.Warning(absl::StrCat("states_lost worker=", states->name, " clients=",
-                              states->clients.size() + states->counted.size(), " reason=\"",
-                              states->why, "\"", options_.states_are_summed ? kStillSummed : ""));
+    const char* const then = states->all ? kAllBeginAnew : sums_states_ ? kStillSummed : "";
+    log_.Warning(absl::StrCat("states_lost",
+                              states->name.empty() ? "" : absl::StrCat(" worker=", states->name),
+                              " clients=", states->clients.size() + states->counted.size(),
+                              " reason=\"", states->why, "\"", then));
   } else if (const auto* lost = std::get_if<log::RoundLost>(&record);
              lost != nullptr && lost->dropped) {
     log_.Warning(absl::StrCat("round_dropped ", lost->why));
@@ -123,12 +128,17 @@ void RunThreads::Begin(AddPartAgain order) {
 }
 
 void RunThreads::Begin(ApplySum order) {
-  PostSums([this, report = std::make_shared<const PhaseReport>(std::move(order.report))] {
+  PostSums([this, begins_anew = order.begins_anew,
+            report = std::make_shared<const PhaseReport>(std::move(order.report))] {
     if (!report->dropped.empty()) keeper_.DropSum();
     Closed closed{.another_phase = keeper_.Apply(report->round, report->phase),
                   .report = report,
                   .headroom = keeper_.headroom(),
                   .rule = keeper_.metrics()};
+    if (closed.round_done() && begins_anew) {
+      if (absl::Status forgot = keeper_.ForgetStates(); !forgot.ok())
+        closed.another_phase = std::move(forgot);
+    }
     if (closed.round_done()) {
       if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
         if (HasContributions(options_.run.evaluation, report->round)) ServeWithout(closed);
@@ -303,6 +313,7 @@ Checkpoint RunThreads::CheckpointOf(Round round, StateVersions::Staged staged) {
           .run_id = run_id_,
           .base = split_ != nullptr ? split_->base().digest : Digest(),
           .versions = engine_.SnapshotVersions(staged),
+          .begins_anew = staged == StateVersions::Staged::kLeftOut && engine_.begins_anew(),
           .feedback = engine_.SnapshotFeedback(staged)};
 }
 

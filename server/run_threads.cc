@@ -38,6 +38,7 @@ RunThreads::RunThreads(Opening opening)
       seconds_before_(opening.seconds_before),
       started_(SteadyClock().Now()),
       run_id_(opening.engine.run_id),
+      sums_states_(opening.sums_states),
       blobs_(opening.engine.evaluate_first, opening.keeper.split(),
              BlobsOf(opening.engine.evaluate_first_without)),
       sessions_(FromSeconds(options_.config.lease_timeout)),

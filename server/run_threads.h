@@ -224,6 +224,7 @@ class RunThreads final : public admin::AdminHandler {
   const double seconds_before_;
   const TimePoint started_;
   const Digest run_id_;
+  const bool sums_states_;  // Opening::sums_states
 
   mutable absl::Mutex mutex_;
   std::optional<absl::StatusOr<Outcome>> outcome_ ABSL_GUARDED_BY(mutex_);

@@ -76,6 +76,13 @@ absl::Status Unlearning::Apply(const ClientParts& parts, const algorithms::Schem
   return absl::OkStatus();
 }
 
+absl::Status Unlearning::ForgetStates() {
+  for (auto& [client, followed] : followed_) {
+    if (followed.rounds > 0) MACAW_RETURN_IF_ERROR(followed.half->ForgetStates());
+  }
+  return absl::OkStatus();
+}
+
 std::vector<Unlearning::Model> Unlearning::Models() const {
   std::vector<Model> models;
   for (const auto& [client, followed] : followed_) {

@@ -56,6 +56,9 @@ class Unlearning {
   // `parts`: of the round, each client asked for apart.
   absl::Status Apply(const ClientParts& parts, const algorithms::Schema& schema, uint64_t seed);
 
+  // No client has a state any more, after a round: nor do the others in what the halves follow.
+  absl::Status ForgetStates();
+
   struct Model {
     ClientId client{};
     uint32_t rounds = 0;

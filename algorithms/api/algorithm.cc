@@ -45,6 +45,16 @@ RandomStream CommonStream(uint64_t seed, Round round, Phase phase, absl::string_
 
 }  // namespace
 
+bool BeginsAnew(const Schema& schema) {
+  return !schema.state.empty() && std::ranges::all_of(schema.state, &NamedLayout::summed);
+}
+
+absl::Status ServerAlgorithm::ForgetStates() {
+  return absl::InternalError(
+      "its schema says that the server half sums what clients keep (NamedLayout::summed), and the "
+      "half has no ForgetStates");
+}
+
 ConstVectorView ClientContext::Down(absl::string_view name) const {
   const size_t index = IndexOf("the channel down", name, schema->down);
   if (index < broadcast.size() && !broadcast[index].empty()) return broadcast[index];

@@ -49,6 +49,10 @@ struct DownChannel {
 struct NamedLayout {
   std::string name;
   LayoutPtr layout;
+  // Of Schema::state: the server half keeps a sum over all clients of what they keep under this
+  // name. SCAFFOLD's c is the mean of all c_i. A client that loses its state begins at zero, and
+  // the sum would keep what it had added (BeginsAnew).
+  bool summed = false;
 };
 
 // A number of the rule's own: the column rule_NAME of metrics.jsonl.
@@ -80,6 +84,12 @@ struct Schema {
   std::shared_ptr<const ModelParts> parts = nullptr;
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
+
+// Whether a run begins anew once some client has lost its state: after that round no client has a
+// state, and the server half forgets its sums of them (ServerAlgorithm::ForgetStates). So it is
+// where the server half sums everything that clients keep. A client that also keeps something of
+// its own, such as a personal model, keeps it, and the sum keeps what others have lost.
+bool BeginsAnew(const Schema& schema);
 
 // What both halves are constructed from. They copy what they need, so it need not outlive them.
 struct Setup {
@@ -282,6 +292,11 @@ class ServerAlgorithm {
   virtual std::vector<ConstVectorView> MoreModels() const { return {}; }
   virtual ServerState Save() const = 0;
   virtual absl::Status Load(const ServerState& state) = 0;  // on an error nothing is changed
+  // No client has a state any more: makes the sums of what clients keep (NamedLayout::summed) what
+  // they were before the first round. The model and everything else stay. Called between two
+  // rounds, of rules that begin anew (BeginsAnew), and once before the first round, where it changes
+  // nothing. The default is the error of a rule that says that it sums and has no such method.
+  virtual absl::Status ForgetStates();
 };
 
 }  // namespace macaw::algorithms

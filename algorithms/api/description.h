@@ -95,7 +95,7 @@ struct Description {
   bool has_independent_state = false;
   // What a client keeps mirrors what it sends, and ClientAlgorithm::Sent makes it mirror what is
   // counted. SCAFFOLD's c_i is such a state, because the server's c has to be the mean of
-  // all c_i.
+  // all c_i; its schema says that it is (NamedLayout::summed).
   bool state_follows_sent = false;
   // The mean of updates of several ages still moves the model (round.mode): the server half needs
   // nothing of the round from whose model a client began.

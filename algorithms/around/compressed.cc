@@ -219,7 +219,8 @@ absl::StatusOr<Compression> Compression::Of(const Description& rule, const Schem
                                             const UpdateConfig& update, const Setup& setup,
                                             const AroundCompression& around) {
   Compression compression{.clients = static_cast<double>(setup.clients),
-                          .total_weight = setup.total_weight};
+                          .total_weight = setup.total_weight,
+                          .rule_sums = BeginsAnew(schema)};
   for (const ChannelSpec& channel : schema.up) {
     if (IsCoded(channel, setup)) compression.channels.push_back(channel);
   }
@@ -256,7 +257,7 @@ Schema WithCompression(Schema schema, const Compression& compression) {
       schema.state.push_back({ResidualOf(coded.name), coded.layout});
     if (compression.residual_decay < 1) schema.state.push_back(ResidualRoundOf(coded.name));
     if (compression.feedback != Feedback::kEf21) continue;
-    schema.state.push_back({SentOf(coded.name), coded.layout});
+    schema.state.push_back({.name = SentOf(coded.name), .layout = coded.layout, .summed = true});
     schema.saved.push_back(InDouble(coded.layout));
   }
   if (in_all) phases.clear();

@@ -82,6 +82,7 @@ struct Compression {
   double residual_decay = 1;                       // ρ; 1 without residuals
   double clients = 0;                              // N
   double total_weight = 0;                         // W
+  bool rule_sums = false;  // the rule's server half sums what clients keep, too
 
   // `schema`: the rule's. Errors are those of the codec's text.
   static absl::StatusOr<Compression> Of(const Description& rule, const Schema& schema,

@@ -113,6 +113,13 @@ class Ef21Server final : public DecoratedServer {
     return absl::OkStatus();
   }
 
+  absl::Status ForgetStates() override {
+    if (compression_.rule_sums) MACAW_RETURN_IF_ERROR(inner().ForgetStates());
+    for (FlatVector& sum : sums_) Zero(sum.view());
+    std::ranges::fill(seen_, 0);
+    return absl::OkStatus();
+  }
+
  private:
   std::string NameOfSum(size_t c) const { return SumOf(compression_.channels[c].name); }
 

@@ -66,6 +66,7 @@ class DecoratedServer : public ServerAlgorithm {
   std::vector<ConstVectorView> MoreModels() const override { return inner_->MoreModels(); }
   ServerState Save() const override { return inner_->Save(); }
   absl::Status Load(const ServerState& state) override { return inner_->Load(state); }
+  absl::Status ForgetStates() override { return inner_->ForgetStates(); }
 
  protected:
   ServerAlgorithm& inner() { return *inner_; }

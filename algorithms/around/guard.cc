@@ -67,6 +67,9 @@ class GuardedServer final : public DecoratedServer {
   absl::Status Load(const ServerState& state) override {
     return Caught(whose_, [&] { return inner().Load(state); });
   }
+  absl::Status ForgetStates() override {
+    return Caught(whose_, [&] { return inner().ForgetStates(); });
+  }
 
  private:
   const std::string whose_;

@@ -125,7 +125,9 @@ Cells Of(const log::EvaluationGaveUp& gave_up) {
           .why = absl::StrCat(gave_up.states ? "of the states: " : "", gave_up.why)};
 }
 Cells Of(const log::StatesLost& lost) {
-  return {.who = lost.name, .clients = lost.clients.size() + lost.counted.size(), .why = lost.why};
+  return {.who = lost.name,
+          .clients = lost.clients.size() + lost.counted.size(),
+          .why = absl::StrCat(lost.why, lost.all ? "; all begin anew after the round" : "")};
 }
 Cells Of(const log::Evaluated& evaluated) { return {.why = evaluated.stop}; }
 Cells Of(const log::RunEnded& run) {

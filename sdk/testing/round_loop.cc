@@ -274,6 +274,11 @@ Numbers RoundLoop::Personal(size_t client) {
   return NumbersOf(std::get<ConstVectorView>(point));
 }
 
+absl::Status RoundLoop::ForgetStates() {
+  for (std::vector<FlatVector>& state : states_) state.clear();
+  return server_->ForgetStates();
+}
+
 absl::Status RoundLoop::ResumeFrom(const RoundLoop& other) {
   MACAW_RETURN_IF_ERROR(server_->Load(other.server_->Save()));
   for (size_t client = 0; client < states_.size(); ++client) {

@@ -78,6 +78,11 @@ class RoundLoop {
   Numbers Personal(size_t client);
   // The rule's metrics in the last round, by name; of several phases the last one's.
   const std::map<std::string, double>& metrics() const { return metrics_; }
+  // The client's state is lost: its next turn is as its first one.
+  void LoseState(size_t client) { states_[client].clear(); }
+  // No client has a state any more, and the server half forgets its sums of them, as after a round
+  // in which states were lost (BeginsAnew).
+  absl::Status ForgetStates();
   // Continues with another loop's server and client states, as a resumed run does.
   absl::Status ResumeFrom(const RoundLoop& other);
 

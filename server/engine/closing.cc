@@ -31,7 +31,7 @@ void RoundEngine::Advance(TimePoint now) {
   PhaseReport closed = phase_.Close(static_cast<uint32_t>(nodes_.slots()), now);
   if (draw_->feedback() != nullptr)
     facts_ = FactsOf(asked_, closed.records, draw_->drawable_rows());
-  effects_.orders.emplace_back(ApplySum{.report = std::move(closed)});
+  effects_.orders.emplace_back(ApplySum{.report = std::move(closed), .begins_anew = begins_anew_});
 }
 
 Standing RoundEngine::Progress() const {
@@ -118,6 +118,14 @@ log::GivenUp RoundEngine::WhyLate(const Nodes::Team& team, std::optional<WorkerI
 }
 
 void RoundEngine::DropRound(const std::string& why) {
+  // What the round's earlier phases have staged is in the algorithm's sums.
+  if (options_.sums_states && options_.decisions.empty() && staged_before_phase_ > 0) {
+    begins_anew_ = true;
+    Record(log::StatesLost{.round = phase_.round(),
+                           .phase = phase_.phase(),
+                           .why = "a phase had counted before the round was dropped",
+                           .all = true});
+  }
   states_.versions().DropStaged();
   Record(phase_.Drop(why));
 }

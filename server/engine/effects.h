@@ -52,6 +52,8 @@ struct AddPartAgain {
 // Divide the sum and let the algorithm move the model. Event afterwards: Applied.
 struct ApplySum {
   PhaseReport report;
+  // If this was the round's last phase, the algorithm then forgets its sums of what clients keep.
+  bool begins_anew = false;
 };
 // The evaluation of the model after this round is complete: write its row, and say whether the run
 // stops now. Event afterwards: EvaluationJudged. No sums: an earlier server has written the row.

@@ -65,11 +65,18 @@ struct EngineOptions {
   // Whether the rule can do with the clients that have so many rows, 0 for those that are never
   // drawn; empty: with any.
   std::function<absl::Status(std::span<const uint32_t> rows)> check_rows;
-  bool stateful = false;         // clients keep a state between rounds
+  bool stateful = false;  // clients keep a state between rounds
+  // The algorithm sums all that clients keep (algorithms::BeginsAnew): once some states are lost,
+  // no client has one after the round, and the algorithm forgets its sums.
+  bool sums_states = false;
   uint32_t models = 1;           // from which a client chooses in an evaluation
   bool personal_models = false;  // clients have their own models beside the common one
   bool evaluates_states = true;  // evaluations at clients' points read their states
   VersionIndex versions;         // of a resumed run
+  // Of a resumed run: clients whose states are given up (not in `versions`), and whether states
+  // were lost since `completed`, which a round was to follow after which all begin anew.
+  std::vector<ClientId> reset_states = {};
+  bool begins_anew = false;
   // Of a run with [devices]; null: it has no virtual time, and nobody says when clients are there.
   std::shared_ptr<const virtual_time::Devices> devices;
   std::shared_ptr<const virtual_time::Presence> presence;

@@ -4,6 +4,14 @@
 //
 //   StatesLost::clients  train in that phase, and later, without what they had stored
 //   StatesLost::counted  have trained in that phase; what they stored, also in it, is lost after it
+//   StatesLost::all      the algorithm keeps a sum of what clients store. It still has what these had
+//                        added, to which they would add once more. So after the round's last phase
+//                        no client has a state, and the algorithm begins with its first sum: the two
+//                        agree. Within the round nothing else changes.
+//
+// Rounds that do not wait for each other have no clients with states on a fleet (CheckLiveSteps),
+// and no rule with such sums (algorithms/around: Asynchronous, WhyNoSum). So no client that trains
+// when a round ends has read a state that the sum then lacks.
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -13,15 +21,17 @@ namespace macaw::server {
 
 void RoundEngine::LoseStates(HoldingId holding, const std::string& node, const std::string& why) {
   if (!states_.keeps() || !roster_.begun() || state_ == State::kEnded) return;
-  if (caught_up()) return LoseStatesNow(holding, node, why);
+  // The sum of a phase that is being applied has what they had added: it is too late for that round
+  // to forget it.
+  if (caught_up() && state_ != State::kClosing) return LoseStatesNow(holding, node, why);
   // The versions are not yet those of the moment at which they were lost.
-  states_owed_.emplace_back(holding, node);
+  states_owed_.push_back({.holding = holding, .node = node, .why = why});
 }
 
 void RoundEngine::LoseStatesOwed() {
   if (!caught_up()) return;
-  for (const auto& [holding, node] : std::exchange(states_owed_, {}))
-    LoseStatesNow(holding, node, "it was lost");
+  for (const OwedStates& owed : std::exchange(states_owed_, {}))
+    LoseStatesNow(owed.holding, owed.node, owed.why);
 }
 
 void RoundEngine::LoseStatesNow(HoldingId holding, const std::string& node,
@@ -52,7 +62,9 @@ void RoundEngine::LoseStatesOf(std::vector<ClientId> clients, const std::string&
   log::StatesLost lost{.round = open ? phase_.round() : Round(completed_ + 1),
                        .phase = open ? phase_.phase() : Phase(0),
                        .name = node,
-                       .why = why};
+                       .why = why,
+                       .all = options_.sums_states};
+  begins_anew_ = begins_anew_ || lost.all;
   std::ranges::sort(clients);
   for (const ClientId client : clients) {
     const bool trains = !open || (phase_.Find(client) != nullptr && !phase_.counted(client));
@@ -62,6 +74,23 @@ void RoundEngine::LoseStatesOf(std::vector<ClientId> clients, const std::string&
   states_.versions().ForgetCurrent(clients);
   staged_before_phase_ -= states_.versions().ForgetStaged(clients, staged_before_phase_);
   if (open) ForgetSeats(clients);
+}
+
+void RoundEngine::LoseStatesBefore() {
+  begins_anew_ = options_.sums_states && (options_.begins_anew || !options_.reset_states.empty());
+  if (!begins_anew_ && options_.reset_states.empty()) return;
+  const Round next(options_.completed + 1);
+  // A server that died in this session may have recorded it.
+  const log::LostStates::At* recorded = restored_.LostStatesAt(next, Phase(0));
+  if (!caught_up() || (recorded != nullptr && recorded->all)) return;
+  log::StatesLost lost{.round = next,
+                       .clients = options_.reset_states,
+                       .why = options_.reset_states.empty()
+                                  ? "they were lost before the run was resumed"
+                                  : "they were given up (--state-reset)",
+                       .all = begins_anew_};
+  std::ranges::sort(lost.clients);
+  Record(std::move(lost));
 }
 
 void RoundEngine::GiveUpTasksOfStates(HoldingId holding, const std::string& node) {
@@ -93,6 +122,7 @@ const log::LostStates::At* RoundEngine::StatesLostAt(Round round, Phase phase) c
 void RoundEngine::ForgetAtOpening() {
   const log::LostStates::At* lost = StatesLostAt(phase_.round(), phase_.phase());
   if (lost == nullptr) return;
+  begins_anew_ = begins_anew_ || lost->all;
   states_.versions().ForgetStaged(lost->before);
   ForgetSeats(lost->before);
 }

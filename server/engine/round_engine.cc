@@ -104,6 +104,7 @@ void RoundEngine::Begin(TimePoint now) {
     if (const absl::Status status = draw_->CheckCanChange(); !status.ok()) return Fail(status);
   }
   NoteAbsentAtBegin(now);
+  LoseStatesBefore();
   for (const auto& [id, node] : nodes_) {
     if (node.volatile_state && node.empty_store)
       LoseStates(node.holding, node.name, "its store is new");
@@ -339,8 +340,8 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
     return Fail(Annotate(another_phase.status(), absl::StrCat("round ", round.value)));
   }
   restored_.Pass(round, phase_.phase());
-  LoseStatesOwed();
   if (*another_phase && !interrupt_) {
+    LoseStatesOwed();
     phase_.OpenNext(states_.versions().staged(), now);
     return Prepare();
   }
@@ -349,8 +350,13 @@ void RoundEngine::MoveOn(absl::StatusOr<bool> another_phase, std::optional<fleet
     completed_ = round.value;
     const Lost lost = std::exchange(round_lost_, Lost::kNo);
     if (lost != Lost::kByOneNode) lost_rounds_ = lost == Lost::kYes ? lost_rounds_ + 1 : 0;
-    states_.versions().Close(round);
+    if (std::exchange(begins_anew_, false)) {
+      states_.versions().CloseAndForgetAll(round);
+    } else {
+      states_.versions().Close(round);
+    }
     clock_ = phase_.clock();
+    LoseStatesOwed();
   }
   if (interrupt_) return End(RunEnd::kInterrupted, absl::OkStatus(), "");
   state_ = State::kDraining;
@@ -376,7 +382,10 @@ void RoundEngine::Finish(RunEnd end, std::string reason, TimePoint now) {
   state_ = State::kDraining;
   ending_ = {.end = end, .reason = std::move(reason)};
   const log::LostStates::At* lost = StatesLostAt(Round(completed_ + 1), Phase(0));
-  if (lost != nullptr) states_.versions().ForgetCurrent(lost->before);
+  if (lost != nullptr) {
+    states_.versions().ForgetCurrent(lost->before);
+    begins_anew_ = begins_anew_ || lost->all;
+  }
   BeginEvaluation(EvaluationBoard::OfStates(Round(completed_), states_.versions().index(), roster_),
                   now);
   ServeParked(now);

@@ -121,8 +121,12 @@ class RoundEngine {
   // The versions for a checkpoint of the last complete round. `staged`: kIncluded if the open round
   // is complete and Applied will be called next.
   VersionIndex SnapshotVersions(StateVersions::Staged staged) {
+    if (begins_anew_ && staged == StateVersions::Staged::kIncluded) return {};
     return states_.versions().Snapshot(staged);
   }
+  // Whether states were lost after which all clients begin anew, and the round that does it is not
+  // done. A checkpoint of the last complete round says so.
+  bool begins_anew() const { return begins_anew_; }
   // What rounds told of their clients, where the sampling learns from it; as SnapshotVersions.
   std::string SnapshotFeedback(StateVersions::Staged staged);
   // Checkpoints of rounds before `oldest` have been deleted.
@@ -143,6 +147,11 @@ class RoundEngine {
   struct Ending {
     RunEnd end = RunEnd::kFinished;
     std::string reason;
+  };
+
+  struct OwedStates {
+    HoldingId holding;
+    std::string node, why;
   };
 
   Effects Take() { return std::exchange(effects_, {}); }
@@ -249,11 +258,13 @@ class RoundEngine {
   void LoseStates(HoldingId holding, const std::string& node, const std::string& why);
   void LoseStatesNow(HoldingId holding, const std::string& node, const std::string& why);
   void LoseStatesOf(std::vector<ClientId> clients, const std::string& node, const std::string& why);
+  // Those that were lost between the last session and this one.
+  void LoseStatesBefore();
   // Whether the open phase can train the client again without the state that it was leased with.
   bool MayLoseState(ClientId client) const;
   // Evaluations that read the states of the holding, and digests of them.
   void GiveUpTasksOfStates(HoldingId holding, const std::string& node);
-  // Those that were lost while earlier rounds were done again.
+  // Those that were lost while earlier rounds were done again, or while a phase was applied.
   void LoseStatesOwed();
   // The clients that lost their states at this phase, as the records of the run say. Null: none.
   const log::LostStates::At* StatesLostAt(Round round, Phase phase) const;
@@ -439,7 +450,8 @@ class RoundEngine {
   bool parked_early_ = false;                 // calls for work were parked before caught_up()
   std::vector<Restored::TrainsOn> train_on_;  // until this server opens a round
   std::deque<WorkerId> arrivals_;  // nodes whose clients wait to count, in the order of arrival
-  std::vector<std::pair<HoldingId, std::string>> states_owed_;  // LoseStatesOwed
+  std::vector<OwedStates> states_owed_;  // LoseStatesOwed
+  bool begins_anew_ = false;  // after the open round, or the next one, no client has a state
 };
 
 }  // namespace macaw::server

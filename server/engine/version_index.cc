@@ -109,15 +109,26 @@ void StateVersions::Close(Round round) {
     const Fence before = index_.Get(version.client);
     index_.Set(version.client, version.fence);
     newest_ = std::max(newest_, version.fence);
-    if (before.counter == 0 || replaced_.size() + deletable_.size() >= most_replaced_) continue;
-    const Attempt replaced{version.client, before};
-    if (before > snapshot_) {
-      deletable_.push_back(replaced);
-    } else {
-      replaced_.push_back({round, replaced});
-    }
+    if (before.counter > 0) Retire(round, {version.client, before});
   }
   staged_.clear();
+}
+
+void StateVersions::CloseAndForgetAll(Round round) {
+  Close(round);
+  for (uint64_t page = 0; page < index_.pages(); ++page) {
+    for (const Attempt& version : index_.Page(page)) Retire(round, version);
+  }
+  index_ = {};
+}
+
+void StateVersions::Retire(Round round, const Attempt& version) {
+  if (replaced_.size() + deletable_.size() >= most_replaced_) return;
+  if (version.fence > snapshot_) {
+    deletable_.push_back(version);
+  } else {
+    replaced_.push_back({round, version});
+  }
 }
 
 VersionIndex StateVersions::Snapshot(Staged staged) {

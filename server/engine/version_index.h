@@ -66,6 +66,8 @@ class StateVersions {
   size_t ForgetStaged(std::span<const ClientId> clients, size_t first = 0);
   // The round is done: the staged versions become current.
   void Close(Round round);
+  // The round is done, and after it no client has a state.
+  void CloseAndForgetAll(Round round);
   // The round was dropped: its staged versions never become current. They stay in the store until
   // the store is swept.
   void DropStaged() { staged_.clear(); }
@@ -85,6 +87,8 @@ class StateVersions {
     Round round{};  // the first round whose checkpoint does not hold the version
     Attempt version;
   };
+  // A version that was current is not any more, since this round.
+  void Retire(Round round, const Attempt& version);
 
   VersionIndex index_;
   const uint64_t most_replaced_;

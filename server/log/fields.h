@@ -164,7 +164,8 @@ constexpr auto FieldsOf(std::type_identity<EvaluationGaveUp>) {
 constexpr auto FieldsOf(std::type_identity<StatesLost>) {
   return std::tuple(Field{1, "round", &StatesLost::round}, Field{2, "phase", &StatesLost::phase},
                     Field{3, "name", &StatesLost::name}, Field{4, "clients", &StatesLost::clients},
-                    Field{5, "counted", &StatesLost::counted}, Field{6, "why", &StatesLost::why});
+                    Field{5, "counted", &StatesLost::counted}, Field{6, "why", &StatesLost::why},
+                    Field{7, "all", &StatesLost::all});
 }
 constexpr auto FieldsOf(std::type_identity<RunEnded>) {
   return std::tuple(Field{1, "how", &RunEnded::how}, Field{2, "rounds", &RunEnded::rounds},

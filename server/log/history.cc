@@ -26,6 +26,7 @@ void LostStates::Add(const StatesLost& lost) {
   At& at = places_[{lost.round, lost.phase}];
   at.before.insert(at.before.end(), lost.clients.begin(), lost.clients.end());
   at.after.insert(at.after.end(), lost.counted.begin(), lost.counted.end());
+  at.all = at.all || lost.all;
 }
 
 void LostStates::Opened(Round round, Phase phase) {
@@ -39,7 +40,10 @@ void LostStates::Opened(Round round, Phase phase) {
 void LostStates::Undo(Round completed) {
   const std::pair next(Round(completed.value + 1), Phase());
   places_.erase(places_.upper_bound(next), places_.end());
-  if (const auto place = places_.find(next); place != places_.end()) place->second.after.clear();
+  if (const auto place = places_.find(next); place != places_.end()) {
+    place->second.after.clear();
+    place->second.all = false;
+  }
 }
 
 const LostStates::At* LostStates::Find(Round round, Phase phase) const {

@@ -34,13 +34,16 @@ class LostStates {
   struct At {
     std::vector<ClientId> before;  // StatesLost::clients
     std::vector<ClientId> after;   // StatesLost::counted
+    bool all = false;              // after the round no client has a state (StatesLost::all)
   };
   using Places = std::map<std::pair<Round, Phase>, At>;
 
   void Add(const StatesLost& lost);
   // The phase begins, perhaps once more: what had been counted is undone.
   void Opened(Round round, Phase phase);
-  // Rounds after this one are done again. What was lost before them is lost.
+  // Rounds after this one are done again. What was lost before them is lost. Whether all begin anew
+  // after the first of them, the session that does it again says itself: its checkpoint may still
+  // have what was lost.
   void Undo(Round completed);
   void Pass(Round round, Phase phase) { places_.erase({round, phase}); }
   const Places& places() const { return places_; }

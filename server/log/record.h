@@ -249,14 +249,19 @@ struct EvaluationGaveUp {
 };
 
 // Clients have lost their states: the node that kept them in its memory is gone, or an owner cannot
-// read them. Between two rounds, `round` is the next one.
+// read them, or they were given up for a resume. Between two rounds, `round` is the next one. A round
+// that is dropped after a phase that counted has one without clients: their states of that phase do
+// not count, and the algorithm's sum (`all`) has them.
 struct StatesLost {
   Round round;
   Phase phase;
-  std::string name;               // of the node
+  std::string name;               // of the node; empty: no node's
   std::vector<ClientId> clients;  // they train in this phase, and later, without their states
   std::vector<ClientId> counted;  // their results of this phase count; they lose what they stored
   std::string why;
+  // The server keeps a sum of what clients store, which has what is lost. So after the round no
+  // client has a state, and the sum is what it was at first (algorithms::BeginsAnew).
+  bool all = false;
   friend bool operator==(const StatesLost&, const StatesLost&) = default;
 };
 

@@ -69,6 +69,11 @@ TEST_P(EveryAlgorithm, GivesTheSameBitsInAnyOrderOfClients) {
   }
 }
 
+// Else the server's sum would keep what a client has lost.
+TEST_P(EveryAlgorithm, BeginsAnewAfterALossIfItsStateFollowsWhatIsSent) {
+  EXPECT_EQ(BeginsAnew(Loop(DType::kF64).schema()), Builtin(GetParam()).state_follows_sent);
+}
+
 TEST_P(EveryAlgorithm, GoesOnWithTheSameBitsAfterAResume) {
   RoundLoop straight = Loop(DType::kF32);
   ASSERT_TRUE(straight.Rounds(3).ok());

@@ -53,6 +53,17 @@ TEST(LogTable, WhatALaterSessionHasUndoneIsMarked) {
   EXPECT_THAT(LogTable().Lines(entry, log::Standing::kCounts), Not(HasSubstr("undone")));
 }
 
+TEST(LogTable, SaysThatAllBeginAnewAfterALossOfStates) {
+  log::StatesLost lost{.round = Round(3), .name = "phone", .clients = {ClientId(1)}, .why = "left"};
+  const auto line = [&] {
+    return LogTable().Lines({.record = log::Record(lost)}, log::Standing::kCounts);
+  };
+  EXPECT_THAT(line(), ContainsRegex("states_lost +phone +1  left\n$"));
+  lost.all = true;
+  EXPECT_THAT(line(),
+              ContainsRegex("states_lost +phone +1  left; all begin anew after the round\n$"));
+}
+
 TEST(LogTable, ANodesNumberIsThatOfItsSession) {
   LogTable table;
   const log::Entry leased{.record = log::Leased{.round = Round(1), .node = WorkerId(1)}};

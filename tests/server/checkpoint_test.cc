@@ -64,6 +64,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_EQ(read->clients_bytes, 77u);
   EXPECT_EQ(read->seconds, 12.5);
   EXPECT_EQ(read->feedback, written.feedback);
+  EXPECT_FALSE(read->begins_anew);
   EXPECT_EQ(read->state.numbers, written.state.numbers);
   ASSERT_EQ(read->state.vectors.size(), 2u);
   for (const auto& [name, vector] : written.state.vectors) {
@@ -71,6 +72,16 @@ TEST(Checkpoint, ComesBackBitForBit) {
     EXPECT_EQ(back.layout()->digest(), vector.layout()->digest()) << name;
     EXPECT_TRUE(std::ranges::equal(back.view().bytes, vector.view().bytes)) << name;
   }
+}
+
+TEST(Checkpoint, KnowsThatAllBeginAnewAfterTheNextRound) {
+  const TemporaryFolder folder;
+  Checkpoint written = Example(5);
+  written.begins_anew = true;
+  ASSERT_TRUE(WriteCheckpoint(folder.path(), written).ok());
+  const auto read = Read(folder.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->begins_anew);
 }
 
 TEST(Checkpoint, OpensAsSafetensorsWithItsVectorsByName) {

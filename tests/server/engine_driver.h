@@ -108,6 +108,10 @@ class EngineDriver {
   // The decoded sum of the commit that comes with this ticket.
   void Hold(Ticket ticket, std::vector<ClientId> part) { parts_[ticket] = std::move(part); }
 
+  // From now on, the sum of what clients have added is that of the states of each checkpoint.
+  void ExpectTheSumOfTheStates() { sums_states_ = true; }
+  std::vector<Round> begun_anew;  // the rounds after which the algorithm had to forget its sums
+
   std::map<Ticket, fleet::LeaseReply> leases;
   std::vector<fleet::CompactForm> compact;  // of every broadcast
   std::map<Ticket, fleet::CommitReply> commits;
@@ -225,6 +229,7 @@ class EngineDriver {
     ExpectWhole(report, now);
     ExpectBytes(report);
     const bool last = report.phase.value + 1 == phases_;
+    for (const fleet::ClientRecord& record : report.records) state_sum_ += Added(record.attempt);
     if (on_record) {  // the server records it here
       on_record(log::Closed{
           .round = report.round, .phase = report.phase, .last = last, .counted = sum_.size()});
@@ -235,6 +240,10 @@ class EngineDriver {
     durable_.counted[report.round.value] = sum_;
     durable_.owes_evaluation = due;
     durable_.versions.push_back(engine_.SnapshotVersions(StateVersions::Staged::kIncluded));
+    if (order.begins_anew) begun_anew.push_back(report.round);
+    if (order.begins_anew) state_sum_ = 0;
+    durable_.sum = state_sum_;
+    if (sums_states_) ExpectSum(durable_.versions.back());
     if (durable_.versions.size() > 2) durable_.versions.pop_front();
     engine_.CheckpointsFrom(Round(report.round.value + 1 - durable_.versions.size()));
     Carry(engine_.Applied(false, due ? std::optional(BlobOf(report.round, Phase(9))) : std::nullopt,
@@ -262,6 +271,22 @@ class EngineDriver {
   void Add(const std::vector<ClientId>& part) {
     for (const ClientId client : part)
       EXPECT_TRUE(sum_.insert(client).second) << "client " << client << " was added twice";
+  }
+
+  int64_t Added(const Attempt& turn) const {
+    const auto found = durable_.turns.find(turn);
+    if (found == durable_.turns.end()) return 0;
+    return int64_t{found->second.second} - int64_t{found->second.first};
+  }
+  void ExpectSum(const VersionIndex& versions) const {
+    int64_t sum = 0;
+    for (uint64_t page = 0; page < versions.pages(); ++page) {
+      for (const Attempt& version : versions.Page(page)) {
+        const auto found = durable_.turns.find(version);
+        if (found != durable_.turns.end()) sum += found->second.second;
+      }
+    }
+    EXPECT_EQ(durable_.sum, sum) << "round " << durable_.completed;
   }
 
   // The sum, the records and the clients that were left out make the whole cohort.
@@ -305,7 +330,9 @@ class EngineDriver {
   std::deque<Order> waiting_;
   std::map<Ticket, std::vector<ClientId>> parts_;  // decoded sums of commits
   std::set<ClientId> sum_;                         // of the open phase
-  uint64_t bytes_up_ = 0, bytes_down_ = 0;         // of the round so far
+  int64_t state_sum_ = durable_.sum;
+  bool sums_states_ = false;
+  uint64_t bytes_up_ = 0, bytes_down_ = 0;  // of the round so far
   std::optional<std::set<ClientId>> expected_;
   bool as_recorded_ = false;
   bool judge_later_ = false;

@@ -145,5 +145,38 @@ TEST(EngineModel, EveryRunEndsWhateverItsWorkersDoAndItsLogRepeatsIt) {
   EXPECT_GT(restarts, 5u);
 }
 
+// Owners lose the states that they keep in memory, in any phase and between rounds, and servers are
+// started again. What clients have added is the sum of what they keep, after each round.
+TEST(EngineModel, AnAlgorithmThatSumsStatesBeginsAnewAfterALossAndSoDoesTheRunThatIsRepeated) {
+  uint64_t begun_anew = 0, kept = 0, restarts = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const uint32_t rounds = 3 + seed % 4;
+    const int phases = seed % 3 == 2 ? 2 : 1;
+    Ends ends{.vices = seed % 2 == 0, .volatile_states = true, .sums_states = true};
+    if (seed % 4 > 1)
+      ends.rules = {.deadline = 3, .quorum = 0.5, .below_quorum = RoundRules::BelowQuorum::kDrop};
+    World world(seed, rounds, phases, 3 + static_cast<int>(seed % 3), Division::kOwned, ends);
+    world.Run(5 * (seed % 5));
+    ASSERT_EQ(world.durable().counted.size(), rounds);
+    for (const auto& [place, decision] : world.history().decisions())
+      begun_anew += decision.lost_states.all ? 1 : 0;
+    kept += world.durable().sum > 0 ? 1 : 0;
+    restarts += world.durable().epoch - 1;
+    // Its decisions say when it begins anew. It also forgets what an earlier server had said to be
+    // lost of clients that never came again.
+    World again(seed + 1, rounds, phases, 1, Division::kOwned,
+                {.decisions = world.history().decisions()});
+    again.Run(0);
+    EXPECT_EQ(again.durable().counted, world.durable().counted);
+    EXPECT_EQ(again.durable().sum, world.durable().sum);
+    EXPECT_EQ(again.state_digest(), world.state_digest());
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(begun_anew, 20u) << "the schedules should have lost states";
+  EXPECT_GT(kept, 20u);
+  EXPECT_GT(restarts, 5u);
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -172,12 +172,14 @@ class World {
                       .round = ends_.rules,
                       .decisions = ends_.decisions,
                       .stateful = true,
+                      .sums_states = ends_.sums_states,
                       .versions = Newest(),
                       .quarantine = std::move(quarantine),
                       .given_up = std::move(given_up),
                       .session_numbers = [this] { return ++sessions_; }},
         *scheduler_, durable_, rounds_, phases_);
     engine_->JudgeLater();
+    if (ends_.sums_states) engine_->ExpectTheSumOfTheStates();
     history_.Add(log::RunOpened{.epoch = durable_.epoch, .completed = Round(durable_.completed)});
     engine_->on_record = [this](const log::Record& record) {
       history_.Add(record);
@@ -254,6 +256,7 @@ class World {
       turns = found->second;
     }
     durable_.states[{assignment.client, assignment.fence}] = turns + 1;
+    durable_.turns[{assignment.client, assignment.fence}] = {turns, turns + 1};
   }
 
   void Misfortune(FakeWorker& worker) {

@@ -231,5 +231,151 @@ TEST_F(Waits, StatesThatWereLostAfterTheirClientHadTrainedAreLostAfterTheRound) 
   EXPECT_TRUE(engine_->state_digest().has_value());
 }
 
+// ---- states of which the algorithm keeps a sum
+
+class WaitsWithSums : public Waits {
+ protected:
+  void StartSumming(EngineOptions options = {}, bool in_memory = true) {
+    volatile_ = in_memory;
+    if (options.run.model.input_shape.empty()) options.run = TestRun(4);
+    options.stateful = options.sums_states = true;
+    StartOwned(std::move(options));
+    engine_->ExpectTheSumOfTheStates();
+  }
+  // Does the open round. Returns the clients that have read a state.
+  std::set<ClientId> Round() {
+    std::set<ClientId> read;
+    for (const uint32_t round = engine_->completed(); engine_->completed() == round;) {
+      for (const char* name : {"phone", "lab", "tester"}) {
+        if (engine_->completed() != round) break;
+        const fleet::LeaseReply lease = Ask(name);
+        read.merge(ByState(lease).first);
+        if (lease.next == fleet::Next::kWork) Commit(name, lease);
+      }
+    }
+    return read;
+  }
+  // How many clients have a state after the round.
+  uint64_t Kept() const { return durable_.versions.back().size(); }
+};
+
+TEST_F(WaitsWithSums, NoClientHasAStateAfterTheRoundInWhichSomeWereLost) {
+  StartSumming();
+  Round();
+  EXPECT_GT(Kept(), 0u);
+  Commit("lab", Ask("lab"));  // counts in round 2
+  JoinOwner("phone");
+  ASSERT_THAT(All<log::StatesLost>(), SizeIs(1));
+  EXPECT_TRUE(All<log::StatesLost>()[0].all);
+  EXPECT_EQ(All<log::StatesLost>()[0].round, macaw::Round(2));
+  Round();
+  ASSERT_EQ(engine_->completed(), 2u);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_THAT(engine_->begun_anew, testing::ElementsAre(macaw::Round(2)));
+  EXPECT_THAT(Round(), IsEmpty()) << "in round 3";
+  EXPECT_GT(Kept(), 0u) << "the rounds that follow keep states again";
+  EXPECT_THAT(engine_->begun_anew, SizeIs(1));
+  Serve({"phone", "lab", "tester"});
+  EXPECT_TRUE(Finished()) << engine_->error;
+}
+
+TEST_F(WaitsWithSums, ClientsThatHaveStatesUseThemInThatRound) {
+  StartSumming();
+  Round();
+  JoinOwner("phone");
+  const std::set<ClientId> read = Round();
+  EXPECT_FALSE(read.empty());
+  for (const ClientId client : read) EXPECT_GE(client.value, 20u) << "the phone's are lost";
+  EXPECT_EQ(Kept(), 0u);
+}
+
+TEST_F(WaitsWithSums, WhatIsLostWhileTheSumIsAppliedCountsForTheNextRound) {
+  StartSumming();
+  Commit("phone", Ask("phone"));
+  const fleet::LeaseReply lab = Ask("lab");
+  ASSERT_TRUE(lab.training.has_value());
+  fleet::CommitRequest request{.session = sessions_.at("lab"), .commit_id = ++commits_};
+  request.part =
+      fleet::Part{.round = lab.training->round, .broadcast = lab.training->broadcast.name};
+  std::vector<ClientId> clients;
+  for (const fleet::Assignment& one : lab.training->assignments) {
+    request.part->included.push_back(RecordOf(one));
+    clients.push_back(one.client);
+  }
+  engine_->Hold(++tickets_, clients);
+  engine_->Commit(tickets_, request, absl::OkStatus(), now_);
+  ASSERT_TRUE(engine_->RunOne(random_, now_)) << "the part is added, and its sum is to be applied";
+  ASSERT_EQ(engine_->completed(), 0u);
+  engine_->Release({.session = sessions_.at("phone"), .leaving = true}, now_);
+  EXPECT_THAT(All<log::StatesLost>(), IsEmpty());
+  Work();
+  ASSERT_EQ(engine_->completed(), 1u);
+  EXPECT_GT(Kept(), 0u) << "the sum of round 1 has them";
+  ASSERT_THAT(All<log::StatesLost>(), SizeIs(1));
+  EXPECT_EQ(All<log::StatesLost>()[0].round, macaw::Round(2));
+  EXPECT_THAT(All<log::StatesLost>()[0].counted, IsEmpty());
+  JoinOwner("phone");
+  Serve({"phone", "lab", "tester"});
+  EXPECT_THAT(engine_->begun_anew, testing::ElementsAre(macaw::Round(2)));
+  EXPECT_TRUE(Finished()) << engine_->error;
+}
+
+TEST_F(WaitsWithSums, TheLastRoundMayBeTheOneAfterWhichAllBeginAnew) {
+  StartSumming({.run = TestRun(1)});
+  Commit("phone", Ask("phone"));
+  JoinOwner("phone");
+  Commit("lab", Ask("lab"));
+  EXPECT_EQ(Kept(), 0u);
+  Serve({"phone", "lab", "tester"});
+  EXPECT_TRUE(Finished()) << engine_->error;
+  EXPECT_TRUE(engine_->state_digest().has_value()) << "of no states";
+}
+
+TEST_F(WaitsWithSums, AResumedRunThatHadLostStatesSaysSoAndBeginsAnewAfterItsFirstRound) {
+  VersionIndex versions;
+  versions.Set(ClientId(30), {1, 7});
+  durable_.completed = 2;
+  StartSumming(
+      {.run = TestRun(4), .epoch = 2, .completed = 2, .versions = versions, .begins_anew = true},
+      /*in_memory=*/false);
+  ASSERT_THAT(All<log::StatesLost>(), SizeIs(1));
+  EXPECT_EQ(All<log::StatesLost>()[0].round, macaw::Round(3));
+  EXPECT_TRUE(All<log::StatesLost>()[0].all);
+  EXPECT_THAT(All<log::StatesLost>()[0].clients, IsEmpty());
+  Round();
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_THAT(engine_->begun_anew, testing::ElementsAre(macaw::Round(3)));
+}
+
+TEST_F(WaitsWithSums, StatesThatAreGivenUpForAResumeAreLostOnes) {
+  VersionIndex versions;
+  versions.Set(ClientId(30), {1, 7});
+  durable_.completed = 2;
+  StartSumming({.run = TestRun(4),
+                .epoch = 2,
+                .completed = 2,
+                .versions = versions,
+                .reset_states = {ClientId(3)}},
+               /*in_memory=*/false);
+  ASSERT_THAT(All<log::StatesLost>(), SizeIs(1));
+  EXPECT_THAT(All<log::StatesLost>()[0].clients, testing::ElementsAre(ClientId(3)));
+  EXPECT_TRUE(All<log::StatesLost>()[0].all);
+  EXPECT_THAT(All<log::StatesLost>()[0].why, HasSubstr("--state-reset"));
+  Round();
+  EXPECT_THAT(engine_->begun_anew, testing::ElementsAre(macaw::Round(3)));
+}
+
+TEST_F(Waits, WhereNothingIsSummedOnlyTheStatesThatWereLostAreForgotten) {
+  volatile_ = true;
+  StartOwned({.run = TestRun(3), .stateful = true});
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  JoinOwner("phone");
+  for (const char* name : {"phone", "lab"}) Commit(name, Ask(name));
+  ASSERT_THAT(All<log::StatesLost>(), SizeIs(1));
+  EXPECT_FALSE(All<log::StatesLost>()[0].all);
+  EXPECT_FALSE(durable_.versions.back().empty());
+  EXPECT_THAT(engine_->begun_anew, IsEmpty());
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -95,5 +95,22 @@ TEST(EventLines, SayHowItEnded) {
               ElementsAre(Event{"run_interrupted", {{"rounds", int64_t{2}}, {"why", ""}}}));
 }
 
+TEST(EventLines, SayWhoHasLostStatesAndWhetherAllBeginAnew) {
+  log::StatesLost lost{.round = Round(3),
+                       .name = "w",
+                       .clients = {ClientId(1)},
+                       .counted = {ClientId(2)},
+                       .why = "it left"};
+  const Event event{
+      "states_lost",
+      {{"worker", "w"}, {"round", int64_t{3}}, {"clients", int64_t{2}}, {"why", "it left"}}};
+  EventLines lines;
+  EXPECT_THAT(lines.Of(lost), ElementsAre(event));
+  lost.all = true;
+  Event anew = event;
+  anew.fields.emplace_back("then", "all clients begin anew after the round");
+  EXPECT_THAT(lines.Of(lost), ElementsAre(anew));
+}
+
 }  // namespace
 }  // namespace macaw::server

@@ -58,6 +58,7 @@ struct Ends {
   log::Decisions decisions;
   bool vices = false;            // of workers; an operator gives such workers up in the end
   bool volatile_states = false;  // owners keep them in memory
+  bool sums_states = false;      // the algorithm sums what clients keep
   bool early() const {
     return rules.deadline > 0 || rules.enough > 0 || rules.present_within > 0 ||
            !decisions.empty() || vices;

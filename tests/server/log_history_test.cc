@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/log/history.h"
@@ -118,6 +119,51 @@ TEST(LogHistory, ARoundIsDoneWithItsLastPhase) {
   EXPECT_TRUE(phases.at(Phase(0)).given_up.contains(ClientId(5)));
   EXPECT_FALSE(phases.at(Phase(1)).given_up.contains(ClientId(5)));
   EXPECT_TRUE(phases.at(Phase(0)).closed.has_value());
+}
+
+StatesLost Lost(uint32_t round, std::vector<ClientId> clients, std::vector<ClientId> counted,
+                bool all, uint8_t phase = 0) {
+  return {.round = Round(round),
+          .phase = Phase(phase),
+          .clients = std::move(clients),
+          .counted = std::move(counted),
+          .all = all};
+}
+
+TEST(LogHistory, OneLossOfSeveralIsEnoughForAllToBeginAnew) {
+  History history;
+  history.Add(RunOpened{.epoch = 1});
+  history.Add(Opened(1, "x"));
+  history.Add(Lost(1, {ClientId(4)}, {}, false));  // of an earlier version
+  history.Add(Lost(1, {}, {ClientId(5)}, true));
+  history.Add(Lost(1, {ClientId(6)}, {}, false));
+  history.Add(Opened(1, "x"));  // by an operator: what counted is undone
+  history.Add(Done(1));
+  const LostStates::At at = history.decisions().at({Round(1), Phase(0)}).lost_states;
+  EXPECT_TRUE(at.all);
+  EXPECT_EQ(at.before, (std::vector<ClientId>{ClientId(4), ClientId(6), ClientId(5)}));
+  EXPECT_TRUE(at.after.empty());
+}
+
+TEST(LogHistory, ASessionThatGoesBackSaysItselfWhetherAllBeginAnew) {
+  History history;
+  history.Add(RunOpened{.epoch = 1});
+  history.Add(Opened(1, "x"));
+  history.Add(Done(1));
+  history.Add(Lost(2, {ClientId(4)}, {}, true));  // between two rounds
+  history.Add(Opened(2, "x"));
+  const auto all = [&] {
+    const LostStates::At* at = history.lost_states().Find(Round(2), Phase(0));
+    return at != nullptr && at->all;
+  };
+  EXPECT_TRUE(all());
+  history.Add(RunOpened{.epoch = 2, .completed = Round(1), .goes_on = true});
+  EXPECT_TRUE(all()) << "the round goes on";
+  history.Add(RunOpened{.epoch = 3, .completed = Round(1)});
+  EXPECT_FALSE(all()) << "the checkpoint may be from before the loss";
+  history.Add(Lost(2, {}, {}, true));
+  EXPECT_TRUE(all());
+  EXPECT_EQ(history.lost_states().Find(Round(2), Phase(0))->before.size(), 1u);
 }
 
 }  // namespace

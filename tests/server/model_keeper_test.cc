@@ -66,6 +66,36 @@ class ModelKeeperTest : public testing::Test {
   std::optional<ModelKeeper> keeper_;
 };
 
+TEST_F(ModelKeeperTest, ForgetsWhatItsAlgorithmHasSummedAndKeepsTheModel) {
+  Use("scaffold");
+  EXPECT_TRUE(keeper_->begins_anew());
+  const Digest first = DigestOfValues(keeper_->Save().vectors.at("control").view());
+  ASSERT_TRUE(keeper_->Open(Order(1)).ok());
+  auto sum = keeper_->Decode(Part(1, {1, 5}));
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  ASSERT_TRUE(keeper_->Add(*std::move(sum)).ok());
+  ASSERT_TRUE(keeper_->Apply(Round(1), Phase(0)).ok());
+  EXPECT_NE(DigestOfValues(keeper_->Save().vectors.at("control").view()), first);
+  const Digest model = keeper_->ModelBlob().digest;
+  ASSERT_TRUE(keeper_->ForgetStates().ok());
+  EXPECT_EQ(DigestOfValues(keeper_->Save().vectors.at("control").view()), first);
+  EXPECT_EQ(keeper_->ModelBlob().digest, model);
+  Use("fedavg");
+  EXPECT_FALSE(keeper_->begins_anew());
+}
+
+TEST_F(ModelKeeperTest, RefusesARuleThatSumsStatesAndCannotForgetThem) {
+  algorithms::Description rule = **Registry().Find("fedavg");
+  rule.schema = [inside = rule.schema](const algorithms::Setup& setup) {
+    absl::StatusOr<algorithms::Schema> schema = inside(setup);
+    if (schema.ok())
+      schema->state.push_back({.name = "own", .layout = setup.layout, .summed = true});
+    return schema;
+  };
+  EXPECT_THAT(ModelKeeper::Make(rule, setup_, TinyModel()).status().ToString(),
+              HasSubstr("ForgetStates"));
+}
+
 TEST_F(ModelKeeperTest, TakesNoVectorsOfOtherClientsThanThePartNames) {
   Use("median");  // collects every client's own vector
   ASSERT_TRUE(keeper_->Open(Order(1)).ok());

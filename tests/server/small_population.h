@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -85,6 +86,10 @@ struct Durable {
   std::deque<VersionIndex> versions;  // of the newest two checkpoints
   // The store of client states: the number of turns in each version.
   std::map<Attempt, uint32_t> states;
+  // What a turn had read and what it wrote, of each that ever was; and the sum of what all turns
+  // have added, as an algorithm keeps it that sums states.
+  std::map<Attempt, std::pair<uint32_t, uint32_t>> turns;
+  int64_t sum = 0;
 };
 
 inline fleet::Blob BlobOf(Round round, Phase phase) {

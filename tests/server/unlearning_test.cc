@@ -94,6 +94,23 @@ TEST_P(Unlearned, IsTheServerOfTheRunThatWasNeverGivenTheClientsSums) {
   }
 }
 
+// After a round in which clients have lost their states, all begin anew in the model without one,
+// too.
+TEST_P(Unlearned, BeginsAnewWithTheRun) {
+  if (!IsOffered() || !algorithms::BeginsAnew(schema_)) return;
+  ModelKeeper run = Keeper({.unlearn = {2}}), without = Keeper();
+  for (const uint32_t round : {1u, 2u, 3u, 4u}) {
+    const FlatVector model = CopyOfModel(run);
+    Do(without, round, {{3, 0, 4}}, model.view());
+    Do(run, round, {{2}, {3, 0, 4}}, model.view());
+    if (round != 2) continue;
+    ASSERT_TRUE(run.ForgetStates().ok());
+    ASSERT_TRUE(without.ForgetStates().ok());
+  }
+  ASSERT_EQ(run.UnlearnedModels().size(), 1u);
+  EXPECT_EQ(run.UnlearnedModels()[0].model.digest, without.ModelBlob().digest);
+}
+
 TEST_P(Unlearned, IsTheModelThatLeavesTheClientOutOnceAfterOneRound) {
   if (!IsOffered()) return;
   ModelKeeper run = Keeper({.leave_one_out = 1, .unlearn = {1, 4}});

@@ -91,6 +91,22 @@ TEST_F(StateVersionsTest, WhatNoCheckpointEverNamedGoesAtOnce) {
               UnorderedElementsAre(Version(1, 1, 2), Version(2, 1, 3)));
 }
 
+TEST_F(StateVersionsTest, AllAreForgottenAfterARoundAndGoAsReplacedOnesDo) {
+  Round(1, {Version(1, 1, 1), Version(2, 1, 2)}, true);
+  Round(2, {Version(2, 1, 3)}, false);
+  versions_.Stage(Version(1, 1, 4));
+  versions_.CloseAndForgetAll(macaw::Round(3));
+  EXPECT_FALSE(versions_.any());
+  EXPECT_TRUE(versions_.Snapshot(StateVersions::Staged::kIncluded).empty());
+  EXPECT_THAT(versions_.TakeDeletable(10), UnorderedElementsAre(Version(2, 1, 3), Version(1, 1, 4)))
+      << "no checkpoint has them";
+  versions_.CheckpointsFrom(macaw::Round(3));
+  EXPECT_THAT(versions_.TakeDeletable(10),
+              UnorderedElementsAre(Version(1, 1, 1), Version(2, 1, 2)));
+  Round(4, {Version(2, 1, 5)}, true);
+  EXPECT_EQ(versions_.Current(ClientId(2)), (Fence{1, 5}));
+}
+
 TEST_F(StateVersionsTest, ForgetsReplacedVersionsBeyondItsBound) {
   for (uint32_t round = 1; round <= 300; ++round) Round(round, {Version(1, 1, round)}, false);
   EXPECT_EQ(versions_.TakeDeletable(1000).size(), 100u);

@@ -163,7 +163,8 @@ pid_t WorkerOf(const Simulation& simulation, const std::string& owner) {
 }
 
 // The worker of owner-1 is killed after two rounds. Its store on disk, if it has one, is gone then.
-// It goes on without its states, and the run is replayed to the same model.
+// It goes on without its states. All clients begin anew after that round, since SCAFFOLD's c has
+// what its clients had added, and the run is replayed to the same model and states.
 void LoseTheStatesOfOneOwner(const std::string& store) {
   Simulation run(store, {WriteConfig(store),
                          "--rounds",
@@ -199,8 +200,19 @@ void LoseTheStatesOfOneOwner(const std::string& store) {
   }
   ASSERT_EQ(run.Wait(), 0) << run.output();
   int lost = 0;
-  for (const auto& event : run.events()) lost += event["event"] == "states_lost" ? 1 : 0;
+  for (const auto& event : run.events()) {
+    if (event["event"] != "states_lost") continue;
+    ++lost;
+    EXPECT_EQ(event.value("then", ""), "all clients begin anew after the round");
+  }
   EXPECT_EQ(lost, 1);
+  const std::string log = ReadFile(run.folder() + "/logs/server.log").value_or("");
+  EXPECT_NE(log.find("states_lost worker=owner-1"), std::string::npos) << log;
+  EXPECT_NE(log.find("after this round no client has a state, and the sum begins at zero"),
+            std::string::npos)
+      << log;
+  const std::string records = RunMacaw("log " + run.folder()).text;
+  EXPECT_NE(records.find("all begin anew after the round"), std::string::npos) << records;
   EXPECT_FALSE(run.summary().value("state_digest", std::string()).empty());
 
   const std::string again = run.folder() + "-again";
@@ -209,6 +221,8 @@ void LoseTheStatesOfOneOwner(const std::string& store) {
   EXPECT_NE(replay.text.find("same       6 rounds, and the same model: " + run.digest()),
             std::string::npos)
       << replay.text;
+  const auto summary = nlohmann::json::parse(*ReadFile(again + "/summary.json"));
+  EXPECT_EQ(summary.value("state_digest", ""), run.summary().value("state_digest", "none"));
 }
 
 TEST(OwnersFault, AnOwnerThatKeepsItsStatesInMemoryLosesItsOwnAndTheRunIsReplayed) {
