@@ -135,7 +135,9 @@ Ends AfterALoss(const Description& rule, const RoundLoop::Options& options, int 
     EXPECT_TRUE(loop.SampledRounds(20, options.cohort.size).ok());
     loop.LoseState(1);
     EXPECT_TRUE(loop.SampledRounds(1, options.cohort.size).ok());
-    if (begins_anew) EXPECT_TRUE(loop.ForgetStates().ok());
+    if (begins_anew) {
+      EXPECT_TRUE(loop.ForgetStates().ok());
+    }
     EXPECT_TRUE(loop.SampledRounds(rounds, options.cohort.size).ok());
     return loop.Model();
   };
