@@ -158,8 +158,8 @@ std::vector<ColumnHelp> DescribeColumns() {
   all.push_back(
       {"clients_test_missing",
        "clients that were asked and left out: their state cannot be read, their owner "
-       "declines or is gone, or their loss is no finite number from 0 on, as that of most "
-       "others is"});
+       "declines or is gone, or the sum of their losses is no number from 0 to 10⁵⁰, as that "
+       "of most others is"});
   all.push_back(
       {kPenalty,
        "the penalty λ/2‖w‖², λ = `local.weight_decay`, w: the weights that are trained, without "

@@ -29,7 +29,9 @@ inline constexpr RoundColumn kRoundColumns[] = {
     {"round", "the round", [](const PhaseReport& r) { return static_cast<double>(r.round.value); }},
     {"clients", "clients that counted",
      [](const PhaseReport& r) { return static_cast<double>(r.records.size()); }},
-    {"left_out", "clients that did not, in all phases",
+    {"left_out",
+     "clients that did not, in all phases; `events.jsonl` says why, such as losses that are not "
+     "finite or beyond 10⁵⁰ in sum",
      [](const PhaseReport& r) {
        return static_cast<double>(r.left_out_before.size() + r.left_out.size());
      }},

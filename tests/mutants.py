@@ -509,7 +509,7 @@ MUTANTS = {
     ("training/api/losses.cc", "training_api", "Losses.*"): [
         ("a model that has diverged is the best", "std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity()",
          "std::isfinite(loss) ? loss : -std::numeric_limits<double>::infinity()"),
-        ("a client that diverges as it trains counts", "} else if (!finite) {", "} else if (!finite && !compares) {")],
+        ("a client that diverges as it trains counts", "} else if (!counts) {", "} else if (!counts && !compares) {")],
     ("models/adapters.cc", "models_spec", "Adapters.*"): [
         ("adapters of a file count by another scale", "our.scale == their.scale", "true")],
     ("server/early_stopping.cc", "server", "EarlyStopping.*"): [

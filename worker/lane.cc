@@ -15,6 +15,7 @@
 #include "plan/local_steps.h"
 #include "plan/real_arrivals.h"
 #include "training/api/losses.h"
+#include "training/api/metrics.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
 
@@ -360,10 +361,11 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   if (training::IsClientFault(outcomes.status())) return outcomes.status();
   if (!outcomes.ok()) return OurFault(client, outcomes.status());
   const algorithms::LocalWork work = std::move(*turn.work).Done(*std::move(outcomes));
-  if (!training::LossesAreFinite(work.plan.stages, work.outcomes,
-                                 !context_->schema.models.empty())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("client ", client.value, ": its loss is not finite"));
+  if (!training::LossesCanCount(work.plan.stages, work.outcomes,
+                                !context_->schema.models.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat("client ", client.value,
+                                                   ": its loss is not finite, or beyond ",
+                                                   training::kLargestSum, " in sum"));
   }
   if (context_->trace != nullptr) {
     const absl::Status traced =

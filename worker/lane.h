@@ -73,10 +73,10 @@ class Lane {
   // How many clients it likes to train at once.
   size_t width() const { return trainer_->turns_at_once(); }
   // Trains different clients, at once if the trainer can, and adds their updates to the sum of the
-  // lane. A client whose own data is the cause (no rows, an update that is not finite or out of
-  // bounds) is left out, with the reason. An error is a fault of this node, which must not decide a
-  // result (another worker gets the clients), or a LastingFault. Client i is said to have run on
-  // slot first_slot + i.
+  // lane. A client whose own data is the cause (no rows, an update or a loss that is not finite or
+  // out of bounds) is left out, with the reason. An error is a fault of this node, which must not
+  // decide a result (another worker gets the clients), or a LastingFault. Client i is said to have
+  // run on slot first_slot + i.
   absl::Status Train(const PhaseContext& phase, uint32_t first_slot,
                      std::span<const LeasedClient> clients);
   // Train, of one client of a phase that says `arrives`. It is added to the round that `await`

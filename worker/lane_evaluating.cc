@@ -10,6 +10,7 @@
 #include "plan/local_steps.h"
 #include "state/range_digest.h"
 #include "training/api/losses.h"
+#include "training/api/metrics.h"
 #include "training/api/row_metrics.h"
 #include "worker/lane.h"
 #include "worker/lasting_fault.h"
@@ -221,6 +222,7 @@ absl::StatusOr<fleet::EvaluationResult> Lane::TryToEvaluate(const EvaluationCont
                          trainer_->Evaluate(model, rows, begin, end, kEvaluationBatch));
   MoveCounts(training::SchemaFor(context_->run.task).sums.size(), result);
   training::AddLabelSums(context_->run, rows, begin, end, result.sums);
+  training::MakeInfiniteBeyondLimit(result.sums);
   return result;
 }
 

@@ -250,7 +250,7 @@ struct LeaseReply {
 // ---- Heartbeat: reports progress and renews all leases; the reply brings directives
 
 enum class LeftOutReason : uint8_t {
-  kNotFinite = 0,   // NaN or infinity in its update
+  kNotFinite = 0,   // NaN or infinity in its update, or a loss that cannot count
   kOutOfBound = 1,  // |value| or weight above the channel's bound
   kNoData = 2,      // no training rows, or they could not be read
   kState = 3,       // its state is missing or corrupt

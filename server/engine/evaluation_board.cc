@@ -151,6 +151,7 @@ bool EvaluationBoard::Complete(WorkerId worker, const fleet::EvaluationResult& r
   by_fence_.erase(result.task.fence.counter);
   slot->state = State::kDone;
   slot->sums = result.sums;
+  training::MakeInfiniteBeyondLimit(slot->sums);  // a worker of 0.1.0 does not
   slot->choice = result.choice;
   AddCounts(result, *slot);
   slot->digest = result.digest;

@@ -83,6 +83,7 @@ class EvaluationBoard {
   // or no longer holds it. The task fields of the result are only used to find the task.
   const fleet::EvaluationTask* Find(WorkerId worker, const fleet::EvaluationResult& result) const;
   // Returns false if the task is not current: it was leased to another worker since, or is done.
+  // Sums beyond training::kLargestSum count as infinite.
   bool Complete(WorkerId worker, const fleet::EvaluationResult& result);
   // Tasks have numbers, in the order of the cut. Of a result's task, if it is current; of those
   // that wait in a queue; of those that are not finished, with the worker that has them leased.

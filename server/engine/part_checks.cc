@@ -16,7 +16,6 @@ namespace {
 // A result is bounded by the work that was handed out. An algorithm may pass over a client's rows
 // more often than [local] says, but at most this many times as often.
 constexpr double kMostPasses = 1000;
-constexpr double kLargestMetric = 1e50;  // limit of a client's sums; a float32 loss is below 1e39
 
 // The rows that a task asks for. Of a client's own test and validation rows there are as many as
 // its node said before the run.
@@ -46,7 +45,6 @@ absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
     return absl::InvalidArgumentError(
         absl::StrCat("client ", record.attempt.client.value, " reports ", why));
   };
-  const auto bounded = [](double sum) { return std::abs(sum) <= kLargestMetric; };  // false for NaN
   constexpr size_t kAlwaysSaid = 2;  // rows and losses; of the rest a program may know nothing: NaN
   for (const std::vector<double>* sums : {&record.sums, &record.personal_sums}) {
     if (sums == &record.personal_sums && sums->empty()) continue;  // no personal model
@@ -55,7 +53,7 @@ absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
     std::vector<double> said = *sums;
     std::replace_if(
         said.begin() + kAlwaysSaid, said.end(), [](double sum) { return std::isnan(sum); }, 0);
-    if (!training::CountsFit(schema, said) || !std::ranges::all_of(said, bounded))
+    if (!training::CountsFit(schema, said) || !std::ranges::all_of(said, training::IsWithinLimit))
       return refuse("metrics that no examples can give");
   }
   return absl::OkStatus();
@@ -144,11 +142,6 @@ absl::Status CheckEvaluation(const RunPlan& run, const Roster& roster, bool keep
   const bool known =
       run.task != TaskKind::kNextToken && task.kind != fleet::EvaluationKind::kCentralBackdoor;
   const double most = run.task != TaskKind::kNextToken ? rows : rows * PositionsOf(run);
-  // A model that has diverged has no finite loss.
-  const bool bounded = std::ranges::all_of(result.sums, [](double sum) {
-    return !std::isfinite(sum) || std::abs(sum) <= kLargestMetric;
-  });
-  if (!bounded) return refuse("reports losses that no rows can give");
   const bool none = counted && result.sums[0] == 0 && MayBeNone(task, roster);
   if (!counted || !(none || (known ? result.sums[0] == most : result.sums[0] <= most)))
     return refuse("does not report the rows it was asked for");

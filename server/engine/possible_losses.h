@@ -10,10 +10,10 @@
 
 namespace macaw::server {
 
-// A client's evaluation may have no loss that rows can give. It is not finite: its model has
-// diverged, or its node lies. Or it is below 0, and its node lies or has a loss of its own. A mean
-// over clients with it would tell nothing of the others, and one below 0 would be the best of the
-// run for good.
+// A client's evaluation may have no loss that rows can give. It is not finite, as one beyond
+// training::kLargestSum is made: its model has diverged, or its node lies. Or it is below 0, and
+// its node lies or has a loss of its own. A mean over clients with it would tell nothing of the
+// others, and one below 0 would be the best of the run for good.
 
 // Whether sums over rows have such a loss, and errors (of regression they follow it) not below 0
 // either. A program may leave out what follows the loss (NaN).

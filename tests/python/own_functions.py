@@ -80,12 +80,21 @@ def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
         "too many steps": {"loss": 2.0, "steps": 10**7},
         "steps below 0": {"loss": 2.0, "steps": -1},
         "a percentage": {"loss": 2.0, "accuracy": 88.0},
-        "a loss of no float32": {"loss": 1e300},
     }[what]
+
+
+def diverges(model: Any, rows: Any, ctx: Any, loss: float = 0.0) -> Any:
+    """One client, in round 2."""
+    model["0.bias"] += np.float32(0.1)
+    return {"loss": loss if ctx.round == 2 and ctx.name == "3" else 1.0}
 
 
 def half_right(model: Any, rows: Any) -> Any:
     return {"loss": 0.25, "accuracy": 0.5}
+
+
+def far_off(model: Any, rows: Any, loss: float = 0.0) -> Any:
+    return {"loss": loss, "accuracy": 0.5}
 
 
 def cross_entropy(outputs: Any, y: Any, factor: float = 1.0) -> Any:

@@ -70,6 +70,12 @@ TEST_F(EvaluationChecks, NoRowsHaveNoLoss) {
   }
 }
 
+// They leave the client out of the means, and end no commit.
+TEST_F(EvaluationChecks, AModelThatHasDivergedMayHaveAnyLoss) {
+  for (const double loss : {1e40, 1e60, -1e60, static_cast<double>(INFINITY), std::nan("")})
+    EXPECT_EQ(Error(EvaluationKind::kClientTest, 1, 7, loss), "") << loss;
+}
+
 TEST_F(EvaluationChecks, AndAsManyValidationRows) {
   EXPECT_EQ(Error(EvaluationKind::kClientValidation, 0, 3), "");
   EXPECT_THAT(Error(EvaluationKind::kClientValidation, 0, 4),

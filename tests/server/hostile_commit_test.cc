@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "server/coordinator.h"
 #include "tests/server/tiny_run.h"
+#include "training/api/metrics.h"
 
 // Commits that are not a valid part of the open round, and the server's answers to them.
 namespace macaw::server {
@@ -105,6 +107,10 @@ std::vector<Hostility> Hostilities() {
        }},
       {"ALossBeyondEveryFloat", Verdict::kRefused, "no examples can give",
        [](FakeWorker&, CommitRequest& request) { request.part->included[0].sums[1] = 1e308; }},
+      {"ALossJustBeyondTheLimit", Verdict::kRefused, "no examples can give",
+       [](FakeWorker&, CommitRequest& request) {
+         request.part->included[0].sums[1] = 1.001 * training::kLargestSum;
+       }},
       {"MoreCorrectThanExamples", Verdict::kRefused, "no examples can give",
        [](FakeWorker&, CommitRequest& request) {
          request.part->included[0].sums[2] = request.part->included[0].sums[0] + 1;
@@ -254,6 +260,27 @@ TEST_P(HostileEvaluationTest, IsRefusedAndNeitherEndsNorChangesTheRun) {
   EXPECT_TRUE(tried);
   ASSERT_TRUE(coordinator->Wait().ok());
   EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(disturbed.path()));
+}
+
+// A worker of 0.1.0 tells such losses as they are.
+TEST(HostileEvaluation, ALossBeyondTheLimitIsTakenAsAnInfiniteOne) {
+  const auto bytes = [](double loss) {
+    const TemporaryFolder folder;
+    const auto coordinator = StartTiny(TinyOptions(folder.path(), 2));
+    FakeWorker worker(*coordinator);
+    EXPECT_TRUE(worker.Register().ok());
+    while (auto request = worker.Work()) {
+      for (fleet::EvaluationResult& result : request->evaluations) {
+        if (result.sums[0] > 0) result.sums[1] = loss;
+      }
+      EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
+    }
+    EXPECT_TRUE(coordinator->Wait().ok());
+    return RunBytes(folder.path());
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(bytes(1e60), bytes(kInfinity));
+  EXPECT_NE(bytes(1e49), bytes(kInfinity)) << "a value that a model may have";
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, HostileEvaluationTest, testing::ValuesIn(HostileEvaluations()),

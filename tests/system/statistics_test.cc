@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "testing/temporary_folder.h"
 #include "tests/system/libtorch.h"
 #include "tests/system/rows.h"
 #include "tests/system/simulation.h"
@@ -85,6 +86,82 @@ TEST(Statistics, ClientsWithoutAStepAreNotInTheMean) {
     Simulation torch(absl::StrCat("torch-", rule), WithSettings(config, on_torch));
     ASSERT_EQ(torch.Wait(), 0) << torch.output();
     EXPECT_EQ(SumsOf(torch)["steps"], sums["steps"]) << rule;
+  }
+}
+
+// Six clients of 13 rows. The features of client 2 are in another unit, so that its steps diverge:
+// after twenty of them its weights are finite, and its squared errors are beyond 1e50.
+std::string OneOfSixDiverges(const testing_support::TemporaryFolder& folder) {
+  std::string rows = "client,x0,x1,label\n";
+  for (int i = 0; i < 6 * 13; ++i) {
+    const double unit = i % 6 == 2 ? 100 : 1;
+    const double x0 = unit * ((i * 7) % 11 / 11.0 - 0.5), x1 = unit * ((i * 5) % 13 / 13.0 - 0.5);
+    absl::StrAppend(&rows, i % 6, ",", x0, ",", x1, ",", x0 - 2 * x1, "\n");
+  }
+  return folder.Write("diverges.toml", absl::StrCat(R"([run]
+rounds = 3
+task = "regression"
+[data]
+source = "csv"
+path = ")",
+                                                    folder.Write("rows.csv", rows), R"("
+client_column = "client"
+test_fraction = 0
+[model]
+layers = ["linear 1"]
+[cohort]
+size = 6
+[local]
+steps = 2
+batch_size = 0
+lr = 0.02
+)"));
+}
+
+// Its update is clipped and thereby a legal one, however long it is.
+TEST(Statistics, LeavesOutAClientWhoseLossIsFiniteAndBeyondTheLimit) {
+  const testing_support::TemporaryFolder folder;
+  const std::string config = OneOfSixDiverges(folder);
+  const std::vector<std::vector<std::string>> clipped = {
+      {"local.steps=20", "algorithm.fedavg.update_clip=1"},
+      {"local.steps=20", "algorithm.fedavg.update_clip=1", "run.dtype=float64"},
+      {"local.steps=20", "privacy.mechanism=gaussian", "privacy.clip=1", "privacy.noise=0.01",
+       "privacy.delta=1e-4", "cohort.sampling=poisson", "cohort.weight=uniform"}};
+  for (const std::vector<std::string>& settings : clipped) {
+    Simulation one("one", WithSettings(config, settings, {"--processes", "1"}));
+    Simulation two("two", WithSettings(config, settings, {"--processes", "2"}));
+    for (Simulation* const run : {&one, &two}) ASSERT_EQ(run->Wait(), 0) << run->output();
+    EXPECT_EQ(two.digest(), one.digest());
+    EXPECT_EQ(two.metrics(), one.metrics());
+    for (const nlohmann::json& row : RowsOf(one)) {
+      EXPECT_EQ(row["clients"], 5) << row;
+      EXPECT_EQ(row["left_out"], 1) << row;
+      EXPECT_LT(row["train_loss"], 10) << row;
+    }
+    for (const nlohmann::json& event : one.events()) {
+      if (event["event"] != "left_out") continue;
+      EXPECT_EQ(event["client"], 2) << event;
+      EXPECT_THAT(event.dump(), HasSubstr("beyond 1e+50"));
+    }
+  }
+}
+
+TEST(Statistics, CountsAClientAsMissingWhoseTunedModelHasALossBeyondTheLimit) {
+  const testing_support::TemporaryFolder folder;
+  const std::string config = OneOfSixDiverges(folder);
+  for (const char* steps : {"20", "30"}) {  // beyond the limit, and not finite
+    Simulation run(
+        "tuned", WithSettings(config, {"algorithm.fedavg.update_clip=1", "evaluation.clients=true",
+                                       "data.client_test_fraction=0.2",
+                                       absl::StrCat("evaluation.fine_tune.steps=", steps)}));
+    ASSERT_EQ(run.Wait(), 0) << run.output();
+    for (const nlohmann::json& row : RowsOf(run)) {
+      EXPECT_EQ(row["left_out"], 0) << row;
+      EXPECT_EQ(row["clients_test_missing"], 0) << row;
+      EXPECT_EQ(row["clients_test_tuned_clients"], 5) << row;
+      EXPECT_EQ(row["clients_test_tuned_missing"], 1) << row;
+      EXPECT_LT(row["clients_test_tuned_loss"], 10) << row;
+    }
   }
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "training/api/metrics.h"
+
 namespace macaw::training {
 namespace {
 
@@ -38,7 +40,7 @@ TEST(Losses, OneThatIsNotFiniteIsAboveAllOthers) {
 TEST(Losses, HaveToBeFiniteForAClientToCount) {
   const auto stages = OfKinds({StageKind::kLoss, StageKind::kLoss, StageKind::kTrain});
   const auto finite = [&](const std::vector<double>& losses, bool compares) {
-    return LossesAreFinite(stages, OfLosses(losses), compares);
+    return LossesCanCount(stages, OfLosses(losses), compares);
   };
   for (const bool compares : {false, true}) {
     EXPECT_TRUE(finite({1, 2, 3}, compares));
@@ -46,7 +48,7 @@ TEST(Losses, HaveToBeFiniteForAClientToCount) {
     EXPECT_FALSE(finite({std::nan(""), kInfinity, 3}, compares)) << "no model has a loss";
     EXPECT_EQ(finite({std::nan(""), 2, 3}, compares), compares);
     EXPECT_EQ(finite({1, kInfinity, 3}, compares), compares);
-    EXPECT_TRUE(LossesAreFinite(OfKinds({StageKind::kTrain}), OfLosses({1}), compares));
+    EXPECT_TRUE(LossesCanCount(OfKinds({StageKind::kTrain}), OfLosses({1}), compares));
   }
 }
 
@@ -54,12 +56,37 @@ TEST(Losses, OtherSumsMayBeUnknown) {
   const auto finite = [](const std::vector<double>& sums) {
     std::vector<StageOutcome> outcomes(1);
     outcomes[0].sums = sums;
-    return LossesAreFinite(OfKinds({StageKind::kTrain}), outcomes, /*compares=*/false);
+    return LossesCanCount(OfKinds({StageKind::kTrain}), outcomes, /*compares=*/false);
   };
   EXPECT_TRUE(finite({2, 3, std::nan("")}));
   EXPECT_FALSE(finite({2, 3, kInfinity}));
   EXPECT_FALSE(finite({2, std::nan(""), 1}));
   EXPECT_FALSE(finite({std::nan(""), 3, 1}));
+}
+
+TEST(Losses, HaveToBeWithinTheLimitForAClientToCount) {
+  const auto counts = [](const std::vector<double>& losses, bool compares) {
+    const auto stages = OfKinds({StageKind::kLoss, StageKind::kTrain});
+    return LossesCanCount(stages, OfLosses(losses), compares);
+  };
+  constexpr double kMost = kLargestSum / 2;  // of two rows
+  for (const bool compares : {false, true}) {
+    EXPECT_TRUE(counts({kMost, -kMost}, compares));
+    EXPECT_FALSE(counts({1, 1.001 * kMost}, compares));
+    EXPECT_FALSE(counts({1, -1.001 * kMost}, compares));
+    EXPECT_FALSE(counts({1.001 * kMost, 1}, compares)) << "no model has a loss";
+  }
+  std::vector<StageOutcome> outcomes(1);
+  outcomes[0].sums = {2, 3, 1.001 * kLargestSum};
+  EXPECT_FALSE(LossesCanCount(OfKinds({StageKind::kTrain}), outcomes)) << "an absolute error";
+}
+
+TEST(MetricSums, BeyondTheLimitAreInfiniteWithTheirSign) {
+  MetricSums sums = {4, kLargestSum, -kLargestSum, 1.001 * kLargestSum, -1e300, std::nan("")};
+  MakeInfiniteBeyondLimit(sums);
+  EXPECT_TRUE(std::isnan(sums.back()));
+  sums.pop_back();
+  EXPECT_EQ(sums, (MetricSums{4, kLargestSum, -kLargestSum, kInfinity, -kInfinity}));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "algorithms/around/channels.h"
 #include "core/status.h"
 #include "tests/worker/slot_pool_fixture.h"
+#include "training/api/metrics.h"
 
 namespace macaw::worker {
 namespace {
@@ -43,6 +45,8 @@ class SideBySide final : public training::Backend {
 
   mutable std::atomic<size_t> largest = 0;  // how many clients a trainer has had at once
   std::optional<ClientId> fails, broken;    // for itself, and as a fault of the node
+  std::optional<ClientId> diverges;         // with this sum of losses
+  double loss = 0;
 };
 
 class SideBySideTrainer final : public training::LocalTrainer {
@@ -72,12 +76,17 @@ class SideBySideTrainer final : public training::LocalTrainer {
                             const training::ClientTask& task) override {
     if (task.client == backend_.fails) return training::ClientFault("no battery");
     if (task.client == backend_.broken) return absl::UnavailableError("the device is lost");
-    return each_->Run(plan, task);
+    training::TurnOutcome outcomes = each_->Run(plan, task);
+    if (task.client == backend_.diverges) outcomes->back().sums[1] = backend_.loss;
+    return outcomes;
   }
   absl::StatusOr<training::MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
                                                 uint64_t begin, uint64_t end,
                                                 uint32_t batch) override {
-    return each_->Evaluate(model, rows, begin, end, batch);
+    MACAW_ASSIGN_OR_RETURN(training::MetricSums sums,
+                           each_->Evaluate(model, rows, begin, end, batch));
+    if (backend_.loss != 0) sums[1] = backend_.loss;
+    return sums;
   }
   std::string name() const override { return backend_.name(); }
 
@@ -166,6 +175,52 @@ TEST_F(SlotPoolTest, AClientThatFailsLeavesTheOthersOfItsTurn) {
   ASSERT_THAT(harvest.left_out, SizeIs(1));
   EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(2));
   EXPECT_THAT(harvest.left_out[0].message, HasSubstr("no battery"));
+}
+
+// The server takes no sum beyond the limit, so a part with it would be refused.
+TEST_F(SlotPoolTest, LeavesOutAClientWhoseLossIsFiniteAndBeyondTheLimit) {
+  SideBySide device;
+  UseBackend(device);
+  device.diverges = ClientId(2);
+  for (const double within : {training::kLargestSum, -training::kLargestSum}) {
+    device.loss = within;
+    EXPECT_THAT(TrainAll(8).included, SizeIs(12)) << within;
+  }
+  for (const double beyond : {1e60, -1e60}) {
+    device.loss = beyond;
+    const Harvest one = TrainAll(1), many = TrainAll(8);
+    for (const Harvest* harvest : {&one, &many}) {
+      EXPECT_THAT(harvest->included, SizeIs(11));
+      ASSERT_THAT(harvest->left_out, SizeIs(1));
+      EXPECT_EQ(harvest->left_out[0].attempt.client, ClientId(2));
+      EXPECT_EQ(harvest->left_out[0].reason, fleet::LeftOutReason::kNotFinite);
+      EXPECT_THAT(harvest->left_out[0].message, HasSubstr("beyond 1e+50"));
+    }
+    EXPECT_EQ(SumOf(many), SumOf(one));
+  }
+}
+
+TEST_F(SlotPoolTest, AnEvaluationsLossBeyondTheLimitIsInfinite) {
+  SideBySide device;
+  UseBackend(device);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const auto& [loss, told] : {std::pair(training::kLargestSum, training::kLargestSum),
+                                   std::pair(1e60, kInfinity), std::pair(-1e60, -kInfinity)}) {
+    device.loss = loss;
+    const auto pool = Start(1);
+    auto evaluation = std::make_shared<EvaluationContext>();
+    evaluation->round = Round(1);
+    evaluation->model = model_.view();
+    pool->Enqueue(
+        evaluation,
+        {{.fence = {1, 1}, .kind = fleet::EvaluationKind::kCentralTest, .begin = 0, .end = 2},
+         {.fence = {1, 2}, .kind = fleet::EvaluationKind::kClientTest, .client = ClientId(2)}});
+    ASSERT_TRUE(pool->WaitIdle());
+    const Harvest harvest = *pool->TakeHarvest();
+    ASSERT_THAT(harvest.evaluations, SizeIs(2));
+    for (const fleet::EvaluationResult& result : harvest.evaluations)
+      EXPECT_EQ(result.sums[1], result.sums[0] > 0 ? told : 0);
+  }
 }
 
 TEST_F(SlotPoolTest, ALostDeviceEndsTheNodesWork) {

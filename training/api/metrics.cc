@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace macaw::training {
 
@@ -41,6 +42,13 @@ const MetricSchema& SchemaFor(TaskKind task) {
       return reconstruction;
   }
   return classification;
+}
+
+void MakeInfiniteBeyondLimit(std::span<double> sums) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (double& sum : sums) {
+    if (std::abs(sum) > kLargestSum) sum = std::copysign(kInfinity, sum);
+  }
 }
 
 bool CountsFit(const MetricSchema& schema, std::span<const double> sums) {

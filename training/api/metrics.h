@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -31,6 +32,17 @@ struct MetricSchema {
 const MetricSchema& SchemaFor(TaskKind task);
 
 using MetricSums = std::vector<double>;  // parallel to MetricSchema::sums
+
+// The largest sum, without its sign, with which a client counts. The squared errors of a model that
+// diverges grow beyond it long before its weights overflow: floats reach 3e38, their squares 1e77,
+// and sums are added in double precision. Up to the limit, whatever is made of sums stays finite:
+// sums over clients and chunks of rows, and the squares behind a standard deviation.
+constexpr double kLargestSum = 1e50;
+// Whether a sum is finite and within the limit.
+inline bool IsWithinLimit(double sum) { return std::abs(sum) <= kLargestSum; }  // false for NaN
+// Makes sums beyond the limit infinite, with their sign: those of an evaluation, which tells of a
+// model that has diverged by a loss that is not finite.
+void MakeInfiniteBeyondLimit(std::span<double> sums);
 
 // Whether there are as many sums as in the schema, and each count is between 0 and the number of
 // examples.
