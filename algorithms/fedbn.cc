@@ -59,6 +59,7 @@ Description FedBn() {
        .default_value = "",
        .help = "globs on tensor names that stay local, \"*.bn* head.*\"; \"\": batch-norm layers"});
   fedbn.check = CheckFedBn;
+  fedbn.stays_with_clients = LocalGroup;
   fedbn.schema = [](const Setup& setup) -> absl::StatusOr<Schema> {
     return LocalGroupSchema(setup, LocalGroup(setup));
   };

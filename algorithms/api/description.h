@@ -97,6 +97,9 @@ struct Description {
   // counted. SCAFFOLD's c_i is such a state, because the server's c has to be the mean of
   // all c_i; its schema says that it is (NamedLayout::summed).
   bool state_follows_sent = false;
+  // The tensors that stay with each client, of which it sends zeros; empty function: not said. With
+  // [privacy] a model may have buffers if all of them are among these.
+  std::function<ParameterGroup(const Setup&)> stays_with_clients = {};
   // The mean of updates of several ages still moves the model (round.mode): the server half needs
   // nothing of the round from whose model a client began.
   bool asynchronous = false;

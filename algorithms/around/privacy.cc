@@ -58,6 +58,18 @@ Setup InnerSetup(Setup setup) {
   return setup;
 }
 
+// Whether no client sends a change of a buffer: the server freezes them, or all of them stay with
+// the clients.
+bool SendsNoBuffers(const Description& rule, const Setup& setup) {
+  if (setup.layout->parameter_size() == setup.layout->size()) return true;
+  if (setup.model.buffers == "server") return true;
+  if (!rule.stays_with_clients) return false;
+  const LayoutPtr local = rule.stays_with_clients(setup).layout();
+  return std::ranges::all_of(setup.layout->entries(), [&](const LayoutEntry& entry) {
+    return entry.group != Group::kBuffer || local->Find(entry.name) != nullptr;
+  });
+}
+
 absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema& schema) {
   if (rule.has_several_models) {
     return absl::InvalidArgumentError(
@@ -68,10 +80,11 @@ absl::Status CheckRule(const Description& rule, const Setup& setup, const Schema
     return absl::InvalidArgumentError(
         "is for rules whose server adds up what clients send, and this one's does not");
   }
-  if (setup.layout->parameter_size() < setup.layout->size()) {
+  if (!SendsNoBuffers(rule, setup)) {
     return absl::InvalidArgumentError(
-        "the model has buffers (batch-norm statistics), which clipping does not bound: take group "
-        "norm");
+        "clients would send buffers of the model (batch-norm statistics), which clipping does not "
+        "bound: take group norm, freeze them with model.buffers = \"server\", or leave them with "
+        "the clients with algorithm.name = \"fedbn\"");
   }
   const auto in_some = [](const auto& channel) { return !channel.phases.empty(); };
   if (std::ranges::any_of(schema.up, in_some) || std::ranges::any_of(schema.down, in_some)) {
@@ -162,6 +175,11 @@ double EpsilonAtTheEnd(const Privacy& privacy) {
   return known->emplace(key, epsilon).first->second;
 }
 
+// Of the planned clients of a round.
+std::string CohortText(double cohort) {
+  return cohort < 1 ? "fewer than one on average" : absl::StrCat("some ", std::lround(cohort));
+}
+
 std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
   constexpr double kSaysNothing = 50;
   const PrivacyConfig& config = privacy.config;
@@ -170,10 +188,9 @@ std::vector<std::string> NotesOf(const Privacy& privacy, const Setup& setup) {
   std::vector<std::string> notes;
   notes.push_back(absl::StrFormat(
       "privacy: after run.rounds = %u the models are (%.3g, %g)-differentially private for each of "
-      "%d clients; updates are clipped to %g%s, and the noise on the sum of some %d has deviation "
-      "%.3g",
+      "%d clients; updates are clipped to %g%s, and the noise on the sum of %s has deviation %.3g",
       privacy.rounds, epsilon, config.delta, population, config.clip,
-      config.adaptive() ? " at first" : "", static_cast<int>(std::lround(privacy.cohort)),
+      config.adaptive() ? " at first" : "", CohortText(privacy.cohort),
       privacy.noise * config.clip));
   if (epsilon > kSaysNothing)
     notes.push_back(

@@ -30,6 +30,11 @@ namespace macaw::algorithms {
 // kept below C by a part in 2^20, which is more than rounding to the sums' grid adds to it, for up
 // to 4 million weights and 2048 clients a round.
 //
+// Norm and noise are of the parameters. Of buffers a client sends zeros, whatever the rule makes of
+// them, so that nothing without noise goes out. A run is accepted where that changes no rule: the
+// model has none, the server freezes them, or they stay with the clients
+// (Description::stays_with_clients).
+//
 // ε and δ are of the models, and of whatever is made of them: not of metrics that clients report,
 // and not of what others learn from seeing who takes part.
 //

@@ -43,11 +43,13 @@ class PrivateClient final : public DecoratedClient {
     result.up.clear();
     for (size_t c = 0; c < sent.size(); ++c) {
       ConstVectorView value = sent[c];
-      if (clipped) {
-        const VectorView shorter = workspace.Vector(rule_.up[c].layout);
-        Copy(value, shorter);
-        ScaleParameters(most / norm, shorter);
-        value = shorter;
+      const LayoutPtr& layout = rule_.up[c].layout;
+      if (clipped || layout->parameter_size() < layout->size()) {
+        const VectorView safe = workspace.Vector(layout);
+        Copy(value, safe);
+        if (clipped) ScaleParameters(most / norm, safe);
+        ZeroBuffers(safe);  // neither the norm nor the noise covers them
+        value = safe;
       }
       result.up.push_back({rule_.up[c].name, value});
     }

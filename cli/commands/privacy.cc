@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,10 +23,16 @@ struct PrivacyCommand {
   std::optional<uint64_t> population;    // privacy.population; unset: clients
   std::optional<double> delta;           // unset: a tenth of 1 / population
   std::optional<double> epsilon, noise;  // one of them
+  double dropped = 0;                    // cohort.straggler_fraction, with straggler_policy "drop"
 };
 
 uint64_t PopulationOf(const PrivacyCommand& command) {
   return command.population.value_or(command.clients);
+}
+
+// Of a round, on average: those drawn that are not dropped.
+double Training(const PrivacyCommand& command) {
+  return static_cast<double>(command.cohort) * (1 - command.dropped);
 }
 
 absl::Status Check(const PrivacyCommand& command) {
@@ -44,6 +52,10 @@ absl::Status Check(const PrivacyCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat("--delta ", *command.delta, " is no probability between 0 and 1"));
   }
+  if (!(command.dropped >= 0 && command.dropped < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--straggler-fraction ", command.dropped, " is not in [0, 1)"));
+  }
   for (const auto& [name, value] :
        {std::pair("--epsilon", command.epsilon), std::pair("--noise", command.noise)}) {
     if (value.has_value() && !(*value >= 1e-3 && *value <= 1e6)) {
@@ -57,7 +69,7 @@ absl::Status Check(const PrivacyCommand& command) {
 int ShowPrivacy(const PrivacyCommand& command) {
   if (const absl::Status status = Check(command); !status.ok()) return Report(status);
   const uint64_t population = PopulationOf(command);
-  const double q = static_cast<double>(command.cohort) / static_cast<double>(population);
+  const double q = Training(command) / static_cast<double>(population);
   const double delta = command.delta.value_or(0.1 / static_cast<double>(population));
   const double noise = command.epsilon.has_value()
                            ? algorithms::NoiseFor(*command.epsilon, delta, q, command.rounds)
@@ -81,17 +93,22 @@ int ShowPrivacy(const PrivacyCommand& command) {
   std::string larger;
   if (command.population.has_value()) absl::StrAppend(&larger, "population = ", population, "\n");
   if (command.cohort > size) absl::StrAppend(&larger, "noise_cohort = ", command.cohort, "\n");
+  const std::string stragglers =
+      command.dropped == 0
+          ? ""
+          : absl::StrFormat("straggler_fraction = %.12g\nstraggler_policy = \"drop\"\n",
+                            command.dropped);
   std::cout << absl::StrFormat(
-      "%d rounds with some %d of %d clients: (%.4g, %.3g)-differential privacy of each client\n%s"
+      "%d rounds with some %.12g of %d clients: (%.4g, %.3g)-differential privacy of each client\n%s"
       "  rule_epsilon, by Rényi divergences, will end at %.4g; %.4g is by the distribution of the "
       "loss\n"
       "  the noise on a round's sum has deviation %.3g clips, that on the mean %.3g\n\n"
       "[privacy]\nmechanism = \"gaussian\"\nnoise = %.12g\ndelta = %.12g\n"
       "clip = 1.0  # the largest norm of an update; clip_quantile = 0.5 lets it move\n%s\n"
-      "[cohort]\nsize = %d  # or fewer, with privacy.noise_cohort = %d\nsampling = \"poisson\"\nweight = \"uniform\"\n",
-      command.rounds, command.cohort, population, epsilon, delta, warning,
+      "[cohort]\nsize = %d  # or fewer, with privacy.noise_cohort = %d\nsampling = \"poisson\"\nweight = \"uniform\"\n%s",
+      command.rounds, Training(command), population, epsilon, delta, warning,
       accountant.RenyiEpsilon(static_cast<double>(command.rounds), delta), epsilon, noise,
-      noise / static_cast<double>(command.cohort), noise, delta, larger, size, command.cohort);
+      noise / Training(command), noise, delta, larger, size, command.cohort, stragglers);
   return kExitOk;
 }
 
@@ -118,6 +135,9 @@ void AddPrivacy(CLI::App& app, std::function<int()>& run) {
       ->check(CLI::PositiveNumber);
   command->add_option("--delta", options->delta,
                       "privacy.delta (default: a tenth of 1 / population)");
+  command->add_option("--straggler-fraction", options->dropped,
+                      "cohort.straggler_fraction, where cohort.straggler_policy is \"drop\": the "
+                      "share of the drawn clients that does not train (default: 0)");
   CLI::Option* epsilon =
       command->add_option("--epsilon", options->epsilon, "Print the noise for this epsilon");
   CLI::Option* noise =

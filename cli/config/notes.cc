@@ -218,6 +218,24 @@ std::vector<std::string> IdleHereNotes(const Facts& facts) {
   return notes;
 }
 
+// The wire looks for zeros, levels and half floats in vectors of floats (aggregation, fleet). Sums
+// of doubles are integers with the bits that they use, and other doubles take eight bytes.
+std::string DoublesNote(const RunPlan& run) {
+  if (run.dtype != DType::kF64 || !(run.update.on() || run.broadcast.on())) return "";
+  std::string note = "run.dtype is \"float64\", and the short forms of vectors are for float32: ";
+  if (run.update.on()) {
+    absl::StrAppend(&note,
+                    "what is not zero goes up in several times the bytes (\"bits 8\" in some "
+                    "32 bits a weight in place of 8)");
+  }
+  if (run.broadcast.on()) {
+    absl::StrAppend(&note, run.update.on() ? ", and " : "",
+                    "the model goes down in 64 bits a weight, so broadcast.codec saves nothing and "
+                    "costs accuracy");
+  }
+  return absl::StrCat(note, ". Set run.dtype = \"float32\"");
+}
+
 // A GPU trains a client on one of its processors, so that few clients use a small part of it.
 std::string SmallCohortNote(const Config& config) {
   constexpr uint64_t kFewClients = 64;  // below the break-even of convolutional networks, estimated
@@ -352,6 +370,13 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
         "evaluation.clients is false");
   }
   if (const std::string note = SmallCohortNote(config); !note.empty()) notes.push_back(note);
+  if (const std::string note = DoublesNote(run); !note.empty()) notes.push_back(note);
+  if (run.privacy.on() &&
+      TransformConfig{.mean = run.transform.mean, .std = run.transform.std}.normalises()) {
+    notes.push_back(
+        "privacy: data.normalise is taken for numbers that are known from outside: epsilon does "
+        "not cover numbers that were computed from the clients' rows");
+  }
   constexpr uint64_t kMostValues = 4'000'000;  // some milliseconds
   if (std::string note = data::OverlapNote(dataset, kMostValues); !note.empty())
     notes.push_back(std::move(note));

@@ -132,6 +132,11 @@ def keys_of(
         )
     if (done := _privacy.add_noise(settings, given.get("config"), others)) is not None:
         columns.notes.append(done)
+    _privacy.refuse_statistics(
+        settings, given.get("config"), others,
+        normalise=own["normalise"],
+        gaps=columns.reader.filled() if columns.reader is not None else (),
+    )  # fmt: skip
     if own["normalise"] is not None:
         _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
     told = _train.add(settings, own["train"], own["loss"], own["evaluate"], made, folder)
@@ -223,5 +228,3 @@ def words_for(settings: Mapping[str, Any], folder: Path) -> dict[str, str]:
         for word, key in (("data", "path"), ("partition", "path"), ("model", "init"))
         if Path(str(settings.get(f"{word}.{key}"))).is_relative_to(folder)
     }
-
-

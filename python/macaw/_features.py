@@ -134,6 +134,12 @@ class Reader:
         missing, features = json.loads(text)
         return Reader(None, None, missing, [_Feature(*feature) for feature in features])
 
+    def filled(self) -> list[str]:
+        """Columns of numbers whose gaps become the mean over the training rows."""
+        if self.missing is None:
+            return []
+        return [str(f.name) for f in self.features if f.gaps and f.words is None]
+
     def titles(self) -> list[str]:
         return [title for feature in self.features for title in feature.titles(self.missing)]
 

@@ -33,6 +33,7 @@ _NEEDED = {
 _DECIDE = (
     *("partition.scheme", "partition.clients", "data.heldout_clients", "local.drop_last"),
     *("cohort.size", "cohort.fraction", "run.rounds"),
+    *("cohort.straggler_fraction", "cohort.straggler_policy"),
     *("privacy.noise_cohort", "privacy.population", "privacy.delta"),
 )
 # Names of Opacus, TensorFlow Privacy and Flower.
@@ -53,6 +54,7 @@ _OPTIONS = {
     "clients": "partition.clients",
     "cohort": "cohort.size",
     "rounds": "run.rounds",
+    "straggler-fraction": "cohort.straggler_fraction",
     "population": "privacy.population",
     "delta": "privacy.delta",
     "epsilon": "privacy.epsilon",
@@ -84,6 +86,7 @@ def add_noise(
     several = isinstance(epsilon, Space)
     settings["privacy.noise"] = Space(epsilon.kind, tuple(noises)) if several else noises[0]
     settings["privacy.delta"] = delta
+    dropped = known["straggler-fraction"] or 0.0
     added = []
     for key, value in _NEEDED.items():
         if value_of(settings, config, key) is None:
@@ -92,8 +95,50 @@ def add_noise(
     also = f"; {', '.join(added)}" if added else ""
     return (
         f"privacy: epsilon {_listed(values)} at delta {delta:.3g}, over {known['rounds']} rounds "
-        f"of some {known['cohort']} of {known['population'] or known['clients']} clients: "
+        f"of some {known['cohort'] * (1 - dropped):.12g} of "
+        f"{known['population'] or known['clients']} clients: "
         f"privacy.noise = {_listed(noises)}{also}"
+    )
+
+
+def refuse_statistics(
+    settings: Mapping[str, Any],
+    config: Config,
+    others: Sequence[Mapping[str, Any]],
+    *,
+    normalise: str | None,
+    gaps: Sequence[str],
+) -> None:
+    """Refuses numbers over all clients' rows in a run, or a run of a sweep, with a mechanism.
+
+    normalise: the argument. gaps: columns of numbers whose gaps became the column's mean.
+    others: as for ``add_noise``.
+    """
+    if normalise != "train" and not gaps:
+        return
+    mechanisms = [
+        value
+        for other in others
+        for value in _values(value_of({**settings, **other}, config, "privacy.mechanism"))
+    ]
+    if all(mechanism in (None, "none") for mechanism in mechanisms):
+        return
+    why = (
+        "over all clients' rows without noise, so that one client could move every row, and "
+        "privacy's epsilon would not hold"
+    )
+    if normalise == "train":
+        raise ConfigError(
+            f'normalise="train" takes means and deviations {why}: take normalise="client", each '
+            "client's own, or numbers that are known from outside, "
+            "data_options=dict(normalise=dict(mean=[…], std=[…]))",
+            key="normalise",
+        )
+    raise ConfigError(
+        f'missing fills the gaps of "{gaps[0]}" with its mean {why}: fill them before with a '
+        f'number that is known from outside, such as df.fillna({{"{gaps[0]}": 0}}), or leave the '
+        "column or the rows out",
+        key="missing",
     )
 
 
@@ -220,6 +265,7 @@ def _known(settings: Mapping[str, Any], config: Config) -> dict[str, Any]:
         "clients": clients,
         "cohort": _cohort(settings, config, clients),
         "rounds": value_of(settings, config, "run.rounds"),
+        "straggler-fraction": _dropped(settings, config),
         "population": value_of(settings, config, "privacy.population"),
         "delta": value_of(settings, config, "privacy.delta"),
     }
@@ -258,6 +304,22 @@ def _cohort(settings: Mapping[str, Any], config: Config, clients: int | None) ->
     return size
 
 
+def _dropped(settings: Mapping[str, Any], config: Config) -> Any:
+    """The share of the drawn clients that does not train; None: all train."""
+    if value_of(settings, config, "cohort.straggler_policy") != "drop":
+        return None
+    fraction = value_of(settings, config, "cohort.straggler_fraction")
+    if fraction is None or (_is_number(fraction) and fraction == 0):
+        return None
+    if not _is_number(fraction) or not 0 <= fraction < 1:
+        raise ConfigError(
+            "cohort.straggler_fraction must be a number in [0, 1) where privacy has an epsilon and "
+            f"stragglers are dropped, found {fraction!r}",
+            key="cohort.straggler_fraction",
+        )
+    return float(fraction)
+
+
 def _noise_of(known: Mapping[str, Any]) -> tuple[float, float]:
     arguments = [f"--{name}={value}" for name, value in known.items() if value is not None]
     done = subprocess.run([program(), "privacy", *arguments], capture_output=True, text=True)
@@ -268,6 +330,6 @@ def _noise_of(known: Mapping[str, Any]) -> tuple[float, float]:
     noise, delta = found["noise"], found["delta"]
     if done.returncode != 0 or noise is None or delta is None:
         text = done.stderr.strip().removeprefix("macaw: error: ").partition("\n")[0]
-        text = re.sub(r"--(\w+)", lambda option: _OPTIONS.get(option[1], option[1]), text)
+        text = re.sub(r"--([\w-]+)", lambda option: _OPTIONS.get(option[1], option[1]), text)
         raise ConfigError(f"privacy.epsilon: {text}", key="privacy.epsilon")
     return float(noise[1]), float(delta[1])

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -147,6 +148,52 @@ TEST(Privacy, NoiseHasItsDeviationHoweverManyClientsCame) {
     EXPECT_NEAR(std::sqrt(square / 40000), expected, 0.02 * expected);
     EXPECT_NEAR(beyond / 40000, 0.0455, 0.006) << "of a normal distribution, beyond 2σ";
   }
+}
+
+// A shared number, and a norm layer with its statistic.
+LayoutPtr NormNet() {
+  return *ParameterLayout::Make(
+      {{.name = "w", .shape = {1}},
+       {.name = "bn.weight", .shape = {1}},
+       {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
+      DType::kF64);
+}
+
+// A rule that sends them, too, whatever its description says: in a step they move by a tenth.
+TEST(Privacy, SendsNothingOfBuffersAndAddsNoNoiseToThem) {
+  const uint64_t statistic = NormNet()->Find("bn.running_mean")->offset;
+  const auto statistic_of = [&](const Description& rule, const std::vector<size_t>& cohort) {
+    std::vector<TestPopulationClient> population;
+    for (size_t k = 0; k < 10; ++k)
+      population.push_back({std::make_shared<Slope>(Numbers{3.0 * k, 4.0 * k}), 1});
+    RoundLoop loop(rule, population,
+                   {.steps = 1, .layout = NormNet(), .cohort = Poisson(4), .seed = 1});
+    EXPECT_TRUE(loop.Round(cohort).ok());
+    EXPECT_NE(loop.Model()[0], 0);
+    return loop.server().Model().As<double>()[statistic];
+  };
+  const Description fedavg = Builtin("fedavg");
+  EXPECT_NE(statistic_of(fedavg, {1, 2, 8}), 0);
+  for (const char* rule : {"fedavg", "scaffold", "fedbn"}) {
+    const Description noised = WithPrivacy(Builtin(rule), Gaussian(2, 1), kRounds);
+    EXPECT_EQ(statistic_of(noised, {1, 2}), 0) << rule << ", below the clip";
+    EXPECT_EQ(statistic_of(noised, {8, 9}), 0) << rule << ", clipped";
+  }
+}
+
+TEST(Privacy, OfFedBnLeavesTheStatisticsWithTheClients) {
+  const auto own = [](const Description& rule) {
+    std::vector<TestPopulationClient> population;
+    for (size_t k = 0; k < 10; ++k)
+      population.push_back({std::make_shared<Slope>(Numbers{3, 4}), 1});
+    RoundLoop loop(rule, population,
+                   {.steps = 1, .layout = NormNet(), .cohort = Poisson(4), .seed = 1});
+    EXPECT_TRUE(loop.Round({1, 2}).ok());
+    const ConstVectorView kept = loop.StateOf(1, 0);
+    return kept.As<double>()[kept.layout->Find("bn.running_mean")->offset];
+  };
+  EXPECT_NE(own(Builtin("fedbn")), 0);
+  EXPECT_EQ(own(WithPrivacy(Builtin("fedbn"), Gaussian(2, 1), kRounds)), own(Builtin("fedbn")));
 }
 
 TEST(Privacy, NoiseIsAnotherInEachRoundAndRunAndTheSameInARepeatedOne) {
@@ -369,7 +416,8 @@ TEST(Privacy, RulesDoNotSeeHowManyCame) {
 // ---- what it is for
 
 std::string WhyNot(const std::string& rule, PrivacyConfig privacy, const CohortConfig& cohort,
-                   uint64_t clients = 100, LayoutPtr layout = nullptr) {
+                   uint64_t clients = 100, LayoutPtr layout = nullptr,
+                   const std::function<void(Setup&)>& change = {}) {
   Setup setup;
   setup.config.name = rule;
   for (const ParameterSpec& spec : Builtin(rule).parameters)
@@ -378,6 +426,7 @@ std::string WhyNot(const std::string& rule, PrivacyConfig privacy, const CohortC
   setup.cohort = cohort;
   setup.clients = clients;
   setup.total_weight = static_cast<double>(clients);
+  if (change) change(setup);
   const auto schema = MakeSchema(WithPrivacy(Builtin(rule), privacy, kRounds), setup);
   return std::string(schema.status().message());
 }
@@ -440,6 +489,24 @@ TEST(Privacy, RefusesRunsOfWhichItsEpsilonIsNot) {
   EXPECT_THAT(WhyNot("fedavg", privacy, Poisson(10), 100, buffers), HasSubstr("batch-norm"));
 }
 
+TEST(Privacy, TakesModelsOfWhichNoBufferIsSent) {
+  const PrivacyConfig privacy = Gaussian(1, 1);
+  const auto why = [&](const std::string& rule,
+                       const std::function<void(algorithms::Setup&)>& change) {
+    return WhyNot(rule, privacy, Poisson(10), 100, NormNet(), change);
+  };
+  const auto local = [](const std::string& globs) {
+    return [globs](algorithms::Setup& setup) { setup.config.parameters["local"] = globs; };
+  };
+  const auto frozen = [](algorithms::Setup& setup) { setup.model.buffers = "server"; };
+  EXPECT_EQ(why("fedavg", frozen), "");
+  EXPECT_EQ(why("scaffold", frozen), "");
+  EXPECT_EQ(why("fedbn", {}), "");
+  EXPECT_EQ(why("fedbn", local("*running_*")), "");
+  EXPECT_THAT(why("fedbn", local("bn.weight")), HasSubstr("model.buffers = \"server\""));
+  EXPECT_THAT(why("fedavg", {}), HasSubstr("fedbn"));
+}
+
 TEST(Privacy, SaysWhatARunGivesAway) {
   algorithms::Setup setup;
   setup.layout = ParameterLayout::Scalars("w", 2, DType::kF32);
@@ -465,6 +532,10 @@ TEST(Privacy, SaysWhatARunGivesAway) {
   EXPECT_THAT(larger, testing::Contains(testing::AllOf(HasSubstr("privacy.population = 2000"),
                                                        HasSubstr("of which 1000"))));
   EXPECT_THAT(larger, testing::Contains(HasSubstr("1 / clients = 0.0005")));
+  setup.cohort.straggler_fraction = 0.99;
+  setup.cohort.straggler_policy = "drop";
+  EXPECT_THAT(WithPrivacy(Builtin("fedavg"), privacy, kRounds).notes(setup),
+              testing::Contains(HasSubstr("the sum of fewer than one on average")));
 }
 
 }  // namespace

@@ -177,6 +177,31 @@ TEST(Notes, SayThatACohortIsTooSmallForAGpu) {
   EXPECT_EQ(Notes("fedavg", many), "");
 }
 
+TEST(Notes, SayWhatDoublesCostBesideCodecs) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 5});
+  const std::string up = "update.codec=[\"bits 8\"]", down = "broadcast.codec=[\"bits 8\"]";
+  const std::string note = "Set run.dtype = \"float32\"";
+  EXPECT_THAT(Notes("fedavg", rows, {up, down}), testing::Not(HasSubstr(note)));
+  EXPECT_THAT(Notes("fedavg", rows, {"run.dtype=float64"}), testing::Not(HasSubstr(note)));
+  EXPECT_THAT(Notes("fedavg", rows, {"run.dtype=float64", up}),
+              AllOf(HasSubstr(note), testing::Not(HasSubstr("broadcast.codec saves nothing"))));
+  EXPECT_THAT(Notes("fedavg", rows, {"run.dtype=float64", down}),
+              AllOf(HasSubstr(note), HasSubstr("broadcast.codec saves nothing")));
+}
+
+TEST(Notes, SayThatEpsilonIsNotOfTheNumbersOfNormalise) {
+  const SomeRows rows({20, 40, 60}, {0, 0, 5});
+  const std::vector<std::string> set = {"privacy.mechanism=gaussian", "privacy.clip=1",
+                                        "privacy.noise=1", "cohort.sampling=poisson",
+                                        "cohort.weight=uniform"};
+  std::vector<std::string> scaled = set;
+  scaled.emplace_back("data.normalise.mean=[0.5]");
+  const std::string note = "privacy: data.normalise";
+  EXPECT_THAT(Notes("fedavg", rows, scaled), HasSubstr(note));
+  EXPECT_THAT(Notes("fedavg", rows, set), testing::Not(HasSubstr(note)));
+  EXPECT_THAT(Notes("fedavg", rows, {"data.normalise.mean=[0.5]"}), testing::Not(HasSubstr(note)));
+}
+
 TEST(Notes, NameKeysThatDataModelOrRuleLeaveWithoutAnEffect) {
   const SomeRows rows({20, 40, 60}, {0, 0, 5});
   const auto note = [&](std::vector<std::string> set, const std::string& rule = "fedavg") {

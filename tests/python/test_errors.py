@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from test_tables import DataFrame
 
 import macaw
 import macaw.keys
@@ -332,6 +334,74 @@ class Private(TestCase):
         job = self.job("run", privacy={"epsilon": 8, "clip": 1}, partition=macaw.iid(40))
         settings = macaw._configuration.keys_of(job).settings
         self.assertAlmostEqual(settings["privacy.delta"], 0.1 / 40)
+
+    def test_runs_plan_without_the_stragglers_that_are_dropped(self) -> None:
+        def noise(**cohort: Any) -> Any:
+            job = self.job("run", privacy={"epsilon": 8, "clip": 1}, cohort=cohort)
+            return macaw._configuration.keys_of(job).settings["privacy.noise"]
+
+        dropped = {"straggler_fraction": 0.5, "straggler_policy": "drop"}
+        self.assertEqual(noise(size=10, **dropped), noise(size=5))
+        self.assertEqual(
+            noise(size=10, **{**dropped, "straggler_policy": "partial"}), noise(size=10)
+        )
+        job = {"privacy": {"epsilon": 8, "delta": 1e-3, "clip": 1}, "rounds": 6}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = macaw.simulate(**self.job("run", cohort={"size": 10, **dropped}, **job))
+        self.assertIn("of some 5 of 20 clients", str(run.said))
+        self.assertLessEqual(run.summary["privacy"]["epsilon"], 8.0)
+        self.assertGreater(run.summary["privacy"]["epsilon"], 7.5)
+        with self.assertRaises(macaw.ConfigError) as caught:
+            noise(size=10, **{**dropped, "straggler_fraction": 1})
+        self.assertEqual(caught.exception.key, "cohort.straggler_fraction")
+
+    def test_runs_take_no_numbers_over_the_rows_of_all(self) -> None:
+        x, y = rows()
+        table = {**{f"x{i}": x[:, i].tolist() for i in range(8)}, "y": y.tolist()}
+        whole = DataFrame(table)
+        gaps = DataFrame({**table, "x3": [float("nan"), *table["x3"][1:]]})
+        private: dict[str, Any] = {"mechanism": "gaussian", "clip": 1.0, "noise": 1.0}
+        private_file = self.folder / "private.toml"
+        private_file.write_text('[privacy]\nmechanism = "gaussian"\nclip = 1.0\nnoise = 1.0\n')
+        cohort = {"size": 5, "sampling": "poisson", "weight": "uniform"}
+        of_table: dict[str, Any] = {"data": gaps, "label": "y"}
+        for changes, key, line in [
+            ({"normalise": "train"}, "normalise", 'normalise="client"'),
+            ({**of_table, "missing": "mean"}, "missing", "df.fillna"),
+            ({**of_table, "missing": "indicator"}, "missing", "df.fillna"),
+        ]:
+            for privacy in (
+                {"privacy": private},
+                {"privacy": {"epsilon": 8, "clip": 1}},
+                {"config": private_file} if sys.version_info >= (3, 11) else {"privacy": private},
+            ):
+                job = self.job("run", cohort=cohort, **changes, **privacy)
+                for begin in (macaw.simulate, macaw.stream):
+                    with self.subTest(changes=[*changes], privacy=privacy):
+                        with self.assertRaises(macaw.ConfigError) as caught:
+                            begin(**job)
+                        self.assertEqual(caught.exception.key, key)
+                        self.assertIn(line, str(caught.exception))
+            for varied in (
+                {"mechanism": macaw.grid(["none", "gaussian"]), "clip": 1.0, "noise": 1.0},
+                macaw.grid([{"mechanism": "none"}, private]),
+            ):
+                job = self.job("sweep", cohort=cohort, privacy=varied, **changes)
+                del job["seed"]
+                with self.subTest(changes=[*changes], sweep=varied):
+                    with self.assertRaises(macaw.ConfigError) as caught:
+                        macaw.sweep(**job, progress=False)
+                    self.assertEqual(caught.exception.key, key)
+        for taken in (
+            {"normalise": "train"},
+            {**of_table, "missing": "mean"},
+            {"normalise": "client", "privacy": private},
+            {"data": whole, "label": "y", "missing": "mean", "privacy": private},
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                macaw._configuration.keys_of(self.job("run", cohort=cohort, **taken))
 
 
 class ARunThatFails(TestCase):

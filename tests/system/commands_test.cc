@@ -184,6 +184,27 @@ TEST_F(Commands, StatesThatAreNotToBeKeptAreDroppedWhenTheRunIsOver) {
   EXPECT_THAT(printed_, HasSubstr("state.keep = false"));
 }
 
+TEST_F(Commands, NoiseIsPlannedWithoutTheStragglersThatAreDropped) {
+  const auto printed = [](const std::string& cohort) {
+    return RunMacaw("privacy --clients 100 --rounds 10 --epsilon 8 --cohort " + cohort);
+  };
+  const auto noise = [](const std::string& text) {
+    const size_t begin = text.find("\nnoise = ");
+    return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin + 1) - begin);
+  };
+  const Printed half = printed("20 --straggler-fraction 0.5");
+  EXPECT_EQ(half.exit, 0) << half.text;
+  EXPECT_NE(noise(half.text), "");
+  EXPECT_EQ(noise(half.text), noise(printed("10").text));
+  EXPECT_NE(noise(half.text), noise(printed("20").text));
+  EXPECT_THAT(half.text, HasSubstr("size = 20"));
+  EXPECT_THAT(half.text, HasSubstr("straggler_policy = \"drop\""));
+  EXPECT_THAT(printed("20").text, Not(HasSubstr("straggler")));
+  const Printed none_left = printed("20 --straggler-fraction 1");
+  EXPECT_NE(none_left.exit, 0);
+  EXPECT_THAT(none_left.text, HasSubstr("--straggler-fraction"));
+}
+
 TEST_F(Commands, TheListOfModelsHasTheLayers) {
   const Printed models = RunMacaw("models");
   EXPECT_EQ(models.exit, 0);
