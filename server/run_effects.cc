@@ -13,9 +13,12 @@
 namespace macaw::server {
 namespace {
 
-constexpr char kAllBeginAnew[] =
-    " then=\"the server keeps a sum of what all clients store, and would keep what is lost: after "
-    "this round no client has a state, and the sum begins at zero\"";
+std::string AllBeginAnew(Round round) {
+  return absl::StrCat(
+      " then=\"the server keeps a sum of what all clients store, and would keep what is lost: after "
+      "round ",
+      round.value, " no client has a state, and the sum begins at zero\"");
+}
 constexpr char kStillSummed[] =
     " advice=\"the rule still counts what these clients had added, which biases the rounds that "
     "follow: begin the run again where that matters\"";
@@ -80,7 +83,9 @@ void RunThreads::LogRecord(const log::Record& record) const {
                               cut->states ? " states" : "", " clients=", cut->given_up.size(),
                               " reason=\"", cut->why, "\""));
   } else if (const auto* states = std::get_if<log::StatesLost>(&record)) {
-    const char* const then = states->all ? kAllBeginAnew : sums_states_ ? kStillSummed : "";
+    const std::string then = states->all    ? AllBeginAnew(states->round)
+                             : sums_states_ ? kStillSummed
+                                            : "";
     log_.Warning(absl::StrCat("states_lost",
                               states->name.empty() ? "" : absl::StrCat(" worker=", states->name),
                               " clients=", states->clients.size() + states->counted.size(),
