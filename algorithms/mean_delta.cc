@@ -45,7 +45,8 @@ std::vector<ParameterSpec> ServerRateParameters() {
           {.name = "server_lr_schedule",
            .default_value = "constant",
            .help = "η_g by round: constant, step gamma 0.5 every 100, exponential gamma 0.99, "
-                   "cosine rounds 200 floor 0.01; each with warmup 5",
+                   "cosine rounds 200 floor 0.01; each with warmup 5, which is part of a "
+                   "cosine's rounds",
            .check = [](const ParameterValue& value) {
              return training::ParseSchedule(std::get<std::string>(value)).status();
            }}};

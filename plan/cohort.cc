@@ -54,6 +54,10 @@ bool LearnsFromRounds(const CohortConfig& cohort) {
          cohort.sampling == "ucb";
 }
 
+bool FiltersClients(const CohortConfig& cohort) {
+  return !cohort.eligible.empty() || cohort.min_rows.has_value();
+}
+
 uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples) {
   return cohort.max_weight > 0 ? std::min(examples, cohort.max_weight) : examples;
 }
@@ -93,9 +97,9 @@ bool NameMatches(absl::string_view name, absl::string_view pattern) {
 settings::Section<CohortConfig> CohortSection() {
   using C = CohortConfig;
   settings::Section<C> f;
-  f.Add("size", &C::size, "clients a round", AtLeast(1)).Hidden([](const C& cohort) {
-    return cohort.size == 0;
-  });
+  f.Add("size", &C::size, "clients a round; with cohort.sampling = \"sweep\" or \"cyclic\" at most",
+        AtLeast(1))
+      .Hidden([](const C& cohort) { return cohort.size == 0; });
   f.Add("fraction", &C::fraction, "share of the clients that can be drawn, instead of cohort.size",
         AboveUpTo(0, 1))
       .InsteadOf({"size"})
@@ -106,10 +110,10 @@ settings::Section<CohortConfig> CohortSection() {
        "power-of-choice", "ucb"},
       "how a round's clients are drawn. uniform: distinct clients; proportional: with replacement, "
       "by examples (needs uniform weights); poisson: each client independently; sweep: every "
-      "client once before any client again; cyclic: a sweep, in the same order each time; "
-      "available: uniform over the available clients; by what earlier rounds told: oort: large "
-      "loss and fast; power-of-choice: the largest losses of some candidates; ucb: an upper bound "
-      "of the loss");
+      "client once before any client again, in rounds of equal size; cyclic: a sweep, in the same "
+      "order each time; available: uniform over the available clients; by what earlier rounds told: "
+      "oort: large loss and fast; power-of-choice: the largest losses of some candidates; ucb: an "
+      "upper bound of the loss");
   f.AddChoice("weight", &C::weight,
               {{"examples", WeightPolicy::kExamples},
                {"uniform", WeightPolicy::kUniform},

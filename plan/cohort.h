@@ -30,7 +30,7 @@ struct OortConfig {
 };
 
 struct CohortConfig {
-  uint64_t size = 0;    // clients a round
+  uint64_t size = 0;    // clients a round; of a sweep at most (scheduler/sweep.h)
   double fraction = 0;  // > 0: of the clients that can be drawn, until the plan is resolved
   std::string sampling = "uniform";  // a name of scheduler/cohort.h
   WeightPolicy weight = WeightPolicy::kExamples;
@@ -63,6 +63,9 @@ struct CohortConfig {
 // Whether cohorts follow what earlier rounds told of the clients (scheduler/feedback.h): "oort",
 // "power-of-choice" and "ucb".
 bool LearnsFromRounds(const CohortConfig& cohort);
+
+// Whether keys of [cohort] say who may be drawn: eligible or min_rows.
+bool FiltersClients(const CohortConfig& cohort);
 
 // How many of a client's examples or tokens count in the mean.
 uint64_t CountedOf(const CohortConfig& cohort, uint64_t examples);

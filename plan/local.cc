@@ -23,7 +23,8 @@ settings::Section<Schedule> ScheduleSection() {
       .Needs(multiplies, "local.lr_schedule.kind = \"step\" or \"exponential\"");
   f.Add("every", &Schedule::every, "step: rounds between factors", AtLeast(1))
       .Needs(is("step"), "local.lr_schedule.kind = \"step\"");
-  f.Add("rounds", &Schedule::rounds, "cosine: length in rounds, as T_max of PyTorch; 0: run.rounds",
+  f.Add("rounds", &Schedule::rounds,
+        "cosine: length in rounds, warm-up included (without it: T_max of PyTorch); 0: run.rounds",
         AtLeast(0))
       .Needs(is("cosine"), "local.lr_schedule.kind = \"cosine\"");
   f.Add("floor", &Schedule::floor,

@@ -186,6 +186,13 @@ uint64_t AskedClients(const CohortConfig& config) {
   return static_cast<uint64_t>(std::min(asked, 9e18));
 }
 
+RoundSize SizeOfRounds(const CohortConfig& config, uint64_t clients) {
+  const bool sweeps = config.sampling == "sweep" || config.sampling == "cyclic";
+  if (!sweeps || config.size == 0 || clients == 0) return {config.size, config.size};
+  const SweepRounds rounds(clients, config.size);
+  return {rounds.share, rounds.share + (rounds.longer > 0 ? 1 : 0)};
+}
+
 absl::StatusOr<std::unique_ptr<CohortSampler>> MakeCandidates(
     const CohortConfig& config, std::span<const uint32_t> examples,
     const virtual_time::Presence* presence, const Feedback* feedback) {

@@ -60,6 +60,14 @@ class CohortSampler {
 // How many clients a round asks: cohort.size, or more with over-selection.
 uint64_t AskedClients(const CohortConfig& config);
 
+// How many clients a round draws: `most`, and of a sweep whose rounds differ one fewer in some.
+struct RoundSize {
+  uint64_t least = 0, most = 0;
+};
+// Of `clients` that can be drawn; 0: not known. cohort.size, and of "sweep" and "cyclic" the share
+// of a round (sweep.h), which may be less.
+RoundSize SizeOfRounds(const CohortConfig& config, uint64_t clients);
+
 // `examples[k]` is the number of client k's training rows; it must outlive the sampler. Errors name
 // the key of [cohort] to change. `feedback`: of a sampling that learns from rounds, which must
 // outlive the sampler; else null.

@@ -19,30 +19,25 @@ uint64_t Mix(uint64_t x) {
 class SweepSampler final : public CohortSampler {
  public:
   SweepSampler(uint64_t seed, uint64_t size, Trainable clients, SweepOrder order)
-      : seed_(seed),
-        rounds_((clients.size() + size - 1) / size),
-        order_(order),
-        clients_(std::move(clients)) {}
+      : seed_(seed), rounds_(clients.size(), size), order_(order), clients_(std::move(clients)) {}
 
   Cohort Sample(const Moment& moment) const override {
     const Round round = moment.round;
     const uint64_t turns = std::max<uint64_t>(round.value, 1) - 1;  // rounds are numbered from 1
-    const uint64_t turn = turns % rounds_;
+    const uint64_t turn = turns % rounds_.rounds;
     const KeyedPermutation order({.seed = seed_,
                                   .purpose = Purpose::kCohort,
-                                  .extra = order_ == SweepOrder::kNew ? turns / rounds_ : 0},
+                                  .extra = order_ == SweepOrder::kNew ? turns / rounds_.rounds : 0},
                                  clients_.size());
-    // If N does not divide evenly, the first rounds of a sweep have one client more.
-    const uint64_t share = clients_.size() / rounds_, longer = clients_.size() % rounds_;
-    const uint64_t begin = turn * share + std::min(turn, longer);
-    std::vector<uint64_t> ids(share + (turn < longer ? 1 : 0));
+    const uint64_t begin = turn * rounds_.share + std::min(turn, rounds_.longer);
+    std::vector<uint64_t> ids(rounds_.share + (turn < rounds_.longer ? 1 : 0));
     for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = order(begin + i);
     return {round, clients_.Entries(std::move(ids))};
   }
 
  private:
   const uint64_t seed_;
-  const uint64_t rounds_;  // per sweep
+  const SweepRounds rounds_;
   const SweepOrder order_;
   const Trainable clients_;
 };

@@ -27,6 +27,16 @@ class KeyedPermutation {
   std::array<uint64_t, kTurns> keys_;
 };
 
+// The rounds of a sweep: as few as `size` clients a round allow, and as equal as N allows. So 12
+// clients with a size of 11 are two rounds of 6.
+struct SweepRounds {
+  SweepRounds(uint64_t clients, uint64_t size)  // both > 0
+      : rounds((clients + size - 1) / size), share(clients / rounds), longer(clients % rounds) {}
+  uint64_t rounds;
+  uint64_t share;   // clients of a round
+  uint64_t longer;  // this many first rounds have one more
+};
+
 // Sweeps over the clients that can train: each trains once before any trains again, in a new order
 // for each sweep (regularized participation; Malinovsky et al. 2023, §3). The ⌈N / size⌉ rounds of
 // a sweep differ by at most one client, so none has more than `size`. O(size) per round for any

@@ -79,23 +79,29 @@ std::string KeyOfUsers(const std::string& key) {
   return found == derived->end() ? key : found->second;
 }
 
+// The value of that key, as the user writes it.
+std::string ValueOfUsers(const std::string& key, const std::string& value) {
+  if (key != "devices.drops_below") return value;
+  return value == "true" ? "\"drop\"" : "\"extend\"";
+}
+
 absl::Status CompareFingerprints(const std::map<std::string, std::string>& here,
                                  const std::map<std::string, std::string>& there,
                                  const std::string& path) {
   for (const auto& [key, value] : there) {
     const auto it = here.find(key);
-    const std::string now = it == here.end() ? "(not set)" : it->second;
-    if (now != value && !(it == here.end() && IsDefault(key, value))) {
+    if (it == here.end() ? !IsDefault(key, value) : it->second != value) {
+      const std::string now = it == here.end() ? "(not set)" : ValueOfUsers(key, it->second);
       return absl::FailedPreconditionError(
           absl::StrCat("cannot resume from ", path, ": it was written with ", KeyOfUsers(key),
-                       " = ", value, ", the configuration now says ", now));
+                       " = ", ValueOfUsers(key, value), ", the configuration now says ", now));
     }
   }
   for (const auto& [key, value] : here) {
     if (!there.contains(key) && !IsDefault(key, value)) {
-      return absl::FailedPreconditionError(absl::StrCat("cannot resume from ", path,
-                                                        ": it was written without ",
-                                                        KeyOfUsers(key), ", which is now ", value));
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot resume from ", path, ": it was written without ", KeyOfUsers(key),
+                       ", which is now ", ValueOfUsers(key, value)));
     }
   }
   return absl::OkStatus();

@@ -20,7 +20,8 @@ Section<StopRule> StopSection() {
         "budget that no round exceeds")
       .Needs([](const StopRule& rule) { return rule.at_least.has_value() || rule.patience > 0; },
              "run.stop.at_least or run.stop.patience");
-  f.Add("at_least", &StopRule::at_least, "value of that column at which the run ends");
+  f.Add("at_least", &StopRule::at_least,
+        "value of that column at which the run ends; looked at where a round is evaluated");
   f.Add("patience", &StopRule::patience,
         "evaluations without a better value after which the run ends; the best model is kept in "
         "model.best.safetensors",
@@ -44,7 +45,8 @@ Section<RoundRules> RoundSection() {
           },
           "round.deadline above 0 or round.below_quorum = \"drop\"");
   f.Add("enough", &R::enough,
-        "number of counted clients that closes a round; 0: all of its clients", AtLeast(0));
+        "number of counted clients that closes a round, cohort.size at most; 0: all of its clients",
+        AtLeast(0));
   f.AddChoice("below_quorum", &R::below_quorum,
               {{"extend", R::BelowQuorum::kExtend}, {"drop", R::BelowQuorum::kDrop}},
               "what becomes of a round below its quorum. extend: it waits on; drop: nothing of it "

@@ -165,7 +165,8 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
       if (of != MetricRows::kTest && !report.empty()) extremes.best["report"] = std::move(report);
     }
     for (const char* mark : kAccuracyMarks) {
-      const bool reached = metric.find("accuracy") != std::string::npos && value >= std::atof(mark);
+      const bool reached =
+          may_be_best && metric.find("accuracy") != std::string::npos && value >= std::atof(mark);
       if (!reached || extremes.rounds_to.contains(mark)) continue;
       extremes.rounds_to[mark] = row["round"];
       extremes.bytes_to[mark] = {{"up", extremes.bytes_up}, {"down", extremes.bytes_down}};

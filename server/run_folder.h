@@ -48,7 +48,8 @@ struct SummaryFacts {
   uint64_t sent_bytes = 0, received_bytes = 0;  // by nodes in this session, as they report
   std::string stop_metric;        // decides "best"; empty: a default (docs/guides/runs.md)
   uint32_t best_model_round = 0;  // of run.stop.patience; 0: no best model is kept
-  // With run.stop.patience: whether the row of this round may be the best. Null: each may.
+  // With run.stop.patience: whether the row of this round may be the best, and the first at an
+  // accuracy (rounds_to). Null: each may.
   std::function<bool(Round)> chooses;
   // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.
   std::function<std::optional<double>()> epsilon;

@@ -89,6 +89,7 @@ absl::Status Write(const PlanCommand& command) {
   for (const std::string& note : dataset->info().notes) std::cerr << "note  " << note << std::endl;
   MACAW_ASSIGN_OR_RETURN(const Drawable drawable, DrawableHere(config.run, *dataset));
   MACAW_RETURN_IF_ERROR(Resolve(config, dataset->info(), drawable, catalogue));
+  MACAW_RETURN_IF_ERROR(server::CheckRounds(config.run.cohort, config.node.server.round));
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_RETURN_IF_ERROR(ChooseStopMetric(config, spec, *dataset, catalogue.algorithms()));
   NoteOnTheMetric(config.node.server.stop);

@@ -12,11 +12,9 @@
 namespace macaw::cli {
 namespace {
 
-bool Filters(const CohortConfig& cohort) {
-  return !cohort.eligible.empty() || cohort.min_rows.has_value();
+bool LeavesOut(const RunPlan& run) {
+  return FiltersClients(run.cohort) || LeastRows(run.local) > 1;
 }
-
-bool LeavesOut(const RunPlan& run) { return Filters(run.cohort) || LeastRows(run.local) > 1; }
 
 std::string NameOf(const data::Dataset& dataset, MatchedBy matched, ClientId client) {
   return matched == MatchedBy::kName ? dataset.ClientName(client) : absl::StrCat(client.value);
@@ -95,7 +93,7 @@ std::string NoteOnGroups(const RunPlan& run, const data::Dataset& dataset, Match
 absl::Status CheckDrawable(const RunPlan& run, const Drawable& drawable, uint64_t clients) {
   const uint64_t asked = scheduler::AskedClients(run.cohort);
   if (!LeavesOut(run) || drawable.clients >= asked) return absl::OkStatus();
-  std::string keys = Filters(run.cohort) ? "cohort.eligible and cohort.min_rows" : "";
+  std::string keys = FiltersClients(run.cohort) ? "cohort.eligible and cohort.min_rows" : "";
   if (LeastRows(run.local) > 1) {
     absl::StrAppend(&keys, keys.empty() ? "" : " and ", "local.drop_last (", LeastRows(run.local),
                     " rows for a step)");

@@ -22,6 +22,7 @@
 #include "models/script.h"
 #include "proto/fleet/client_table.h"
 #include "scheduler/cohort.h"
+#include "server/config.h"
 
 namespace macaw::cli {
 namespace {
@@ -194,8 +195,11 @@ absl::Status ResolveCohort(Config& config, const data::DatasetInfo& info,
     return absl::InvalidArgumentError(absl::StrCat(
         "cohort.size is ", cohort.size, ", but there are only ", info.clients, " clients"));
   }
+  server::RoundRules& round = config.node.server.round;
+  MACAW_RETURN_IF_ERROR(server::CheckEnough(cohort, round));
   // A cohort of everybody means everybody who can train, whatever the partition gives.
   cohort.size = std::min(cohort.size, info.train_clients > 0 ? info.train_clients : info.clients);
+  round.enough = std::min(round.enough, cohort.size);
   const absl::Status enough = CheckDrawable(config.run, drawable, info.clients);
   MACAW_RETURN_IF_ERROR(cohort.eligible.empty() ? enough : WithOwners(config, enough));
   if (cohort.weight == WeightPolicy::kTokens && info.train_tokens == 0) {

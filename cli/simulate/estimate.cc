@@ -103,7 +103,8 @@ uint64_t EvaluationsOf(const RunPlan& run, uint32_t rounds, uint64_t central_row
       evaluated += every == 0 || round % every != 0 ? 1 : 0;
   }
   if (!run.evaluation.test || !run.evaluation.central || central_rows == 0) return evaluated;
-  const uint64_t without = one_out > 0 ? rounds / one_out * run.cohort.size : 0;
+  const uint64_t cohort = scheduler::SizeOfRounds(run.cohort, TrainClients(run)).most;
+  const uint64_t without = one_out > 0 ? rounds / one_out * cohort : 0;
   return evaluated * (1 + run.evaluation.unlearn.size()) + without;
 }
 
@@ -264,9 +265,10 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
                                           const sdk::Catalogue& catalogue) {
   const Config& config = run.config;
   const worker::WorkersConfig& workers = config.node.workers;
-  CostEstimate estimate{.rounds = config.run.rounds,
-                        .population = TrainClients(config.run),
-                        .cohort = config.run.cohort.size};
+  CostEstimate estimate{
+      .rounds = config.run.rounds,
+      .population = TrainClients(config.run),
+      .cohort = scheduler::SizeOfRounds(config.run.cohort, TrainClients(config.run))};
   if (LearnsFromRounds(config.run.cohort)) estimate.learns = config.run.cohort.sampling;
   MACAW_ASSIGN_OR_RETURN(const std::optional<server::Budget> budget,
                          server::BudgetOf(config.node.server.stop, config.run));
@@ -293,7 +295,7 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
   if (config.run.evaluation.leave_one_out > 0) {
     const uint64_t model = algorithms::SentModelLayout(schema)->bytes();
     estimate.memory.one_out =
-        config.run.cohort.size * (sums.largest + model) + estimate.memory.server;
+        estimate.cohort.most * (sums.largest + model) + estimate.memory.server;
   }
   if (const uint64_t clients = config.run.evaluation.unlearn.size(); clients > 0) {
     const uint64_t model = algorithms::SentModelLayout(schema)->bytes();

@@ -11,6 +11,7 @@
 #include "core/vector.h"
 #include "data/dataset.h"
 #include "models/spec.h"
+#include "scheduler/cohort.h"
 #include "sdk/catalogue.h"
 
 namespace macaw::cli {
@@ -19,10 +20,10 @@ namespace macaw::cli {
 // bytes and seconds are those of a trial (trial.h), so they are absent where it did not end a
 // round.
 struct CostEstimate {
-  uint32_t rounds = 0;      // fewer than the run's where a budget of privacy ends it
-  bool may_stop = false;    // a stop rule may end it sooner
-  uint64_t population = 0;  // clients that can be drawn
-  uint64_t cohort = 0;
+  uint32_t rounds = 0;          // fewer than the run's where a budget of privacy ends it
+  bool may_stop = false;        // a stop rule may end it sooner
+  uint64_t population = 0;      // clients that can be drawn
+  scheduler::RoundSize cohort;  // clients a round
   std::string learns;  // a cohort.sampling that learns: here cohorts are drawn uniformly instead
   PlannedWork work;
   double steps = 0;        // the column `steps`, of the whole run

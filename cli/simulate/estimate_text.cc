@@ -40,7 +40,10 @@ std::string DurationText(double seconds) {
 std::string RoundsText(const CostEstimate& estimate) {
   std::string text =
       absl::StrCat(CountText(estimate.rounds), estimate.may_stop ? " at most" : "", "; ",
-                   CountText(static_cast<double>(estimate.cohort)), " of ",
+                   estimate.cohort.least < estimate.cohort.most
+                       ? absl::StrCat(CountText(static_cast<double>(estimate.cohort.least)), " or ")
+                       : "",
+                   CountText(static_cast<double>(estimate.cohort.most)), " of ",
                    CountText(static_cast<double>(estimate.population)), " clients a round, ",
                    CountText(estimate.work.turns), " turns of clients in all");
   if (estimate.work.clients.value_or(0) > 0) {
@@ -187,7 +190,8 @@ Json EstimateJson(const CostEstimate& estimate, double took) {
       {"event", "estimate"},
       {"rounds", estimate.rounds},
       {"clients", estimate.population},
-      {"cohort", estimate.cohort},
+      {"cohort", estimate.cohort.most},
+      {"least_cohort", estimate.cohort.least},
       {"drawn_uniformly", !estimate.learns.empty()},
       {"turns", estimate.work.turns},
       {"different_clients", OrNull(estimate.work.clients)},

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/simulate/backend.h"
 #include "core/spelling.h"
+#include "scheduler/cohort.h"
 
 namespace macaw::cli {
 namespace {
@@ -52,8 +53,11 @@ std::string ModelLine(const Config& config, const models::ModelSpec& spec) {
 
 std::string RoundsLine(const Config& config) {
   const worker::WorkersConfig& workers = config.node.workers;
+  const scheduler::RoundSize size =
+      scheduler::SizeOfRounds(config.run.cohort, TrainClients(config.run));
   return absl::StrCat(
-      config.run.rounds, " of ", config.run.algorithm.name, ", ", Grouped(config.run.cohort.size),
+      config.run.rounds, " of ", config.run.algorithm.name, ", ",
+      size.least < size.most ? absl::StrCat(Grouped(size.least), " or ") : "", Grouped(size.most),
       " clients each, on ", workers.processes,
       workers.processes == 1 ? " process with " : " processes with ",
       Counted(SlotsHere(config), "slot"),

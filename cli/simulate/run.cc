@@ -22,6 +22,7 @@
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "scheduler/cohort.h"
 
 namespace macaw::cli {
 namespace {
@@ -194,12 +195,13 @@ absl::StatusOr<SupervisedEnd> RunInChildren(const Config& config, const RunOptio
   // Outlives the workers.
   MACAW_ASSIGN_OR_RETURN(std::optional<PrivateRedis> redis, StartRedis(config, options));
 
-  Progress progress({.terminal = ::isatty(STDERR_FILENO) != 0,
-                     .quiet = options.quiet || options.silent,
-                     .width = TerminalWidth,
-                     .rounds = config.run.rounds,
-                     .cohort = config.run.cohort.size},
-                    SteadyClock(), &WriteToStandardError);
+  Progress progress(
+      {.terminal = ::isatty(STDERR_FILENO) != 0,
+       .quiet = options.quiet || options.silent,
+       .width = TerminalWidth,
+       .rounds = config.run.rounds,
+       .cohort = scheduler::SizeOfRounds(config.run.cohort, TrainClients(config.run)).most},
+      SteadyClock(), &WriteToStandardError);
 
   if (options.trace) MACAW_RETURN_IF_ERROR(MakeDirectories(options.folder + "/trace"));
   MACAW_ASSIGN_OR_RETURN(const Commands commands,

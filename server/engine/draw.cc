@@ -8,6 +8,7 @@
 #include "core/spelling.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
+#include "server/engine/round_policy.h"
 #include "server/engine/timed_round.h"
 #include "training/api/round_local.h"
 #include "training/api/straggler.h"
@@ -16,16 +17,12 @@ namespace macaw::server {
 
 namespace {
 
-bool Filters(const CohortConfig& cohort) {
-  return !cohort.eligible.empty() || cohort.min_rows.has_value();
-}
-
 // The rows of each client, 0 for those that are not eligible and for those that cannot take a step.
 // Empty: everybody can be drawn.
 std::vector<uint32_t> EligibleRows(const RunPlan& run, const Roster& roster) {
   const uint32_t steps = LeastRows(run.local);
   const auto cannot_step = [&](uint32_t rows) { return rows > 0 && rows < steps; };
-  if (!Filters(run.cohort) && std::ranges::none_of(roster.rows(), cannot_step)) return {};
+  if (!FiltersClients(run.cohort) && std::ranges::none_of(roster.rows(), cannot_step)) return {};
   const uint32_t least = std::max(run.cohort.min_rows.value_or(1), steps);
   std::vector<uint32_t> rows = roster.rows();
   for (uint64_t client = 0; client < rows.size(); ++client) {
@@ -38,22 +35,14 @@ std::vector<uint32_t> EligibleRows(const RunPlan& run, const Roster& roster) {
 absl::Status CheckLeft(const RunPlan& run, const std::vector<uint32_t>& rows) {
   const auto left = rows.size() - static_cast<size_t>(std::ranges::count(rows, 0U));
   if (left >= scheduler::AskedClients(run.cohort)) return absl::OkStatus();
-  std::string keys = Filters(run.cohort) ? "cohort.eligible and cohort.min_rows leave " : "";
+  std::string keys = FiltersClients(run.cohort) ? "cohort.eligible and cohort.min_rows leave " : "";
   if (LeastRows(run.local) > 1) {
-    keys = absl::StrCat(Filters(run.cohort) ? "cohort.eligible, cohort.min_rows and " : "",
+    keys = absl::StrCat(FiltersClients(run.cohort) ? "cohort.eligible, cohort.min_rows and " : "",
                         "local.drop_last (", run.local.batch_size, " rows for a step) leave ");
   }
   return absl::InvalidArgumentError(
       absl::StrCat(keys, left, " of ", rows.size(), " clients to draw from, but a round asks ",
                    scheduler::AskedClients(run.cohort), " (cohort.size, cohort.over_selection)"));
-}
-
-absl::Status CheckSampling(const CohortConfig& cohort, absl::string_view keys) {
-  if (cohort.sampling != "poisson") return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("cohort.sampling = \"poisson\" draws each client with the chance cohort.size ÷ "
-                   "population, which ",
-                   keys, " would change: use \"uniform\""));
 }
 
 }  // namespace
@@ -72,8 +61,6 @@ absl::StatusOr<Draw::Pool> Draw::PoolOf(const RunPlan& run, const Roster& roster
 absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster,
                                 const virtual_time::Presence* presence) {
   std::vector<uint32_t> rows = EligibleRows(run, roster);
-  if (Filters(run.cohort))
-    MACAW_RETURN_IF_ERROR(CheckSampling(run.cohort, "cohort.eligible or cohort.min_rows"));
   if (!rows.empty()) MACAW_RETURN_IF_ERROR(CheckLeft(run, rows));
   auto feedback =
       LearnsFromRounds(run.cohort) ? std::make_unique<scheduler::Feedback>(run.cohort) : nullptr;
@@ -83,7 +70,7 @@ absl::StatusOr<Draw> Draw::Make(const RunPlan& run, const Roster& roster,
 }
 
 absl::Status Draw::CheckCanChange() const {
-  MACAW_RETURN_IF_ERROR(CheckSampling(run_->cohort, "round.present_within"));
+  MACAW_RETURN_IF_ERROR(CheckChance(run_->cohort, "round.present_within"));
   const std::string& sampling = run_->cohort.sampling;
   if (sampling != "sweep" && sampling != "cyclic") return absl::OkStatus();
   return absl::InvalidArgumentError(

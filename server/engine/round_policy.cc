@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "core/status.h"
 #include "plan/real_arrivals.h"
 
 namespace macaw::server {
@@ -48,7 +49,25 @@ uint64_t NeededOf(double quorum, uint64_t drawn) {
   return std::min(drawn, std::max<uint64_t>(1, static_cast<uint64_t>(std::max(0.0, share))));
 }
 
+absl::Status CheckChance(const CohortConfig& cohort, absl::string_view keys) {
+  if (cohort.sampling != "poisson") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cohort.sampling = \"poisson\" draws each client with the chance cohort.size ÷ "
+                   "population, which ",
+                   keys, " would change: use \"uniform\""));
+}
+
+absl::Status CheckEnough(const CohortConfig& cohort, const RoundRules& rules) {
+  if (cohort.size == 0 || rules.enough <= cohort.size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("round.enough = ", rules.enough,
+                                                 " ends no round: at most ", cohort.size,
+                                                 " clients count in one (cohort.size)"));
+}
+
 absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules) {
+  MACAW_RETURN_IF_ERROR(CheckEnough(cohort, rules));
+  if (FiltersClients(cohort))
+    MACAW_RETURN_IF_ERROR(CheckChance(cohort, "cohort.eligible or cohort.min_rows"));
   if (cohort.straggler_policy == "drop" && cohort.straggler_fraction >= 1) {
     return absl::InvalidArgumentError(
         "cohort.straggler_policy = \"drop\" with straggler_fraction = 1 leaves no client to train: "

@@ -113,7 +113,14 @@ struct RoundRules {
 // It does not close before the clients that are arriving are settled, unless the deadline passes.
 Course DecideStep(const RoundRules& rules, uint64_t arrivals, const Standing& standing);
 
-// Refuses rules that a round of this cohort cannot have. Errors name the keys.
+// Refuses the sampling whose chances the use of `keys` would change ("poisson").
+absl::Status CheckChance(const CohortConfig& cohort, absl::string_view keys);
+
+// Refuses a round.enough that no round reaches. A cohort.size of 0 is not known yet.
+absl::Status CheckEnough(const CohortConfig& cohort, const RoundRules& rules);
+
+// Refuses rules that a round of this cohort cannot have, and cohorts that cannot be. Errors name
+// the keys.
 absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules);
 
 // Refuses what a fleet whose rounds do not wait for each other (plan/real_arrivals.h)

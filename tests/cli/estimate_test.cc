@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 CostEstimate Sample() {
-  CostEstimate estimate{.rounds = 10, .population = 1234, .cohort = 5};
+  CostEstimate estimate{.rounds = 10, .population = 1234, .cohort = {5, 5}};
   estimate.work = {.rounds = 10,
                    .drawn = 10,
                    .turns = 50,
@@ -41,6 +41,15 @@ TEST(EstimateText, LeavesOutWhatIsNotKnown) {
   EXPECT_TRUE(json["virtual_seconds"].is_null());
   EXPECT_TRUE(json["privacy"].is_null());
   EXPECT_EQ(json["steps"]["client"], 8);
+}
+
+TEST(EstimateText, SaysWhereTheRoundsOfASweepDiffer) {
+  CostEstimate estimate = Sample();
+  EXPECT_EQ(EstimateJson(estimate, 1.5)["least_cohort"], 5);
+  estimate.cohort = {4, 5};
+  EXPECT_THAT(EstimateText(estimate, 1.5), HasSubstr("10; 4 or 5 of 1,234 clients a round"));
+  EXPECT_EQ(EstimateJson(estimate, 1.5)["cohort"], 5);
+  EXPECT_EQ(EstimateJson(estimate, 1.5)["least_cohort"], 4);
 }
 
 TEST(EstimateText, SaysWhatTheRunMovesAndTakes) {

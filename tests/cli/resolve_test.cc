@@ -152,6 +152,17 @@ TEST(Resolve, CountsOnlyTheClientsThatCanTrain) {
   EXPECT_EQ(TotalWeight(config.run), 30);
 }
 
+TEST(Resolve, RefusesARoundThatNeverHasEnough) {
+  EXPECT_THAT(ResolveError({"cohort.size=4", "round.enough=5"}), HasSubstr("round.enough = 5"));
+  EXPECT_THAT(ResolveError({"cohort.fraction=0.1", "round.enough=5"}),
+              HasSubstr("at most 4 clients"));
+  data::DatasetInfo info = Images();
+  info.train_clients = 30;
+  Config config = Get({"cohort.size=40", "round.enough=35"});
+  ASSERT_TRUE(Resolve(config, info, sdk::Catalogue::Builtins()).ok());
+  EXPECT_EQ(config.node.server.round.enough, 30u) << "everybody is everybody who can train";
+}
+
 TEST(Resolve, TakesSequencesForTheNextTokenTask) {
   data::DatasetInfo text = Images();
   text.name = "leaf";

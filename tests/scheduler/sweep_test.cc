@@ -91,6 +91,33 @@ TEST(SweepSampler, CyclicSweepsHaveOneOrder) {
   EXPECT_EQ(seen.size(), 25u);
 }
 
+TEST(SizeOfRounds, IsThatOfTheCohortsOfEverySweep) {
+  for (const char* sampling : {"sweep", "cyclic"}) {
+    for (const uint64_t clients : {1, 11, 12, 13, 40}) {
+      const std::vector<uint32_t> examples(clients, 1);
+      for (uint64_t size = 1; size <= clients; ++size) {
+        const CohortConfig config{.size = size, .sampling = sampling};
+        const auto sampler = *MakeSampler(config, examples);
+        std::set<uint64_t> sizes;
+        for (uint32_t round = 1; round <= clients; ++round)
+          sizes.insert(sampler->Sample(Round(round)).entries.size());
+        const RoundSize told = SizeOfRounds(config, clients);
+        EXPECT_EQ(told.least, *sizes.begin()) << size << " of " << clients;
+        EXPECT_EQ(told.most, *sizes.rbegin()) << size << " of " << clients;
+        EXPECT_LE(told.most, size);
+      }
+    }
+  }
+}
+
+TEST(SizeOfRounds, OfOtherSamplingsAndOfUnknownClientsIsTheKey) {
+  const CohortConfig sweep{.size = 11, .sampling = "sweep"};
+  EXPECT_EQ(SizeOfRounds(sweep, 12).most, 6u);
+  EXPECT_EQ(SizeOfRounds(sweep, 0).most, 11u) << "a fleet's clients are not known before";
+  EXPECT_EQ(SizeOfRounds({.size = 11}, 12).least, 11u);
+  EXPECT_EQ(SizeOfRounds({}, 12).most, 0u);
+}
+
 TEST(SweepSampler, ACohortOfEverybodyIsEverybodyEachRound) {
   const std::vector<uint32_t> examples(20, 1);
   const auto sampler = *MakeSampler({.size = 20, .sampling = "sweep"}, examples);

@@ -169,8 +169,12 @@ TEST(BestModel, OfALastRoundOffTheGridTakesThePlaceOfNone) {
     };
     run(6, false);
     expect_best(6, at_six);
+    EXPECT_EQ(SummaryOf(folder.path())["rounds_to"]["0.8"], 6);
     run(9, true);
     expect_best(4, at_four);
+    const Json summary = SummaryOf(folder.path());
+    EXPECT_EQ(summary["rounds_to"], Json::object()) << "as in a run without a stop";
+    EXPECT_EQ(summary["bytes_to"], Json::object());
   }
 }
 

@@ -162,6 +162,19 @@ TEST(Checkpoint, IsRefusedByTheKeyThatDiffers) {
               HasSubstr("without model.name"));
 }
 
+TEST(Checkpoint, NamesKeysAndValuesAsAUserWritesThem) {
+  const TemporaryFolder folder;
+  Checkpoint written = Example(5);
+  written.fingerprint["devices.drops_below"] = "false";
+  ASSERT_TRUE(WriteCheckpoint(folder.path(), written).ok());
+  const std::vector<LayoutPtr> layouts = {TinyLayout(), MomentLayout()};
+  auto now = written.fingerprint;
+  now["devices.drops_below"] = "true";
+  EXPECT_THAT(ReadNewestCheckpoint(folder.path(), now, layouts).status().ToString(),
+              HasSubstr("with round.below_quorum = \"extend\", the configuration now says "
+                        "\"drop\""));
+}
+
 // Earlier releases kept the keys without an effect, too.
 TEST(Checkpoint, MayHaveADefaultThatIsLeftOutNow) {
   for (const char* beta1 : {"0.9", "0.8"}) {

@@ -180,9 +180,6 @@ TEST(Eligible, TooFewForACohortAreRefusedWithTheKeys) {
   const absl::Status refused = Draw::Make(run, named.roster).status();
   EXPECT_THAT(std::string(refused.message()),
               testing::AllOf(HasSubstr("cohort.eligible"), HasSubstr("10 of 40")));
-  run.cohort.eligible = {"*"};
-  run.cohort.sampling = "poisson";
-  EXPECT_THAT(std::string(Draw::Make(run, named.roster).status().message()), HasSubstr("poisson"));
 }
 
 TEST(Eligible, AmongThePresentOnlyThoseAreDrawnAndAmongAllTheSameAsWithoutTheKey) {

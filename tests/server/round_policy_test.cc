@@ -62,6 +62,27 @@ TEST(RoundPolicy, RoundsThatDoNotWaitAreRefusedWhereThePlannedCohortDivides) {
               testing::HasSubstr("straggler_fraction = 1"));
 }
 
+TEST(CheckRounds, RefusesPoissonWhereKeysSayWhoMayBeDrawn) {
+  const auto refusal = [](const CohortConfig& cohort) {
+    return std::string(CheckRounds(cohort, {}).message());
+  };
+  EXPECT_THAT(refusal({.sampling = "poisson", .eligible = {"*"}}), HasSubstr("cohort.eligible"));
+  EXPECT_THAT(refusal({.sampling = "poisson", .min_rows = 3}), HasSubstr("cohort.min_rows"));
+  EXPECT_EQ(refusal({.sampling = "poisson"}), "");
+  for (const char* sampling : {"uniform", "sweep"})
+    EXPECT_EQ(refusal({.sampling = sampling, .eligible = {"*"}, .min_rows = 3}), "") << sampling;
+}
+
+TEST(CheckRounds, RefusesMoreThanARoundCanCount) {
+  const auto refusal = [](const CohortConfig& cohort, uint64_t enough) {
+    return std::string(CheckRounds(cohort, {.enough = enough}).message());
+  };
+  EXPECT_EQ(refusal({.size = 4}, 4), "");
+  EXPECT_THAT(refusal({.size = 4}, 5), HasSubstr("round.enough = 5"));
+  EXPECT_THAT(refusal({.size = 4, .over_selection = 2}, 5), HasSubstr("cohort.size"));
+  EXPECT_EQ(refusal({}, 5), "") << "cohort.size is not known yet";
+}
+
 TEST(RoundPolicy, WhatHappensAtTheDeadlineDependsOnTheQuorum) {
   const RoundRules rules{.deadline = 9, .quorum = 0.5};
   Standing standing{.drawn = 4, .cohort = 4, .leased = 3, .counted = 1};

@@ -131,6 +131,7 @@ TEST(StopRule, LooksAtTheRoundsOfEvaluationEveryAlone) {
     const Json summary = Json::parse(Slurp(folder / "summary.json"));
     EXPECT_EQ(summary["best"]["round"], summary["best_model"]["round"]);
     EXPECT_EQ(summary["bests"]["test_accuracy"]["round"], summary["best_model"]["round"]);
+    EXPECT_EQ(summary["rounds_to"], Json::object()) << "no round that counts has 0.5";
   }
 }
 

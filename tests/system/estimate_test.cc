@@ -99,6 +99,17 @@ TEST_F(Estimates, AreWhatAPlainRunReports) {
   EXPECT_EQ(estimate["states"]["client"], 0);
 }
 
+TEST_F(Estimates, SayHowManyClientsARoundOfASweepHas) {
+  const Printed printed =
+      RunMacaw(Command("--estimate --set cohort.sampling=sweep --set cohort.size=39"));
+  EXPECT_EQ(printed.exit, 0);
+  EXPECT_THAT(printed.text, HasSubstr("12 of fedavg, 20 clients each"));
+  EXPECT_THAT(printed.text, HasSubstr("12; 20 of 40 clients a round, 240 turns of clients"));
+  const Printed uneven =
+      RunMacaw(Command("--check --set cohort.sampling=cyclic --set cohort.size=15"));
+  EXPECT_THAT(uneven.text, HasSubstr("12 of fedavg, 13 or 14 clients each"));
+}
+
 // Every turn moves the same bytes, so the times are those of the run.
 TEST_F(Estimates, KnowTheTimeOnDevices) {
   const std::string devices = "--set devices.family=lognormal --set devices.samples_per_s=20 ";

@@ -185,6 +185,14 @@ TEST(Statistics, RoundsThatDoNotWaitAreRefusedWithAPlannedCohort) {
   EXPECT_THAT(run.output(), HasSubstr("round.enough"));
 }
 
+TEST(Statistics, PoissonCohortsAreRefusedWhereAKeySaysWhoMayBeDrawnBeforeTheRun) {
+  for (const char* key : {"cohort.min_rows=3", "cohort.eligible=[\"*\"]"}) {
+    Simulation run("few", WithSettings(WriteConfig("few"), {"cohort.sampling=poisson", key}));
+    EXPECT_EQ(run.Wait(), 2) << run.output();
+    EXPECT_THAT(run.output(), HasSubstr("poisson")) << key;
+  }
+}
+
 TEST(Statistics, CountsTheClientsThatAColumnIsOf) {
   Simulation run("counts", WithSettings(WriteConfig("counts"), {"data.client_test_fraction=0.01",
                                                                 "evaluation.clients=true"}));

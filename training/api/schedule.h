@@ -31,8 +31,8 @@ Schedule LocalSchedule(const RunPlan& run);
 std::optional<uint32_t> FirstIdleRound(const Schedule& schedule, uint32_t rounds);
 
 // Parses a schedule written in one line, kind first: "constant", "step gamma 0.5 every 100",
-// "exponential gamma 0.99", "cosine rounds 200 floor 0.01", each optionally followed by "warmup 5".
-// Errors say which word is wrong or missing.
+// "exponential gamma 0.99", "cosine rounds 200 floor 0.01", each optionally followed by "warmup 5",
+// which a cosine's `rounds` include. Errors say which word is wrong or missing.
 absl::StatusOr<Schedule> ParseSchedule(absl::string_view text);
 
 }  // namespace macaw::training
