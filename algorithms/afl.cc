@@ -172,6 +172,7 @@ Description Afl() {
           "all rows of the client, where the paper draws rows. Rows do not count: within a client "
           "they are alike, and between clients λ decides.",
       .totals = [](const Setup&) { return TotalsUsed{.clients = true}; },
+      .passes = [](const Setup&) { return Passes(1, kForward); },
       .numbers_clients = true,
       .check = CheckAfl,
       .schema = AflSchema,

@@ -142,6 +142,7 @@ Description Apfl() {
   apfl.has_hooks = true;
   apfl.has_personal_models = true;
   apfl.has_independent_state = true;
+  apfl.passes = [](const Setup&) { return Passes(2); };
   apfl.parameters.push_back({.name = "alpha",
                              .default_value = 0.5,
                              .help = "α of a client's first turn: 0 is the common model, 1 the "

@@ -283,6 +283,12 @@ Description Daef() {
           "numbers; what it sends says much about rows where it has few. R and b are of model.seed "
           "(or model.init): another seed is another decoder.",
       .notes = DaefNotes,
+      .passes =
+          [](const Setup& setup) {
+            const absl::StatusOr<LinearChain> chain = AutoencoderOf(setup);
+            const size_t phases = chain.ok() ? chain->layers.size() : 1;
+            return Passes(0, kForward * static_cast<double>(phases));
+          },
       .check = [](const Setup& setup) { return AutoencoderOf(setup).status(); },
       .schema = DaefSchema,
       .server = [](const Setup& setup,

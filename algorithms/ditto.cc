@@ -62,6 +62,7 @@ Description Ditto() {
       "server  x ← x + η_g·mean(Δ)";
   ditto.has_personal_models = true;
   ditto.has_independent_state = true;
+  ditto.passes = [](const Setup&) { return Passes(2); };
   ditto.parameters.push_back({.name = "lambda",
                               .default_value = 1.0,
                               .help = "λ: pull of a personal model towards x; 0 is local training",

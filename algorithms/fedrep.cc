@@ -9,20 +9,51 @@
 namespace macaw::algorithms {
 namespace {
 
+// The head's part of a turn. A straggler does the same fraction of it as of the body's, rounded up.
+class HeadWork {
+ public:
+  explicit HeadWork(const Setup& setup)
+      : epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))), run_(setup.local) {}
+
+  // `body`: the client's part of the round's [local].
+  LocalConfig Of(Round round, const LocalConfig& body) const {
+    const LocalConfig whole = training::RoundLocal(run_, round);
+    LocalConfig head = body;
+    head.epochs = Epochs(whole, body);
+    head.steps = Steps(whole, body);
+    return head;
+  }
+
+ private:
+  // `whole`: the work of a client that is not a straggler.
+  uint32_t Epochs(const LocalConfig& whole, const LocalConfig& body) const {
+    const bool counts_steps = whole.steps > 0;
+    const uint64_t all = counts_steps ? whole.steps : whole.epochs;
+    const uint64_t part = counts_steps ? body.steps : body.epochs;
+    if (all == 0 || part >= all) return epochs_;
+    return static_cast<uint32_t>((epochs_ * part + all - 1) / all);
+  }
+
+  // A straggler whose one epoch is cut to k of its S steps does k · head_epochs of the head's
+  // S · head_epochs.
+  uint32_t Steps(const LocalConfig& whole, const LocalConfig& body) const {
+    return whole.steps == 0 ? body.steps * epochs_ : 0;
+  }
+
+  uint32_t epochs_;
+  LocalConfig run_;
+};
+
 class FedRepClient final : public LocalGroupClient {
  public:
   explicit FedRepClient(const Setup& setup)
-      : LocalGroupClient(setup, HeadOf(setup)),
-        head_epochs_(static_cast<uint32_t>(setup.Get<int64_t>("head_epochs"))),
-        run_(setup.local) {}
+      : LocalGroupClient(setup, HeadOf(setup)), head_(setup) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
     training::Stage head = LocalWork(context, workspace);
     head.trainable = group_.inside();
-    const LocalConfig whole = training::RoundLocal(run_, context.round);
-    head.local.epochs = HeadEpochs(whole, context.local);
-    head.local.steps = HeadSteps(whole, context.local);
+    head.local = head_.Of(context.round, context.local);
     training::Stage body = head;
     body.start = training::StageEnd{0};
     body.trainable = group_.outside();
@@ -31,25 +62,17 @@ class FedRepClient final : public LocalGroupClient {
   }
 
  private:
-  // A straggler does the same fraction of both, rounded up. `whole`: the work of a client that is
-  // not a straggler.
-  uint32_t HeadEpochs(const LocalConfig& whole, const LocalConfig& local) const {
-    const bool counts_steps = whole.steps > 0;
-    const uint64_t all = counts_steps ? whole.steps : whole.epochs;
-    const uint64_t part = counts_steps ? local.steps : local.epochs;
-    if (all == 0 || part >= all) return head_epochs_;
-    return static_cast<uint32_t>((head_epochs_ * part + all - 1) / all);
-  }
-
-  // A straggler whose one epoch is cut to k of its S steps does k · head_epochs of the head's
-  // S · head_epochs.
-  uint32_t HeadSteps(const LocalConfig& whole, const LocalConfig& local) const {
-    return whole.steps == 0 ? local.steps * head_epochs_ : 0;
-  }
-
-  const uint32_t head_epochs_;
-  const LocalConfig run_;
+  const HeadWork head_;
 };
+
+// Of both parts.
+RowsOfTurn FedRepPasses(const Setup& setup) {
+  return [head = HeadWork(setup)](const LocalTurn& turn) {
+    LocalTurn first = turn;
+    first.local = head.Of(turn.round, turn.local);
+    return static_cast<double>(RowsPassed(first) + RowsPassed(turn));
+  };
+}
 
 }  // namespace
 
@@ -67,6 +90,7 @@ Description FedRep() {
       "server  x ← x + η_g·mean(Δ)";
   fedrep.has_personal_models = true;
   fedrep.has_independent_state = true;
+  fedrep.passes = FedRepPasses;
   fedrep.parameters.push_back(HeadParameter());
   fedrep.parameters.push_back({.name = "head_epochs",
                                .default_value = int64_t{10},

@@ -54,6 +54,7 @@ Description FedSam() {
       "up      Δ = y − x\n"
       "server  x ← x + η_g·mean(Δ)";
   fedsam.has_hooks = true;
+  fedsam.passes = [](const Setup&) { return Passes(2); };
   fedsam.parameters.push_back({.name = "rho",
                                .default_value = 0.05,
                                .help = "ρ: how far a step looks uphill; 0 is FedAvg",

@@ -37,6 +37,7 @@ Description GradientDescent() {
       "server  x ← x + η_g·mean(Δ)";
   gd.ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
                 "local.drop_last"};
+  gd.passes = [](const Setup&) { return Passes(0, 1); };
   gd.check = NeedsSgd;  // a client's Adam step is not along its gradient
   gd.client = MakeClient<GradientDescentClient>;
   return gd;

@@ -233,6 +233,11 @@ Description Ifca() {
       .has_personal_models = true,
       .has_common_model = false,
       .has_several_models = true,
+      .passes =
+          [](const Setup& setup) {
+            const auto k = static_cast<double>(Clusters(setup));
+            return Passes(1, k > 1 ? k * kForward : 0);
+          },
       .check = NeedsPlannedCohort,
       .schema = IfcaSchema,
       .server = MakeIfcaServer,

@@ -209,6 +209,12 @@ absl::Status CheckMime(const Setup& setup, const std::string& base) {
 }
 
 template <bool kLite>
+RowsOfTurn MimePasses(const Setup& setup) {
+  if constexpr (!kLite) return Passes(2, 1);  // a pair of gradients for each batch, and ∇f_i(x)
+  return Passes(1, Base::Of(setup).tracks() ? 1 : 0);
+}
+
+template <bool kLite>
 std::string MimeFormula() {
   constexpr char kOptimizers[] =
       "sgd       U(d) = d\n"
@@ -242,6 +248,7 @@ Description MimeFamily(std::string name, std::string summary) {
       .formula = MimeFormula<kLite>(),
       .parameters = ServerRateParameters(),
       .has_hooks = true,
+      .passes = MimePasses<kLite>,
       .check = [key](const Setup& setup) { return CheckMime(setup, key); },
       .schema = MimeSchema<kLite>,
       .server = MakeServer<MimeServer<kLite>>,

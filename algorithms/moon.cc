@@ -152,6 +152,10 @@ Description Moon() {
       "has μ·ℓ in it.";
   moon.has_hooks = true;
   moon.has_independent_state = true;
+  // z(x) and z(p): of a client's first turn, too, since the clock does not know which that is.
+  moon.passes = [](const Setup& setup) {
+    return Passes(setup.Get<double>("mu") == 0 ? 1 : 1 + 2 * kForward);
+  };
   moon.parameters.push_back({.name = "mu",
                              .default_value = 1.0,
                              .help = "μ: weight of the contrast; 0 is FedAvg",

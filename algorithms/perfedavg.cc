@@ -49,6 +49,18 @@ class PerFedAvgClient final : public DeltaClient {
   const double alpha_;
 };
 
+// Every batch has a gradient at w, and the second of each pair one at w̃, too.
+RowsOfTurn PerFedAvgPasses(const Setup&) {
+  return [](const LocalTurn& turn) {
+    const EpochBatches batches = turn.batches();
+    const uint64_t steps = turn.steps();
+    if (steps == 0) return 0.0;
+    // Of the last batches of passes, those that are second: all or every other one.
+    const uint64_t lasts = steps / batches.count / (batches.count % 2 == 0 ? 1 : 2);
+    return static_cast<double>(RowsPassed(turn) + batches.Rows(steps / 2, lasts));
+  };
+}
+
 absl::Status CheckPerFedAvg(const Setup& setup) {
   if (setup.local.steps == 1) {
     return absl::InvalidArgumentError(
@@ -80,6 +92,7 @@ Description PerFedAvg() {
       "clients_test_tuned_*. local.steps and epochs count batches, two to a step; the last one of "
       "an odd number, a straggler's among them, changes nothing.";
   perfedavg.has_hooks = true;
+  perfedavg.passes = PerFedAvgPasses;
   perfedavg.parameters.push_back({.name = "alpha",
                                   .default_value = 0.01,
                                   .help = "α: rate of the step by which a client adapts x; 0 is "

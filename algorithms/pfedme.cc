@@ -122,6 +122,9 @@ Description PFedMe() {
   pfedme.has_hooks = true;
   pfedme.has_personal_models = true;
   pfedme.has_independent_state = true;
+  pfedme.passes = [](const Setup& setup) {
+    return Passes(static_cast<double>(setup.Get<int64_t>("personal_steps") + 1));
+  };
   pfedme.parameters.push_back(
       {.name = "lambda",
        .default_value = 15.0,

@@ -102,6 +102,7 @@ Description QFedAvg() {
           [](const Setup& setup) {
             return PlainMeanNote(setup, "set cohort.weight = \"uniform\" for both");
           },
+      .passes = [](const Setup&) { return Passes(1, kForward); },
       .check = CheckQFedAvg,
       .schema = QFedAvgSchema,
       .server = MakeServer<QFedAvgServer>,

@@ -169,6 +169,8 @@ Description Scaffold() {
           },
       .state_follows_sent = true,
       .totals = ScaffoldTotals,
+      .passes =
+          [](const Setup& setup) { return Passes(1, setup.Get<int64_t>("option") == 1 ? 1 : 0); },
       .check = CheckScaffold,
       .schema = ScaffoldSchema,
       .server = MakeServer<ScaffoldServer>,

@@ -36,6 +36,7 @@ Description StatisticsRule(Description rule) {
   rule.ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
                   "local.drop_last"};
   rule.has_statistics = true;
+  if (!rule.passes) rule.passes = [](const Setup&) { return Passes(0, kForward); };
   return rule;
 }
 

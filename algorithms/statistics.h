@@ -25,7 +25,8 @@ std::string SumsOf(Phase phase);
 // The model down, and the sums of each phase up, exact. `layouts`: by phase; one phase or several.
 Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts);
 
-// The same rule as one of statistics: it ignores what [local] says of training.
+// The same rule as one of statistics: it ignores what [local] says of training, and unless it says
+// otherwise rows pass forth once.
 Description StatisticsRule(Description rule);
 
 // `sums` over all training rows, at the server's model.

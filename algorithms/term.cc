@@ -145,6 +145,7 @@ Description Term() {
           "loss instead, since it draws single rows; here the weights are those of the round's x. "
           "With t < 0 clients with a large loss count less, which is for hostile or broken "
           "clients: start from a model that has learnt something.",
+      .passes = [](const Setup&) { return Passes(1, 2 * kForward); },
       .check = NeedsPlannedCohort,
       .schema = TermSchema,
       .server = MakeServer<TermServer>,

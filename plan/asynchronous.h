@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/ids.h"
 #include "core/settings/section.h"
 
 namespace macaw {
@@ -30,6 +31,13 @@ struct AsynchronousConfig {
 
 // The keys of [round] that decide results.
 settings::Section<AsynchronousConfig> AsynchronousSection();
+
+// The round whose learning rate, steps and stragglers a client has that counts in `round` and whose
+// model is so many rounds older than the newest one: that in which it began. Rounds that overlap
+// have clients of their own, whose work is the round's.
+inline Round WorkRound(const AsynchronousConfig& config, Round round, uint32_t staleness) {
+  return config.overlapped() ? round : Round(round.value - staleness);
+}
 
 // s(τ), by which the update of a client counts less whose model is τ steps old.
 double DiscountOf(const AsynchronousConfig& config, uint32_t staleness);

@@ -2,13 +2,13 @@
 
 namespace macaw {
 
-using settings::AboveUpTo;
 using settings::Between;
 using settings::Role;
 
 settings::Section<DevicesConfig> DevicesSection() {
   using D = DevicesConfig;
-  constexpr double kMost = 1e12;     // of a speed or rate: seconds stay finite
+  // Of a speed or rate: seconds stay finite.
+  constexpr double kLeast = 1e-12, kMost = 1e12;
   constexpr double kMostSpread = 5;  // e^5 is 148
   settings::Section<D> f;
   f.AddChoice(
@@ -27,17 +27,17 @@ settings::Section<DevicesConfig> DevicesSection() {
   f.Add("samples_per_s", &D::samples_per_s,
         "training examples that the median device takes through the model in a second, forward "
         "and backward",
-        AboveUpTo(0, kMost))
+        Between(kLeast, kMost))
       .Needs([](const D& devices) { return devices.on() && devices.family != "file"; },
              "devices.family = \"lognormal\" or \"phones\"");
   f.Add("speed_spread", &D::speed_spread,
         "standard deviation of ln(examples a second) between devices", Between(0, kMostSpread))
       .Needs(lognormal, drawn);
   f.Add("down_kB_s", &D::down_kB_s,
-        "rate at which the median device downloads, 1000 bytes a second", AboveUpTo(0, kMost))
+        "rate at which the median device downloads, 1000 bytes a second", Between(kLeast, kMost))
       .Needs(lognormal, drawn);
   f.Add("up_kB_s", &D::up_kB_s, "rate at which the median device uploads, 1000 bytes a second",
-        AboveUpTo(0, kMost))
+        Between(kLeast, kMost))
       .Needs(lognormal, drawn);
   f.Add("network_spread", &D::network_spread,
         "standard deviation of ln(rate) between devices, the same factor in both directions",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -16,7 +17,7 @@ constexpr uint64_t kPresence = 1, kPhase = 2;  // StreamKey::extra
 
 // `IsThere`: bool(const Moment&, ClientId).
 template <typename IsThere>
-class AvailableSampler final : public CohortSampler {
+class AvailableSampler : public CohortSampler {
  public:
   AvailableSampler(uint64_t seed, uint64_t size, Trainable clients, IsThere is_there)
       : seed_(seed), size_(size), clients_(std::move(clients)), is_there_(std::move(is_there)) {}
@@ -48,11 +49,43 @@ class AvailableSampler final : public CohortSampler {
     return {moment.round, clients_.Entries(std::move(chosen))};
   }
 
+ protected:
+  const Trainable& clients() const { return clients_; }
+
  private:
   const uint64_t seed_;
   const uint64_t size_;
   const Trainable clients_;
   const IsThere is_there_;
+};
+
+struct IsPresent {
+  const virtual_time::Presence* presence;
+  bool operator()(const Moment& moment, ClientId client) const {
+    return presence->On(client, moment.seconds);
+  }
+};
+
+class PresentSampler final : public AvailableSampler<IsPresent> {
+ public:
+  PresentSampler(uint64_t seed, uint64_t size, Trainable clients,
+                 const virtual_time::Presence& presence)
+      : AvailableSampler(seed, size, std::move(clients), IsPresent{&presence}),
+        presence_(presence) {}
+
+  std::optional<double> NextThere(const Moment& moment) const override {
+    double next = std::numeric_limits<double>::infinity();
+    for (uint64_t position = 0; position < clients().size(); ++position) {
+      const ClientId client = clients()[position];
+      if (std::ranges::binary_search(moment.busy, client)) continue;
+      next = std::min(next, presence_.NextOn(client, moment.seconds));
+      if (next <= moment.seconds) break;
+    }
+    return next;
+  }
+
+ private:
+  const virtual_time::Presence& presence_;
 };
 
 }  // namespace
@@ -100,11 +133,7 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
 
 std::unique_ptr<CohortSampler> MakePresentSampler(uint64_t seed, uint64_t size, Trainable clients,
                                                   const virtual_time::Presence& presence) {
-  const auto is_there = [&presence](const Moment& moment, ClientId client) {
-    return presence.On(client, moment.seconds);
-  };
-  return std::make_unique<AvailableSampler<decltype(is_there)>>(seed, size, std::move(clients),
-                                                                is_there);
+  return std::make_unique<PresentSampler>(seed, size, std::move(clients), presence);
 }
 
 }  // namespace macaw::scheduler

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,6 +56,9 @@ class CohortSampler {
  public:
   virtual ~CohortSampler() = default;
   virtual Cohort Sample(const Moment& moment) const = 0;
+  // The first time of `moment` or later at which a client is there that can be drawn; infinity:
+  // none will be. Nothing: the sampler does not go by a table of presence. O(population).
+  virtual std::optional<double> NextThere(const Moment&) const { return std::nullopt; }
 };
 
 // How many clients a round asks: cohort.size, or more with over-selection.

@@ -366,6 +366,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   MACAW_RETURN_IF_ERROR(CheckRounds(options.run.cohort, options.config.round));
   const TotalsUsed totals =
       algorithms::TotalsOf(algorithm, algorithms::SetupOf(options.run, initial.layout()));
+  RowsOfTurn passes =
+      algorithms::RowsOfTurnOf(algorithm, algorithms::SetupOf(options.run, initial.layout()));
   MACAW_ASSIGN_OR_RETURN(std::optional<Budget> budget, BudgetOf(options.config.stop, options.run));
   if (budget.has_value()) {
     options.stop_after = budget->rounds;
@@ -388,6 +390,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
       [algorithm, setup = algorithms::SetupOf(options.run, keeper.Layouts().front())](
           std::span<const uint32_t> rows) { return algorithms::CheckRows(algorithm, setup, rows); };
   engine.totals = totals;
+  engine.passes = std::move(passes);
   if (engine.devices != nullptr) engine.clock.traffic = {.down = model_bytes, .up = model_bytes};
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;

@@ -130,11 +130,15 @@ MUTANTS = {
         ("updates of older models count like others", "displacement->factor *= discount;", ""),
         ("a mixed model lacks the base of the client", "Add(context.base, delta);", "")],
     ("server/engine/drawn_round.cc", "system", "Buffered.*:VirtualTime.*"): [
-        ("staleness is taken after the step", "seat.staleness = round.value - 1 - one.base.value;",
-         "seat.staleness = round.value - one.base.value;")],
+        ("staleness is taken after the step",
+         "const uint32_t staleness = round.value - 1 - one.base.value;",
+         "const uint32_t staleness = round.value - one.base.value;")],
     ("server/engine/timed_round.cc", "server_engine", "TimedRoundOf.*"): [
         ("all that are asked count", "if (run.cohort.over_selection > 1) rules.keep = run.cohort.size;", ""),
-        ("no time passes while nobody is there", "moment.seconds += kNobodyPause;", "")],
+        ("no time passes while nobody is there",
+         "beginning.model = moment.seconds = there;", "static_cast<void>(there);"),
+        ("the last batch of a pass is taken for a full one", "static_cast<double>(RowsPassed(turn));",
+         "static_cast<double>(turn.steps() * turn.batches().batch);")],
     ("server/engine/arrivals.cc", "server_engine", "Arrivals.*"): [
         ("a client begins from the model of the next step", ".base = newest_,\n                                        .number",
          ".base = Round(newest_.value + 1),\n                                        .number"),
@@ -166,7 +170,9 @@ MUTANTS = {
     ("virtual_time/closing.cc", "virtual_time", "CloseRound.*"): [
         ("a turn that ends at the deadline is late", "std::ranges::upper_bound(", "std::ranges::lower_bound("),
         ("a round ends before its deadline though it waits for somebody",
-         "if (closing.late > 0) closing.seconds = std::max(closing.seconds, rules.deadline);", "")],
+         "if (closing.late > 0) closing.seconds = std::max(closing.seconds, rules.deadline);", ""),
+        ("of equal turns the first client counts", "OrderTies(seconds, count, tie, order);",
+         "static_cast<void>(tie);")],
     ("algorithms/around/compressed_client.cc", "algorithms", "Rotated.*"): [
         ("each client draws a rotation of its own",
          "codecs::Rotate(sent, context.CommonRandom(", "codecs::Rotate(sent, context.Random("),

@@ -15,7 +15,7 @@ namespace macaw::virtual_time {
 
 // What a random stream of devices draws: StreamKey::extra of Purpose::kDuration, of which
 // scheduler/over_selection.cc has 1 and 2. The numbers are part of every result.
-enum class DrawOf : uint64_t { kDevice = 3, kNetwork = 4, kTurn = 5, kPresence = 6 };
+enum class DrawOf : uint64_t { kDevice = 3, kNetwork = 4, kTurn = 5, kPresence = 6, kTie = 7 };
 
 // Which row of a table is a client's: one that the seed draws, all being equally likely, or the one
 // with the client's name. Immutable. Memory: by name four bytes a client, else none.

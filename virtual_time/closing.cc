@@ -2,10 +2,31 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace macaw::virtual_time {
 
-Closing CloseRound(std::span<const double> seconds, const ClosingRules& rules) {
+namespace {
+
+using Ties = std::function<uint64_t(uint32_t place)>;
+
+// Orders the equal turns among which the first `count` end.
+void OrderTies(std::span<const double> seconds, uint64_t count, const Ties& tie,
+               std::vector<uint32_t>& order) {
+  if (count == 0 || count == order.size()) return;
+  const double last = seconds[order[count - 1]];
+  if (seconds[order[count]] != last) return;
+  const auto equal =
+      std::ranges::equal_range(order, last, {}, [&](uint32_t place) { return seconds[place]; });
+  std::vector<std::pair<uint64_t, uint32_t>> keyed;
+  for (const uint32_t place : equal) keyed.emplace_back(tie(place), place);
+  std::ranges::sort(keyed);
+  std::ranges::transform(keyed, equal.begin(), &std::pair<uint64_t, uint32_t>::second);
+}
+
+}  // namespace
+
+Closing CloseRound(std::span<const double> seconds, const ClosingRules& rules, const Ties& tie) {
   Closing closing;
   if (seconds.empty()) return closing;
   std::vector<uint32_t> order(seconds.size());
@@ -25,6 +46,7 @@ Closing CloseRound(std::span<const double> seconds, const ClosingRules& rules) {
     closing.late = wanted - (closing.dropped ? in_time : count);
   }
   closing.not_needed = all - wanted;
+  OrderTies(seconds, count, tie, order);
   order.resize(count);
   // With its last turn, or at the deadline if it waited in vain until then.
   closing.seconds = count == 0 ? rules.deadline : seconds[order.back()];

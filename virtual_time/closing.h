@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,12 +25,13 @@ struct Closing {
 };
 
 // `seconds`: of the drawn clients' turns, each of which begins with the round. The first client is
-// the one with the shortest turn, and of two equal ones that with the smaller place. The round
-// ends:
+// the one with the shortest turn. Of equal ones that cannot all count, those with the smallest
+// `tie`, a number of each place, which is asked for these alone. The round ends:
 //   with its last turn, or with the turn number `keep`,
 //   or at the deadline, if `needed` turns have ended by then (one that ends at the deadline has),
 //   or, after the deadline, with the turn number `needed`, unless drops_below.
 // A round without turns takes no time. O(n log n).
-Closing CloseRound(std::span<const double> seconds, const ClosingRules& rules);
+Closing CloseRound(std::span<const double> seconds, const ClosingRules& rules,
+                   const std::function<uint64_t(uint32_t place)>& tie);
 
 }  // namespace macaw::virtual_time

@@ -95,6 +95,10 @@ class TableDevices final : public DevicesWithTurns {
 
 }  // namespace
 
+uint64_t TieOf(const DevicesConfig& config, Round round, ClientId client) {
+  return StreamOf(config.seed, client, DrawOf::kTie, round).NextU64();
+}
+
 absl::StatusOr<std::unique_ptr<Devices>> MakeDevices(const DevicesConfig& config,
                                                      const Tables& tables,
                                                      const Population& population) {

@@ -50,6 +50,10 @@ class Devices {
                           const Traffic& traffic) const = 0;
 };
 
+// Which of the clients whose turns of a round are equally long is first: the one with the smaller
+// number. It follows from the seed, the round and the client.
+uint64_t TieOf(const DevicesConfig& config, Round round, ClientId client);
+
 // The clients that devices belong to. `name` is called only for devices.assign = "name", and only
 // until a function below returns.
 struct Population {

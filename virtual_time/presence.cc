@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -24,6 +25,22 @@ class TablePresence final : public Presence {
     const std::span<const Interval> intervals = table_->Of(device);
     const auto next = std::ranges::upper_bound(intervals, time, {}, &Interval::on);
     return next != intervals.begin() && time < std::prev(next)->off;
+  }
+
+  double NextOn(ClientId client, double seconds) const override {
+    if (On(client, seconds)) return seconds;
+    const size_t device = rows_.Of(client);
+    const std::span<const Interval> intervals = table_->Of(device);
+    const double period = table_->records[device].period;
+    const double time = std::fmod(seconds, period), begin = seconds - time;
+    const auto later = std::ranges::upper_bound(intervals, time, {}, &Interval::on);
+    double next =
+        later != intervals.end() ? begin + later->on : begin + (period + intervals.front().on);
+    // A sum that was rounded down is just before the interval.
+    constexpr int kMostRoundings = 4;
+    for (int i = 0; i < kMostRoundings && !On(client, next); ++i)
+      next = std::nextafter(next, std::numeric_limits<double>::infinity());
+    return next;
   }
 
   double ShareOn(ClientId client) const override {

@@ -10,6 +10,8 @@ class Presence {
  public:
   virtual ~Presence() = default;
   virtual bool On(ClientId client, double seconds) const = 0;
+  // The first moment from `seconds` on at which the client is there; infinity: never again.
+  virtual double NextOn(ClientId client, double seconds) const = 0;
   // The share of all time.
   virtual double ShareOn(ClientId client) const = 0;
 };

@@ -21,7 +21,8 @@
 namespace macaw::virtual_time {
 namespace {
 
-constexpr double kLargest = 1e15;  // of a number; seconds stay finite
+// Of a number, and of one that must be above 0: seconds stay finite.
+constexpr double kLargest = 1e15, kSmallest = 1e-12;
 constexpr double kKilobyte = 1000;
 
 std::string InQuotes(absl::string_view text) {
@@ -99,11 +100,11 @@ class Rows {
         place == places_.end() ? absl::string_view() : text_.cells()[place->second];
     if (cell.empty() && otherwise.has_value()) return *otherwise;
     const std::optional<double> number = ParseNumber(cell);
-    if (number.has_value() && *number <= kLargest && (above ? *number > 0 : *number >= 0))
+    const double least = above ? kSmallest : 0;
+    if (number.has_value() && *number <= kLargest && *number >= least)
       return *number + 0.0;  // -0 is 0
-    return Refused(absl::StrCat("column ", InQuotes(column), " must be a number ",
-                                above ? "> 0" : ">= 0", " and at most ", kLargest, ", found ",
-                                InQuotes(cell)));
+    return Refused(absl::StrCat("column ", InQuotes(column), " must be a number >= ", least,
+                                " and at most ", kLargest, ", found ", InQuotes(cell)));
   }
 
   absl::Status Refused(absl::string_view why) const {

@@ -20,8 +20,8 @@ namespace macaw::virtual_time {
 
 // One row a device:
 //   device          its name; needed only for devices.assign = "name", and different in each row
-//   samples_per_s   training examples a second, forward and backward; above 0
-//   down_kB_s, up_kB_s            mean rates, 1000 bytes a second; above 0
+//   samples_per_s   training examples a second, forward and backward; 1e-12 or more
+//   down_kB_s, up_kB_s            mean rates, 1000 bytes a second; 1e-12 or more
 //   down_sd_kB_s, up_sd_kB_s      their standard deviations between turns; optional, 0 or more
 struct DeviceTable {
   std::string file;

@@ -320,7 +320,7 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
     if (const absl::Status status = OpenSum(phase); !status.ok()) return OurFault(client, status);
   }
   // A device does not know in which round its client will count.
-  const Round streams = DevicesArrive(context_->run) ? phase.work() : phase.round;
+  const Round streams = DevicesArrive(context_->run) ? phase.work(context_->run) : phase.round;
   absl::StatusOr<training::ClientTask> task =
       LoadClient(*context_, *dataset_, SubjectOf(assignment), streams, phase.phase, work_);
   if (!task.ok()) return OurFault(client, task.status());
@@ -335,20 +335,21 @@ absl::Status Lane::Begin(const PhaseContext& phase, Turn& turn) {
   }
   turn.loaded = SteadyClock().Now();
 
-  turn.context = {.round = phase.round,
-                  .phase = phase.phase,
-                  .client = client,
-                  .examples = static_cast<uint32_t>(turn.task.train.size()),
-                  .weight = assignment.weight,
-                  .local = training::WorkOf(context_->run.cohort, phase.local, phase.work(), client,
-                                            turn.task.train.size()),
-                  .broadcast = turn.broadcast,
-                  .state = turn.state.items,
-                  .first_turn = assignment.state_version.counter == 0,
-                  .staleness = phase.staleness,
-                  .seed = context_->run.seed,
-                  .schema = &context_->schema,
-                  .broadcast_id = phase.id};
+  turn.context = {
+      .round = phase.round,
+      .phase = phase.phase,
+      .client = client,
+      .examples = static_cast<uint32_t>(turn.task.train.size()),
+      .weight = assignment.weight,
+      .local = training::WorkOf(context_->run.cohort, phase.local, phase.work(context_->run),
+                                client, turn.task.train.size()),
+      .broadcast = turn.broadcast,
+      .state = turn.state.items,
+      .first_turn = assignment.state_version.counter == 0,
+      .staleness = phase.staleness,
+      .seed = context_->run.seed,
+      .schema = &context_->schema,
+      .broadcast_id = phase.id};
   auto work = algorithms::PlannedWork::Make(*context_->algorithm, turn.context, *turn.workspace);
   if (training::IsClientFault(work.status())) return work.status();
   if (!work.ok()) return OurFault(client, work.status());

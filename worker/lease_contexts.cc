@@ -51,7 +51,7 @@ absl::StatusOr<std::shared_ptr<const PhaseContext>> LeaseContexts::Open(
   phase->named = lease.broadcast.name;
   phase->order = OrderOf(lease);
   phase->arrives = lease.arrives;
-  phase->local = training::RoundLocal(context_.run, phase->work());
+  phase->local = training::RoundLocal(context_.run, phase->work(context_.run));
   phase->broadcast = broadcast;
   MACAW_RETURN_IF_ERROR(FetchChannels(*phase));
   phases_.push_back(std::move(phase));

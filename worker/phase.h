@@ -48,15 +48,15 @@ struct PhaseContext {
   std::vector<ConstVectorView> vectors;
   TrainedPart part;
   aggregation::GridOrder order;
-  LocalConfig local;  // with the round's learning rate
+  LocalConfig local;  // of work(), with its learning rate
   // Of clients that train from an older model: by how many rounds it is older than the newest one.
-  // They do the work of the round in which it was the newest (`local`).
   uint32_t staleness = 0;
   Digest named;  // the broadcast of the phase, whose newest model it is
   // The server says in which round its client counts once it is trained (TrainingLease::arrives).
   bool arrives = false;
 
-  Round work() const { return Round(round.value - staleness); }
+  // The round whose work its clients do.
+  Round work(const RunPlan& run) const { return WorkRound(run.asynchronous, round, staleness); }
 };
 
 // What an evaluation is of.

@@ -1,6 +1,7 @@
 #include "algorithms/api/description.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace macaw::algorithms {
 
@@ -19,6 +20,22 @@ double MeanClients(const Setup& setup) {
     mean = std::min(mean, cohort.availability * static_cast<double>(setup.clients));
   if (cohort.straggler_policy == "drop") mean *= 1 - cohort.straggler_fraction;
   return mean;
+}
+
+RowsOfTurn Passes(double steps, double all) {
+  return [steps, all](const LocalTurn& turn) {
+    return steps * static_cast<double>(RowsPassed(turn)) + all * static_cast<double>(turn.rows);
+  };
+}
+
+RowsOfTurn RowsOfTurnOf(const Description& rule, const Setup& setup) {
+  // As the trainers do with batch norm (training/batch_order.h).
+  const bool joins = setup.layout->parameter_size() < setup.layout->size();
+  RowsOfTurn passes = rule.passes ? rule.passes(setup) : Passes(1);
+  return [passes = std::move(passes), joins](LocalTurn turn) {
+    turn.joins = joins;
+    return passes(turn);
+  };
 }
 
 }  // namespace macaw::algorithms

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
 #include "core/settings/section.h"
+#include "plan/local_steps.h"
 
 namespace macaw::algorithms {
 
@@ -111,6 +112,10 @@ struct Description {
   // built-in.
   std::function<TotalsUsed(const Setup&)> totals = {};
 
+  // What a client's turn passes through the model, beside or instead of the steps of [local]:
+  // devices take as long in virtual time. Empty function: those steps (RowsPassed).
+  std::function<RowsOfTurn(const Setup&)> passes = {};
+
   // How many hostile clients of a round it is set up for; empty function: it makes no such promise.
   std::function<Withstood(const Setup&)> withstands = {};
 
@@ -132,6 +137,13 @@ struct Description {
       server;
   std::function<absl::StatusOr<std::unique_ptr<ClientAlgorithm>>(const Setup&)> client;
 };
+
+// For Description::passes: `steps` gradients of each row of each step of [local], and `all` of each
+// of the client's training rows. A pass forth alone is kForward.
+RowsOfTurn Passes(double steps, double all = 0);
+
+// What a turn of this run passes through the model, whose layout `setup` has. Keeps what it needs.
+RowsOfTurn RowsOfTurnOf(const Description& rule, const Setup& setup);
 
 // The most clients that a round of this run can count, and how many it counts on average.
 uint64_t MostClients(const Setup& setup);

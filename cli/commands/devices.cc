@@ -65,7 +65,8 @@ std::string KindText(const Config& config, const virtual_time::Tables& tables) {
   return text;
 }
 
-absl::StatusOr<double> MedianPassed(const Config& config, const data::Dataset& dataset) {
+absl::StatusOr<double> MedianPassed(const Config& config, const data::Dataset& dataset,
+                                    RowsOfTurn passes) {
   const bool owners = config.node.workers.owners > 0;
   RunPlan run = config.run;  // a whole cohort of it, whoever is in time
   run.devices = {};
@@ -73,7 +74,8 @@ absl::StatusOr<double> MedianPassed(const Config& config, const data::Dataset& d
   MACAW_ASSIGN_OR_RETURN(
       const TurnPlan plan,
       TurnPlan::Make(
-          run, DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName)));
+          run, DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName),
+          /*devices=*/{}, /*model_bytes=*/0, std::move(passes)));
   std::vector<double> passed;
   for (const PlannedTurn& turn : plan.Of(Round(1))) passed.push_back(turn.passed);
   if (passed.empty()) return 0.0;
@@ -114,7 +116,9 @@ absl::StatusOr<Shown> Open(const DevicesCommand& command) {
                          virtual_time::MakeDevices(config.run.devices, tables, population));
   MACAW_ASSIGN_OR_RETURN(found.presence,
                          virtual_time::MakePresence(config.run.devices, tables, population));
-  MACAW_ASSIGN_OR_RETURN(found.passed, MedianPassed(config, *dataset));
+  MACAW_ASSIGN_OR_RETURN(RowsOfTurn passes,
+                         PassesOf(config.run, catalogue.algorithms(), spec.layout));
+  MACAW_ASSIGN_OR_RETURN(found.passed, MedianPassed(config, *dataset, std::move(passes)));
   found.bytes = static_cast<double>(spec.layout->size() * SizeOf(spec.layout->dtype()));
   return found;
 }

@@ -145,7 +145,7 @@ class Trials {
         CohortOfTrial(run_.config, run_.spec.layout, catalogue_.algorithms(), options.cohort);
     options.stateful = run_.stateful;
     options.devices = devices_;
-    options.model_bytes = run_.spec.layout->bytes();
+    options.layout = run_.spec.layout;
     options.enough = FromSeconds(seconds + run_.opened_in);
     options.limit = FromSeconds(kLimitSeconds + 3 * run_.opened_in);
     MACAW_ASSIGN_OR_RETURN(Trial trial,
@@ -278,8 +278,11 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
   const MatchedBy matched = workers.owners > 0 ? MatchedBy::kNumber : MatchedBy::kName;
   const std::vector<uint32_t> rows = DrawableRows(config.run, run.dataset, matched);
   MACAW_ASSIGN_OR_RETURN(const ClientDevices devices, OpenClientDevices(config, run.dataset));
-  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan,
-                         TurnPlan::Make(config.run, rows, devices, run.spec.layout->bytes()));
+  MACAW_ASSIGN_OR_RETURN(RowsOfTurn passes,
+                         PassesOf(config.run, catalogue.algorithms(), run.spec.layout));
+  MACAW_ASSIGN_OR_RETURN(
+      const TurnPlan plan,
+      TurnPlan::Make(config.run, rows, devices, run.spec.layout->bytes(), std::move(passes)));
   estimate.work = WorkOfRun(plan, estimate.rounds);
   estimate.steps = estimate.work.steps;
 

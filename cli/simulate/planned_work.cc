@@ -8,9 +8,6 @@
 
 #include "core/status.h"
 #include "plan/local_steps.h"
-#include "server/engine/timed_round.h"
-#include "training/api/round_local.h"
-#include "training/api/straggler.h"
 
 namespace macaw::cli {
 
@@ -27,9 +24,16 @@ double UndrawnSeconds(const std::vector<double>& seconds, uint32_t rounds) {
 
 }  // namespace
 
+absl::StatusOr<RowsOfTurn> PassesOf(const RunPlan& run, const algorithms::Registry& registry,
+                                    LayoutPtr layout) {
+  MACAW_ASSIGN_OR_RETURN(const algorithms::Description rule, registry.RuleOf(run));
+  return algorithms::RowsOfTurnOf(rule, algorithms::SetupOf(run, std::move(layout)));
+}
+
 absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t> rows,
-                                        ClientDevices devices, uint64_t model_bytes) {
-  TurnPlan plan(run, std::move(rows), std::move(devices));
+                                        ClientDevices devices, uint64_t model_bytes,
+                                        RowsOfTurn passes) {
+  TurnPlan plan(run, std::move(rows), std::move(devices), std::move(passes));
   if (LearnsFromRounds(run.cohort)) plan.run_.cohort.sampling = "uniform";
   MACAW_ASSIGN_OR_RETURN(plan.sampler_,
                          server::SamplerOf(plan.run_, plan.rows_, plan.devices_.presence.get()));
@@ -38,29 +42,31 @@ absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t
   return plan;
 }
 
-PlannedTurn TurnPlan::TurnOf(const scheduler::CohortEntry& entry, const LocalConfig& work) const {
+PlannedTurn TurnPlan::TurnOf(const scheduler::CohortEntry& entry, Round work,
+                             server::ClientWork& all) const {
   return {.client = entry.client,
           .examples = entry.load,
-          .steps = StepsOf(work, entry.load),
-          .passed = static_cast<double>(RowsPassed(work, entry.load))};
+          .steps = StepsOf(all.In(work, entry), entry.load),
+          .passed = all.Passed(work, entry, passes_)};
 }
 
 PlannedRound TurnPlan::At(Round round, const virtual_time::ClockState& clock) const {
   PlannedRound planned;
+  server::ClientWork work(run_);
   if (timed()) {
-    server::ClientWork work(run_);
-    server::TimedRound timed = server::TimeRound(run_, *devices_.devices, *sampler_, round, clock);
-    for (const server::Arrival& one : timed.counted)
-      planned.turns.push_back(TurnOf(one.entry, work.From(one.base, one.entry)));
+    server::TimedRound timed =
+        server::TimeRound(run_, *devices_.devices, passes_, *sampler_, round, clock);
+    for (const server::Arrival& one : timed.counted) {
+      const uint32_t staleness = round.value - 1 - one.base.value;
+      const Round has = WorkRound(run_.asynchronous, round, staleness);
+      planned.turns.push_back(TurnOf(one.entry, has, work));
+    }
     planned.time = std::move(timed.time);
     planned.begun = std::move(timed.begun);
     return planned;
   }
-  const LocalConfig local = training::RoundLocal(run_, round);
-  for (const scheduler::CohortEntry& entry : server::AskedIn(run_, *sampler_, round)) {
-    planned.turns.push_back(
-        TurnOf(entry, training::WorkOf(run_.cohort, local, round, entry.client, entry.load)));
-  }
+  for (const scheduler::CohortEntry& entry : server::AskedIn(run_, *sampler_, round))
+    planned.turns.push_back(TurnOf(entry, round, work));
   return planned;
 }
 

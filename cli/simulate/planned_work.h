@@ -7,10 +7,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "algorithms/around/registry.h"
 #include "cli/config/devices.h"
+#include "core/vector.h"
+#include "plan/local_steps.h"
 #include "plan/run_plan.h"
 #include "scheduler/cohort.h"
 #include "server/engine/arrivals.h"
+#include "server/engine/timed_round.h"
 #include "virtual_time/clock.h"
 
 namespace macaw::cli {
@@ -20,8 +24,12 @@ struct PlannedTurn {
   ClientId client;
   uint64_t examples = 0;  // training rows
   uint64_t steps = 0;
-  double passed = 0;  // rows that go through the model, each as often as it does
+  double passed = 0;  // rows that go through the model forth and back, each as often as it does
 };
+
+// What the rule of `run` passes through a model of this layout in a client's turn.
+absl::StatusOr<RowsOfTurn> PassesOf(const RunPlan& run, const algorithms::Registry& registry,
+                                    LayoutPtr layout);
 
 struct PlannedRound {
   std::vector<PlannedTurn> turns;  // of the clients that count
@@ -38,8 +46,10 @@ class TurnPlan {
  public:
   // `rows`: the training rows of each client, 0 for those that cannot be drawn (DrawableRows).
   // `devices`: of a run with [devices] (OpenClientDevices), whose model has so many bytes.
+  // `passes`: PassesOf.
   static absl::StatusOr<TurnPlan> Make(const RunPlan& run, std::vector<uint32_t> rows,
-                                       ClientDevices devices = {}, uint64_t model_bytes = 0);
+                                       ClientDevices devices = {}, uint64_t model_bytes = 0,
+                                       RowsOfTurn passes = {});
   // A round that begins at this moment of the virtual clock. Without [devices] it has no clock.
   PlannedRound At(Round round, const virtual_time::ClockState& clock) const;
   // The turns of a round; of a run with [devices] that of round 1 only.
@@ -51,13 +61,19 @@ class TurnPlan {
   const virtual_time::ClockState& first() const { return first_; }
 
  private:
-  TurnPlan(const RunPlan& run, std::vector<uint32_t> rows, ClientDevices devices)
-      : run_(run), rows_(std::move(rows)), devices_(std::move(devices)) {}
-  PlannedTurn TurnOf(const scheduler::CohortEntry& entry, const LocalConfig& work) const;
+  TurnPlan(const RunPlan& run, std::vector<uint32_t> rows, ClientDevices devices, RowsOfTurn passes)
+      : run_(run),
+        rows_(std::move(rows)),
+        devices_(std::move(devices)),
+        passes_(std::move(passes)) {}
+  // Of a client with this round's work.
+  PlannedTurn TurnOf(const scheduler::CohortEntry& entry, Round work,
+                     server::ClientWork& all) const;
 
   RunPlan run_;
   std::vector<uint32_t> rows_;  // the sampler reads them
   ClientDevices devices_;
+  RowsOfTurn passes_;
   virtual_time::ClockState first_;
   std::unique_ptr<scheduler::CohortSampler> sampler_;
 };

@@ -245,8 +245,11 @@ absl::StatusOr<Trial> Try(const Config& config, const sdk::Catalogue& catalogue,
   }
   MACAW_RETURN_IF_ERROR(WriteTrialFiles(tried, folder.path));
   MACAW_RETURN_IF_ERROR(MakeOwners(tried, catalogue, folder.path));
-  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan,
-                         TurnPlan::Make(tried.run, rows, options.devices, options.model_bytes));
+  MACAW_ASSIGN_OR_RETURN(RowsOfTurn passes,
+                         PassesOf(tried.run, catalogue.algorithms(), options.layout));
+  MACAW_ASSIGN_OR_RETURN(
+      const TurnPlan plan,
+      TurnPlan::Make(tried.run, rows, options.devices, options.layout->bytes(), std::move(passes)));
 
   MACAW_ASSIGN_OR_RETURN(const std::vector<ToldRow> told, RunRounds(tried, options, folder));
   Trial trial;

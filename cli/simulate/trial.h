@@ -9,6 +9,7 @@
 #include "cli/config/config.h"
 #include "cli/simulate/planned_work.h"
 #include "core/clock.h"
+#include "core/vector.h"
 #include "sdk/catalogue.h"
 
 namespace macaw::cli {
@@ -18,9 +19,8 @@ struct TrialOptions {
   uint64_t cohort = 1;  // clients of a round
   uint32_t steps = 0;   // local steps of each; 0: those of the run
   bool stateful = false;
-  // Of a run with [devices]: these, and the bytes of its model.
-  ClientDevices devices = {};
-  uint64_t model_bytes = 0;
+  ClientDevices devices = {};  // of a run with [devices]
+  LayoutPtr layout = nullptr;  // of the run's model; Try needs it
   Duration enough = {};  // no round begins after this; of the first ones, none half way to `limit`
   Duration limit = {};   // then the trial is killed
 };

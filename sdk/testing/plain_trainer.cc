@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/status.h"
+#include "plan/local_steps.h"
 #include "training/local_optimizer.h"
 #include "training/stage_inputs.h"
 
@@ -19,7 +20,9 @@ class FullBatch final : public training::StepGradients {
  public:
   FullBatch(const Objective& objective, const LayoutPtr& layout)
       : objective_(objective), gradient_(layout) {}
+  uint64_t asked() const { return asked_; }  // gradients
   ConstVectorView GradientAt(ConstVectorView point) override {
+    ++asked_;
     SetNumbers(objective_.Gradient(NumbersOf(point)), gradient_.view());
     return gradient_.view();
   }
@@ -27,6 +30,7 @@ class FullBatch final : public training::StepGradients {
  private:
   const Objective& objective_;
   FlatVector gradient_;
+  uint64_t asked_ = 0;
 };
 
 // Which of NumbersOf's numbers the stage trains.
@@ -122,7 +126,7 @@ PlainTrainer::PlainTrainer(LayoutPtr layout)
 
 void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVectorView anchor,
                          ConstVectorView v, const std::vector<Numbers>& references, VectorView w,
-                         uint32_t examples, StageOutcome& outcome) {
+                         uint32_t examples, uint64_t rows, StageOutcome& outcome) {
   const training::Pieces pieces = training::TrainablePieces(*layout_, stage.trainable.get());
   FullBatch batch(objective, layout_);
   optimizer_.Start(stage.local, stage.correction.mu);
@@ -156,11 +160,18 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
     }
   });
   outcome.a_norm1 = optimizer_.a_norm1();
+  const uint64_t size = stage.local.batch_size;
+  const double a_batch = static_cast<double>(size > 0 ? std::min(size, rows) : rows);
+  const double forward = kForward * static_cast<double>(references.size());
+  passed_ += a_batch * (static_cast<double>(outcome.steps) * (1 + forward) +
+                        static_cast<double>(batch.asked()));
 }
 
 absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::LocalPlan& plan,
                                                             const Objective& objective,
-                                                            uint32_t examples) {
+                                                            uint32_t examples, uint64_t rows) {
+  if (rows == 0) rows = examples;
+  passed_ = 0;
   ends_.clear();
   ends_.reserve(plan.stages.size());
   std::vector<StageOutcome> outcomes;
@@ -196,11 +207,13 @@ absl::StatusOr<std::vector<StageOutcome>> PlainTrainer::Run(const training::Loca
     ends_.push_back(FlatVector::CopyOf(start, layout_));
     const VectorView end = ends_.back().view();
     if (stage.kind == StageKind::kTrain) {
-      Train(stage, objective, anchor, v, references, end, examples, outcome);
+      Train(stage, objective, anchor, v, references, end, examples, rows, outcome);
     } else if (stage.kind == StageKind::kGradient) {
       std::memset(end.bytes.data(), 0, end.bytes.size());
       SetNumbers(GradientOf(stage, objective, *layout_, references, NumbersOf(start)), end);
     }
+    if (stage.kind == StageKind::kGradient) passed_ += static_cast<double>(rows);
+    if (stage.kind == StageKind::kLoss) passed_ += kForward * static_cast<double>(rows);
     if (stage.kind != StageKind::kLoss) outcome.end = end;
     outcomes.push_back(outcome);
   }

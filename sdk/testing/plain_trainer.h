@@ -54,24 +54,31 @@ class SquaredDistance final : public Objective {
 // step, as statistics would. Hooks may correct gradients, and rate representations, for which the
 // client is one row whose representation is what the stage trains of the model; a loss hook, which
 // needs LibTorch, is refused. The vectors of outcomes are valid until the next Run. One thread.
+//
+// It counts the rows that would pass through a model, as if each batch had the rows that
+// local.batch_size says of a client's `rows` (0: of as many as it has examples).
 class PlainTrainer {
  public:
   explicit PlainTrainer(LayoutPtr layout);
 
   absl::StatusOr<std::vector<training::StageOutcome>> Run(const training::LocalPlan& plan,
                                                           const Objective& objective,
-                                                          uint32_t examples);
+                                                          uint32_t examples, uint64_t rows = 0);
+  // Of the last Run: each row as often as it passes forth and back, and kForward of one where it
+  // passes forth alone.
+  double passed() const { return passed_; }
 
  private:
   void Train(const training::Stage& stage, const Objective& objective, ConstVectorView anchor,
              ConstVectorView v, const std::vector<Numbers>& references, VectorView w,
-             uint32_t examples, training::StageOutcome& outcome);
+             uint32_t examples, uint64_t rows, training::StageOutcome& outcome);
 
   LayoutPtr layout_;
   FlatVector gradient_;
   FlatVector v_sum_;
   training::LocalOptimizer optimizer_;
   std::vector<FlatVector> ends_;
+  double passed_ = 0;
 };
 
 // A layout with one tensor "x".

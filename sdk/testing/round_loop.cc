@@ -105,6 +105,7 @@ RoundLoop::RoundLoop(const Description& description, std::vector<TestPopulationC
   }
   server_ = Must(rule.server(setup_, std::move(model)));
   client_ = Must(rule.client(setup_));
+  passes_ = RowsOfTurnOf(rule, setup_);
   states_.resize(population_.size());
   for (const NamedLayout& item : schema_.state) zero_state_.emplace_back(item.layout);
 }
@@ -122,6 +123,10 @@ ServerContext RoundLoop::About(Phase phase) {
           .schema = &schema_};
 }
 
+uint64_t RoundLoop::RowsOf(size_t client) const {
+  return uint64_t{setup_.local.batch_size} * population_[client].examples;
+}
+
 ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& kept,
                                  std::span<const ConstVectorView> broadcast, uint32_t staleness) {
   state_views_.clear();
@@ -133,7 +138,7 @@ ClientContext RoundLoop::Context(size_t client, const std::vector<FlatVector>& k
   context.examples = population_[client].examples;
   context.weight = population_[client].examples;
   // PlainTrainer takes a step an example.
-  const uint64_t rows = uint64_t{setup_.local.batch_size} * context.examples;
+  const uint64_t rows = RowsOf(client);
   const macaw::Round work(round_ - staleness);
   context.local = training::WorkOf(setup_.cohort, training::RoundLocal(setup_.local, work), work,
                                    context.client, rows);
@@ -179,6 +184,8 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
     order.total_weight += weight;
   }
   metrics_.clear();
+  passed_.clear();
+  said_.clear();
   std::map<size_t, std::vector<FlatVector>> staged;  // the states that the round's phases kept
   for (uint8_t number = 0;; ++number) {
     const Phase phase(number);
@@ -212,9 +219,13 @@ absl::Status RoundLoop::Round(const std::vector<size_t>& cohort, const std::set<
           Context(client, kept == staged.end() ? states_[client] : kept->second, received, age);
       context.phase = phase;
       const auto run = [&](const training::LocalPlan& plan) {
-        return trainer_->Run(plan, *population_[client].objective, context.examples);
+        return trainer_->Run(plan, *population_[client].objective, context.examples,
+                             RowsOf(client));
       };
       MACAW_ASSIGN_OR_RETURN(const LocalWork work, CarryOut(*client_, context, workspace_, run));
+      passed_[client] += trainer_->passed();
+      said_[client] = passes_(
+          {.round = macaw::Round(round_ - age), .local = context.local, .rows = RowsOf(client)});
       MACAW_ASSIGN_OR_RETURN(const ClientResult result,
                              client_->Conclude(context, work.outcomes, workspace_));
       MACAW_ASSIGN_OR_RETURN(const std::vector<ConstVectorView> up,

@@ -65,6 +65,11 @@ class RoundLoop {
   const Setup& setup() const { return setup_; }
   const Schema& schema() const { return schema_; }
   int phases() const { return phases_; }  // of the last round
+  // The rows that passed through the model in a client's turn of the last round, in all phases, and
+  // what the rule says of it (Description::passes). An example is local.batch_size rows, so that a
+  // step an example is a batch.
+  double Passed(size_t client) const { return passed_.at(client); }
+  double SaidToPass(size_t client) const { return said_.at(client); }
   // State item `item` of a client; zero before its first turn.
   Numbers State(size_t client, size_t item) const { return NumbersOf(StateOf(client, item)); }
   ConstVectorView StateOf(size_t client, size_t item) const;
@@ -96,6 +101,7 @@ class RoundLoop {
   // The model of which the server half has this (Schema::parts).
   FlatVector Whole(ConstVectorView sent) const;
   ServerContext About(Phase phase);
+  uint64_t RowsOf(size_t client) const;
   ClientContext Context(size_t client, const std::vector<FlatVector>& kept,
                         std::span<const ConstVectorView> broadcast, uint32_t staleness = 0);
 
@@ -113,6 +119,8 @@ class RoundLoop {
   std::map<std::string, double> metrics_;
   std::vector<FlatVector> models_;  // before each round, as the server half has them; of
                                     // asynchronous ones
+  RowsOfTurn passes_;
+  std::map<size_t, double> passed_, said_;  // by client
   uint32_t round_ = 0;
   int phases_ = 0;
 };

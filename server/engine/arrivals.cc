@@ -1,6 +1,9 @@
 #include "server/engine/arrivals.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -8,6 +11,8 @@ namespace macaw::server {
 namespace {
 
 using virtual_time::ClockState;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Fleet {
  public:
@@ -22,13 +27,15 @@ class Fleet {
 
   Arrived Run() {
     const uint64_t wanted = run_.cohort.size;
-    int pauses = 0;
     while (result_.arrivals.size() < wanted) {
-      Refill();
+      const double there = Refill();
       std::vector<ClockState::Training>& training = result_.clock.training;
       if (training.empty()) {
-        if (++pauses > kMostPauses) break;
-        result_.clock.now += kNobodyPause;
+        if (!WaitFor(there)) break;
+        continue;
+      }
+      if (there < training.front().arrives) {
+        result_.clock.now = there;
         continue;
       }
       const ClockState::Training next = training.front();
@@ -54,20 +61,50 @@ class Fleet {
         {.entry = {.client = next.client, .load = next.rows}, .base = next.base});
   }
 
-  // Begins groups while places are free for a whole one.
-  void Refill() {
+  // Clients of the next group; 0: there are no places for one.
+  uint64_t NextGroup() const {
+    const ClockState& clock = result_.clock;
     const uint64_t places = std::max(run_.asynchronous.concurrency, run_.cohort.size);
-    const uint64_t group = run_.asynchronous.refill;
+    const uint64_t group = run_.asynchronous.refill, free = places - clock.training.size();
+    if (free >= group) return group;
+    // What is left of the places that were never taken.
+    return std::min(free, places - std::min(clock.begun, places));
+  }
+
+  // Begins groups while places are free for one. Returns when a client comes that can begin in one;
+  // infinity: none will, or nobody says who comes when.
+  double Refill() {
     ClockState& clock = result_.clock;
-    while (clock.training.size() + group <= places) {
+    while (const uint64_t most = NextGroup()) {
       const Round number(static_cast<uint32_t>(++clock.groups));
       scheduler::Moment moment(number, clock.now);
       moment.step = Round(newest_.value + 1);
       moment.busy = busy_;
+      moment.most = most;
       const scheduler::Cohort drawn = groups_.Sample(moment);
+      if (drawn.entries.empty()) return NextThere(moment);
       for (const scheduler::CohortEntry& entry : drawn.entries) Begin(entry, number);
-      if (drawn.entries.empty()) return;
     }
+    return kNever;
+  }
+
+  double NextThere(const scheduler::Moment& moment) {
+    const std::optional<double> next = groups_.NextThere(moment);
+    knows_ = next.has_value();
+    // Later than now, at which nobody was drawn.
+    return std::max(next.value_or(kNever), std::nextafter(moment.seconds, kNever));
+  }
+
+  // Nobody trains. False: the longest wait is over, and nobody can begin.
+  bool WaitFor(double there) {
+    double& now = result_.clock.now;
+    const double left = kLongestWait - waited_;
+    const double next = knows_ ? there : now + kNobodyPause;
+    if (left <= 0) return false;
+    const double pause = std::min(next - now, left);
+    waited_ += pause;
+    now = pause < left ? next : now + pause;
+    return true;
   }
 
   void Begin(const scheduler::CohortEntry& entry, Round group) {
@@ -93,6 +130,8 @@ class Fleet {
   const scheduler::CohortSampler& groups_;
   const PassedRows& passed_;
   const Round newest_;  // the round whose model is the newest
+  double waited_ = 0;   // with nobody at work
+  bool knows_ = false;  // a table says who comes when
   // The clients that cannot begin, since they train or wait in the buffer; ascending.
   std::vector<ClientId> busy_;
   Arrived result_;

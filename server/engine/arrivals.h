@@ -21,10 +21,12 @@ namespace macaw::server {
 //
 //   τ = (r − 1) − base        how many steps the client's base is behind the model that is moved
 //
-// Clients begin in groups of round.refill, as soon as so many places are free. Group g is drawn as
-// a synchronous run draws round g, among the clients that neither train nor wait in the buffer. A
-// group that could begin at the moment of a step begins after it, with the new model. So with
-// cohort.size = round.refill = round.concurrency each group is a synchronous round.
+// Clients begin in groups of round.refill, as soon as so many places are free; the last of the
+// groups that fill the places at first may be smaller. Group g is drawn as a synchronous run draws
+// round g, among the clients that neither train nor wait in the buffer. A group that could begin at
+// the moment of a step begins after it, with the new model. So with cohort.size = round.refill =
+// round.concurrency each group is a synchronous round. Where a table says who is there and too few
+// are, the others begin when they come.
 //
 // The state of all this is in ClockState, and the calls are pure functions of it. One thread.
 struct Arrival {
@@ -48,10 +50,11 @@ struct Arrived {
   uint64_t too_stale = 0;          // that did not count (round.max_staleness)
 };
 
-// Where nobody can begin, it is tried again after so many seconds of the clock, for a day. Then the
-// round goes on with those who have arrived.
+// Where nobody can begin and nobody trains, the clock goes on until a client is there, for a day at
+// most. Then the round goes on with those who have arrived. Where no table says who is there, it is
+// tried again after a pause.
+inline constexpr double kLongestWait = 24 * 60 * 60;
 inline constexpr double kNobodyPause = 60;
-inline constexpr int kMostPauses = 24 * 60;
 
 // The rows that pass through the model in the turn of a client that begins from this base.
 using PassedRows = std::function<double(const scheduler::CohortEntry&, Round base)>;

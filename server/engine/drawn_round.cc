@@ -28,8 +28,8 @@ absl::StatusOr<Seat> AgedSeat(const Draw& draw, ClientWork& work, const ClientSt
                                             " rounds old, and that cannot be"));
   }
   const scheduler::CohortEntry entry = EntryFor(draw, client);
-  const Round base(round.value - 1 - staleness);
-  MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.From(base, entry), states));
+  const Round begun(round.value - staleness);
+  MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(entry, work.In(begun, entry), states));
   seat.staleness = staleness;
   return seat;
 }
@@ -83,14 +83,15 @@ absl::StatusOr<DrawnRound> DrawRound(const EngineOptions& options, const Draw& d
     }
     return drawn;
   }
-  TimedRound timed = TimeRound(run, *options.devices, draw.sampler(), round, clock);
+  TimedRound timed = TimeRound(run, *options.devices, options.passes, draw.sampler(), round, clock);
   ClientWork work(run);
   DrawnRound drawn{.time = std::move(timed.time)};
   drawn.seats.reserve(timed.counted.size());
   for (const Arrival& one : timed.counted) {
-    MACAW_ASSIGN_OR_RETURN(Seat seat,
-                           draw.SeatOf(one.entry, work.From(one.base, one.entry), states));
-    seat.staleness = round.value - 1 - one.base.value;
+    const uint32_t staleness = round.value - 1 - one.base.value;
+    const Round has = WorkRound(run.asynchronous, round, staleness);
+    MACAW_ASSIGN_OR_RETURN(Seat seat, draw.SeatOf(one.entry, work.In(has, one.entry), states));
+    seat.staleness = staleness;
     drawn.seats.push_back(std::move(seat));
   }
   if (LearnsFromRounds(run.cohort)) {

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/digest.h"
 #include "core/ids.h"
+#include "plan/local_steps.h"
 #include "plan/run_plan.h"
 #include "proto/admin/status.h"
 #include "proto/fleet/messages.h"
@@ -80,6 +81,7 @@ struct EngineOptions {
   // Of a run with [devices]; null: it has no virtual time, and nobody says when clients are there.
   std::shared_ptr<const virtual_time::Devices> devices;
   std::shared_ptr<const virtual_time::Presence> presence;
+  RowsOfTurn passes;               // what the rule's clients pass through the model
   virtual_time::ClockState clock;  // after `completed`
   // Of a resumed run whose sampling learns from rounds: scheduler::Feedback::Save after
   // `completed`.

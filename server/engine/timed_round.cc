@@ -48,41 +48,44 @@ Beginning BeginningOf(const RunPlan& run, Round round, const virtual_time::Clock
           .free = clock.worked};
 }
 
+// When a round begins that may do so at `moment`: where a table says who is there, once a client
+// is. Nobody for kLongestWait: then, without clients.
+double BeginsAt(const scheduler::CohortSampler& sampler, const scheduler::Moment& moment) {
+  return std::min(sampler.NextThere(moment).value_or(moment.seconds),
+                  moment.seconds + kLongestWait);
+}
+
 // A round whose clients are drawn together.
 TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& devices,
-                         const scheduler::CohortSampler& sampler, Round round,
-                         const virtual_time::ClockState& clock) {
+                         const RowsOfTurn& rule, const scheduler::CohortSampler& sampler,
+                         Round round, const virtual_time::ClockState& clock) {
   Beginning beginning = BeginningOf(run, round, clock);
   ClientWork work(run);
+  const auto passed_in = [&](const scheduler::CohortEntry& entry) {
+    return work.Passed(round, entry, rule);
+  };
   scheduler::Moment moment(round, std::max(beginning.model, beginning.free));
   if (LearnsFromRounds(run.cohort)) {
     moment.seconds_of = [&](const scheduler::CohortEntry& entry) {
-      const auto passed =
-          static_cast<double>(RowsPassed(work.From(beginning.base, entry), entry.load));
-      return PromisedSeconds(devices.Of(entry.client), passed, clock.traffic);
+      return PromisedSeconds(devices.Of(entry.client), passed_in(entry), clock.traffic);
     };
   }
-  std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, moment);
-  // Of a table of presence: the round begins when somebody is there.
-  const int most_pauses = run.devices.presence.empty() ? 0 : kMostPauses;
-  for (int pauses = 0; asked.empty() && pauses < most_pauses; ++pauses) {
-    moment.seconds += kNobodyPause;
-    beginning.model = moment.seconds;
-    asked = AskedIn(run, sampler, moment);
-  }
+  if (const double there = BeginsAt(sampler, moment); there > moment.seconds)
+    beginning.model = moment.seconds = there;
+  const std::vector<scheduler::CohortEntry> asked = AskedIn(run, sampler, moment);
   TimedRound timed;
   std::vector<double> seconds;  // since the moment
   for (const scheduler::CohortEntry& entry : asked) {
-    const auto passed =
-        static_cast<double>(RowsPassed(work.From(beginning.base, entry), entry.load));
-    const virtual_time::TurnTime turn = devices.TurnOf(round, entry.client, passed, clock.traffic);
+    const virtual_time::TurnTime turn =
+        devices.TurnOf(round, entry.client, passed_in(entry), clock.traffic);
     const double began = std::max(beginning.model, moment.seconds - turn.download);
     timed.begun.push_back(
         {.client = entry.client, .base = beginning.base, .began = began, .time = turn});
     seconds.push_back((began - moment.seconds) + turn.whole());
   }
-  const virtual_time::Closing closing =
-      virtual_time::CloseRound(seconds, ClosingRulesOf(run, asked.size()));
+  const virtual_time::Closing closing = virtual_time::CloseRound(
+      seconds, ClosingRulesOf(run, asked.size()),
+      [&](uint32_t place) { return virtual_time::TieOf(run.devices, round, asked[place].client); });
   // A round that overlaps with the one before does not end before it.
   timed.time = {.end = clock,
                 .seconds = std::max(moment.seconds - clock.now + closing.seconds, 0.0),
@@ -105,11 +108,11 @@ TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& device
 }
 
 TimedRound NextArrivals(const RunPlan& run, const virtual_time::Devices& devices,
-                        const scheduler::CohortSampler& sampler, Round round,
-                        const virtual_time::ClockState& clock) {
+                        const RowsOfTurn& rule, const scheduler::CohortSampler& sampler,
+                        Round round, const virtual_time::ClockState& clock) {
   ClientWork work(run);
-  const auto passed = [&work](const scheduler::CohortEntry& entry, Round base) {
-    return static_cast<double>(RowsPassed(work.From(base, entry), entry.load));
+  const auto passed = [&](const scheduler::CohortEntry& entry, Round base) {
+    return work.Passed(Round(base.value + 1), entry, rule);
   };
   Arrived arrived = ArrivalsOf(run, devices, sampler, passed, round, clock);
   const uint32_t most = run.asynchronous.max_staleness;
@@ -154,20 +157,25 @@ std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
   return asked;
 }
 
-LocalConfig ClientWork::From(Round base, const scheduler::CohortEntry& entry) {
-  const Round work(base.value + 1);
-  if (base_ != base) {
-    base_ = base;
-    local_ = training::RoundLocal(run_, work);
+LocalConfig ClientWork::In(Round round, const scheduler::CohortEntry& entry) {
+  if (round_ != round) {
+    round_ = round;
+    local_ = training::RoundLocal(run_, round);
   }
-  return training::WorkOf(run_.cohort, local_, work, entry.client, entry.load);
+  return training::WorkOf(run_.cohort, local_, round, entry.client, entry.load);
+}
+
+double ClientWork::Passed(Round round, const scheduler::CohortEntry& entry,
+                          const RowsOfTurn& rule) {
+  const LocalTurn turn = {.round = round, .local = In(round, entry), .rows = entry.load};
+  return rule ? rule(turn) : static_cast<double>(RowsPassed(turn));
 }
 
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
-                     const scheduler::CohortSampler& sampler, Round round,
+                     const RowsOfTurn& rule, const scheduler::CohortSampler& sampler, Round round,
                      const virtual_time::ClockState& clock) {
-  return run.asynchronous.by_arrival() ? NextArrivals(run, devices, sampler, round, clock)
-                                       : DrawnTogether(run, devices, sampler, round, clock);
+  return run.asynchronous.by_arrival() ? NextArrivals(run, devices, rule, sampler, round, clock)
+                                       : DrawnTogether(run, devices, rule, sampler, round, clock);
 }
 
 }  // namespace macaw::server

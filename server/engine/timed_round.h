@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/ids.h"
 #include "plan/local.h"
+#include "plan/local_steps.h"
 #include "plan/run_plan.h"
 #include "scheduler/cohort.h"
 #include "server/engine/arrivals.h"
@@ -33,16 +34,18 @@ std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,
                                             const scheduler::CohortSampler& sampler,
                                             const scheduler::Moment& moment);
 
-// What clients of a run do: each its part of [local] as the round says that it begins. One thread.
+// What clients of a run do: each its part of a round's [local]. One thread.
 class ClientWork {
  public:
   explicit ClientWork(const RunPlan& run) : run_(run) {}  // `run` must outlive it
-  // Of a client that begins from the model after round `base`.
-  LocalConfig From(Round base, const scheduler::CohortEntry& entry);
+  // Of a client that has this round's work (WorkRound).
+  LocalConfig In(Round round, const scheduler::CohortEntry& entry);
+  // The rows that pass through the model meanwhile.
+  double Passed(Round round, const scheduler::CohortEntry& entry, const RowsOfTurn& rule);
 
  private:
   const RunPlan& run_;
-  std::optional<Round> base_;  // the last one that was asked for, and the [local] that follows it
+  std::optional<Round> round_;  // the last one that was asked for, and its [local]
   LocalConfig local_;
 };
 
@@ -54,13 +57,14 @@ struct TimedRound {
 };
 
 // Round `round` of a run with [devices], which begins at `clock`. Over-selection keeps the first
-// cohort.size, and [round] closes as it does on a fleet. `sampler`: of SamplerOf.
+// cohort.size, and [round] closes as it does on a fleet. `rule`: what a turn of the run's rule
+// passes through the model. `sampler`: of SamplerOf.
 //   buffered, mixed  the next arrivals (arrivals.h)
 //   overlapped       the clients of round r begin when those of round r − 1 have done their work,
 //                    while those send. The newest model is then that of round r − 2, which they
 //                    have fetched before, so far as it was there. The deadline counts from then.
 TimedRound TimeRound(const RunPlan& run, const virtual_time::Devices& devices,
-                     const scheduler::CohortSampler& sampler, Round round,
+                     const RowsOfTurn& rule, const scheduler::CohortSampler& sampler, Round round,
                      const virtual_time::ClockState& clock);
 
 }  // namespace macaw::server

@@ -31,20 +31,23 @@ std::map<std::string, ParameterValue> ParametersOf(const std::string& rule) {
 }
 
 // With a network that has a norm layer and a head, so that each rule has what it needs.
-RoundLoop LoopOf(const std::string& rule, DType dtype, uint64_t planned = 4, double lr = 0.1) {
+RoundLoop::Options OptionsOf(const std::string& rule, DType dtype, uint64_t planned = 4,
+                             double lr = 0.1) {
   const LayoutPtr net =
       *ParameterLayout::Make({{.name = "bn.weight", .shape = {1}},
                               {.name = "fc.weight", .shape = {1}},
                               {.name = "bn.running_mean", .shape = {1}, .group = Group::kBuffer}},
                              dtype);
-  return {Builtin(rule),
-          Q4(),
-          {.steps = 3,
-           .parameters = ParametersOf(rule),
-           .start = {1, -1},
-           .lr = lr,
-           .layout = net,
-           .cohort = {.size = planned}}};
+  return {.steps = 3,
+          .parameters = ParametersOf(rule),
+          .start = {1, -1},
+          .lr = lr,
+          .layout = net,
+          .cohort = {.size = planned}};
+}
+
+RoundLoop LoopOf(const std::string& rule, DType dtype, uint64_t planned = 4, double lr = 0.1) {
+  return {Builtin(rule), Q4(), OptionsOf(rule, dtype, planned, lr)};
 }
 
 class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
@@ -168,6 +171,43 @@ TEST_P(EveryAlgorithm, StaysWhereItIsAtARateOfZero) {
   if (!moves_on.contains(GetParam())) {
     EXPECT_EQ(still.Model(), warm.Model());
   }
+}
+
+// What a rule's clients pass through the model is what it says (Description::passes), by which
+// devices are timed: whole turns, stragglers' parts, and turns after a first one.
+TEST_P(EveryAlgorithm, PassesTheRowsThatItSays) {
+  const RoundLoop::Options plain = OptionsOf(GetParam(), DType::kF64);
+  RoundLoop::Options steps = plain, epochs = plain, stragglers = plain, slow_epochs = plain;
+  steps.steps = 4;
+  epochs.steps = slow_epochs.steps = 0;
+  epochs.epochs = slow_epochs.epochs = 3;
+  stragglers.cohort.straggler_fraction = slow_epochs.cohort.straggler_fraction = 0.7;
+  for (const RoundLoop::Options& options : {plain, steps, epochs, stragglers, slow_epochs}) {
+    RoundLoop loop(Builtin(GetParam()), Q4(), options);
+    ASSERT_TRUE(loop.Rounds(1).ok());
+    for (int round = 2; round <= 4; ++round) {
+      ASSERT_TRUE(loop.Rounds(1).ok());
+      for (size_t client = 0; client < 4; ++client) {
+        EXPECT_GT(loop.Passed(client), 0);
+        EXPECT_NEAR(loop.Passed(client), loop.SaidToPass(client), 1e-9)
+            << "client " << client << ", round " << round;
+      }
+    }
+  }
+}
+
+// The second batch of each pair has two gradients.
+TEST(PerFedAvg, PassesTheRowsOfSecondBatchesTwice) {
+  const auto passed = [](uint64_t rows, uint32_t steps) {
+    const RoundLoop loop = LoopOf("perfedavg", DType::kF64);
+    return RowsOfTurnOf(Builtin("perfedavg"), loop.setup())(
+        {.local = {.epochs = 2, .steps = steps, .batch_size = 4}, .rows = rows});
+  };
+  EXPECT_EQ(passed(6, 6), 18 + 6);    // 4 2 4 2 4 2
+  EXPECT_EQ(passed(10, 6), 20 + 10);  // 4 4 2 4 4 2
+  EXPECT_EQ(passed(10, 5), 18 + 8);   // 4 4 2 4 4
+  EXPECT_EQ(passed(10, 0), 20 + 10);
+  EXPECT_EQ(passed(2, 3), 6 + 2);
 }
 
 // Under a clip that shortens the first updates and none of the last, and with noise that does not

@@ -185,6 +185,25 @@ TEST(KMeans, MayBeginAtTheModel) {
               1e-15);
 }
 
+TEST(StatisticsRules, PassTheRowsThatTheySay) {
+  const auto expect = [](SummingRun run) {
+    ASSERT_TRUE(run.Round(kClouds).ok());
+    for (const auto& [client, rows] : kClouds) {
+      EXPECT_GT(run.Passed(client), 0);
+      EXPECT_NEAR(run.Passed(client), run.SaidToPass(client), 1e-12);
+    }
+  };
+  expect(SummingRun("kmeans", {"linear 3"}, 2, 3, {}, TaskKind::kClassification));
+  expect(SummingRun("ridge", {"linear 3"}, 2, 3, {}, TaskKind::kClassification));
+  expect(SummingRun("daef", {"linear 1", "tanh", "linear 2", "tanh", "linear 2"}, 2, 2, {},
+                    TaskKind::kReconstruction));
+  // A new rule of statistics belongs here.
+  std::vector<std::string> rules;
+  for (const Description& rule : BuiltinAlgorithms())
+    if (rule.has_statistics) rules.push_back(rule.name);
+  EXPECT_THAT(rules, testing::UnorderedElementsAre("daef", "kmeans", "ridge"));
+}
+
 TEST(StatisticsRules, NeedOneLinearLayer) {
   for (const std::string rule : {"ridge", "kmeans"}) {
     EXPECT_EQ(RefusalOfLayers(rule, {"flatten", "linear 3"}), "");

@@ -58,6 +58,7 @@ class SummingRun {
   // All phases. `until`: the first of those in which no client is counted any more.
   absl::Status Round(const std::map<size_t, SummedRows>& clients, Phase until = Phase(UINT8_MAX)) {
     ++round_;
+    passed_.clear();
     for (Phase phase(0);; ++phase.value) {
       const absl::StatusOr<AfterApply> after =
           OnePhase(phase, phase.value < until.value ? clients : std::map<size_t, SummedRows>());
@@ -95,6 +96,13 @@ class SummingRun {
   ServerAlgorithm& server() { return *server_; }
   const models::ModelSpec& spec() const { return spec_; }
   std::map<std::string, double> metrics;
+  // The rows over which a client's sums were taken in the last round, in all phases, and what the
+  // rule says of it (Description::passes): a pass forth each.
+  double Passed(size_t client) const { return passed_.at(client); }
+  double SaidToPass(size_t client) const {
+    return RowsOfTurnOf(**registry_.Find(setup_.config.name), setup_)(
+        {.round = macaw::Round(round_), .local = setup_.local, .rows = rows_.at(client)});
+  }
 
  private:
   absl::StatusOr<AfterApply> OnePhase(Phase phase, const std::map<size_t, SummedRows>& clients) {
@@ -131,6 +139,8 @@ class SummingRun {
     FlatVector sums;
     for (const training::Stage& stage : plan.stages) {
       EXPECT_EQ(stage.kind, training::StageKind::kStatistics);
+      rows_[client] = rows.x.size();
+      passed_[client] += kForward * static_cast<double>(rows.x.size());
       sums = FlatVector(stage.statistics->layout());
       Add(*stage.statistics, rows, std::get<ConstVectorView>(stage.start), sums.view());
       outcomes.emplace_back().end = sums.view();
@@ -183,6 +193,8 @@ class SummingRun {
   Workspace workspace_;
   std::vector<FlatVector> zero_;
   std::map<size_t, std::vector<FlatVector>> states_;
+  std::map<size_t, uint64_t> rows_;  // by client
+  std::map<size_t, double> passed_;
   uint32_t round_ = 0;
 };
 

@@ -67,6 +67,13 @@ TEST(TurnPlan, CountsStepsAndRowsAsTheKeysOfLocalSay) {
   EXPECT_EQ(Made(run).Of(Round(1))[2].passed, 75);
 }
 
+TEST(TurnPlan, CountsRowsAsTheRuleSays) {
+  const auto plan = TurnPlan::Make(Everybody(), {4, 10, 25}, {}, 0,
+                                   [](const LocalTurn& turn) { return 7.0 * turn.rows; });
+  EXPECT_EQ(plan->Of(Round(1))[2].passed, 175);
+  EXPECT_EQ(plan->Of(Round(1))[2].steps, 6u);
+}
+
 TEST(TurnPlan, HasTheStepsOfTheRound) {
   RunPlan run = Everybody();
   run.local = {.steps = 3, .qsr = 0.2, .lr = 0.1};

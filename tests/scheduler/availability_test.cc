@@ -164,6 +164,9 @@ class HalfAndHalf final : public virtual_time::Presence {
   bool On(ClientId client, double seconds) const override {
     return (client.value % 2 == 0) == (std::fmod(seconds, 100) < 50);
   }
+  double NextOn(ClientId client, double seconds) const override {
+    return On(client, seconds) ? seconds : 50 * (std::floor(seconds / 50) + 1);
+  }
   double ShareOn(ClientId) const override { return 0.5; }
 };
 
@@ -191,6 +194,22 @@ TEST(PresentSampler, DrawsEverybodyWhoIsThereIfTheyAreFew) {
   const Cohort cohort = sampler->Sample({Round(1), 10});
   ASSERT_EQ(cohort.entries.size(), 5u);
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(cohort.entries[i].client.value, 2 * i);
+}
+
+TEST(PresentSampler, SaysWhenAClientIsThereThatCanBeDrawn) {
+  std::vector<uint32_t> examples(10, 3);
+  const HalfAndHalf presence;
+  EXPECT_EQ(MakePresentSampler(5, 8, Trainable(examples), presence)->NextThere({Round(1), 10}), 10);
+  for (size_t client = 0; client < 10; client += 2) examples[client] = 0;  // the even ones
+  const auto odd = MakePresentSampler(5, 8, Trainable(examples), presence);
+  EXPECT_EQ(odd->NextThere({Round(1), 10}), 50);
+  const std::vector<ClientId> busy = {ClientId(1), ClientId(3), ClientId(5), ClientId(7),
+                                      ClientId(9)};
+  Moment moment(Round(1), 10);
+  moment.busy = busy;
+  EXPECT_EQ(odd->NextThere(moment), INFINITY);
+  const auto drawn = *MakeAvailableSampler({.probability = 0.3, .seed = 5}, 6, Trainable(examples));
+  EXPECT_EQ(drawn->NextThere({Round(1), 10}), std::nullopt) << "no table says it";
 }
 
 TEST(MakeCandidates, AsksForMoreThanTheCohortAndKeepsThemAll) {

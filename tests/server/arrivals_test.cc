@@ -143,6 +143,24 @@ TEST_F(Arrivals, AreOfClientsThatNeitherTrainNorWait) {
   }
 }
 
+// Six places and groups of four: the other two are taken at the start, too.
+TEST_F(Arrivals, AreOfAsManyAsThereArePlacesFromTheStart) {
+  for (const auto& [places, refill] : {std::pair(6U, 4U), std::pair(7U, 5U), std::pair(5U, 2U)}) {
+    clock_ = {};
+    Run({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 1, places, refill);
+    const Arrived first = Next(1);
+    EXPECT_EQ(first.begun.size(), places);
+    for (const BegunTurn& turn : first.begun) EXPECT_EQ(turn.began, 0);
+    size_t begun = 0;
+    for (uint32_t round = 2; begun == 0; ++round) {
+      const Arrived next = Next(round);
+      begun = next.begun.size();
+      EXPECT_EQ(begun > 0, round == refill + 1) << "a step an arrival";
+    }
+    EXPECT_EQ(begun, refill);
+  }
+}
+
 TEST_F(Arrivals, FollowFromTheClockAlone) {
   Run({2, 3, 7, 4, 1}, 2, 4, 1);
   Next(1);

@@ -102,7 +102,7 @@ TEST(TimedRound, TellsASamplingThatLearnsHowFastDevicesAre) {
   const scheduler::Feedback feedback(run.cohort);
   const auto sampler = SamplerOf(run, rows, nullptr, &feedback);
   ASSERT_TRUE(sampler.ok()) << sampler.status();
-  const TimedRound timed = TimeRound(run, Known(), **sampler, Round(1), {});
+  const TimedRound timed = TimeRound(run, Known(), {}, **sampler, Round(1), {});
   ASSERT_EQ(timed.counted.size(), 1u);
   EXPECT_EQ(timed.counted[0].entry.client, ClientId(5));
 }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -31,6 +33,7 @@ class LatePresence final : public virtual_time::Presence {
  public:
   explicit LatePresence(double first = 100) : first_(first) {}
   bool On(ClientId, double seconds) const override { return seconds >= first_; }
+  double NextOn(ClientId, double seconds) const override { return std::max(seconds, first_); }
   double ShareOn(ClientId) const override { return 1; }
 
  private:
@@ -46,7 +49,7 @@ class TimedRoundOf : public testing::Test {
   TimedRound Timed(const virtual_time::ClockState& clock = {}, uint32_t round = 1) const {
     const auto sampler = SamplerOf(run_, rows_, presence_.get());
     EXPECT_TRUE(sampler.ok()) << sampler.status();
-    return TimeRound(run_, devices_, **sampler, Round(round), clock);
+    return TimeRound(run_, devices_, passes_, **sampler, Round(round), clock);
   }
   static std::vector<uint64_t> Clients(const TimedRound& timed) {
     std::vector<uint64_t> clients;
@@ -58,6 +61,7 @@ class TimedRoundOf : public testing::Test {
   std::vector<uint32_t> rows_ = {10, 10, 10, 10};
   std::unique_ptr<virtual_time::Presence> presence_;
   const SlowerDevices devices_;
+  RowsOfTurn passes_;
 };
 
 TEST_F(TimedRoundOf, AllIsAsLongAsTheSlowestTurn) {
@@ -98,11 +102,137 @@ TEST_F(TimedRoundOf, BeginsWhenSomebodyIsThere) {
   run_.cohort.sampling = "available";
   run_.devices.presence = "of a table";
   presence_ = std::make_unique<LatePresence>();
-  const TimedRound timed = Timed();  // after two pauses of a minute
+  const TimedRound timed = Timed();
   EXPECT_EQ(Clients(timed).size(), 4u);
-  EXPECT_EQ(timed.begun[0].began, 120);
-  EXPECT_EQ(timed.time.seconds, 124);
-  EXPECT_EQ(timed.time.end.now, 124);
+  EXPECT_EQ(timed.begun[0].began, 100);
+  EXPECT_EQ(timed.time.seconds, 104);
+  EXPECT_EQ(timed.time.end.now, 104);
+}
+
+// Each client is there for a second of each 100, its number's.
+class ShortPresence final : public virtual_time::Presence {
+ public:
+  bool On(ClientId client, double seconds) const override {
+    const double time = std::fmod(seconds, 100);
+    return time >= First(client) && time < First(client) + 1;
+  }
+  double NextOn(ClientId client, double seconds) const override {
+    if (On(client, seconds)) return seconds;
+    const double begin = seconds - std::fmod(seconds, 100);
+    return begin + First(client) + (begin + First(client) < seconds ? 100 : 0);
+  }
+  double ShareOn(ClientId) const override { return 0.01; }
+
+ private:
+  static double First(ClientId client) { return 10 * static_cast<double>(client.value + 1); }
+};
+
+TEST_F(TimedRoundOf, MeetsClientsWhoAreThereForAMoment) {
+  run_.cohort.sampling = "available";
+  run_.devices.presence = "of a table";
+  presence_ = std::make_unique<ShortPresence>();
+  TimedRound timed = Timed();
+  EXPECT_THAT(Clients(timed), ElementsAre(0));
+  EXPECT_EQ(timed.time.end.now, 11);
+  for (const double end : {22.0, 33.0, 44.0, 111.0}) {
+    timed = Timed(timed.time.end, 2);
+    EXPECT_EQ(timed.time.end.now, end);
+  }
+  run_.asynchronous.mode = "overlapped";
+  timed = Timed({.now = 12, .before = 5, .worked = 11}, 3);
+  EXPECT_THAT(Clients(timed), ElementsAre(1));
+  EXPECT_EQ(timed.begun[0].began, 20);
+}
+
+// Three places, and one client there at a time: the others begin when they come, while those
+// before them train.
+TEST_F(TimedRoundOf, FillsFreePlacesOfArrivalsWhenClientsCome) {
+  run_.cohort.sampling = "available";
+  run_.devices.presence = "of a table";
+  run_.cohort.size = 3;
+  run_.asynchronous = {.mode = "buffered", .concurrency = 3};
+  presence_ = std::make_unique<ShortPresence>();
+  const TimedRound timed = Timed({.traffic = {.up = 50}});
+  EXPECT_THAT(Clients(timed), ElementsAre(0, 1, 2));
+  ASSERT_EQ(timed.begun.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(timed.begun[i].began, 10 * static_cast<double>(i + 1));
+  EXPECT_EQ(timed.time.end.now, 30 + 3 + 50);
+}
+
+TEST_F(TimedRoundOf, WithoutClientsForADayAStepHasFewerArrivals) {
+  run_.cohort.sampling = "available";
+  run_.devices.presence = "of a table";
+  run_.cohort.size = 2;
+  run_.asynchronous = {.mode = "buffered", .concurrency = 2};
+  rows_ = {0, 10, 0, 0};
+  presence_ = std::make_unique<ShortPresence>();
+  const TimedRound timed = Timed();
+  EXPECT_THAT(Clients(timed), ElementsAre(1)) << "it waits in the buffer";
+  EXPECT_EQ(timed.time.end.now, 2 + 86400) << "a day with nobody at work";
+}
+
+// With equal devices no client is preferred for its number.
+TEST_F(TimedRoundOf, EqualTurnsTakeTurnsInCounting) {
+  class EqualDevices final : public virtual_time::Devices {
+   public:
+    virtual_time::Device Of(ClientId) const override { return {}; }
+    virtual_time::TurnTime TurnOf(Round, ClientId, double,
+                                  const virtual_time::Traffic&) const override {
+      return {.work = 2};
+    }
+  };
+  run_.cohort.size = 1;
+  run_.cohort.over_selection = 4;
+  const auto sampler = SamplerOf(run_, rows_, nullptr);
+  ASSERT_TRUE(sampler.ok());
+  std::vector<int> counted(4);
+  for (uint32_t round = 1; round <= 400; ++round) {
+    const TimedRound timed = TimeRound(run_, EqualDevices(), {}, **sampler, Round(round), {});
+    ASSERT_EQ(timed.counted.size(), 1u);
+    ++counted[timed.counted[0].entry.client.value];
+  }
+  for (const int times : counted) EXPECT_NEAR(times, 100, 40);
+}
+
+// Takes a second a row.
+class RowDevices final : public virtual_time::Devices {
+ public:
+  virtual_time::Device Of(ClientId) const override { return {}; }
+  virtual_time::TurnTime TurnOf(Round, ClientId, double passed,
+                                const virtual_time::Traffic&) const override {
+    return {.work = passed};
+  }
+};
+
+TEST_F(TimedRoundOf, TakesTheWorkOfItsRule) {
+  run_.local = {.steps = 5, .batch_size = 4};
+  rows_ = {5, 0, 0, 0};
+  run_.cohort.size = 1;
+  const auto seconds = [&](const RowsOfTurn& passes) {
+    const auto sampler = SamplerOf(run_, rows_, nullptr);
+    return TimeRound(run_, RowDevices(), passes, **sampler, Round(1), {}).time.seconds;
+  };
+  EXPECT_EQ(seconds({}), 14) << "4 + 1 + 4 + 1 + 4 rows";
+  EXPECT_EQ(seconds([](const LocalTurn& turn) { return 100.0 * turn.rows; }), 500);
+}
+
+// Rounds that overlap have clients of their own: those of round 12 do the work of round 12, though
+// their model is that of round 10.
+TEST_F(TimedRoundOf, RoundsThatOverlapHaveTheirOwnWork) {
+  run_.rounds = 12;
+  run_.cohort.size = 1;
+  rows_ = {10, 0, 0, 0};
+  run_.local = {.steps = 3, .qsr = 0.2, .batch_size = 1, .lr = 0.1};
+  run_.local.lr_schedule = {.kind = "exponential", .gamma = 0.5};
+  const auto seconds = [&](const char* mode, uint32_t round) {
+    run_.asynchronous.mode = mode;
+    const auto sampler = SamplerOf(run_, rows_, nullptr);
+    return TimeRound(run_, RowDevices(), {}, **sampler, Round(round), {}).time.seconds;
+  };
+  for (const uint32_t round : {1U, 2U, 3U, 4U}) {
+    EXPECT_EQ(seconds("overlapped", round), std::pow(4, round));
+    EXPECT_EQ(seconds("synchronous", round), std::pow(4, round));
+  }
 }
 
 TEST_F(TimedRoundOf, IsEmptyAfterADayWithoutAnybody) {

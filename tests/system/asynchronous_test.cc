@@ -257,6 +257,50 @@ TEST(Overlapped, IsThatOnPaper) {
   EXPECT_NEAR(WeightOf(run), 1.875, 1e-12);
 }
 
+// A round that overlaps has the rate, the steps and the stragglers of a round that waits.
+TEST(Overlapped, DoesTheWorkOfItsOwnRounds) {
+  const std::string config = WriteConfig("work");
+  const Settings steps =
+      Plus(kDevices, {"run.rounds=5", "local.steps=2", "local.qsr=0.1",
+                      "local.lr_schedule.kind=exponential", "local.lr_schedule.gamma=0.8"});
+  for (const Settings& settings :
+       {steps, Plus(kDevices, {"run.rounds=5", "cohort.straggler_fraction=0.5"}),
+        Plus(kDevices,
+             {"run.rounds=5", "cohort.straggler_fraction=0.5", "cohort.straggler_policy=drop"})}) {
+    Simulation waits("waits", WithSettings(config, settings));
+    ASSERT_EQ(waits.Wait(), 0) << waits.output();
+    Simulation overlaps("overlaps",
+                        WithSettings(config, Plus(settings, {"round.mode=overlapped"})));
+    ASSERT_EQ(overlaps.Wait(), 0) << overlaps.output();
+    const std::vector<nlohmann::json> before = RowsOf(waits), rows = RowsOf(overlaps);
+    ASSERT_EQ(rows.size(), before.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (const char* column : {"clients", "examples", "steps"})
+        EXPECT_EQ(rows[i][column], before[i][column]) << column << " in round " << i + 1;
+    }
+  }
+}
+
+// With networks that take no time and equal turns the clock shows the work alone.
+TEST(VirtualTime, IsThatOfTheRulesWork) {
+  const std::string config = WriteConfig("rules");
+  const auto seconds = [&](const Settings& more) {
+    Simulation run(
+        "rule",
+        WithSettings(config, Plus(Plus(kDevices, {"devices.down_kB_s=1e12", "devices.up_kB_s=1e12",
+                                                  "devices.round_spread=0", "run.rounds=2"}),
+                                  more)));
+    EXPECT_EQ(run.Wait(), 0) << run.output();
+    return run.summary()["virtual_seconds"].get<double>();
+  };
+  const double fedavg = seconds({});
+  EXPECT_GT(fedavg, 0);
+  EXPECT_NEAR(seconds({"algorithm.name=ditto"}) / fedavg, 2, 1e-4);
+  EXPECT_NEAR(seconds({"algorithm.name=qfedavg"}) / fedavg, 1 + 1.0 / 3, 1e-4);
+  EXPECT_NEAR(seconds({"algorithm.name=fedrep", "algorithm.fedrep.head_epochs=3"}) / fedavg, 4,
+              1e-4);
+}
+
 TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
   const std::string config = WriteConfig("summary");
   Simulation run("run", WithSettings(config, kDevices));

@@ -50,6 +50,31 @@ TEST(Presence, BeginsWithAnIntervalAndEndsBeforeItsEnd) {
   EXPECT_TRUE(presence->On(noon, 8e6 + 400)) << "10,000 periods later";
 }
 
+TEST(Presence, SaysWhenTheClientIsThereNext) {
+  const auto presence = ByName();
+  const ClientId night(0), noon(1);
+  EXPECT_EQ(presence->NextOn(night, 50), 50);
+  EXPECT_EQ(presence->NextOn(night, 100), 900);
+  EXPECT_EQ(presence->NextOn(night, 1100), 1900);
+  EXPECT_EQ(presence->NextOn(noon, 0), 400);
+  EXPECT_EQ(presence->NextOn(noon, 600), 1200) << "in the next period";
+  EXPECT_EQ(presence->NextOn(noon, 8e6 + 700), 8e6 + 1200);
+}
+
+// Sums of times that have no exact double.
+TEST(Presence, IsThereWhenItSaysSo) {
+  const auto presence =
+      *MakePresence({.family = "phones"},
+                    PresenceOf("device,on_s,off_s,period_s\na,0.1,0.2,0.7\na,0.3,0.4,0.7\n"), {});
+  double seconds = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const double next = presence->NextOn(ClientId(0), seconds);
+    ASSERT_TRUE(presence->On(ClientId(0), next)) << seconds;
+    ASSERT_LT(next - seconds, 0.5);
+    seconds = next + 0.13;
+  }
+}
+
 TEST(Presence, SaysTheShareOfTime) {
   const auto presence = ByName();
   EXPECT_DOUBLE_EQ(presence->ShareOn(ClientId(0)), 0.2);
