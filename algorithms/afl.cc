@@ -15,7 +15,7 @@
 // AFL (figure 3) steps x down and λ up, both by gradients at the same (x, λ), and projects λ. The
 // gradient of λ_i is f_i(x), that of x is Σ λ_i ∇f_i(x). Where a part S of the N clients takes
 // part, both are estimated by N/|S| times the part's: without bias for a uniform cohort. One local
-// step is the paper's; its result is the mean of all iterates.
+// step is the paper's; its result is the mean of all iterates, w_1 … w_T, without the first point.
 
 namespace macaw::algorithms {
 namespace {
@@ -89,7 +89,7 @@ class AflServer final : public MeanDeltaServer {
     Fill(1 / static_cast<double>(clients_), mixture_);
     if (setup.Get<std::string>("evaluate") == "mean") {
       mean_ = kept_.Vector("mean", FlatVector::CopyOf(Model(), setup.layout));
-      iterates_ = &kept_.Number("iterates", 1);
+      iterates_ = &kept_.Number("iterates", 0);
     }
   }
 
@@ -110,8 +110,10 @@ class AflServer final : public MeanDeltaServer {
     context.Report(kWorst, *std::ranges::max_element(lambda));
     MACAW_ASSIGN_OR_RETURN(const AfterApply after,
                            MeanDeltaServer::Apply(context, std::move(aggregate)));
-    if (mean_) {
-      const double share = 1 / ++*iterates_;
+    if (mean_ && ++*iterates_ == 1) {
+      Copy(Model(), *mean_);
+    } else if (mean_) {
+      const double share = 1 / *iterates_;
       const auto blend = [share]<typename T>(T mean, T x) {
         return mean + static_cast<T>(share) * (x - mean);
       };
@@ -124,7 +126,7 @@ class AflServer final : public MeanDeltaServer {
   const double rate_;  // γ_λ
   const uint64_t clients_;
   VectorView mixture_;
-  std::optional<VectorView> mean_;  // of all iterates, where that is what is evaluated
+  std::optional<VectorView> mean_;  // of the iterates so far, where that is what is evaluated
   double* iterates_ = nullptr;
 };
 
@@ -163,7 +165,7 @@ Description Afl() {
           "server  x ← x + η_g·(plain mean of N·λ_i·(y − x))\n"
           "        λ_i ← λ_i + γ·N/|S|·f_i(x) for the clients S of the round; λ: all of them\n"
           "        λ ← the nearest point with λ ≥ 0 and Σλ = 1\n"
-          "result  the mean of all x, the first too, as in the paper, or x: evaluate",
+          "result  the mean of the x after each round, as in the paper, or x: evaluate",
       .parameters = ServerRateParameters(),
       .remarks =
           "The clients are the paper's domains. They are numbered from 0, and the server sends all "
@@ -185,8 +187,8 @@ Description Afl() {
                             .minimum = 0});
   afl.parameters.push_back({.name = "evaluate",
                             .default_value = "mean",
-                            .help = "what is evaluated and written: mean, of all x, as in the "
-                                    "paper; or x",
+                            .help = "what is evaluated and written: mean, of the x after each "
+                                    "round, as in the paper; or x",
                             .choices = {"mean", "x"}});
   return afl;
 }

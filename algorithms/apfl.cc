@@ -52,7 +52,6 @@ class ApflClient final : public DeltaClient {
                            DeltaClient::Conclude(context, outcomes, workspace));
     const VectorView v = workspace.Named(kOwnModel, layout_);
     const VectorView alpha = workspace.Named(kOwnAlpha, AlphaLayout());
-    CopyBuffers(outcomes[0].end, v);
     result.state = {{"personal", v}, {"alpha", alpha}};
     result.metrics = {{"alpha", alpha.As<double>()[0]}};
     return result;
@@ -61,9 +60,11 @@ class ApflClient final : public DeltaClient {
   absl::StatusOr<training::Point> EvaluationPoint(const ClientContext& context,
                                                   Workspace& workspace) const override {
     if (context.first_turn) return training::Point(context.model());
+    const double alpha = context.State("alpha").As<double>()[0];
+    if (alpha == 0) return training::Point(context.model());
     const VectorView mixed = workspace.Vector(layout_);
-    MixModels(context.State("alpha").As<double>()[0], context.State("personal"), context.model(),
-              mixed);
+    MixModels(alpha, context.State("personal"), context.model(), mixed);
+    CopyBuffers(context.State("personal"), mixed);
     return training::Point(ConstVectorView(mixed));
   }
 
@@ -97,13 +98,15 @@ class ApflClient final : public DeltaClient {
     bool first;  // batch of the turn
   };
 
+  // v keeps the statistics of v̄, which its passes move.
   // v ← v − η·α·∇f(v̄), and at the first batch α ← α − η_α·⟨v − y, ∇f(v̄)⟩, of v and y before it.
   void StepOwn(ConstVectorView y, training::StepGradients& batch, Own& own) const {
-    CopyBuffers(y, own.v);
     double& alpha = own.alpha.As<double>()[0];
     const double before = alpha;
     MixModels(before, own.v, y, own.mixed);
-    Copy(batch.GradientAt(own.mixed), own.gradient);
+    CopyBuffers(own.v, own.mixed);
+    Copy(batch.GradientAtOwn(own.mixed), own.gradient);
+    CopyBuffers(own.mixed, own.v);
     Axpy(own.decay, own.mixed, own.gradient);
     ZeroBuffers(own.gradient);
     if (std::exchange(own.first, false) && alpha_lr_ > 0) {
@@ -138,7 +141,8 @@ Description Apfl() {
       "server  x ← x + η_g·mean(Δ)";
   apfl.remarks =
       "The common model is FedAvg's. α stays where it begins unless alpha_lr is set. The authors' "
-      "code mixes the outputs of the two models and not their weights; the paper mixes weights.";
+      "code mixes the outputs of the two models and not their weights; the paper mixes weights. "
+      "Batch-norm statistics of the mixture are the client's own, of its passes at the mixture.";
   apfl.has_hooks = true;
   apfl.has_personal_models = true;
   apfl.has_independent_state = true;

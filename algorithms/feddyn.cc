@@ -132,7 +132,7 @@ Description FedDyn() {
           "        x ← x + (plain mean of Δ) − h/α",
       .parameters = {{.name = "alpha",
                       .default_value = 0.01,
-                      .help = "α: strength of the pull towards x and of the linear term",
+                      .help = "α, above 0: strength of the pull towards x and of the linear term",
                       .minimum = 0},
                      {.name = "weighted",
                       .default_value = false,

@@ -120,6 +120,9 @@ Description FedNova() {
           "server  m ← β·m + mean(‖a‖₁)·mean(d)\n"
           "        x ← x + η_g·m",
       .parameters = ServerRateParameters(),
+      .remarks =
+          "Where cohort.sampling is poisson, mean(d) is over the planned weight, and mean(‖a‖₁) over "
+          "the weight of those who came.",
       .check = CheckFedNova,
       .schema = FedNovaSchema,
       .server = MakeServer<FedNovaServer>,

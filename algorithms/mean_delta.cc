@@ -63,7 +63,7 @@ absl::Status NeedsSgd(const Setup& setup) {
   if (setup.local.optimizer == "sgd") return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("local.optimizer = \"", setup.local.optimizer,
-                   "\": the rule counts SGD steps (momentum is fine); use \"sgd\""));
+                   "\": the rule is made for SGD steps (momentum is fine); use \"sgd\""));
 }
 
 absl::Status NeedsStepsOfSgd(const training::StageOutcome& outcome) {

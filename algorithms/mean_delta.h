@@ -29,7 +29,7 @@ std::vector<ParameterSpec> ServerRateParameters();
 ParameterSpec UpdateClipParameter();
 
 // For Description::check. NeedsSgd refuses local optimizers other than SGD, for rules whose formula
-// counts the steps behind a displacement. The other refuses Poisson sampling, for rules that
+// is of SGD's steps. The other refuses Poisson sampling, for rules that
 // average over the clients that came.
 absl::Status NeedsSgd(const Setup& setup);
 absl::Status NeedsPlannedCohort(const Setup& setup);

@@ -37,7 +37,6 @@ class PFedMeClient final : public DeltaClient {
     MACAW_ASSIGN_OR_RETURN(ClientResult result,
                            DeltaClient::Conclude(context, outcomes, workspace));
     const VectorView theta = workspace.Named(kTheta, layout_);
-    CopyBuffers(outcomes[0].end, theta);
     result.state = {{"personal", theta}};
     return result;
   }
@@ -52,12 +51,12 @@ class PFedMeClient final : public DeltaClient {
     training::Stage stage = DeltaClient::LocalWork(context, workspace);
     const double decay = std::exchange(stage.local.weight_decay, 0.0);
     const VectorView theta = workspace.Named(kTheta, layout_);
+    const VectorView before = workspace.Vector(layout_);
     Copy(context.model(), theta);
     training::Hooks hooks;
-    hooks.correct = [this, decay, theta](ConstVectorView w, VectorView g,
-                                         training::StepGradients& batch) {
-      CopyBuffers(w, theta);
-      for (int64_t k = 0; k < steps_; ++k) Approach(w, decay, batch, theta);
+    hooks.correct = [this, decay, theta, before](ConstVectorView w, VectorView g,
+                                                 training::StepGradients& batch) {
+      for (int64_t k = 0; k < steps_; ++k) Approach(w, decay, batch, theta, before);
       // w ← w − η·λ(w − θ)
       const auto envelope = [this]<typename T>(T, T at, T near) {
         return static_cast<T>(lambda_) * (at - near);
@@ -70,15 +69,18 @@ class PFedMeClient final : public DeltaClient {
   }
 
  private:
-  // θ ← θ − ρ·(∇f(θ) + decay·θ + λ(θ − w)), ∇f of the batch.
-  void Approach(ConstVectorView w, double decay, training::StepGradients& batch,
-                VectorView theta) const {
+  // θ ← θ − ρ·(∇f(θ) + decay·θ + λ(θ − w)), ∇f of the batch. θ's statistics move by its own
+  // passes. `before` is scratch.
+  void Approach(ConstVectorView w, double decay, training::StepGradients& batch, VectorView theta,
+                VectorView before) const {
     const auto step = [this, decay]<typename T>(T at, T gradient, T near) {
       return at - static_cast<T>(rate_) * (gradient + static_cast<T>(decay) * at +
                                            static_cast<T>(lambda_) * (at - near));
     };
-    Map(theta, step, batch.GradientAt(theta), w);
-    CopyBuffers(w, theta);
+    const ConstVectorView gradient = batch.GradientAtOwn(theta);
+    Copy(theta, before);
+    Map(theta, step, gradient, w);
+    CopyBuffers(before, theta);
   }
 
   const double lambda_;
@@ -118,7 +120,7 @@ Description PFedMe() {
   pfedme.remarks =
       "A batch costs personal_steps + 1 gradients. ρ is constant, whatever local.lr_schedule says. "
       "The paper takes the plain mean over clients, the authors' code that by rows: cohort.weight "
-      "decides.";
+      "decides. Batch-norm statistics of θ are those of its own passes, personal_steps a batch.";
   pfedme.has_hooks = true;
   pfedme.has_personal_models = true;
   pfedme.has_independent_state = true;

@@ -61,7 +61,7 @@ class QFedAvgServer final : public MeanDeltaServer {
 
  protected:
   void Step(double server_lr, ConstVectorView mean_delta, VectorView model) override {
-    if (h_ == 0) return;  // of clients that send zeros alone (free-riders)
+    if (h_ == 0) return;  // every F_k^q is below the smallest number, and so is Δ_k
     AddWithin(server_lr * bound_, server_lr / h_, mean_delta, model);  // x −= ΣΔ_k/Σh_k
   }
 

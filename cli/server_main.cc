@@ -77,6 +77,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   options.program = "macaw-server " MACAW_VERSION;
   options.run_dir = arguments.run_dir;
   options.resume = arguments.resume;
+  options.keeps_places = !arguments.by_hand();
   options.stepwise = arguments.step_fd >= 0;
   options.config = config.node.server;
   const worker::WorkersConfig& workers = config.node.workers;
@@ -214,6 +215,7 @@ absl::Status FollowLog(const std::string& file, const std::vector<uint64_t>& wit
     return absl::DataLossError(absl::StrCat(file, " tells of no run"));
   options.replays = history.sessions().front().run;
   options.decisions = history.decisions();
+  options.keeps_places = history.sessions().front().keeps_places;
   std::vector<ClientId> clients;
   for (const uint64_t client : without) clients.emplace_back(client);
   server::log::LeaveOut(clients, history, options.decisions);

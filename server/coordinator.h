@@ -41,6 +41,9 @@ struct Options {
   // in the rounds of that run, and so in this one. config.round then has no effect.
   Digest replays;
   log::Decisions decisions;
+  // log::RunOpened::keeps_places: of a simulation, or of the run that this one repeats. A resumed
+  // run has that of its first session.
+  bool keeps_places = false;
   // Filled in by Open, for a private run whose budget ends before its rounds (budget.h).
   uint32_t stop_after = 0;
   std::string stop_reason;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_split.h"
 #include "core/files.h"
@@ -19,6 +20,7 @@
 #include "server/contributions.h"
 #include "server/journal/recovery.h"
 #include "server/log/orders.h"
+#include "server/log/reader.h"
 #include "server/past_rows.h"
 
 namespace macaw::server {
@@ -184,6 +186,20 @@ void TakeOrders(const Options& options, const log::KnownEnd& end, EngineOptions&
   }
 }
 
+// Options::keeps_places of a resumed run: its clients have their numbers.
+bool KeepsPlaces(const Options& options) {
+  const std::string path = options.run_dir + "/rounds.log";
+  if (!options.resume || !FileExists(path)) return options.keeps_places;
+  absl::StatusOr<log::Reader> reader = log::Reader::Open(path);
+  while (reader.ok()) {
+    const absl::StatusOr<std::optional<log::Entry>> entry = reader->Next();
+    if (!entry.ok() || !entry->has_value()) break;
+    if (const auto* opened = std::get_if<log::RunOpened>(&(*entry)->record))
+      return opened->keeps_places;
+  }
+  return options.keeps_places;
+}
+
 // The engine's options for a new run.
 EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper) {
   const bool repeats = !options.replays.IsZero();
@@ -202,6 +218,7 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .instruction_set = options.config.instruction_set,
           .round = repeats || options.run.devices.on() ? RoundRules() : options.config.round,
           .decisions = options.decisions,
+          .numbering = options.keeps_places ? Numbering::kByPlace : Numbering::kByName,
           .stateful = keeper.stateful(),
           .sums_states = keeper.begins_anew(),
           .devices = options.devices,
@@ -299,7 +316,8 @@ absl::StatusOr<RunFolder> OpenFolder(const Options& options,
                        .completed = completed,
                        .replays = options.replays,
                        .reset_states = options.reset_states,
-                       .goes_on = inside != nullptr},
+                       .goes_on = inside != nullptr,
+                       .keeps_places = options.keeps_places},
                       end));
   if (options.config.keeps_commits()) {
     const std::string path = JournalFolder(options.run_dir);
@@ -362,6 +380,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
                          scheduler::MakeScheduler({.policy = options.config.scheduling_policy,
                                                    .seed = options.run.seed}));
   MACAW_ASSIGN_OR_RETURN(options.run.algorithm, registry.Complete(options.run.algorithm));
+  options.keeps_places = KeepsPlaces(options);
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description algorithm, registry.RuleOf(options.run));
   MACAW_RETURN_IF_ERROR(CheckRounds(options.run.cohort, options.config.round));
   const TotalsUsed totals =

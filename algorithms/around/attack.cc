@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "algorithms/api/vector_math.h"
 #include "algorithms/around/channels.h"
 #include "core/status.h"
 
@@ -19,6 +20,13 @@ LayoutPtr ShareLayout() {
   static const LayoutPtr& layout =
       *new LayoutPtr(ParameterLayout::Scalars("value", 1, DType::kF64));
   return layout;
+}
+
+// BesideUpdates of the rule itself.
+absl::StatusOr<std::vector<std::string>> BesideOf(const Description& own, const Setup& setup) {
+  if (own.has_statistics) return std::vector<std::string>();
+  MACAW_ASSIGN_OR_RETURN(const Schema schema, own.schema(setup));
+  return BesideUpdates(schema, setup.layout);
 }
 
 bool Collects(const ChannelSpec& channel) { return channel.reduction == Reduction::kCollect; }
@@ -142,6 +150,15 @@ std::string TooManyNote(const Description& rule, const Setup& setup, const Attac
 
 }  // namespace
 
+std::vector<std::string> BesideUpdates(const Schema& own, const LayoutPtr& model) {
+  std::vector<std::string> beside;
+  for (const ChannelSpec& channel : own.up) {
+    if (!SameLayout(channel.layout.get(), model.get())) beside.push_back(channel.name);
+  }
+  if (beside.size() == own.up.size()) beside.clear();
+  return beside;
+}
+
 std::string SquaresOf(absl::string_view channel) {
   return absl::StrCat("attack_squares_", channel);
 }
@@ -198,7 +215,9 @@ Schema WithAttack(Schema schema, const AttackConfig& attack) {
   return schema;
 }
 
-Description Attacked(Description rule, const AttackConfig& config, HostileClients hostile) {
+Description Attacked(Description rule, const AttackConfig& config, HostileClients hostile,
+                     const Description* own) {
+  const Description itself = own == nullptr ? rule : *own;
   const auto attack =
       std::make_shared<const Attack>(Attack{.config = config, .hostile = std::move(hostile)});
   Description attacked = rule;
@@ -222,20 +241,22 @@ Description Attacked(Description rule, const AttackConfig& config, HostileClient
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
     return WithAttack(std::move(schema), attack->config);
   };
-  attacked.client =
-      [rule, attack](const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
+  attacked.client = [rule, itself, attack](
+                        const Setup& setup) -> absl::StatusOr<std::unique_ptr<ClientAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(const Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(std::vector<std::string> beside, BesideOf(itself, setup));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ClientAlgorithm> inner, rule.client(setup));
-    return MakeAttackedClient(std::move(inner), attack, schema, setup.layout);
+    return MakeAttackedClient(std::move(inner), attack, schema, setup.layout, std::move(beside));
   };
   if (!config.omniscient()) return attacked;
-  attacked.server = [rule, attack](
+  attacked.server = [rule, itself, attack](
                         const Setup& setup,
                         FlatVector model) -> absl::StatusOr<std::unique_ptr<ServerAlgorithm>> {
     MACAW_ASSIGN_OR_RETURN(Schema schema, rule.schema(setup));
+    MACAW_ASSIGN_OR_RETURN(std::vector<std::string> beside, BesideOf(itself, setup));
     MACAW_ASSIGN_OR_RETURN(std::unique_ptr<ServerAlgorithm> inner,
                            rule.server(setup, std::move(model)));
-    return MakeAttackedServer(std::move(inner), attack, std::move(schema));
+    return MakeAttackedServer(std::move(inner), attack, std::move(schema), std::move(beside));
   };
   return attacked;
 }

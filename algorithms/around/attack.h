@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "algorithms/around/registry.h"
@@ -18,9 +19,9 @@ namespace macaw::algorithms {
 //   sign-flip      −scale·u
 //   scaling        scale·u (Bagdasaryan et al. 2020, "How To Backdoor Federated Learning": model
 //                  replacement)
-//   free-rider     zeros, and on channels of the model's layout N(0, noise²) on each parameter; it
-//                  does not train (Fraboni, Vidal, Lorenzi 2021, "Free-rider Attacks on Model
-//                  Aggregation in Federated Learning")
+//   free-rider     zeros, and on channels of the model's layout N(0, noise²) on each parameter, as
+//                  a client does that has not trained (Fraboni, Vidal, Lorenzi 2021, "Free-rider
+//                  Attacks on Model Aggregation in Federated Learning")
 //   inner-product  −scale·μ, μ the mean over the round's honest clients (Xie, Koyejo, Gupta 2019,
 //                  "Fall of Empires")
 //   alie           μ − z·σ, σ the honest clients' deviation of each coordinate (Baruch, Baruch,
@@ -36,21 +37,33 @@ namespace macaw::algorithms {
 //                  Dolan-Gavitt, Garg 2017, "BadNets"; Bagdasaryan et al. 2020); the rows are
 //                  changed where they are loaded (data/trigger.h)
 //
-// Every channel up is attacked, numbers such as FedNova's ‖a‖₁ among them. Parameters only: what
-// clients send as batch-norm statistics is what they would send honestly, for inner-product, alie,
-// min-max and min-sum the honest mean, for mimic whose it copies, and a free-rider's zero. μ and σ
-// of a channel are taken as the channel combines clients: weighted where it is weighted; min-max
-// and min-sum take plain ones (attack_rows.h). A channel's bound does not hold what these kinds
-// send, since that is made after the sums. In a round without an honest client they send zeros.
-// A client that says its weight (api/reported_weight.h) says an honest one.
+// Every update is attacked. What a rule sends beside its updates (BesideUpdates), as FedNova's
+// ‖a‖₁, and what clients send as batch-norm statistics, is what they would send honestly, for
+// inner-product, alie, min-max and min-sum the honest mean, and for mimic that of whom it copies.
+// A free-rider sends zeros as statistics, and beside updates what an honest client sends whose work
+// has not moved the model: FedNova's ‖a‖₁ of its steps, q-FedAvg's h of a zero Δ, TERM's power. So
+// it makes the mean shorter under each rule. μ and σ of a channel are taken as the channel combines
+// clients: weighted where it is weighted, and plain where a rule collects updates; min-max and
+// min-sum take plain ones (attack_rows.h), and a γ for each channel. A channel's bound does not
+// hold what these kinds send, since that is made after the sums. In a round without an honest
+// client they send zeros. A client that says its weight (api/reported_weight.h) says an honest one.
 //
 // A hostile client's state and metrics are those that the rule concludes from its honest work. A
-// free-rider concludes nothing: its state does not change, and its metrics are 0.
+// free-rider's state does not change, and its metrics are 0. In a phase in which the rule sends
+// updates alone it has no stages; else it does the honest work, from which come its numbers.
 //
 // Adds the rule metrics `attackers`, the hostile ones among a round's counted clients, and where
 // some of a round's clients are hostile and some are not, `attack_z`, the z of alie, and
 // `attack_gamma`, the γ of min-max and min-sum on the rule's first channel.
-Description Attacked(Description rule, const AttackConfig& attack, HostileClients hostile);
+// `own`: the rule without what stands around it inside the attack, such as a codec; by default
+// `rule`.
+Description Attacked(Description rule, const AttackConfig& attack, HostileClients hostile,
+                     const Description* own = nullptr);
+
+// The channels up of a rule, `own` its schema, that are no updates of the model: those of another
+// layout, where a channel has the model's layout. A rule that sends nothing of the model's layout,
+// such as sums over rows, sends updates alone.
+std::vector<std::string> BesideUpdates(const Schema& own, const LayoutPtr& model);
 
 // What the halves below share. Immutable.
 struct Attack {
@@ -77,13 +90,15 @@ inline constexpr char kGammaMetric[] = "attack_gamma";
 // The rule's schema with these channels and the metric.
 Schema WithAttack(Schema schema, const AttackConfig& attack);
 
+// `beside`: of BesideUpdates, for both halves.
 std::unique_ptr<ClientAlgorithm> MakeAttackedClient(std::unique_ptr<ClientAlgorithm> inner,
                                                     std::shared_ptr<const Attack> attack,
-                                                    const Schema& rule, LayoutPtr model);
+                                                    const Schema& rule, LayoutPtr model,
+                                                    std::vector<std::string> beside);
 // For the omniscient kinds; the other ones leave the server half alone.
 std::unique_ptr<ServerAlgorithm> MakeAttackedServer(std::unique_ptr<ServerAlgorithm> inner,
                                                     std::shared_ptr<const Attack> attack,
-                                                    Schema rule);
+                                                    Schema rule, std::vector<std::string> beside);
 
 // alie's z_max: with n clients, m of them hostile, Φ⁻¹((n − m − s)/(n − m)), s = ⌊n/2 + 1⌋ − m the
 // honest clients that must be outvoted for a majority; at least 0, and at most 3 (a hostile

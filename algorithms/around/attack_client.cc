@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,22 +34,23 @@ void SquareInto(ConstVectorView from, VectorView out) {
 class AttackedClient final : public DecoratedClient {
  public:
   AttackedClient(std::unique_ptr<ClientAlgorithm> inner, std::shared_ptr<const Attack> attack,
-                 const Schema& rule, LayoutPtr model)
+                 const Schema& rule, LayoutPtr model, std::vector<std::string> beside)
       : DecoratedClient(std::move(inner)),
         attack_(std::move(attack)),
         rule_(rule),
         attacked_(WithAttack(rule, attack_->config)),
-        model_(std::move(model)) {}
+        model_(std::move(model)),
+        beside_(std::move(beside)) {}
 
   absl::StatusOr<training::LocalPlan> Prepare(const ClientContext& context,
                                               Workspace& workspace) const override {
-    if (RidesFree(context)) return training::LocalPlan();
+    if (IsIdle(context)) return training::LocalPlan();
     return DecoratedClient::Prepare(context, workspace);
   }
   absl::StatusOr<training::LocalPlan> Continue(const ClientContext& context,
                                                std::span<const training::StageOutcome> outcomes,
                                                Workspace& workspace) const override {
-    if (RidesFree(context)) return training::LocalPlan();
+    if (IsIdle(context)) return training::LocalPlan();
     return DecoratedClient::Continue(context, outcomes, workspace);
   }
 
@@ -57,7 +60,7 @@ class AttackedClient final : public DecoratedClient {
     const bool hostile = attack_->Hits(context.client);
     ClientResult result;
     if (RidesFree(context)) {
-      result = FreeRide(context, workspace);
+      MACAW_ASSIGN_OR_RETURN(result, FreeRide(context, outcomes, workspace));
     } else {
       MACAW_ASSIGN_OR_RETURN(result, inner().Conclude(context, outcomes, workspace));
     }
@@ -68,7 +71,8 @@ class AttackedClient final : public DecoratedClient {
       const double sign = attack_->config.kind == "sign-flip" ? -1 : 1;
       for (UpVector& up : result.up) {
         // Of whether an update is long, only yes or no is taken.
-        if (up.name != kShorterChannel) Multiply(sign * attack_->config.Scale(), up, workspace);
+        if (up.name != kShorterChannel && !IsBeside(up.name))
+          Multiply(sign * attack_->config.Scale(), up, workspace);
       }
     }
     if (context.phase == Phase(0)) result.metrics.emplace_back(kAttackersMetric, hostile ? 1 : 0);
@@ -80,16 +84,60 @@ class AttackedClient final : public DecoratedClient {
     return attack_->config.kind == "free-rider" && attack_->Hits(context.client);
   }
 
+  bool IsBeside(const std::string& channel) const {
+    return std::ranges::count(beside_, channel) > 0;
+  }
+
+  // A free-rider that needs no work. A weight is known without.
+  bool IsIdle(const ClientContext& context) const {
+    return RidesFree(context) && std::ranges::none_of(rule_.up, [&](const ChannelSpec& channel) {
+             return channel.name != kWeightChannel && IsBeside(channel.name) &&
+                    InPhase(channel.phases, context.phase);
+           });
+  }
+
   // Null: the rule has no such channel, which whoever reads the result reports.
   const ChannelSpec* Find(const std::string& name) const {
     const auto found = std::ranges::find(rule_.up, name, &ChannelSpec::name);
     return found == rule_.up.end() ? nullptr : &*found;
   }
 
-  ClientResult FreeRide(const ClientContext& context, Workspace& workspace) const {
-    ClientResult result;
+  // What the rule concludes if training has moved nothing: each training stage ends where it began.
+  absl::StatusOr<ClientResult> ConcludeAtRest(const ClientContext& context,
+                                              std::span<const training::StageOutcome> outcomes,
+                                              Workspace& workspace) const {
+    std::vector<training::StageOutcome> rested(outcomes.begin(), outcomes.end());
+    MACAW_ASSIGN_OR_RETURN(training::LocalPlan next, inner().Prepare(context, workspace));
+    size_t done = 0;
+    while (!next.stages.empty() && done < rested.size()) {
+      for (const training::Stage& stage : next.stages) {
+        if (done == rested.size()) break;
+        training::StageOutcome& outcome = rested[done++];
+        if (stage.kind != training::StageKind::kTrain) continue;
+        const auto* const view = std::get_if<ConstVectorView>(&stage.start);
+        outcome.end = view != nullptr ? training::EndVector(*view)
+                                      : rested[std::get<training::StageEnd>(stage.start).stage].end;
+      }
+      MACAW_ASSIGN_OR_RETURN(next,
+                             inner().Continue(context, std::span(rested).first(done), workspace));
+    }
+    return inner().Conclude(context, rested, workspace);
+  }
+
+  absl::StatusOr<ClientResult> FreeRide(const ClientContext& context,
+                                        std::span<const training::StageOutcome> outcomes,
+                                        Workspace& workspace) const {
+    ClientResult numbers, result;
+    if (!IsIdle(context)) {
+      MACAW_ASSIGN_OR_RETURN(numbers, ConcludeAtRest(context, outcomes, workspace));
+    }
     for (const ChannelSpec& channel : rule_.up) {
       if (!InPhase(channel.phases, context.phase)) continue;
+      const auto number = std::ranges::find(numbers.up, channel.name, &UpVector::name);
+      if (IsBeside(channel.name) && number != numbers.up.end()) {
+        result.up.push_back(*number);
+        continue;
+      }
       const VectorView vector = workspace.Vector(channel.layout);
       Zero(vector);
       if (channel.name == kWeightChannel) vector.As<double>()[0] = context.weight;
@@ -161,15 +209,17 @@ class AttackedClient final : public DecoratedClient {
   const Schema rule_;      // of the rule alone
   const Schema attacked_;  // with the channels of the attack behind the rule's
   const LayoutPtr model_;
+  const std::vector<std::string> beside_;  // channels that are no updates
 };
 
 }  // namespace
 
 std::unique_ptr<ClientAlgorithm> MakeAttackedClient(std::unique_ptr<ClientAlgorithm> inner,
                                                     std::shared_ptr<const Attack> attack,
-                                                    const Schema& rule, LayoutPtr model) {
+                                                    const Schema& rule, LayoutPtr model,
+                                                    std::vector<std::string> beside) {
   return std::make_unique<AttackedClient>(std::move(inner), std::move(attack), rule,
-                                          std::move(model));
+                                          std::move(model), std::move(beside));
 }
 
 }  // namespace macaw::algorithms

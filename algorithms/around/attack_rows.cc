@@ -51,6 +51,16 @@ double LargestGamma(double limit, double beyond, auto value) {
   return low;
 }
 
+template <typename T>
+std::vector<double> MeanOf(HonestRows honest) {
+  const auto n = static_cast<double>(honest.size());
+  std::vector<double> mean(honest[0]->layout()->size());
+  ForEachElement(*honest[0]->layout(), [&](uint64_t i, bool) {
+    for (const FlatVector* const row : honest) mean[i] += double{row->As<T>()[i]} / n;
+  });
+  return mean;
+}
+
 // ∇p of the paper, from the honest mean.
 template <typename T>
 std::vector<double> PerturbationOf(const AttackConfig& attack, HonestRows honest,
@@ -123,10 +133,7 @@ template <typename T>
 RowsLie WithinDistances(const AttackConfig& attack, HonestRows honest) {
   const LayoutPtr layout = honest[0]->layout();
   const auto n = static_cast<double>(honest.size());
-  std::vector<double> mean(layout->size());
-  ForEachElement(*layout, [&](uint64_t i, bool) {
-    for (const FlatVector* const row : honest) mean[i] += double{row->As<T>()[i]} / n;
-  });
+  const std::vector<double> mean = MeanOf<T>(honest);
   const std::vector<double> p = PerturbationOf<T>(attack, honest, mean);
   const Distances distances = DistancesOf<T>(honest, mean, p);
   const double limit = LimitOf<T>(attack, honest);
@@ -155,6 +162,16 @@ RowsLie LieFromRows(const AttackConfig& attack, std::span<const FlatVector* cons
   if (attack.kind == "mimic") return {.vector = honest[0]->Clone()};
   return DispatchDType(honest[0]->layout()->dtype(),
                        [&]<typename T>(T) { return WithinDistances<T>(attack, honest); });
+}
+
+FlatVector MeanOfRows(std::span<const FlatVector* const> honest) {
+  FlatVector vector(honest[0]->layout());
+  DispatchDType(vector.layout()->dtype(), [&]<typename T>(T) {
+    const std::vector<double> mean = MeanOf<T>(honest);
+    std::ranges::transform(mean, vector.As<T>().begin(),
+                           [](double value) { return static_cast<T>(value); });
+  });
+  return vector;
 }
 
 }  // namespace macaw::algorithms

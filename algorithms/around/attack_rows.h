@@ -19,4 +19,7 @@ struct RowsLie {
 // of whom it copies.
 RowsLie LieFromRows(const AttackConfig& attack, std::span<const FlatVector* const> honest);
 
+// The plain mean of all elements, computed in double.
+FlatVector MeanOfRows(std::span<const FlatVector* const> honest);
+
 }  // namespace macaw::algorithms

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,8 +45,11 @@ double Deviation(double variance) { return std::sqrt(std::max(0.0, variance)); }
 class AttackedServer final : public DecoratedServer {
  public:
   AttackedServer(std::unique_ptr<ServerAlgorithm> inner, std::shared_ptr<const Attack> attack,
-                 Schema rule)
-      : DecoratedServer(std::move(inner)), attack_(std::move(attack)), rule_(std::move(rule)) {}
+                 Schema rule, std::vector<std::string> beside)
+      : DecoratedServer(std::move(inner)),
+        attack_(std::move(attack)),
+        rule_(std::move(rule)),
+        beside_(std::move(beside)) {}
 
   absl::StatusOr<AfterApply> Apply(const ServerContext& context, Aggregate aggregate) override {
     const std::vector<AggregatedChannel> added = TakeAdded(aggregate);
@@ -54,14 +58,14 @@ class AttackedServer final : public DecoratedServer {
       if (spec == rule_.up.end()) continue;
       if (attack_->config.takes_rows()) {
         const std::optional<double> gamma = spec->reduction == Reduction::kCollect
-                                                ? ReplaceByRows(channel.collected)
+                                                ? ReplaceByRows(*spec, channel.collected)
                                                 : AddFromRows(*spec, added, channel);
         if (gamma.has_value() && attack_->config.takes_distances() && spec == rule_.up.begin())
           context.Report(kGammaMetric, *gamma);
         continue;
       }
       const std::optional<Lie> lie = spec->reduction == Reduction::kCollect
-                                         ? ReplaceRows(channel.collected)
+                                         ? ReplaceRows(*spec, channel.collected)
                                          : AddLies(*spec, added, channel);
       if (lie.has_value() && lie->needs_deviation())
         context.Report(kDeviationsMetric, lie->deviations());
@@ -118,6 +122,7 @@ class AttackedServer final : public DecoratedServer {
     const std::optional<Parts> parts = PartsOf(spec, added, channel);
     if (!parts.has_value()) return std::nullopt;
     const double p = parts->p, c = parts->c;
+    const bool beside = IsBeside(spec);
     const Lie lie(attack_->config, parts->n, parts->n * (1 - parts->honest));
     const AggregatedChannel* const squares =
         lie.needs_deviation() ? Find(added, SquaresOf(spec.name)) : nullptr;
@@ -132,8 +137,8 @@ class AttackedServer final : public DecoratedServer {
         for (T& value : values) {
           const double mean = double{value} / (c * p);
           const double deviation = square == nullptr ? 0 : Deviation(*square++ / p - mean * mean);
-          const bool parameter = entry.group == Group::kParameter;
-          const double sent = parameter ? lie.Of(mean, deviation) : mean;
+          const bool lies = entry.group == Group::kParameter && !beside;
+          const double sent = lies ? lie.Of(mean, deviation) : mean;
           value = static_cast<T>(double{value} + c * (1 - p) * sent);
         }
       }
@@ -148,20 +153,31 @@ class AttackedServer final : public DecoratedServer {
     const std::optional<Parts> parts = PartsOf(spec, added, channel);
     const AggregatedChannel* const each = Find(added, EachOf(spec.name));
     if (!parts.has_value() || each == nullptr) return std::nullopt;
-    const RowsLie lie = LieFromRows(attack_->config, HonestOf(each->collected));
+    const RowsLie lie = LieOf(spec, HonestOf(each->collected));
     Axpy(parts->c * (1 - parts->p), lie.vector.view(), channel.value.view());
     return lie.gamma;
   }
 
   // In a channel that collects: gives hostile clients the lie, and returns its γ.
-  std::optional<double> ReplaceByRows(Rows& rows) const {
+  std::optional<double> ReplaceByRows(const ChannelSpec& spec, Rows& rows) const {
     const std::vector<const FlatVector*> honest = HonestOf(rows);
     if (honest.empty() || honest.size() == rows.size()) return std::nullopt;
-    const RowsLie lie = LieFromRows(attack_->config, honest);
+    const RowsLie lie = LieOf(spec, honest);
     for (auto& [client, vector] : rows) {
       if (attack_->Hits(client)) Copy(lie.vector.view(), vector.view());
     }
     return lie.gamma;
+  }
+
+  RowsLie LieOf(const ChannelSpec& spec, const std::vector<const FlatVector*>& honest) const {
+    // mimic copies all of a client.
+    return IsBeside(spec) && attack_->config.takes_distances()
+               ? RowsLie{.vector = MeanOfRows(honest)}
+               : LieFromRows(attack_->config, honest);
+  }
+
+  bool IsBeside(const ChannelSpec& spec) const {
+    return std::ranges::count(beside_, spec.name) > 0;
   }
 
   std::vector<const FlatVector*> HonestOf(const Rows& rows) const {
@@ -173,7 +189,7 @@ class AttackedServer final : public DecoratedServer {
   }
 
   // The same by plain mean and deviation, since a rule that collects sees no weights.
-  std::optional<Lie> ReplaceRows(Rows& rows) const {
+  std::optional<Lie> ReplaceRows(const ChannelSpec& spec, Rows& rows) const {
     std::vector<FlatVector*> honest, hostile;
     for (auto& [client, vector] : rows)
       (attack_->Hits(client) ? hostile : honest).push_back(&vector);
@@ -201,12 +217,11 @@ class AttackedServer final : public DecoratedServer {
             variance[i] += d * d / n;
           }
         }
-        const bool parameter = entry.group == Group::kParameter;
+        const bool lies = entry.group == Group::kParameter && !IsBeside(spec);
         for (FlatVector* const row : hostile) {
           const std::span<T> values = tensor(row);
           for (size_t i = 0; i < values.size(); ++i) {
-            values[i] =
-                static_cast<T>(parameter ? lie.Of(mean[i], Deviation(variance[i])) : mean[i]);
+            values[i] = static_cast<T>(lies ? lie.Of(mean[i], Deviation(variance[i])) : mean[i]);
           }
         }
       }
@@ -215,7 +230,8 @@ class AttackedServer final : public DecoratedServer {
   }
 
   const std::shared_ptr<const Attack> attack_;
-  const Schema rule_;  // of the rule alone
+  const Schema rule_;                      // of the rule alone
+  const std::vector<std::string> beside_;  // channels that are no updates
 };
 
 }  // namespace
@@ -235,8 +251,9 @@ double AlieDeviations(double n, double m) {
 
 std::unique_ptr<ServerAlgorithm> MakeAttackedServer(std::unique_ptr<ServerAlgorithm> inner,
                                                     std::shared_ptr<const Attack> attack,
-                                                    Schema rule) {
-  return std::make_unique<AttackedServer>(std::move(inner), std::move(attack), std::move(rule));
+                                                    Schema rule, std::vector<std::string> beside) {
+  return std::make_unique<AttackedServer>(std::move(inner), std::move(attack), std::move(rule),
+                                          std::move(beside));
 }
 
 }  // namespace macaw::algorithms

@@ -29,6 +29,12 @@ class PartOfAStep final : public training::StepGradients {
     trained_.Extract(step_->GradientAt(point_), gradient_);
     return gradient_;
   }
+  ConstVectorView GradientAtOwn(VectorView point) override {
+    trained_.Insert(point, point_);
+    trained_.Extract(step_->GradientAtOwn(point_), gradient_);
+    trained_.Extract(point_, point);
+    return gradient_;
+  }
 
  private:
   const ParameterGroup& trained_;

@@ -318,7 +318,7 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
     rule = Compressed(rule, run.update, {.noised = run.privacy.on()});
   }
   if (run.privacy.on()) rule = WithPrivacy(rule, run.privacy, run.rounds, run.attack);
-  if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run));
+  if (run.attack.on()) rule = Attacked(std::move(rule), run.attack, HostileOf(run), found);
   if (run.broadcast.on()) rule = WithCodedBroadcast(rule, run.broadcast);
   const std::vector<std::string> frozen = run.model.FrozenGlobs();
   if (!frozen.empty()) rule = WithFrozen(std::move(rule), frozen);

@@ -31,19 +31,33 @@ Names UnlessNumbers(Names names) {
   return {};
 }
 
-// Whether the run's nodes have parts of its clients, as workers with --clients do.
-absl::StatusOr<bool> InParts(const std::string& run, uint64_t clients) {
+// What the log tells of the clients' numbers.
+struct Numbered {
+  bool in_parts = false;      // its nodes have parts of its clients, as workers with --clients do
+  bool keeps_places = false;  // log::RunOpened, of the first session
+};
+
+absl::StatusOr<Numbered> NumberedIn(const std::string& run, uint64_t clients) {
+  Numbered numbered;
   const std::string path = run + "/rounds.log";
-  if (!FileExists(path)) return false;
+  if (!FileExists(path)) return numbered;
   MACAW_ASSIGN_OR_RETURN(server::log::Reader reader, server::log::Reader::Open(path));
+  bool opened = false;
   while (true) {
     MACAW_ASSIGN_OR_RETURN(const std::optional<server::log::Entry> entry, reader.Next());
-    if (!entry.has_value()) return false;
+    if (!entry.has_value()) return numbered;
+    if (const auto* session = std::get_if<server::log::RunOpened>(&entry->record);
+        session != nullptr && !opened) {
+      numbered.keeps_places = session->keeps_places;
+      opened = true;
+    }
     const auto* const node = std::get_if<server::log::NodeJoined>(&entry->record);
     if (node == nullptr) continue;
     uint64_t held = 0;
     for (const server::log::Holding& holding : node->holdings) held += holding.clients;
-    if (held > 0) return held < clients;
+    if (held == 0) continue;
+    numbered.in_parts = held < clients;
+    return numbered;
   }
 }
 
@@ -57,10 +71,11 @@ absl::StatusOr<Names> NamesInData(const std::string& run, const Document& docume
   Names names;
   for (ClientId client; client.value < dataset->info().clients; ++client.value)
     names.push_back(dataset->ClientName(client));
-  // Where patterns decide who is drawn, and where nodes have parts of the clients, they tell the
-  // clients' names, and the server numbers the clients by them.
-  MACAW_ASSIGN_OR_RETURN(const bool in_parts, InParts(run, names.size()));
-  if (in_parts || !config.run.cohort.eligible.empty()) std::ranges::sort(names, server::NameBefore);
+  // Where nodes have parts of the clients, they tell the clients' names, and the server numbers the
+  // clients by them; so it does on fleets where patterns decide who is drawn.
+  MACAW_ASSIGN_OR_RETURN(const Numbered numbered, NumberedIn(run, names.size()));
+  const bool for_patterns = !config.run.cohort.eligible.empty() && !numbered.keeps_places;
+  if (numbered.in_parts || for_patterns) std::ranges::sort(names, server::NameBefore);
   return UnlessNumbers(std::move(names));
 }
 

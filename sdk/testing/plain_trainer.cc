@@ -15,22 +15,51 @@ using training::Stage;
 using training::StageKind;
 using training::StageOutcome;
 
+// A pass in training: a statistic moves by a tenth towards the number of the client's examples.
+void MoveBuffers(uint32_t examples, const std::vector<bool>* trainable, VectorView w) {
+  DispatchDType(w.dtype(), [&]<typename T>(T) {
+    for (size_t i = 0; i < w.layout->entries().size(); ++i) {
+      const LayoutEntry& entry = w.layout->entries()[i];
+      const bool moves = trainable == nullptr || trainable->at(i);
+      if (entry.group != Group::kBuffer || !moves) continue;
+      for (T& b : w.As<T>().subspan(entry.offset, entry.size))
+        b += static_cast<T>(0.1) * (static_cast<T>(examples) - b);
+    }
+  });
+}
+
 // The paired gradient for Mime's hook; every batch is the full one.
 class FullBatch final : public training::StepGradients {
  public:
+<<<<<<< HEAD
   FullBatch(const Objective& objective, const LayoutPtr& layout)
       : objective_(objective), gradient_(layout) {}
   uint64_t asked() const { return asked_; }  // gradients
+=======
+  // `examples`: of the client, by which a pass moves statistics. `trainable`: of the stage.
+  FullBatch(const Objective& objective, const LayoutPtr& layout, uint32_t examples,
+            const std::vector<bool>* trainable)
+      : objective_(objective), gradient_(layout), examples_(examples), trainable_(trainable) {}
+>>>>>>> fix-attack
   ConstVectorView GradientAt(ConstVectorView point) override {
     ++asked_;
     SetNumbers(objective_.Gradient(NumbersOf(point)), gradient_.view());
     return gradient_.view();
   }
+  ConstVectorView GradientAtOwn(VectorView point) override {
+    MoveBuffers(examples_, trainable_, point);
+    return GradientAt(point);
+  }
 
  private:
   const Objective& objective_;
   FlatVector gradient_;
+<<<<<<< HEAD
   uint64_t asked_ = 0;
+=======
+  const uint32_t examples_;
+  const std::vector<bool>* const trainable_;
+>>>>>>> fix-attack
 };
 
 // Which of NumbersOf's numbers the stage trains.
@@ -128,7 +157,7 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
                          ConstVectorView v, const std::vector<Numbers>& references, VectorView w,
                          uint32_t examples, uint64_t rows, StageOutcome& outcome) {
   const training::Pieces pieces = training::TrainablePieces(*layout_, stage.trainable.get());
-  FullBatch batch(objective, layout_);
+  FullBatch batch(objective, layout_, examples, stage.trainable.get());
   optimizer_.Start(stage.local, stage.correction.mu);
   outcome.steps =
       stage.local.steps > 0 ? stage.local.steps : uint64_t{stage.local.epochs} * examples;
@@ -150,13 +179,7 @@ void PlainTrainer::Train(const Stage& stage, const Objective& objective, ConstVe
                           .v = v.empty() ? std::span<const T>() : v.As<T>()},
                          /*clipped=*/hooked);
       outcome.rate_sum += stage.local.lr;
-      for (size_t i = 0; i < layout_->entries().size(); ++i) {
-        const LayoutEntry& entry = layout_->entries()[i];
-        const bool moves = stage.trainable == nullptr || stage.trainable->at(i);
-        if (entry.group != Group::kBuffer || !moves) continue;
-        for (T& b : w.As<T>().subspan(entry.offset, entry.size))
-          b += static_cast<T>(0.1) * (static_cast<T>(examples) - b);
-      }
+      MoveBuffers(examples, stage.trainable.get(), w);
     }
   });
   outcome.a_norm1 = optimizer_.a_norm1();

@@ -18,6 +18,7 @@
 #include "proto/admin/status.h"
 #include "proto/fleet/messages.h"
 #include "server/engine/model_without.h"
+#include "server/engine/roster.h"
 #include "server/engine/round_policy.h"
 #include "server/engine/version_index.h"
 #include "server/log/history.h"
@@ -62,7 +63,8 @@ struct EngineOptions {
   Digest run_id;
   RoundRules round;          // when rounds end
   log::Decisions decisions;  // of the run that this one repeats; `round` should be the default
-  TotalsUsed totals;         // of the plan, which the rule or the sampling computes with
+  Numbering numbering = Numbering::kByName;  // of clients, where cohort.eligible is set
+  TotalsUsed totals;  // of the plan, which the rule or the sampling computes with
   // Whether the rule can do with the clients that have so many rows, 0 for those that are never
   // drawn; empty: with any.
   std::function<absl::Status(std::span<const uint32_t> rows)> check_rows;

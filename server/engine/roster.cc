@@ -237,7 +237,8 @@ HoldingId Roster::Add(const fleet::RegisterRequest& node, fleet::ClientTable tab
   return id;
 }
 
-std::string Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& groups) {
+std::string Roster::Begin(const std::vector<std::string>& eligible, const NamedGroups& groups,
+                          Numbering numbering) {
   begun_ = true;
   GroupMatches matches(groups);
   const auto note = [&](const std::string& name) {
@@ -272,11 +273,12 @@ std::string Roster::Begin(const std::vector<std::string>& eligible, const NamedG
     for (uint64_t place = 0; place < table.clients(); ++place)
       order.push_back({table.NameOf(place), HoldingId(h), place});
   }
-  // Where groups are all that names are asked for, a simulation's clients keep their numbers: its
-  // results are those of a run without groups.
-  const bool for_groups = !groups.names().empty() && eligible.empty() &&
-                          At(first_).clients == clients_ && At(first_).owner.empty();
-  if (!for_groups) {
+  // A simulation's clients keep their numbers where names are asked for patterns: its results are
+  // those of a run without them.
+  const bool for_patterns =
+      eligible.empty() ? !groups.names().empty() : numbering == Numbering::kByPlace;
+  const bool in_place = for_patterns && At(first_).clients == clients_ && At(first_).owner.empty();
+  if (!in_place) {
     std::ranges::sort(order,
                       [](const Named& a, const Named& b) { return NameBefore(a.name, b.name); });
   }

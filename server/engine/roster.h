@@ -21,6 +21,12 @@ namespace macaw::server {
 // are numbered from 0 in the order of registration.
 using HoldingId = StrongId<struct HoldingTag, uint32_t>;
 
+// What decides the numbers of clients whose names are known.
+enum class Numbering : uint8_t {
+  kByName,   // NameBefore
+  kByPlace,  // their order in the data (log::RunOpened::keeps_places)
+};
+
 // The clients of a run: their names, their numbers of rows, and their holdings. Nodes bring
 // holdings until the run begins. Then the clients get the numbers 0 … N−1 in the order of their
 // names (digits compare as numbers: "7" < "10"). So neither the order of registration nor the
@@ -47,8 +53,10 @@ class Roster {
   // Numbers the clients. Nodes that register later may only bring known holdings. `eligible`:
   // patterns of the names of the clients that may be drawn; none: everybody.
   // `groups`: by their names, of evaluation.groups.
+  // `numbering`: where there are patterns, of the clients of a node that has all and owns none.
   // Returns which patterns of groups put no client there (GroupMatches::Unmatched).
-  std::string Begin(const std::vector<std::string>& eligible = {}, const NamedGroups& groups = {});
+  std::string Begin(const std::vector<std::string>& eligible = {}, const NamedGroups& groups = {},
+                    Numbering numbering = Numbering::kByName);
   bool begun() const { return begun_; }
 
   std::optional<HoldingId> Find(const Digest& data) const;

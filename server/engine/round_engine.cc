@@ -79,7 +79,9 @@ void RoundEngine::Begin(TimePoint now) {
     return Fail(named);
   const absl::StatusOr<NamedGroups> groups = NamedGroups::Parse(options_.run.evaluation.groups);
   if (!groups.ok()) return Fail(groups.status());
-  if (const std::string idle = roster_.Begin(options_.run.cohort.eligible, *groups); !idle.empty())
+  if (const std::string idle =
+          roster_.Begin(options_.run.cohort.eligible, *groups, options_.numbering);
+      !idle.empty())
     Logger("server").Warning(absl::StrCat("patterns_without_clients ", idle));
   // Of a simulation they are refused before the run (cli/config/drawable.h).
   for (const std::string& name : EmptyGroups(*groups, roster_)) {

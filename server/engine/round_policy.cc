@@ -57,13 +57,6 @@ absl::Status CheckChance(const CohortConfig& cohort, absl::string_view keys) {
                    keys, " would change: use \"uniform\""));
 }
 
-absl::Status CheckEnough(const CohortConfig& cohort, const RoundRules& rules) {
-  if (cohort.size == 0 || rules.enough <= cohort.size) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("round.enough = ", rules.enough,
-                                                 " ends no round: at most ", cohort.size,
-                                                 " clients count in one (cohort.size)"));
-}
-
 absl::Status CheckRounds(const CohortConfig& cohort, const RoundRules& rules) {
   MACAW_RETURN_IF_ERROR(CheckEnough(cohort, rules));
   if (FiltersClients(cohort))

@@ -3,6 +3,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/ids.h"
 #include "plan/run_plan.h"
 
@@ -117,7 +119,13 @@ Course DecideStep(const RoundRules& rules, uint64_t arrivals, const Standing& st
 absl::Status CheckChance(const CohortConfig& cohort, absl::string_view keys);
 
 // Refuses a round.enough that no round reaches. A cohort.size of 0 is not known yet.
-absl::Status CheckEnough(const CohortConfig& cohort, const RoundRules& rules);
+// Inline, as a worker's configuration asks for it, too, and a worker has no engine.
+inline absl::Status CheckEnough(const CohortConfig& cohort, const RoundRules& rules) {
+  if (cohort.size == 0 || rules.enough <= cohort.size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("round.enough = ", rules.enough,
+                                                 " ends no round: at most ", cohort.size,
+                                                 " clients count in one (cohort.size)"));
+}
 
 // Refuses rules that a round of this cohort cannot have, and cohorts that cannot be. Errors name
 // the keys.

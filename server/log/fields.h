@@ -66,7 +66,7 @@ constexpr auto FieldsOf(std::type_identity<RunOpened>) {
       Field{3, "configuration", &RunOpened::configuration},
       Field{4, "completed", &RunOpened::completed}, Field{5, "wall_ns", &RunOpened::wall_ns},
       Field{6, "replays", &RunOpened::replays}, Field{7, "reset_states", &RunOpened::reset_states},
-      Field{8, "goes_on", &RunOpened::goes_on});
+      Field{8, "goes_on", &RunOpened::goes_on}, Field{9, "keeps_places", &RunOpened::keeps_places});
 }
 constexpr auto FieldsOf(std::type_identity<NodeJoined>) {
   return std::tuple(

@@ -53,6 +53,10 @@ struct RunOpened {
   std::vector<ClientId> reset_states;  // these clients lost their states
   // Nothing is undone: the server continues where the previous one died, with the same nodes.
   bool goes_on = false;
+  // Where cohort.eligible is set, the clients of a node that has all of them are numbered by their
+  // places in its data, as without the key. False: by their names, as on fleets and in simulations
+  // of 0.1.0.
+  bool keeps_places = false;
   friend bool operator==(const RunOpened&, const RunOpened&) = default;
 };
 

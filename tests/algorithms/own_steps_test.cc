@@ -147,20 +147,31 @@ TEST(PFedMe, EndsAtTheMinimumOfTheMoreauEnvelopes) {
   }
 }
 
-TEST(PFedMe, KeepsTheStatisticsOfTheGlobalModelsCopy) {
+// Each pass at a personal model moves its statistics by a tenth, towards the client's examples.
+TEST(PersonalModels, HaveTheStatisticsOfTheirOwnPasses) {
   const LayoutPtr layout =
       *ParameterLayout::Make({{.name = "weight", .shape = {2}},
                               {.name = "running_mean", .shape = {1}, .group = Group::kBuffer}},
                              DType::kF64);
-  for (const char* rule : {"pfedme", "apfl"}) {
-    RoundLoop loop(Builtin(rule), Q4(), {.steps = 2, .layout = layout});
-    ASSERT_TRUE(loop.Rounds(1).ok());
-    // Client 2 has 3 examples: two steps of a tenth of the way.
-    const double expected = .3 + .1 * (3 - .3);
-    EXPECT_NEAR(loop.StateOf(2, 0).As<double>()[layout->Find("running_mean")->offset], expected,
-                1e-15)
-        << rule;
-  }
+  const uint64_t at = layout->Find("running_mean")->offset;
+  const auto of_client = [&](const RoundLoop& loop, size_t client) {
+    return loop.StateOf(client, 0).As<double>()[at];
+  };
+  // θ begins as x, and has 4 passes for each of the two batches of client 2, which has 3 examples.
+  RoundLoop pfedme(Builtin("pfedme"), Q4(),
+                   {.steps = 2, .parameters = {{"personal_steps", int64_t{4}}}, .layout = layout});
+  ASSERT_TRUE(pfedme.Rounds(1).ok());
+  EXPECT_NEAR(of_client(pfedme, 2), 3 * (1 - std::pow(.9, 8)), 1e-14);
+  // v goes on from its last turn.
+  RoundLoop apfl(Builtin("apfl"), Q4(),
+                 {.steps = 2, .parameters = {{"alpha", 1.0}}, .layout = layout});
+  RoundLoop local(Builtin("local"), Q4(), {.steps = 2, .layout = layout});
+  ASSERT_TRUE(apfl.Rounds(3).ok());
+  ASSERT_TRUE(local.Rounds(3).ok());
+  EXPECT_NEAR(of_client(apfl, 2), 3 * (1 - std::pow(.9, 6)), 1e-14);
+  for (size_t c = 0; c < 4; ++c)
+    EXPECT_NEAR(of_client(apfl, c), of_client(local, c), 1e-14)
+        << "local training, of a mixture of 1";
 }
 
 TEST(Apfl, LeavesTheGlobalModelToFedAvg) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/fleet/client_table.h"
 #include "server/journal/holdings.h"
+#include "server/log/writer.h"
 #include "testing/temporary_folder.h"
 #include "tests/cli/config_test_util.h"
 
@@ -53,6 +54,29 @@ TEST(ClientNames, OfAFleetAreThoseOfItsOwnersInOrder) {
               ElementsAre("hospital-b", "ward-9", "ward-10"));
   EXPECT_THAT(NamesOfFleet({Owner("b", {"1"}), Owner("a", {"0"})}), IsEmpty()) << "numbers alone";
   EXPECT_THAT(NamesOfFleet({}), IsEmpty());
+}
+
+// Of a run with cohort.eligible, whose log has this first record.
+std::vector<std::string> NamesWithPatterns(const server::log::RunOpened& opened) {
+  const TemporaryFolder folder;
+  const std::string rows = folder.Write(
+      "rows.csv", "x,y,client\n1,0,zoe\n2,1,zoe\n3,0,ann\n4,1,ann\n5,0,yan\n6,1,yan\n");
+  folder.Write("config.toml",
+               absl::StrCat("[data]\nsource = \"csv\"\npath = \"", rows,
+                            "\"\nlabel_column = \"y\"\nclient_column = \"client\"\n[model]\nname = "
+                            "\"logistic\"\n[cohort]\nsize = 2\neligible = [\"*\"]\n"));
+  auto log = server::log::Writer::Open(folder.path() + "/rounds.log", DigestOf("run"), {});
+  EXPECT_TRUE(log.ok()) << log.status();
+  log->Append(1, opened);
+  EXPECT_TRUE(log->Write().ok());
+  const auto names = ClientNamesOf(folder.path());
+  EXPECT_TRUE(names.ok()) << names.status();
+  return names.value_or(std::vector<std::string>());
+}
+
+TEST(ClientNames, OfASimulationWithPatternsAreInTheOrderOfItsData) {
+  EXPECT_THAT(NamesWithPatterns({.keeps_places = true}), ElementsAre("zoe", "ann", "yan"));
+  EXPECT_THAT(NamesWithPatterns({}), ElementsAre("ann", "yan", "zoe")) << "of 0.1.0";
 }
 
 TEST(ClientNames, AreTakenAsWellAsNumbers) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/random.h"
 #include "server/engine/totals.h"
 
@@ -291,6 +292,36 @@ TEST(Roster, GroupsClientsByTheirNames) {
   numbered = Roster();
   numbered.Begin();
   EXPECT_FALSE(numbered.GroupOf(ClientId(0)).has_value());
+}
+
+TEST(Roster, PatternsLeaveTheNumbersOfASimulationAlone) {
+  const auto places = [](const std::vector<Node>& nodes, const std::vector<std::string>& eligible,
+                         const NamedGroups& groups, Numbering numbering) {
+    Roster roster;
+    for (const Node& node : nodes) Join(roster, node);
+    roster.Begin(eligible, groups, numbering);
+    std::vector<std::string> all;
+    for (uint64_t c = 0; c < roster.clients(); ++c) {
+      const ClientId client(c);
+      all.push_back(absl::StrCat(roster.HoldingOf(client).value, ".", roster.PlaceOf(client),
+                                 roster.MayBeDrawn(client) ? "" : " no"));
+    }
+    return all;
+  };
+  const std::vector<Node> one = {Holder("w", {"zoe", "ann", "yan"})};
+  const NamedGroups groups = *NamedGroups::Parse({"a=z*", "b=*"});
+  for (const NamedGroups& asked : {NamedGroups(), groups}) {
+    EXPECT_THAT(places(one, {"*"}, asked, Numbering::kByPlace), ElementsAre("0.0", "0.1", "0.2"));
+    EXPECT_THAT(places(one, {"z*", "y*"}, asked, Numbering::kByPlace),
+                ElementsAre("0.0", "0.1 no", "0.2"));
+    // Of a simulation of 0.1.0, and of ordinary workers of a fleet.
+    EXPECT_THAT(places(one, {"*"}, asked, Numbering::kByName), ElementsAre("0.1", "0.2", "0.0"));
+  }
+  // Owners and parts have no common order.
+  EXPECT_THAT(places({Owner("w", {"zoe", "ann"})}, {"*"}, {}, Numbering::kByPlace),
+              ElementsAre("0.1", "0.0"));
+  EXPECT_THAT(places({Holder("v", {"zoe"}), Holder("w", {"ann"})}, {"*"}, {}, Numbering::kByPlace),
+              ElementsAre("1.0", "0.0"));
 }
 
 TEST(Roster, NamesGroupsThatNobodyTests) {

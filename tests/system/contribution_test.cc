@@ -259,7 +259,7 @@ TEST(Contributions, HaveTheNamesOfTheClientsWhichAReplayTakes) {
     size_t number;                  // of a-2
     std::vector<size_t> ascending;  // clients by their rows
   } cases[] = {{"plain", {}, 1, {0, 1, 2}},
-               {"by-name", {R"(cohort.eligible=["*-*"])"}, 0, {2, 0, 1}}};
+               {"patterns", {R"(cohort.eligible=["*-*"])"}, 1, {0, 1, 2}}};
   for (const auto& one : cases) {
     Simulation run(one.name, WithSettings(config, one.settings));
     ASSERT_EQ(run.Wait(), 0) << run.output();

@@ -161,7 +161,7 @@ Table OfClients() {
 Table OfLocalWork() {
   const Refusal counts = {{"scaffold", "scaffold_by_gradients", "fednova", "fednova_with_momentum",
                            "qfedavg", "mime", "mimelite", "gd"},
-                          "the rule counts SGD steps"};
+                          "the rule is made for SGD steps"};
   const Names own_steps = {"pfedme", "apfl", "perfedavg"};
   const Refusal steps = {own_steps, "the rule says each step of a client"};
   const Refusals clips = {{{"mime", "mimelite"}, "clips one gradient of each pair"},

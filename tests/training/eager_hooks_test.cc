@@ -243,6 +243,43 @@ TEST(Hooks, SeeTheSameDropoutMasksInAPairedGradient) {
   EXPECT_EQ(calls, 2u);
 }
 
+TEST(Hooks, MoveTheStatisticsOfAModelOfTheirOwn) {
+  const models::ModelSpec spec =
+      SpecOf({"linear 4", "batchnorm", "tanh", "linear 2"}, {3}, 2, DType::kF64);
+  const Examples examples = RandomExamples(6, 3, 2, 8);
+  const FlatVector x = models::InitialModel(spec, 5);
+  const auto bytes = [](ConstVectorView v, Group group) {
+    std::vector<double> numbers;
+    for (const LayoutEntry& entry : v.layout->entries()) {
+      if (entry.group != group) continue;
+      const auto values = v.As<double>().subspan(entry.offset, entry.size);
+      numbers.insert(numbers.end(), values.begin(), values.end());
+    }
+    return numbers;
+  };
+  size_t calls = 0;
+  auto hooks = std::make_shared<Hooks>();
+  hooks->correct = [&](ConstVectorView w, VectorView, StepGradients& batch) {
+    ++calls;
+    FlatVector own = x.Clone();
+    const FlatVector plain = FlatVector::CopyOf(batch.GradientAt(View(own)), spec.layout);
+    EXPECT_EQ(bytes(View(own), Group::kBuffer), bytes(View(x), Group::kBuffer));
+    const ConstVectorView gradient = batch.GradientAtOwn(own.view());
+    EXPECT_EQ(bytes(gradient, Group::kParameter), bytes(View(plain), Group::kParameter));
+    EXPECT_EQ(bytes(View(own), Group::kParameter), bytes(View(x), Group::kParameter));
+    // The step's own pass was at x, too.
+    EXPECT_EQ(bytes(View(own), Group::kBuffer), bytes(w, Group::kBuffer));
+    EXPECT_NE(bytes(View(own), Group::kBuffer), bytes(View(x), Group::kBuffer));
+  };
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), 0.5)};
+  plan.stages[0].local.epochs = 1;
+  plan.stages[0].local.batch_size = 0;
+  plan.stages[0].hooks = hooks;
+  MustRun(*TrainerOf(spec, TaskKind::kClassification), plan, TaskOf(examples.Classes()));
+  EXPECT_EQ(calls, 1u);
+}
+
 TEST(Hooks, ThatThrowBecomeAStatusWithClientAndStage) {
   const HandLine line = Line();
   const models::ModelSpec spec = line.Spec();

@@ -24,6 +24,10 @@ class StepGradients {
   // The mean gradient of the stage's loss at `point` on this batch, with the step's dropout masks
   // (Mime's paired gradient). Frozen entries are zero. Valid until the next call.
   virtual ConstVectorView GradientAt(ConstVectorView point) = 0;
+  // The same, and the pass moves `point`'s statistics of batch norm, as a training step moves those
+  // of its model; parameters and frozen statistics stay. For a model of the rule's own that is
+  // evaluated. By default nothing moves.
+  virtual ConstVectorView GradientAtOwn(VectorView point) { return GradientAt(point); }
 };
 
 // A batch's representations (models::Outputs): of a list of layers the input of the last layer that

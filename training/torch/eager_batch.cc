@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -285,6 +286,25 @@ at::Tensor EagerBatch::HostLabels() const {
 }
 
 ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
+  return GradientBy(point, models::Statistics::kBatch);
+}
+
+ConstVectorView EagerBatch::GradientAtOwn(VectorView point) {
+  const ConstVectorView gradient = GradientBy(point, models::Statistics::kBatchAndMove);
+  if (!network_.spec().has_buffers()) return gradient;
+  const std::vector<bool>* const trainable = step_->loss.trainable;
+  const std::vector<LayoutEntry>& entries = point.layout->entries();
+  const ConstVectorView moved = other_point_->values();
+  const size_t width = SizeOf(dtype_);
+  for (size_t e = 0; e < entries.size(); ++e) {
+    if (entries[e].group != Group::kBuffer || (trainable != nullptr && !(*trainable)[e])) continue;
+    std::memcpy(point.bytes.data() + entries[e].offset * width,
+                moved.bytes.data() + entries[e].offset * width, entries[e].size * width);
+  }
+  return gradient;
+}
+
+ConstVectorView EagerBatch::GradientBy(ConstVectorView point, models::Statistics statistics) {
   if (point.bytes.size() != network_.spec().layout->bytes()) {
     throw std::invalid_argument("a hook asked for the gradient at a vector of another layout");
   }
@@ -296,8 +316,8 @@ ConstVectorView EagerBatch::GradientAt(ConstVectorView point) {
   MetricSums unused(step.loss.objective->metrics());
   TensorObjective collected;  // the sums of the step itself
   std::swap(collected, on_device_);
-  Differentiate(*other_point_, step.loss, MeanOf(*step.loss.objective), step.dropout,
-                models::Statistics::kBatch, unused);
+  Differentiate(*other_point_, step.loss, MeanOf(*step.loss.objective), step.dropout, statistics,
+                unused);
   std::swap(collected, on_device_);
   step_ = step;
   return other_point_->gradient();

@@ -61,6 +61,7 @@ class EagerBatch final : public StepBatch {
   at::Tensor features() const override { return input_; }
   at::Tensor labels() const override { return labels_.defined() ? labels_ : HostLabels(); }
   ConstVectorView GradientAt(ConstVectorView point) override;
+  ConstVectorView GradientAtOwn(VectorView point) override;
   models::Outputs OutputsAt(ConstVectorView point) override;
 
  private:
@@ -69,6 +70,7 @@ class EagerBatch final : public StepBatch {
     const StreamKey* dropout = nullptr;
   };
 
+  ConstVectorView GradientBy(ConstVectorView point, models::Statistics statistics);
   models::Outputs Forward(std::span<const at::Tensor> parameters, RandomStream* dropout,
                           models::Statistics statistics) const;
   void Reserve(size_t rows);

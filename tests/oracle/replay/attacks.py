@@ -1,9 +1,13 @@
-"""What hostile clients send. Each attack is around any rule, on everything that a client sends."""
+"""What hostile clients send. Each attack is around any rule, on the updates that a client sends."""
 from statistics import NormalDist
 
 import numpy as np
 
 SCALES = {"label-flip": 1.0, "sign-flip": 1.0, "scaling": 10.0, "inner-product": 0.5, "backdoor": 1.0}
+
+
+# What clients send beside their updates, and honestly.
+BESIDE = ("statistics", "weight", "tau", "h", "power", "square", "loss")
 
 
 class Attack:
@@ -25,7 +29,7 @@ class Attack:
                 values = np.array([sent[h][name] for h in honest])
                 weight = np.array([w for h, w in zip(cohort, weights[name]) if h in honest])
                 own = sent[k][name] if k in sent else np.zeros_like(values[0])
-                lie = self.statistics if name in ("statistics", "weight") else self.lie
+                lie = self.honestly if name in BESIDE else self.lie
                 arrives.setdefault(k, {})[name] = lie(own, values, weight / weight.sum(), len(cohort))
         return {k: arrives[k] for k in cohort}
 
@@ -48,8 +52,8 @@ class Attack:
         z = largest_z(count, count - len(honest)) if self.z is None else self.z
         return mean - z * deviation
 
-    def statistics(self, own, honest, weight, _count):
-        """Batch norm's, and a weight, are sent honestly: one's own, or the honest mean where nothing is one's own."""
+    def honestly(self, own, honest, weight, _count):
+        """One's own, or the honest mean where nothing is one's own."""
         if self.kind in ("inner-product", "alie"):
             return np.tensordot(weight, honest, 1)
         if self.kind in ("min-max", "min-sum"):

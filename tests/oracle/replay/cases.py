@@ -223,5 +223,7 @@ CASES = [
     attacked("scaffold", "alie", {"option": 2}, z=1.2),
     attacked("scaffold", "free-rider", {"option": 1}),
     attacked("fednova", "inner-product", {}, momentum=0.4, scale=0.3),
+    attacked("fednova", "sign-flip", {}, momentum=0.4),
+    attacked("qfedavg", "sign-flip", {"q": 0.5}),
     attacked("ditto", "scaling", {"lambda": 0.6}, model="hidden", scale=3.0),
 ]

@@ -85,7 +85,7 @@ class FedRep(Personal):
 
 
 class PFedMe(Personal):
-    """For each batch K steps of θ along g(θ) + λ(θ − w), and one of w along λ(w − θ)."""
+    """For each batch K steps of θ along g(θ) + λ(θ − w), and one of w along λ(w − θ). Statistics are θ's own."""
     kept = "personal"
 
     def client(self, k, stages, _phase):
@@ -94,11 +94,12 @@ class PFedMe(Personal):
         def direction(w, _g, batch):
             nonlocal theta
             for _ in range(self.p["personal_steps"]):
-                g = self.problem.gradient(theta, k, batch) + self.local.decay * theta
-                theta = theta - self.p["personal_lr"] * (g + pull * (theta - w))
+                g, statistics = self.problem.network.gradient(theta, *self.problem.batch(k, batch))
+                step = g + self.local.decay * theta + pull * (theta - w)
+                theta = np.where(self.problem.network.is_parameter, theta - self.p["personal_lr"] * step, statistics)
             return pull * (w - theta)
         w = train(self.problem, self.x, k, stages[0], self.local, direction=direction)
-        self.state[k] = np.where(self.problem.network.is_parameter, theta, w)
+        self.state[k] = theta
         return {"delta": self.delta(k, w)}
 
 
@@ -115,21 +116,25 @@ class APFL(Personal):
 
         def direction(y, g, batch):
             nonlocal v, alpha
-            mixed = alpha * v + (1 - alpha) * y
-            of_own = np.where(self.problem.network.is_parameter,
-                              self.problem.gradient(mixed, k, batch) + self.local.decay * mixed, 0)
+            mixed = self.mixed(alpha, v, y)
+            at_mixed, statistics = self.problem.network.gradient(mixed, *self.problem.batch(k, batch))
+            of_own = np.where(self.problem.network.is_parameter, at_mixed + self.local.decay * mixed, 0)
             before, apart = alpha, v - y
             if batch is stages[0][0]:
                 alpha = np.clip(alpha - self.p.get("alpha_lr", 0.0) * (apart @ of_own), 0, 1)
-            v = v - self.local.lr * before * of_own
+            v = np.where(self.problem.network.is_parameter, v - self.local.lr * before * of_own, statistics)
             return g + self.local.decay * y
         y = train(self.problem, self.x, k, stages[0], self.local, direction=direction)
-        self.state[k] = np.where(self.problem.network.is_parameter, v, y)
+        self.state[k] = v
         self.alpha[k] = alpha
         return {"delta": self.delta(k, y)}
 
     def tested(self, k, kept, common):
-        return self.alpha[k] * kept + (1 - self.alpha[k]) * common
+        return self.mixed(self.alpha[k], kept, common) if self.alpha[k] > 0 else common
+
+    def mixed(self, alpha, v, y):
+        """v̄, whose statistics v keeps."""
+        return np.where(self.problem.network.is_parameter, alpha * v + (1 - alpha) * y, v)
 
 
 def fine_tuned(problem, model, client, local, steps, batch_size):

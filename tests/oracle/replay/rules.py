@@ -243,7 +243,7 @@ class Afl(Rule):
     def __init__(self, problem, local, **parameters):
         super().__init__(problem, local, **parameters)
         self.mixture = np.full(CLIENTS, 1 / CLIENTS)
-        self.iterates = [self.x.copy()]
+        self.iterates = []  # without the first x
 
     def round(self, turns, attack=None):
         self.cohort = list(turns)
