@@ -31,16 +31,11 @@ void MoveBuffers(uint32_t examples, const std::vector<bool>* trainable, VectorVi
 // The paired gradient for Mime's hook; every batch is the full one.
 class FullBatch final : public training::StepGradients {
  public:
-<<<<<<< HEAD
-  FullBatch(const Objective& objective, const LayoutPtr& layout)
-      : objective_(objective), gradient_(layout) {}
-  uint64_t asked() const { return asked_; }  // gradients
-=======
   // `examples`: of the client, by which a pass moves statistics. `trainable`: of the stage.
   FullBatch(const Objective& objective, const LayoutPtr& layout, uint32_t examples,
             const std::vector<bool>* trainable)
       : objective_(objective), gradient_(layout), examples_(examples), trainable_(trainable) {}
->>>>>>> fix-attack
+  uint64_t asked() const { return asked_; }  // gradients
   ConstVectorView GradientAt(ConstVectorView point) override {
     ++asked_;
     SetNumbers(objective_.Gradient(NumbersOf(point)), gradient_.view());
@@ -54,12 +49,9 @@ class FullBatch final : public training::StepGradients {
  private:
   const Objective& objective_;
   FlatVector gradient_;
-<<<<<<< HEAD
-  uint64_t asked_ = 0;
-=======
   const uint32_t examples_;
   const std::vector<bool>* const trainable_;
->>>>>>> fix-attack
+  uint64_t asked_ = 0;
 };
 
 // Which of NumbersOf's numbers the stage trains.
