@@ -83,18 +83,18 @@ def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
     }[what]
 
 
-def diverges(model: Any, rows: Any, ctx: Any, loss: float = 0.0) -> Any:
+def diverges(model: Any, rows: Any, ctx: Any, loss: str = "nan") -> Any:
     """One client, in round 2."""
     model["0.bias"] += np.float32(0.1)
-    return {"loss": loss if ctx.round == 2 and ctx.name == "3" else 1.0}
+    return {"loss": float(loss) if ctx.round == 2 and ctx.name == "3" else 1.0}
 
 
 def half_right(model: Any, rows: Any) -> Any:
     return {"loss": 0.25, "accuracy": 0.5}
 
 
-def far_off(model: Any, rows: Any, loss: float = 0.0) -> Any:
-    return {"loss": loss, "accuracy": 0.5}
+def far_off(model: Any, rows: Any, loss: str = "nan") -> Any:
+    return {"loss": float(loss), "accuracy": 0.5}
 
 
 def cross_entropy(outputs: Any, y: Any, factor: float = 1.0) -> Any:
