@@ -26,7 +26,7 @@ inline uint64_t StepsOf(const LocalConfig& local, uint64_t rows) {
 struct EpochBatches {
   uint64_t count = 0, batch = 0, last = 0;
 
-  // `joins`: a last batch of one row joins the one before, as models with buffers (batch norm) need.
+  // `joins`: a last batch of one row joins the one before, as batch norm needs.
   static EpochBatches Of(const LocalConfig& local, uint64_t rows, bool joins = false) {
     const uint64_t batch = local.batch_size > 0 ? local.batch_size : std::max<uint64_t>(rows, 1);
     const uint64_t full = rows / batch, rest = rows % batch;

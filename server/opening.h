@@ -25,8 +25,8 @@ struct Opening {
   Restored restored;  // of a run that continues inside a round
   std::unique_ptr<scheduler::Scheduler> scheduler;
   ModelKeeper keeper;
-  // The server half may sum what clients keep: where it does not begin anew (algorithms::BeginsAnew),
-  // the sum keeps what is lost.
+  // The server half may sum what clients keep. Where it does not begin anew
+  // (algorithms::BeginsAnew), the sum keeps what is lost.
   bool sums_states = false;
   RunFolder folder;
   std::optional<MetricsRow> owed_row;  // its evaluation must be done before any round

@@ -293,9 +293,9 @@ class ServerAlgorithm {
   virtual ServerState Save() const = 0;
   virtual absl::Status Load(const ServerState& state) = 0;  // on an error nothing is changed
   // No client has a state any more: makes the sums of what clients keep (NamedLayout::summed) what
-  // they were before the first round. The model and everything else stay. Called between two
-  // rounds, of rules that begin anew (BeginsAnew), and once before the first round, where it changes
-  // nothing. The default is the error of a rule that says that it sums and has no such method.
+  // they were before the first round. The model and everything else stay. Called between two rounds
+  // of rules that begin anew (BeginsAnew), and once before the first round, where it has no effect.
+  // The default is the error of a rule that says that it sums and has no such method.
   virtual absl::Status ForgetStates();
 };
 

@@ -4,10 +4,10 @@
 //
 //   StatesLost::clients  train in that phase, and later, without what they had stored
 //   StatesLost::counted  have trained in that phase; what they stored, also in it, is lost after it
-//   StatesLost::all      the algorithm keeps a sum of what clients store. It still has what these had
-//                        added, to which they would add once more. So after the round's last phase
-//                        no client has a state, and the algorithm begins with its first sum: the two
-//                        agree. Within the round nothing else changes.
+//   StatesLost::all      the algorithm's sum of what clients store still has what these had added.
+//                        So after the round's last phase no client has a state, and the algorithm
+//                        begins with its first sum: the two agree. Within the round nothing else
+//                        changes.
 //
 // Rounds that do not wait for each other have no clients with states on a fleet (CheckLiveSteps),
 // and no rule with such sums (algorithms/around: Asynchronous, WhyNoSum). So no client that trains

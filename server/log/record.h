@@ -253,9 +253,9 @@ struct EvaluationGaveUp {
 };
 
 // Clients have lost their states: the node that kept them in its memory is gone, or an owner cannot
-// read them, or they were given up for a resume. Between two rounds, `round` is the next one. A round
-// that is dropped after a phase that counted has one without clients: their states of that phase do
-// not count, and the algorithm's sum (`all`) has them.
+// read them, or they were given up for a resume. Between two rounds, `round` is the next one. A
+// round that is dropped after a phase that counted has a record without clients: their states of
+// that phase do not count, and the algorithm's sum (`all`) has them.
 struct StatesLost {
   Round round;
   Phase phase;
