@@ -70,7 +70,7 @@ std::vector<Surrounding> Surroundings() {
        {},
        [](const Row& row) { return In(row, "late") > 0 && In(row, "clients") > 0; }},
       {"RoundsDroppedBelowTheQuorum",
-       Plus(SmallDevices(), {"cohort.size=11", "devices.round_spread=0.5", "round.deadline=0.3",
+       Plus(SmallDevices(), {"cohort.size=11", "devices.round_spread=0.5", "round.deadline=0.25",
                              "round.quorum=0.9", "round.below_quorum=drop", "run.rounds=6"}),
        {},
        [](const Row& row) { return In(row, "clients") == 0; }},

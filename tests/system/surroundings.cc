@@ -389,7 +389,6 @@ Table OfPrivacy() {
   const Refusals refused = {
       {{"ifca"}, "is for rules with one model"},
       {{"local", "pooled"}, "whose server adds up what clients send"},
-      {{"fedbn"}, "the model has buffers"},
       {kSeveralPhases, "the rule has several phases a round"},
       {kCollects + Names{"afl"}, "is no sum of what clients send"},
       {kSums + Names{"fedexp", "qfedavg", "fednova", "fednova_with_momentum", "heterofl"},
