@@ -49,9 +49,9 @@ struct DownChannel {
 struct NamedLayout {
   std::string name;
   LayoutPtr layout;
-  // Of Schema::state: the server half keeps a sum over all clients of what they keep under this
-  // name. SCAFFOLD's c is the mean of all c_i. A client that loses its state begins at zero, and
-  // the sum would keep what it had added (BeginsAnew).
+  // Of an item of Schema::state: the server half sums it over all clients. SCAFFOLD's c is the mean
+  // of all c_i. A client that loses its state begins at zero, and the sum would still have what it
+  // had added (BeginsAnew).
   bool summed = false;
 };
 
@@ -85,10 +85,10 @@ struct Schema {
   std::string whose = {};  // "algorithm mime", for messages; filled in by SchemaOf
 };
 
-// Whether a run begins anew once some client has lost its state: after that round no client has a
-// state, and the server half forgets its sums of them (ServerAlgorithm::ForgetStates). So it is
-// where the server half sums everything that clients keep. A client that also keeps something of
-// its own, such as a personal model, keeps it, and the sum keeps what others have lost.
+// Whether a run begins anew once a client has lost its state: after that round no client has a
+// state, and the server half forgets its sums (ServerAlgorithm::ForgetStates). True where the half
+// sums everything that clients keep. Where they also keep something of their own, such as a
+// personal model, they keep it, and the sum still has what was lost.
 bool BeginsAnew(const Schema& schema);
 
 // What both halves are constructed from. They copy what they need, so it need not outlive them.
@@ -292,10 +292,10 @@ class ServerAlgorithm {
   virtual std::vector<ConstVectorView> MoreModels() const { return {}; }
   virtual ServerState Save() const = 0;
   virtual absl::Status Load(const ServerState& state) = 0;  // on an error nothing is changed
-  // No client has a state any more: makes the sums of what clients keep (NamedLayout::summed) what
-  // they were before the first round. The model and everything else stay. Called between two rounds
-  // of rules that begin anew (BeginsAnew), and once before the first round, where it has no effect.
-  // The default is the error of a rule that says that it sums and has no such method.
+  // Sets the sums of what clients keep (NamedLayout::summed) to what they were before the first
+  // round, because no client has a state any more. The model and everything else stay. Called
+  // between two rounds where BeginsAnew holds, and once before the first round, without an effect.
+  // The default is an error: the rule says that it sums, and has no such method.
   virtual absl::Status ForgetStates();
 };
 

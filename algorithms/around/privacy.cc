@@ -175,7 +175,7 @@ double EpsilonAtTheEnd(const Privacy& privacy) {
   return known->emplace(key, epsilon).first->second;
 }
 
-// Of the planned clients of a round.
+// `cohort`: the mean number of clients in a round.
 std::string CohortText(double cohort) {
   return cohort < 1 ? "fewer than one on average" : absl::StrCat("some ", std::lround(cohort));
 }

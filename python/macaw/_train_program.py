@@ -248,7 +248,10 @@ class _Server:
         return {"loss": losses / max(used, 1), "rows": used}
 
     def _let_norms_meet_one_value(self, module: Any) -> None:
-        """Such a batch has no variance: a batch norm takes its running statistics there."""
+        """Has batch norms take their running statistics where a channel has one value.
+
+        Such a batch has no variance.
+        """
 
         def choose(norm: Any, inputs: tuple[Any, ...]) -> None:
             norm.training = inputs[0].numel() > inputs[0].shape[1]

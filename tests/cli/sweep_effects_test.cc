@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/sweep/prepare.h"
 #include "tests/cli/config_test_util.h"
 #include "tests/cli/sweep_plan_fixture.h"
@@ -21,19 +22,23 @@ using SweepEffectsTest = SweepPlanTest;
 
 constexpr char kAttacked[] = "[attack]\nkind = \"scaling\"\nfraction = 0.2\nscale = 3.0\n";
 
-// The values of attack.kind and attack.fraction that a job's configuration has.
-std::string AttackOf(const Job& job) {
-  const auto config =
-      ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
-  EXPECT_TRUE(config.ok()) << config.status();
-  if (!config.ok()) return "";
-  const AttackConfig& attack = config->run.attack;
-  return absl::StrCat(config->run.algorithm.name, " ", attack.kind, " ", attack.fraction);
+// What `text` says of the run of each job.
+template <typename Text>
+std::vector<std::string> OfEachJob(const PreparedSweep& sweep, const Text& text) {
+  std::vector<std::string> found;
+  for (const Job& job : sweep.jobs) {
+    const auto config =
+        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
+    EXPECT_TRUE(config.ok()) << config.status();
+    if (config.ok()) found.push_back(text(config->run));
+  }
+  return found;
 }
+
 std::vector<std::string> AttacksOf(const PreparedSweep& sweep) {
-  std::vector<std::string> attacks;
-  for (const Job& job : sweep.jobs) attacks.push_back(AttackOf(job));
-  return attacks;
+  return OfEachJob(sweep, [](const RunPlan& run) {
+    return absl::StrCat(run.algorithm.name, " ", run.attack.kind, " ", run.attack.fraction);
+  });
 }
 
 TEST_F(SweepEffectsTest, TheAttackNoneIsRunWithoutTheAttacksOtherKeys) {
@@ -100,15 +105,11 @@ TEST_F(SweepEffectsTest, PrivacyIsLeftOutWhereItIsOffAndOfBaselines) {
       "privacy.mechanism = [\"none\", \"gaussian\"]\n"
       "cohort = [{sampling = \"poisson\", weight = \"uniform\"}]\n");
   ASSERT_TRUE(sweep.ok()) << sweep.status();
-  std::vector<std::string> found;
-  for (const Job& job : sweep->jobs) {
-    const auto config =
-        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
-    ASSERT_TRUE(config.ok()) << config.status();
-    found.push_back(absl::StrCat(config->run.algorithm.name, " ", config->run.privacy.mechanism,
-                                 " ", config->run.privacy.noise));
-  }
-  EXPECT_THAT(found, ElementsAre("fedavg none 1", "fedavg gaussian 2", "local none 1"));
+  const auto privacy = [](const RunPlan& run) {
+    return absl::StrCat(run.algorithm.name, " ", run.privacy.mechanism, " ", run.privacy.noise);
+  };
+  EXPECT_THAT(OfEachJob(*sweep, privacy),
+              ElementsAre("fedavg none 1", "fedavg gaussian 2", "local none 1"));
 }
 
 TEST_F(SweepEffectsTest, BaselinesRunWithoutCompression) {
@@ -117,15 +118,10 @@ TEST_F(SweepEffectsTest, BaselinesRunWithoutCompression) {
       "base = \"coded.toml\"\nbaselines = [\"local\"]\nmetric = \"train_loss\"\n[keys]\n"
       "update.codec = [[\"bits 8\"], [\"topk 0.5\", \"sign\"], []]\n");
   ASSERT_TRUE(sweep.ok()) << sweep.status();
-  std::vector<std::string> found;
-  for (const Job& job : sweep->jobs) {
-    const auto config =
-        ReadConfig(*ParseDocument(job.config, "job.toml", "/"), {}, sdk::Catalogue::Builtins());
-    ASSERT_TRUE(config.ok()) << config.status();
-    found.push_back(absl::StrCat(config->run.algorithm.name, ": ",
-                                 absl::StrJoin(config->run.update.codec, ", ")));
-  }
-  EXPECT_THAT(found,
+  const auto codecs = [](const RunPlan& run) {
+    return absl::StrCat(run.algorithm.name, ": ", absl::StrJoin(run.update.codec, ", "));
+  };
+  EXPECT_THAT(OfEachJob(*sweep, codecs),
               ElementsAre("fedavg: bits 8", "fedavg: topk 0.5, sign", "fedavg: ", "local: "));
 }
 
