@@ -54,11 +54,18 @@ def beside(published: dict[str, list[tuple[float, float]]]) -> list[Cell]:
 
 def cells() -> list[Cell]:
     found = beside(PUBLISHED)
-    one = dict(zip(RULES, PUBLISHED["1 label"], strict=True))
-    for mu in ("0.001", "0.1", "1"):  # of the four, the one that was published is not told
+    # Of the four μ, the one that was published is not told.
+    for row, mu in (
+        ("2 labels", "0.001"),
+        ("3 labels", "0.001"),
+        ("1 label", "0.001"),
+        ("1 label", "0.1"),
+        ("1 label", "1"),
+    ):
         settings = ["algorithm.name=fedprox", f"algorithm.fedprox.mu={mu}"]
-        published = Published(*one["FedProx"], seeds=3)
-        found.append(Cell("1 label", f"FedProx, μ = {mu}", settings, published, True))
+        figures = dict(zip(RULES, PUBLISHED[row], strict=True))["FedProx"]
+        published = Published(*figures, seeds=3)
+        found.append(Cell(row, f"FedProx, μ = {mu}", settings, published, True))
     # One setting changed at a time, where our figure may be off theirs.
     for rule, change in (
         ("FedAvg", "local.momentum=0"),

@@ -3,7 +3,7 @@
 plugins = ["rules/py_scaffold.py"]; algorithm.name = "py_scaffold"
 """
 
-from macaw.rules import Gradient, Result, Rule, Schema, Train, Up, parameter
+from macaw.rules import Gradient, Result, Rule, Schema, State, Train, Up, parameter
 
 
 class PyScaffold(Rule):
@@ -23,8 +23,11 @@ class PyScaffold(Rule):
         return Schema(
             down=["model", "control"],
             up=[Up("delta", "mean"), Up("control_change", "sum", divisor=setup.clients)],
-            state=["control"],
+            state=[State("control", summed=True)],  # in the server's control
         )
+
+    def passes(self, setup):
+        return 1, 1 if self.option == 1 else 0
 
     def prepare(self, ctx):
         # local step: y <- y - eta (g - c_i + c)
@@ -49,3 +52,6 @@ class PyScaffold(Rule):
     def apply(self, ctx, aggregate):
         ctx.move_model(aggregate["delta"].value, self.server_lr)
         ctx.vectors["control"] += aggregate["control_change"].value
+
+    def forget_states(self, ctx):
+        ctx.vectors["control"][:] = 0

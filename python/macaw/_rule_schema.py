@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from macaw import rules as _rules
-from macaw.rules import Down, Metric, Rule, RuleError, Schema, State, Up
+from macaw.rules import Down, Metric, Rule, RuleError, Schema, Setup, State, Up
 
 
 def shown(value: Any) -> str:
@@ -40,6 +41,8 @@ def describe(rule: type[Rule]) -> dict[str, Any]:
         "proceeds": rule.proceed is not Rule.proceed,
         "personal": rule.evaluation_point is not Rule.evaluation_point,
         "begins": rule.begin is not Rule.begin,
+        "forgets": rule.forget_states is not Rule.forget_states,
+        "passes": rule.passes is not Rule.passes,
         "independent_state": bool(rule.has_independent_state),
         "uses_clients": "clients" in totals,
         "uses_total_weight": "total_weight" in totals,
@@ -54,7 +57,25 @@ def _layout_of(item: Any) -> Any:
     return item.size
 
 
-def schema_of(schema: Any) -> dict[str, Any]:
+def passes_of(rule: Rule, setup: Setup) -> list[float] | None:
+    """None where the rule does not say it."""
+    if type(rule).passes is Rule.passes:
+        return None
+    said: Any = rule.passes(setup)
+    try:
+        steps, rows = (float(number) for number in said)
+    except (TypeError, ValueError):
+        steps = rows = math.nan
+    if not (0 <= steps < math.inf and 0 <= rows < math.inf):
+        raise RuleError(
+            f"passes gives {shown(said)} instead of two numbers: how many gradients of each row of "
+            "each step, and of each training row"
+        )
+    return [steps, rows]
+
+
+def schema_of(rule: Rule, setup: Setup) -> dict[str, Any]:
+    schema: Any = rule.schema(setup)
     if not isinstance(schema, Schema):
         raise RuleError(f"schema gives {shown(schema)} instead of a Schema")
     down = [Down(item) if isinstance(item, str) else item for item in schema.down]
@@ -65,6 +86,13 @@ def schema_of(schema: Any) -> dict[str, Any]:
         for item in items:
             if not isinstance(item, kind):
                 raise RuleError(f"schema names {shown(item)} instead of a {kind.__name__}")
+    if any(item.summed for item in kept):
+        raise RuleError("schema: summed is for what clients keep, in Schema.state")
+    if any(item.summed for item in state) and type(rule).forget_states is Rule.forget_states:
+        raise RuleError(
+            "schema: the server sums what clients keep (State.summed), and the rule has no "
+            "forget_states()"
+        )
     kept = [State(item.name, item.size) for item in down] + kept
 
     def layouts(items: Sequence[Any]) -> list[dict[str, Any]]:

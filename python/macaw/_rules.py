@@ -23,7 +23,7 @@ from typing import Any
 
 from macaw import rules as _rules
 from macaw._rule_memory import Arena
-from macaw._rule_schema import describe, schema_of, shown
+from macaw._rule_schema import describe, passes_of, schema_of, shown
 from macaw.rules import (
     Aggregated,
     ClientContext,
@@ -87,7 +87,11 @@ class _Worker:
             self.rule.check(self.setup)
         except ValueError as error:
             refused = str(error)
-        return {"refused": refused, "schema": schema_of(self.rule.schema(self.setup))}
+        return {
+            "refused": refused,
+            "schema": schema_of(self.rule, self.setup),
+            "passes": passes_of(self.rule, self.setup),
+        }
 
     def _context(self, question: dict[str, Any]) -> tuple[Arena, ClientContext]:
         arena = self.arenas[question["arena"]]
@@ -241,6 +245,11 @@ class _Worker:
         self.rule.begin(ctx)
         return {"numbers": _numbers(ctx.numbers, question["numbers"])}
 
+    def _forget_states(self, question: dict[str, Any]) -> dict[str, Any]:
+        ctx = self._server(question)
+        self.rule.forget_states(ctx)
+        return {"numbers": _numbers(ctx.numbers, question["numbers"])}
+
     def _apply(self, question: dict[str, Any]) -> dict[str, Any]:
         ctx = self._server(question)
         sums = self.arenas[question["aggregate"]].views["aggregate"]
@@ -286,7 +295,7 @@ def _numbers(numbers: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, 
 def _told(error: BaseException, method: str) -> str:
     """The error in one line, with the rule's own lines of the traceback, the innermost first."""
     traceback.print_exc()  # whole, to the log
-    if isinstance(error, RuleError) and str(error).startswith(method):
+    if isinstance(error, RuleError) and str(error).startswith((method, "passes")):
         return str(error)
     if isinstance(error, SyntaxError):
         text = (error.text or "").strip()

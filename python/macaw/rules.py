@@ -285,6 +285,11 @@ class Rule(_Fields):
         """What the client returns; a dict stands for Result(up=…)."""
         return {"delta": outcomes[0].end - ctx.model}
 
+    def passes(self, setup: Setup) -> tuple[float, float]:
+        """What a client's turn computes, for virtual time: how many gradients of each row of each
+        step of [local], and of each of its training rows. A loss without a gradient is 1/3."""
+        raise NotImplementedError  # not asked unless it is overridden
+
     def evaluation_point(self, ctx: ClientContext) -> Array:
         """The client's own model, at which its rows are evaluated; ctx has the model alone."""
         raise NotImplementedError  # not asked unless it is overridden
@@ -296,6 +301,12 @@ class Rule(_Fields):
         """Moves the model by the cohort's sums. Returns "next_phase" to open another phase."""
         ctx.move_model(aggregate["delta"].value)
         return None
+
+    def forget_states(self, ctx: ServerContext) -> None:
+        """Sets the vectors and numbers that sum what clients keep (State.summed) to what they were
+        before the first round, since no client has a state any more; the model and all else stay.
+        ctx is that of begin()."""
+        raise NotImplementedError  # not asked unless it is overridden
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by name."""

@@ -20,6 +20,8 @@ absl::StatusOr<algorithms::Description> DescriptionOf(const Json& said,
   rule.proceeds = said.at("proceeds").get<bool>();
   rule.personal = said.at("personal").get<bool>();
   rule.begins = said.at("begins").get<bool>();
+  rule.forgets = said.at("forgets").get<bool>();
+  rule.passes = said.at("passes").get<bool>();
   rule.interpreter = std::move(interpreter);
 
   algorithms::Description description;
@@ -46,6 +48,13 @@ absl::StatusOr<algorithms::Description> DescriptionOf(const Json& said,
     MACAW_ASSIGN_OR_RETURN(Opened opened, Open(rule, setup));
     return std::move(opened.schema.travels);
   };
+  if (rule.passes) {
+    // A rule whose process cannot be asked any more has no halves either, so its run ends there.
+    description.passes = [rule](const algorithms::Setup& setup) {
+      const absl::StatusOr<Opened> opened = Open(rule, setup);
+      return opened.ok() ? opened->passes : algorithms::Passes(1);
+    };
+  }
   description.server = [rule](const algorithms::Setup& setup, FlatVector model) {
     return MakeServerHalf(rule, setup, std::move(model));
   };

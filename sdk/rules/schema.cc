@@ -43,8 +43,11 @@ LayoutPtr LayoutOf(const Json& item, const LayoutPtr& model) {
 
 std::vector<algorithms::NamedLayout> LayoutsOf(const Json& items, const LayoutPtr& model) {
   std::vector<algorithms::NamedLayout> layouts;
-  for (const Json& item : items)
-    layouts.push_back({item.at("name").get<std::string>(), LayoutOf(item, model)});
+  for (const Json& item : items) {
+    layouts.push_back({.name = item.at("name").get<std::string>(),
+                       .layout = LayoutOf(item, model),
+                       .summed = item.at("summed").get<bool>()});
+  }
   return layouts;
 }
 
@@ -131,6 +134,8 @@ absl::StatusOr<Opened> Open(const Rule& rule, const algorithms::Setup& setup) {
   opened.crew = std::make_unique<Crew>(rule.interpreter, OpeningOf(rule, setup), rule.seconds);
   MACAW_ASSIGN_OR_RETURN(const Json answer, opened.crew->Open());
   MACAW_ASSIGN_OR_RETURN(opened.schema, SchemaIn(answer.at("schema"), setup));
+  if (const Json& passes = answer.at("passes"); !passes.is_null())
+    opened.passes = algorithms::Passes(passes[0].get<double>(), passes[1].get<double>());
   if (!answer.at("refused").is_null())
     opened.refused = absl::InvalidArgumentError(answer.at("refused").get<std::string>());
   return opened;

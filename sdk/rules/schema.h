@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "algorithms/api/algorithm.h"
 #include "algorithms/around/registry.h"
+#include "plan/local_steps.h"
 #include "sdk/rules/crew.h"
 
 namespace macaw::sdk::rules {
@@ -23,8 +24,9 @@ struct RuleSchema {
 // What the file says of one rule (Interpreter::rules).
 struct Rule {
   std::string name;
-  double seconds = 0;                                       // the longest call
-  bool proceeds = false, personal = false, begins = false;  // what it overrides
+  double seconds = 0;  // the longest call
+  // What it overrides.
+  bool proceeds = false, personal = false, begins = false, forgets = false, passes = false;
   std::shared_ptr<Interpreter> interpreter;
 };
 
@@ -32,6 +34,7 @@ struct Rule {
 struct Opened {
   std::unique_ptr<Crew> crew;
   RuleSchema schema;
+  RowsOfTurn passes;     // empty: the rule does not say it
   absl::Status refused;  // why the rule is not made for this run; OK: it is
 };
 absl::StatusOr<Opened> Open(const Rule& rule, const algorithms::Setup& setup);

@@ -20,12 +20,7 @@ class ServerHalf final : public algorithms::ServerAlgorithm {
     for (const auto& item : half->schema_.server) places.push_back({item.name, item.layout});
     MACAW_ASSIGN_OR_RETURN(half->kept_, Arena::Make({{Kind::kServer, std::move(places)}}));
     half->kept_->Put(model.view(), Kind::kServer, 0);
-    if (rule.begins) {
-      const Arena* const arenas[] = {half->kept_.get()};
-      MACAW_ASSIGN_OR_RETURN(const Json answer,
-                             half->crew_->Ask(half->Question("begin", {}), arenas));
-      MACAW_RETURN_IF_ERROR(half->Take(answer, "begin"));
-    }
+    if (rule.begins) MACAW_RETURN_IF_ERROR(half->Change("begin"));
     return half;
   }
 
@@ -103,6 +98,10 @@ class ServerHalf final : public algorithms::ServerAlgorithm {
     return absl::OkStatus();
   }
 
+  absl::Status ForgetStates() override {
+    return rule_.forgets ? Change("forget_states") : ServerAlgorithm::ForgetStates();
+  }
+
  private:
   ServerHalf(const Rule& rule, Opened opened)
       : rule_(rule),
@@ -115,6 +114,13 @@ class ServerHalf final : public algorithms::ServerAlgorithm {
             {"arena", kept_->id()},
             {"of", {context.round.value, context.phase.value}},
             {"numbers", numbers_}};
+  }
+
+  // Calls a method that changes what the half keeps, and is of no round.
+  absl::Status Change(const char* method) {
+    const Arena* const arenas[] = {kept_.get()};
+    MACAW_ASSIGN_OR_RETURN(const Json answer, crew_->Ask(Question(method, {}), arenas));
+    return Take(answer, method);
   }
 
   // What the rule has changed.

@@ -212,6 +212,19 @@ class AMethod(TestCase):
         with self.assertRaisesRegex(macaw.Error, "totals.*total_weight"):
             self.run_of("other", '    totals = ("weight",)\n', rounds=1)
 
+    def test_a_rule_that_sums_states_says_how_it_forgets_them(self) -> None:
+        kept = "    def schema(self, setup):\n        return Schema(%s)\n"
+        with self.assertRaisesRegex(macaw.Error, "sums what clients keep.*no forget_states"):
+            self.run_of("sums", kept % 'state=[State("own", summed=True)]', rounds=1)
+        with self.assertRaisesRegex(macaw.Error, "schema: summed is for what clients keep"):
+            self.run_of("server", kept % 'server=[State("own", summed=True)]', rounds=1)
+
+    def test_passes_are_two_numbers(self) -> None:
+        for said in ("1", "(1, -1)", "(1, 2, 3)", '("one", 2)', "(1, float('inf'))"):
+            with self.assertRaisesRegex(macaw.Error, r"passes gives .* instead of two numbers"):
+                body = f"    def passes(self, setup):\n        return {said}\n"
+                self.run_of("passes", body, rounds=1)
+
 
 class Names(TestCase):
     def test_of_what_a_rule_says_are_in_one_module(self) -> None:

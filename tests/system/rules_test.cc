@@ -132,6 +132,49 @@ TEST_F(Rules, KilledAndResumedEndWithTheSameBitsAndLeaveNoProcess) {
   EXPECT_EQ(resumed.digest(), builtin.digest());
 }
 
+// A state that is given up: the server's sum is forgotten with it.
+TEST_F(Rules, InPythonBeginAnewAsTheBuiltin) {
+  const auto after = [&](const std::string& name, const std::vector<std::string>& arguments,
+                         const std::vector<std::string>& given_up) {
+    Simulation first(name, arguments);
+    EXPECT_EQ(first.Wait(), 0) << first.output();
+    std::vector<std::string> more = {"--resume", first.folder(), "--rounds", "6"};
+    more.insert(more.end(), given_up.begin(), given_up.end());
+    Simulation second(name + "-on", more);
+    EXPECT_EQ(second.Wait(), 0) << second.output();
+    return second.digest();
+  };
+  // So many clients a round that everybody has a state.
+  const std::vector<std::string> all = {
+      "--rounds", "3", "--set", "partition.clients=8", "--set", "cohort.size=8"};
+  std::vector<std::string> builtin = all;
+  builtin.insert(builtin.begin(), Config("scaffold", "anew"));
+  const auto python = With(Config("py_scaffold", "anew"), kRules + "py_scaffold.py", all);
+  const std::vector<std::string> one = {"--state-reset", "3"};
+  const std::string forgotten = after("builtin-anew", builtin, one);
+  EXPECT_EQ(after("python-anew", python, one), forgotten);
+  EXPECT_NE(after("python-kept", python, {}), forgotten);
+}
+
+TEST_F(Rules, InPythonTakeAsLongAsTheBuiltinOnDevices) {
+  for (const std::string option : {"1", "2"}) {
+    const auto seconds = [&](const std::string& rule, std::vector<std::string> arguments) {
+      for (const std::string& setting :
+           {std::string("devices.family=lognormal"), "algorithm." + rule + ".option=" + option})
+        arguments.insert(arguments.end(), {"--set", setting});
+      Simulation run(rule + option, arguments);
+      EXPECT_EQ(run.Wait(), 0) << run.output();
+      return run.summary().value("virtual_seconds", 0.0);
+    };
+    const double builtin = seconds("scaffold", {Config("scaffold", "devices")});
+    EXPECT_GT(builtin, 0);
+    EXPECT_EQ(
+        seconds("py_scaffold", With(Config("py_scaffold", "devices"), kRules + "py_scaffold.py")),
+        builtin)
+        << option;
+  }
+}
+
 TEST_F(Rules, AnotherFileIsAnotherRun) {
   const std::string file = testing::TempDir() + "/another.py";
   ASSERT_TRUE(AtomicWriteFile(file, *ReadFile(kRules + "py_fedprox.py")).ok());
