@@ -267,7 +267,7 @@ class Session {
       if (result.counted.empty()) continue;
       training::SparseCounts counts{.at = std::move(result.counted), .count = {}};
       counts.count.assign(result.counts.begin(), result.counts.end());
-      counts = classes.WithoutScoresBeyond(counts);
+      counts = classes.OfRelease010(counts);
       result.counted = std::move(counts.at);
       result.counts.assign(counts.count.begin(), counts.count.end());
     }

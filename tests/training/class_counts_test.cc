@@ -33,7 +33,7 @@ constexpr int kOutputs[] = {
     -2,  14,  -11, 13, 15,  -2,  -12, 1,   6,  11, 5,   -5, -13, 11,  -6,  5,   11, -4,  12, 9};
 constexpr int64_t kLabels[] = {3, 2, 2, 3, 0, 3, 3, 0, 0, 1, 1, 3, 3, 0, 1, 3, 0, 3, 0, 1,
                                3, 1, 1, 1, 2, 1, 3, 1, 1, 2, 0, 2, 0, 3, 3, 3, 0, 0, 1, 3};
-// Outputs of a binary model in 1/1024: several in each cell of 1/128.
+// Outputs of a binary model in 1/1024, which lie in cells of their own near 0.
 constexpr int kFine[] = {0,  39, 34, 16, 42,  -10, -22, -2, -25, 28, -5, 9, -6, 41,
                          -9, 1,  39, 1,  36,  36,  28,  15, 17,  17, 20, 8, 39, 35,
                          -8, 7,  13, 26, -25, -26, -3,  -4, -21, 1,  3,  28};
@@ -96,17 +96,30 @@ TEST(ClassCounts, OfABinaryTaskAreOfClass1) {
   EXPECT_THAT(counts.Confusion(counted), ElementsAre(ElementsAre(8, 10), ElementsAre(6, 16)));
   EXPECT_THAT(
       counts.Values(counted, 40),
-      Pointwise(IsClose(), {0.58585858585858586, 0.66666666666666663, 0.76136363636363635}));
-  // scikit-learn's of the outputs themselves; this share of the pairs is in one cell.
-  const double exact = 0.76010101010101006, tied = 0.068181818181818177;
-  EXPECT_LE(std::abs(counts.Values(counted, 40)[2] - exact), tied / 2);
+      Pointwise(IsClose(), {0.58585858585858586, 0.66666666666666663, 0.76010101010101006}));
+  // Release 0.1.0 has several of these outputs in a cell of 1/128.
+  EXPECT_NEAR(counts.Values(counts.OfRelease010(counted), 40)[2], 0.76136363636363635, 1e-12);
+}
+
+// The share of pairs of a row of class `of` and another one in which the first has the larger
+// score; a tie is half a pair.
+double AreaOf(std::span<const double> scores, std::span<const int64_t> labels, int64_t of) {
+  double below = 0, pairs = 0;
+  for (size_t p = 0; p < labels.size(); ++p) {
+    for (size_t n = 0; n < labels.size(); ++n) {
+      if (labels[p] != of || labels[n] == of) continue;
+      below += scores[n] < scores[p] ? 1 : scores[n] == scores[p] ? 0.5 : 0;
+      pairs += 1;
+    }
+  }
+  return below / pairs;
 }
 
 // The AUC of the scores and the share of pairs in one cell, by looking at every pair.
 TEST(ClassCounts, RoundScoresByLessThanHalfThePairsInACell) {
   RandomStream stream({.seed = 3});
   const ClassCounts counts = ClassCounts::Of(kAll, TaskKind::kBinary, 1);
-  for (const double spread : {0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0}) {
+  for (const double spread : {1e-5, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0}) {
     std::vector<float> outputs;
     std::vector<int64_t> labels;
     for (int i = 0; i < 400; ++i) {
@@ -114,26 +127,55 @@ TEST(ClassCounts, RoundScoresByLessThanHalfThePairsInACell) {
       outputs.push_back(static_cast<float>(spread * (stream.Normal() + labels.back())));
     }
     const auto cell = [](float z) {
-      const double size = std::abs(static_cast<double>(z));
-      if (size < 16) return std::floor(static_cast<double>(z) * 128);
-      const double octave = std::floor(std::log2(size));  // of 128 cells
+      const double size = std::max(std::abs(static_cast<double>(z)), 0x1p-16);  // no z is an end
+      if (size >= 1 && size < 16) return std::floor(static_cast<double>(z) * 128);
+      const double octave = std::floor(std::log2(size));  // of 128 cells; none is 0 to 3
       const double cell = 1e6 * octave + std::floor((size / std::exp2(octave) - 1) * 128);
-      return z > 0 ? cell : -cell;
+      return z < 0 ? -1 - cell : cell;
     };
-    double below = 0, tied = 0, pairs = 0;
+    double tied = 0, pairs = 0;
     for (size_t p = 0; p < labels.size(); ++p) {
       for (size_t n = 0; n < labels.size(); ++n) {
         if (labels[p] != 1 || labels[n] != 0) continue;
-        below += outputs[n] < outputs[p] ? 1 : outputs[n] == outputs[p] ? 0.5 : 0;
         tied += cell(outputs[n]) == cell(outputs[p]) ? 1 : 0;
         pairs += 1;
       }
     }
     const double auc = counts.Values(Count(counts, 1, outputs, labels), 400)[2];
-    EXPECT_LE(std::abs(auc - below / pairs), tied / (2 * pairs) + 1e-12) << spread;
-    if (spread >= 1.0) {
-      EXPECT_LT(std::abs(auc - below / pairs), 5e-4) << spread;
+    const double exact = AreaOf(std::vector<double>(outputs.begin(), outputs.end()), labels, 1);
+    EXPECT_LE(std::abs(auc - exact), tied / (2 * pairs) + 1e-12) << spread;
+    if (spread >= 0.001) {
+      EXPECT_LT(std::abs(auc - exact), 5e-4) << spread;
     }
+  }
+}
+
+// A model that has learnt little, with few and with many classes.
+TEST(ClassCounts, TellScoresApartThatDifferLittle) {
+  for (const int64_t classes : {2, 10, 100, 600}) {
+    const ClassCounts counts = ClassCounts::Of({.auc = true}, TaskKind::kClassification, classes);
+    const auto width = static_cast<size_t>(classes);
+    RandomStream stream({.seed = 5, .client = ClientId{width}});
+    std::vector<float> outputs(500 * width);
+    std::vector<int64_t> labels;
+    for (size_t row = 0; row < 500; ++row) {
+      // Class 0 has half of the rows, so that its AUC is of many pairs.
+      labels.push_back(static_cast<int64_t>(row % 2 == 0 ? 0 : stream.Below(width)));
+      for (size_t c = 0; c < width; ++c)
+        outputs[row * width + c] = static_cast<float>(0.01 * stream.Normal());
+      outputs[row * width + static_cast<size_t>(labels.back())] += 0.01F;
+    }
+    std::vector<double> scores;  // log-odds of class 0
+    for (size_t row = 0; row < 500; ++row) {
+      double others = 0;
+      for (size_t c = 1; c < width; ++c)
+        others += std::exp(static_cast<double>(outputs[row * width + c]));
+      scores.push_back(static_cast<double>(outputs[row * width]) - std::log(others));
+    }
+    const SparseCounts counted = Count(counts, width, outputs, labels);
+    ASSERT_TRUE(counts.Fit(counted, 500));
+    EXPECT_NEAR(counts.Each(counted).auc[0], AreaOf(scores, labels, 0), classes > 100 ? 5e-3 : 1e-3)
+        << classes;
   }
 }
 
@@ -162,7 +204,8 @@ TEST(ClassCounts, KeepTheOrderOfOutputsOfAnySize) {
   }
 }
 
-// Release 0.1.0 counts a score beyond ±16 in the cell before it.
+// Release 0.1.0 counts a score beyond ±16 in the cell before it, and one near the centre in the
+// linear cell there.
 TEST(ClassCounts, AreReadAndWrittenForRelease010) {
   for (const EvaluationMetrics& metrics :
        {EvaluationMetrics{.auc = true}, EvaluationMetrics{.f1 = true, .auc = true, .ece = true}}) {
@@ -171,21 +214,37 @@ TEST(ClassCounts, AreReadAndWrittenForRelease010) {
                              near = {25, 0, -25, -25, 0, 25, 25, 0, 0, -25, 25, 0, 5, 5, 5};
     const std::vector<int64_t> labels = {0, 2, 1, 1, 0};
     const SparseCounts of_near = Count(counts, 3, near, labels);
-    const SparseCounts without = counts.WithoutScoresBeyond(of_near);
+    const SparseCounts without = counts.OfRelease010(of_near);
     ASSERT_TRUE(counts.Fit(without, 5));
     EXPECT_FALSE(counts.Fit(without, 4));
-    // Nothing is in the cells beyond, and nothing is left to move.
-    EXPECT_EQ(counts.WithoutScoresBeyond(without).at, without.at);
-    EXPECT_EQ(counts.WithoutScoresBeyond(without).count, without.count);
-    EXPECT_LT(without.at.back(), counts.size() - 3 * 2 * counts.bins());
-    EXPECT_GE(of_near.at.back(), counts.size() - 3 * 2 * counts.bins());
+    // Nothing is in later cells, and nothing is left to move.
+    EXPECT_EQ(counts.OfRelease010(without).at, without.at);
+    EXPECT_EQ(counts.OfRelease010(without).count, without.count);
+    const size_t later = counts.size() - size_t{3} * 2 * 2 * 4096;
+    EXPECT_LT(without.at.back(), later);
+    EXPECT_GE(of_near.at.back(), later);
     if (!metrics.ece) {  // the largest confidences differ
       const SparseCounts of_far = Count(counts, 3, far, labels);
-      EXPECT_EQ(counts.WithoutScoresBeyond(of_far).at, without.at);
-      EXPECT_EQ(counts.WithoutScoresBeyond(of_far).count, without.count);
+      EXPECT_EQ(counts.OfRelease010(of_far).at, without.at);
+      EXPECT_EQ(counts.OfRelease010(of_far).count, without.count);
       EXPECT_NE(of_far.at, of_near.at);
     }
   }
+}
+
+// The rows of a worker of 0.1.0 and of another one are compared in the cells that both have.
+TEST(ClassCounts, OfBothReleasesAreAddedInTheCellsOf010) {
+  const ClassCounts counts = ClassCounts::Of({.auc = true}, TaskKind::kBinary, 1);
+  const std::vector<float> outputs = Scaled(kFine, 1.0F / 1024);
+  const std::span<const float> all = outputs;
+  const std::span<const int64_t> labels = kFineLabels;
+  std::vector<double> sum(counts.size());
+  const auto add = [&](const SparseCounts& part) {
+    for (size_t i = 0; i < part.at.size(); ++i) sum[part.at[i]] += part.count[i];
+  };
+  add(counts.OfRelease010(Count(counts, 1, all.first(20), labels.first(20))));
+  add(Count(counts, 1, all.last(20), labels.last(20)));
+  EXPECT_NEAR(counts.Values(SparseCounts::Of(sum), 40)[0], 0.76136363636363635, 1e-12);
 }
 
 TEST(ClassCounts, AreUndefinedWhereAnOutputIsNotFinite) {
@@ -320,7 +379,8 @@ TEST(ClassCounts, AreNothingUnlessAsked) {
   EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kRegression, 1).size(), 0u);
   EXPECT_EQ(ClassCounts::Of({.f1 = true}, TaskKind::kClassification, 10).size(), 100u);
   EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 10).per_row(), 10u);
-  EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kClassification, 100).bins(), 1024u);
+  // Of each of 100 curves two histograms, of 1024 linear cells, 1024 beyond and 2048 near.
+  EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 100).size(), 819'200u);
   EXPECT_EQ(ClassCounts::Of({.r2 = true, .perplexity = true}, TaskKind::kClassification, 10).size(),
             0u);
   EXPECT_EQ(ClassCounts::Of({.top5 = true}, TaskKind::kBinary, 1).names().size(), 0u);

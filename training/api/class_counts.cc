@@ -1,7 +1,6 @@
 #include "training/api/class_counts.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,11 +9,9 @@ namespace macaw::training {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kFineScore = 16;  // a probability within 1.2e-7 of 0 or 1
-constexpr int kOctaves = 16;       // of scores beyond, up to about 10⁶
-constexpr size_t kMostBins = 4096;
-constexpr size_t kMostCells = size_t{1} << 17;  // of the curves together, from −16 to 16
 constexpr size_t kTop = 5;
+constexpr ScoreCells::Group kGroups[] = {ScoreCells::Group::kLinear, ScoreCells::Group::kBeyond,
+                                         ScoreCells::Group::kNear};
 
 double MeanOfDefined(const std::vector<double>& values) {
   double sum = 0, count = 0;
@@ -120,27 +117,24 @@ ClassCounts ClassCounts::Of(const EvaluationMetrics& metrics, TaskKind task, int
   counts.matrix_ = metrics.balanced_accuracy || metrics.f1 || metrics.confusion;
   counts.classes_ = binary ? 2 : static_cast<size_t>(outputs);
   if (metrics.auc) {
-    const size_t curves = binary ? 1 : counts.classes_;
-    counts.bins_ = std::min(kMostBins, std::bit_floor(kMostCells / curves));
+    // All classes are equally probable to a model that has learnt nothing.
+    const double centre = -std::log(static_cast<double>(counts.classes_ - 1));
+    counts.cells_ = ScoreCells(2 * counts.curves(), centre);
   }
   return counts;
 }
 
-// bins_ equal cells from −16 to 16; half as many on each side divide each octave beyond into equal
-// ones.
-size_t ClassCounts::CellOf(double log_odds) const {
-  const size_t side = bins_ / 2;
-  if (log_odds >= -kFineScore && log_odds < kFineScore) {
-    const double inner = (log_odds / kFineScore + 1) * static_cast<double>(side);
-    return side + std::min(static_cast<size_t>(inner), bins_ - 1);
+size_t ClassCounts::First(Group group, size_t histogram) const {
+  const size_t before = histogram * cells_.size(group);
+  switch (group) {
+    case Group::kLinear:
+      return Matrix() + before;
+    case Group::kBeyond:
+      return Beyond() + before;
+    case Group::kNear:
+      break;
   }
-  const double size = std::min(std::abs(log_odds) / kFineScore, std::ldexp(1, kOctaves));
-  int octave = 0;
-  const double mantissa = std::frexp(size, &octave);  // from 1/2 to 1
-  const double beyond = octave - 1 + (2 * mantissa - 1);
-  const auto cell =
-      std::min(static_cast<size_t>(beyond * (static_cast<double>(side) / kOctaves)), side - 1);
-  return log_odds > 0 ? side + bins_ + cell : side - 1 - cell;
+  return First(Group::kBeyond, 2 * curves()) + before;
 }
 
 // `others`: Σ e^(z − top) without the largest output, of classification.
@@ -148,12 +142,8 @@ template <typename T>
 void ClassCounts::AddCurves(const T* z, size_t best, int64_t label, double others,
                             std::span<double> counts) const {
   const auto add = [&](size_t curve, bool positive, double log_odds) {
-    const size_t side = bins_ / 2, cell = CellOf(log_odds);
-    const bool inner = cell >= side && cell < side + bins_;
-    const size_t first = inner      ? (positive ? Positives(curve) : Negatives(curve))
-                         : positive ? PositivesBeyond(curve)
-                                    : NegativesBeyond(curve);
-    counts[first + (inner ? cell - side : cell < side ? cell : cell - bins_)] += 1;
+    const ScoreCells::Cell cell = cells_.Of(log_odds);
+    counts[First(cell.group, HistogramOf(curve, positive)) + cell.number] += 1;
   };
   if (binary_) return add(0, label == 1, static_cast<double>(z[0]));
   const auto top = static_cast<double>(z[best]);
@@ -180,7 +170,7 @@ void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> 
         binary_ ? size_t{z[0] > 0} : static_cast<size_t>(std::max_element(z, z + width) - z);
     if (matrix_) counts[label * classes_ + best] += 1;
     if (metrics_.top5) counts[Top() + (IsAmongTheTop(z, width, label) ? 0 : 1)] += 1;
-    if (bins_ == 0 && !metrics_.ece) continue;
+    if (!metrics_.auc && !metrics_.ece) continue;
     double others = 0;  // Σ e^(z − top) without the largest; binary: of the outputs 0 and z
     if (binary_) others = std::exp(-std::abs(static_cast<double>(z[0])));
     for (size_t c = 0; c < width && !binary_; ++c) {
@@ -189,14 +179,21 @@ void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> 
     if (metrics_.ece)
       AddConfidence(1 / (1 + others), best == label,
                     counts.subspan(Calibration(), kCalibrationCounts));
-    if (bins_ > 0) AddCurves(z, best, labels[row], others, counts);
+    if (metrics_.auc) AddCurves(z, best, labels[row], others, counts);
   }
+}
+
+double ClassCounts::RowsOf(const SparseCounts& counts, size_t histogram) const {
+  double rows = 0;
+  for (const Group group : kGroups)
+    rows += SumOf(counts, First(group, histogram), cells_.size(group));
+  return rows;
 }
 
 double ClassCounts::Counted(const SparseCounts& counts) const {
   if (matrix_) return SumOf(counts, 0, Matrix());
-  if (bins_ > 0)
-    return SumOf(counts, Negatives(0), 2 * bins_) + SumOf(counts, NegativesBeyond(0), 2 * bins_);
+  if (metrics_.auc)
+    return RowsOf(counts, HistogramOf(0, false)) + RowsOf(counts, HistogramOf(0, true));
   return metrics_.top5 ? SumOf(counts, Top(), 2) : CalibratedRows(CalibrationOf(counts));
 }
 
@@ -218,11 +215,8 @@ bool ClassCounts::Fit(const SparseCounts& counts, double rows) const {
   const double counted = Counted(counts);
   double positives = 0;
   for (size_t curve = 0; curve < curves(); ++curve) {  // each has every row once
-    const double of_class =
-        SumOf(counts, Positives(curve), bins_) + SumOf(counts, PositivesBeyond(curve), bins_);
-    const double of_others =
-        SumOf(counts, Negatives(curve), bins_) + SumOf(counts, NegativesBeyond(curve), bins_);
-    if (of_class + of_others != counted) return false;
+    const double of_class = RowsOf(counts, HistogramOf(curve, true));
+    if (of_class + RowsOf(counts, HistogramOf(curve, false)) != counted) return false;
     positives += of_class;
     const size_t label = binary_ ? 1 : curve;
     if (matrix_ && of_class != SumOf(counts, label * classes_, classes_)) return false;
@@ -246,44 +240,57 @@ std::vector<std::string> ClassCounts::names() const {
   return names;
 }
 
-std::vector<ClassCounts::Cell> ClassCounts::CellsOf(const SparseCounts& counts, size_t inner,
-                                                    size_t beyond) const {
-  const size_t side = bins_ / 2;
+std::vector<ClassCounts::Cell> ClassCounts::CellsOf(const SparseCounts& counts,
+                                                    size_t histogram) const {
   std::vector<Cell> cells;
-  const auto add = [&](size_t first, size_t size, size_t place) {
-    const Range range = RangeOf(counts, first, size);
+  for (const Group group : kGroups) {
+    const size_t first = First(group, histogram);
+    const Range range = RangeOf(counts, first, cells_.size(group));
     for (size_t i = range.begin; i < range.end; ++i)
-      cells.push_back({.place = place + counts.at[i] - first, .count = counts.count[i]});
-  };
-  add(beyond, side, 0);
-  add(inner, bins_, side);
-  add(beyond + side, side, side + bins_);
+      cells.push_back({cells_.PlaceOf({group, counts.at[i] - first}), counts.count[i]});
+  }
+  std::ranges::sort(cells, {}, &Cell::place);
   return cells;
 }
 
-SparseCounts ClassCounts::WithoutScoresBeyond(const SparseCounts& counts) const {
-  const size_t side = bins_ / 2, beyond = NegativesBeyond(0);
+SparseCounts ClassCounts::Folded(const SparseCounts& counts, std::span<const Group> groups) const {
   std::map<uint32_t, double> all;
   for (size_t i = 0; i < counts.at.size(); ++i) {
     size_t at = counts.at[i];
-    if (at >= beyond) {
-      const size_t curve = (at - beyond) / (2 * bins_), place = (at - beyond) % (2 * bins_);
-      at = (place < bins_ ? Negatives(curve) : Positives(curve)) +
-           (place % bins_ < side ? 0 : bins_ - 1);
+    for (const Group group : groups) {
+      const size_t first = First(group, 0), size = cells_.size(group);
+      if (at < first || at >= first + 2 * curves() * size) continue;
+      const size_t histogram = (at - first) / size;
+      const size_t cell = cells_.LinearOf({group, (at - first) % size});
+      at = First(Group::kLinear, histogram) + cell;
+      break;
     }
     all[static_cast<uint32_t>(at)] += counts.count[i];
   }
-  SparseCounts without;
+  SparseCounts folded;
   for (const auto& [at, count] : all) {
-    without.at.push_back(at);
-    without.count.push_back(count);
+    folded.at.push_back(at);
+    folded.count.push_back(count);
   }
-  return without;
+  return folded;
+}
+
+SparseCounts ClassCounts::OfRelease010(const SparseCounts& counts) const {
+  constexpr Group kLater[] = {Group::kBeyond, Group::kNear};
+  return metrics_.auc ? Folded(counts, kLater) : counts;
+}
+
+bool ClassCounts::HasCovered(const SparseCounts& counts) const {
+  const size_t first = First(Group::kLinear, 0), size = cells_.size(Group::kLinear);
+  const Range range = RangeOf(counts, first, 2 * curves() * size);
+  return std::any_of(counts.at.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                     counts.at.begin() + static_cast<std::ptrdiff_t>(range.end),
+                     [&](uint32_t at) { return cells_.IsCovered((at - first) % size); });
 }
 
 double ClassCounts::Auc(const SparseCounts& counts, size_t curve) const {
-  const std::vector<Cell> negative = CellsOf(counts, Negatives(curve), NegativesBeyond(curve));
-  const std::vector<Cell> positive = CellsOf(counts, Positives(curve), PositivesBeyond(curve));
+  const std::vector<Cell> negative = CellsOf(counts, HistogramOf(curve, false));
+  const std::vector<Cell> positive = CellsOf(counts, HistogramOf(curve, true));
   double positives = 0, negatives = 0, twice_below = 0;  // twice: a tie is half a pair
   auto n = negative.begin();
   for (const Cell& cell : positive) {
@@ -312,7 +319,13 @@ ClassCounts::PerClass ClassCounts::Each(const SparseCounts& counts) const {
       each.f1.push_back(Ratio(2 * correct[label], rows[label] + predicted[label]));
     }
   }
-  for (size_t curve = 0; curve < curves(); ++curve) each.auc.push_back(Auc(counts, curve));
+  if (metrics_.auc) {
+    constexpr Group kNear[] = {Group::kNear};
+    const bool coarse = HasCovered(counts);
+    const SparseCounts folded = coarse ? Folded(counts, kNear) : SparseCounts();
+    for (size_t curve = 0; curve < curves(); ++curve)
+      each.auc.push_back(Auc(coarse ? folded : counts, curve));
+  }
   if (metrics_.top5) each.top5 = Ratio(SumOf(counts, Top(), 1), SumOf(counts, Top(), 2));
   if (metrics_.ece) each.ece = CalibrationError(CalibrationOf(counts));
   return each;

@@ -12,6 +12,7 @@
 #include "plan/run_plan.h"
 #include "plan/task.h"
 #include "training/api/calibration.h"
+#include "training/api/score_cells.h"
 
 namespace macaw::training {
 
@@ -33,17 +34,16 @@ struct SparseCounts {
 //   binary: 1 if the output is above 0);
 // - for the AUC, of each class (binary: of class 1), a histogram of the score of the rows that have
 //   this label, and one of the others. The score is the log-odds of the class, log(p / (1 − p)),
-//   p the softmax (binary: the sigmoid). Its grid has bins() cells (4096, fewer for more than 32
-//   classes) from −16 to 16, and as many for scores beyond, up to 10⁶ finer than 1 % of a score.
-//   Two rows in one cell count as a tie, that is half. So the AUC is exact for the rounded scores,
-//   and differs from that of the scores themselves by at most half the share of the pairs of a
-//   positive and a negative row that are in one cell.
+//   p the softmax (binary: the sigmoid), in cells of score_cells.h. Two rows in one cell count as a
+//   tie, that is half. So the AUC is exact for the rounded scores, and differs from that of the
+//   scores themselves by at most half the share of the pairs of a positive and a negative row that
+//   are in one cell.
 // - for top5, the rows whose label is among the five largest outputs, and the others. Of equal
 //   outputs the first one is the larger, as for the prediction;
 // - for ece, the counts of calibration.h.
 //
-// Release 0.1.0 has no cells for scores beyond ±16: it counts them in the first and the last cell.
-// These cells are behind all other counts, so its counts are read as they are.
+// Release 0.1.0 has the linear cells alone. The other cells are behind all other counts, so its
+// counts are read as they are.
 //
 // A row with an output that is not finite is not counted, and then the metrics are undefined, since
 // they would be those of other rows. Immutable, thread-safe.
@@ -55,10 +55,9 @@ class ClassCounts {
 
   bool any() const { return classes_ > 0; }
   size_t classes() const { return classes_; }
-  size_t bins() const { return bins_; }  // cells from −16 to 16; 0: no AUC is asked for
-  size_t curves() const { return bins_ == 0 ? 0 : binary_ ? 1 : classes_; }
+  size_t curves() const { return !metrics_.auc || !any() ? 0 : binary_ ? 1 : classes_; }
   // The number of counts.
-  size_t size() const { return NegativesBeyond(curves()); }
+  size_t size() const { return First(ScoreCells::Group::kNear, 2 * curves()); }
   // How many of the counts a row changes at most.
   size_t per_row() const {
     return (matrix_ ? 1 : 0) + curves() + (metrics_.top5 ? 1 : 0) + (metrics_.ece ? 5 : 0);
@@ -72,7 +71,7 @@ class ClassCounts {
            std::span<double> counts) const;
 
   // The same rows as release 0.1.0 counts them.
-  SparseCounts WithoutScoresBeyond(const SparseCounts& counts) const;
+  SparseCounts OfRelease010(const SparseCounts& counts) const;
 
   // Whether so many rows can give these counts.
   bool Fit(const SparseCounts& counts, double rows) const;
@@ -95,24 +94,27 @@ class ClassCounts {
   std::vector<std::vector<double>> Confusion(const SparseCounts& counts) const;
 
  private:
+  using Group = ScoreCells::Group;
+  // Each curve has two histograms, one behind the other.
+  static size_t HistogramOf(size_t curve, bool positive) { return 2 * curve + (positive ? 1 : 0); }
   size_t Matrix() const { return matrix_ ? classes_ * classes_ : 0; }
-  size_t Negatives(size_t curve) const { return Matrix() + 2 * curve * bins_; }  // first index
-  size_t Positives(size_t curve) const { return Negatives(curve) + bins_; }
-  size_t Top() const { return Negatives(curves()); }  // first index: of the five, not of the five
+  // The first index of a histogram's cells of a group.
+  size_t First(Group group, size_t histogram) const;
+  size_t Top() const { return First(Group::kLinear, 2 * curves()); }  // of the five, not of them
   size_t Calibration() const { return Top() + (metrics_.top5 ? 2 : 0); }  // first index
-  // First indices of the cells beyond: those below −16, then those above 16.
-  size_t NegativesBeyond(size_t curve) const {
-    return Calibration() + (metrics_.ece ? kCalibrationCounts : 0) + 2 * curve * bins_;
-  }
-  size_t PositivesBeyond(size_t curve) const { return NegativesBeyond(curve) + bins_; }
-  // The place of a score among all 2 · bins() cells in their order.
-  size_t CellOf(double log_odds) const;
-  // Cells in their order, and their counts; `inner` and `beyond`: first indices.
+  size_t Beyond() const { return Calibration() + (metrics_.ece ? kCalibrationCounts : 0); }
+  // The rows of a histogram.
+  double RowsOf(const SparseCounts& counts, size_t histogram) const;
+  // Moves the counts of the cells of a group to linear ones.
+  SparseCounts Folded(const SparseCounts& counts, std::span<const Group> groups) const;
+  // Whether a worker of 0.1.0 has counted scores that others count in near cells.
+  bool HasCovered(const SparseCounts& counts) const;
+  // Cells in their order, and their counts.
   struct Cell {
     size_t place;
     double count;
   };
-  std::vector<Cell> CellsOf(const SparseCounts& counts, size_t inner, size_t beyond) const;
+  std::vector<Cell> CellsOf(const SparseCounts& counts, size_t histogram) const;
   double Counted(const SparseCounts& counts) const;  // rows
   // Those of calibration.h; only where they are counted.
   std::array<double, kCalibrationCounts> CalibrationOf(const SparseCounts& counts) const;
@@ -126,7 +128,7 @@ class ClassCounts {
   bool binary_ = false;
   bool matrix_ = false;
   size_t classes_ = 0;
-  size_t bins_ = 0;
+  ScoreCells cells_;  // of the AUC, if it is asked for
 };
 
 // A metric of classes: a column.

@@ -1,4 +1,5 @@
 """The metrics of rows, of clients and of groups of them, by their definitions, from a model's outputs."""
+import math
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -6,7 +7,7 @@ import numpy as np
 from network import losses
 
 CELLS, FINE, OCTAVES = 128, 16, 16  # of log-odds, by which Macaw counts for the AUC (training/README.md): cells a unit
-                                    # up to ±16; beyond, as many an octave
+                                    # up to ±16; beyond, and within 1 of the centre, as many an octave
 HIGHER_IS_WORSE = {"loss", "ece", "mae", "perplexity"}
 TOP = 5
 LOST = 1e-5  # of labels' deviation ÷ mean: there R² is undefined
@@ -33,14 +34,22 @@ def log_odds(outputs):
     return outputs - others.T
 
 
-def cells(scores):
-    """A number of each score's cell, in their order; 0 is that of scores from 0 on."""
-    size = np.clip(np.abs(scores) / FINE, 1, 2.0 ** OCTAVES)
-    octave = np.floor(np.log2(size))
-    beyond = np.floor((octave + size / 2 ** octave - 1) * CELLS)
-    beyond = FINE * CELLS + np.minimum(beyond, OCTAVES * CELLS - 1)
+def lower_edge(size):
+    """Of the cell of a size from 1 on, of which each octave has the same number."""
+    mantissa, exponent = np.frexp(size)
+    return (1 + np.floor((2 * mantissa - 1) * CELLS) / CELLS) * 2.0 ** (exponent - 1)
+
+
+def cells(scores, centre):
+    """A number for each score's cell, in their order. `centre`: the score of a model that knows nothing."""
+    distance, unit = scores - centre, 2.0 ** -OCTAVES
+    size = np.abs(distance) / unit
+    size = np.where(distance < 0, np.nextafter(size, 0), size)  # cells hold their lower ends
+    near = np.copysign(unit * lower_edge(np.maximum(size, 1)), distance)
+    beyond = np.copysign(lower_edge(np.clip(np.abs(scores) / FINE, 1, 2.0 ** OCTAVES * (1 - 1e-9))) + 1, scores)
+    linear = np.floor(scores * CELLS) / CELLS + np.where(distance < 0, 0, 1 / CELLS)
     inner = (scores >= -FINE) & (scores < FINE)
-    return np.where(inner, np.floor(scores * CELLS), np.where(scores > 0, beyond, -1 - beyond))
+    return np.where((distance >= -1) & (distance < 1), centre + near, np.where(inner, linear, FINE * beyond))
 
 
 def divided(numerator, denominator):
@@ -54,9 +63,10 @@ def mean_of_defined(values):
 
 
 def curves(outputs, y):
-    """Of each one that has an AUC: its scores, and which rows are positive."""
-    scores = log_odds(outputs)
-    return [(scores[:, c], y == (1 if scores.shape[1] == 1 else c)) for c in range(scores.shape[1])]
+    """Of each one that has an AUC: its scores, their cells, and which rows are positive."""
+    scores, classes = log_odds(outputs), max(outputs.shape[1], 2)
+    counted = cells(scores, -math.log(classes - 1))
+    return [(scores[:, c], counted[:, c], y == (1 if scores.shape[1] == 1 else c)) for c in range(scores.shape[1])]
 
 
 def area(scores, positive):
@@ -67,12 +77,12 @@ def area(scores, positive):
     return (apart > 0).mean() + (apart == 0).mean() / 2
 
 
-def area_bound(scores, positive, slack):
+def area_bound(scores, cell, positive, slack):
     """How far the AUC of cells may be from the one of scores: half the share of pairs in one cell, and the pairs that a
     rounding of the scores by up to `slack` may turn round."""
     if positive.all() or not positive.any():
         return np.nan
-    cell, apart = cells(scores), np.abs(scores[positive][:, None] - scores[~positive][None])
+    apart = np.abs(scores[positive][:, None] - scores[~positive][None])
     together = (cell[positive][:, None] == cell[~positive][None]) & (apart > 0)
     return together.mean() / 2 + (apart <= slack if slack else apart < 0).mean()
 
@@ -94,7 +104,7 @@ def by_class(outputs, y, classes):
     correct, rows, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     return {"confusion": matrix, "recall": divided(correct, rows), "precision": divided(correct, predicted),
             "f1": divided(2 * correct, rows + predicted),
-            "auc": np.array([area(cells(s), positive) for s, positive in curves(outputs, y)])}
+            "auc": np.array([area(cell, positive) for _, cell, positive in curves(outputs, y)])}
 
 
 def of_rows(outputs, y, classes):
@@ -130,8 +140,8 @@ def of_tokens(outputs, y):
 
 def auc_of_scores(outputs, y, slack):
     """The AUC without cells, and how far Macaw's may be from it."""
-    areas = np.array([area(s, positive) for s, positive in curves(outputs, y)])
-    bounds = np.array([area_bound(s, positive, slack) for s, positive in curves(outputs, y)])
+    areas = np.array([area(scores, positive) for scores, _, positive in curves(outputs, y)])
+    bounds = np.array([area_bound(*curve, slack) for curve in curves(outputs, y)])
     return mean_of_defined(areas), mean_of_defined(bounds)
 
 
