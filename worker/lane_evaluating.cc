@@ -32,7 +32,7 @@ bool AllZero(std::span<const double> values) {
 }
 
 // Moves what lies behind the task's sums to the counts, without zeros: most of them are, up to
-// 1.3 MB of them. So they are passed over by the block, and the result keeps no memory of theirs.
+// 6 MB of them. So they are passed over by the block, and the result keeps no memory of theirs.
 void MoveCounts(size_t sums, fleet::EvaluationResult& result) {
   if (result.sums.size() <= sums) return;
   constexpr size_t kBlock = 64;

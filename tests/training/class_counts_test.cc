@@ -379,8 +379,8 @@ TEST(ClassCounts, AreNothingUnlessAsked) {
   EXPECT_EQ(ClassCounts::Of(kAll, TaskKind::kRegression, 1).size(), 0u);
   EXPECT_EQ(ClassCounts::Of({.f1 = true}, TaskKind::kClassification, 10).size(), 100u);
   EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 10).per_row(), 10u);
-  // Of each of 100 curves two histograms, of 1024 linear cells, 1024 beyond and 2048 near.
-  EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 100).size(), 819'200u);
+  // Of each of 100 curves two histograms of three groups of cells.
+  EXPECT_EQ(ClassCounts::Of({.auc = true}, TaskKind::kClassification, 100).size(), 614'400u);
   EXPECT_EQ(ClassCounts::Of({.r2 = true, .perplexity = true}, TaskKind::kClassification, 10).size(),
             0u);
   EXPECT_EQ(ClassCounts::Of({.top5 = true}, TaskKind::kBinary, 1).names().size(), 0u);

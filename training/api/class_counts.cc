@@ -125,7 +125,7 @@ ClassCounts ClassCounts::Of(const EvaluationMetrics& metrics, TaskKind task, int
 }
 
 size_t ClassCounts::First(Group group, size_t histogram) const {
-  const size_t before = histogram * cells_.size(group);
+  const size_t before = histogram * cells_.size();
   switch (group) {
     case Group::kLinear:
       return Matrix() + before;
@@ -185,8 +185,7 @@ void ClassCounts::Add(const T* outputs, size_t stride, std::span<const int64_t> 
 
 double ClassCounts::RowsOf(const SparseCounts& counts, size_t histogram) const {
   double rows = 0;
-  for (const Group group : kGroups)
-    rows += SumOf(counts, First(group, histogram), cells_.size(group));
+  for (const Group group : kGroups) rows += SumOf(counts, First(group, histogram), cells_.size());
   return rows;
 }
 
@@ -245,7 +244,7 @@ std::vector<ClassCounts::Cell> ClassCounts::CellsOf(const SparseCounts& counts,
   std::vector<Cell> cells;
   for (const Group group : kGroups) {
     const size_t first = First(group, histogram);
-    const Range range = RangeOf(counts, first, cells_.size(group));
+    const Range range = RangeOf(counts, first, cells_.size());
     for (size_t i = range.begin; i < range.end; ++i)
       cells.push_back({cells_.PlaceOf({group, counts.at[i] - first}), counts.count[i]});
   }
@@ -258,7 +257,7 @@ SparseCounts ClassCounts::Folded(const SparseCounts& counts, std::span<const Gro
   for (size_t i = 0; i < counts.at.size(); ++i) {
     size_t at = counts.at[i];
     for (const Group group : groups) {
-      const size_t first = First(group, 0), size = cells_.size(group);
+      const size_t first = First(group, 0), size = cells_.size();
       if (at < first || at >= first + 2 * curves() * size) continue;
       const size_t histogram = (at - first) / size;
       const size_t cell = cells_.LinearOf({group, (at - first) % size});
@@ -281,7 +280,7 @@ SparseCounts ClassCounts::OfRelease010(const SparseCounts& counts) const {
 }
 
 bool ClassCounts::HasCovered(const SparseCounts& counts) const {
-  const size_t first = First(Group::kLinear, 0), size = cells_.size(Group::kLinear);
+  const size_t first = First(Group::kLinear, 0), size = cells_.size();
   const Range range = RangeOf(counts, first, 2 * curves() * size);
   return std::any_of(counts.at.begin() + static_cast<std::ptrdiff_t>(range.begin),
                      counts.at.begin() + static_cast<std::ptrdiff_t>(range.end),
