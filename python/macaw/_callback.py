@@ -10,6 +10,7 @@ from typing import Any
 from . import _kept, _model, _own_rows
 from ._run import Row, Run
 from ._scores import TestScores
+from ._settings import kept_table
 from .errors import ConfigError, Error
 
 #: Called after each round; ``False`` stops the run.
@@ -48,6 +49,13 @@ def left_out(
             f"macaw.resume(…, on_round={had['on_round']}) goes on with it"
         )
     return notes
+
+
+def _told(folder: Path) -> int | None:
+    """The last round whose functions have returned; None: the run had none, or does not say it."""
+    path = folder / FILE
+    told: int | None = json.loads(path.read_text()).get("told") if path.exists() else None
+    return told
 
 
 class OpenRun(Run):
@@ -126,9 +134,34 @@ class Callbacks:
 
     def save(self, folder: Path) -> None:
         """Writes which functions there are, so that a resume without them can say so."""
+        if (told := _told(folder)) is None:
+            kept = _kept.newest(folder)
+            told = kept[0] if kept is not None else 0
+        self._write(folder, told)
+
+    def _write(self, folder: Path, told: int) -> None:
+        """told: the last round whose functions have returned."""
         called = getattr(self._on_round, "__name__", None) or type(self._on_round).__name__
         names = {"on_round": called if self._on_round is not None else None}
-        (folder / FILE).write_text(json.dumps({**names, "metrics": list(self._metrics)}) + "\n")
+        text = json.dumps({**names, "metrics": list(self._metrics), "told": told})
+        new = folder / f"{FILE}.new"
+        new.write_text(text + "\n")
+        new.replace(folder / FILE)
+
+    def catch_up(self, folder: Path, rounds: int | None) -> str | None:
+        """Calls the functions for a round that was done while they did not return, because one
+        raised or Python was killed. Returns why the run is not to go on. rounds: as of resume."""
+        kept, told = _kept.newest(folder), _told(folder)
+        if not self or kept is None or told is None or told >= kept[0]:
+            return None
+        row = next((row for row in Run(folder).rows if row["round"] == kept[0]), None)
+        if row is None:
+            return None
+        if rounds is None:
+            rounds = int(kept_table((folder / "config.toml").read_text(), "run")["rounds"])
+        run = OpenRun(folder, row, rounds, self._model, ())
+        why = self.after(run)[1]
+        return None if run.is_last else why
 
     def __bool__(self) -> bool:
         return self._on_round is not None or bool(self._metrics)
@@ -143,6 +176,7 @@ class Callbacks:
         if self._on_round is not None and _is_false(self._on_round(run)):
             run.stop(run._why or "on_round returned False")
         run.row.update(run._logged)
+        self._write(run.folder, run.round)
         return run.row, run._why
 
 

@@ -238,6 +238,9 @@ def resume(
     for note in notes:
         warn(note)
     said = [("note", note) for note in notes]
+    if (why := callbacks.catch_up(place, rounds)) is not None:
+        warn(f"the run was to end after the round that it had done: {why}; another resume goes on")
+        return Run(place, model=made, said=said)
     return Stream(arguments, {}, made, progress, said, callbacks).finish()
 
 

@@ -122,6 +122,36 @@ class OnRound(TestCase):
         self.assertEqual((run.summary["end"], run.summary["rounds"]), ("interrupted", 3))
         self.assertEqual(macaw.resume(run.folder).digest, whole.digest)
 
+    def test_that_raised_is_called_for_that_round_again(self) -> None:
+        told: list[tuple[int, float]] = []
+
+        def log(run: macaw.OpenRun) -> None:
+            told.append((run.round, float(run.model()["0.bias"].sum())))
+            run.log({"own": run.round})
+
+        def fail(run: macaw.OpenRun) -> None:
+            1 / (run.round - 3)
+            log(run)
+
+        macaw.simulate(**self.job("whole", on_round=log))
+        whole, told = told, []
+        with self.assertRaises(ZeroDivisionError):
+            macaw.simulate(**self.job("run", on_round=fail))
+        run = macaw.resume(self.folder / "run", on_round=log)
+        self.assertEqual(told, whole)
+        self.assertEqual([row["own"] for row in run.rows], [1, 2, 3, 4])
+        macaw.resume(run.folder, rounds=5, on_round=log)
+        self.assertEqual([number for number, _ in told], [1, 2, 3, 4, 5])
+
+    def test_may_end_a_run_that_it_interrupted(self) -> None:
+        with self.assertRaises(ZeroDivisionError):
+            macaw.simulate(**self.job("run", on_round=lambda run: 1 / (run.round - 2)))
+        with self.assertWarnsRegex(UserWarning, "was to end .* enough; another resume goes on"):
+            run = macaw.resume(self.folder / "run", on_round=lambda run: run.stop("enough"))
+        self.assertEqual(len(run.rows), 2)
+        rest = macaw.resume(run.folder, on_round=lambda run: None)
+        self.assertEqual(len(rest.rows), 4)
+
     def test_goes_on_with_a_run(self) -> None:
         whole = macaw.simulate(**self.job("whole", rounds=6))
         first = macaw.simulate(**self.job("run", on_round=lambda run: run.log({"own": run.round})))
