@@ -215,7 +215,6 @@ class ATable(TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             macaw.prepare((x[:, None], y - y[0]), cache=self.folder)
-            macaw.prepare((x[:, None], y.astype(np.int64)), cache=self.folder)  # classes
 
     def test_has_a_column_of_dates(self) -> None:
         days = [datetime.date(2026, 1, 1 + n) for n in range(4)]
