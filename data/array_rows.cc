@@ -103,6 +103,13 @@ std::string NoteOnSpread(const StoredArray& x) {
   return "";
 }
 
+std::string NoteOnTargets(const StoredArray& y) {
+  if (y.kind != 'f' || y.item != sizeof(double)) return "";
+  ColumnSpread spread;
+  for (uint64_t row = 0; row < y.rows(); ++row) spread.Add(FloatAt(y, row));
+  return spread.Note("y");
+}
+
 absl::Status AppendLabels(const StoredArray& y, uint64_t rows, ExampleStore& store) {
   if (y.shape.empty() || y.rows() != rows || y.row_elements() != 1) {
     return RefuseArray(

@@ -32,6 +32,9 @@ absl::Status AppendFeatures(const StoredArray& x, const RowShape& shape, Example
 // (column_spread.h). "": there is none, or the rows are no lists of such numbers.
 std::string NoteOnSpread(const StoredArray& x);
 
+// The same of the targets `y`: "y has numbers from …".
+std::string NoteOnTargets(const StoredArray& y);
+
 // Appends `rows` labels: integers are classes from 0, floats are targets.
 absl::Status AppendLabels(const StoredArray& y, uint64_t rows, ExampleStore& store);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -31,5 +32,12 @@ class ColumnSpread {
   double first_ = 0, least_ = 0, most_ = 0;
   double sum_ = 0, squares_ = 0;  // of the differences from the first number
 };
+
+// Of all these numbers.
+inline ColumnSpread SpreadOf(std::span<const double> values) {
+  ColumnSpread spread;
+  for (const double value : values) spread.Add(value);
+  return spread;
+}
 
 }  // namespace macaw::data

@@ -211,6 +211,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
                "csv: columns that are neither label, client nor feature"),
          {"csv"});
   AddSeparator(f);
+  ReadBy(f.Add("header", &D::header,
+               "csv: whether a file's first line names the columns; default: where it has words "
+               "alone, or the rows behind it say so"),
+         {"csv"});
   ReadBy(f.Add("unreadable_rows", &D::unreadable_rows,
                "csv, libsvm: the largest share of rows that cannot be read and are left out; 0: "
                "none",

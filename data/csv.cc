@@ -1,17 +1,24 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <iterator>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/csv_text.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/column_spread.h"
+#include "data/csv_header.h"
 #include "data/known_files.h"
 #include "data/readers.h"
 #include "data/source_file.h"
@@ -65,6 +72,13 @@ class Columns {
   size_t size() const { return roles_.size(); }
   Role role(size_t column) const { return roles_[column]; }
   const std::vector<std::string>& names() const { return names_; }
+  // For csv_header.h.
+  JudgedColumns judged() const {
+    JudgedColumns judged;
+    for (const Role role : roles_) judged.is_feature.push_back(role == Role::kFeature);
+    judged.label = static_cast<size_t>(std::ranges::find(roles_, Role::kLabel) - roles_.begin());
+    return judged;
+  }
 
   // For messages: column "age", or column 3 of a file without a header.
   std::string Text(size_t column) const {
@@ -102,8 +116,10 @@ class Columns {
     for (size_t i = 0; i < names_.size(); ++i) {
       if (roles_[i] == Role::kDropped || roles_[i] == Role::kClient) continue;
       if (names_[i].empty()) {
+        // Its number may be the name of another column.
+        const bool taken = std::ranges::find(names_, absl::StrCat(i)) != names_.end();
         return Refuse("column ", i, " has no name in the header; if it numbers the rows, leave it ",
-                      "out: data.drop_columns = [\"", i, "\"]");
+                      "out: data.drop_columns = [\"", taken ? "" : absl::StrCat(i), "\"]");
       }
       if (guess && NamesAClient(names_[i])) {
         return Refuse(Text(i), " seems to say whose row it is: set data.client_column = \"",
@@ -164,6 +180,10 @@ class Labels {
     if (number) {
       numbers_.push_back(*number);
       whole_ = whole_ && IsWhole(*number);
+      if (std::fabs(*number) >= kLargestExact) {
+        if (first_large_.empty()) first_large_ = std::string(cell);
+        large_differ_ = large_differ_ || cell != first_large_;
+      }
     } else {
       of_row_.push_back(words_.try_emplace(std::string(cell), words_.size()).first->second);
     }
@@ -171,6 +191,21 @@ class Labels {
   }
 
   size_t count() const { return numbers_.size() + of_row_.size(); }
+
+  // For people, of regression targets that float32 hardly tells apart, over the first `rows`. "" if
+  // there are none. `column` names them.
+  std::string SpreadNote(uint64_t rows, absl::string_view column) const {
+    if (whole_) return "";
+    const std::span<const double> targets = std::span(numbers_).first(rows);
+    std::string note = SpreadOf(targets).Note(column);
+    const bool equal =
+        std::ranges::adjacent_find(targets, std::ranges::not_equal_to()) == targets.end();
+    if (!note.empty() || !large_differ_ || !equal) return note;
+    return absl::StrFormat(
+        "%s has whole numbers beyond 2^53 that differ and are all read as %.17g: subtract a number "
+        "near them, such as the minimum, or make words of them if they are classes",
+        column, numbers_.front());
+  }
 
   // Stores labels as classes, with names unless they are just 0 … k−1; or as regression targets.
   // Words have the order of data.class_names where these are words of the file, else sorted order,
@@ -231,11 +266,21 @@ class Labels {
                   absl::StrJoin(options.class_names, ", "), ")");
   }
 
+  static constexpr double kLargestExact = 0x1.0p53;  // of the whole numbers of float64
   std::vector<double> numbers_;
   bool whole_ = true;
+  std::string first_large_;
+  bool large_differ_ = false;
   std::unordered_map<std::string, uint32_t> words_;  // in the order of their first row
   std::vector<uint32_t> of_row_;
 };
+
+// Of a line that may be long, for a message.
+std::string Shortened(std::string line) {
+  constexpr size_t kMost = 60;
+  if (line.size() > kMost) line = absl::StrCat(line.substr(0, kMost), "…");
+  return line;
+}
 
 // How much of a file says whether it is a well-known one.
 constexpr size_t kKnownFileBytes = size_t{4} << 10;
@@ -256,6 +301,7 @@ class CsvReader {
     MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, path));
     const absl::string_view text = WithoutByteOrderMark(bytes);
     if (!columns_) separator_ = SeparatorOf(options_, text);
+    text_ = text;
     CsvText table(text, separator_);
     for (bool first = true; table.Next(); first = false) {
       absl::Status status = AppendRecord(table, first, absl::StrCat(path, " line ", table.line()));
@@ -282,6 +328,13 @@ class CsvReader {
 
   uint64_t rows() const { return labels_.count(); }
   const Labels& labels() const { return labels_; }
+  // For people, of first lines that may be rows or headers.
+  const std::vector<std::string>& line_notes() const { return line_notes_; }
+  bool recognised_header() const { return recognised_header_; }
+  // The same as SpreadNotes, of the targets of the first `rows`.
+  std::string TargetNote(uint64_t rows) const {
+    return labels_.SpreadNote(rows, columns_->Text(columns_->judged().label));
+  }
   const std::optional<Columns>& columns() const { return columns_; }
   std::vector<float> TakeFeatures() { return std::move(features_); }
   std::vector<uint32_t> TakeClients() { return std::move(client_of_row_); }
@@ -293,7 +346,7 @@ class CsvReader {
     bool is_row = columns_.has_value() && !first;
     absl::Status status = table.status();
     if (status.ok() && !is_row) {
-      const absl::StatusOr<bool> header = BeginFile(table.cells(), first);
+      const absl::StatusOr<bool> header = BeginFile(table.cells(), first, place);
       if (header.ok() && *header) return absl::OkStatus();
       is_row = header.ok();
       status = header.status();
@@ -302,14 +355,16 @@ class CsvReader {
       status = AppendRow(table.cells());
       if (status.ok()) return status;
       table.RereadLaterLines();
+      if (first && !options_.header)
+        status = Refuse(status.message(), "; if this line is a header, set data.header = true");
     }
     status = Annotate(status, place);
     return is_row ? unreadable_.Add(std::move(status)) : status;
   }
 
   // Whether this first line is a header.
-  absl::StatusOr<bool> BeginFile(const Cells& cells, bool first) {
-    const bool header = first && IsHeader(cells);
+  absl::StatusOr<bool> BeginFile(const Cells& cells, bool first, absl::string_view place) {
+    const bool header = first && IsHeader(cells, place);
     if (!columns_) {
       MACAW_ASSIGN_OR_RETURN(columns_, Columns::Of(cells, header, options_));
     } else if (header && !columns_->names().empty() &&
@@ -321,15 +376,39 @@ class CsvReader {
     return header;
   }
 
-  // True if no cell is a number, or if a cell is a name that the options mention.
-  bool IsHeader(const Cells& cells) const {
-    const auto named = [this](absl::string_view cell) {
-      return !ParseNumber(cell) &&
-             (cell == options_.label_column || cell == options_.client_column);
+  // What data.header says. Else true if no cell is a number, if a cell is a name that the options
+  // mention. A second file may repeat the first one's names. Else the lines behind it say it.
+  bool IsHeader(const Cells& cells, absl::string_view place) {
+    if (options_.header.has_value()) return *options_.header;
+    const auto is_number = [](absl::string_view cell) { return ParseNumber(cell).has_value(); };
+    const auto is_name = [&](absl::string_view cell) {
+      const std::optional<double> number = ParseNumber(cell);
+      const bool place_of_column =
+          number && *number >= 0 && *number < static_cast<double>(cells.size());
+      const bool named = cell == options_.label_column ||
+                         (cell == options_.client_column && cell != kNoColumn) ||
+                         absl::c_linear_search(options_.drop_columns, cell);
+      return named && !place_of_column;
     };
-    return std::none_of(cells.begin(), cells.end(),
-                        [](absl::string_view cell) { return ParseNumber(cell).has_value(); }) ||
-           std::any_of(cells.begin(), cells.end(), named);
+    if (std::ranges::none_of(cells, is_number) || std::ranges::any_of(cells, is_name)) return true;
+    if (columns_ && !columns_->names().empty())
+      return std::equal(cells.begin(), cells.end(), columns_->names().begin(),
+                        columns_->names().end());
+    const absl::StatusOr<Columns> columns =
+        columns_ ? *columns_ : Columns::Of(cells, /*header=*/false, options_);
+    if (!columns.ok()) return false;  // BeginFile says it
+    const FirstLine judged = JudgeFirstLine(text_, separator_, columns->judged());
+    if (judged == FirstLine::kRow) return false;
+    const std::string line =
+        absl::StrCat(place, " (", EscapeToUtf8(Shortened(absl::StrJoin(cells, ", "))), ")");
+    line_notes_.push_back(
+        judged == FirstLine::kHeader
+            ? absl::StrCat(line, " is taken for a header; data.header = false reads it as a row")
+            : absl::StrCat(line,
+                           " is read as a row, and may be a header: data.header = true or "
+                           "false says which"));
+    recognised_header_ = recognised_header_ || judged == FirstLine::kHeader;
+    return judged == FirstLine::kHeader;
   }
 
   // Adds the whole row or nothing of it.
@@ -398,6 +477,9 @@ class CsvReader {
   std::optional<Columns> columns_;
   char separator_ = ',';
   const std::string* path_ = nullptr;  // of the file that is read
+  absl::string_view text_;             // its text
+  std::vector<std::string> line_notes_;
+  bool recognised_header_ = false;  // by the lines behind it
   Labels labels_;
   UnreadableRows unreadable_;
   std::vector<double> row_;            // of one row, reused
@@ -423,6 +505,8 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   if (!options.label_column.empty()) digest.Add(options.label_column);
   for (const std::string& column : options.drop_columns) digest.Add(column);
   if (!options.separator.empty()) digest.Add(absl::StrCat("separator ", options.separator));
+  if (options.header.has_value() || reader.recognised_header())
+    digest.Add(options.header.value_or(true) ? "header true" : "header false");
 
   ExampleStore store;
   int64_t classes = 0;
@@ -438,7 +522,10 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   examples.class_names = std::move(class_names);
   examples.feature_names = reader.columns()->FeatureNames();
   examples.notes = reader.unreadable().Notes(reader.rows());
+  std::ranges::copy(reader.line_notes(), std::back_inserter(examples.notes));
   std::ranges::move(spread_notes, std::back_inserter(examples.notes));
+  std::string target_note = reader.TargetNote(own_test_begin);
+  if (!target_note.empty()) examples.notes.push_back(std::move(target_note));
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.client_of_row = reader.TakeClients();
   examples.group_names = reader.TakeClientNames();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "data/column_spread.h"
 
 namespace macaw::data {
 namespace {
@@ -128,6 +129,12 @@ void NoteFirstClass(int64_t limit, Examples& examples) {
   examples.notes.push_back(absl::StrCat("no row has class 0: labels are ", *least, " to ", *most,
                                         ", and classes count from 0; subtract ", *least,
                                         ", or say data.classes if it is meant"));
+}
+
+void NoteTargets(std::span<const double> labels, Examples& examples) {
+  if (examples.block.targets == nullptr) return;
+  std::string note = SpreadOf(labels).Note("label");
+  if (!note.empty()) examples.notes.push_back(std::move(note));
 }
 
 }  // namespace macaw::data

@@ -93,4 +93,8 @@ absl::StatusOr<int64_t> CountClasses(std::span<const int32_t> labels, int64_t li
 // `limit` (data.classes) says how many classes there are, nor of tokens, which may be labels.
 void NoteFirstClass(int64_t limit, Examples& examples);
 
+// Notes that float32 hardly tells the targets for training apart (column_spread.h). Nothing is
+// noted of classes.
+void NoteTargets(std::span<const double> labels, Examples& examples);
+
 }  // namespace macaw::data

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,6 +157,7 @@ absl::StatusOr<Examples> ReadLeaf(const DataOptions& options) {
   examples.group_begin = std::move(begins);
   if (!halves.test_path.empty()) examples.test_group_begin = std::move(test_begins);
   examples.group_names = std::move(names);
+  NoteTargets(std::span(labels).first(examples.train.end), examples);
   NoteFirstClass(halves.text() ? kCharacters : options.classes, examples);
   examples.digest = digest.Finish();
   return examples;

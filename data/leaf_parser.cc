@@ -187,6 +187,7 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   }
 
   bool EndUser() {
+    if (user_.name.empty()) return Fail("a user has no name in \"user_data\"");
     user_.rows = rows_.labels.size() - user_.first_label;
     if (user_.rows != x_rows_) {
       return Fail("user ", Quoted(user_.name), " has ", x_rows_, " rows of \"x\" but ", user_.rows,

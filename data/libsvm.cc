@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +132,7 @@ absl::StatusOr<Examples> ReadLibsvm(const DataOptions& options) {
   examples.classes = classes;
   examples.class_names = std::move(class_names);
   examples.notes = unreadable.Notes(rows.labels.size());
+  NoteTargets(std::span(rows.labels).first(own_test_begin), examples);
   examples.train.end = examples.own_test.begin = own_test_begin;
   examples.digest = digest.Finish();
   return examples;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -110,6 +111,8 @@ class NpzClients {
                                               ", which is not UTF-8; write texts, of Latin-1 "
                                               "with numpy.char.decode(client, \"latin-1\")"));
     }
+    if (name.empty())
+      return RefuseArray(client, absl::StrCat("has no name in row ", row, ": whose row it is"));
     if (absl::StrContains(name, '\0'))
       return RefuseArray(client, absl::StrCat("has a name with a zero byte in row ", row));
     return absl::OkStatus();
@@ -127,8 +130,12 @@ struct NpzReading {
   NpzClients clients;
   std::optional<RowShape> shape;
   uint64_t rows = 0;
-  std::string spread;  // what is to be said of the features for training
+  std::vector<std::string> spread;  // what is to be said of the rows for training
 };
+
+void AddNote(std::string note, std::vector<std::string>& notes) {
+  if (!note.empty()) notes.push_back(std::move(note));
+}
 
 // Reads one half of a file. False: the file does not have it.
 absl::StatusOr<bool> ReadNpzHalf(NpzArrays& arrays, const NpzHalf& half, NpzReading& reading) {
@@ -146,7 +153,7 @@ absl::StatusOr<bool> ReadNpzHalf(NpzArrays& arrays, const NpzHalf& half, NpzRead
   reading.shape = shape;
   MACAW_RETURN_IF_ERROR(AppendFeatures(*x, shape, reading.store));
   reading.rows += rows;
-  if (before == 0) reading.spread = NoteOnSpread(*x);
+  if (before == 0) AddNote(NoteOnSpread(*x), reading.spread);
   const ExampleStore& store = reading.store;
   if (!store.bytes.empty() + !store.floats.empty() + !store.tokens.empty() != 1)
     return RefuseArray(*x,
@@ -155,6 +162,7 @@ absl::StatusOr<bool> ReadNpzHalf(NpzArrays& arrays, const NpzHalf& half, NpzRead
   MACAW_ASSIGN_OR_RETURN(const std::optional<StoredArray> y, arrays.Find(half.y, bytes));
   if (!y.has_value()) return arrays.Missing(half.y);
   MACAW_RETURN_IF_ERROR(AppendLabels(*y, rows, reading.store));
+  if (before == 0) AddNote(NoteOnTargets(*y), reading.spread);
   if (!store.classes.empty() && !store.targets.empty())
     return RefuseArray(*y,
                        absl::StrCat("is ", y->TypeName(), ", but the labels for training are not"));
@@ -206,7 +214,7 @@ absl::StatusOr<Examples> ReadNpz(const DataOptions& options) {
   if (reading.shape->channels_last)
     examples.notes.push_back("images are stored with their channels last; they are read as [" +
                              absl::StrJoin(examples.input_shape, ", ") + "]");
-  if (!reading.spread.empty()) examples.notes.push_back(std::move(reading.spread));
+  std::ranges::move(reading.spread, std::back_inserter(examples.notes));
   NoteFirstClass(options.classes, examples);
   if (!unused.empty()) examples.notes.push_back(absl::StrCat("not read: ", unused));
   examples.client_of_row = std::move(reading.clients.of_row);

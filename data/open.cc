@@ -114,11 +114,14 @@ absl::StatusOr<DatasetPtr> OpenPrepared(const DataOptions& data,
           data, "or prepare it again without validation and test rows of clients"));
     }
     NoteSharedRows(file);
+    NoteUnusedRows(file, /*divided=*/false);
     if (!CutsOwnClients(data, file.examples)) {
       NoteOwnTestSet(data, file.examples.notes);
       return ServePrepared(std::move(file));
     }
     GroupByClient(file);
+  } else if (partition.scheme != "file") {  // which says it itself
+    NoteUnusedRows(file, /*divided=*/true);
   }
   if (file.examples.block.count > UINT32_MAX) {
     return absl::InvalidArgumentError(

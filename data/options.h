@@ -67,6 +67,8 @@ struct DataOptions {
   std::string client_column;
   std::vector<std::string> drop_columns;  // neither label, client nor feature
   std::string separator;  // csv: a character, or kTabSeparator; "": found in the file
+  // csv: whether each file's first line is a header; not given: found in the file (csv_header.h)
+  std::optional<bool> header;
   // csv, libsvm: the largest share of rows that may be unreadable. They are left out and counted in
   // DatasetInfo::notes. 0: none.
   double unreadable_rows = 0;

@@ -212,6 +212,8 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
   if (events.train.names.empty()) return absl::InvalidArgumentError("names no client");
   std::map<std::string, size_t> clients;
   for (size_t i = 0; i < events.train.names.size(); ++i) {
+    if (events.train.names[i].empty())
+      return absl::InvalidArgumentError(absl::StrCat("client ", i, " has an empty name"));
     if (!clients.emplace(events.train.names[i], i).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("client ", Quoted(events.train.names[i]), " comes twice"));

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/safetensors.h"
 #include "core/status.h"
@@ -15,6 +19,10 @@
 
 namespace macaw::data {
 namespace {
+
+constexpr absl::string_view kTensors[] = {
+    "features",     "labels",       "lengths",     "train_offsets", "val_offsets",
+    "test_offsets", "central_test", "central_val", "client_names",  "client_name_offsets"};
 
 // What the block points into: the mapped file, and an aligned copy of the labels if they are not
 // 4-byte aligned in the file.
@@ -178,6 +186,29 @@ Digest NameOf(std::span<const std::byte> bytes, const SafetensorsFile& file) {
   return digester.Finish();
 }
 
+// Each client has a name of its own, in UTF-8.
+absl::Status CheckNames(const std::string& path, const PreparedFile& file) {
+  const absl::string_view all(reinterpret_cast<const char*>(file.names.data()), file.names.size());
+  const auto refuse = [&](uint64_t client, absl::string_view why) {
+    return RefuseTensor(path, "client_names",
+                        absl::StrCat("has a name for client ", client, " that ", why));
+  };
+  std::unordered_map<std::string_view, uint64_t> client_of;
+  client_of.reserve(file.name_offsets.size());
+  for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
+    const uint64_t begin = file.name_offsets[c];
+    const absl::string_view name = all.substr(begin, file.name_offsets[c + 1] - begin);
+    if (name.empty()) return refuse(c, "is empty: name each client");
+    if (!IsUtf8(name))
+      return refuse(c, "is not UTF-8: prepare the file again, from names in UTF-8");
+    const auto [other, is_new] = client_of.emplace(std::string_view(name.data(), name.size()), c);
+    if (is_new) continue;
+    return refuse(c, absl::StrCat("client ", other->second, " has, too (", Quoted(name),
+                                  "): give each client a name of its own"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
   Examples& examples = file.examples;
   const uint64_t rows = examples.block.count;
@@ -220,16 +251,26 @@ absl::Status ReadClients(const SafetensorsFile& tensors, PreparedFile& file) {
   if (file.name_offsets.size() != file.offsets[0].size()) {
     return RefuseTensor(tensors.path(), "client_name_offsets", "must be as long as train_offsets");
   }
-  const absl::string_view all(reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size());
-  for (uint64_t c = 0; c + 1 < file.name_offsets.size(); ++c) {
-    const uint64_t begin = file.name_offsets[c];
-    if (IsUtf8(all.substr(begin, file.name_offsets[c + 1] - begin))) continue;
-    return RefuseTensor(tensors.path(), "client_names",
-                        absl::StrCat("has a name for client ", c,
-                                     " that is not UTF-8: prepare the file again, from names in "
-                                     "UTF-8"));
+  return CheckNames(tensors.path(), file);
+}
+
+// For people: tensors that nothing reads.
+void NoteUnknown(const SafetensorsFile& file, std::vector<std::string>& notes) {
+  constexpr size_t kMost = 20;
+  std::vector<std::string> unknown;
+  for (const auto& [name, tensor] : file.tensors()) {
+    const bool known = absl::c_linear_search(kTensors, name);
+    if ((!known || (name == "client_name_offsets" && !file.tensors().contains("client_names"))) &&
+        unknown.size() < kMost)
+      unknown.push_back(Quoted(name));
   }
-  return absl::OkStatus();
+  if (!unknown.empty()) notes.push_back(absl::StrCat("not read: ", absl::StrJoin(unknown, ", ")));
+}
+
+// All rows from the first client's to the last one's.
+RowRange AllOf(const PreparedFile& file, Split split) {
+  const OffsetTable& offsets = file.offsets[static_cast<size_t>(split)];
+  return offsets.empty() ? RowRange{} : RowRange{offsets[0], offsets[offsets.size() - 1]};
 }
 
 class PreparedDataset final : public Dataset {
@@ -342,6 +383,7 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
                                                           /*otherwise=*/examples.input_shape[0]));
   const auto name = tensors.metadata().find("name");
   examples.name = name == tensors.metadata().end() ? "prepared" : name->second;
+  NoteUnknown(tensors, examples.notes);
   examples.digest = NameOf(bytes, tensors);
   examples.keep_alive = std::move(backing);
   return file;
@@ -350,11 +392,7 @@ absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options) {
 // The rows of all clients in one split form one range, so comparing ranges shows which rows are
 // used twice.
 void NoteSharedRows(PreparedFile& file) {
-  const auto all_of = [&](Split split) {
-    const OffsetTable& offsets = file.offsets[static_cast<size_t>(split)];
-    return offsets.empty() ? RowRange{} : RowRange{offsets[0], offsets[offsets.size() - 1]};
-  };
-  const RowRange train = all_of(Split::kTrain);
+  const RowRange train = AllOf(file, Split::kTrain);
   const auto note = [&](RowRange rows, const char* what) {
     const uint64_t begin = std::max(rows.begin, train.begin), end = std::min(rows.end, train.end);
     if (begin >= end) return;
@@ -365,8 +403,31 @@ void NoteSharedRows(PreparedFile& file) {
   };
   note(file.examples.own_test, "central_test");
   note(file.examples.own_val, "central_val");
-  note(all_of(Split::kTest), "test_offsets");
-  note(all_of(Split::kValidation), "val_offsets");
+  note(AllOf(file, Split::kTest), "test_offsets");
+  note(AllOf(file, Split::kValidation), "val_offsets");
+}
+
+void NoteUnusedRows(PreparedFile& file, bool divided) {
+  Examples& examples = file.examples;
+  std::vector<RowRange> used = {examples.train, examples.own_test, examples.own_val};
+  if (!divided) {
+    used.push_back(AllOf(file, Split::kValidation));
+    used.push_back(AllOf(file, Split::kTest));
+  }
+  std::ranges::sort(used, {}, &RowRange::begin);
+  uint64_t unused = 0, end = 0;
+  for (const RowRange& rows : used) {
+    if (rows.size() == 0) continue;
+    if (rows.begin > end) unused += rows.begin - end;
+    end = std::max(end, rows.end);
+  }
+  unused += examples.block.count - end;
+  if (unused == 0) return;
+  examples.notes.push_back(absl::StrCat(
+      unused, " of the ", examples.block.count,
+      divided ? " rows are neither in train_offsets nor in a central set and stay unused"
+              : " rows are in no client's offsets and in no central set and stay "
+                "unused"));
 }
 
 std::unique_ptr<Dataset> ServePrepared(PreparedFile file) {

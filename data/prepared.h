@@ -63,9 +63,14 @@ struct PreparedFile {
 };
 
 // Maps a file and checks it: names, types and shapes, offsets (ascending, inside the rows), labels.
+// Notes the tensors that are not read.
 // Features are not read; that is why a large file opens at once. Errors name the file and the
 // tensor.
 absl::StatusOr<PreparedFile> ReadPrepared(const DataOptions& options);
+
+// Adds a note of the rows that neither a client nor a central set has. `divided`: [partition]
+// divides the training rows, and nothing has the clients' validation and test rows.
+void NoteUnusedRows(PreparedFile& file, bool divided);
 
 // Adds a note for each set of rows that measure something and train clients, too: what they measure
 // was trained on.

@@ -27,9 +27,10 @@ absl::StatusOr<const Hdf5Entry*> LoadHdf5() {
   if (!fs::exists(file, error)) {
     return absl::FailedPreconditionError(
         absl::StrCat("data.source = \"hdf5\" needs the module ", file,
-                     ", which is not there: install the package macaw-data-hdf5, or where you have "
-                     "built Macaw yourself libhdf5-dev (then delete CMakeCache.txt and build "
-                     "again), or write the rows with numpy.savez (data.source = \"npz\")"));
+                     ", which is not there: beside Debian's packages install the package "
+                     "macaw-data-hdf5, or where you have built Macaw yourself libhdf5-dev (then "
+                     "delete CMakeCache.txt and build again). A Python wheel has no such module: "
+                     "write the rows with numpy.savez (data.source = \"npz\")"));
   }
   const absl::StatusOr<const Hdf5Entry*> entry =
       LoadEntry<Hdf5Entry>(file, "macaw_hdf5", MACAW_BUILD_TAG, "it is no reader of HDF5");

@@ -178,7 +178,7 @@ def _checked(x: Array, y: Array, what: str, columns: Columns) -> tuple[Array, Ar
         raise DataError(f"{what}: x has {len(x)} rows and y has {len(y)}")
     if len(x) == 0:
         raise DataError(f"{what}: it has no rows")
-    return _features(_channels_first(x, columns), what, columns), _labels(y, what)
+    return _features(_channels_first(x, columns), what, columns), _labels(y, what, columns)
 
 
 def _channels_first(x: Array, columns: Columns) -> Array:
@@ -231,7 +231,16 @@ def _features(x: Array, what: str, columns: Columns) -> Array:
     return kept
 
 
-def _labels(y: Array, what: str) -> Array:
+def _warn_of_targets(y: Array, columns: Columns) -> None:
+    """Warns once, whatever the number of clients, of targets that float32 hardly tells apart."""
+    label = columns.reader.label if columns.reader is not None else None
+    name = "y" if label is None else f'column "{label}"'
+    lost = lost_in_float32(y, name)
+    if lost and not any(said.startswith(f"{name} has numbers") for said in columns.warnings):
+        columns.warnings.append(lost)
+
+
+def _labels(y: Array, what: str, columns: Columns) -> Array:
     if y.dtype == np.bool_:
         return y.astype(np.int32)
     if y.dtype.kind in "iu":
@@ -256,6 +265,7 @@ def _labels(y: Array, what: str) -> Array:
             f"{what}: y is {y[row]} at row {row}, beyond what float32 holds (3.4e38): give smaller "
             "targets, such as y / y.std()"
         )
+    _warn_of_targets(y, columns)
     return kept
 
 

@@ -108,6 +108,19 @@ TEST_F(Npz, ColumnsThatFloat32HardlyTellsApartAreNoted) {
   EXPECT_THAT(notes(0, 3), Not(Contains(HasSubstr("float32"))));
 }
 
+TEST_F(Npz, TargetsThatFloat32HardlyTellsApartAreNoted) {
+  const auto notes = [&](double begin) {
+    std::vector<double> values;
+    for (int i = 0; i < 60; ++i) values.push_back(begin + i);
+    const auto dataset = Open({Bytes({60, 2}), {"y.npy", NpyOf<double>("<f8", {60}, values)}});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return (*dataset)->info().notes;
+  };
+  EXPECT_THAT(notes(1.7e9), Contains(AllOf(HasSubstr("y has numbers from 1700000000 to 1700000059"),
+                                           HasSubstr("steps of 128 there"))));
+  EXPECT_THAT(notes(0), Not(Contains(HasSubstr("float32"))));
+}
+
 TEST_F(Npz, AClientForEachRowIsTheNaturalPartition) {
   const ZipFile numbers = {"client.npy", NpyOf<int32_t>("<i4", {4}, {70, 8, 70, 9})};
   // Three characters of four bytes each, padded with zeros.
@@ -150,6 +163,8 @@ TEST_F(Npz, NamesOfClientsAreUtf8) {
         folder_.Write("n.npz", ZipBytes({Bytes({2, 3}), Labels({0, 1}), client}));
     return std::string(OpenDataset({.source = "npz", .path = path}, {}).status().message());
   };
+  EXPECT_THAT(refusal({"client.npy", NpyBytes("|S3", {2}, std::string("ann\0\0\0", 6))}),
+              AllOf(HasSubstr("client"), HasSubstr("no name in row 1")));
   EXPECT_THAT(refusal({"client.npy", NpyBytes("|S3", {2}, "annJ\xE9 ")}),
               AllOf(HasSubstr("client"), HasSubstr("row 1"), HasSubstr("latin-1")));
   // A surrogate alone, and a number that is no character.

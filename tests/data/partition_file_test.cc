@@ -79,6 +79,8 @@ TEST_F(PartitionFile, RefusesInvalidDivisions) {
   EXPECT_THAT(Read(R"({"a": [1], "validation": {"b": [2]}})").status().message(),
               HasSubstr("who is no client"));
   EXPECT_THAT(Read(R"({"a": [1], "a": [2]})").status().message(), HasSubstr("comes twice"));
+  EXPECT_THAT(Read(R"({"a": [1], "": [2]})").status().message(),
+              HasSubstr("client 1 has an empty name"));
   EXPECT_THAT(Read(R"({"a": {"b": [1]}})").status().message(), HasSubstr("expected a list"));
   EXPECT_THAT(Read(R"({"a": [[1]]})").status().message(), HasSubstr("a list where none belongs"));
   EXPECT_THAT(Read(R"([1, 2])").status().message(), HasSubstr("a list where none belongs"));

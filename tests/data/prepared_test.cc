@@ -64,7 +64,7 @@ TEST(PreparedFile, RoundTripsPooledSyntheticAndNamedData) {
   ExpectRoundTrip(**synthetic, folder.path() + "/synthetic.safetensors");
 
   const std::string csv = folder.Write("r.csv", "1,2,0.5\n3,4,0.25\n5,6,7\n");
-  const std::string split = folder.Write("p.json", R"({"zürich": [2], "": [0], "x": []})");
+  const std::string split = folder.Write("p.json", R"({"zürich": [2], " ": [0], "x": []})");
   const auto named = OpenDataset({.source = "csv", .path = csv}, {.scheme = "file", .path = split});
   ASSERT_TRUE(named.ok()) << named.status();
   ExpectRoundTrip(**named, folder.path() + "/named.safetensors");
@@ -263,6 +263,49 @@ TEST_F(SpoiledFile, SaysThatTestRowsAreTrainingRows) {
   EXPECT_EQ(notes(), "");
   Set<int64_t>("test_offsets", "I64", {2}, first);
   EXPECT_THAT(notes(), HasSubstr("rows of test_offsets"));
+}
+
+TEST_F(SpoiledFile, SaysWhatItDoesNotRead) {
+  const std::vector<int64_t> central = {1, 2}, first = {0, 1}, last = {2, 3}, none = {0, 0};
+  const auto notes = [&](PartitionOptions partition = {}) {
+    EXPECT_TRUE(WriteSafetensors(path_, tensors_, metadata_).ok());
+    const auto dataset = OpenDataset(Prepared(path_), partition);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return absl::StrJoin((*dataset)->info().notes, "\n");
+  };
+  Set<int64_t>("central-test", "I64", {2}, central);
+  Set<float>("sample_weight", "F32", {3}, std::span(features_).first(3));
+  EXPECT_EQ(notes(), "not read: \"central-test\", \"sample_weight\"");
+  tensors_.pop_back();
+  tensors_.pop_back();
+  Set<int64_t>("client_name_offsets", "I64", {3}, offsets_);
+  EXPECT_EQ(notes(), "not read: \"client_name_offsets\"");
+  tensors_.pop_back();
+
+  Set<int64_t>("train_offsets", "I64", {2}, central);
+  EXPECT_EQ(notes(),
+            "2 of the 3 rows are in no client's offsets and in no central set and stay unused");
+  Set<int64_t>("central_test", "I64", {2}, first);
+  EXPECT_THAT(notes(), HasSubstr("1 of the 3 rows"));
+  Set<int64_t>("test_offsets", "I64", {2}, last);
+  EXPECT_EQ(notes(), "");
+  EXPECT_THAT(notes({.scheme = "iid", .clients = 1}),
+              HasSubstr("1 of the 3 rows are neither in train_offsets"));
+  Set<int64_t>("test_offsets", "I64", {2}, none);
+  Set<int64_t>("central_val", "I64", {2}, last);
+  EXPECT_EQ(notes(), "");
+}
+
+TEST_F(SpoiledFile, IsRefusedWithoutANameForEachClient) {
+  const auto named = [&](const std::string& text, const std::vector<int64_t>& offsets) {
+    Set<char>("client_names", "U8", {text.size()}, std::span(text.data(), text.size()));
+    Set<int64_t>("client_name_offsets", "I64", {3}, offsets);
+    return Refusal();
+  };
+  EXPECT_THAT(named("anna", {0, 0, 4}), HasSubstr("a name for client 0 that is empty"));
+  EXPECT_THAT(named("annann", {0, 3, 6}),
+              HasSubstr("a name for client 1 that client 0 has, too (\"ann\")"));
+  EXPECT_THAT(named("ann\xE9", {0, 3, 4}), HasSubstr("not UTF-8"));
 }
 
 TEST_F(SpoiledFile, SaysThatATestFractionHasNoEffect) {

@@ -138,6 +138,22 @@ TEST(Libsvm, TakesFractionsAsRegressionTargets) {
   EXPECT_EQ(Copy(*dataset, 0, Split::kTrain)[0].target, 0.25F);
 }
 
+TEST(Targets, ThatFloat32HardlyTellsApartAreNoted) {
+  const TemporaryFolder folder;
+  const auto noted = [](const DataOptions& options) {
+    const auto dataset = OpenDataset(options, {.clients = 1});
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_THAT(
+        (*dataset)->info().notes,
+        testing::Contains(HasSubstr("label has numbers from 1700000000.5 to 1700000001.5")));
+  };
+  noted({.source = "libsvm", .path = folder.Write("r", "1700000000.5 1:1\n1700000001.5 1:2\n")});
+  noted({.source = "leaf",
+         .path = folder.Write("a.json", R"({"users": ["u"], "num_samples": [2], "user_data": {
+             "u": {"x": [[1], [2]], "y": [1700000000.5, 1700000001.5]}}})"),
+         .test_fraction = 0});
+}
+
 TEST(Libsvm, LeavesOutUnreadableRowsUpToTheShareThatItsOwnerAllows) {
   const TemporaryFolder folder;
   DataOptions options{.source = "libsvm",
@@ -324,6 +340,10 @@ TEST(Leaf, SaysWhatSent140AndCelebaAreAndWhatToDo) {
 
 TEST(Leaf, RefusesDamageByUserAndRow) {
   const TemporaryFolder folder;
+  EXPECT_THAT(Refusal({.source = "leaf",
+                       .path = folder.Write("unnamed.json", R"({"users": [""], "user_data": {
+                           "": {"x": [[1]], "y": [0]}}})")}),
+              HasSubstr("a user has no name"));
   const auto refusal = [&](const std::string& data, const std::string& counts = "[1]") {
     return Refusal(
         {.source = "leaf",

@@ -201,6 +201,21 @@ class ATable(TestCase):
             warnings.simplefilter("error")
             macaw.prepare(((seconds - seconds[0])[:, None], y), cache=self.folder)
 
+    def test_warns_of_targets_that_float32_hardly_tells_apart(self) -> None:
+        x = np.arange(60.0)
+        y = 1.7e9 + x
+        table = DataFrame({"t": x.tolist(), "y": y.tolist()})
+        parts = {"ann": (x[:30, None], y[:30]), "bob": (x[30:, None], y[30:])}
+        for data, name in ((table, 'column "y"'), ((x[:, None], y), "y"), (parts, "y")):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                macaw.prepare(data, cache=self.folder)
+            self.assertEqual(len(said), 1)
+            self.assertRegex(str(said[0].message), f"{name} has numbers from 1700.*steps of 128")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            macaw.prepare((x[:, None], y - y[0]), cache=self.folder)
+
     def test_has_a_column_of_dates(self) -> None:
         days = [datetime.date(2026, 1, 1 + n) for n in range(4)]
         error = str(self.refused(DataFrame({"a": days, "y": [0, 1] * 2})))
