@@ -61,14 +61,15 @@ void LocalOptimizer::Start(const LocalConfig& local, double mu) {
   mu_ = mu;
   adam_ = AdamRule::IsFor(local);
   clips_corrected_ = local.clip == "corrected" && local.clip_norm > 0;
+  steps_ = 0;
   norm_ = StepNorm(SgdRule::Of(local, mu));
   if (adam_ || local.momentum != 0) StartAtZero(layout_, first_);
   if (adam_) StartAtZero(layout_, second_);
 }
 
 template <typename T>
-void LocalOptimizer::Step(const std::vector<StepPieces>& moving, const StepVectors<T>& vectors,
-                          bool clipped) {
+void LocalOptimizer::StepEach(const std::vector<StepPieces>& moving, const StepVectors<T>& vectors,
+                              bool clipped) {
   const bool clips = local_.clip_norm > 0 && !clipped;
   double mu = mu_;
   std::span<const T> v = vectors.v;
@@ -104,8 +105,9 @@ double LocalOptimizer::a_norm1() const {
   return adam_ ? std::numeric_limits<double>::quiet_NaN() : norm_.value();
 }
 
-template void LocalOptimizer::Step(const std::vector<StepPieces>&, const StepVectors<float>&, bool);
-template void LocalOptimizer::Step(const std::vector<StepPieces>&, const StepVectors<double>&,
-                                   bool);
+template void LocalOptimizer::StepEach(const std::vector<StepPieces>&, const StepVectors<float>&,
+                                       bool);
+template void LocalOptimizer::StepEach(const std::vector<StepPieces>&, const StepVectors<double>&,
+                                       bool);
 
 }  // namespace macaw::training

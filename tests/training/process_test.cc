@@ -396,18 +396,18 @@ TEST_F(OwnersProgram, RefusesKeysThatItWouldIgnore) {
     return std::string(backends_.MakeTrainer(setup).status().message());
   };
   EXPECT_THAT(refusal([](TrainerSetup& s) { s.local.checkpoint = true; }),
-              HasSubstr("take local.checkpoint out"));
+              HasSubstr("local.checkpoint: a program of yours"));
   EXPECT_THAT(refusal([](TrainerSetup& s) { s.local.micro_batch = 3; }),
-              HasSubstr("take local.micro_batch out"));
+              HasSubstr("local.micro_batch: a program of yours"));
   EXPECT_THAT(refusal([](TrainerSetup& s) { s.local.precision = "bf16"; }),
-              HasSubstr("take local.precision out"));
+              HasSubstr("local.precision: a program of yours"));
   EXPECT_EQ(refusal([](TrainerSetup& s) { s.spec.move_buffers = false; }), "")
       << "a model without statistics";
   EXPECT_THAT(refusal([](TrainerSetup& s) {
                 s.spec = SpecOf({"batchnorm", "flatten", "linear 3"}, {1, 2, 2}, 3, DType::kF32);
                 s.spec.move_buffers = false;
               }),
-              HasSubstr("take model.buffers = \"server\" out"));
+              HasSubstr("model.buffers = \"server\": a program of yours"));
 }
 
 TEST_F(OwnersProgram, EvaluatesItsOwnRows) {

@@ -27,27 +27,6 @@ class Process final : public Backend {
           "the owner's own program gets whole rows: leave data.augment out, and crop and flip in "
           "the program");
     }
-    if (setup.local.checkpoint) {
-      return absl::UnimplementedError(
-          "the owner's own program makes its passes itself: take local.checkpoint out, and let the "
-          "program compute activations again (torch.utils.checkpoint; of Hugging Face "
-          "model.gradient_checkpointing_enable(), TrainingArguments(gradient_checkpointing=True))");
-    }
-    if (setup.local.micro_batch > 0) {
-      return absl::UnimplementedError(
-          "the owner's own program makes its passes itself: take local.micro_batch out, and let the "
-          "program pass fewer rows at a time");
-    }
-    if (setup.local.precision != "full") {
-      return absl::UnimplementedError(
-          "the owner's own program makes its passes itself: take local.precision out, and let the "
-          "program choose its numbers (torch.autocast)");
-    }
-    if (!setup.spec.move_buffers && setup.spec.has_buffers()) {
-      return absl::UnimplementedError(
-          "the owner's own program moves running statistics itself: take model.buffers = "
-          "\"server\" out, and let the program keep them as they are (the norms in eval mode)");
-    }
     if (setup.task == TaskKind::kReconstruction && gives_rows) {
       return absl::UnimplementedError(
           "run.task is \"reconstruction\", and workers.give_rows sends rows with labels");

@@ -288,12 +288,12 @@ void EagerTrainer::StepOnDevice(const StageRun& run, const StreamKey& dropout) {
       TensorOptimizer::Clip(clip_norm, run.pieces, replica_.flat_gradient());
     batch_.Correct(replica_, run.loss(), &dropout);
   }
-  device_optimizer_.Step(tensor_steps_.Next(replica_.reached()),
-                         {.weights = replica_.flat_values(),
-                          .gradient = replica_.flat_gradient(),
-                          .anchor = run.device_anchor,
-                          .v = run.device_v},
-                         /*clipped=*/corrects && !clips_corrected);
+  device_optimizer_.StepEach(tensor_steps_.Next(replica_.reached()),
+                             {.weights = replica_.flat_values(),
+                              .gradient = replica_.flat_gradient(),
+                              .anchor = run.device_anchor,
+                              .v = run.device_v},
+                             /*clipped=*/corrects && !clips_corrected);
 }
 
 template <typename T>
@@ -309,12 +309,12 @@ void EagerTrainer::StepOnHost(const StageRun& run, const StreamKey& dropout) {
     }
     batch_.Correct(replica_, run.loss(), &dropout);
   }
-  optimizer_.Step<T>(tensor_steps_.Next(replica_.reached()),
-                     {.weights = replica_.values().As<T>(),
-                      .gradient = gradient,
-                      .anchor = run.anchor.As<T>(),
-                      .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()},
-                     /*clipped=*/corrects && !clips_corrected);
+  optimizer_.StepEach<T>(tensor_steps_.Next(replica_.reached()),
+                         {.weights = replica_.values().As<T>(),
+                          .gradient = gradient,
+                          .anchor = run.anchor.As<T>(),
+                          .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()},
+                         /*clipped=*/corrects && !clips_corrected);
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {

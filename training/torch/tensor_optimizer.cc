@@ -56,8 +56,8 @@ void TensorOptimizer::Clip(double clip_norm, const Pieces& pieces, const at::Ten
   for (const auto& piece : pieces) Part(gradient, piece).mul_(factor.to(gradient.scalar_type()));
 }
 
-void TensorOptimizer::Step(const std::vector<StepPieces>& moving, const StepTensors& vectors,
-                           bool clipped) {
+void TensorOptimizer::StepEach(const std::vector<StepPieces>& moving, const StepTensors& vectors,
+                               bool clipped) {
   const at::NoGradGuard without_graph;
   const bool clips = local_.clip_norm > 0 && !clipped;
   const bool clips_corrected = clips && local_.clip == "corrected";

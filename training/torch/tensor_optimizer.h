@@ -29,7 +29,7 @@ class TensorOptimizer {
   // vector of the steps.
   void Start(const LocalConfig& local, double mu, const at::Tensor& like);
   // `clipped`: the gradient has been clipped already.
-  void Step(const std::vector<StepPieces>& moving, const StepTensors& vectors, bool clipped);
+  void StepEach(const std::vector<StepPieces>& moving, const StepTensors& vectors, bool clipped);
   // Multiplies the gradient by the factor of the norm clip.
   static void Clip(double clip_norm, const Pieces& pieces, const at::Tensor& gradient);
   double a_norm1() const;  // as LocalOptimizer::a_norm1
