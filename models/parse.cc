@@ -66,8 +66,13 @@ absl::StatusOr<Layer> ParseResidual(absl::string_view text, const Shape& input) 
 
 absl::Status NeedsImage(const Shape& input) {
   if (input.size() == 3) return absl::OkStatus();
+  // Gray images are often stored without the axis of their channel.
+  const std::string gray =
+      input.size() == 2 ? absl::StrCat("; gray images have one channel, data.input_shape = [1, ",
+                                       input[0], ", ", input[1], "], in Python x[:, None]")
+                        : "";
   return Wrong(absl::StrCat("needs [channels, height, width], but ", ShapeText(input),
-                            " arrives there: use it before \"flatten\", on images"));
+                            " arrives there: use it before \"flatten\", on images", gray));
 }
 
 absl::Status NeedsVector(const Shape& input) {

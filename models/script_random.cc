@@ -94,8 +94,10 @@ void RefuseMemory(const torch::jit::Graph& graph) {
     throw std::invalid_argument(absl::StrCat(
         "the scripted module sets its attribute ", name,
         " in forward and reads it, so that a client's turn would depend on those before it: keep "
-        "it in a buffer of floats (register_buffer) or, within one pass, in a local variable; or "
-        "train the module in Python (loss=f or train=f)"));
+        "it in a buffer of floats (register_buffer) that forward changes in place (self.",
+        name, ".add_(1), and not self.", name,
+        " += 1) or, within one pass, in a local variable; or train the module in Python (loss=f or "
+        "train=f)"));
   }
 }
 

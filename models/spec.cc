@@ -145,7 +145,8 @@ bool DrawsMasks(const Layer& layer) {
   if (const auto* block = std::get_if<TransformerBlock>(&layer)) return block->dropout > 0;
   if (const auto* residual = std::get_if<Residual>(&layer))
     return std::ranges::any_of(residual->layers, DrawsMasks);
-  return std::holds_alternative<Dropout>(layer);
+  const auto* dropout = std::get_if<Dropout>(&layer);
+  return dropout != nullptr && dropout->p > 0;
 }
 
 bool LooksAhead(const Layer& layer) {

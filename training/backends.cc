@@ -79,7 +79,7 @@ namespace {
 
 // Whether computing activations again saves memory. Of a scripted module its trainer says it.
 absl::Status CheckCheckpoint(const TrainerSetup& setup) {
-  if (!setup.local.checkpoint || setup.backend.name == kProcessBackend) return absl::OkStatus();
+  if (!setup.local.checkpoint) return absl::OkStatus();
   if (setup.spec.is_script() || models::SegmentsOf(setup.spec).save()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("local.checkpoint saves nothing on this model: with ", setup.spec.layers.size(),
@@ -88,8 +88,34 @@ absl::Status CheckCheckpoint(const TrainerSetup& setup) {
                    "less memory, too"));
 }
 
+// Keys that a program of the owner's leaves without an effect.
+absl::Status CheckProgram(const TrainerSetup& setup) {
+  const auto refuse = [](absl::string_view key, absl::string_view does, absl::string_view instead) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, ": a program of yours (workers.backend = \"process\", in Python train= and loss=) ",
+        does, " itself: take it out, and ", instead));
+  };
+  const char* const passes = "makes its passes";
+  if (setup.local.checkpoint) {
+    return refuse("local.checkpoint", passes,
+                  "let the program compute activations again (torch.utils.checkpoint; of Hugging "
+                  "Face model.gradient_checkpointing_enable(), "
+                  "TrainingArguments(gradient_checkpointing=True))");
+  }
+  if (setup.local.micro_batch > 0)
+    return refuse("local.micro_batch", passes, "let the program pass fewer rows at a time");
+  if (setup.local.precision != "full")
+    return refuse("local.precision", passes, "let the program choose its numbers (torch.autocast)");
+  if (!setup.spec.move_buffers && setup.spec.has_buffers()) {
+    return refuse("model.buffers = \"server\"", "moves its running statistics",
+                  "let the program keep them as they are (its norms in eval mode)");
+  }
+  return absl::OkStatus();
+}
+
 // What no back end can do, whatever is installed.
 absl::Status CheckPasses(const TrainerSetup& setup) {
+  if (setup.backend.name == kProcessBackend) return CheckProgram(setup);
   if (setup.local.precision != "full" && setup.dtype != DType::kF32) {
     return absl::InvalidArgumentError(
         absl::StrCat("local.precision = \"", setup.local.precision,

@@ -68,42 +68,46 @@ void LocalOptimizer::Start(const LocalConfig& local, double mu) {
 }
 
 template <typename T>
-void LocalOptimizer::Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped) {
+void LocalOptimizer::StepEach(const std::vector<StepPieces>& moving, const StepVectors<T>& vectors,
+                              bool clipped) {
   const bool clips = local_.clip_norm > 0 && !clipped;
   double mu = mu_;
   std::span<const T> v = vectors.v;
   if (clips && clips_corrected_) {
-    AddCorrection(mu, pieces, vectors);
+    for (const StepPieces& part : moving) AddCorrection(mu, part.pieces, vectors);
     mu = 0;
     v = {};
   }
   const double scale =
-      clips ? ClipFactor(local_.clip_norm, NormOf<T>(vectors.gradient, pieces)) : 1.0;
-  ++steps_;
-  if (adam_) {
-    AdamStep<T>(AdamRule::Of(local_, mu), steps_, scale, pieces,
-                {.weights = vectors.weights,
-                 .gradient = vectors.gradient,
-                 .first = first_.As<T>(),
-                 .second = second_.As<T>(),
-                 .anchor = vectors.anchor,
-                 .v = v});
-    return;
+      clips ? ClipFactor(local_.clip_norm, NormOf<T>(vectors.gradient, PiecesOf(moving))) : 1.0;
+  if (!adam_) norm_.Step();
+  for (const StepPieces& part : moving) {
+    if (adam_) {
+      AdamStep<T>(AdamRule::Of(local_, mu), part.step, scale, part.pieces,
+                  {.weights = vectors.weights,
+                   .gradient = vectors.gradient,
+                   .first = first_.As<T>(),
+                   .second = second_.As<T>(),
+                   .anchor = vectors.anchor,
+                   .v = v});
+      continue;
+    }
+    SgdStep<T>(SgdRule::Of(local_, mu), scale, part.pieces,
+               {.weights = vectors.weights,
+                .gradient = vectors.gradient,
+                .momentum = local_.momentum != 0 ? first_.As<T>() : std::span<T>(),
+                .anchor = vectors.anchor,
+                .v = v});
   }
-  norm_.Step();
-  SgdStep<T>(SgdRule::Of(local_, mu), scale, pieces,
-             {.weights = vectors.weights,
-              .gradient = vectors.gradient,
-              .momentum = local_.momentum != 0 ? first_.As<T>() : std::span<T>(),
-              .anchor = vectors.anchor,
-              .v = v});
 }
 
 double LocalOptimizer::a_norm1() const {
   return adam_ ? std::numeric_limits<double>::quiet_NaN() : norm_.value();
 }
 
-template void LocalOptimizer::Step(const Pieces&, const StepVectors<float>&, bool);
-template void LocalOptimizer::Step(const Pieces&, const StepVectors<double>&, bool);
+template void LocalOptimizer::StepEach(const std::vector<StepPieces>&, const StepVectors<float>&,
+                                       bool);
+template void LocalOptimizer::StepEach(const std::vector<StepPieces>&, const StepVectors<double>&,
+                                       bool);
 
 }  // namespace macaw::training

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/vector.h"
 #include "plan/local.h"
 #include "training/local_sgd.h"
+#include "training/tensor_steps.h"
 
 namespace macaw::training {
 
@@ -34,10 +36,16 @@ class LocalOptimizer {
   // Begins a stage with state zero. `mu` is that of its affine correction. Requires a checked
   // `local`.
   void Start(const LocalConfig& local, double mu);
-  // One step: norm clip over the pieces (unless `clipped`: already done), correction, decay,
-  // moments, update. With LocalConfig::clip = "corrected" the correction comes before the clip.
+  // One step of elements that take every step of the stage: norm clip over the pieces (unless
+  // `clipped`: already done), correction, decay, moments, update. With LocalConfig::clip =
+  // "corrected" the correction comes before the clip.
   template <typename T>
-  void Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped);
+  void Step(const Pieces& pieces, const StepVectors<T>& vectors, bool clipped) {
+    StepEach<T>({{.step = ++steps_, .pieces = pieces}}, vectors, clipped);
+  }
+  // The same of elements that each say which step of theirs it is.
+  template <typename T>
+  void StepEach(const std::vector<StepPieces>& moving, const StepVectors<T>& vectors, bool clipped);
 
   // ‖a‖₁ over the steps so far (StepNorm). NaN for Adam and AdamW, whose displacement is not linear
   // in the gradients: a rule that divides by it must refuse them. If it does not, the contribution
@@ -50,7 +58,7 @@ class LocalOptimizer {
   double mu_ = 0;
   bool adam_ = false;
   bool clips_corrected_ = false;
-  uint64_t steps_ = 0;
+  uint64_t steps_ = 0;  // by Step
   StepNorm norm_{SgdRule{}};
   FlatVector first_;   // momentum, or Adam's first moment
   FlatVector second_;  // Adam's second moment

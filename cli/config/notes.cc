@@ -339,6 +339,11 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
         "evaluation.clients tests clients on rows of their own, but no client has test rows "
         "(clients_test_* will be null): set data.client_test_fraction, or give them with the data");
   }
+  if (run.task == TaskKind::kClassification && dataset.info().classes == 1) {
+    notes.push_back(
+        "all rows have one class, 0, so a model that has learned nothing is always right: its "
+        "accuracy is 1 and its loss 0. Look at the labels; classes that no row has are data.classes");
+  }
   AddNotesOnSteps(run, dataset, notes);
   if (run.evaluation.clients) {
     AddNoteOnSplit(dataset, data::Split::kTest, "test", "clients_test_",

@@ -219,6 +219,7 @@ absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const 
   metadata["lr"] = absl::StrCat(kRate);
   const int random = std::ranges::any_of(spec.layers, models::DrawsMasks) ? 1 : 0;
   metadata["random"] = absl::StrCat(random);
+  metadata["frozen_statistics"] = absl::StrCat(spec.move_buffers ? 0 : 1);
   return file.Write(out, metadata);
 }
 

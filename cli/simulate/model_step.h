@@ -21,7 +21,9 @@ namespace macaw::cli {
 //   first/NAME, second/NAME   the model after a step of plain SGD on each batch in turn, with the
 //                             learning rate `lr` of the metadata
 // Its metadata: "task", "dtype", "backend", "lr"; "random" = "1": layers drop at random, so first
-// and second are draws; "skipped": a reason why there is nothing to compare, and then no tensors.
+// and second are draws; "frozen_statistics" = "1": batch norm always uses its running statistics
+// (model.buffers = "server"); "skipped": a reason why there is nothing to compare, and then no
+// tensors.
 absl::Status WriteModelStep(const Config& config, models::ModelSpec spec, const FlatVector& start,
                             const data::Dataset& dataset, const std::string& out);
 

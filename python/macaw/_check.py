@@ -92,11 +92,23 @@ class _Comparison:
             said += f"; {', '.join(without)} gets no gradient"
         return said
 
+    def _begin_training(self, module: Any) -> None:
+        """The mode in which the run trains: with model.buffers = "server" batch norms take their
+        running statistics, and a scripted module is as in evaluation."""
+        module.train()
+        if self._about.get("frozen_statistics") != "1":
+            return
+        if "layers" not in self._made.keys:
+            module.eval()
+        for layer in module.modules():
+            if getattr(layer, "running_mean", None) is not None:
+                layer.eval()
+
     def _draws(self, module: Any) -> bool:
         """Whether the module draws random numbers in training that no layer of it tells of."""
         import torch
 
-        module.train()
+        self._begin_training(module)
         x, _ = self._batch(0, module)
         outputs = []
         for seed in (1, 2):
@@ -135,7 +147,7 @@ class _Comparison:
     def _gradients(self, module: Any) -> list[str]:
         import torch
 
-        module.train()
+        self._begin_training(module)
         named = _trained(module)
         own = self._named("gradient", module)
         for name, parameter in named.items():
@@ -204,7 +216,7 @@ class _Comparison:
         import torch
 
         rate = float(self._about["lr"])
-        module.train()
+        self._begin_training(module)
         for number, step in enumerate(("first", "second")):
             x, y = self._batch(number, module)
             named = _trained(module)

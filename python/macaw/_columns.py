@@ -63,7 +63,15 @@ class Columns:
             self.called[name] = f"data.{key}"
 
     def check(self, data: Any, test: Any) -> None:
-        """Refuses the names of columns where nothing has columns."""
+        """Refuses the names of columns where nothing has columns, and a feature that is named
+        twice."""
+        _tables.refuse_lazy(data, "data")
+        _tables.refuse_lazy(test, "test")
+        if self.features is not None and not isinstance(self.features, str):
+            names = list(self.features)
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise DataError(f"features has {twice!r} more than once", key="features")
         if any(map(_has_columns, (data, test))):
             return
         for name in ("features", "label", "drop"):

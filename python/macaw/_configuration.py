@@ -139,7 +139,10 @@ def keys_of(
     )  # fmt: skip
     if own["normalise"] is not None:
         _normalise_rows(settings, own["normalise"], columns, given.get("config"), run_seeds, folder)
-    told = _train.add(settings, own["train"], own["loss"], own["evaluate"], made, folder)
+    told = _train.add(
+        settings, own["train"], own["loss"], own["evaluate"], made, folder,
+        given.get("config"),
+    )
     return Keys(settings, made, folder, columns, told)
 
 

@@ -180,6 +180,8 @@ def _by_client(data: Any, columns: Columns) -> Any:
                 key=called,
             )
     else:
+        if isinstance(client, (list, tuple)):  # of which NumPy makes words
+            _tables.refuse_gaps(client)
         names = array_of(client, "client")
         if names.ndim == 0:
             raise DataError(

@@ -205,10 +205,13 @@ def forward(module: Any, x: Any) -> None:
                 given, where = x, type(module).__name__
                 module(x)
         except Exception as error:
+            # Gray images are often stored without the axis of their channel.
+            flat = given.dim() == 3 and any("Conv2d" in type(m).__name__ for m in module.modules())
+            gray = "; gray images have one channel: give x[:, None]" if flat else ""
             raise ModelError(
                 f"model: {where} fails on an input of shape {list(given.shape)} and type "
                 f"{str(given.dtype).removeprefix('torch.')}, which is what two rows of the data "
-                f"become there: {error}",
+                f"become there: {error}{gray}",
                 key="model",
             ) from error
 

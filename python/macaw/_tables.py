@@ -25,15 +25,30 @@ def is_table(value: Any) -> bool:
     return kind.__module__.split(".")[0] in _LIBRARIES and kind.__name__ in ("DataFrame", "Table")
 
 
+def refuse_lazy(data: Any, what: str) -> None:
+    """Refuses a query of polars, whose rows are not there yet: alone, with y, or of a client."""
+    if isinstance(data, Mapping):
+        for value in data.values():
+            refuse_lazy(value, what)
+    elif isinstance(data, tuple) and data:
+        refuse_lazy(data[0], what)
+    elif type(data).__module__.split(".")[0] == "polars" and type(data).__name__ == "LazyFrame":
+        raise DataError(f"{what}: a LazyFrame of polars has no rows yet; give frame.collect()")
+
+
 def is_dataset(value: Any) -> bool:
     """A dataset of Hugging Face."""
     return hasattr(value, "column_names") and hasattr(value, "features")
 
 
 def columns_of(table: Any) -> list[str]:
-    if hasattr(type(table), "column_names"):  # of Arrow, whose columns are the columns themselves
-        return list(table.column_names)
-    return list(table.columns)
+    # Of Arrow, `columns` are the columns themselves.
+    named = table.column_names if hasattr(type(table), "column_names") else table.columns
+    names = list(named)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f'a table has several columns with the name "{twice}": rename them')
+    return names
 
 
 def pick(table: Any, asked: Any, usual: Sequence[str], key: str, what: str) -> Any:
@@ -91,6 +106,8 @@ def column_of(table: Any, name: str, what: str) -> Column:
     column = table.column(name) if hasattr(type(table), "column") else table[name]
     words = None
     kind = str(getattr(column, "dtype", getattr(column, "type", "")))
+    if kind.startswith("Enum"):  # polars
+        words = list(column.dtype.categories)
     if hasattr(column, "cat") and hasattr(column.cat, "categories"):  # pandas
         words = list(column.cat.categories)
         column = column.astype(object)
@@ -119,7 +136,7 @@ def column_of(table: Any, name: str, what: str) -> Column:
     if values.dtype.kind == "f":
         return Column(values, ~np.isfinite(values), words)
     if values.dtype == object:
-        return Column(values, np.array([_is_gap(v) for v in values], bool), words)
+        return Column(values, np.array([is_gap(v) for v in values], bool), words)
     return Column(values, np.zeros(len(values), bool), words)
 
 
@@ -144,9 +161,12 @@ def _objects(values: Iterable[Any]) -> Array:
     return array
 
 
-def _is_gap(value: Any) -> bool:
+def is_gap(value: Any) -> bool:
+    """Whether a value is none: None, NA, NaT or no finite number."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
     return isinstance(value, (float, np.floating)) and not np.isfinite(value)
 
 
@@ -157,12 +177,7 @@ def refuse_same_names(names: Iterable[Any]) -> None:
     """
     seen: dict[str, Any] = {}
     for name in names:
-        if not str(name) or "\n" in str(name):
-            raise DataError(
-                f"client: {str(name)!r} is no name of a client: it is empty or has a line break; "
-                "give another, or leave its rows out",
-                key="client",
-            )
+        _refuse_no_name(name, "")
         other = seen.setdefault(str(name), name)
         if other != name:
             raise DataError(
@@ -172,11 +187,45 @@ def refuse_same_names(names: Iterable[Any]) -> None:
             )
 
 
+def _refuse_no_name(name: Any, where: str) -> None:
+    if is_gap(name) or not isinstance(name, Hashable):
+        raise DataError(
+            f"client: {name!r} is no name of a client{where}: leave such rows out, or name whose "
+            "they are by a word or a number",
+            key="client",
+        )
+    if not str(name) or "\n" in str(name):
+        raise DataError(
+            f"client: {str(name)!r} is no name of a client{where}: it is empty or has a line "
+            "break; give another, or leave its rows out",
+            key="client",
+        )
+
+
+def refuse_gaps(names: Iterable[Any]) -> None:
+    """Refuses rows of which nothing says whose they are, by the first of them."""
+    for row, name in enumerate(names):
+        # NumPy makes the word "nan" of a gap among words.
+        gap = isinstance(name, str) and name == "nan"
+        _refuse_no_name(None if gap else name, f", in row {row}")
+
+
 def owners_of(names: Array) -> dict[str, Array]:
-    if names.dtype == object:
-        refuse_same_names(dict.fromkeys(names.tolist()))
+    """The rows of each client, in the order of their first rows. names: one a row."""
+    if names.dtype.kind == "M":
+        gaps = np.isnat(names)
+        names = np.datetime_as_string(names, unit="auto").astype(object)
+        names[gaps] = None
+    if names.dtype.kind == "m":
+        raise DataError(
+            f"client: is {names.dtype}, and clients are named by words, numbers or dates",
+            key="client",
+        )
+    listed = names.tolist()
+    refuse_gaps(listed)
+    refuse_same_names(dict.fromkeys(listed))
     owners: dict[str, list[int]] = {}
-    for row, name in enumerate(names.tolist()):
+    for row, name in enumerate(listed):
         owners.setdefault(str(name), []).append(row)
     return {name: np.array(rows) for name, rows in owners.items()}
 

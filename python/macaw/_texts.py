@@ -13,6 +13,7 @@ from ._safetensors import Array
 from .errors import DataError
 
 _IDS, _MASK = "input_ids", "attention_mask"
+_SEGMENTS = "token_type_ids"
 _LEFT_OUT = -100  # a label that no loss counts, of Hugging Face
 
 
@@ -29,6 +30,8 @@ def read(data: Any, what: str, columns: Columns) -> tuple[list[Array], Any] | No
         column = {
             name: list(data[name]) for name in (_IDS, _MASK, label) if name in data.column_names
         }
+        segments = list(data[_SEGMENTS]) if _SEGMENTS in data.column_names else ()
+        _say_unused(data.column_names, label, segments, columns)
         return _rows(column[_IDS], column.get(_MASK), column.get(label), what, columns)
     first = first_of(data)
     if first is None:
@@ -38,6 +41,8 @@ def read(data: Any, what: str, columns: Columns) -> tuple[list[Array], Any] | No
         label = _label_in(list(first.keys()), what, columns)
         masks = _column(rows, _MASK, what) if _MASK in first else None
         labels = _column(rows, label, what) if label is not None else None
+        segments = _column(rows, _SEGMENTS, what) if _SEGMENTS in first else ()
+        _say_unused(list(first.keys()), label, segments, columns)
         return _rows(_column(rows, _IDS, what), masks, labels, what, columns)
     if isinstance(data, list) and all(_is_tokens(row) for row in data):
         return _rows(data, None, None, what, columns)
@@ -52,6 +57,28 @@ def _label_in(there: Sequence[Any], what: str, columns: Columns) -> Any:
     if columns.label in there:
         return columns.label
     raise _tables.no_column(columns.label, there, columns.called.get("label", "label"), what)
+
+
+def _say_unused(
+    there: Sequence[Any], label: Any, segments: Sequence[Any], columns: Columns
+) -> None:
+    """Says what the rows have beside tokens and labels. A model that is told segments misses
+    them."""
+    used = {_IDS, _MASK, label, *columns.drop}
+    if isinstance(columns.client, str):
+        used.add(columns.client)
+    left = [str(name) for name in there if name not in used]
+    if any(_array(row).any() for row in segments):
+        left.remove(_SEGMENTS)
+        warning = (
+            f"{_SEGMENTS} of the rows is not used: a run gives the model {_IDS} alone, so all "
+            "tokens are of one segment"
+        )
+        if warning not in columns.warnings:
+            columns.warnings.append(warning)
+    note = f"{', '.join(left)} not used: a run takes {_IDS} and labels"
+    if left and note not in columns.notes:
+        columns.notes.append(note)
 
 
 def _column(rows: Sequence[Any], name: str, what: str) -> list[Any]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _model, _source
+from ._paths import Path_
+from ._settings import value_of
 from .errors import ConfigError, ModelError
 
 #: ``train(model, rows, ctx)``, and what it may return (macaw.simulate).
@@ -27,6 +29,12 @@ LossFunction = Callable[..., Any]
 EvaluateFunction = Callable[..., Any]
 
 _BOOT = "import sys; sys.path.insert(0, {package!r}); from macaw._train_program import main; main()"
+
+
+# Keys of [local] that are of the loss of a run's task; and with those of clipping, all that neither
+# ctx.batches() nor ctx.optimizer() applies.
+_OF_THE_LOSS = ("local.class_weights", "local.label_smoothing")
+_OF_THE_FUNCTION = ("local.clip_norm", "local.clip", *_OF_THE_LOSS)
 
 
 def wanted(given: Mapping[str, Any]) -> bool:
@@ -41,19 +49,35 @@ def add(
     evaluate: EvaluateFunction | None,
     made: _model.Model | None,
     cache: Path,
+    config: Path_ | None = None,
 ) -> list[tuple[str, str]]:
-    """Adds the keys of ``[workers]``; returns what there is to say. made: the run's model."""
+    """Adds the keys of ``[workers]``; returns what there is to say. made: the run's model. config:
+    a file that may have further keys."""
     if train is None and loss is None:
         if evaluate is not None:
             raise ConfigError("evaluate= has no effect without train= or loss=", key="evaluate")
         return []
     _check(settings, train, loss, made)
+    file = config if sys.version_info >= (3, 11) else None  # older ones read no TOML
+    given = [key for key in _OF_THE_FUNCTION if _is_set(value_of(settings, file, key))]
+    for key in given if loss is not None else ():
+        if key in _OF_THE_LOSS:
+            raise ConfigError(f"{key} has no effect beside loss=", key=key)
     settings["workers.backend"] = "process"
     settings["workers.give_rows"] = True
     settings["workers.command"], home = command(train, loss, evaluate, made, cache)
     settings["workers.folder"] = Path.cwd()
     what = "by this loss" if loss is not None else "by this function"
-    return [("train", f"{home.name} of {home.file}: clients are trained {what}, in Python")]
+    said = [("train", f"{home.name} of {home.file}: clients are trained {what}, in Python")]
+    if train is not None and given:
+        keys = ", ".join(given)
+        said.append(("note", f"{keys}: the function's own to apply, from ctx.local"))
+    return said
+
+
+def _is_set(value: Any) -> bool:
+    """Whether a key has a value other than 0, which turns it off."""
+    return value is not None and not (isinstance(value, (int, float)) and value == 0)
 
 
 def command(
@@ -106,10 +130,6 @@ def _check(
             "models give train=",
             key="loss",
         )
-    if loss is not None:
-        for key in ("local.class_weights", "local.label_smoothing"):
-            if key in settings:
-                raise ConfigError(f"{key} has no effect beside loss=", key=key)
 
 
 def _pickled(module: Any, cache: Path) -> Path:

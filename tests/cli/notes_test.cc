@@ -35,6 +35,7 @@ class SomeRows final : public data::Dataset {
     return absl::UnimplementedError("counts only");
   }
   data::Rows CentralTest() const override { return {}; }
+  void set_classes(int64_t classes) { info_.classes = classes; }
   void set_train_clients(uint64_t clients) { info_.train_clients = clients; }
 
  private:
@@ -200,6 +201,13 @@ TEST(Notes, SayThatEpsilonIsNotOfTheNumbersOfNormalise) {
   EXPECT_THAT(Notes("fedavg", rows, scaled), HasSubstr(note));
   EXPECT_THAT(Notes("fedavg", rows, set), testing::Not(HasSubstr(note)));
   EXPECT_THAT(Notes("fedavg", rows, {"data.normalise.mean=[0.5]"}), testing::Not(HasSubstr(note)));
+}
+
+TEST(Notes, SayThatAllRowsHaveOneClass) {
+  SomeRows rows({20, 40}, {0, 0});
+  EXPECT_EQ(Notes("fedavg", rows), "");
+  rows.set_classes(1);
+  EXPECT_THAT(Notes("fedavg", rows), HasSubstr("all rows have one class"));
 }
 
 TEST(Notes, NameKeysThatDataModelOrRuleLeaveWithoutAnEffect) {

@@ -166,6 +166,16 @@ TEST(BuildSpec, NamesTheTensorsOfATransformerAsPyTorchDoes) {
   EXPECT_FALSE(DrawsMasks(spec.layers[3]));
 }
 
+TEST(DrawsMasks, IsSaidOfLayersThatDropSomething) {
+  const auto draws = [](const std::string& line) {
+    const ModelSpec spec = *BuildSpec(
+        {.name = "layers", .layers = {line}, .input_shape = {4}, .classes = 4}, DType::kF32);
+    return DrawsMasks(spec.layers[0]);
+  };
+  EXPECT_TRUE(draws("dropout 0.5"));
+  EXPECT_FALSE(draws("dropout 0"));
+}
+
 TEST(BuildSpec, MakesOneVectorOfAText) {
   for (const std::string pool : {"last", "mean"}) {
     const ModelSpec spec =
@@ -283,6 +293,9 @@ TEST(AllLayerWords, AreReadAsTheyAreListed) {
 }
 
 TEST(BuildSpec, SaysWhichLayerIsWrongAndWhatWouldFit) {
+  ModelConfig gray = Layers({"conv 8 3"});
+  gray.input_shape = {28, 28};
+  EXPECT_THAT(ErrorOf(gray), HasSubstr("data.input_shape = [1, 28, 28], in Python x[:, None]"));
   EXPECT_THAT(ErrorOf(Layers({"flatten", "conv 8 3"})),
               HasSubstr("layer 2 \"conv 8 3\": needs [channels, height, width], but [784]"));
   EXPECT_THAT(ErrorOf(Layers({"conv 8 3", "linear 10"})),

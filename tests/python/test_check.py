@@ -110,6 +110,29 @@ class WhatTrains(TestCase):
         net = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.3), nn.Linear(6, 3))
         self.assertRegex(self.said(net), "losses and gradients equal.*the rest is random")
 
+    def test_is_the_module_whose_dropout_drops_nothing(self) -> None:
+        net = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.0), nn.Linear(6, 3))
+        self.assertIn("two steps equal", self.said(net))
+
+    def test_is_the_module_with_frozen_statistics(self) -> None:
+        class Net(nn.Module):
+            def __init__(self, body: Any) -> None:
+                super().__init__()
+                self.body = body
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.body(x)
+
+        body = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
+        for net in (body, Net(body)):
+            with self.subTest(type(net).__name__):
+                frozen = {"model_options": {"buffers": "server"}}
+                self.assertIn("two steps equal", self.said(net, **frozen))
+                self.assertTrue(net.training)
+                run = self.run_of(net, **frozen)
+                mean = next(v for n, v in run.model().items() if n.endswith("running_mean"))
+                self.assertEqual(float(np.abs(np.asarray(mean)).max()), 0)
+
     def planted(self, net: Any, change: Any, names: Any = None, **more: Any) -> str:
         """The refusal of a run whose converter has a fault."""
         real = _layers.layers_of

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import macaw
-from macaw import _safetensors, _scores
+from macaw import _data, _safetensors, _scores
+from macaw._columns import Columns
 from support import TestCase, needs, rows
 
 # As `datasets` has it, which is known by its name.
@@ -110,6 +111,71 @@ class Prepared(TestCase):
             with self.assertRaisesRegex(macaw.DataError, "is no name of a client") as caught:
                 self.prepare(data, client=client)
             self.assertEqual(caught.exception.key, "client")
+
+    def test_refuses_rows_of_nobody_by_the_first_of_them(self) -> None:
+        x, y = rows(4)
+        day = np.datetime64("2026-01-02")
+        forms = {
+            "a list of words": ["ann", None, "bob", None],
+            "words and NaN": ["ann", float("nan"), "bob", "bob"],
+            "words that NumPy made": np.array(["ann", "nan", "bob", "bob"]),
+            "objects": np.array(["ann", float("nan"), float("nan"), "bob"], object),
+            "numbers": np.array([1, np.nan, 2, np.nan]),
+            "dates": np.array([day, np.datetime64("NaT"), day, day]),
+            "no words": ["ann", "", "bob", ""],
+            "lists": np.array(["ann", ["bob"], None, 0], object),
+        }
+        said = "is no name of a client, in row 1"
+        for name, client in forms.items():
+            with self.subTest(name), self.assertRaisesRegex(macaw.DataError, said) as found:
+                self.prepare((x, y), client=client)
+            self.assertEqual(found.exception.key, "client")
+        for key in (None, float("nan")):
+            with self.assertRaisesRegex(macaw.DataError, "is no name of a client"):
+                self.prepare({"ann": (x, y), key: (x, y)})
+
+    @needs("pandas")
+    def test_refuses_rows_of_nobody_in_every_form_of_pandas(self) -> None:
+        import pandas as pd
+
+        x, y = rows(4)
+        for client in (
+            pd.array([1, None, 2, 2], dtype="Int64"),
+            pd.Categorical(["ann", None, "bob", "ann"]),
+            pd.Series(["ann", np.nan, np.nan, "bob"]),
+            pd.to_datetime(["2026-01-01", None, None, "2026-01-02"]),
+        ):
+            with self.assertRaisesRegex(macaw.DataError, "is no name of a client, in row 1"):
+                self.prepare((x, y), client=client)
+
+    def test_names_clients_by_dates_as_people_write_them(self) -> None:
+        x, y = rows(4)
+        days = np.array(["2026-01-02", "2026-01-03"] * 2, "M8[ns]")
+        file = _safetensors.read(self.prepare((x, y), client=days))
+        self.assertEqual(bytes(file["client_names"]), b"2026-01-022026-01-03")
+        with self.assertRaisesRegex(macaw.DataError, "timedelta64.*words, numbers or dates"):
+            self.prepare((x, y), client=days - days[0])
+
+    def test_refuses_a_query_that_has_not_been_made(self) -> None:
+        lazy = type("LazyFrame", (), {"__module__": "polars.lazyframe.frame"})()
+        for data in (lazy, (lazy, [0, 1]), {"ann": lazy}):
+            with self.assertRaisesRegex(macaw.DataError, "^data: .*LazyFrame.*collect"):
+                self.prepare(data, label="y")
+        with self.assertRaisesRegex(macaw.DataError, "^test: .*LazyFrame.*collect"):
+            self.prepare(rows(4), test=lazy)
+
+    def test_says_which_columns_of_tokens_it_leaves_out(self) -> None:
+        texts = [{"input_ids": [5, 2, 9], "attention_mask": [1, 1, 1], "label": n % 2,
+                  "token_type_ids": [0, 1, 1], "text": "a b c"} for n in range(4)]  # fmt: skip
+        with self.assertWarnsRegex(UserWarning, "token_type_ids of the rows is not used"):
+            self.prepare(texts)
+        plain = [{**text, "token_type_ids": [0, 0, 0]} for text in texts]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.prepare(plain)
+        columns = Columns()
+        _data.prepared(plain, None, columns, self.folder)
+        self.assertIn("token_type_ids, text not used", columns.notes[0])
 
     def test_pads_clients_whose_texts_have_one_length_each(self) -> None:
         clients = {"ann": [[1, 2, 3], [3, 2, 1]], "bob": [[1, 2, 3, 4, 5]]}

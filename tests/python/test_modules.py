@@ -51,6 +51,21 @@ def counting() -> Any:
     return Counting()
 
 
+def replacing() -> Any:
+    class Replacing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(8, 3)
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                self.seen += 1
+            return self.body(x) * (1 + self.seen)
+
+    return Replacing()
+
+
 class Noisy:
     """Made a module's function: noise that no layer tells of."""
 
@@ -250,6 +265,22 @@ class Modules(TestCase):
                 macaw.simulate(**self.job_of(counting()))
         except macaw.MissingBackendError as error:
             self.skipTest(str(error))
+
+    def test_that_replace_their_buffers_are_told_to_change_them_in_place(self) -> None:
+        try:
+            with self.assertRaisesRegex(macaw.Error, r"in place \(self\.seen\.add_\(1\)"):
+                macaw.simulate(**self.job_of(replacing()))
+        except macaw.MissingBackendError as error:
+            self.skipTest(str(error))
+
+    def test_of_convolutions_are_told_how_gray_images_are_given(self) -> None:
+        images = np.zeros((60, 8, 8), np.uint8), np.arange(60) % 3
+        for model in (
+            nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 3)),
+            ["conv 2 3", "flatten", "linear 3"],
+        ):
+            with self.assertRaisesRegex(macaw.Error, r"gray images.*x\[:, None\]"):
+                macaw.simulate(**self.job("gray", model=model, data=images))
 
     def test_that_are_compiled_are_refused(self) -> None:
         if not hasattr(torch, "compile"):

@@ -12,7 +12,7 @@ import numpy as np
 
 import macaw
 from macaw import _safetensors
-from support import TestCase
+from support import TestCase, needs
 
 
 def column_of(values: list[Any]) -> Any:
@@ -134,6 +134,47 @@ class ATable(TestCase):
             self.assertIn(f"did you mean {meant!r}", str(error))
         self.assertIn("(x, y)", str(self.refused(frame, label=np.zeros(4))))
         self.assertEqual(self.refused(frame).key, "label")  # none has a usual name
+
+    def test_has_each_column_once(self) -> None:
+        frame = DataFrame(PEOPLE)
+        error = self.refused(frame, label="ill", features=["age", "age"])
+        self.assertEqual((error.key, "'age' more than once" in str(error)), ("features", True))
+
+        class Twice(Frame):
+            @property
+            def columns(self) -> list[str]:
+                return ["age", "age", "ill"]
+
+        twice = type("DataFrame", (Twice,), {"__module__": "pandas.of_a_test"})(PEOPLE)
+        self.assertIn('several columns with the name "age"', str(self.refused(twice, label="ill")))
+
+    def test_has_the_order_of_an_enumeration(self) -> None:
+        class Enum:
+            categories = ("low", "high", "highest")
+
+            def __str__(self) -> str:
+                return "Enum(categories=['low', 'high', 'highest'])"
+
+        class Levels(Frame):
+            def __getitem__(self, name: str) -> Column:
+                column = super().__getitem__(name)
+                if name == "y":
+                    column.dtype = Enum()
+                return column
+
+        frame = type("DataFrame", (Levels,), {"__module__": "polars.of_a_test"})
+        path = self.prepare(frame({"a": [1.0, 2.0, 3.0], "y": ["high", "low", "high"]}))
+        self.assertEqual(_safetensors.metadata(path)["class_names"], '["low", "high", "highest"]')
+        np.testing.assert_array_equal(_safetensors.read(path)["labels"], [1, 0, 1])
+
+    @needs("polars")
+    def test_has_the_order_of_an_enumeration_of_polars(self) -> None:
+        import polars as pl
+
+        levels = pl.Series(["hi", "lo", "hi"], dtype=pl.Enum(["lo", "hi", "top"]))
+        path = self.prepare(pl.DataFrame({"a": [1.0, 2.0, 3.0], "y": levels}))
+        self.assertEqual(_safetensors.metadata(path)["class_names"], '["lo", "hi", "top"]')
+        np.testing.assert_array_equal(_safetensors.read(path)["labels"], [1, 0, 1])
 
     def test_has_the_mean_of_its_training_rows_in_gaps(self) -> None:
         frame = DataFrame({"a": [1.0, None, 5.0], "y": [0, 1, 0]})

@@ -126,6 +126,21 @@ class AFunction(TrainCase):
             train = functools.partial(own.returns, what=what)
             self.assertIn(word, str(self.refusal(macaw.TrainError, train=train)), what)
 
+    def test_is_told_of_keys_that_it_has_to_apply_itself(self) -> None:
+        local = {"clip_norm": 0.1, "label_smoothing": 0.1, "class_weights": [1, 2, 3], "lr": 0.1}
+        run = self.run_of("run", local=local)
+        self.assertIn(
+            ("note", "local.clip_norm, local.class_weights, local.label_smoothing: the function's "
+             "own to apply, from ctx.local"),
+            run.said,
+        )  # fmt: skip
+        self.assertNotIn("note", dict(self.run_of("plain", local={"lr": 0.1}).said))
+
+    def test_is_not_given_keys_that_would_change_nothing(self) -> None:
+        for key, value in (("micro_batch", 3), ("precision", "bf16"), ("checkpoint", True)):
+            error = self.refusal(macaw.ConfigError, local={key: value})
+            self.assertEqual(error.key, f"local.{key}")
+
     def test_with_a_rule_that_does_not_only_train_is_refused_before_the_run(self) -> None:
         for rule, what in (
             (macaw.IFCA(clusters=2), "ifca also asks for the loss"),
@@ -301,6 +316,26 @@ class AModule(TrainCase):
                 np.testing.assert_allclose(run.model()[tensor], array, atol=2e-5, err_msg=name)
             for column in ("test_loss", "test_accuracy"):
                 np.testing.assert_allclose(run.metrics[column], fused.metrics[column], atol=1e-5)
+
+    def test_by_a_loss_refuses_keys_that_would_change_nothing(self) -> None:
+        from torch import nn
+
+        for key, value in (("label_smoothing", 0.1), ("class_weights", [1, 2, 3])):
+            file = self.folder / "run.toml"
+            file.write_text(f"[local]\n{key} = {value}\n")
+            given = [{"local": {key: value}}]
+            if sys.version_info >= (3, 11):
+                given.append({"config": file})
+            for changes in given:
+                error = self.refusal(macaw.ConfigError, train=None, model=self.net(),
+                                     loss=own.cross_entropy, **changes)  # fmt: skip
+                self.assertEqual(error.key, f"local.{key}")
+        net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        changes = {"local": {"micro_batch": 3}}, {"model_options": {"buffers": "server"}}
+        for change, key in zip(changes, ("local.micro_batch", "model.buffers")):
+            error = self.refusal(macaw.ConfigError, train=None, model=net,
+                                 loss=own.cross_entropy, **change)  # fmt: skip
+            self.assertEqual(error.key, key)
 
     def test_with_batch_norm_has_batches_and_clients_of_one_row(self) -> None:
         from torch import nn

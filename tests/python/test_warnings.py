@@ -34,6 +34,11 @@ class Warnings(TestCase):
         job = self.job("run", data=floats, partition=macaw.iid(20), model=["linear 1"])
         self.check(lambda: macaw.simulate(**job), "y is float and has 0.0 and 1.0 alone")
 
+    def test_of_rows_that_have_one_class(self) -> None:
+        x, y = rows()
+        job = self.job("run", data=(x, y * 0), model=["linear 1"], partition=macaw.iid(20))
+        self.check(lambda: macaw.simulate(**job), "all rows have one class")
+
     def test_of_a_stream(self) -> None:
         def read() -> None:
             with macaw.stream(**self.job("run", algorithm="scaffold")) as stream:

@@ -1,6 +1,7 @@
 // Local steps of the eager trainer against LibTorch's own optimizers on the same network.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
@@ -9,6 +10,9 @@
 
 #include "models/network.h"
 #include "models/one_thread.h"
+#include "models/script.h"
+#include "models/script_module.h"
+#include "tests/models/written_script.h"
 #include "tests/training/testing.h"
 
 namespace macaw::training {
@@ -105,6 +109,105 @@ TEST(EagerOptimizer, AdamTakesLibTorchsSteps) {
 }
 
 TEST(EagerOptimizer, AdamWWalksAsLibTorchs) { ExpectSameWalk(With("adamw", 0.05, 0.3)); }
+
+// A layer that no batch passes, and one that some batches pass.
+models::ModelSpec WithLayersLeftOut() {
+  models::WrittenScript net("Net");
+  net.Inner("always", models::WrittenLinear("Always", kWidth, kClasses));
+  net.Inner("sometimes", models::WrittenLinear("Sometimes", kWidth, kClasses));
+  net.Inner("never", models::WrittenLinear("Never", kWidth, kClasses));
+  net.Define(
+      "    y = self.always.forward(x)\n"
+      "    if bool(x[0][0] > 0):\n"
+      "        y = y + self.sometimes.forward(x)\n"
+      "    return y\n");
+  ModelConfig config;
+  config.name = models::kScriptName;
+  config.input_shape = {kWidth};
+  config.classes = kClasses;
+  config.tensors = models::ReadScriptContent(net.Bytes())->tensors;
+  models::ModelSpec spec = *models::BuildSpec(config, DType::kF64);
+  spec.script = std::make_shared<const std::string>(net.Bytes());
+  return spec;
+}
+
+// A tensor without a gradient takes no step: no decay, and its momentum and Adam's count wait.
+void ExpectStepsOfTensorsWithGradients(LocalConfig local) {
+  models::UseOneThread();
+  const models::ModelSpec spec = WithLayersLeftOut();
+  const Examples examples({{1, 2, -1, 0.5}, {-0.5, 1, 0, 2}, {-1, 0.25, 2, 1}, {0.5, -2, 1, 1}},
+                          {0, 1, 2, 1});
+  FlatVector x(spec.layout);
+  RandomStream stream({.seed = 3});
+  for (const LayoutEntry& entry : spec.layout->entries())
+    for (uint64_t i = 0; i < entry.size; ++i) x.As<double>()[entry.offset + i] = stream.Normal();
+  local.batch_size = 1;
+  local.shuffle = false;
+  local.epochs = 3;
+  local.clip_norm = 0.8;
+  LocalPlan plan;
+  plan.stages = {StageFrom(View(x), local.lr)};
+  plan.stages[0].local = local;
+  const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+  const auto outcome = MustRun(*trainer, plan, TaskOf(examples.Classes()))[0];
+
+  FlatVector copy = x.Clone();
+  std::vector<at::Tensor> w = models::ViewsOf(copy.view());
+  for (at::Tensor& p : w) p.requires_grad_(true);
+  const models::Network network(spec);
+  const auto optimizer = LibTorchs(local, w);
+  const data::Rows rows = examples.Classes();
+  for (int step = 0; step < 12; ++step) {
+    const int row = step % 4;
+    at::Tensor features = at::empty({1, kWidth}, at::kFloat);
+    std::memcpy(features.data_ptr<float>(), rows.block.features + row * kWidth * sizeof(float),
+                kWidth * sizeof(float));
+    const at::Tensor label = at::full({1}, rows.block.classes[row], at::kLong);
+    optimizer->zero_grad();
+    at::cross_entropy_loss(network.Forward(features.to(at::kDouble), w, nullptr).logits, label)
+        .backward();
+    torch::nn::utils::clip_grad_norm_(w, local.clip_norm);
+    optimizer->step();
+  }
+  for (const LayoutEntry& entry : spec.layout->entries()) {
+    for (uint64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+      EXPECT_NEAR(outcome.end.As<double>()[i], copy.As<double>()[i], 1e-6) << entry.name;
+      EXPECT_EQ(outcome.end.As<double>()[i] == x.As<double>()[i], entry.name.starts_with("never"))
+          << entry.name;
+    }
+  }
+}
+
+TEST(EagerOptimizer, LeavesTensorsWithoutAGradientAlone) {
+  LocalConfig local = With("sgd", 0.2, 0.1);
+  ExpectStepsOfTensorsWithGradients(local);
+  local.momentum = 0.9;
+  ExpectStepsOfTensorsWithGradients(local);
+  local.nesterov = true;
+  ExpectStepsOfTensorsWithGradients(local);
+  ExpectStepsOfTensorsWithGradients(With("adam", 0.05, 0.1));
+  ExpectStepsOfTensorsWithGradients(With("adamw", 0.05, 0.3));
+}
+
+TEST(EagerOptimizer, LeavesTensorsWithoutAGradientUncorrected) {
+  const models::ModelSpec spec = WithLayersLeftOut();
+  const Examples examples = RandomExamples(kRows, kWidth, kClasses, 2);
+  FlatVector x(spec.layout), anchor(spec.layout);
+  for (const LayoutEntry& entry : spec.layout->entries())
+    for (uint64_t i = 0; i < entry.size; ++i) x.As<double>()[entry.offset + i] = 1;
+  for (const char* const clip : {"gradient", "corrected"}) {
+    LocalPlan plan;
+    plan.stages = {StageFrom(View(x), 0.1)};
+    plan.stages[0].correction = {.mu = 0.5, .anchor = View(anchor)};
+    plan.stages[0].local.clip_norm = 1;
+    plan.stages[0].local.clip = clip;
+    const auto trainer = TrainerOf(spec, TaskKind::kClassification);
+    const auto outcome = MustRun(*trainer, plan, TaskOf(examples.Classes()))[0];
+    const double never = outcome.end.As<double>()[spec.layout->Find("never.weight")->offset];
+    EXPECT_EQ(never, 1) << clip;
+    EXPECT_NE(outcome.end.As<double>()[spec.layout->Find("always.weight")->offset], 1) << clip;
+  }
+}
 
 // The proximal term is part of the gradient, so it enters the moments.
 TEST(EagerOptimizer, AdamTakesTheAffineCorrection) {

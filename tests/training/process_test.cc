@@ -388,6 +388,28 @@ TEST_F(OwnersProgram, RefusesWhatItCannotDo) {
               HasSubstr("data.label_noise and data.concept_shift do not reach"));
 }
 
+// Keys that only another back end can obey.
+TEST_F(OwnersProgram, RefusesKeysThatItWouldIgnore) {
+  const auto refusal = [&](const std::function<void(TrainerSetup&)>& change) {
+    TrainerSetup setup = Setup("plain");
+    change(setup);
+    return std::string(backends_.MakeTrainer(setup).status().message());
+  };
+  EXPECT_THAT(refusal([](TrainerSetup& s) { s.local.checkpoint = true; }),
+              HasSubstr("local.checkpoint: a program of yours"));
+  EXPECT_THAT(refusal([](TrainerSetup& s) { s.local.micro_batch = 3; }),
+              HasSubstr("local.micro_batch: a program of yours"));
+  EXPECT_THAT(refusal([](TrainerSetup& s) { s.local.precision = "bf16"; }),
+              HasSubstr("local.precision: a program of yours"));
+  EXPECT_EQ(refusal([](TrainerSetup& s) { s.spec.move_buffers = false; }), "")
+      << "a model without statistics";
+  EXPECT_THAT(refusal([](TrainerSetup& s) {
+                s.spec = SpecOf({"batchnorm", "flatten", "linear 3"}, {1, 2, 2}, 3, DType::kF32);
+                s.spec.move_buffers = false;
+              }),
+              HasSubstr("model.buffers = \"server\": a program of yours"));
+}
+
 TEST_F(OwnersProgram, EvaluatesItsOwnRows) {
   const auto trainer = Make(Setup("corrects"));
   data::Rows rows = examples_.Classes();

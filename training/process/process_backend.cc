@@ -27,12 +27,6 @@ class Process final : public Backend {
           "the owner's own program gets whole rows: leave data.augment out, and crop and flip in "
           "the program");
     }
-    if (setup.local.checkpoint) {
-      return absl::UnimplementedError(
-          "the owner's own program makes its passes itself: take local.checkpoint out, and let the "
-          "program compute activations again (torch.utils.checkpoint; of Hugging Face "
-          "model.gradient_checkpointing_enable(), TrainingArguments(gradient_checkpointing=True))");
-    }
     if (setup.task == TaskKind::kReconstruction && gives_rows) {
       return absl::UnimplementedError(
           "run.task is \"reconstruction\", and workers.give_rows sends rows with labels");

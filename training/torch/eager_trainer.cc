@@ -214,6 +214,7 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
   replica_.Load(run.start);
   replica_.SetTrainable(run.stage.trainable.get());
   replica_.ZeroGradient();
+  tensor_steps_.Start(*network_.spec().layout, run.stage.trainable.get());
   if (device_.is_cpu()) {
     optimizer_.Start(local, run.stage.correction.mu);
   } else {
@@ -226,13 +227,9 @@ absl::StatusOr<StageOutcome> EagerTrainer::Train(const StageRun& run) {
       .seed = run.task.seed, .round = run.task.round, .client = run.task.client};
   for (auto positions = order_.Next(); !positions.empty(); positions = order_.Next()) {
     augment.epoch = order_.epoch();
+    replica_.ForgetReached();
     MACAW_RETURN_IF_ERROR(Differentiate(run, positions, augment, outcome));
-    const StreamKey dropout = run.Dropout(outcome.steps);
-    if (device_.is_cpu()) {
-      DispatchDType(network_.spec().layout->dtype(), [&]<typename T>(T) { Step<T>(run, dropout); });
-    } else {
-      StepOnDevice(run, dropout);
-    }
+    Step(run, run.Dropout(outcome.steps));
     ++outcome.steps;
     outcome.rate_sum += local.lr;
     outcome.examples += positions.size();
@@ -271,6 +268,17 @@ void EagerTrainer::KeepFrozenBuffers(const StageRun& run) {
   }
 }
 
+void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
+  if (device_.is_cpu()) {
+    DispatchDType(network_.spec().layout->dtype(),
+                  [&]<typename T>(T) { StepOnHost<T>(run, dropout); });
+  } else {
+    StepOnDevice(run, dropout);
+  }
+  // A hook may have corrected the gradient of a tensor that takes no step.
+  if (!tensor_steps_.all_move()) replica_.ZeroGradient();
+}
+
 void EagerTrainer::StepOnDevice(const StageRun& run, const StreamKey& dropout) {
   const bool corrects = run.stage.hooks != nullptr && run.stage.hooks->correct;
   const bool clips_corrected = run.stage.local.clip == "corrected";
@@ -280,16 +288,16 @@ void EagerTrainer::StepOnDevice(const StageRun& run, const StreamKey& dropout) {
       TensorOptimizer::Clip(clip_norm, run.pieces, replica_.flat_gradient());
     batch_.Correct(replica_, run.loss(), &dropout);
   }
-  device_optimizer_.Step(run.pieces,
-                         {.weights = replica_.flat_values(),
-                          .gradient = replica_.flat_gradient(),
-                          .anchor = run.device_anchor,
-                          .v = run.device_v},
-                         /*clipped=*/corrects && !clips_corrected);
+  device_optimizer_.StepEach(tensor_steps_.Next(replica_.reached()),
+                             {.weights = replica_.flat_values(),
+                              .gradient = replica_.flat_gradient(),
+                              .anchor = run.device_anchor,
+                              .v = run.device_v},
+                             /*clipped=*/corrects && !clips_corrected);
 }
 
 template <typename T>
-void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
+void EagerTrainer::StepOnHost(const StageRun& run, const StreamKey& dropout) {
   const std::span<T> gradient = replica_.gradient().As<T>();
   const bool corrects = run.stage.hooks != nullptr && run.stage.hooks->correct;
   const bool clips_corrected = run.stage.local.clip == "corrected";
@@ -301,12 +309,12 @@ void EagerTrainer::Step(const StageRun& run, const StreamKey& dropout) {
     }
     batch_.Correct(replica_, run.loss(), &dropout);
   }
-  optimizer_.Step<T>(run.pieces,
-                     {.weights = replica_.values().As<T>(),
-                      .gradient = gradient,
-                      .anchor = run.anchor.As<T>(),
-                      .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()},
-                     /*clipped=*/corrects && !clips_corrected);
+  optimizer_.StepEach<T>(tensor_steps_.Next(replica_.reached()),
+                         {.weights = replica_.values().As<T>(),
+                          .gradient = gradient,
+                          .anchor = run.anchor.As<T>(),
+                          .v = run.v.empty() ? std::span<const T>() : run.v.As<T>()},
+                         /*clipped=*/corrects && !clips_corrected);
 }
 
 absl::StatusOr<StageOutcome> EagerTrainer::Gradient(const StageRun& run) {

@@ -15,6 +15,7 @@
 #include "training/local_optimizer.h"
 #include "training/objective.h"
 #include "training/stage_inputs.h"
+#include "training/tensor_steps.h"
 #include "training/torch/eager_batch.h"
 #include "training/torch/references.h"
 #include "training/torch/replica.h"
@@ -57,8 +58,10 @@ class EagerTrainer final : public LocalTrainer {
                              const data::AugmentKey& augment, StageOutcome& outcome);
   absl::StatusOr<StageOutcome> Gradient(const StageRun& run);
   absl::StatusOr<StageOutcome> Loss(const StageRun& run);
-  template <typename T>
+  // The step of the batch whose gradient the replica has.
   void Step(const StageRun& run, const StreamKey& dropout);
+  template <typename T>
+  void StepOnHost(const StageRun& run, const StreamKey& dropout);
   void StepOnDevice(const StageRun& run, const StreamKey& dropout);
   // Restores the running statistics that the stage must not change: LibTorch updates those of a
   // frozen batch norm in place, too.
@@ -83,6 +86,7 @@ class EagerTrainer final : public LocalTrainer {
   EagerBatch batch_;
   Replica replica_;
   BatchOrder order_;
+  TensorSteps tensor_steps_;
   LocalOptimizer optimizer_;
   TensorOptimizer device_optimizer_;
   References references_;

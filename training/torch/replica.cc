@@ -39,10 +39,14 @@ Replica::Replica(LayoutPtr layout, at::Device device)
     parameters_ = models::ViewsOf(flat_values_, *layout_);
     gradients = models::ViewsOf(flat_gradient_, *layout_);
   }
+  reached_.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (IsBuffer(i)) continue;
     parameters_[i].requires_grad_(true);
     parameters_[i].mutable_grad() = gradients[i];
+    parameters_[i].register_hook([this, i](const at::Tensor& gradient) {
+      if (gradient.defined()) reached_[i] = true;
+    });
   }
 }
 

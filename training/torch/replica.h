@@ -18,6 +18,8 @@ namespace macaw::training {
 class Replica {
  public:
   explicit Replica(LayoutPtr layout, at::Device device = at::kCPU);
+  Replica(const Replica&) = delete;  // its tensors tell it what is reached
+  Replica& operator=(const Replica&) = delete;
 
   void Load(ConstVectorView point);  // same layout
   // The tensor at this place of the layout as it is in `point`.
@@ -26,6 +28,9 @@ class Replica {
   // pass. Null: all are trainable.
   void SetTrainable(const std::vector<bool>* trainable);
   void ZeroGradient();
+  // Which entries a backward pass has given a gradient since the last ForgetReached.
+  const std::vector<bool>& reached() const { return reached_; }
+  void ForgetReached() { reached_.assign(reached_.size(), false); }
 
   // Valid until the next call of the same function. On the host they may be written to.
   VectorView values();
@@ -46,6 +51,7 @@ class Replica {
   FlatVector gradient_;
   at::Tensor flat_values_, flat_gradient_;
   std::vector<at::Tensor> parameters_;
+  std::vector<bool> reached_;
 };
 
 // The vector's numbers as a tensor without a copy. The bytes must outlive it.

@@ -35,7 +35,6 @@ void TensorOptimizer::Start(const LocalConfig& local, double mu, const at::Tenso
   local_ = local;
   mu_ = mu;
   adam_ = AdamRule::IsFor(local);
-  steps_ = 0;
   norm_ = StepNorm(SgdRule::Of(local, mu));
   const auto start_at_zero = [&](at::Tensor& vector) {
     vector.defined() ? vector.zero_() : vector = at::zeros_like(like);
@@ -57,29 +56,32 @@ void TensorOptimizer::Clip(double clip_norm, const Pieces& pieces, const at::Ten
   for (const auto& piece : pieces) Part(gradient, piece).mul_(factor.to(gradient.scalar_type()));
 }
 
-void TensorOptimizer::Step(const Pieces& pieces, const StepTensors& vectors, bool clipped) {
+void TensorOptimizer::StepEach(const std::vector<StepPieces>& moving, const StepTensors& vectors,
+                               bool clipped) {
   const at::NoGradGuard without_graph;
   const bool clips = local_.clip_norm > 0 && !clipped;
   const bool clips_corrected = clips && local_.clip == "corrected";
+  const Pieces all = clips ? PiecesOf(moving) : Pieces();
   if (clips_corrected)
-    for (const auto& piece : pieces) AddCorrection(mu_, PartsOf(vectors, piece));
-  if (clips) Clip(local_.clip_norm, pieces, vectors.gradient);
-  ++steps_;
+    for (const auto& piece : all) AddCorrection(mu_, PartsOf(vectors, piece));
+  if (clips) Clip(local_.clip_norm, all, vectors.gradient);
   if (!adam_) norm_.Step();
-  for (const auto& piece : pieces) {
-    const StepTensors part = PartsOf(vectors, piece);
-    if (!clips_corrected) AddCorrection(mu_, part);
-    StepPiece(part, Part(first_, piece), Part(second_, piece));
-    part.gradient.zero_();
+  for (const StepPieces& same : moving) {
+    for (const auto& piece : same.pieces) {
+      const StepTensors part = PartsOf(vectors, piece);
+      if (!clips_corrected) AddCorrection(mu_, part);
+      StepPiece(same.step, part, Part(first_, piece), Part(second_, piece));
+      part.gradient.zero_();
+    }
   }
 }
 
-void TensorOptimizer::StepPiece(const StepTensors& piece, const at::Tensor& first,
+void TensorOptimizer::StepPiece(uint64_t step, const StepTensors& piece, const at::Tensor& first,
                                 const at::Tensor& second) {
   const at::Tensor &w = piece.weights, &g = piece.gradient;
   if (adam_) {
     const AdamRule rule = AdamRule::Of(local_, 0);
-    const AdamNumbers<double> n = AdamNumbersOf<double>(rule, steps_);
+    const AdamNumbers<double> n = AdamNumbersOf<double>(rule, step);
     if (!rule.decoupled && rule.weight_decay != 0) g.add_(w, rule.weight_decay);
     first.lerp_(g, n.first_new);
     second.mul_(n.second_old).addcmul_(g, g, n.second_new);

@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "plan/local.h"
 #include "training/local_sgd.h"
+#include "training/tensor_steps.h"
 
 namespace macaw::training {
 
@@ -27,18 +29,18 @@ class TensorOptimizer {
   // vector of the steps.
   void Start(const LocalConfig& local, double mu, const at::Tensor& like);
   // `clipped`: the gradient has been clipped already.
-  void Step(const Pieces& pieces, const StepTensors& vectors, bool clipped);
+  void StepEach(const std::vector<StepPieces>& moving, const StepTensors& vectors, bool clipped);
   // Multiplies the gradient by the factor of the norm clip.
   static void Clip(double clip_norm, const Pieces& pieces, const at::Tensor& gradient);
   double a_norm1() const;  // as LocalOptimizer::a_norm1
 
  private:
-  void StepPiece(const StepTensors& piece, const at::Tensor& first, const at::Tensor& second);
+  void StepPiece(uint64_t step, const StepTensors& piece, const at::Tensor& first,
+                 const at::Tensor& second);
 
   LocalConfig local_;
   double mu_ = 0;
   bool adam_ = false;
-  uint64_t steps_ = 0;
   StepNorm norm_{SgdRule{}};
   at::Tensor first_, second_;  // momentum, or Adam's moments
 };
