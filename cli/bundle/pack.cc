@@ -15,6 +15,7 @@
 #include "cli/bundle/bundle.h"
 #include "cli/bundle/crate.h"
 #include "cli/bundle/portable.h"
+#include "cli/results/ending.h"
 #include "cli/results/result.h"
 #include "core/digest.h"
 #include "core/files.h"
@@ -111,11 +112,7 @@ class Packer {
       const auto found = object.find(key);
       return found != object.end() && found->is_string() ? found->get<std::string>() : "";
     };
-    // A run that was cut may have done a round whose row it had not written.
-    const auto last_row = summary.find("final_round");
-    MACAW_RETURN_IF_ERROR(CheckAgrees(last_row != summary.end() && last_row->is_number_unsigned()
-                                          ? last_row->get<uint32_t>()
-                                          : result.rounds));
+    MACAW_RETURN_IF_ERROR(CheckAgrees(LastRowOfSummary(options_.run).value_or(result.rounds)));
     manifest_.name = result.name;
     manifest_.algorithm = result.algorithm;
     manifest_.end = result.end;
@@ -139,19 +136,15 @@ class Packer {
     return absl::OkStatus();
   }
 
-  // A run that goes on has more rows than its last summary says. `rounds`: of the last row then.
+  // `rounds`: of the last row that the summary knows. A run that goes on has more, and one that has
+  // lost rows fewer.
   absl::Status CheckAgrees(uint32_t rounds) const {
-    MACAW_ASSIGN_OR_RETURN(const std::string rows, ReadFile(In("metrics.jsonl")));
-    const size_t end = rows.find_last_not_of('\n');
-    if (end == std::string::npos) return absl::OkStatus();
-    const size_t begin = rows.rfind('\n', end) + 1;  // npos + 1 is 0
-    const OrderedJson row = OrderedJson::parse(rows.substr(begin, end + 1 - begin), nullptr,
-                                               /*allow_exceptions=*/false);
-    if (row.is_object() && row.contains("round") && row["round"] == rounds) return absl::OkStatus();
+    const std::optional<uint32_t> last = LastRow(options_.run);
+    if (!last.has_value() || *last == rounds) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat(options_.run, " has not ended: its summary.json is of round ", rounds,
-                     ", and the last row of metrics.jsonl of another one (macaw simulate --resume "
-                     "ends the run)"));
+                     ", and the last row of metrics.jsonl of round ", *last,
+                     " (macaw simulate --resume ends the run)"));
   }
 
   void DescribeData(const std::map<std::string, Value>& values) {

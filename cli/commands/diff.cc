@@ -46,6 +46,7 @@ absl::StatusOr<int> ShowDifference(const DiffCommand& command) {
     MACAW_ASSIGN_OR_RETURN(Trace trace, ReadTrace(*path, is_run ? Renames() : renames));
     traces.push_back(std::move(trace));
   }
+  MACAW_RETURN_IF_ERROR(CheckRenames(renames, traces[0], traces[1]));
   MACAW_ASSIGN_OR_RETURN(const DiffReport report,
                          Diff(traces[0], traces[1], {.tolerance = command.tolerance}));
   std::cout << (command.json ? DiffJson(report) + "\n" : DiffText(report));

@@ -20,11 +20,19 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 using settings::Role;
 
+// The server's keys of [round] say which clients a round waits for, and how long. By that they
+// decide the result, in virtual time and by the machine's clock. Their role is of a resume, which
+// may change them.
+bool ClosesRounds(const Field& field) {
+  return field.role == Role::kCompute && absl::StartsWith(field.key, "round.");
+}
+
 // Whether a key decides what is trained or for how long. The summary shows the seed and the
 // algorithm's name elsewhere.
 bool IsSetting(const Field& field) {
-  return (field.role == Role::kResult || field.role == Role::kLength) && field.key != "run.seed" &&
-         field.key != "algorithm.name";
+  const bool decides =
+      field.role == Role::kResult || field.role == Role::kLength || ClosesRounds(field);
+  return decides && field.key != "run.seed" && field.key != "algorithm.name";
 }
 
 // The fields that `key` sets: itself, or those of the table that it names.
@@ -36,7 +44,9 @@ std::vector<const Field*> Under(const std::vector<Field>& fields, const std::str
   return under;
 }
 
-bool MayChange(const Field& field) {
+// In virtual time the configuration alone decides who counts in a round, so a run keeps that.
+bool MayChange(const Field& field, const Config& config) {
+  if (ClosesRounds(field)) return !config.run.devices.on();
   return field.role == Role::kCompute || field.role == Role::kLength;
 }
 
@@ -63,25 +73,25 @@ bool OnlyComputes(const std::string& key) {
   const std::vector<Field>& fields = AllFields();
   const std::vector<const Field*> under = Under(fields, key);
   return !under.empty() && std::ranges::all_of(under, [](const Field* field) {
-    return field->role == Role::kCompute;
+    return field->role == Role::kCompute && !ClosesRounds(*field);
   });
 }
 
-bool IsKeptByAResume(const std::string& key) {
+bool IsKeptByAResume(const std::string& key, const Config& config) {
   if (absl::StartsWith(key, "algorithm.")) return true;
   const std::vector<Field>& fields = AllFields();
   return !std::ranges::all_of(Under(fields, key),
-                              [](const Field* field) { return MayChange(*field); });
+                              [&](const Field* field) { return MayChange(*field, config); });
 }
 
-std::vector<std::string> KeysThatMayChange() {
+std::vector<std::string> KeysThatMayChange(const Config& config) {
   std::vector<std::string> keys;
   const std::vector<Field>& fields = AllFields();
   for (const Field& field : fields) {
-    if (!MayChange(field)) continue;
+    if (!MayChange(field, config)) continue;
     const std::string table = field.key.substr(0, field.key.rfind('.'));
-    const bool whole = std::ranges::all_of(Under(fields, table),
-                                           [](const Field* other) { return MayChange(*other); });
+    const bool whole = std::ranges::all_of(
+        Under(fields, table), [&](const Field* other) { return MayChange(*other, config); });
     std::string key = whole ? table + ".*" : field.key;
     if (std::ranges::find(keys, key) == keys.end()) keys.push_back(std::move(key));
   }

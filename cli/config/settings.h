@@ -24,13 +24,14 @@ std::string DefaultOf(const std::string& key, const algorithms::Registry& regist
 std::vector<std::string> UnusedParameters(const Config& config);
 
 // Whether a key, or each key of a table, only says where and how a run is computed, and cannot
-// change its result.
+// change its result. The server's keys of [round] are none of these: they say which clients count.
 bool OnlyComputes(const std::string& key);
 
-// Whether a run that goes on must keep this key. False for a key that does not exist.
-bool IsKeptByAResume(const std::string& key);
+// Whether a run of this configuration must keep this key when it goes on. False for a key that does
+// not exist.
+bool IsKeptByAResume(const std::string& key, const Config& config);
 
 // The others, a whole table as "workers.*".
-std::vector<std::string> KeysThatMayChange();
+std::vector<std::string> KeysThatMayChange(const Config& config);
 
 }  // namespace macaw::cli

@@ -33,7 +33,7 @@ bool DecidesAResult(const std::string& key, const std::string& a, const std::str
     if (absl::StartsWith(key, "workers.") &&
         (key == "workers.command" || key == "workers.backend" || key == "workers.instruction_set"))
       return true;
-    return field.role != Role::kCompute && (field.role != Role::kLabel || key == "plugins");
+    return !OnlyComputes(key) && (field.role != Role::kLabel || key == "plugins");
   }
   return true;  // a parameter of a rule
 }

@@ -140,9 +140,11 @@ class Walk {
     std::vector<ValueDifference> columns =
         Differing(first->second, second->second, common, tolerance_);
     if (columns.empty()) return std::nullopt;
-    // What clients report while they train comes before what is seen of the model.
+    // What clients report while they train comes before what is seen of the model. A column that
+    // one run lacks, such as those of virtual time, says nothing of the training.
     const bool trained = std::ranges::any_of(columns, [](const ValueDifference& column) {
-      return absl::StartsWith(column.name, "train_") || IsCount(column.name);
+      return column.first.has_value() && column.second.has_value() &&
+             (absl::StartsWith(column.name, "train_") || IsCount(column.name));
     });
     return Parting{.round = round.value,
                    .stage = runs && trained ? Stage::kTraining : Stage::kMetrics,

@@ -15,9 +15,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/config/document.h"
+#include "cli/results/ending.h"
 #include "cli/results/stored_model.h"
 #include "core/csv_text.h"
 #include "core/files.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "server/log/reader.h"
@@ -32,9 +34,29 @@ using Json = nlohmann::json;
 constexpr char kRoundColumn[] = "round";
 constexpr char kModelFiles[] = ".safetensors";
 
-std::string Renamed(const std::string& name, const Renames& renames) {
+// The name that a column or tensor gets. The trace keeps its own one.
+std::string Renamed(const std::string& name, const Renames& renames, Trace& trace) {
+  trace.names.insert(name);
   const auto found = renames.find(name);
   return found == renames.end() ? name : found->second;
+}
+
+// The names that a trace's columns and tensors have got; those of a run stay.
+std::set<std::string> NewNames(const Trace& trace, const Renames& renames) {
+  std::set<std::string> names;
+  for (const std::string& name : trace.names) {
+    const auto found = trace.is_run ? renames.end() : renames.find(name);
+    names.insert(found == renames.end() ? name : found->second);
+  }
+  return names;
+}
+
+absl::Status NoSuchName(const std::string& who, const std::string& name,
+                        const std::set<std::string>& names) {
+  const std::string meant = NearestWord(name, {names.begin(), names.end()});
+  return absl::InvalidArgumentError(
+      absl::StrCat(who, " \"", name, "\"", meant.empty() ? "." : "; did you mean " + meant + "?",
+                   " There are ", absl::StrJoin(names, ", ")));
 }
 
 // ---- tables
@@ -61,13 +83,13 @@ absl::Status AddRow(MetricsRow row, const std::string& place, Trace& trace) {
   return absl::OkStatus();
 }
 
-MetricsRow NumbersIn(const Json& object, const Renames& renames) {
+MetricsRow NumbersIn(const Json& object) {
   MetricsRow row;
   for (const auto& [name, value] : object.items()) {
     if (value.is_number() || value.is_boolean() || value.is_null())
-      row[Renamed(name, renames)] = value.is_number()    ? value.get<double>()
-                                    : value.is_boolean() ? (value.get<bool>() ? 1.0 : 0.0)
-                                                         : std::nan("");
+      row[name] = value.is_number()    ? value.get<double>()
+                  : value.is_boolean() ? (value.get<bool>() ? 1.0 : 0.0)
+                                       : std::nan("");
   }
   return row;
 }
@@ -90,7 +112,10 @@ absl::Status ReadJsonRows(const std::string& path, const Renames& renames, bool 
       if (unfinished && !whole) break;
       return absl::InvalidArgumentError(absl::StrCat(place, " is not a JSON object"));
     }
-    MACAW_RETURN_IF_ERROR(AddRow(NumbersIn(row, renames), place, trace));
+    MetricsRow numbers;
+    for (const auto& [name, number] : NumbersIn(row))
+      numbers[Renamed(name, renames, trace)] = number;
+    MACAW_RETURN_IF_ERROR(AddRow(std::move(numbers), place, trace));
   }
   return absl::OkStatus();
 }
@@ -105,7 +130,7 @@ absl::Status ReadCsvRows(const std::string& path, const Renames& renames, Trace&
       return absl::InvalidArgumentError(absl::StrCat(place, ": ", csv.status().message()));
     if (columns.empty()) {
       for (const absl::string_view cell : csv.cells())
-        columns.push_back(Renamed(std::string(absl::StripAsciiWhitespace(cell)), renames));
+        columns.push_back(Renamed(std::string(absl::StripAsciiWhitespace(cell)), renames, trace));
       const std::set<std::string> names(columns.begin(), columns.end());
       if (names.size() != columns.size())
         return absl::InvalidArgumentError(absl::StrCat(place, " names a column twice"));
@@ -127,12 +152,12 @@ absl::Status ReadCsvRows(const std::string& path, const Renames& renames, Trace&
 // ---- models
 
 absl::StatusOr<TracedModel> OpenModel(const std::string& path, const std::string& name,
-                                      uint32_t round, const Renames& renames) {
+                                      uint32_t round, const Renames& renames, Trace& trace) {
   MACAW_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   TracedModel model{.round = round, .file = name};
   model.storage = std::make_shared<const SafetensorsFile>(std::move(file));
   for (const auto& [tensor, content] : model.storage->tensors())
-    model.tensors[Renamed(tensor, renames)] = content;
+    model.tensors[Renamed(tensor, renames, trace)] = content;
   return model;
 }
 
@@ -167,11 +192,11 @@ void AddCheckpoints(const std::string& folder, const Renames& renames, Trace& tr
     TracedModel model{.round = round, .file = "checkpoints/" + name};
     model.storage = std::make_shared<const SafetensorsFile>(*std::move(file));
     for (auto& [tensor, content] : TensorsOfCheckpoint(*model.storage))
-      model.tensors[Renamed(tensor, renames)] = std::move(content);
+      model.tensors[Renamed(tensor, renames, trace)] = std::move(content);
     if (base != nullptr && !model.tensors.empty()) {
       model.base = base;
       for (const auto& [tensor, content] : base->tensors())
-        model.tensors.emplace(Renamed(tensor, renames), content);
+        model.tensors.emplace(Renamed(tensor, renames, trace), content);
     }
     if (!model.tensors.empty()) trace.models.push_back(std::move(model));
   }
@@ -244,9 +269,11 @@ absl::Status ReadSummary(const std::string& path, const Renames& renames, Trace&
   trace.program = TextIn(summary, "program");
   trace.profile = ProfileIn(summary);
   trace.data_digest = TextIn(summary, "data_digest");
-  trace.end = TextIn(summary, "end");
-  trace.model_digest = TextIn(summary, "model_digest");
-  trace.state_digest = TextIn(summary, "state_digest");
+  if (HasEnded(fs::path(path).parent_path().string())) {
+    trace.end = TextIn(summary, "end");
+    trace.model_digest = TextIn(summary, "model_digest");
+    trace.state_digest = TextIn(summary, "state_digest");
+  }
   const auto done = summary.find("rounds");
   if (done != summary.end() && done->is_number_unsigned()) rounds = done->get<uint32_t>();
   trace.done = rounds;
@@ -257,7 +284,7 @@ absl::Status ReadSummary(const std::string& path, const Renames& renames, Trace&
   const std::string file = fs::path(path).parent_path().string() + "/model.best.safetensors";
   if (round.is_number_unsigned() && FileExists(file)) {
     MACAW_ASSIGN_OR_RETURN(TracedModel model, OpenModel(file, "model.best.safetensors",
-                                                        round.get<uint32_t>(), renames));
+                                                        round.get<uint32_t>(), renames, trace));
     trace.models.push_back(std::move(model));
   }
   return absl::OkStatus();
@@ -278,8 +305,9 @@ absl::Status ReadRun(const std::string& folder, const Renames& renames, Trace& t
   if (FileExists(folder + "/summary.json")) {
     MACAW_RETURN_IF_ERROR(ReadSummary(folder + "/summary.json", renames, trace, rounds));
     if (FileExists(folder + "/model.safetensors")) {
-      MACAW_ASSIGN_OR_RETURN(TracedModel model, OpenModel(folder + "/model.safetensors",
-                                                          "model.safetensors", rounds, renames));
+      MACAW_ASSIGN_OR_RETURN(
+          TracedModel model,
+          OpenModel(folder + "/model.safetensors", "model.safetensors", rounds, renames, trace));
       trace.models.insert(trace.models.begin(), std::move(model));
     }
   }
@@ -312,7 +340,8 @@ absl::Status AddModelFiles(const std::string& folder, const Renames& renames, Tr
   }
   if (error) return FileError("cannot read the folder", folder, error.value());
   for (const auto& [round, name] : files) {
-    MACAW_ASSIGN_OR_RETURN(TracedModel model, OpenModel(folder + "/" + name, name, round, renames));
+    MACAW_ASSIGN_OR_RETURN(TracedModel model,
+                           OpenModel(folder + "/" + name, name, round, renames, trace));
     trace.models.push_back(std::move(model));
   }
   return absl::OkStatus();
@@ -382,6 +411,36 @@ absl::StatusOr<Trace> ReadTrace(const std::string& path, const Renames& renames)
   return trace;
 }
 
+absl::Status CheckRenames(const Renames& renames, const Trace& first, const Trace& second) {
+  for (const auto& [theirs, ours] : renames) {
+    const std::string flag = absl::StrCat("--rename ", theirs, "=", ours, ": ");
+    if (first.is_run && second.is_run)
+      return absl::InvalidArgumentError(flag + "both are runs of Macaw, whose names stay");
+    bool is_there = false;
+    std::set<std::string> all;
+    for (const auto& [trace, other] : {std::pair(&first, &second), std::pair(&second, &first)}) {
+      if (trace->is_run) continue;
+      all.insert(trace->names.begin(), trace->names.end());
+      if (!trace->names.contains(theirs)) continue;
+      is_there = true;
+      if (trace->names.contains(ours) && !renames.contains(ours)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(flag, trace->path, " has \"", ours, "\" already"));
+      }
+      const std::set<std::string> known = NewNames(*other, renames);
+      if (ours != kRoundColumn && !known.contains(ours))
+        return NoSuchName(absl::StrCat(flag, other->path, " has no"), ours, known);
+    }
+    if (is_there) continue;
+    const std::string who =
+        first.is_run    ? absl::StrCat(second.path, " has no")
+        : second.is_run ? absl::StrCat(first.path, " has no")
+                        : absl::StrCat("neither ", first.path, " nor ", second.path, " has");
+    return NoSuchName(flag + who, theirs, all);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::map<uint64_t, MetricsRow>> ClientRows(const Trace& trace, uint32_t round) {
   std::map<uint64_t, MetricsRow> rows;
   std::ifstream file(trace.clients_file);
@@ -395,7 +454,7 @@ absl::StatusOr<std::map<uint64_t, MetricsRow>> ClientRows(const Trace& trace, ui
     const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object() || !row.contains("client") || !row["client"].is_number_unsigned())
       continue;
-    MetricsRow numbers = NumbersIn(row, {});
+    MetricsRow numbers = NumbersIn(row);
     numbers.erase(kRoundColumn);
     numbers.erase("client");
     rows[row["client"].get<uint64_t>()] = std::move(numbers);

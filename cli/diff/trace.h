@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,13 +43,14 @@ struct Trace {
 
   std::map<std::string, std::string> settings;  // config.toml: TOML by key
   std::string program, profile, data_digest;    // as in summary.json; "": not known
-  std::string end;                              // "finished", …; "": it is not over
+  std::string end;                              // "finished", …; "": not over (HasEnded)
   std::string model_digest, state_digest;       // after the last round of a run that is over
   uint32_t done = 0;                            // rounds, as summary.json says
   std::optional<server::log::History> history;  // rounds.log
   std::map<std::pair<Round, Phase>, std::vector<TracedPart>> parts;
   std::string clients_file;  // clients.jsonl; "": there is none
 
+  std::set<std::string> names;          // of columns and tensors, as the files have them
   std::map<uint32_t, MetricsRow> rows;  // by round
   std::vector<TracedModel> models;      // by round; of equal rounds the final one first
   std::vector<std::string> notes;       // what could not be read, a sentence each
@@ -71,6 +73,10 @@ using Renames = std::map<std::string, std::string>;
 //     *.safetensors whose names end with the round ("model-12.safetensors").
 // Errors name the file and the line.
 absl::StatusOr<Trace> ReadTrace(const std::string& path, const Renames& renames);
+
+// Returns an error if a name that is to be renamed is in no trace, or if the other side does not
+// have the name that it gets. The error lists the names that there are.
+absl::Status CheckRenames(const Renames& renames, const Trace& first, const Trace& second);
 
 // The rows of one round in clients.jsonl, by client.
 absl::StatusOr<std::map<uint64_t, MetricsRow>> ClientRows(const Trace& trace, uint32_t round);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,6 +20,7 @@
 #include "cli/report/page_script.h"
 #include "cli/report/page_style.h"
 #include "cli/results/alike.h"
+#include "cli/results/ending.h"
 #include "cli/results/result.h"
 #include "cli/results/run_paths.h"
 #include "cli/timeline/timeline.h"
@@ -190,15 +192,30 @@ Json TimeOf(const std::string& folder) {
           {"picture", Picture(*timeline, count - std::min(count, kPhasesDrawn), count - 1)}};
 }
 
-// The number of the configuration in its sweep ("003"), where the run is one of a sweep's folder
-// (cli/sweep/folder.h): SWEEP/runs/003-seed1. Empty for other runs.
-std::string ConfigurationInSweep(const std::string& folder) {
+// What a sweep says of a run in its folder (cli/sweep/folder.h).
+struct InSweep {
+  std::string configuration;       // its number, "003"
+  std::optional<std::string> why;  // the run has failed
+};
+
+// Nothing for runs that are not SWEEP/runs/003-seed1.
+std::optional<InSweep> FindInSweep(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
   const std::string name = path.filename().string();
+  const std::filesystem::path sweep = path.parent_path().parent_path();
   const size_t end = name.rfind("-seed");
-  const bool in_sweep = end != std::string::npos && path.parent_path().filename() == "runs" &&
-                        FileExists(path.parent_path().parent_path() / "sweep.json");
-  return in_sweep ? name.substr(0, end) : "";
+  if (end == std::string::npos || path.parent_path().filename() != "runs" ||
+      !FileExists(sweep / "sweep.json"))
+    return std::nullopt;
+  InSweep found{.configuration = name.substr(0, end), .why = std::nullopt};
+  const absl::StatusOr<std::string> text = ReadFile(sweep / "results" / (name + ".json"));
+  const Json result =
+      text.ok() ? Json::parse(*text, nullptr, /*allow_exceptions=*/false) : Json::object();
+  if (result.is_object() && result.contains("failed") && result["failed"] == true) {
+    const bool said = result.contains("why") && result["why"].is_string();
+    found.why = said ? result["why"].get<std::string>() : "";
+  }
+  return found;
 }
 
 absl::StatusOr<Json> RunOf(const std::string& folder) {
@@ -210,7 +227,7 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
         absl::StrCat(folder, " holds no run: it has no metrics.jsonl and no config.toml"));
   }
   Json run = {{"folder", folder}, {"rounds", rows.size()}, {"end", "not over"}};
-  if (FileExists(folder + "/summary.json")) {
+  if (HasEnded(folder)) {
     MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/summary.json"));
     Json summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!summary.is_object())
@@ -225,7 +242,13 @@ absl::StatusOr<Json> RunOf(const std::string& folder) {
   if (FileExists(folder + "/config.toml")) {
     MACAW_ASSIGN_OR_RETURN(run["config"], ReadFile(folder + "/config.toml"));
   }
-  if (std::string number = ConfigurationInSweep(folder); !number.empty()) run["sweep"] = number;
+  if (const std::optional<InSweep> sweep = FindInSweep(folder)) {
+    run["sweep"] = sweep->configuration;
+    if (sweep->why.has_value() && !HasEnded(folder)) {
+      run["end"] = "failed";
+      run["reason"] = *sweep->why;
+    }
+  }
   run["curves"] = CurvesOf(rows);
   run["across"] = AcrossOf(rows);
   run["accuracy"] = AccuracyByClient(folder);

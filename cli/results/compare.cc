@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/results/alike.h"
+#include "cli/results/ending.h"
 #include "cli/results/run_paths.h"
 #include "cli/results/text.h"
 #include "core/files.h"
@@ -116,12 +117,10 @@ absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
   MACAW_ASSIGN_OR_RETURN(ResultFolders found, FoldersWithResults(paths));
   RunsRead read{.left_out = std::move(found.left_out)};
   for (const std::string& folder : found.folders) {
-    if (!FileExists(folder + "/summary.json")) {
-      return absl::NotFoundError(
-          absl::StrCat(folder, FileExists(folder + "/config.toml")
-                                   ? " has no summary.json: the run is not over; go on with "
-                                     "macaw simulate --resume"
-                                   : " holds no run: it has no summary.json"));
+    if (!HasEnded(folder)) {
+      return absl::NotFoundError(absl::StrCat(
+          folder, FileExists(folder + "/config.toml") ? NotEndedText(folder)
+                                                      : " holds no run: it has no summary.json"));
     }
     MACAW_ASSIGN_OR_RETURN(RunResult run, ReadResult(folder));
     if (run.algorithm.empty()) {

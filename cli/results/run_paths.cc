@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/results/ending.h"
 #include "core/files.h"
 #include "core/status.h"
 
@@ -122,7 +123,7 @@ absl::StatusOr<ResultFolders> FoldersWithResults(const std::vector<std::string>&
     MACAW_ASSIGN_OR_RETURN(const std::vector<Listed> listed, ListedAt(path));
     std::vector<std::string> without;
     for (const Listed& run : listed) {
-      if (run.may_lack_result && !FileExists(run.folder + "/summary.json")) {
+      if (run.may_lack_result && !HasEnded(run.folder)) {
         without.push_back(fs::path(run.folder).filename().string());
       } else {
         AddOnce(run.folder, found.folders);

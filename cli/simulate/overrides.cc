@@ -38,21 +38,19 @@ absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options
 
 absl::Status CheckResumable(const std::vector<Override>& overrides, const Document& document,
                             const sdk::Catalogue& catalogue) {
-  const auto with = [&](const std::vector<Override>& changes) -> absl::StatusOr<std::string> {
-    MACAW_ASSIGN_OR_RETURN(const Config config,
-                           ReadConfig(document, changes, catalogue, Idle::kLeaveOut));
-    return EffectiveToml(config);
+  if (overrides.empty()) return absl::OkStatus();
+  const auto with = [&](const std::vector<Override>& changes) {
+    return ReadConfig(document, changes, catalogue, Idle::kLeaveOut);
   };
-  absl::StatusOr<std::string> before = absl::UnknownError("not read yet");
+  MACAW_ASSIGN_OR_RETURN(const Config before, with({}));
   for (const Override& override : overrides) {
-    if (!IsKeptByAResume(override.key)) continue;
-    if (!before.ok()) before = with({});
-    MACAW_RETURN_IF_ERROR(before.status());
-    const absl::StatusOr<std::string> after = with({override});
-    if (after.ok() && *after == *before) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        override.place, ": a run that goes on keeps its ", override.key, "; only ",
-        absl::StrJoin(KeysThatMayChange(), ", "), " may change (run.rounds: only more of them)"));
+    if (!IsKeptByAResume(override.key, before)) continue;
+    const absl::StatusOr<Config> after = with({override});
+    if (after.ok() && EffectiveToml(*after) == EffectiveToml(before)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(override.place, ": a run that goes on keeps its ", override.key, "; only ",
+                     absl::StrJoin(KeysThatMayChange(before), ", "),
+                     " may change (run.rounds: only more of them)"));
   }
   return absl::OkStatus();
 }

@@ -84,7 +84,7 @@ absl::Status Unpack(const Bundle& bundle, const std::string& folder) {
 }
 
 // The keys that a verification may set: paths of files, and what only computes. The others decide
-// the result, and so do [round]'s, whose role says what a resume may change.
+// the result.
 absl::Status CheckMaySet(const Override& override) {
   const std::string& key = override.key;
   const std::vector<Field>& fields = AllFields();
@@ -95,8 +95,7 @@ absl::Status CheckMaySet(const Override& override) {
   if (field == fields.end() && !is_table && !is_rule)
     return absl::OkStatus();  // the reader names what was meant
   const bool is_file = field != fields.end() && (field->is_path || key == "data.source");
-  const bool is_round = key == "round" || absl::StartsWith(key, "round.");
-  if (is_file || (OnlyComputes(key) && !is_round)) return absl::OkStatus();
+  if (is_file || OnlyComputes(key)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       override.place, ": a verification keeps ", key,
       ", which decides the result; it takes paths of files that have moved, and where and how the "

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _ending
 from ._program import program
 from ._run import Run, columns_of
 from ._safetensors import Array
@@ -96,7 +97,8 @@ def _in_folder(folder: Path) -> list[Run]:
     if (folder / "sweep.json").exists():
         # Where the runs are: "runs/", or beside the folder for `macaw simulate --repeat`.
         at = json.loads((folder / "sweep.json").read_text()).get("runs", "runs/")
-        done = sorted(path.parent for path in folder.glob(f"{at}*/summary.json"))
+        found = sorted(path.parent for path in folder.glob(f"{at}*/summary.json"))
+        done = [path for path in found if _ending.has_ended(path)]
         return [Run(path.resolve() if ".." in path.parts else path) for path in done]
     return [Run(folder)]
 

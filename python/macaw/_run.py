@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _adapters, _kept, _model, _normalise, _own_rows, _safetensors
+from . import _adapters, _ending, _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
 from ._paths import path_of
 from ._program import program
@@ -45,10 +45,14 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """Final and best metrics, speed, memory, digests (docs/guides/runs.md)."""
-        path = self.folder / "summary.json"
-        if not path.exists():
+        summary = _ending.summary(self.folder)
+        if summary is None:
             raise Error(f"{self.folder} has no summary yet: the run has not ended")
-        summary: dict[str, Any] = json.loads(path.read_text())
+        if (last := _ending.newer_row(self.folder, summary)) is not None:
+            raise Error(
+                f"{self.folder} has not ended: its summary is of {summary['rounds']} rounds, and "
+                f"it has rows up to round {last}; go on with macaw.resume(…)"
+            )
         return summary
 
     @property
@@ -184,7 +188,8 @@ class Run:
 
     def _tensors(self) -> Any:
         path = self.folder / "model.safetensors"
-        ended = self.summary["rounds"] if (self.folder / "summary.json").exists() else -1
+        summary = _ending.summary(self.folder)
+        ended = -1 if summary is None else summary["rounds"]
         kept = _kept.newest(self.folder)
         if path.exists() and (kept is None or kept[0] <= ended):
             return _safetensors.read(path)

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _figures, _groups, _latex, _train
+from . import _ending, _figures, _groups, _latex, _train
 from ._paths import Path_, path_of
 from ._program import program
 from ._run import Run
@@ -74,7 +74,8 @@ class SweepResult:
         found: dict[str, float] = {}
         for row in self.result["rows"]:
             done = [Run(run["folder"]) for run in row["runs"] if run["state"] == "done"]
-            each = [run.summary["privacy"]["epsilon"] for run in done if "privacy" in run.summary]
+            ended = [run.summary for run in done if _ending.has_ended(run.folder)]
+            each = [summary["privacy"]["epsilon"] for summary in ended if "privacy" in summary]
             if each:
                 found[row["configuration"]] = max(each)
         return found

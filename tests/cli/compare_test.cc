@@ -244,6 +244,29 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   EXPECT_THAT(std::string(ReadRuns({old}).status().message()), HasSubstr("older version"));
 }
 
+TEST(ReadRuns, TakesNoSummaryThatIsOlderThanTheRows) {
+  const testing_support::TemporaryFolder folder;
+  for (const char* run : {"s/runs/001-seed1", "s/runs/001-seed2"}) {
+    folder.Write(absl::StrCat(run, "/config.toml"), "");
+    folder.Write(absl::StrCat(run, "/summary.json"),
+                 R"({"algorithm": "fedavg", "settings": {}, "seed": 1, "rounds": 1})");
+    folder.Write(absl::StrCat(run, "/metrics.jsonl"), "{\"round\":1}\n");
+  }
+  folder.Write("s/sweep.json", "{}");
+  for (const char* job : {"001-seed1", "001-seed2"})
+    folder.Write(absl::StrCat("s/jobs/", job, ".toml"), "");
+  EXPECT_EQ(ReadRuns({folder / "s"})->runs.size(), 2u);
+  // It got more rounds.
+  folder.Write("s/runs/001-seed2/metrics.jsonl", "{\"round\":1}\n{\"round\":2}\n");
+  EXPECT_THAT(
+      std::string(ReadRuns({folder / "s/runs/001-seed2"}).status().message()),
+      testing::AllOf(HasSubstr("of round 1 and rows up to round 2"), HasSubstr("not over")));
+  const auto read = ReadRuns({folder / "s"});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->runs.size(), 1u);
+  EXPECT_THAT(read->left_out, ElementsAre(HasSubstr("left out: 001-seed2.")));
+}
+
 TEST(ReadRuns, LeavesOutWhatFailedInASweepAndRefusesItByItself) {
   const testing_support::TemporaryFolder folder;
   folder.Write("s/sweep.json", "{}");

@@ -213,6 +213,51 @@ TEST(Diff, FindsWhereTrainingPartsBehindAColumnThatOneRunLacks) {
   EXPECT_EQ(Compared(a, WriteHandRun(folder, "c", other)).parting->round, 2u);
 }
 
+// [devices] adds columns, and moves no model.
+TEST(Diff, TakesACountThatOneRunLacksForNoOtherTraining) {
+  const TemporaryFolder folder;
+  HandRun timed;
+  for (std::string& row : timed.rows)
+    row = absl::StrCat(row.substr(0, row.size() - 1), R"(,"late":0,"virtual_seconds":2.5})");
+  const std::string a = WriteHandRun(folder, "a"), b = WriteHandRun(folder, "b", timed);
+  const DiffReport lacking = Compared(a, b);
+  ASSERT_TRUE(lacking.parting.has_value());
+  EXPECT_EQ(lacking.parting->stage, Stage::kMetrics);
+  EXPECT_EQ(lacking.parting->columns.size(), 2u);
+  timed.rows[0] = R"({"round":1,"clients":2,"train_loss":0.5,"late":1,"virtual_seconds":2.5})";
+  const DiffReport both = Compared(b, WriteHandRun(folder, "c", timed));
+  EXPECT_EQ(both.parting->stage, Stage::kTraining);
+}
+
+TEST(Diff, NamesWhichClientsARoundWaitsForAmongWhatDecides) {
+  const TemporaryFolder folder;
+  HandRun other;
+  const std::string a = WriteHandRun(folder, "a");
+  other.config = absl::StrCat(other.config, "workers = 3\n[round]\nenough = 3\n");
+  const DiffReport report = Compared(a, WriteHandRun(folder, "b", other));
+  ASSERT_EQ(report.settings.size(), 1u);
+  EXPECT_EQ(report.settings[0].name, "round.enough");
+  ASSERT_EQ(report.elsewhere.size(), 1u);
+  EXPECT_EQ(report.elsewhere[0].name, "server.workers");
+}
+
+TEST(Diff, TakesARunThatGotMoreRoundsForOneThatIsNotOver) {
+  const TemporaryFolder folder;
+  HandRun longer;
+  longer.rows.emplace_back(R"({"round":3,"clients":2,"train_loss":0.25})");
+  longer.broadcasts.emplace_back("third");
+  longer.sums.push_back({"s3", "t3"});
+  longer.cohorts.push_back({0, 1, 2});
+  longer.model = {1, 2, 4};
+  const std::string a = WriteHandRun(folder, "a", longer);
+  const std::string b = WriteHandRun(folder, "b", longer);
+  const std::string of_two = *ReadFile(WriteHandRun(folder, "c") + "/summary.json");
+  folder.Write("b/summary.json", of_two);
+  const DiffReport report = Compared(a, b);
+  EXPECT_EQ(report.first_is, "finished, 3 rounds");
+  EXPECT_EQ(report.second_is, "not over, 3 rounds");
+}
+
 TEST(Diff, ComparesARunThatIsNotOverAsFarAsItIs) {
   const TemporaryFolder folder;
   HandRun open;
@@ -310,6 +355,37 @@ TEST(Trace, OfAnotherSystemIsATableOrModelsOrBoth) {
   EXPECT_EQ(models.parting->round, 2u);
   EXPECT_EQ(models.parting->stage, Stage::kModel);
   EXPECT_EQ(models.models[0].tensors[0].differing, 1u);
+}
+
+TEST(CheckRenames, RefusesNamesThatAreNotThere) {
+  const TemporaryFolder folder;
+  const std::string run = WriteHandRun(folder, "run");
+  const std::string table = folder.Write("port.csv", "round,loss,rate\n1,0.5,3\n2,0.25,3\n");
+  const std::string other = folder.Write("other.csv", "round,loss\n1,0.5\n2,0.25\n");
+  const auto check = [](const std::string& a, const std::string& b, const Renames& renames) {
+    const bool run_first = FileExists(a + "/config.toml"),
+               run_second = FileExists(b + "/config.toml");
+    const auto first = ReadTrace(a, run_first ? Renames() : renames),
+               second = ReadTrace(b, run_second ? Renames() : renames);
+    EXPECT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+    return std::string(CheckRenames(renames, *first, *second).message());
+  };
+  EXPECT_EQ(check(run, table, {}), "");
+  EXPECT_EQ(check(run, table, {{"loss", "train_loss"}}), "");
+  EXPECT_EQ(check(table, run, {{"loss", "train_loss"}}), "");
+  EXPECT_EQ(check(run, table, {{"losss", "train_loss"}}),
+            "--rename losss=train_loss: " + table +
+                " has no \"losss\"; did you mean loss? There are loss, rate, round");
+  EXPECT_THAT(check(run, table, {{"loss", "trainloss"}}),
+              testing::AllOf(HasSubstr("--rename loss=trainloss: " + run + " has no"),
+                             HasSubstr("did you mean train_loss?"), HasSubstr("clients")));
+  EXPECT_THAT(check(run, table, {{"train_loss", "loss"}}), HasSubstr(table + " has no"))
+      << "names of a run stay";
+  EXPECT_THAT(check(run, run, {{"loss", "train_loss"}}), HasSubstr("both are runs"));
+  EXPECT_THAT(check(table, other, {{"losss", "x"}}), HasSubstr("neither "));
+  EXPECT_EQ(check(table, other, {{"loss", "x"}}), "") << "both get it";
+  const std::string rows = folder.Write("port.jsonl", R"({"round":1,"loss":0.5,"rate":3})");
+  EXPECT_THAT(check(other, rows, {{"rate", "loss"}}), HasSubstr(rows + " has \"loss\" already"));
 }
 
 TEST(Trace, IsRefusedWithItsFileAndLine) {

@@ -193,6 +193,41 @@ TEST(Report, ARunThatIsNotOverIsShownAsFarAsItIs) {
   EXPECT_EQ(run["label"], "run") << "its folder";
 }
 
+TEST(Report, ARunThatGotMoreRoundsIsNotOver) {
+  const TemporaryFolder folder;
+  WriteRun(folder / "run", "mine",
+           "{\"round\":1,\"train_loss\":2}\n{\"round\":2,\"train_loss\":1}\n"
+           "{\"round\":3,\"train_loss\":0.5}\n");
+  const Json run = DataOf({folder / "run"})["runs"][0];
+  EXPECT_EQ(run["end"], "not over");
+  EXPECT_EQ(run["rounds"], 3);
+  EXPECT_EQ(run["label"], "run") << "its summary is of an earlier session";
+}
+
+TEST(Report, ARunThatFailedInItsSweepSaysWhy) {
+  const TemporaryFolder folder;
+  const std::string sweep = folder / "sweep";
+  for (const char* made : {"/runs", "/results"})
+    ASSERT_TRUE(std::filesystem::create_directories(sweep + made));
+  ASSERT_TRUE(AtomicWriteFile(sweep + "/sweep.json", "{}").ok());
+  const auto result = [&](const std::string& job, const std::string& text) {
+    ASSERT_TRUE(AtomicWriteFile(absl::StrCat(sweep, "/results/", job, ".json"), text).ok());
+  };
+  const std::string failed = R"({"failed": true, "why": "there is no room left", "rungs": []})";
+  WriteRun(sweep + "/runs/001-seed1", "s", kTwoRounds, 1, /*over=*/false);
+  result("001-seed1", failed);
+  WriteRun(sweep + "/runs/001-seed2", "s", kTwoRounds, 2, /*over=*/false);
+  result("001-seed2", R"({"failed": false, "why": "", "rungs": []})");
+  WriteRun(sweep + "/runs/002-seed1", "s", kTwoRounds, 1);  // somebody has gone on with it
+  result("002-seed1", failed);
+  const Json runs = DataOf(
+      {sweep + "/runs/001-seed1", sweep + "/runs/001-seed2", sweep + "/runs/002-seed1"})["runs"];
+  EXPECT_EQ(runs[0]["end"], "failed");
+  EXPECT_EQ(runs[0]["reason"], "there is no room left");
+  EXPECT_EQ(runs[1]["end"], "not over");
+  EXPECT_EQ(runs[2]["end"], "finished");
+}
+
 TEST(Report, ARunWithoutARoundHasNoCurvesYet) {
   const TemporaryFolder folder;
   ASSERT_TRUE(std::filesystem::create_directory(folder / "run"));

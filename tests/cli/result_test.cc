@@ -18,6 +18,7 @@
 #include "cli/process/line_reader.h"
 #include "cli/process/lock.h"
 #include "cli/process/row_reporter.h"
+#include "cli/results/ending.h"
 #include "cli/simulate/overrides.h"
 #include "cli/simulate/run_folder.h"
 #include "core/files.h"
@@ -368,6 +369,48 @@ TEST(Overrides, OfAResumedRunMayOnlyChangeWhereItIsComputed) {
   }
   EXPECT_FALSE(check("algorithm.name", "fedavg").ok());
   EXPECT_FALSE(check("local", "{lr = 0.3, momentum = 0.5}").ok());
+}
+
+TEST(Overrides, OfARunInVirtualTimeKeepWhatClosesItsRounds) {
+  const auto check = [](const std::string& devices) {
+    const absl::StatusOr<Document> run = ParseDocument(
+        "[data]\nsource = \"synthetic\"\n[model]\nname = \"logistic\"\n[cohort]\nsize = 10\n" +
+            devices,
+        "config.toml", "/runs/mine");
+    EXPECT_TRUE(run.ok()) << run.status();
+    return CheckResumable({{"round.enough", "3", "--set round.enough=3"}}, *run,
+                          sdk::Catalogue::Builtins());
+  };
+  EXPECT_TRUE(check("").ok()) << check("");
+  EXPECT_THAT(std::string(check("[devices]\nfamily = \"phones\"\n").message()),
+              HasSubstr("--set round.enough=3: a run that goes on keeps its round.enough"));
+}
+
+TEST_F(FolderTest, ARunHasEndedUnlessARowIsNewerThanItsSummary) {
+  EXPECT_FALSE(HasEnded(path_));
+  EXPECT_THAT(NotEndedText(path_), HasSubstr("no summary.json: the run is not over"));
+  folder_.Write("summary.json", R"({"rounds": 2})");
+  EXPECT_TRUE(HasEnded(path_)) << "there are no rows";
+  folder_.Write("metrics.jsonl", "{\"round\":1}\n{\"round\":2}\n");
+  EXPECT_TRUE(HasEnded(path_));
+  folder_.Write("metrics.jsonl", "{\"round\":1}\n{\"round\":2}\n{\"round\":3,\"los");
+  EXPECT_TRUE(HasEnded(path_)) << "no whole row is newer";
+  folder_.Write("metrics.jsonl", "{\"round\":1}\n{\"round\":2}\n{\"round\":3}\n{\"round\":");
+  EXPECT_FALSE(HasEnded(path_));
+  EXPECT_THAT(NotEndedText(path_), HasSubstr("summary.json of round 2 and rows up to round 3"));
+  folder_.Write("summary.json", R"({"rounds": 3, "final_round": 2})");
+  EXPECT_FALSE(HasEnded(path_)) << "it lacked the row of round 3, and a resume has written it";
+  folder_.Write("summary.json", R"({"rounds": 3})");
+  EXPECT_TRUE(HasEnded(path_));
+  // The last row is found also where it is longer than what is read at first.
+  const std::string long_text(200'000, 'x');
+  folder_.Write("metrics.jsonl",
+                absl::StrCat("{\"round\":3}\n{\"round\":4,\"text\":\"", long_text, "\"}\n"));
+  EXPECT_EQ(LastRow(path_), 4u);
+  folder_.Write("metrics.jsonl", absl::StrCat("{\"round\":3}\n{\"text\":\"", long_text));
+  EXPECT_EQ(LastRow(path_), 3u);
+  folder_.Write("summary.json", "no JSON");
+  EXPECT_TRUE(HasEnded(path_)) << "its reader says what is wrong";
 }
 
 TEST(RowReporter, NeverBlocksAndDeliversWholeLines) {

@@ -63,6 +63,25 @@ TEST(Settings, NameASeedThatDoesNotFollowTheRuns) {
             R"("cohort.size":10})");
 }
 
+// Two runs with other values are no seeds of one configuration.
+TEST(Settings, SayWhichClientsARoundWaitsFor) {
+  for (const char* key : {"round.enough=3", "round.deadline=20.0", "round.below_quorum=drop"}) {
+    EXPECT_NE(SettingsOf(kMinimal, {key}), kPlain) << key;
+    EXPECT_NE(SettingsOf(kMinimal, {"devices.family=phones", key}),
+              SettingsOf(kMinimal, {"devices.family=phones"}))
+        << key;
+  }
+  EXPECT_FALSE(OnlyComputes("round.enough"));
+}
+
+TEST(KeysThatMayChange, HaveThoseOfARoundUnlessItsTimeIsVirtual) {
+  const Config plain = *Parse(kMinimal),
+               timed = *Parse(kMinimal, std::vector<std::string>{"devices.family=phones"});
+  EXPECT_THAT(KeysThatMayChange(plain), testing::IsSupersetOf({"round.enough", "round.deadline"}));
+  EXPECT_THAT(KeysThatMayChange(timed), testing::Not(testing::Contains("round.enough")));
+  EXPECT_THAT(KeysThatMayChange(timed), testing::Contains("server.*"));
+}
+
 TEST(Inputs, AreDigestsOfWhatFilesAndFoldersHold) {
   const testing_support::TemporaryFolder folder;
   const std::string a = folder.Write("a/x.csv", "1,2\n"), b = folder.Write("b/x.csv", "1,3\n"),

@@ -124,6 +124,15 @@ class Groups(Runs):
         (runs[1].folder / "summary.json").unlink()
         self.assertEqual([g.name for g in _groups.groups_of(runs)], ["fedavg", "open"])
 
+    def test_take_a_run_that_got_more_rounds_by_its_folder(self) -> None:
+        runs = [self.made("done", [0.1]), self.made("open", [0.1], seed=1)]
+        with (runs[1].folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"round": 2, "test_accuracy": 0.9}) + "\n")
+        self.assertEqual([g.name for g in _groups.groups_of(runs)], ["fedavg", "open"])
+        (self.folder / "sweep.json").write_text('{"runs": ""}')
+        (group,) = _groups.groups_of(self.folder)
+        self.assertEqual([run.folder.name for run in group.runs], ["done"])
+
 
 @needs("matplotlib")
 class Figures(Runs):

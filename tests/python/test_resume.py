@@ -125,6 +125,20 @@ class AFinishedRun(TestCase):
         short = macaw.simulate(**self.job("short", rounds=4))
         self.assertEqual(macaw.resume(short.folder, rounds=8).digest, long.digest)
 
+    def test_is_not_over_while_it_goes_on(self) -> None:
+        run = macaw.simulate(**self.job("run", rounds=2))
+        seen: list[str] = []
+
+        def look(_: macaw.OpenRun) -> None:
+            seen.append(repr(macaw.Run(run.folder)))
+            with self.assertRaisesRegex(macaw.Error, r"is of 2 rounds, and it has rows up to .*3"):
+                run.summary  # noqa: B018
+            self.assertTrue(run.model())
+
+        macaw.resume(run.folder, rounds=3, on_round=look)
+        self.assertEqual(seen, [f"<macaw.Run {run.folder}: not over>"])
+        self.assertEqual(run.summary["rounds"], 3)
+
     def test_has_no_fewer_rounds_than_before(self) -> None:
         run = macaw.simulate(**self.job("run"))
         with self.assertRaisesRegex(macaw.ConfigError, "may have more") as caught:

@@ -1,0 +1,54 @@
+"""Whether a run has ended: its summary says so, unless that is of an earlier session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+#: Bytes that are read at first: a file has a row a round, and the last one is enough.
+_TAIL = 1 << 16
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether it has a summary, and no row that is newer (cli/results/ending.h)."""
+    found = summary(folder)
+    return found is not None and newer_row(folder, found) is None
+
+
+def summary(folder: Path) -> dict[str, Any] | None:
+    """What summary.json says, of whichever session; None: there is none."""
+    path = folder / "summary.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def newer_row(folder: Path, summary: dict[str, Any]) -> int | None:
+    """The round of the last row where the summary does not know it; None: it knows all rows.
+
+    A run that gets more rounds keeps its summary until it has ended again.
+    """
+    known = summary.get("final_round", summary.get("rounds"))
+    last = _last_row(folder / "metrics.jsonl")
+    return last if last is not None and known is not None and last > known else None
+
+
+def _last_row(file: Path) -> int | None:
+    """The round of the last row that is whole: a crash may have cut one off."""
+    if not file.exists():
+        return None
+    size, tail = file.stat().st_size, _TAIL
+    while True:
+        with file.open("rb") as rows:
+            rows.seek(max(0, size - tail))
+            lines = rows.read().splitlines()
+        for line in reversed(lines):
+            try:
+                return int(json.loads(line)["round"])
+            except (ValueError, KeyError, TypeError):
+                continue
+        if tail >= size:
+            return None
+        tail *= 2
