@@ -342,6 +342,11 @@ absl::StatusOr<std::vector<KeptVersions>> ReadKeptVersions(const std::string& ru
 
 bool HasCheckpoint(const std::string& run_dir) { return !CheckpointFiles(run_dir).empty(); }
 
+std::optional<Round> NewestCheckpoint(const std::string& run_dir) {
+  const std::vector<std::string> files = CheckpointFiles(run_dir);
+  return files.empty() ? std::nullopt : std::optional(RoundOf(files.back()));
+}
+
 bool HasBegun(const std::string& run_dir) {
   return FileExists(run_dir + "/epoch") || FileExists(run_dir + "/config.toml");
 }

@@ -59,6 +59,8 @@ struct KeptVersions {
 absl::StatusOr<std::vector<KeptVersions>> ReadKeptVersions(const std::string& run_dir);
 
 bool HasCheckpoint(const std::string& run_dir);
+// Of which round the newest one is, by its name; none: there is no checkpoint.
+std::optional<Round> NewestCheckpoint(const std::string& run_dir);
 // A run has begun in this folder; it may have been killed before its first checkpoint.
 bool HasBegun(const std::string& run_dir);
 

@@ -302,6 +302,7 @@ void RunThreads::OnClosed(Closed closed) {
 }
 
 void RunThreads::WriteRow(std::function<std::string()> text) {
+  has_rows_ = true;
   writer_.Row(std::move(text), [this](const std::string& row) {
     latest_row_.Set(row);
     if (options_.on_row) options_.on_row(row);

@@ -74,11 +74,14 @@ void RunThreads::Begin(EndRun order) {
   // For an interrupted run, the checkpoint is written first, because its results can be made again.
   // For any other run it is written last, so that a run whose checkpoint is at the last round has
   // all its results. A failed run keeps its old checkpoint, so that a resume repeats what led to
-  // the failure.
+  // the failure. A resume that is interrupted before it has done anything leaves the result that the
+  // folder has.
   RunWriter::Ending ending{
       .status = std::move(order.status),
       .has_checkpoint = !checkpoint.data_digest.IsZero() && !engine_.mid_round(),
       .checkpoint_first = end == RunEnd::kInterrupted,
+      .has_result = !(options_.resume && end == RunEnd::kInterrupted && !has_rows_ &&
+                      engine_.completed() == first_round_),
       .checkpoint = std::move(checkpoint),
       .facts = std::move(facts)};
   PostSums([this, end, whole = !engine_.mid_round(), over = std::move(over),

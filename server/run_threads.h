@@ -182,7 +182,7 @@ class RunThreads final : public admin::AdminHandler {
   KeptModel Kept(fleet::Blob model) const;  // of this run, for a file
   std::optional<std::string> ObserveForStop(Round round, const MetricsRow& row);
   Checkpoint CheckpointOf(Round round, StateVersions::Staged staged);
-  // Zero before the run has begun; then there is nothing to resume.
+  // Zero before the run has begun; then there is nothing to keep.
   Digest DataDigest() const {
     return engine_.roster().begun() ? engine_.roster().data_digest() : Digest();
   }
@@ -269,6 +269,7 @@ class RunThreads final : public admin::AdminHandler {
   uint64_t nodes_lost_ = 0, parts_turned_down_ = 0;
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();
+  bool has_rows_ = false;  // of this session
   std::optional<TimePoint> first_lease_at_;
   bool suspended_ = false;  // no effect is carried out any more, and the outcome follows
   std::optional<TimePoint> ended_at_;

@@ -169,6 +169,10 @@ absl::Status RunWriter::WriteResult(Ending& ending) {
   MACAW_RETURN_IF_ERROR(ending.status);
   MACAW_RETURN_IF_ERROR(error_);
   if (ending.checkpoint_first) MACAW_RETURN_IF_ERROR(KeepLast(ending));
+  if (!ending.has_result) {
+    folder_.DropJournal();
+    return absl::OkStatus();
+  }
   SampleMemory();
   ending.facts.server_memory = memory_peak_;
   std::vector<ConstVectorView> models = {ending.model.view()};

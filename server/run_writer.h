@@ -72,6 +72,7 @@ class RunWriter {
     absl::Status status;          // how the rounds went
     bool has_checkpoint = false;  // false: there is no state from which a resume could continue
     bool checkpoint_first = false;
+    bool has_result = true;  // false: the session adds nothing to the result that is there
     Checkpoint checkpoint;
     FlatVector model;                              // of a split one, what is trained
     std::shared_ptr<const SplitModel> split = {};  // null: it has no parts

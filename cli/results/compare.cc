@@ -157,7 +157,10 @@ absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics
       row.settings.push_back(ValueOf(group.front(), key, registry));
     for (const RunResult& run : group) {
       row.rounds = std::max(row.rounds, run.rounds);
-      row.runs.push_back({.seed = run.seed, .folder = run.folder, .values = ValuesOf(run)});
+      row.runs.push_back({.seed = run.seed,
+                          .folder = run.folder,
+                          .values = ValuesOf(run),
+                          .accuracy = TargetAccuracyOf(run)});
     }
     for (std::string& note : NotesOn(group)) table.notes.push_back(std::move(note));
   }

@@ -174,6 +174,10 @@ absl::Status CheckTarget(const std::string& key, const std::string& metric) {
   return absl::OkStatus();
 }
 
+std::string TargetAccuracyOf(const RunResult& run) {
+  return absl::StrContains(run.best_metric, "accuracy") ? run.best_metric : "";
+}
+
 std::vector<std::string> TargetsOf(const std::map<std::string, double>& values) {
   const bool has_accuracy = std::ranges::any_of(
       values, [](const auto& value) { return absl::StrContains(value.first, "accuracy"); });

@@ -57,6 +57,8 @@ std::string AtBest(const std::string& reported, const std::string& chosen_by);  
 bool IsTarget(const std::string& metric);
 // Returns an error if it looks like one, with another accuracy. `key`: where it stands.
 absl::Status CheckTarget(const std::string& key, const std::string& metric);
+// The accuracy by which a run's targets are counted: that of its best round. "": it has none.
+std::string TargetAccuracyOf(const RunResult& run);
 // The targets that a run with these values could have reached.
 std::vector<std::string> TargetsOf(const std::map<std::string, double>& values);
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cli/results/result.h"
+#include "core/spelling.h"
 #include "server/selection.h"
 
 namespace macaw::cli {
@@ -113,6 +117,30 @@ void AddTargetNote(ResultTable& table, size_t metric) {
   }
 }
 
+// What a reader must know of targets in rows whose runs count them by different accuracies.
+void AddAccuracyNote(ResultTable& table) {
+  const auto target = std::ranges::find_if(table.metrics, &IsTarget);
+  if (target == table.metrics.end()) return;
+  std::map<std::string, std::vector<std::string>> rows;  // by accuracy
+  for (const TableRow& row : table.rows) {
+    std::set<std::string> accuracies;
+    for (const TableRun& run : row.runs) {
+      if (run.state == State::kDone && !run.accuracy.empty()) accuracies.insert(run.accuracy);
+    }
+    for (const std::string& accuracy : accuracies) rows[accuracy].push_back(row.name);
+  }
+  if (rows.size() < 2) return;
+  std::vector<std::string> parts;
+  for (const auto& [accuracy, names] : rows) {
+    const bool named = !names.front().empty();
+    parts.push_back(absl::StrCat(
+        accuracy, " in ", named ? absl::StrJoin(names, ", ") : Counted(names.size(), "row")));
+  }
+  table.notes.push_back(absl::StrCat(
+      *target, " is of the accuracy that chooses a run's best round, and the rows differ in it: ",
+      absl::StrJoin(parts, "; "), ". Only rows of one accuracy compare."));
+}
+
 void AddNotes(ResultTable& table) {
   if (table.paired()) {
     table.notes.push_back(absl::StrCat(
@@ -135,6 +163,7 @@ void AddNotes(ResultTable& table) {
     if (chooses && ChoosesByTestRows(metric))
       table.notes.push_back(absl::StrCat("warning: ", TestRowsChooseText(metric)));
   }
+  AddAccuracyNote(table);
 }
 
 std::string NameOf(State state) {

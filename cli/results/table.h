@@ -23,6 +23,7 @@ struct TableRun {
   bool goes_on = false;                  // of a halving: it is done here, and at a further rung
   std::string why;                       // of a run that failed
   std::map<std::string, double> values;  // of a run that is done; the table's metrics at least
+  std::string accuracy = {};             // by which its targets are counted; "": not known
 };
 
 // The runs of one configuration.

@@ -67,14 +67,15 @@ class Run {
     return resume ? ComposeResumed() : ComposeNew();
   }
 
-  // A resumed run replaces its files when its first round is done. Until then it may be refused,
-  // and then nothing has changed.
+  // A resumed run replaces its files when its first round is done. Until then it may be refused or
+  // interrupted, and then nothing has changed.
   absl::StatusOr<SupervisedEnd> Go() {
     const bool resume = !options_.resume.empty();
     const std::string next = resume ? ".next" : "";
     const std::string config = folder_->path + "/config.toml", node = folder_->path + "/node.toml";
     MACAW_RETURN_IF_ERROR(WriteFiles(config + next, node + next));
     MACAW_RETURN_IF_ERROR(MakeOwners(config_, catalogue_, folder_->path));
+    const std::optional<Round> kept = server::NewestCheckpoint(folder_->path);
     bool replaced = !resume;
     absl::Status replacing;
     output_.Event({{"event", "begun"},
@@ -108,7 +109,9 @@ class Run {
                   .steps = options_.step ? steps.get() : -1,
                   .quiet = options_.quiet,
                   .silent = options_.json});
-    if (end.ok()) replace();
+    // The row of a round that is kept may still be owed.
+    const bool finished = end.ok() && *end == SupervisedEnd::kFinished;
+    if (finished || server::NewestCheckpoint(folder_->path) != kept) replace();
     std::error_code ignored;
     for (const std::string& file : {config, node}) {
       if (resume) std::filesystem::remove(file + next, ignored);

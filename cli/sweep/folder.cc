@@ -123,6 +123,7 @@ absl::StatusOr<JobResult> SweepFolder::ReadResult(const std::string& job) const 
     const Json json = Json::parse(text);
     result.failed = json.at("failed").get<bool>();
     result.why = json.at("why").get<std::string>();
+    result.accuracy = json.value("accuracy", "");  // older sweeps have none
     for (const Json& rung : json.at("rungs")) {
       result.rungs[rung.at("rounds").get<uint32_t>()] =
           rung.at("values").get<std::map<std::string, double>>();
@@ -136,6 +137,7 @@ absl::StatusOr<JobResult> SweepFolder::ReadResult(const std::string& job) const 
 
 absl::Status SweepFolder::WriteResult(const std::string& job, const JobResult& result) const {
   Json json = {{"failed", result.failed}, {"why", result.why}, {"rungs", Json::array()}};
+  if (!result.accuracy.empty()) json["accuracy"] = result.accuracy;
   for (const auto& [rounds, values] : result.rungs)
     json["rungs"].push_back({{"rounds", rounds}, {"values", values}});
   return AtomicWriteFile(ResultFile(job),

@@ -14,6 +14,7 @@ namespace macaw::cli {
 // What became of a job, rung by rung (one rung without halving).
 struct JobResult {
   std::map<uint32_t, std::map<std::string, double>> rungs;  // by rounds: every value (ValuesOf)
+  std::string accuracy;                                     // TableRun has it
   bool failed = false;
   std::string why;  // it failed
 };

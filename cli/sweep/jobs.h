@@ -18,6 +18,8 @@ struct Task {
   std::string folder;  // of its run, begun or not
   uint64_t seed = 0;
   uint32_t rounds = 0;
+  uint32_t from = 0;     // the rounds that an earlier rung has given it; 0: there is none
+  bool goes_on = false;  // a later rung may give it more
 };
 
 struct JobLimits {

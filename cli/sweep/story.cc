@@ -189,11 +189,14 @@ class Story {
     for (const Job& job : sweep_.jobs) {
       if (!std::ranges::binary_search(taking_part, job.configuration) || !IsOpen(job, rung))
         continue;
+      const Configuration& configuration = plan().configurations[job.configuration];
       tasks.push_back({.name = job.name,
                        .config_file = folder().JobFile(job.name),
                        .folder = folder().RunOf(plan(), job.name),
                        .seed = job.seed,
-                       .rounds = plan().RoundsOf(plan().configurations[job.configuration], rung)});
+                       .rounds = plan().RoundsOf(configuration, rung),
+                       .from = rung > 0 && !configuration.baseline ? plan().rungs[rung - 1] : 0,
+                       .goes_on = rung + 1 < plan().rung_count()});
     }
     if (rung > 0 && !tasks.empty()) {
       const auto baselines = static_cast<size_t>(std::ranges::count_if(
@@ -229,6 +232,7 @@ class Story {
     JobResult& kept = results_.at(task.name);
     if (result.ok()) {
       kept.rungs[task.rounds] = ValuesOf(*result);
+      kept.accuracy = TargetAccuracyOf(*result);
     } else {
       kept.failed = true;
       kept.why = std::string(result.status().message());

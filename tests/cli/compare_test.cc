@@ -173,6 +173,20 @@ TEST(Compare, ATargetThatARunMissedIsMissingForThatRunAlone) {
   EXPECT_EQ(json["rows"][0]["report"]["rounds_to_0.5"]["reached"], 2);
 }
 
+TEST(Compare, SaysWhereTargetsAreOfDifferentAccuracies) {
+  RunResult one = Done("fedavg", 1, 0.6), other = Done("local", 1, 0.6);
+  for (RunResult* run : {&one, &other}) run->rounds_to["0.5"] = 4;
+  one.best_metric = "test_accuracy";
+  other.best_metric = "clients_test_accuracy";
+  EXPECT_THAT(TableText(Compared({one, other}, {"rounds_to_0.5"})),
+              HasSubstr("clients_test_accuracy in 1 row; test_accuracy in 1 row."));
+  EXPECT_THAT(TableText(Compared({one, other}, {"test_accuracy"})),
+              testing::Not(HasSubstr("clients_test_accuracy in")));
+  other.best_metric = "train_loss";  // it has no accuracy, so it reaches none
+  EXPECT_THAT(TableText(Compared({one, other}, {"rounds_to_0.5"})),
+              testing::Not(HasSubstr("in 1 row")));
+}
+
 TEST(Compare, ATargetThatRunsCannotHaveIsAnUnknownMetric) {
   for (const char* metric : {"rounds_to_0.55", "virtual_seconds_to_0.9", "bytes_up_to_0.9"}) {
     const auto refused = Compare({Done("fedavg", 1, 0.5)}, {metric}, Builtins());

@@ -83,12 +83,15 @@ TEST_F(SweepFolderTest, AFolderKeepsWhatBecameOfAJob) {
   JobResult result;
   result.rungs[5]["test_loss"] = 0.1 + 0.2;
   result.failed = true;
+  result.accuracy = "val_accuracy";
   result.why = "the disk \"\xff\" is full";
   ASSERT_TRUE(folder.WriteResult("001-seed1", result).ok());
   const auto results = ReadResults(folder, sweep.plan);
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ(results->at("001-seed1").rungs, result.rungs);
   EXPECT_TRUE(results->at("001-seed1").failed);
+  EXPECT_EQ(results->at("001-seed1").accuracy, "val_accuracy");
+  EXPECT_EQ(results->at("001-seed2").accuracy, "");
   EXPECT_TRUE(results->at("001-seed2").rungs.empty());
   ASSERT_TRUE(folder.ForgetFailed(sweep.plan).ok());
   EXPECT_FALSE(folder.ReadResult("001-seed1")->failed);

@@ -266,6 +266,24 @@ TEST(SweepTable, ARunThatMissedATargetIsDone) {
   EXPECT_EQ(nlohmann::json::parse(TableJson(table))["rows"][1]["reached"], 1);
 }
 
+TEST(SweepTable, SaysWhereTargetsAreOfDifferentAccuracies) {
+  SweepPlan plan = PlanOf(2);
+  plan.report = {"rounds_to_0.5", "bytes_up_to_0.5"};
+  Results results = NoResults(plan);
+  for (const char* name : {"001", "002"}) Put(results, name, 10, 0.4, 0.6);
+  const auto text = [&] { return TableText(Made(plan, results)); };
+  EXPECT_THAT(text(), Not(HasSubstr("Only rows of one accuracy compare")))
+      << "older sweeps do not say which it was";
+  for (auto& [name, result] : results) result.accuracy = "val_accuracy";
+  EXPECT_THAT(text(), Not(HasSubstr("Only rows of one accuracy compare")));
+  for (const char* job : {"002-seed1", "002-seed2"})
+    results.at(job).accuracy = "clients_test_accuracy";
+  EXPECT_THAT(text(), HasSubstr("clients_test_accuracy in 002; val_accuracy in 001. Only rows of "
+                                "one accuracy compare"));
+  plan.report.clear();
+  EXPECT_THAT(text(), Not(HasSubstr("Only rows of one accuracy compare")));
+}
+
 TEST(SweepHalving, BaselinesTakeNoPlaceAndRunInTheLastRungAlone) {
   SweepPlan plan = PlanOf(5, {5, 20, 80});
   plan.configurations[1].baseline = plan.configurations[4].baseline = true;

@@ -27,6 +27,7 @@ using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
 using testing_support::TinyExamples;
 using testing_support::TinyOptions;
+using Json = nlohmann::json;
 
 class Interrupted : public testing::TestWithParam<uint32_t> {};
 
@@ -214,6 +215,66 @@ TEST(Resume, RefusesAnEmptyFolderAndAFinishedRun) {
   EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr("2 rounds"), HasSubstr("--rounds")));
   options.run.rounds = 3;
   EXPECT_EQ(Finish(options).rounds, 3u);
+}
+
+// Whether its worker has come or not.
+TEST(Resume, InterruptedBeforeItHasDoneAnythingLeavesTheResult) {
+  for (const bool comes : {false, true}) {
+    const TemporaryFolder folder;
+    Options options = TinyOptions(folder.path(), 2);
+    Finish(options);
+    const std::string summary = Slurp(folder / "summary.json");
+    const RunBytes before(folder.path());
+    options.resume = true;
+    options.run.rounds = 4;
+    {
+      const auto coordinator = StartTiny(options);
+      FakeWorker worker(*coordinator);
+      if (comes) {
+        ASSERT_TRUE(worker.Register().ok());
+        ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside round 3
+      }
+      coordinator->Interrupt();
+      if (comes) EXPECT_FALSE(worker.Work().has_value());
+      const auto outcome = coordinator->Wait();
+      ASSERT_TRUE(outcome.ok()) << outcome.status();
+      EXPECT_EQ(outcome->kind, Outcome::Kind::kInterrupted);
+    }
+    EXPECT_EQ(Slurp(folder / "summary.json"), summary);
+    EXPECT_EQ(RunBytes(folder.path()), before);
+    EXPECT_EQ(Finish(options).rounds, 4u);
+    EXPECT_EQ(Json::parse(Slurp(folder / "summary.json"))["end"], "finished");
+  }
+}
+
+// The row of a round that one session has done may be all that the next one adds.
+TEST(Resume, InterruptedAfterARowHasAResultWithIt) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 4);
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(2);
+    ASSERT_TRUE(worker.WorkOnPart().has_value());
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+    ASSERT_TRUE(coordinator->Wait().ok());
+  }
+  ASSERT_EQ(Json::parse(Slurp(folder / "summary.json"))["final_round"], 1);
+  options.resume = true;
+  {
+    const auto coordinator = StartTiny(options);
+    FakeWorker worker(*coordinator);
+    ASSERT_TRUE(worker.Register().ok());
+    ASSERT_TRUE(worker.WorkOnPart().has_value());  // the evaluation of round 2 is done on the way
+    coordinator->Interrupt();
+    EXPECT_FALSE(worker.Work().has_value());
+    ASSERT_TRUE(coordinator->Wait().ok());
+  }
+  const Json summary = Json::parse(Slurp(folder / "summary.json"));
+  EXPECT_EQ(summary["rounds"], 2);
+  EXPECT_FALSE(summary.contains("final_round"));
 }
 
 TEST(Resume, KnowsNoStatesOfTheRoundThatWasCutShort) {

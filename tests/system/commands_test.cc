@@ -91,6 +91,43 @@ TEST_F(Commands, ARefusedResumeWithMoreRoundsChangesNothing) {
   EXPECT_EQ(Results(out_), before);
 }
 
+// Its worker is refused, or another one is waited for until Ctrl-C.
+TEST_F(Commands, AResumeThatHasDoneNoRoundLeavesTheResult) {
+  const auto rows = [](int first) {
+    std::string text = "user,x,label\n";
+    for (int i = 0; i < 40; ++i)
+      absl::StrAppend(&text, "u", i % 4, ",", i + (i == 0 ? first : 0), ",", i % 3 ? "a" : "b",
+                      "\n");
+    return text;
+  };
+  const std::string data = folder_.Write("rows.csv", rows(0));
+  ASSERT_EQ(RunSmall({"--set", "data.source=csv", "--set", "data.path=" + data, "--set",
+                      "data.client_column=user", "--set", "cohort.size=2"}),
+            0)
+      << printed_;
+  const auto kept = [&] {
+    std::map<std::string, std::string> files = Results(out_);
+    // What tells of sessions.
+    for (const char* name : {"epoch", "events.jsonl", "rounds.log", "timeline.json"})
+      files.erase(name);
+    return files;
+  };
+  const auto before = kept();
+  folder_.Write("rows.csv", rows(1));
+  EXPECT_NE(Resume({"--rounds", "40"}), 0);
+  EXPECT_THAT(printed_, HasSubstr("differs"));
+  EXPECT_EQ(kept(), before);
+
+  folder_.Write("rows.csv", rows(0));
+  Simulation waits("waits", {"--resume", out_, "--rounds", "40", "--set", "server.workers=2"});
+  ASSERT_TRUE(waits.WaitForEvent([](const auto& event) {
+    return event["event"] == "worker_joined" && event["epoch"] == 3;
+  })) << waits.output();
+  waits.Signal(SIGINT);
+  EXPECT_EQ(waits.Wait(), 130);
+  EXPECT_EQ(kept(), before) << waits.output();
+}
+
 TEST_F(Commands, AFinishedRunIsNotOfferedToBeResumed) {
   ASSERT_EQ(RunSmall({}), 0) << printed_;
   EXPECT_THAT(printed_, Not(HasSubstr("go on with")));

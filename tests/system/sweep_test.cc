@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -191,6 +192,68 @@ local.lr_schedule.kind = ["cosine"]
   killed.Wait();
   ASSERT_EQ(Sweep(file, "--out " + folder_ / "k").exit, 0);
   EXPECT_EQ(Text("k/table.csv"), Text("s/table.csv"));
+}
+
+// The last round of a rung is evaluated because it is the last, so a run that stops by it goes on.
+TEST_F(SweepTest, AStopByTheLastRoundOfARungDoesNotHold) {
+  const Printed sweep = Sweep(Write(R"(
+seeds = [1]
+metric = "test_loss"
+halving = {rounds = [4, 6, 12], factor = 2}
+[keys]
+local.lr = [0.003, 0.03]
+evaluation.every = [3]
+run.stop.metric = ["bytes_down"]
+run.stop.patience = [1]
+)"),
+                              "--out " + folder_ / "s");
+  ASSERT_EQ(sweep.exit, 0) << sweep.text;
+  const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "s").text);
+  const std::string best = table["best"].get<std::string>() + "-seed1";
+  ASSERT_EQ(RunMacaw(absl::StrCat("simulate ", folder_ / ("s/jobs/" + best + ".toml"), " --out ",
+                                  folder_ / "alone"))
+                .exit,
+            0);
+  const Json halved = Json::parse(Text("s/runs/" + best + "/summary.json")),
+             alone = Json::parse(Text("alone/summary.json"));
+  EXPECT_EQ(alone["end"], "stopped");
+  EXPECT_EQ(alone["rounds"], 6) << "as many bytes as in round 3";
+  EXPECT_EQ(halved["rounds"], 6);
+  EXPECT_EQ(halved["model_digest"], alone["model_digest"]);
+}
+
+// A kill between a run's result and its last checkpoint.
+TEST_F(SweepTest, ARungThatLacksItsCheckpointIsDoneAgain) {
+  const std::string file = Write(R"(
+seeds = [1, 2]
+metric = "test_loss"
+halving = {rounds = [4, 6], factor = 2}
+[keys]
+local.lr = [0.003, 0.03]
+evaluation.every = [3]
+server.checkpoint_every = [3]
+)");
+  ASSERT_EQ(Sweep(file, "--out " + folder_ / "plain").exit, 0);
+  const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "plain").text);
+  const std::string best = table["best"].get<std::string>();
+  namespace fs = std::filesystem;
+  fs::copy(folder_ / "plain", folder_ / "killed", fs::copy_options::recursive);
+  for (const std::string seed : {"1", "2"}) {
+    const std::string job = best + "-seed" + seed, run = folder_ / ("killed/runs/" + job);
+    ASSERT_EQ(RunMacaw(absl::StrCat("simulate ", folder_ / ("plain/jobs/" + job + ".toml"),
+                                    " --rounds 4 --force --out ", run))
+                  .exit,
+              0);
+    ASSERT_TRUE(fs::remove(folder_ / ("killed/results/" + job + ".json")));
+    ASSERT_TRUE(fs::remove(run + "/checkpoints/round-00000004.safetensors"));
+    if (seed == "2") ASSERT_TRUE(fs::remove(run + "/checkpoints/round-00000003.safetensors"));
+  }
+  ASSERT_EQ(Sweep(file, "--out " + folder_ / "killed").exit, 0);
+  EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));
+  for (const std::string seed : {"1", "2"}) {
+    const std::string rows = "/runs/" + best + "-seed" + seed + "/metrics.jsonl";
+    EXPECT_EQ(Text("killed" + rows), Text("plain" + rows)) << seed;
+  }
 }
 
 TEST_F(SweepTest, RefusesBeforeAnythingBegins) {
