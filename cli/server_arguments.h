@@ -13,6 +13,7 @@ struct ServerArguments {
   bool resume = false, resume_if_begun = false;
   int ready_fd = -1, report_fd = -1, lock_fd = -1, step_fd = -1;
   std::vector<uint64_t> state_reset, without;
+  std::vector<uint32_t> evaluate_after;
   bool by_hand() const { return lock_fd < 0; }  // not by `macaw simulate`, which locks the folder
   std::string kept_config() const { return run_dir + "/config.toml"; }
   std::string node_config() const { return run_dir + "/node.toml"; }  // the part for the workers

@@ -84,6 +84,7 @@ server::Options OptionsFrom(const Config& config, const ServerArguments& argumen
   if (options.config.workers == 0) options.config.workers = workers.processes + workers.owners;
   for (const uint64_t client : arguments.state_reset)
     options.reset_states.push_back(ClientId(client));
+  for (const uint32_t round : arguments.evaluate_after) options.evaluate_after.insert(Round(round));
   return options;
 }
 
@@ -365,6 +366,10 @@ int Main(int argc, char** argv) {
                  "With --replay: this client is trained in no round")
       ->allow_extra_args(false)
       ->needs(replay);
+  app.add_option("--evaluate-after", arguments.evaluate_after,
+                 "Evaluate the model after this round, too, as a run has done that went on after "
+                 "it (`macaw verify`)")
+      ->allow_extra_args(false);
   app.add_option("--callers", arguments.callers,
                  "A JSON list of {\"node\": NAME, \"token\": SECRET}: only these are answered "
                  "(default: every node that can reach the address)");

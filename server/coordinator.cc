@@ -12,9 +12,16 @@
 #include "core/clock.h"
 #include "core/status.h"
 #include "server/access.h"
+#include "server/engine/engine_options.h"
 #include "server/run_threads.h"
 
 namespace macaw::server {
+
+bool EvaluationDue(const Options& options, Round round) {
+  return RegularEvaluationDue(options.run, round, options.stop_after) ||
+         LeaveOneOutDue(options.run.evaluation, round) || options.evaluate_after.contains(round);
+}
+
 namespace {
 
 std::span<const std::byte> BytesOf(const fleet::Blob& blob) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "algorithms/around/registry.h"
 #include "core/clock.h"
+#include "core/ids.h"
 #include "core/vector.h"
 #include "plan/run_plan.h"
 #include "proto/admin/handler.h"
@@ -47,6 +49,9 @@ struct Options {
   // Filled in by Open, for a private run whose budget ends before its rounds (budget.h).
   uint32_t stop_after = 0;
   std::string stop_reason;
+  // The model is evaluated after these rounds, too, as a run has done that went on after its last
+  // one. run.stop does not look at them.
+  std::set<Round> evaluate_after;
   // Of a run with [devices]: the clients' devices, and when they are there; null: none.
   std::shared_ptr<const virtual_time::Devices> devices;
   std::shared_ptr<const virtual_time::Presence> presence;
@@ -60,6 +65,10 @@ struct Options {
   // there is no registry. Another node may not bring a client of such a name. Thread-safe.
   std::function<absl::StatusOr<std::shared_ptr<const ClientOwners>>()> owners;
 };
+
+// Whether the model is evaluated after the round: where evaluation.every or
+// evaluation.leave_one_out asks for it, after the last round, and after those of evaluate_after.
+bool EvaluationDue(const Options& options, Round round);
 
 struct Outcome {
   // kSuspended: the open round and all sessions are on disk; the next server goes on with them.

@@ -64,13 +64,11 @@ absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpo
   return versions;
 }
 
-// Digest of everything that decides a result.
 Digest DigestOf(const std::map<std::string, std::string>& fingerprint) {
   Digester digester;
   for (const auto& [key, value] : fingerprint) digester.Add(key).Add(value);
   return digester.Finish();
 }
-Digest DigestOfRun(const RunPlan& run) { return DigestOf(Fingerprint(run)); }
 
 // Random numbers of the operating system. Session numbers are secret: only a node that was given
 // one can use its session.
@@ -126,9 +124,7 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
                                 checkpoint.has_value() ? checkpoint->contributions_bytes : 0));
   const auto has_rows_before = [&](Round end) {
     for (Round before = first; before < end; before = Round(before.value + 1)) {
-      if (EvaluationDue(options.run, before, options.stop_after) &&
-          !inside.past.rows.contains(before))
-        return false;
+      if (EvaluationDue(options, before) && !inside.past.rows.contains(before)) return false;
     }
     return true;
   };
@@ -366,6 +362,8 @@ absl::StatusOr<ModelKeeper> KeeperOf(const Options& options, FlatVector initial,
 }
 
 }  // namespace
+
+Digest DigestOfRun(const RunPlan& run) { return DigestOf(Fingerprint(run)); }
 
 absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry) {

@@ -46,6 +46,9 @@ struct Opening {
 absl::Status CheckPlan(const RunPlan& run, const ServerConfig& config, const LayoutPtr& layout,
                        const algorithms::Registry& registry);
 
+// Digest of everything that decides a result (log::RunOpened::configuration).
+Digest DigestOfRun(const RunPlan& run);
+
 // Returns an error if the run cannot run, or if it would give another result than the run that it
 // resumes. Writes and fsyncs the new epoch as its last step, so an error leaves the folder
 // unchanged. Only base.safetensors of a run with frozen tensors follows.

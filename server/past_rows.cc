@@ -7,7 +7,6 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "server/contributions.h"
-#include "server/engine/engine_options.h"
 #include "server/metrics.h"
 
 namespace macaw::server {
@@ -36,7 +35,7 @@ absl::StatusOr<PastRows> ReadPastRows(const Options& options, uint64_t metrics_b
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value()) break;  // the row was torn by a crash of the machine
     const Round round(static_cast<uint32_t>(*row->Get("round")));
-    if (!EvaluationDue(options.run, round, options.stop_after)) continue;
+    if (!EvaluationDue(options, round)) continue;
     const bool has_line = HasContributions(options.run.evaluation, round);
     if (has_line && !past.contributions.contains(round)) break;
     past.rows[round] = std::string(line);

@@ -145,7 +145,7 @@ void RunThreads::Begin(ApplySum order) {
         closed.another_phase = std::move(forgot);
     }
     if (closed.round_done()) {
-      if (EvaluationDue(options_.run, report->round, options_.stop_after)) {
+      if (EvaluationDue(options_, report->round)) {
         if (HasContributions(options_.run.evaluation, report->round)) ServeWithout(closed);
         closed.model = keeper_.EvaluatedBlob();
         closed.alone = models_ > 1 ? keeper_.ModelBlob() : *closed.model;

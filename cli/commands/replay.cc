@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/commands/commands.h"
+#include "cli/config/document.h"
 #include "cli/config/reader.h"
+#include "cli/diff/trace.h"
 #include "cli/process/exit.h"
 #include "cli/process/limits.h"
 #include "cli/results/contribution.h"
@@ -20,9 +22,12 @@
 #include "cli/results/result.h"
 #include "cli/results/text.h"
 #include "cli/simulate/client_names.h"
+#include "cli/simulate/made_again.h"
 #include "cli/simulate/simulate.h"
 #include "core/files.h"
+#include "core/spelling.h"
 #include "core/status.h"
+#include "sdk/catalogue.h"
 #include "server/log/history.h"
 
 namespace macaw::cli {
@@ -100,6 +105,21 @@ absl::StatusOr<std::string> ConfigurationOf(const ReplayCommand& command) {
       " had no data: --config names the simulation that has it (with --set, as it was planned)"));
 }
 
+// The rounds that the configuration asks for; 0: a private run's budget says when it ends.
+absl::StatusOr<uint32_t> PlannedRounds(const std::string& config,
+                                       const std::vector<std::string>& set) {
+  std::vector<Override> overrides;
+  for (const std::string& text : set) {
+    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
+    overrides.push_back(std::move(override));
+  }
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config));
+  MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
+  MACAW_ASSIGN_OR_RETURN(const Config read,
+                         ReadConfig(document, overrides, catalogue, Idle::kLeaveOut));
+  return read.node.server.stop.metric == "rule_epsilon" ? 0 : read.run.rounds;
+}
+
 // The numbers of the clients of --without. A run's data is opened for names alone.
 absl::StatusOr<std::vector<uint64_t>> NumbersOf(const ReplayCommand& command) {
   std::vector<std::string> names;
@@ -121,18 +141,70 @@ absl::StatusOr<std::vector<uint64_t>> NumbersOf(const ReplayCommand& command) {
 // Refuses clients without which the run is the same, and runs whose rounds depend on when clients
 // came.
 absl::Status CheckWithout(const ReplayCommand& command, const log::History& history) {
+  if (command.without.empty()) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const uint64_t clients, ClientCountOf(command.run));
   for (size_t i = 0; i < command.without.size(); ++i) {
+    if (clients > 0 && command.without[i] >= clients) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--without ", command.without_names[i], ": ", command.run, " has ",
+          Counted(clients, "client"),
+          clients > 1 ? absl::StrCat(", with the numbers 0 to ", clients - 1) : ", number 0"));
+    }
     if (log::RoundsThatCounted(ClientId(command.without[i]), history) > 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--without ", command.without_names[i], ": no round of ", command.run,
                      " has counted that client, so the model without it is the run's own"));
   }
   const bool arrives = history.rounds().begin()->second.begin()->second.opened.arrivals > 0;
-  if (command.without.empty() || !arrives) return absl::OkStatus();
+  if (!arrives) return absl::OkStatus();
   return absl::UnimplementedError(
       absl::StrCat("--without: a round of ", command.run,
                    " closed when enough devices had arrived, and without a client it would have "
                    "closed with others, whose times nobody knows"));
+}
+
+// A run without a client is not compared with its log, so configuration and data must be those of
+// the run. With --config they are what the user says, and the first round is compared.
+absl::Status CheckIsTheSame(const ReplayCommand& command, const log::History& recorded) {
+  if (command.without.empty() || !command.config.empty()) return absl::OkStatus();
+  std::vector<Override> overrides;
+  for (const std::string& text : command.set) {
+    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
+    MACAW_RETURN_IF_ERROR(CheckMaySet(override, "a run without a client"));
+    overrides.push_back(std::move(override));
+  }
+  const std::string file = command.run + "/config.toml";
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
+  MACAW_ASSIGN_OR_RETURN(const std::string digest, ConfigurationDigest(document, overrides));
+  if (digest != recorded.sessions().back().configuration.Hex()) {
+    return absl::AbortedError(absl::StrCat(
+        "--without: ", file,
+        " is not what the log was written with: it has changed, or was read by another version of "
+        "Macaw. `macaw replay ",
+        command.run, "` without --without says whether it repeats the run, and --config ", file,
+        " takes it as it is"));
+  }
+  MACAW_ASSIGN_OR_RETURN(const RunResult result, ReadResult(command.run));
+  const absl::Status data = CheckDataOf(document, overrides, result.data_digest);
+  if (!absl::IsInvalidArgument(data)) return data;
+  return absl::AbortedError(absl::StrCat("--without: ", data.message()));
+}
+
+// Says so if what the runs have in common is not the same.
+absl::Status CheckBegan(const ReplayCommand& command, const log::History& recorded,
+                        const log::History& repeated) {
+  std::string what;
+  if (const auto difference = log::StartDifference(recorded, repeated)) {
+    what = absl::StrCat("they differ in round 1 before anybody trains: ", *difference,
+                        Advice(recorded, repeated, *difference));
+  } else if (command.config.empty()) {  // of owners, only now
+    MACAW_ASSIGN_OR_RETURN(const RunResult with, ReadResult(command.run));
+    MACAW_ASSIGN_OR_RETURN(const RunResult without, ReadResult(command.out));
+    if (with.data_digest != without.data_digest) what = "the data are others";
+  }
+  if (what.empty()) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat(command.out, " is not ", command.run, " without a client: ", what));
 }
 
 // What the run has kept of the model without the client's updates (evaluation.unlearn).
@@ -165,6 +237,28 @@ absl::Status TellDistances(const ReplayCommand& command, const FirstOrder& first
   return absl::OkStatus();
 }
 
+// Where the runs do not end alike, by a rule of run.stop. `planned`: rounds of the configuration.
+void TellEnds(const log::History& recorded, const log::History& repeated, uint32_t planned) {
+  const uint32_t rounds = recorded.completed().value;
+  const auto& ended = repeated.ended();
+  if (!ended.has_value()) return;
+  if (ended->rounds < rounds) {
+    std::cout << absl::StrCat("end        stopped after round ", ended->rounds, ": ", ended->why,
+                              "; the log ends after round ", rounds, "\n");
+  } else if (ended->how == log::End::kFinished && planned > rounds) {
+    std::cout << absl::StrCat("end        the run would have gone on; the log ends after round ",
+                              rounds, "\n");
+  }
+}
+
+// The last round that has a value of the metric; 0: none.
+uint32_t LastRoundOf(const std::string& metric, const std::map<uint32_t, MetricsRow>& rows) {
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (row->second.contains(metric)) return row->first;
+  }
+  return 0;
+}
+
 // What the run and the one without some of its clients ended with.
 absl::Status CompareWithout(const ReplayCommand& command, const log::History& recorded) {
   MACAW_ASSIGN_OR_RETURN(const RunResult with, ReadResult(command.run));
@@ -181,6 +275,8 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
             << (without.model_digest == with.model_digest ? ", as with it" : "") << "\n";
   const std::optional<FirstOrder> first = FirstOrderOf(command);
   if (first.has_value()) MACAW_RETURN_IF_ERROR(TellDistances(command, *first));
+  MACAW_ASSIGN_OR_RETURN(const Trace trace_with, ReadTrace(command.run, {}));
+  MACAW_ASSIGN_OR_RETURN(const Trace trace_without, ReadTrace(command.out, {}));
   std::vector<std::vector<std::string>> lines = {{"metric", "with", "without"}};
   if (first.has_value()) lines[0].emplace_back("first order");
   for (const auto& [metric, value] : without.final) {
@@ -188,6 +284,12 @@ absl::Status CompareWithout(const ReplayCommand& command, const log::History& re
     const auto before = with.final.find(metric);
     if (!told || before == with.final.end()) continue;
     lines.push_back({metric, MetricText(before->second), MetricText(value)});
+    const uint32_t round_with = LastRoundOf(metric, trace_with.rows),
+                   round_without = LastRoundOf(metric, trace_without.rows);
+    if (round_with != round_without) {
+      absl::StrAppend(&lines.back()[1], " (round ", round_with, ")");
+      absl::StrAppend(&lines.back()[2], " (round ", round_without, ")");
+    }
     if (!first.has_value()) continue;
     const auto unlearned = first->metrics.find(metric);
     lines.back().push_back(unlearned == first->metrics.end() ? "-" : MetricText(unlearned->second));
@@ -205,6 +307,7 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   MACAW_ASSIGN_OR_RETURN(command.without, NumbersOf(command));
   MACAW_RETURN_IF_ERROR(CheckWithout(command, recorded));
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
+  MACAW_RETURN_IF_ERROR(CheckIsTheSame(command, recorded));
   std::vector<std::string> set = command.set;
   // Its rounds are others.
   if (!command.without.empty()) {
@@ -222,11 +325,14 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
                              .force = command.force,
                              .quiet = command.quiet});
   if (code != kExitOk) return code;
+  MACAW_ASSIGN_OR_RETURN(const log::History repeated, log::ReadHistory(LogOf(command.out)));
   if (!command.without.empty()) {
+    MACAW_RETURN_IF_ERROR(CheckBegan(command, recorded, repeated));
     MACAW_RETURN_IF_ERROR(CompareWithout(command, recorded));
+    MACAW_ASSIGN_OR_RETURN(const uint32_t planned, PlannedRounds(config, command.set));
+    TellEnds(recorded, repeated, planned);
     return kExitOk;
   }
-  MACAW_ASSIGN_OR_RETURN(const log::History repeated, log::ReadHistory(LogOf(command.out)));
   if (const auto difference = log::FirstDifference(recorded, repeated)) {
     return absl::AbortedError(absl::StrCat(command.out, " does not repeat ", command.run,
                                            ": they differ in ", *difference,
@@ -275,7 +381,7 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
   command->footer(
       "Clients that the run had to do without are not trained; everything else is computed again.\n"
       "With --without the metrics of both are told, beside those of a model that evaluation.unlearn "
-      "has kept, and 0 says that the run was done.\n"
+      "has kept; 0 says that the run was done, and 1 that data or configuration are not the run's.\n"
       "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
       "is named), 2 bad usage or no such log, 130 interrupted.");
   command->final_callback([=, &run] {

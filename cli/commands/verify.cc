@@ -80,7 +80,7 @@ void AddVerify(CLI::App& app, std::function<int()>& run) {
   command
       ->add_option("--tolerance", options->verify.tolerance,
                    "Where the numeric profile is another one, metrics may differ by this: "
-                   "|a - b| <= T max(1, |a|, |b|)")
+                   "|a - b| <= T max(1, |a|, |b|); by 1e-5 at most if the model has the same bits")
       ->capture_default_str();
   command->add_flag("--trust", options->verify.trust,
                     "Run code that the bundle names: plug-ins, modules, a training program");

@@ -101,9 +101,9 @@ std::string RoundsText(const std::vector<uint32_t>& rounds) {
 // Looks for the first round in which two runs differ: in their bits, or by more than a tolerance.
 class Walk {
  public:
-  Walk(const Trace& a, const Trace& b, double tolerance, bool judge_tensors,
+  Walk(const Trace& a, const Trace& b, const DiffOptions& options,
        const std::vector<ModelDifference>& models)
-      : a_(a), b_(b), tolerance_(tolerance), judge_tensors_(judge_tensors), models_(models) {}
+      : a_(a), b_(b), options_(options), models_(models) {}
 
   std::optional<Parting> First() const {
     const bool runs = a_.is_run && b_.is_run;
@@ -121,7 +121,7 @@ class Walk {
   }
 
  private:
-  bool exact() const { return tolerance_ == 0; }
+  bool exact() const { return options_.tolerance == 0 || options_.digests; }
 
   std::optional<Parting> InRound(Round round) const {
     if (a_.history.has_value() && b_.history.has_value()) {
@@ -138,7 +138,7 @@ class Walk {
     if (first == a_.rows.end() || second == b_.rows.end()) return std::nullopt;
     const bool runs = a_.is_run && b_.is_run;
     std::vector<ValueDifference> columns =
-        Differing(first->second, second->second, common, tolerance_);
+        Differing(first->second, second->second, common, options_.tolerance);
     if (columns.empty()) return std::nullopt;
     // What clients report while they train comes before what is seen of the model. A column that
     // one run lacks, such as those of virtual time, says nothing of the training.
@@ -277,7 +277,7 @@ class Walk {
 
   // Models of an earlier round may differ where nothing else tells of it.
   std::optional<Parting> WithModels(std::optional<Parting> parting) const {
-    if (!exact() && !judge_tensors_) return parting;
+    if (!exact() && !options_.judge_tensors) return parting;
     for (const ModelDifference& model : models_) {
       if (!(exact() ? model.differs() : model.is_beyond())) continue;
       if (parting.has_value() && parting->round <= model.round) return parting;
@@ -290,8 +290,7 @@ class Walk {
 
   const Trace& a_;
   const Trace& b_;
-  const double tolerance_;
-  const bool judge_tensors_;
+  const DiffOptions options_;
   const std::vector<ModelDifference>& models_;
 };
 
@@ -436,11 +435,8 @@ absl::StatusOr<DiffReport> Diff(const Trace& first, const Trace& second,
   CompareFacts(first, second, report);
   for (const Trace* const trace : {&first, &second})
     report.notes.insert(report.notes.end(), trace->notes.begin(), trace->notes.end());
-  report.parting = Walk(first, second, 0, true, report.models).First();
-  if (options.tolerance > 0) {
-    report.beyond =
-        Walk(first, second, options.tolerance, options.judge_tensors, report.models).First();
-  }
+  report.parting = Walk(first, second, {}, report.models).First();
+  if (options.tolerance > 0) report.beyond = Walk(first, second, options, report.models).First();
   for (const Trace* const trace : {&first, &second}) {
     const std::vector<uint32_t> lost = trace->RoundsWithoutRow();
     const bool said = report.parting.has_value() && report.parting->stage == Stage::kRows;

@@ -15,6 +15,7 @@ struct DiffOptions {
   // 0: the bits. Above 0: numbers may differ as Agree (tensors.h) says; digests are not compared.
   // Counts of clients, rows and steps are compared exactly all the same.
   double tolerance = 0;
+  bool digests = false;       // true: digests are compared all the same
   bool judge_tensors = true;  // false: under a tolerance, tensors are shown and decide nothing
 };
 

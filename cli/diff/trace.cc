@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/config/document.h"
 #include "cli/results/ending.h"
 #include "cli/results/stored_model.h"
@@ -300,7 +301,6 @@ absl::Status ReadRun(const std::string& folder, const Renames& renames, Trace& t
   }
   if (FileExists(folder + "/rounds.log"))
     MACAW_RETURN_IF_ERROR(ReadLog(folder + "/rounds.log", trace));
-  if (trace.history.has_value() && trace.profile.empty()) trace.profile = trace.history->profile();
   uint32_t rounds = 0;
   if (FileExists(folder + "/summary.json")) {
     MACAW_RETURN_IF_ERROR(ReadSummary(folder + "/summary.json", renames, trace, rounds));
@@ -310,6 +310,12 @@ absl::Status ReadRun(const std::string& folder, const Renames& renames, Trace& t
           OpenModel(folder + "/model.safetensors", "model.safetensors", rounds, renames, trace));
       trace.models.insert(trace.models.begin(), std::move(model));
     }
+  }
+  if (trace.history.has_value() && trace.profile.empty()) {  // there in parentheses
+    absl::string_view profile = trace.history->profile();
+    absl::ConsumePrefix(&profile, "(");
+    absl::ConsumeSuffix(&profile, ")");
+    trace.profile = std::string(profile);
   }
   AddCheckpoints(folder, renames, trace);
   if (FileExists(folder + "/clients.jsonl")) trace.clients_file = folder + "/clients.jsonl";

@@ -100,6 +100,18 @@ absl::StatusOr<std::vector<std::string>> ClientNamesOf(const std::string& run) {
   return source.has_value() ? NamesInData(run, document) : NamesOfOwners(run);
 }
 
+absl::StatusOr<uint64_t> ClientCountOf(const std::string& run) {
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(run + "/config.toml"));
+  MACAW_ASSIGN_OR_RETURN(const std::optional<Value> given, Lookup(document, {}, "run.clients"));
+  const int64_t* const number = given.has_value() ? given->As<int64_t>() : nullptr;
+  if (number != nullptr && *number > 0) return static_cast<uint64_t>(*number);
+  MACAW_ASSIGN_OR_RETURN(const std::vector<server::Restored::Member> members,
+                         server::ReadHoldings(run));
+  uint64_t clients = 0;
+  for (const server::Restored::Member& member : members) clients += member.table.clients();
+  return clients;
+}
+
 bool IsClientNumber(absl::string_view client) {
   uint64_t number = 0;
   return absl::SimpleAtoi(client, &number);

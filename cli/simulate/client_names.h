@@ -14,6 +14,10 @@ namespace macaw::cli {
 // Empty: the clients have numbers alone.
 absl::StatusOr<std::vector<std::string>> ClientNamesOf(const std::string& run);
 
+// How many clients the run has, as its configuration says, or of a fleet's run what its owners
+// brought; 0: neither says so.
+absl::StatusOr<uint64_t> ClientCountOf(const std::string& run);
+
 // The number of the client that the text names: a number is its own, anything else is one of
 // `names`. An error has a similar name.
 absl::StatusOr<uint64_t> ClientNumber(absl::string_view client,

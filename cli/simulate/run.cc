@@ -126,6 +126,8 @@ struct Commands {
     if (!options.replay.empty()) spec.argv.insert(spec.argv.end(), {"--replay", options.replay});
     for (const uint64_t client : options.without)
       spec.argv.insert(spec.argv.end(), {"--without", absl::StrCat(client)});
+    for (const uint32_t round : options.evaluate_after)
+      spec.argv.insert(spec.argv.end(), {"--evaluate-after", absl::StrCat(round)});
     for (const uint64_t client : options.state_reset) {
       if (!start.again) spec.argv.insert(spec.argv.end(), {"--state-reset", absl::StrCat(client)});
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct RunOptions {
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;                 // a log of rounds whose decisions this run repeats; "": none
   std::vector<uint64_t> without;      // with `replay`: clients that no round trains
+  std::vector<uint32_t> evaluate_after;  // rounds whose model is evaluated, too
   bool trace = false;  // workers write what each client's batches were to trace/ in the folder
   int steps = -1;      // the server goes on after each round when told so there; -1: by itself
   std::optional<Duration> limit;  // after so long everything is killed (SupervisorOptions::limit)

@@ -105,6 +105,7 @@ class Run {
                   .state_reset = options_.state_reset,
                   .replay = options_.replay,
                   .without = options_.without,
+                  .evaluate_after = options_.evaluate_after,
                   .trace = options_.trace,
                   .steps = options_.step ? steps.get() : -1,
                   .quiet = options_.quiet,

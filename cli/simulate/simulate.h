@@ -26,7 +26,8 @@ struct SimulateOptions {
   std::optional<uint32_t> jobs;       // of these at a time
   std::vector<uint64_t> state_reset;  // clients whose states are discarded; with `resume`
   std::string replay;  // a log of rounds whose decisions the run repeats (`macaw replay`)
-  std::vector<uint64_t> without;  // with `replay`: clients that no round trains
+  std::vector<uint64_t> without;         // with `replay`: clients that no round trains
+  std::vector<uint32_t> evaluate_after;  // rounds whose model is evaluated, too
   bool force = false;
   bool tcp = false;        // TCP loopback instead of a Unix socket
   bool trace = false;      // the workers write down every batch (trace/ in the run's folder)

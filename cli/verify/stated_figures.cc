@@ -65,10 +65,14 @@ absl::StatusOr<Json> Parsed(absl::string_view text, const std::string& file) {
   return json;
 }
 
+// Whether digests are compared, and rounds that follow from the last bits.
+bool ByBits(const FigureOptions& options) { return options.tolerance == 0 || options.same_model; }
+
 // The figures of one file.
 class Comparison {
  public:
-  Comparison(std::string file, double tolerance) : file_(std::move(file)), tolerance_(tolerance) {}
+  Comparison(std::string file, const FigureOptions& options)
+      : file_(std::move(file)), tolerance_(options.tolerance), by_bits_(ByBits(options)) {}
 
   std::optional<FigureDifference> Of(const Json& stated, const Json& made,
                                      const std::string& key) const {
@@ -105,7 +109,7 @@ class Comparison {
       same =
           place.tolerance > 0 && (Agree(a, b, place.tolerance) || std::fabs(a - b) <= place.slack);
     }
-    if (!same && tolerance_ > 0) same = IsDigest(stated) && IsDigest(made);
+    if (!same && !by_bits_) same = IsDigest(stated) && IsDigest(made);
     if (same) return std::nullopt;
     return Differing(place.key, &stated, &made);
   }
@@ -113,7 +117,7 @@ class Comparison {
   std::optional<FigureDifference> Members(const Json& stated, const Json& made,
                                           const Place& place) const {
     // Where two rounds are nearly as good, the last bits say which is the best one.
-    const bool other_best = tolerance_ > 0 && stated.contains("value") && made.contains("value") &&
+    const bool other_best = !by_bits_ && stated.contains("value") && made.contains("value") &&
                             stated.value("round", Json()) != made.value("round", Json());
     for (const auto& [name, value] : stated.items()) {
       if (other_best && name != "value") continue;
@@ -133,6 +137,7 @@ class Comparison {
 
   const std::string file_;
   const double tolerance_;
+  const bool by_bits_;
 };
 
 // ---- summary.json
@@ -235,8 +240,8 @@ class OfTheSameRows {
 class Figures {
  public:
   Figures(const StatedRun& stated, const std::string& again, const Rows& made_rows,
-          double tolerance)
-      : stated_(stated), again_(again), made_rows_(made_rows), tolerance_(tolerance) {}
+          const FigureOptions& options)
+      : stated_(stated), again_(again), made_rows_(made_rows), options_(options) {}
 
   absl::StatusOr<FigureReport> Compare() {
     MACAW_RETURN_IF_ERROR(InSummary());
@@ -276,7 +281,7 @@ class Figures {
     Json stated = Json::object();
     for (const char* name : kFigures) {
       const auto found = whole.find(name);
-      if (found == whole.end() || (tolerance_ > 0 && IsOneOf(kByRound, name))) continue;
+      if (found == whole.end() || (!ByBits(options_) && IsOneOf(kByRound, name))) continue;
       stated[name] = *found;
     }
     if (!stated_.ended_by_itself) {
@@ -289,12 +294,12 @@ class Figures {
         report_.not_compared.emplace_back("summary.json: best_model");
       }
     }
-    Keep(Comparison(kSummary, tolerance_).Of(stated, made, ""));
+    Keep(Comparison(kSummary, options_).Of(stated, made, ""));
     const Json manifest = {{"rounds", stated_.rounds}, {"model_digest", stated_.model_digest}};
-    Keep(Comparison(kManifestFile, tolerance_).Of(manifest, made, "run"));
+    Keep(Comparison(kManifestFile, options_).Of(manifest, made, "run"));
     report_.not_compared.emplace_back(
         "summary.json: settings, names, how it ended, times, memory, traffic");
-    if (tolerance_ > 0)
+    if (!ByBits(options_))
       report_.not_compared.emplace_back("digests, rounds of best values and up to an accuracy");
     return absl::OkStatus();
   }
@@ -312,7 +317,7 @@ class Figures {
                                                   "; here it is of round ", RoundIn(made), ")"));
       return absl::OkStatus();
     }
-    Keep(Comparison(file, tolerance_).Of(stated, made, ""));
+    Keep(Comparison(file, options_).Of(stated, made, ""));
     return absl::OkStatus();
   }
 
@@ -341,7 +346,7 @@ class Figures {
     MACAW_ASSIGN_OR_RETURN(const std::string again, Made(file));
     if (report_.difference.has_value()) return absl::OkStatus();
     MACAW_ASSIGN_OR_RETURN(const auto made, LinesOf(again, file));
-    const Comparison comparison(file, tolerance_);
+    const Comparison comparison(file, options_);
     const auto place = [&](const LineKey& key) {
       return file == "clients.jsonl" ? absl::StrCat("round ", key[0], ", client ", key[1])
                                      : absl::StrCat("round ", key[0]);
@@ -376,7 +381,7 @@ class Figures {
   const StatedRun& stated_;
   const std::string& again_;
   const Rows& made_rows_;
-  const double tolerance_;
+  const FigureOptions options_;
   FigureReport report_;
 };
 
@@ -384,8 +389,8 @@ class Figures {
 
 absl::StatusOr<FigureReport> CompareFigures(const StatedRun& stated, const std::string& again,
                                             const std::map<uint32_t, MetricsRow>& made_rows,
-                                            double tolerance) {
-  return Figures(stated, again, made_rows, tolerance).Compare();
+                                            const FigureOptions& options) {
+  return Figures(stated, again, made_rows, options).Compare();
 }
 
 }  // namespace macaw::cli

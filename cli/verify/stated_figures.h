@@ -33,13 +33,19 @@ struct FigureReport {
   std::vector<std::string> not_compared;       // what the bundle has beside it; phrases
 };
 
+struct FigureOptions {
+  double tolerance = 0;  // 0: exactly; above it, numbers agree as Agree (cli/diff) says
+  // Under a tolerance: the models have the same bits, so digests are compared, too, and the rounds
+  // in which a value was best or reached.
+  bool same_model = false;
+};
+
 // Compares what the bundle states in summary.json, confusion.json, clients_evaluated.json,
 // contributions.jsonl and clients.jsonl with the folder of the run made again, whose rows are
-// `made_rows`. `tolerance`: 0 compares exactly; above it, numbers agree as Agree (cli/diff) says,
-// and digests are not compared, nor the rounds in which a value was best or reached. Figures that
-// the bundle lacks are no difference: an earlier release had fewer. An error: a file is no JSON.
+// `made_rows`. Figures that the bundle lacks are no difference: an earlier release had fewer. An
+// error: a file is no JSON.
 absl::StatusOr<FigureReport> CompareFigures(const StatedRun& stated, const std::string& again,
                                             const std::map<uint32_t, MetricsRow>& made_rows,
-                                            double tolerance);
+                                            const FigureOptions& options);
 
 }  // namespace macaw::cli

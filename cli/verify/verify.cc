@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,14 +19,15 @@
 #include "cli/config/reader.h"
 #include "cli/config/settings.h"
 #include "cli/process/exit.h"
+#include "cli/simulate/made_again.h"
 #include "cli/simulate/simulate.h"
+#include "cli/verify/evaluated_rounds.h"
 #include "core/files.h"
 #include "core/isa.h"
 #include "core/one_line.h"
 #include "core/sha256.h"
 #include "core/spelling.h"
 #include "core/status.h"
-#include "data/dataset.h"
 #include "sdk/catalogue.h"
 
 namespace macaw::cli {
@@ -37,6 +38,10 @@ namespace log = server::log;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kInstructionSet[] = "workers.instruction_set";
+// The tolerance for metrics of a model with the same bits under another numeric profile. Sums of
+// float32 losses differ by some 1e-8 then, and a row whose best two classes are equal up to that is
+// rare.
+constexpr double kOfOneModel = 1e-5;
 
 // A private folder that the destructor removes.
 class ScratchFolder {
@@ -83,25 +88,6 @@ absl::Status Unpack(const Bundle& bundle, const std::string& folder) {
   return write("config.toml");
 }
 
-// The keys that a verification may set: paths of files, and what only computes. The others decide
-// the result.
-absl::Status CheckMaySet(const Override& override) {
-  const std::string& key = override.key;
-  const std::vector<Field>& fields = AllFields();
-  const auto field = std::ranges::find(fields, key, &Field::key);
-  const bool is_table = std::ranges::any_of(
-      fields, [&](const Field& one) { return absl::StartsWith(one.key, key + "."); });
-  const bool is_rule = key == "algorithm" || absl::StartsWith(key, "algorithm.");
-  if (field == fields.end() && !is_table && !is_rule)
-    return absl::OkStatus();  // the reader names what was meant
-  const bool is_file = field != fields.end() && (field->is_path || key == "data.source");
-  if (is_file || OnlyComputes(key)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      override.place, ": a verification keeps ", key,
-      ", which decides the result; it takes paths of files that have moved, and where and how the "
-      "run is computed"));
-}
-
 // Whether rounds may close by the time that they take on the machine.
 bool ClosesByTheClock(const Trace& trace) {
   return std::ranges::any_of(trace.settings, [](const auto& setting) {
@@ -132,6 +118,7 @@ class Verifier {
     const std::string recorded = scratch / "recorded";
     MACAW_RETURN_IF_ERROR(Unpack(bundle_, recorded));
     MACAW_ASSIGN_OR_RETURN(Trace first, ReadTrace(recorded, {}));
+    MACAW_RETURN_IF_ERROR(CheckProfile(first));
     MACAW_RETURN_IF_ERROR(Prepare(recorded));
     const std::string again = options_.out.empty() ? scratch / "again" : options_.out;
     MACAW_RETURN_IF_ERROR(Simulated(first, recorded, again));
@@ -143,29 +130,73 @@ class Verifier {
     done.profile = first.profile;
     done.here = second.profile;
     done.same_profile = first.profile == second.profile;
-    const double tolerance = done.same_profile ? 0 : options_.tolerance;
+    if (!done.same_profile) {
+      MACAW_ASSIGN_OR_RETURN(done.same_model, HaveTheSameModel(first, second, again));
+    }
+    const double tolerance = done.same_profile ? 0
+                             : done.same_model ? std::min(kOfOneModel, options_.tolerance)
+                                               : options_.tolerance;
     const bool by_itself = EndsByItself(first);
     if (!by_itself) KeepToColumns(first, second);
-    MACAW_ASSIGN_OR_RETURN(done.diff,
-                           Diff(first, second, {.tolerance = tolerance, .judge_tensors = false}));
+    MACAW_ASSIGN_OR_RETURN(
+        done.diff,
+        Diff(first, second,
+             {.tolerance = tolerance, .digests = done.same_model, .judge_tensors = false}));
     done.diff.elsewhere.clear();  // the bundle has none of these keys
-    MACAW_ASSIGN_OR_RETURN(done.figures, CompareFigures({.files = bundle_.files(),
-                                                         .rows = first.rows,
-                                                         .rounds = manifest_.rounds,
-                                                         .model_digest = manifest_.model_digest,
-                                                         .ended_by_itself = by_itself},
-                                                        again, second.rows, tolerance));
+    MACAW_ASSIGN_OR_RETURN(done.figures,
+                           CompareFigures({.files = bundle_.files(),
+                                           .rows = first.rows,
+                                           .rounds = manifest_.rounds,
+                                           .model_digest = manifest_.model_digest,
+                                           .ended_by_itself = by_itself},
+                                          again, second.rows,
+                                          {.tolerance = tolerance, .same_model = done.same_model}));
     return std::move(verification_);
   }
 
  private:
+  // What the bundle says of the numeric profile decides how closely it is compared, so its files
+  // must say the same.
+  absl::Status CheckProfile(const Trace& recorded) const {
+    const NumericProfile& profile = manifest_.profile;
+    const std::string packed =
+        absl::StrCat(profile.trainer, ", ", profile.instruction_set, ", ", profile.libraries);
+    const auto refused = [&](absl::string_view file, absl::string_view says) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(bundle_.name(),
+                       " contradicts itself: by its summary.json the run had the numeric profile ",
+                       OneLine(recorded.profile), ", and by its ", file, " ", OneLine(says)));
+    };
+    if (!recorded.profile.empty() && !profile.trainer.empty() && packed != recorded.profile)
+      return refused(kManifestFile, packed);
+    if (!recorded.history.has_value() || recorded.history->profiles().empty())
+      return absl::OkStatus();
+    const std::set<std::string>& joined = recorded.history->profiles();
+    if (joined.contains(absl::StrCat("(", recorded.profile, ")"))) return absl::OkStatus();
+    return refused("rounds.log", absl::StrJoin(joined, ", "));
+  }
+
+  // Whether the rule has one model for all, and both runs end with the same bits of it. Training
+  // reads all that a rule keeps, so then the runs have computed the same.
+  static absl::StatusOr<bool> HaveTheSameModel(const Trace& first, const Trace& second,
+                                               const std::string& again) {
+    if (first.model_digest.empty() || first.model_digest != second.model_digest) return false;
+    MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(again + "/config.toml"));
+    MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
+    MACAW_ASSIGN_OR_RETURN(const Config config,
+                           ReadConfig(document, {}, catalogue, Idle::kLeaveOut));
+    MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
+                           catalogue.algorithms().Find(config.run.algorithm.name));
+    return rule->has_common_model && !rule->has_several_models;
+  }
+
   // Everything that can be wrong before the run begins.
   absl::Status Prepare(const std::string& recorded) {
     MACAW_RETURN_IF_ERROR(WriteConfiguration(recorded));
     MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config_));
     for (const std::string& text : options_.set) {
       MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
-      if (options_.config.empty()) MACAW_RETURN_IF_ERROR(CheckMaySet(override));
+      if (options_.config.empty()) MACAW_RETURN_IF_ERROR(CheckMaySet(override, "a verification"));
       overrides_.push_back(std::move(override));
     }
     set_ = options_.set;
@@ -175,7 +206,7 @@ class Verifier {
     MACAW_RETURN_IF_ERROR(UseInputs(values, recorded));
     MACAW_RETURN_IF_ERROR(CheckDataIsThere(values));
     MACAW_RETURN_IF_ERROR(UseInstructionSet(values));
-    return CheckData(document);
+    return CheckDataOf(document, overrides_, manifest_.data.digest);
   }
 
   // The configuration without the keys of one machine, whatever the bundle's file has.
@@ -257,7 +288,8 @@ class Verifier {
         isas, [&](Isa isa) { return Name(isa) == manifest_.profile.instruction_set; });
     const auto asked = values.find(kInstructionSet);
     std::string use;
-    if (recorded != isas.end() && *recorded != BestIsa()) {
+    // The configuration may name another one than the run had.
+    if (recorded != isas.end() && (*recorded != BestIsa() || asked != values.end())) {
       use = std::string(Name(*recorded));
     } else if (recorded == isas.end() && asked != values.end()) {
       use = "auto";  // what the run asked for is not here
@@ -267,21 +299,6 @@ class Verifier {
     MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(set_.back()));
     overrides_.push_back(std::move(override));
     return absl::OkStatus();
-  }
-
-  // Compares the data's digest before the run. A simulation with owners is compared after it,
-  // since only its server knows the digest of all parts.
-  absl::Status CheckData(const Document& document) const {
-    MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides_));
-    MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides_, catalogue));
-    if (config.node.workers.owners > 0 || manifest_.data.digest.empty()) return absl::OkStatus();
-    MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<data::Dataset> dataset,
-                           catalogue.OpenDataset(config.node.data, config.node.partition));
-    const std::string digest = dataset->info().digest.Hex();
-    if (digest == manifest_.data.digest) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("these are not the data of the run: their digest is ", digest,
-                     ", and the run's ", OneLine(manifest_.data.digest)));
   }
 
   // Who was left out because of the time or of a fault follows from no configuration.
@@ -322,6 +339,7 @@ class Verifier {
                              .slots = options_.slots,
                              .quiet = options_.quiet};
     simulate.result = false;
+    simulate.evaluate_after = EvaluatedBesides(recorded, manifest_.rounds);
     if (verification_.from_log) simulate.replay = folder + "/rounds.log";
     if (verification_.from_log || !EndsByItself(recorded))
       simulate.rounds = absl::StrCat(manifest_.rounds);
@@ -367,11 +385,15 @@ std::string VerificationText(const Bundle& bundle, const Verification& verificat
                "computed again");
   }
   if (!verification.same_profile) {
-    AppendLine(
-        text, "profile",
-        absl::StrFormat("the run had %s; here it is %s. The last bits may differ, so metrics "
-                        "are compared with a tolerance: |a - b| <= %g max(1, |a|, |b|)",
-                        verification.profile, verification.here, verification.diff.tolerance));
+    AppendLine(text, "profile",
+               absl::StrFormat(
+                   "the run had %s; here it is %s. %s, so metrics are compared with a tolerance: "
+                   "|a - b| <= %g max(1, |a|, |b|)",
+                   verification.profile, verification.here,
+                   verification.same_model
+                       ? "The model has the same bits, and the last bits of its metrics may differ"
+                       : "The last bits may differ",
+                   verification.diff.tolerance));
   }
   const DiffReport& diff = verification.diff;
   if (const auto& figure = verification.figures.difference; figure.has_value()) {
@@ -405,6 +427,7 @@ std::string VerificationJson(const Bundle& bundle, const Verification& verificat
                             {"model_digest", bundle.manifest().model_digest},
                             {"profile", verification.profile},
                             {"profile_here", verification.here},
+                            {"same_model", verification.same_model},
                             {"from_log", verification.from_log},
                             {"figure", std::move(figure)},
                             {"unchecked", verification.figures.not_compared},

@@ -16,7 +16,7 @@ struct VerifyOptions {
   std::string config;  // a simulation of a deployed run, whose server has no data; "": the bundle's
   std::vector<std::string> set;  // paths of files that have moved, and keys that only compute
   std::optional<std::string> processes, slots;
-  double tolerance = 0.02;  // where the numeric profile is another one
+  double tolerance = 0.02;  // where the numeric profile and the model's bits are others
   bool trust = false;       // run code that the configuration brings
   bool quiet = false;
 };
@@ -27,6 +27,8 @@ struct Verification {
   FigureReport figures;       // what the bundle states beside its rows and its model
   std::string profile, here;  // numeric profiles
   bool same_profile = true;
+  // Of another profile: the models have the same bits. Then metrics are compared closely.
+  bool same_model = false;
   bool from_log = false;  // who was left out was read from the bundle's log
   std::string folder;     // of the run that was made; "": it is removed
 

@@ -99,7 +99,5 @@ struct EngineOptions {
 // Whether evaluation.every asks for an evaluation after the round, or it is the last. These are the
 // rounds that run.stop looks at. `stop_after`: EngineOptions has it.
 bool RegularEvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
-// Whether the round is evaluated: those of evaluation.leave_one_out are, too.
-bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after = 0);
 
 }  // namespace macaw::server

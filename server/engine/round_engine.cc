@@ -61,10 +61,6 @@ bool RegularEvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) 
   return round.value == last || (every > 0 && round.value % every == 0);
 }
 
-bool EvaluationDue(const RunPlan& run, Round round, uint32_t stop_after) {
-  return RegularEvaluationDue(run, round, stop_after) || LeaveOneOutDue(run.evaluation, round);
-}
-
 // ---- rounds
 
 void RoundEngine::Begin(TimePoint now) {

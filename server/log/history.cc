@@ -132,11 +132,13 @@ void History::Add(const Record& record) {
       completed_ = run->completed;
       lost_states_.Undo(completed_);
       evaluations_.Undo(completed_);
+      evaluated_.erase(evaluated_.upper_bound(completed_), evaluated_.end());
     }
     ended_.reset();
     sessions_.push_back(*run);
   } else if (const auto* node = std::get_if<NodeJoined>(&record)) {
     profile_ = node->profile;
+    profiles_.insert(node->profile);
   } else if (const auto* opened = std::get_if<RoundOpened>(&record)) {
     lost_states_.Opened(opened->round, opened->phase);
     RoundStory& story = rounds_[opened->round];
@@ -162,6 +164,7 @@ void History::Add(const Record& record) {
     if (closed->last) completed_ = std::max(completed_, closed->round);
   } else if (const auto* evaluated = std::get_if<Evaluated>(&record)) {
     evaluations_.Done(*evaluated);
+    evaluated_.insert(evaluated->round);
   } else if (const auto* gave_up_tasks = std::get_if<EvaluationGaveUp>(&record)) {
     evaluations_.Add(*gave_up_tasks);
   } else if (const auto* states = std::get_if<StatesLost>(&record)) {
@@ -174,8 +177,9 @@ void History::Add(const Record& record) {
 
 namespace {
 
-std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
-                                           const History::PhaseStory& repeated) {
+// What differs when a phase is opened.
+std::optional<std::string> OpeningDifference(const History::PhaseStory& recorded,
+                                             const History::PhaseStory& repeated) {
   const auto& was = recorded.opened;
   const auto& is = repeated.opened;
   if (was.eligible != is.eligible) return kOthersToDrawFrom;
@@ -185,6 +189,12 @@ std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
   if (was.max_weight != is.max_weight || was.total_weight != is.total_weight)
     return "other weights of the clients";
   if (was.broadcast != is.broadcast) return "another model is sent to the clients";
+  return std::nullopt;
+}
+
+std::optional<std::string> PhaseDifference(const History::PhaseStory& recorded,
+                                           const History::PhaseStory& repeated) {
+  if (auto difference = OpeningDifference(recorded, repeated)) return difference;
   if (recorded.given_up.size() != repeated.given_up.size() ||
       !std::ranges::equal(
           recorded.given_up, repeated.given_up, {}, [](const auto& entry) { return entry.first; },
@@ -229,6 +239,12 @@ std::optional<std::string> FirstDifference(const History& recorded, const Histor
       return absl::StrCat("after round ", was->rounds, ": other states of the clients");
   }
   return std::nullopt;
+}
+
+std::optional<std::string> StartDifference(const History& recorded, const History& repeated) {
+  if (recorded.rounds().empty() || repeated.rounds().empty()) return std::nullopt;
+  return OpeningDifference(recorded.rounds().begin()->second.begin()->second,
+                           repeated.rounds().begin()->second.begin()->second);
 }
 
 void LeaveOut(const std::vector<ClientId>& clients, const History& history, Decisions& decisions) {

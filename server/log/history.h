@@ -123,6 +123,9 @@ class History {
   const std::vector<RunOpened>& sessions() const { return sessions_; }
   const std::optional<RunEnded>& ended() const { return ended_; }  // of the last session
   const std::string& profile() const { return profile_; }          // of the node that joined last
+  const std::set<std::string>& profiles() const { return profiles_; }  // of all that joined
+  // The rounds after which the model has been evaluated.
+  const std::set<Round>& evaluated() const { return evaluated_; }
   const LostStates& lost_states() const { return lost_states_; }
   const CutEvaluations& evaluations() const { return evaluations_; }
 
@@ -137,6 +140,8 @@ class History {
   std::vector<RunOpened> sessions_;
   std::optional<RunEnded> ended_;
   std::string profile_;
+  std::set<std::string> profiles_;
+  std::set<Round> evaluated_;
 };
 
 // Gives these clients up in every completed phase of the history, too.
@@ -152,5 +157,7 @@ inline constexpr char kOthersToDrawFrom[] = "other clients, or other numbers of 
 // Describes the first difference between the rounds of a run and those of a run that repeats it.
 // nullopt: they are the same, and so is the model after the last round that is in both logs.
 std::optional<std::string> FirstDifference(const History& recorded, const History& repeated);
+// The same of what the first round of both draws and sends, which no client has changed yet.
+std::optional<std::string> StartDifference(const History& recorded, const History& repeated);
 
 }  // namespace macaw::server::log

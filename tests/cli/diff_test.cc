@@ -327,6 +327,19 @@ TEST(Diff, HoldsUnderAToleranceAndSaysWhereTheBitsPart) {
   EXPECT_FALSE(Compared(a, WriteHandRun(folder, "d", other), {.tolerance = 1}).same());
 }
 
+TEST(Diff, ComparesDigestsUnderAToleranceWhereTheModelsAreTheSame) {
+  const TemporaryFolder folder;
+  HandRun other;
+  other.rows[1] = R"({"round":2,"clients":2,"train_loss":0.25000001})";
+  const std::string a = WriteHandRun(folder, "a"), b = WriteHandRun(folder, "b", other);
+  EXPECT_TRUE(Compared(a, b, {.tolerance = 1e-5, .digests = true}).same());
+  EXPECT_FALSE(Compared(a, b).same());
+  other.broadcasts[1] = "other bits";
+  const std::string c = WriteHandRun(folder, "c", other);
+  EXPECT_TRUE(Compared(a, c, {.tolerance = 1e-5}).same());
+  EXPECT_FALSE(Compared(a, c, {.tolerance = 1e-5, .digests = true}).same());
+}
+
 TEST(Trace, OfAnotherSystemIsATableOrModelsOrBoth) {
   const TemporaryFolder folder;
   const std::string run = WriteHandRun(folder, "run");

@@ -25,6 +25,7 @@ struct HandRun {
   std::vector<std::string> clients = {};  // of clients.jsonl; none: no file
   std::vector<float> model = {1, 2, 3};
   std::string end = "finished";
+  std::string joined = {};  // the profile of a node in rounds.log; "": it names none
   // What each round sends, and the sums of clients {0, 1} and of client 2 alone.
   std::vector<std::string> broadcasts = {"first", "second"};
   std::vector<std::vector<std::string>> sums = {{"s1", "t1"}, {"s2", "t2"}};
@@ -77,6 +78,7 @@ inline std::string WriteHandRun(const testing_support::TemporaryFolder& folder,
                       text);
   };
   add(log::RunOpened{.epoch = 1, .wall_ns = 1'795'000'000'000'000'000});
+  if (!run.joined.empty()) add(log::NodeJoined{.name = "worker-0", .profile = run.joined});
   for (uint32_t i = 0; i < run.broadcasts.size(); ++i) {
     const Round round(i + 1);
     log::RoundOpened opened{.round = round, .broadcast = digest(run.broadcasts[i])};

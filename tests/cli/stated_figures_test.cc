@@ -44,7 +44,8 @@ class Figures : public ::testing::Test {
                                   .rounds = 3,
                                   .model_digest = manifest_digest_,
                                   .ended_by_itself = by_itself_},
-                                 folder_ / "again", made_rows_, tolerance);
+                                 folder_ / "again", made_rows_,
+                                 {.tolerance = tolerance, .same_model = same_model_});
     EXPECT_TRUE(report.ok()) << report.status();
     if (!report.ok()) return "error";
     report_ = *std::move(report);
@@ -58,7 +59,7 @@ class Figures : public ::testing::Test {
   std::map<std::string, std::string> files_;
   Rows stated_rows_, made_rows_;
   std::string manifest_digest_ = kDigest;
-  bool by_itself_ = true;
+  bool by_itself_ = true, same_model_ = false;
   FigureReport report_;
 };
 
@@ -67,6 +68,21 @@ TEST_F(Figures, AreTheSameWhateverMachineAndClockSay) {
   made_["name"] = "b";
   EXPECT_EQ(Compared(), "");
   EXPECT_THAT(report_.not_compared, Contains(HasSubstr("times, memory")));
+}
+
+// Under another profile a model has metrics with other last bits, and is the same model.
+TEST_F(Figures, OfTheSameModelAreNearAndWhatFollowsFromThemIsExact) {
+  same_model_ = true;
+  made_["final"]["train_loss"] = 0.25 + 1e-8;
+  EXPECT_EQ(Compared(1e-5), "");
+  made_["rounds_to"]["0.5"] = 1;
+  EXPECT_EQ(Compared(1e-5), "summary.json: rounds_to.0.5");
+  made_ = Summary();
+  made_["bests"]["test_accuracy"]["round"] = 2;
+  EXPECT_EQ(Compared(1e-5), "summary.json: bests.test_accuracy.round");
+  made_ = Summary();
+  made_["model_digest"] = kOther;
+  EXPECT_EQ(Compared(1e-5), "summary.json: model_digest");
 }
 
 TEST_F(Figures, ThatWereEditedAreNamedWithBothValues) {

@@ -4,7 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_replace.h"
+#include "cli/verify/evaluated_rounds.h"
 #include "core/digest.h"
 #include "data/zip_writer.h"
 #include "tests/cli/run_files.h"
@@ -22,6 +28,9 @@ class Refusals : public ::testing::Test {
   std::string Of(const std::string& config, const VerifyOptions& options = {}) {
     HandRun run;
     run.config = config;
+    return Of(run, options);
+  }
+  std::string Of(const HandRun& run, const VerifyOptions& options = {}) {
     const std::string folder = WriteHandRun(folder_, "run", run);
     const auto packed = PackBundle({.run = folder, .out = folder_ / "x.zip"});
     EXPECT_TRUE(packed.ok()) << packed.status();
@@ -30,6 +39,21 @@ class Refusals : public ::testing::Test {
     const auto done = Verify(*bundle, options);
     EXPECT_FALSE(done.ok());
     return std::string(done.status().message());
+  }
+
+  // Why the bundle that Of has packed is not, after these edits of its bundle.json.
+  std::string OfEdited(const std::vector<std::pair<std::string, std::string>>& edits) {
+    const auto bundle = Bundle::Open(folder_ / "x.zip");
+    EXPECT_TRUE(bundle.ok()) << bundle.status();
+    std::map<std::string, std::string> files = bundle->files();
+    files[kManifestFile] = absl::StrReplaceAll(files[kManifestFile], edits);
+    std::vector<data::ZipEntry> entries;
+    for (const auto& [name, bytes] : files)
+      entries.push_back({.name = name, .bytes = BytesOf(absl::string_view(bytes))});
+    EXPECT_TRUE(data::WriteStoredZip(folder_ / "edited.zip", entries).ok());
+    const auto edited = Bundle::Open(folder_ / "edited.zip");
+    EXPECT_TRUE(edited.ok()) << edited.status();
+    return std::string(Verify(*edited, {}).status().message());
   }
 
   const TemporaryFolder folder_;
@@ -76,20 +100,39 @@ TEST_F(Refusals, DataOfAnotherDigest) {
 // As an earlier release has packed it.
 TEST_F(Refusals, ABundleOfARunWithoutARound) {
   Of(config_);
-  const auto bundle = Bundle::Open(folder_ / "x.zip");
-  ASSERT_TRUE(bundle.ok()) << bundle.status();
-  std::map<std::string, std::string> files = bundle->files();
-  files[kManifestFile] = absl::StrReplaceAll(
-      files[kManifestFile],
-      {{"\"rounds\": 2", "\"rounds\": 0"}, {"\"finished\"", "\"interrupted\""}});
-  std::vector<data::ZipEntry> entries;
-  for (const auto& [name, bytes] : files)
-    entries.push_back({.name = name, .bytes = BytesOf(absl::string_view(bytes))});
-  ASSERT_TRUE(data::WriteStoredZip(folder_ / "cut.zip", entries).ok());
-  const auto cut = Bundle::Open(folder_ / "cut.zip");
-  ASSERT_TRUE(cut.ok()) << cut.status();
-  EXPECT_THAT(std::string(Verify(*cut, {}).status().message()),
-              AllOf(HasSubstr("cut.zip"), HasSubstr("interrupted before its first round")));
+  EXPECT_THAT(OfEdited({{"\"rounds\": 2", "\"rounds\": 0"}, {"\"finished\"", "\"interrupted\""}}),
+              AllOf(HasSubstr("edited.zip"), HasSubstr("interrupted before its first round")));
+}
+
+// What it says of the profile decides how closely it is compared.
+TEST_F(Refusals, ABundleWhoseFilesNameDifferentProfiles) {
+  HandRun run;
+  run.config = config_;
+  run.joined = "(fused, avx2, glibc 2.31)";
+  const std::string other = Of(run);
+  EXPECT_THAT(other, AllOf(HasSubstr("contradicts itself"), HasSubstr("avx2, glibc 2.36"),
+                           HasSubstr("rounds.log (fused, avx2, glibc 2.31)")));
+  run.joined = "(fused, avx2, glibc 2.36)";
+  EXPECT_THAT(Of(run), HasSubstr("--set data.path=PATH"));
+  EXPECT_THAT(OfEdited({{"\"avx2\"", "\"sse4\""}}),
+              AllOf(HasSubstr("contradicts itself"), HasSubstr("bundle.json fused, sse4")));
+}
+
+// Round 2 was the last one of a session, as the rows or the log say; 3 and 4 are asked for.
+TEST(EvaluatedRounds, ThatNoKeyAsksForAreFoundInTheRowsAndInTheLog) {
+  Trace run;
+  run.settings = {{"evaluation.every", "4"}, {"evaluation.leave_one_out", "3"}};
+  run.rows = {{1, {{"train_loss", 1}, {"virtual_seconds", 1}}},
+              {2, {{"train_loss", 1}, {"clients_test_accuracy", 1}}},
+              {3, {{"test_loss", 1}}},
+              {4, {{"test_loss", 1}}},
+              {5, {{"test_loss", 1}}}};
+  EXPECT_EQ(EvaluatedBesides(run, 5), std::vector<uint32_t>{2});
+  run.history.emplace();
+  run.history->Add(server::log::Evaluated{.round = Round(1)});
+  EXPECT_EQ(EvaluatedBesides(run, 5), (std::vector<uint32_t>{1, 2}));
+  run.settings = {};  // each round
+  EXPECT_THAT(EvaluatedBesides(run, 5), ::testing::IsEmpty());
 }
 
 TEST_F(Refusals, ARunWhoseServerHadNoData) {

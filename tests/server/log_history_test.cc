@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +75,37 @@ TEST(LogHistory, ARunIsRepeatedWithoutAClientInEachOfItsPhases) {
   EXPECT_EQ(given_up(0), (std::vector<ClientId>{ClientId(9), ClientId(4)}));
   EXPECT_EQ(given_up(1), (std::vector<ClientId>{ClientId(4), ClientId(9)}));
   EXPECT_FALSE(decisions.contains({Round(2), Phase(0)}));
+}
+
+TEST(LogHistory, KnowsWhichRoundsWereEvaluatedAndWhichProfilesWereThere) {
+  History history;
+  history.Add(RunOpened{.epoch = 1});
+  history.Add(NodeJoined{.name = "a", .profile = "(x)"});
+  for (const uint32_t round : {1, 2, 3}) {
+    history.Add(Opened(round, "x"));
+    history.Add(Done(round));
+    history.Add(Evaluated{.round = Round(round)});
+  }
+  EXPECT_EQ(history.evaluated(), (std::set<Round>{Round(1), Round(2), Round(3)}));
+  history.Add(RunOpened{.epoch = 2, .completed = Round(2)});
+  history.Add(NodeJoined{.name = "b", .profile = "(y)"});
+  EXPECT_EQ(history.evaluated(), (std::set<Round>{Round(1), Round(2)})) << "3 is done again";
+  EXPECT_EQ(history.profiles(), (std::set<std::string>{"(x)", "(y)"}));
+}
+
+TEST(LogHistory, ComparesHowTwoRunsBegin) {
+  const auto told = [](const std::string& first, const std::string& second) {
+    History history;
+    history.Add(RunOpened{.epoch = 1});
+    history.Add(Opened(1, first));
+    history.Add(Done(1));
+    history.Add(Opened(2, second));
+    history.Add(Done(2));
+    return history;
+  };
+  EXPECT_EQ(StartDifference(told("x", "y"), told("x", "z")), std::nullopt);
+  EXPECT_EQ(StartDifference(told("x", "y"), told("w", "y")),
+            "another model is sent to the clients");
 }
 
 // A client counts in rounds that drew it, that did not give it up, and that were not dropped.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "core/files.h"
@@ -84,6 +85,12 @@ int FirstRoundOf(const std::string& folder, int client) {
     }
   }
   return -1;
+}
+
+int CountOf(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
 }
 
 json DiffOf(const std::string& arguments, int code) {
@@ -243,6 +250,35 @@ TEST_F(Verified, ARunThatWasInterruptedIsTheSame) {
   EXPECT_THAT(same.text, HasSubstr(cut.digest()));
 }
 
+// The last round of each session is evaluated, whatever evaluation.every says.
+TEST_F(Verified, ARunThatWentOnAfterItsEndIsTheSame) {
+  Simulation first("first", {WriteConfig("job", "[evaluation]\nevery = 4\n"), "--rounds", "2"});
+  ASSERT_EQ(first.Wait(), 0) << first.output();
+  for (const char* rounds : {"3", "6"}) {
+    Simulation more("more", {"--resume", first.folder(), "--rounds", rounds});
+    ASSERT_EQ(more.Wait(), 0) << more.output();
+  }
+  const std::string rows = first.metrics();
+  EXPECT_EQ(CountOf(rows, "\"test_loss\":"), 4) << "rounds 2, 3, 4 and 6";
+  for (const char* files : {"", "--without-log"}) {
+    const Printed same =
+        RunMacaw(absl::StrCat("verify ", Bundle(first.folder(), files), " --quiet"));
+    EXPECT_EQ(same.exit, 0) << same.text;
+    EXPECT_THAT(same.text, HasSubstr("same       6 rounds"));
+  }
+  // A false figure there is found.
+  for (const char* name : {"config.toml", "summary.json", "rounds.log"})
+    folder_.Write(absl::StrCat("forged/", name), *ReadFile(first.folder() + "/" + name));
+  std::vector<std::string> lines = absl::StrSplit(rows, '\n', absl::SkipEmpty());
+  json row = json::parse(lines.at(1));
+  row["test_accuracy"] = row["test_accuracy"].get<double>() + 0.01;
+  lines[1] = row.dump();
+  folder_.Write("forged/metrics.jsonl", absl::StrJoin(lines, "\n") + "\n");
+  const Printed forged = RunMacaw(absl::StrCat("verify ", Bundle(folder_ / "forged"), " --quiet"));
+  EXPECT_EQ(forged.exit, 1) << forged.text;
+  EXPECT_THAT(forged.text, HasSubstr("in round 2: metrics differ"));
+}
+
 TEST_F(Verified, FiguresOfTheSummaryThatTheRunDoesNotGiveAreNamed) {
   Simulation run("run", {WriteConfig("job"), "--set", "evaluation.metrics=[\"confusion\"]"});
   ASSERT_EQ(run.Wait(), 0) << run.output();
@@ -310,6 +346,51 @@ TEST_F(Verified, AnotherNumericProfileIsComparedWithATolerance) {
   const Printed same = RunMacaw(absl::StrCat("verify ", Bundle(old.folder()), " --quiet"));
   EXPECT_EQ(same.exit, 0) << same.text;
   EXPECT_THAT(same.text, HasSubstr("same       3 rounds"));
+}
+
+// A bundle may say anything of the profile under which its figures were made.
+TEST_F(Verified, AFalseProfileHidesNoFalseFigure) {
+  Simulation run("run", {WriteConfig("job", "[evaluation]\nevery = 1\n")});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  for (const char* name : {"config.toml", "rounds.log", "model.safetensors"})
+    folder_.Write(absl::StrCat("forged/", name), *ReadFile(run.folder() + "/" + name));
+  const auto write = [&](double more) {
+    json summary = run.summary();
+    summary["profile"]["libraries"] = "macaw-fused 2, glibc 2.36";
+    std::vector<std::string> lines = absl::StrSplit(run.metrics(), '\n', absl::SkipEmpty());
+    json row = json::parse(lines.back());
+    row["test_loss"] = row["test_loss"].get<double>() + more;
+    summary["final"]["test_loss"] = row["test_loss"];
+    lines.back() = row.dump();
+    folder_.Write("forged/summary.json", summary.dump());
+    folder_.Write("forged/metrics.jsonl", absl::StrJoin(lines, "\n") + "\n");
+  };
+  write(0);
+  const Printed refused = RunMacaw(absl::StrCat("verify ", Bundle(folder_ / "forged"), " --quiet"));
+  EXPECT_EQ(refused.exit, 2) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("contradicts itself"));
+  const Printed same =
+      RunMacaw(absl::StrCat("verify ", Bundle(folder_ / "forged", "--without-log"), " --quiet"));
+  EXPECT_EQ(same.exit, 0) << same.text;
+  EXPECT_THAT(same.text, HasSubstr("The model has the same bits"));
+  write(0.015);
+  const Printed forged =
+      RunMacaw(absl::StrCat("verify ", Bundle(folder_ / "forged", "--without-log"), " --quiet"));
+  EXPECT_EQ(forged.exit, 1) << forged.text;
+  EXPECT_THAT(forged.text, HasSubstr("final.test_loss"));
+}
+
+// Losses of one model have other last bits under another profile.
+TEST_F(Verified, TheEvaluationOfAFirstModelIsNearUnderAnotherProfile) {
+  const std::vector<Isa> isas = SupportedIsas();
+  if (isas.size() < 3) GTEST_SKIP() << "this processor has no second instruction set";
+  Simulation run("run", {WriteConfig("job"), "--set", "run.rounds=0"});
+  ASSERT_EQ(run.Wait(), 0) << run.output();
+  const std::string other = absl::StrCat("verify ", Bundle(run.folder()),
+                                         " --quiet --set workers.instruction_set=", Name(isas[1]));
+  const Printed near = RunMacaw(other);
+  EXPECT_EQ(near.exit, 0) << near.text;
+  EXPECT_THAT(near.text, HasSubstr("<= 1e-05 max"));
 }
 
 // arm64.zip is of programs for arm64, with which NEON adds up (how: tests/README.md).
