@@ -74,8 +74,8 @@ void RunThreads::Begin(EndRun order) {
   // For an interrupted run, the checkpoint is written first, because its results can be made again.
   // For any other run it is written last, so that a run whose checkpoint is at the last round has
   // all its results. A failed run keeps its old checkpoint, so that a resume repeats what led to
-  // the failure. A resume that is interrupted before it has done anything leaves the result that the
-  // folder has.
+  // the failure. A resume that is interrupted before it has done anything leaves the folder's
+  // result.
   RunWriter::Ending ending{
       .status = std::move(order.status),
       .has_checkpoint = !checkpoint.data_digest.IsZero() && !engine_.mid_round(),

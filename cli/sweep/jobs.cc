@@ -34,8 +34,8 @@ constexpr Duration kMeasure = std::chrono::milliseconds(200);
 // A job is taken to have its full size after its first round, or after this time.
 constexpr Duration kSettles = std::chrono::seconds(3);
 
-// Whether a run that has stopped would also have stopped without the rungs. The last round of a rung
-// is evaluated because it is the last, and the stop rule of a longer run does not look at it.
+// Whether a run that has stopped would also have stopped without the rungs. The last round of a
+// rung is evaluated because it is the last; the stop rule of a longer run does not look at it.
 bool StopHolds(const RunResult& result, const Task& task) {
   if (result.rounds != task.from) return true;
   uint32_t every = EvaluationConfig().every;
