@@ -235,7 +235,9 @@ TEST(Resume, InterruptedBeforeItHasDoneAnythingLeavesTheResult) {
         ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside round 3
       }
       coordinator->Interrupt();
-      if (comes) EXPECT_FALSE(worker.Work().has_value());
+      if (comes) {
+        EXPECT_FALSE(worker.Work().has_value());
+      }
       const auto outcome = coordinator->Wait();
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       EXPECT_EQ(outcome->kind, Outcome::Kind::kInterrupted);
