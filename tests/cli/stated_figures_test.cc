@@ -182,7 +182,7 @@ TEST_F(Figures, InAFileThatIsNoJsonAreAnError) {
   folder_.Write("again/summary.json", made_.dump());
   const auto report =
       CompareFigures({.files = files_, .rows = stated_rows_, .rounds = 3, .model_digest = kDigest},
-                     folder_ / "again", made_rows_, 0);
+                     folder_ / "again", made_rows_, {});
   EXPECT_TRUE(absl::IsInvalidArgument(report.status())) << report.status();
   EXPECT_THAT(std::string(report.status().message()), HasSubstr("confusion.json"));
 }
