@@ -269,7 +269,11 @@ TEST(Resume, InterruptedAfterARowHasAResultWithIt) {
     const auto coordinator = StartTiny(options);
     FakeWorker worker(*coordinator);
     ASSERT_TRUE(worker.Register().ok());
-    ASSERT_TRUE(worker.WorkOnPart().has_value());  // the evaluation of round 2 is done on the way
+    auto request = worker.WorkOnPart();
+    ASSERT_TRUE(request.has_value());
+    ASSERT_FALSE(request->evaluations.empty());  // of round 2
+    request->part.reset();
+    EXPECT_EQ(worker.Commit(*request).verdict, fleet::Verdict::kAccepted);
     coordinator->Interrupt();
     EXPECT_FALSE(worker.Work().has_value());
     ASSERT_TRUE(coordinator->Wait().ok());

@@ -108,7 +108,8 @@ TEST_F(Commands, AResumeThatHasDoneNoRoundLeavesTheResult) {
   const auto kept = [&] {
     std::map<std::string, std::string> files = Results(out_);
     // What tells of sessions.
-    for (const char* name : {"epoch", "events.jsonl", "rounds.log", "timeline.json"})
+    for (const char* name :
+         {"epoch", "events.jsonl", "rounds.log", "scratch/worker-0.running", "timeline.json"})
       files.erase(name);
     return files;
   };

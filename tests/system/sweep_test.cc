@@ -231,7 +231,7 @@ halving = {rounds = [4, 6], factor = 2}
 [keys]
 local.lr = [0.003, 0.03]
 evaluation.every = [3]
-server.checkpoint_every = [3]
+run.checkpoint_every = [3]
 )");
   ASSERT_EQ(Sweep(file, "--out " + folder_ / "plain").exit, 0);
   const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "plain").text);
