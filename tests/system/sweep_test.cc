@@ -246,7 +246,9 @@ run.checkpoint_every = [3]
               0);
     ASSERT_TRUE(fs::remove(folder_ / ("killed/results/" + job + ".json")));
     ASSERT_TRUE(fs::remove(run + "/checkpoints/round-00000004.safetensors"));
-    if (seed == "2") ASSERT_TRUE(fs::remove(run + "/checkpoints/round-00000003.safetensors"));
+    if (seed == "2") {
+      ASSERT_TRUE(fs::remove(run + "/checkpoints/round-00000003.safetensors"));
+    }
   }
   ASSERT_EQ(Sweep(file, "--out " + folder_ / "killed").exit, 0);
   EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));
