@@ -235,7 +235,7 @@ class EngineDriver {
           .round = report.round, .phase = report.phase, .last = last, .counted = sum_.size()});
     }
     if (!last) return Carry(engine_.Applied(true, std::nullopt, now), now);
-    const bool due = EvaluationDue(TestRun(rounds_), report.round);
+    const bool due = RegularEvaluationDue(TestRun(rounds_), report.round);
     durable_.completed = report.round.value;
     durable_.counted[report.round.value] = sum_;
     durable_.owes_evaluation = due;
