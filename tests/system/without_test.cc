@@ -160,9 +160,10 @@ TEST_F(ReplayWithout, SaysHowManyClientsThereAre) {
   EXPECT_THAT(none.text, HasSubstr("has 8 clients, with the numbers 0 to 7"));
 }
 
-// A round without the client has left one out, so the rule ends the new run there.
+// The first round that had the client has two without it, so the rule ends the new run there.
 TEST_F(ReplayWithout, ThatStopsEarlierNamesBothRounds) {
-  Simulation run("run", Job("[run.stop]\nmetric = \"left_out\"\nat_least = 1\n"));
+  // Of three clients 366 bytes, of two 244.
+  Simulation run("run", Job("[run.stop]\nmetric = \"bytes_up\"\nat_least = 300\n"));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   ASSERT_EQ(run.summary()["rounds"], 6);
   const Printed earlier = Replay(run, absl::StrCat(LaterClientOf(run)));
