@@ -33,7 +33,7 @@ class ColumnSpread {
   double sum_ = 0, squares_ = 0;  // of the differences from the first number
 };
 
-// Of all these numbers.
+// What these numbers span.
 inline ColumnSpread SpreadOf(std::span<const double> values) {
   ColumnSpread spread;
   for (const double value : values) spread.Add(value);

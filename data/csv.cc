@@ -275,7 +275,7 @@ class Labels {
   std::vector<uint32_t> of_row_;
 };
 
-// Of a line that may be long, for a message.
+// The beginning of a line, for a message.
 std::string Shortened(std::string line) {
   constexpr size_t kMost = 60;
   if (line.size() > kMost) line = absl::StrCat(line.substr(0, kMost), "…");

@@ -54,7 +54,7 @@ def beside(published: dict[str, list[tuple[float, float]]]) -> list[Cell]:
 
 def cells() -> list[Cell]:
     found = beside(PUBLISHED)
-    # Of the four μ, the one that was published is not told.
+    # The paper tried four μ and does not say which one it shows.
     for row, mu in (
         ("2 labels", "0.001"),
         ("3 labels", "0.001"),

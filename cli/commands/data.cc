@@ -66,10 +66,7 @@ absl::StatusOr<Opened> Open(const DataCommand& command,
   std::vector<Override> overrides;
   std::string file = command.source;
   MACAW_ASSIGN_OR_RETURN(const bool configuration, IsConfiguration(command.source));
-  std::vector<Override> given;
-  for (const std::string& text : command.set) {
-    MACAW_ASSIGN_OR_RETURN(given.emplace_back(), ParseOverride(text));
-  }
+  MACAW_ASSIGN_OR_RETURN(std::vector<Override> given, ParseOverrides(command.set));
   if (!configuration) {
     const bool says_source = std::ranges::any_of(
         given, [](const Override& override) { return override.key == "data.source"; });

@@ -85,10 +85,7 @@ absl::StatusOr<double> MedianPassed(const Config& config, const data::Dataset& d
 }
 
 absl::StatusOr<Shown> Open(const DevicesCommand& command) {
-  std::vector<Override> overrides;
-  for (const std::string& text : command.set) {
-    MACAW_ASSIGN_OR_RETURN(overrides.emplace_back(), ParseOverride(text));
-  }
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, ParseOverrides(command.set));
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(command.source));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
   Shown found;

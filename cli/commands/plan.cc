@@ -61,11 +61,7 @@ absl::Status Write(const PlanCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat(command.out, " exists already; --force replaces it"));
   }
-  std::vector<Override> overrides;
-  for (const std::string& text : command.set) {
-    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
-    overrides.push_back(std::move(override));
-  }
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, ParseOverrides(command.set));
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(command.source));
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
   MACAW_ASSIGN_OR_RETURN(Config config, ReadConfig(document, overrides, catalogue));

@@ -106,14 +106,8 @@ absl::StatusOr<std::string> ConfigurationOf(const ReplayCommand& command) {
 }
 
 // The rounds that the configuration asks for; 0: a private run's budget says when it ends.
-absl::StatusOr<uint32_t> PlannedRounds(const std::string& config,
-                                       const std::vector<std::string>& set) {
-  std::vector<Override> overrides;
-  for (const std::string& text : set) {
-    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
-    overrides.push_back(std::move(override));
-  }
-  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config));
+absl::StatusOr<uint32_t> PlannedRounds(const Document& document,
+                                       const std::vector<Override>& overrides) {
   MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, overrides));
   MACAW_ASSIGN_OR_RETURN(const Config read,
                          ReadConfig(document, overrides, catalogue, Idle::kLeaveOut));
@@ -165,29 +159,22 @@ absl::Status CheckWithout(const ReplayCommand& command, const log::History& hist
 
 // A run without a client is not compared with its log, so configuration and data must be those of
 // the run. With --config they are what the user says, and the first round is compared.
-absl::Status CheckIsTheSame(const ReplayCommand& command, const log::History& recorded) {
+absl::Status CheckIsTheSame(const ReplayCommand& command, const Document& document,
+                            const std::vector<Override>& overrides, const log::History& recorded) {
   if (command.without.empty() || !command.config.empty()) return absl::OkStatus();
-  std::vector<Override> overrides;
-  for (const std::string& text : command.set) {
-    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
+  for (const Override& override : overrides)
     MACAW_RETURN_IF_ERROR(CheckMaySet(override, "a run without a client"));
-    overrides.push_back(std::move(override));
-  }
-  const std::string file = command.run + "/config.toml";
-  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(file));
   MACAW_ASSIGN_OR_RETURN(const std::string digest, ConfigurationDigest(document, overrides));
   if (digest != recorded.sessions().back().configuration.Hex()) {
     return absl::AbortedError(absl::StrCat(
-        "--without: ", file,
+        "--without: ", document.name,
         " is not what the log was written with: it has changed, or was read by another version of "
         "Macaw. `macaw replay ",
-        command.run, "` without --without says whether it repeats the run, and --config ", file,
-        " takes it as it is"));
+        command.run, "` without --without says whether it repeats the run, and --config ",
+        document.name, " takes it as it is"));
   }
   MACAW_ASSIGN_OR_RETURN(const RunResult result, ReadResult(command.run));
-  const absl::Status data = CheckDataOf(document, overrides, result.data_digest);
-  if (!absl::IsInvalidArgument(data)) return data;
-  return absl::AbortedError(absl::StrCat("--without: ", data.message()));
+  return Annotate(CheckDataOf(document, overrides, result.data_digest), "--without");
 }
 
 // Says so if what the runs have in common is not the same.
@@ -307,7 +294,9 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   MACAW_ASSIGN_OR_RETURN(command.without, NumbersOf(command));
   MACAW_RETURN_IF_ERROR(CheckWithout(command, recorded));
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
-  MACAW_RETURN_IF_ERROR(CheckIsTheSame(command, recorded));
+  MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config));
+  MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, ParseOverrides(command.set));
+  MACAW_RETURN_IF_ERROR(CheckIsTheSame(command, document, overrides, recorded));
   std::vector<std::string> set = command.set;
   // Its rounds are others.
   if (!command.without.empty()) {
@@ -329,7 +318,7 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   if (!command.without.empty()) {
     MACAW_RETURN_IF_ERROR(CheckBegan(command, recorded, repeated));
     MACAW_RETURN_IF_ERROR(CompareWithout(command, recorded));
-    MACAW_ASSIGN_OR_RETURN(const uint32_t planned, PlannedRounds(config, command.set));
+    MACAW_ASSIGN_OR_RETURN(const uint32_t planned, PlannedRounds(document, overrides));
     TellEnds(recorded, repeated, planned);
     return kExitOk;
   }

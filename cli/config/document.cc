@@ -40,6 +40,15 @@ absl::StatusOr<Override> ParseOverride(const std::string& text) {
   return Override{text.substr(0, equals), text.substr(equals + 1), absl::StrCat("--set ", text)};
 }
 
+absl::StatusOr<std::vector<Override>> ParseOverrides(const std::vector<std::string>& texts) {
+  std::vector<Override> overrides;
+  for (const std::string& text : texts) {
+    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
+    overrides.push_back(std::move(override));
+  }
+  return overrides;
+}
+
 absl::StatusOr<Document> ParseDocument(const std::string& text, const std::string& name,
                                        const std::string& folder) {
   MACAW_RETURN_IF_ERROR(CheckUtf8(text, name));

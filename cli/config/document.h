@@ -19,6 +19,7 @@ struct Override {
 
 // "section.key=value" as `--set` takes it.
 absl::StatusOr<Override> ParseOverride(const std::string& text);
+absl::StatusOr<std::vector<Override>> ParseOverrides(const std::vector<std::string>& texts);
 
 // The text of a configuration, parsed. A process parses each text once and reads what it needs from
 // here.

@@ -42,7 +42,7 @@ absl::Status CheckDataOf(const Document& document, const std::vector<Override>& 
                          catalogue.OpenDataset(config.node.data, config.node.partition));
   const std::string here = dataset->info().digest.Hex();
   if (here == digest) return absl::OkStatus();
-  return absl::InvalidArgumentError(
+  return absl::FailedPreconditionError(
       absl::StrCat("these are not the data of the run: their digest is ", here, ", and the run's ",
                    OneLine(digest)));
 }

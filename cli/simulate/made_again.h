@@ -16,7 +16,7 @@ namespace macaw::cli {
 // how the run is computed. `who`: keeps the others, "a verification".
 absl::Status CheckMaySet(const Override& override, absl::string_view who);
 
-// Opens the data of the configuration, and returns an error unless they have this digest. Passes
+// Opens the data of the configuration. FailedPrecondition: they have another digest. Passes
 // simulations with owners, whose server alone knows the digest of all parts.
 absl::Status CheckDataOf(const Document& document, const std::vector<Override>& overrides,
                          const std::string& digest);

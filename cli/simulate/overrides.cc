@@ -13,11 +13,7 @@ namespace macaw::cli {
 
 absl::StatusOr<std::vector<Override>> OverridesOf(const SimulateOptions& options,
                                                   const Document& document) {
-  std::vector<Override> overrides;
-  for (const std::string& text : options.set) {
-    MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
-    overrides.push_back(std::move(override));
-  }
+  MACAW_ASSIGN_OR_RETURN(std::vector<Override> overrides, ParseOverrides(options.set));
   const auto add = [&](const std::optional<std::string>& value, const char* flag, const char* key) {
     if (value.has_value()) overrides.push_back({key, *value, absl::StrCat(flag, " ", *value)});
   };

@@ -194,13 +194,11 @@ class Verifier {
   absl::Status Prepare(const std::string& recorded) {
     MACAW_RETURN_IF_ERROR(WriteConfiguration(recorded));
     MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config_));
-    for (const std::string& text : options_.set) {
-      MACAW_ASSIGN_OR_RETURN(Override override, ParseOverride(text));
-      if (options_.config.empty()) MACAW_RETURN_IF_ERROR(CheckMaySet(override, "a verification"));
-      overrides_.push_back(std::move(override));
-    }
     set_ = options_.set;
+    MACAW_ASSIGN_OR_RETURN(overrides_, ParseOverrides(set_));
     if (!options_.config.empty()) return absl::OkStatus();  // it is the user's own
+    for (const Override& override : overrides_)
+      MACAW_RETURN_IF_ERROR(CheckMaySet(override, "a verification"));
     const std::map<std::string, Value> values = FlatValues(document);
     MACAW_RETURN_IF_ERROR(CheckCode(values));
     MACAW_RETURN_IF_ERROR(UseInputs(values, recorded));

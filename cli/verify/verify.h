@@ -27,7 +27,8 @@ struct Verification {
   FigureReport figures;       // what the bundle states beside its rows and its model
   std::string profile, here;  // numeric profiles
   bool same_profile = true;
-  // Of another profile: the models have the same bits. Then metrics are compared closely.
+  // Where the profiles differ: the models still have the same bits, so metrics are compared with a
+  // small tolerance.
   bool same_model = false;
   bool from_log = false;  // who was left out was read from the bundle's log
   std::string folder;     // of the run that was made; "": it is removed

@@ -42,7 +42,7 @@ def is_dataset(value: Any) -> bool:
 
 
 def columns_of(table: Any) -> list[str]:
-    # Of Arrow, `columns` are the columns themselves.
+    # An Arrow table has its columns in `columns`, and their names in `column_names`.
     named = table.column_names if hasattr(type(table), "column_names") else table.columns
     names = list(named)
     if len(set(names)) < len(names):

@@ -241,13 +241,18 @@ TEST(Diff, NamesWhichClientsARoundWaitsForAmongWhatDecides) {
   EXPECT_EQ(report.elsewhere[0].name, "server.workers");
 }
 
+HandRun ThreeRounds() {
+  HandRun run;
+  run.rows.emplace_back(R"({"round":3,"clients":2,"train_loss":0.25})");
+  run.broadcasts.emplace_back("third");
+  run.sums.push_back({"s3", "t3"});
+  run.cohorts.push_back({0, 1, 2});
+  return run;
+}
+
 TEST(Diff, TakesARunThatGotMoreRoundsForOneThatIsNotOver) {
   const TemporaryFolder folder;
-  HandRun longer;
-  longer.rows.emplace_back(R"({"round":3,"clients":2,"train_loss":0.25})");
-  longer.broadcasts.emplace_back("third");
-  longer.sums.push_back({"s3", "t3"});
-  longer.cohorts.push_back({0, 1, 2});
+  HandRun longer = ThreeRounds();
   longer.model = {1, 2, 4};
   const std::string a = WriteHandRun(folder, "a", longer);
   const std::string b = WriteHandRun(folder, "b", longer);
@@ -273,11 +278,7 @@ TEST(Diff, ComparesARunThatIsNotOverAsFarAsItIs) {
 
 TEST(Diff, SaysWhichRowsAreLost) {
   const TemporaryFolder folder;
-  HandRun run;
-  run.rows.emplace_back(R"({"round":3,"clients":2,"train_loss":0.25})");
-  run.broadcasts.emplace_back("third");
-  run.sums.push_back({"s3", "t3"});
-  run.cohorts.push_back({0, 1, 2});
+  HandRun run = ThreeRounds();
   const std::string a = WriteHandRun(folder, "a", run), b = WriteHandRun(folder, "b", run);
   ASSERT_TRUE(Compared(a, b).same());
   folder.Write("b/metrics.jsonl", run.rows[0] + "\n");

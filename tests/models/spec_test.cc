@@ -168,8 +168,7 @@ TEST(BuildSpec, NamesTheTensorsOfATransformerAsPyTorchDoes) {
 
 TEST(DrawsMasks, IsSaidOfLayersThatDropSomething) {
   const auto draws = [](const std::string& line) {
-    const ModelSpec spec = *BuildSpec(
-        {.name = "layers", .layers = {line}, .input_shape = {4}, .classes = 4}, DType::kF32);
+    const ModelSpec spec = *BuildSpec(Layers({line, "linear 10"}, {4}), DType::kF32);
     return DrawsMasks(spec.layers[0]);
   };
   EXPECT_TRUE(draws("dropout 0.5"));

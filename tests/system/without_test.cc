@@ -135,6 +135,10 @@ TEST_F(ReplayWithout, KeepsWhatDecidesTheResult) {
   const Printed changed = Replay(run, absl::StrCat(client));
   EXPECT_EQ(changed.exit, 1) << changed.text;
   EXPECT_THAT(changed.text, HasSubstr("these are not the data of the run"));
+  folder_.Write("rows.csv", "a,b,kind,client\n1,2\n");
+  const Printed broken = Replay(run, absl::StrCat(client));
+  EXPECT_EQ(broken.exit, 2) << broken.text;
+  EXPECT_THAT(broken.text, HasSubstr("--without: "));
 }
 
 TEST_F(ReplayWithout, KeepsTheDataOfOwners) {
