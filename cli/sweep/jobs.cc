@@ -12,18 +12,16 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/process/exit.h"
 #include "cli/process/line_reader.h"
 #include "cli/process/programs.h"
 #include "cli/process/restart_policy.h"
 #include "cli/sweep/machine.h"
+#include "cli/sweep/rung_result.h"
 #include "core/child.h"
 #include "core/clock.h"
-#include "core/files.h"
 #include "core/status.h"
-#include "plan/evaluation.h"
 #include "server/checkpoint.h"
 
 namespace macaw::cli {
@@ -33,32 +31,6 @@ namespace {
 constexpr Duration kMeasure = std::chrono::milliseconds(200);
 // A job is taken to have its full size after its first round, or after this time.
 constexpr Duration kSettles = std::chrono::seconds(3);
-
-// Whether a run that has stopped would also have stopped without the rungs. The last round of a
-// rung is evaluated because it is the last; the stop rule of a longer run does not look at it.
-bool StopHolds(const RunResult& result, const Task& task) {
-  if (result.rounds != task.from) return true;
-  uint32_t every = EvaluationConfig().every;
-  const auto set = result.settings.find("evaluation.every");
-  if (set != result.settings.end() && !absl::SimpleAtoi(set->second, &every)) return false;
-  return every > 0 && result.rounds % every == 0;
-}
-
-// The result of a run that has done so many rounds, or that its own rule has stopped before.
-std::optional<RunResult> FinishedRun(const Task& task) {
-  if (!FileExists(task.folder + "/summary.json")) return std::nullopt;
-  absl::StatusOr<RunResult> result = ReadResult(task.folder);
-  if (!result.ok() || !result->done() || result->seed != task.seed) return std::nullopt;
-  const bool over =
-      result->rounds >= task.rounds || (result->end == "stopped" && StopHolds(*result, task));
-  return over ? std::optional(*std::move(result)) : std::nullopt;
-}
-
-// Whether a later rung can go on from the end of this run, if there is one. The last checkpoint is
-// written after the result, and a kill may have come between them.
-bool CanGoOn(const RunResult& result, const Task& task) {
-  return !task.goes_on || server::NewestCheckpoint(task.folder) == Round(result.rounds);
-}
 
 // One task and its process.
 class Running {

@@ -222,6 +222,39 @@ run.stop.patience = [1]
   EXPECT_EQ(halved["model_digest"], alone["model_digest"]);
 }
 
+// It has not stopped: with its rung's last round it has done all that it was asked for.
+TEST_F(SweepTest, APrivateRunIsOverWhenARungHasSpentItsBudget) {
+  const std::string base = *ReadFile(folder_ / "run.toml") + R"(
+sampling = "poisson"
+weight = "uniform"
+[privacy]
+mechanism = "gaussian"
+clip = 1.0
+noise = 2.0
+delta = 0.001
+)";
+  const std::string file = folder_.Write("private.toml", base);
+  ASSERT_EQ(RunMacaw(absl::StrCat("simulate ", file, " --rounds 4 --out ", folder_ / "four")).exit,
+            0);
+  const double epsilon = Json::parse(Text("four/summary.json"))["final"]["rule_epsilon"];
+  folder_.Write("private.toml",
+                absl::StrCat(base, "[run.stop]\nmetric = \"rule_epsilon\"\nat_least = ",
+                             epsilon + 1e-3, "\n"));
+  const std::string sweep = folder_.Write("sweep.toml", R"(
+base = "private.toml"
+seeds = [1]
+metric = "test_loss"
+halving = {rounds = [4, 8, 12], factor = 2}
+[keys]
+local.lr = [0.003, 0.03]
+)");
+  const Printed done = Sweep(sweep, "--out " + folder_ / "s");
+  ASSERT_EQ(done.exit, 0) << done.text;
+  const Json table = Json::parse(RunMacaw("sweep show --json " + folder_ / "s").text);
+  const std::string best = table["best"].get<std::string>() + "-seed1";
+  EXPECT_EQ(Json::parse(Text("s/runs/" + best + "/summary.json"))["rounds"], 4);
+}
+
 // A kill between a run's result and its last checkpoint.
 TEST_F(SweepTest, ARungThatLacksItsCheckpointIsDoneAgain) {
   const std::string file = Write(R"(
