@@ -46,10 +46,9 @@ absl::StatusOr<uint32_t> RoundsWithinBudget(const Task& task) {
   return budget.has_value() ? budget->rounds : task.rounds;
 }
 
-// Whether a run that has done all rounds of its last rung has spent its budget with them. Then it
-// is over, but has not stopped: nothing told it that there would be more.
+// Whether a run that has done all rounds of a rung has spent its budget with them. Then it is over,
+// but has not stopped: nothing told it that there would be more.
 bool HasSpentItsBudget(const RunResult& result, const Task& task) {
-  if (result.rounds != task.from) return false;
   const auto metric = result.settings.find("run.stop.metric");
   if (metric == result.settings.end() || !absl::StrContains(metric->second, "rule_epsilon"))
     return false;
