@@ -86,8 +86,30 @@ TEST(Fleet, OfDevicesOverTlsEndsWithTheModelOfTheSimulation) {
   EXPECT_THAT(same.text, HasSubstr("same       8 rounds, and the same model: "));
 }
 
+// The configuration of a small model on a table, whose runs take seconds.
+std::string WriteTableFleet(const TemporaryFolder& folder, const std::string& more = "") {
+  testing_support::WriteTableRun(folder);
+  return folder.Write("fleet.toml", absl::StrCat(R"(
+run.name = "fleet"
+run.seed = 3
+cohort.size = 3
+data.source = "csv"
+data.path = "rows.csv"
+partition.scheme = "iid"
+partition.clients = 5
+model.layers = ["linear 4", "relu", "linear 3"]
+local.epochs = 1
+local.batch_size = 8
+)",
+                                                 more));
+}
+// Rounds enough that the device which is killed is drawn again before the run is over.
+constexpr char kTableFleet[] = "--devices 5 --rounds 40 --config ";
+
 TEST(Fleet, KeepsTheStatesOfScaffoldOnTheDevices) {
-  const Printed printed = Rehearse("--devices 5 --rounds 4 --algorithm scaffold");
+  const TemporaryFolder folder;
+  const Printed printed =
+      Rehearse(absl::StrCat(kTableFleet, WriteTableFleet(folder), " --algorithm scaffold"));
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, Not(HasSubstr("none")));  // there are digests of states, too
 }
@@ -121,23 +143,9 @@ class FleetOfARule : public testing::TestWithParam<Fitted> {};
 TEST_P(FleetOfARule, EndsWithTheModelOfTheSimulation) {
   if (GetParam().on_libtorch) MACAW_NEEDS_LIBTORCH();
   const TemporaryFolder folder;
-  testing_support::WriteTableRun(folder);
-  const std::string config = folder.Write("fleet.toml", absl::StrCat(R"(
-run.name = "fleet"
-run.seed = 3
-cohort.size = 3
-data.source = "csv"
-data.path = "rows.csv"
-partition.scheme = "iid"
-partition.clients = 5
-model.layers = ["linear 4", "relu", "linear 3"]
-local.epochs = 1
-local.batch_size = 8
-)",
-                                                                     GetParam().parameters));
-  // Rounds enough that the device which is killed is drawn again before the run is over.
-  const Printed printed = Rehearse(
-      absl::StrCat("--devices 5 --rounds 40 --algorithm ", GetParam().name, " --config ", config));
+  const Printed printed =
+      Rehearse(absl::StrCat(kTableFleet, WriteTableFleet(folder, GetParam().parameters),
+                            " --algorithm ", GetParam().name));
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
 }
@@ -153,16 +161,12 @@ INSTANTIATE_TEST_SUITE_P(
 // has them on its disk.
 TEST(Fleet, KeepsFrozenTensorsOnTheDevices) {
   const TemporaryFolder folder;
-  const std::string config = folder.Write(
-      "job.toml",
-      absl::StrReplaceAll(*ReadFile(kQuickstart),
-                          {{"\"data/", absl::StrCat("\"", MACAW_SOURCE_DIR, "/examples/data/")},
-                           {"[model]", "[model]\nfrozen = [\"7.*\"]"}}));
-  const Printed printed = Rehearse(
-      absl::StrCat("--devices 4 --rounds 24 --config ", config, " --keep ", folder / "home"));
+  const Printed printed =
+      Rehearse(absl::StrCat(kTableFleet, WriteTableFleet(folder, "model.frozen = [\"0.*\"]\n"),
+                            " --keep ", folder / "home"));
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, HasSubstr("\nsame\n"));
-  for (int device = 0; device <= 4; ++device) {
+  for (int device = 0; device <= 5; ++device) {
     const std::string log = *ReadFile(absl::StrCat(folder / "home/device-", device, "/log"));
     const std::vector<absl::string_view> around = absl::StrSplit(log, "base_fetched");
     EXPECT_EQ(around.size() - 1, 1u) << "device " << device << "\n" << log;
