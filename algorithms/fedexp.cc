@@ -56,7 +56,9 @@ class FedExPServer final : public MeanDeltaServer {
                                    aggregation::Aggregate aggregate) override {
     const FlatVector& delta = ChannelOf(aggregate, "delta").value;
     if (delta.empty()) return AfterApply::kRoundDone;  // no client contributed: all stays
-    const double mean_square = ChannelOf(aggregate, kSquare).value.As<double>()[0];
+    // Under EF21 a round that counts no client has a mean, too: of what all have sent last.
+    const FlatVector& square = ChannelOf(aggregate, kSquare).value;
+    const double mean_square = square.empty() ? 0 : square.As<double>()[0];
     const double below = 2 * (SquaredNorm(delta.view()) + epsilon_);
     extrapolation_ = below > 0 ? std::max(1.0, mean_square / below) : 1;
     context.Report(kRate, extrapolation_);

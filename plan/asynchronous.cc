@@ -25,7 +25,7 @@ settings::Section<AsynchronousConfig> AsynchronousSection() {
         "clients that train at a time, cohort.size or more; 0: cohort.size", AtLeast(0))
       .Needs(by_arrival, mode);
   f.Add("refill", &A::refill,
-        "new clients begin as soon as this many have arrived since the last ones began, at most "
+        "new clients begin in groups of this size, as soon as so many places are free, at most "
         "round.concurrency; on a fleet they begin with each step",
         AtLeast(1))
       .Needs(by_arrival, mode);

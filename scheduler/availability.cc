@@ -14,6 +14,7 @@ namespace macaw::scheduler {
 namespace {
 
 constexpr uint64_t kPresence = 1, kPhase = 2;  // StreamKey::extra
+constexpr int kPauseShift = 8;                 // beside them
 
 // `IsThere`: bool(const Moment&, ClientId).
 template <typename IsThere>
@@ -90,7 +91,8 @@ class PresentSampler final : public AvailableSampler<IsPresent> {
 
 }  // namespace
 
-bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId client) {
+bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId client,
+                 uint32_t pauses) {
   double probability = options.probability;
   if (options.swing > 0) {
     RandomStream phase({.seed = options.seed,
@@ -104,7 +106,7 @@ bool IsAvailable(const AvailabilityOptions& options, Round round, ClientId clien
                        .purpose = Purpose::kAvailability,
                        .round = round,
                        .client = client,
-                       .extra = kPresence});
+                       .extra = kPresence + (uint64_t{pauses} << kPauseShift)});
   return stream.Uniform() < probability;
 }
 
@@ -125,7 +127,7 @@ absl::StatusOr<std::unique_ptr<CohortSampler>> MakeAvailableSampler(
   }
   if (options.day == 0) return absl::InvalidArgumentError("cohort.availability_day is 0 rounds");
   const auto is_there = [options](const Moment& moment, ClientId client) {
-    return IsAvailable(options, moment.step, client);
+    return IsAvailable(options, moment.step, client, moment.pauses);
   };
   return std::make_unique<AvailableSampler<decltype(is_there)>>(options.seed, size,
                                                                 std::move(clients), is_there);

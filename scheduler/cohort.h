@@ -38,6 +38,9 @@ struct Moment {
   double seconds = 0;  // of virtual time since the run began
   // The round whose availability is asked for; `round` says which draw this is.
   Round step;
+  // How often the clock has gone on within the step, since nobody was there: availability is drawn
+  // anew each time.
+  uint32_t pauses = 0;
   // Clients that cannot be drawn, ascending. Only "uniform" and "available" know them.
   std::span<const ClientId> busy;
   // At most so many are drawn, where the sampler knows `busy`.

@@ -28,7 +28,8 @@ constexpr Family kFamilies[] = {
     {"clients_test_global_",
      "where clients have personal models, the global model on the same rows"},
     {"clients_test_tuned_",
-     "the same rows after `evaluation.fine_tune.steps` local steps on the client's training rows"},
+     "the same rows after `evaluation.fine_tune.steps` local steps on the client's training rows; "
+     "clients without training rows are not in it"},
     {"clients_val_",
      "over every client's validation rows (`evaluation.splits` with "
      "`\"validation\"`), at the rule's point"},

@@ -58,13 +58,13 @@ inline constexpr RoundColumn kRoundColumns[] = {
      [](const PhaseReport& r) { return r.virtual_time->seconds; },
      [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
     {"late",
-     "of a run with `[devices]`: drawn clients that were not there at `round.deadline`, or arrivals "
-     "beyond `round.max_staleness`",
+     "of a run with `[devices]`: places of the round that stayed empty at `round.deadline`, or "
+     "arrivals beyond `round.max_staleness`",
      [](const PhaseReport& r) { return static_cast<double>(r.virtual_time->late); },
      [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
     {"staleness",
      "rounds by which the models of the round's clients were older than the newest, on average "
-     "(`round.mode`)",
+     "(`round.mode`); in a simulation those that were left out are in it, too",
      [](const PhaseReport& r) { return r.mean_staleness.value_or(0); },
      [](const PhaseReport& r) { return r.mean_staleness.has_value(); }},
 };

@@ -299,8 +299,8 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   if (leaves_out()) leave_one_out_->Compare(aggregate);
   algorithms::ServerContext context = ContextOf(round, phase);
-  if (keeps_older_ && order_->staleness.size() == 1) {
-    context.staleness = order_->staleness.front();
+  if (keeps_older_ && order_->staleness.size() <= 1) {
+    if (!order_->staleness.empty()) context.staleness = order_->staleness.front();
     MACAW_ASSIGN_OR_RETURN(context.base,
                            ModelOf(models_.at(Round(round.value - 1 - context.staleness))));
   }

@@ -18,6 +18,7 @@
 #include "server/budget.h"
 #include "server/checkpoint.h"
 #include "server/contributions.h"
+#include "server/engine/timed_round.h"
 #include "server/journal/recovery.h"
 #include "server/log/orders.h"
 #include "server/log/reader.h"
@@ -392,7 +393,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   }
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const alone,
                          registry.Find(options.run.algorithm.name));
-  const auto model_bytes = static_cast<double>(initial.layout()->bytes());
+  const virtual_time::Traffic first_traffic = FirstTraffic(options.run, *initial.layout());
   MACAW_ASSIGN_OR_RETURN(ModelKeeper keeper, KeeperOf(options, std::move(initial), algorithm));
 
   const bool sums_states = keeper.sums_states() || alone->state_follows_sent;
@@ -408,7 +409,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
           std::span<const uint32_t> rows) { return algorithms::CheckRows(algorithm, setup, rows); };
   engine.totals = totals;
   engine.passes = std::move(passes);
-  if (engine.devices != nullptr) engine.clock.traffic = {.down = model_bytes, .up = model_bytes};
+  if (engine.devices != nullptr) engine.clock.traffic = first_traffic;
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
   EarlyStopping early_stopping(options.config.stop);

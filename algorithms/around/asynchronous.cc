@@ -62,6 +62,7 @@ class MixedServer final : public DecoratedServer {
     for (aggregation::AggregatedChannel& channel : aggregate.channels) {
       if (channel.value.empty()) continue;  // no client counted
       const VectorView delta = channel.value.view();
+      if (!SameLayout(delta.layout, Model().layout)) continue;  // norms (drift.h)
       const double share = config_.mixing * DiscountOf(config_, context.staleness);
       if (context.staleness > 0 || coded_) {  // else the base is the model
         if (!SameLayout(context.base.layout, delta.layout))

@@ -116,8 +116,9 @@ absl::Status CheckFeedback(const Description& rule, const Schema& schema, const 
   if (feedback == Feedback::kEf21) {
     const std::string why = WhyNoSum(rule, schema, setup, around);
     if (!why.empty())
-      return refuse(why,
-                    setup.with_replacement() ? ": use \"none\"" : ": use \"residual\" or \"none\"");
+      return refuse(why, setup.with_replacement() || HasStateThatFollows(rule, schema)
+                             ? ": use \"none\""
+                             : ": use \"residual\" or \"none\"");
   }
   if (feedback == Feedback::kResidual && HasStateThatFollows(rule, schema)) {
     return refuse(

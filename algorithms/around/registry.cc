@@ -306,6 +306,11 @@ absl::StatusOr<Description> Registry::RuleOf(const RunPlan& run) const {
           "evaluation.updates tells of the clients' updates before they are noised, which "
           "[privacy]'s epsilon does not cover: take one of the two out");
     }
+    if (IsMajority(run.update)) {
+      return absl::InvalidArgumentError(
+          "evaluation.updates tells of the mean of the clients' updates, and under update.codec = "
+          "[\"majority\"] they are not summed: take one of the two out");
+    }
     rule = WithDrift(rule);
   }
   if (run.asynchronous.on()) rule = Asynchronous(rule, run);

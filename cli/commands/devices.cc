@@ -43,8 +43,8 @@ struct Shown {
   std::unique_ptr<virtual_time::Presence> presence;
   std::string tables;  // "200 devices of devices.csv"
   uint64_t clients = 0;
-  double passed = 0;  // examples through the model in a turn of round 1, median
-  double bytes = 0;   // of the model
+  double passed = 0;              // examples through the model in a turn of round 1, median
+  virtual_time::Traffic traffic;  // of round 1
 };
 
 std::string KindText(const Config& config, const virtual_time::Tables& tables) {
@@ -75,7 +75,7 @@ absl::StatusOr<double> MedianPassed(const Config& config, const data::Dataset& d
       const TurnPlan plan,
       TurnPlan::Make(
           run, DrawableRows(config.run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName),
-          /*devices=*/{}, /*model_bytes=*/0, std::move(passes)));
+          /*devices=*/{}, /*first=*/{}, std::move(passes)));
   std::vector<double> passed;
   for (const PlannedTurn& turn : plan.Of(Round(1))) passed.push_back(turn.passed);
   if (passed.empty()) return 0.0;
@@ -116,7 +116,7 @@ absl::StatusOr<Shown> Open(const DevicesCommand& command) {
   MACAW_ASSIGN_OR_RETURN(RowsOfTurn passes,
                          PassesOf(config.run, catalogue.algorithms(), spec.layout));
   MACAW_ASSIGN_OR_RETURN(found.passed, MedianPassed(config, *dataset, std::move(passes)));
-  found.bytes = static_cast<double>(spec.layout->size() * SizeOf(spec.layout->dtype()));
+  found.traffic = server::FirstTraffic(config.run, *spec.layout);
   return found;
 }
 
@@ -133,7 +133,10 @@ void PrintRow(const std::string& name, std::vector<double> values) {
 int ShowDevices(const DevicesCommand& command) {
   const absl::StatusOr<Shown> found = Open(command);
   if (!found.ok()) return Report(found.status());
-  const double bytes = command.bytes.value_or(found->bytes);
+  const virtual_time::Traffic traffic =
+      command.bytes.has_value()
+          ? virtual_time::Traffic{.down = *command.bytes, .up = *command.bytes}
+          : found->traffic;
   const uint64_t seen = std::min(found->clients, kMostClients);
   const auto each = [&](const std::function<double(ClientId)>& value) {
     std::vector<double> values;
@@ -144,13 +147,14 @@ int ShowDevices(const DevicesCommand& command) {
   };
   const virtual_time::Devices& devices = *found->devices;
   const auto turn = [&](ClientId client) {
-    return devices.TurnOf(Round(1), client, found->passed, {.down = bytes, .up = bytes});
+    return devices.TurnOf(Round(1), client, found->passed, traffic);
   };
   std::cout << "devices  " << found->tables << "\nclients  " << found->clients;
   if (seen < found->clients) std::cout << ", " << seen << " of them looked at";
   std::cout << absl::StrFormat(
-      "\na turn   %.0f examples through the model (round 1, median); %.0f bytes down, as many up\n",
-      found->passed, bytes);
+      "\na turn   %.0f examples through the model (round 1, of the median client); %.0f bytes "
+      "down, %.0f up\n",
+      found->passed, traffic.down, traffic.up);
   std::cout << absl::StrFormat("\n%-22s%12s%12s%12s%12s%12s\n", "", "least", "10 %", "50 %", "90 %",
                                "most");
   PrintRow("examples a second",
@@ -174,7 +178,9 @@ int ShowDevices(const DevicesCommand& command) {
 
 void AddDevices(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand(
-      "devices", "Show the devices of a configuration's clients, and how long their turns take");
+      "devices",
+      "Show the devices of a configuration's clients, and how long the median client's turn takes on "
+      "each");
   auto options = std::make_shared<DevicesCommand>();
   command->add_option("CONFIG", options->source, "A configuration with [devices]")->required();
   command->add_option("--set", options->set, "Change a key: section.key=value")
@@ -182,8 +188,8 @@ void AddDevices(CLI::App& app, std::function<int()>& run) {
       ->allow_extra_args(false);
   command
       ->add_option("--bytes", options->bytes,
-                   "Bytes that a client downloads, and uploads again, in a turn (default: the "
-                   "model's)")
+                   "Bytes that a client downloads, and uploads again, in a turn (default: down the "
+                   "model's, up those of what is trained)")
       ->check(CLI::NonNegativeNumber);
   command->final_callback([=, &run] { run = [options] { return ShowDevices(*options); }; });
 }

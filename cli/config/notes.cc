@@ -106,6 +106,24 @@ void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::strin
                                "clients: how many they are of): raise ", key));
 }
 
+// Notes that the metrics after tuning are of other clients than those before, where some have test
+// rows and no training rows.
+void AddNoteOnTunedClients(const RunPlan& run, const data::Dataset& dataset,
+                           std::vector<std::string>& notes) {
+  if (!run.evaluation.clients || run.evaluation.fine_tune.steps == 0) return;
+  uint64_t tested = 0, without = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
+    if (dataset.Examples(client, data::Split::kTest) == 0) continue;
+    ++tested;
+    without += dataset.Examples(client, data::Split::kTrain) == 0 ? 1 : 0;
+  }
+  if (without == 0) return;
+  notes.push_back(
+      absl::StrCat(without, " of ", tested,
+                   " clients with test rows have no training rows to tune on: "
+                   "clients_test_* are of them, too, and clients_test_tuned_* are not"));
+}
+
 // Notes how many clients that join later have test rows and no rows to be tuned on.
 void AddNoteOnTuning(const RunPlan& run, const data::Dataset& dataset,
                      std::vector<std::string>& notes) {
@@ -353,7 +371,14 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
     AddNoteOnSplit(dataset, data::Split::kValidation, "validation", "clients_val_",
                    "data.val_fraction", notes);
   }
+  AddNoteOnTunedClients(run, dataset, notes);
   AddNoteOnTuning(run, dataset, notes);
+  const DevicesConfig& devices = run.devices;
+  if (devices.on() && devices.deadline > 0 && devices.quorum >= 1 && !devices.drops_below) {
+    notes.push_back(
+        "round.deadline changes nothing with round.quorum = 1: a round waits for all of its "
+        "clients. Set round.quorum below 1, or round.below_quorum = \"drop\"");
+  }
   const bool owners = config.node.workers.owners > 0;
   if (std::string note = NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
       !note.empty())

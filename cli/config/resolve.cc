@@ -382,6 +382,14 @@ absl::Status Resolve(Config& config, const data::DatasetInfo& info, const Drawab
                                                    ", but the data has ", info.clients,
                                                    " clients"));
   }
+  const bool all_own = config.node.workers.owners > 0 && config.node.workers.owners == info.clients;
+  if (all_own && info.test_examples == 0 && info.val_examples == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers.owners is ", info.clients,
+                     ", all clients, and the data has no central test rows, so nothing is left for "
+                     "the process beside the owners: take one owner less, or set "
+                     "data.test_fraction"));
+  }
   MACAW_RETURN_IF_ERROR(CheckTogether(config));
   MACAW_RETURN_IF_ERROR(CheckHeldout(config, info));
   MACAW_RETURN_IF_ERROR(CheckLeftOutOnce(config.run.evaluation, info));

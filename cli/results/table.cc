@@ -141,6 +141,22 @@ void AddAccuracyNote(ResultTable& table) {
       absl::StrJoin(parts, "; "), ". Only rows of one accuracy compare."));
 }
 
+// What a reader must know of means over clients in rows that differ in who is hostile: these
+// clients' rows are left out.
+void AddAttackNote(ResultTable& table) {
+  const auto metric = std::ranges::find_if(table.metrics, [](const std::string& name) {
+    return absl::StrContains(name, "clients_test_") || absl::StrContains(name, "clients_val_");
+  });
+  const auto key = std::ranges::find_if(table.keys, [](const std::string& name) {
+    return name == "attack.kind" || name == "attack.fraction";
+  });
+  if (metric == table.metrics.end() || key == table.keys.end()) return;
+  table.notes.push_back(absl::StrCat(*metric,
+                                     " is over the honest clients, and rows that differ in ", *key,
+                                     " have others: their means are over different clients. test_* "
+                                     "are over the same rows."));
+}
+
 void AddNotes(ResultTable& table) {
   if (table.paired()) {
     table.notes.push_back(absl::StrCat(
@@ -164,6 +180,7 @@ void AddNotes(ResultTable& table) {
       table.notes.push_back(absl::StrCat("warning: ", TestRowsChooseText(metric)));
   }
   AddAccuracyNote(table);
+  AddAttackNote(table);
 }
 
 std::string NameOf(State state) {

@@ -234,7 +234,10 @@ CostEstimate::Bytes DownOf(const Trial& trial, const CostEstimate& estimate) {
 
 void AddTrial(const Trial& trial, const TurnPlan& plan, const CheckedForEstimate& run,
               CostEstimate& estimate) {
-  if (trial.clients() == 0) return;
+  if (trial.clients() == 0) {
+    estimate.virtual_seconds = estimate.work.virtual_seconds;
+    return;
+  }
   const double up = trial.PerClient(&TriedRound::bytes_up);
   if (plan.timed()) {
     // Who is in time, and when, follows from the bytes of a turn.
@@ -282,7 +285,8 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
                          PassesOf(config.run, catalogue.algorithms(), run.spec.layout));
   MACAW_ASSIGN_OR_RETURN(
       const TurnPlan plan,
-      TurnPlan::Make(config.run, rows, devices, run.spec.layout->bytes(), std::move(passes)));
+      TurnPlan::Make(config.run, rows, devices, server::FirstTraffic(config.run, *run.spec.layout),
+                     std::move(passes)));
   estimate.work = WorkOfRun(plan, estimate.rounds);
   estimate.steps = estimate.work.steps;
 

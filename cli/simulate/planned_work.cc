@@ -31,14 +31,13 @@ absl::StatusOr<RowsOfTurn> PassesOf(const RunPlan& run, const algorithms::Regist
 }
 
 absl::StatusOr<TurnPlan> TurnPlan::Make(const RunPlan& run, std::vector<uint32_t> rows,
-                                        ClientDevices devices, uint64_t model_bytes,
+                                        ClientDevices devices, const virtual_time::Traffic& first,
                                         RowsOfTurn passes) {
   TurnPlan plan(run, std::move(rows), std::move(devices), std::move(passes));
   if (LearnsFromRounds(run.cohort)) plan.run_.cohort.sampling = "uniform";
   MACAW_ASSIGN_OR_RETURN(plan.sampler_,
                          server::SamplerOf(plan.run_, plan.rows_, plan.devices_.presence.get()));
-  const auto bytes = static_cast<double>(model_bytes);
-  plan.first_.traffic = {.down = bytes, .up = bytes};
+  plan.first_.traffic = first;
   return plan;
 }
 

@@ -45,10 +45,11 @@ struct PlannedRound {
 class TurnPlan {
  public:
   // `rows`: the training rows of each client, 0 for those that cannot be drawn (DrawableRows).
-  // `devices`: of a run with [devices] (OpenClientDevices), whose model has so many bytes.
+  // `devices`: of a run with [devices] (OpenClientDevices). `first`: server::FirstTraffic.
   // `passes`: PassesOf.
   static absl::StatusOr<TurnPlan> Make(const RunPlan& run, std::vector<uint32_t> rows,
-                                       ClientDevices devices = {}, uint64_t model_bytes = 0,
+                                       ClientDevices devices = {},
+                                       const virtual_time::Traffic& first = {},
                                        RowsOfTurn passes = {});
   // A round that begins at this moment of the virtual clock. Without [devices] it has no clock.
   PlannedRound At(Round round, const virtual_time::ClockState& clock) const;
@@ -57,7 +58,7 @@ class TurnPlan {
 
   bool timed() const { return devices_.devices != nullptr; }
   bool asynchronous() const { return run_.asynchronous.on(); }
-  // The clock before round 1: a turn moves the model down and up.
+  // The clock before round 1.
   const virtual_time::ClockState& first() const { return first_; }
 
  private:

@@ -249,7 +249,8 @@ absl::StatusOr<Trial> Try(const Config& config, const sdk::Catalogue& catalogue,
                          PassesOf(tried.run, catalogue.algorithms(), options.layout));
   MACAW_ASSIGN_OR_RETURN(
       const TurnPlan plan,
-      TurnPlan::Make(tried.run, rows, options.devices, options.layout->bytes(), std::move(passes)));
+      TurnPlan::Make(tried.run, rows, options.devices,
+                     server::FirstTraffic(tried.run, *options.layout), std::move(passes)));
 
   MACAW_ASSIGN_OR_RETURN(const std::vector<ToldRow> told, RunRounds(tried, options, folder));
   Trial trial;

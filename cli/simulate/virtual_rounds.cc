@@ -116,9 +116,10 @@ absl::StatusOr<VirtualTrace> TraceOfRun(const std::string& folder, Round first, 
       DrawableRows(config.run, *dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);
   MACAW_ASSIGN_OR_RETURN(RowsOfTurn passes,
                          PassesOf(config.run, catalogue.algorithms(), spec.layout));
-  MACAW_ASSIGN_OR_RETURN(const TurnPlan plan,
-                         TurnPlan::Make(config.run, std::move(client_rows), std::move(devices),
-                                        spec.layout->bytes(), std::move(passes)));
+  MACAW_ASSIGN_OR_RETURN(
+      const TurnPlan plan,
+      TurnPlan::Make(config.run, std::move(client_rows), std::move(devices),
+                     server::FirstTraffic(config.run, *spec.layout), std::move(passes)));
   return TraceOf(plan, rows, first, last, most_turns);
 }
 

@@ -39,7 +39,7 @@ Event SpanOf(const std::string& name, int process, uint32_t thread, double from,
 void AddTurn(const VirtualTrace::Turn& turn, uint32_t place, std::vector<Event>& events) {
   const double whole = turn.began + turn.download + turn.work + turn.upload;
   Event about = {{"client", turn.client}, {"from_the_model_of_round", turn.base}};
-  if (turn.ended < whole) about["would_have_taken_s"] = whole - turn.began;
+  if (Micros(turn.ended) < Micros(whole)) about["would_have_taken_s"] = whole - turn.began;
   events.push_back(
       SpanOf(absl::StrCat("client ", turn.client), kDevices, place, turn.began, turn.ended, about));
   double from = turn.began;

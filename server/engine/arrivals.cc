@@ -79,6 +79,7 @@ class Fleet {
       const Round number(static_cast<uint32_t>(++clock.groups));
       scheduler::Moment moment(number, clock.now);
       moment.step = Round(newest_.value + 1);
+      moment.pauses = pauses_;
       moment.busy = busy_;
       moment.most = most;
       const scheduler::Cohort drawn = groups_.Sample(moment);
@@ -103,6 +104,7 @@ class Fleet {
     if (left <= 0) return false;
     const double pause = std::min(next - now, left);
     waited_ += pause;
+    ++pauses_;
     now = pause < left ? next : now + pause;
     return true;
   }
@@ -131,6 +133,7 @@ class Fleet {
   const PassedRows& passed_;
   const Round newest_;  // the round whose model is the newest
   double waited_ = 0;   // with nobody at work
+  uint32_t pauses_ = 0;
   bool knows_ = false;  // a table says who comes when
   // The clients that cannot begin, since they train or wait in the buffer; ascending.
   std::vector<ClientId> busy_;

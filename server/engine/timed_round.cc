@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "core/glob.h"
 #include "plan/local_steps.h"
 #include "plan/real_arrivals.h"
 #include "server/engine/round_policy.h"
@@ -95,7 +97,8 @@ TimedRound DrawnTogether(const RunPlan& run, const virtual_time::Devices& device
   for (const uint32_t place : closing.kept)
     timed.counted.push_back({.entry = asked[place], .base = beginning.base});
   if (!run.asynchronous.overlapped()) return timed;
-  double worked = moment.seconds;
+  // That a round is dropped is known at its deadline, and its clients have worked until then.
+  double worked = moment.seconds + (closing.kept.empty() ? closing.seconds : 0);
   for (const uint32_t place : closing.kept) {
     const BegunTurn& turn = timed.begun[place];
     worked = std::max(worked, turn.began + turn.time.download + turn.time.work);
@@ -143,6 +146,16 @@ absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
   }
   return run.devices.on() ? scheduler::MakeCandidates(cohort, rows, presence, feedback)
                           : scheduler::MakeSampler(cohort, rows, feedback);
+}
+
+virtual_time::Traffic FirstTraffic(const RunPlan& run, const ParameterLayout& model) {
+  const std::vector<std::string> frozen = run.model.FrozenGlobs();
+  uint64_t trained = 0;
+  for (const LayoutEntry& entry : model.entries()) {
+    if (!MatchesAny(frozen, entry.name)) trained += entry.size;
+  }
+  return {.down = static_cast<double>(model.bytes()),
+          .up = static_cast<double>(trained * SizeOf(model.dtype()))};
 }
 
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,

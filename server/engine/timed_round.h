@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
+#include "core/vector.h"
 #include "plan/local.h"
 #include "plan/local_steps.h"
 #include "plan/run_plan.h"
@@ -28,6 +29,10 @@ namespace macaw::server {
 absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
     const RunPlan& run, std::span<const uint32_t> rows, const virtual_time::Presence* presence,
     const scheduler::Feedback* feedback = nullptr);
+
+// What a client moves in its turn of the first round, before any was measured: the model down, with
+// its frozen tensors, and those that it trains up.
+virtual_time::Traffic FirstTraffic(const RunPlan& run, const ParameterLayout& model);
 
 // The clients that a round asks, without those that the run's straggler policy drops.
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,

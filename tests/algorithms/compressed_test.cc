@@ -339,6 +339,10 @@ TEST(Compressed, WorksAroundEveryRuleThatUsesUpdates) {
       }
       EXPECT_LT(Distance(forward.Model(), {0, 0}), 100);
       EXPECT_NE(forward.Model(), Numbers({1, -1}));
+      // EF21 moves the model without anybody, too.
+      ASSERT_TRUE(forward.Round({}).ok());
+      ASSERT_TRUE(forward.Round({0, 1}, /*lost=*/{0, 1}).ok());
+      EXPECT_LT(Distance(forward.Model(), {0, 0}), 100);
     }
   }
 }

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "algorithms/around/registry.h"
+#include "algorithms/builtin.h"
 #include "sdk/testing/round_loop.h"
 
 namespace macaw::algorithms {
@@ -131,6 +133,17 @@ TEST(Drift, RefusesRulesWithoutAMeanOfUpdates) {
   for (const char* name : {"median", "local"})
     EXPECT_THAT(refusal(name), HasSubstr("evaluation.updates")) << name;
   EXPECT_THAT(refusal("ifca"), HasSubstr("several models"));
+}
+
+TEST(Drift, IsRefusedBesideAVote) {
+  Registry registry;
+  registry.AddBuiltin(BuiltinAlgorithms());
+  RunPlan run;
+  run.algorithm = *registry.Complete({"fedavg", {}});
+  run.evaluation.updates = true;
+  run.update.codec = {"majority 0.01"};
+  EXPECT_THAT(std::string(registry.RuleOf(run).status().message()),
+              testing::AllOf(HasSubstr("evaluation.updates"), HasSubstr("majority")));
 }
 
 }  // namespace

@@ -69,6 +69,27 @@ TEST(Notes, SayThatClientsThatJoinLaterHaveNothingToTuneOn) {
   EXPECT_THAT(Notes("fedavg", rows, tested), testing::Not(HasSubstr(note)));
 }
 
+TEST(Notes, SayWhichClientsAreTestedAndNotTuned) {
+  const std::vector<std::string> tuned = {"evaluation.clients=true",
+                                          "evaluation.fine_tune.steps=2"};
+  const std::string note = "1 of 3 clients with test rows have no training rows to tune on";
+  EXPECT_THAT(Notes("fedavg", SomeRows({20, 20, 0}, {5, 5, 5}), tuned), HasSubstr(note));
+  EXPECT_THAT(Notes("fedavg", SomeRows({20, 20, 9}, {5, 5, 5}), tuned),
+              testing::Not(HasSubstr("to tune on")));
+}
+
+TEST(Notes, SayThatADeadlineChangesNothingWhereARoundWaitsForAll) {
+  const SomeRows rows({20, 20}, {5, 5});
+  const std::vector<std::string> waits = {"devices.family=phones", "round.deadline=3"};
+  const std::string note = "round.deadline changes nothing with round.quorum = 1";
+  EXPECT_THAT(Notes("fedavg", rows, waits), HasSubstr(note));
+  for (const char* other : {"round.quorum=0.5", "round.below_quorum=drop"}) {
+    std::vector<std::string> closes = waits;
+    closes.emplace_back(other);
+    EXPECT_THAT(Notes("fedavg", rows, closes), testing::Not(HasSubstr(note))) << other;
+  }
+}
+
 TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {
   const SomeRows without({20, 20, 20}, {0, 0, 0}), with({20, 20, 20}, {0, 5, 0});
   const SomeRows held_out({20, 20, 0}, {0, 0, 5});  // clients with test rows never train

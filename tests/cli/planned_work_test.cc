@@ -68,7 +68,7 @@ TEST(TurnPlan, CountsStepsAndRowsAsTheKeysOfLocalSay) {
 }
 
 TEST(TurnPlan, CountsRowsAsTheRuleSays) {
-  const auto plan = TurnPlan::Make(Everybody(), {4, 10, 25}, {}, 0,
+  const auto plan = TurnPlan::Make(Everybody(), {4, 10, 25}, {}, {},
                                    [](const LocalTurn& turn) { return 7.0 * turn.rows; });
   EXPECT_EQ(plan->Of(Round(1))[2].passed, 175);
   EXPECT_EQ(plan->Of(Round(1))[2].steps, 6u);
@@ -135,12 +135,12 @@ class CountingDevices final : public virtual_time::Devices {
   }
 };
 
-// Turns of 8, 21 and 52 seconds, and twice the model's bytes.
-TurnPlan Timed(RunPlan run, uint64_t model_bytes = 0) {
+// Turns of 8, 21 and 52 seconds, and twice these bytes.
+TurnPlan Timed(RunPlan run, double bytes = 0) {
   run.devices.family = "lognormal";
   absl::StatusOr<TurnPlan> plan = TurnPlan::Make(
       run, {4, 10, 25}, {.devices = std::make_shared<CountingDevices>(), .presence = nullptr},
-      model_bytes);
+      {.down = bytes, .up = bytes});
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
 }

@@ -60,6 +60,15 @@ TEST(Resolve, TakesFromTheDataWhatTheFileLeavesOut) {
   EXPECT_EQ(config.run.local.lr_schedule.rounds, 9u);
 }
 
+TEST(Resolve, RefusesOwnersThatLeaveTheOtherProcessNothing) {
+  data::DatasetInfo info = Images();
+  const std::vector<std::string> all = {"workers.owners=40", "cohort.size=4"};
+  EXPECT_THAT(ResolveError(all, info), HasSubstr("take one owner less, or set data.test_fraction"));
+  EXPECT_EQ(ResolveError({"workers.owners=39", "cohort.size=4"}, info), "");
+  info.test_examples = 100;
+  EXPECT_EQ(ResolveError(all, info), "");
+}
+
 TEST(Resolve, ChecksASamplingThatLearnsAsARunMakesIt) {
   for (const std::string sampling : {"oort", "power-of-choice", "ucb", "cyclic"}) {
     const std::string learning = "cohort.sampling=" + sampling;

@@ -266,6 +266,18 @@ TEST(SweepTable, ARunThatMissedATargetIsDone) {
   EXPECT_EQ(nlohmann::json::parse(TableJson(table))["rows"][1]["reached"], 1);
 }
 
+TEST(SweepTable, SaysWhereMeansOverClientsAreOfOtherClients) {
+  SweepPlan plan = PlanOf(2);
+  const std::string note = "is over the honest clients, and rows that differ in attack.kind";
+  plan.keys = {"attack.kind"};
+  const auto text = [&] { return TableText(Made(plan, NoResults(plan))); };
+  EXPECT_THAT(text(), Not(HasSubstr(note))) << "central test rows are the same in all rows";
+  plan.report = {"clients_test_accuracy"};
+  EXPECT_THAT(text(), HasSubstr(note));
+  plan.keys = {"attack.scale"};
+  EXPECT_THAT(text(), Not(HasSubstr("honest")));
+}
+
 TEST(SweepTable, SaysWhereTargetsAreOfDifferentAccuracies) {
   SweepPlan plan = PlanOf(2);
   plan.report = {"rounds_to_0.5", "bytes_up_to_0.5"};

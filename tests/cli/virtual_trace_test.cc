@@ -80,7 +80,7 @@ TurnPlan TwoClients(RunPlan run = {}) {
   run.devices.family = "lognormal";
   return *TurnPlan::Make(run, {10, 10},
                          {.devices = std::make_shared<SteadyDevices>(), .presence = nullptr},
-                         /*model_bytes=*/1);
+                         {.down = 1, .up = 1});
 }
 
 Json RowOf(uint32_t round, double seconds, uint64_t up, uint64_t down) {

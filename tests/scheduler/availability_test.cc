@@ -63,6 +63,21 @@ TEST(AvailableSampler, FollowsTheDay) {
   }
 }
 
+// Where the clock goes on within a step, it is as good as another step's draw.
+TEST(AvailableSampler, DrawsAnewAtEachPause) {
+  const AvailabilityOptions options{.probability = 0.3, .seed = 7};
+  int there = 0, again = 0;
+  for (uint64_t client = 0; client < 4000; ++client) {
+    const bool before = IsAvailable(options, Round(1), ClientId(client));
+    const bool after = IsAvailable(options, Round(1), ClientId(client), /*pauses=*/1);
+    there += after ? 1 : 0;
+    again += before && after ? 1 : 0;
+    EXPECT_EQ(before, IsAvailable(options, Round(1), ClientId(client), 0));
+  }
+  EXPECT_NEAR(there, 1200, 120);
+  EXPECT_NEAR(again, 360, 80) << "independent of the draw before";
+}
+
 TEST(AvailableSampler, NamesTheOptionThatIsWrong) {
   const std::vector<uint32_t> examples(10, 1);
   const auto message = [&](const AvailabilityOptions& options, uint64_t size) {

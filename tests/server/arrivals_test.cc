@@ -161,6 +161,24 @@ TEST_F(Arrivals, AreOfAsManyAsThereArePlacesFromTheStart) {
   }
 }
 
+// Six clients, of whom one in five is there: often none of those who do not wait in the buffer.
+TEST_F(Arrivals, AreWaitedForUntilAClientIsThere) {
+  Run(std::vector<double>(6, 1), 5, 5, 1);
+  CohortConfig groups = run_.cohort;
+  groups.size = 1;
+  groups.sampling = "available";
+  groups.availability = 0.2;
+  groups_ = *scheduler::MakeSampler(groups, rows_);
+  double longest = 0;
+  for (uint32_t round = 1; round <= 50; ++round) {
+    const Arrived arrived = Next(round);
+    ASSERT_EQ(arrived.arrivals.size(), 5u);
+    longest = std::max(longest, arrived.seconds);
+  }
+  EXPECT_GT(longest, 60) << "the clock goes on by minutes";
+  EXPECT_LT(longest, 2 * 3600);
+}
+
 TEST_F(Arrivals, FollowFromTheClockAlone) {
   Run({2, 3, 7, 4, 1}, 2, 4, 1);
   Next(1);

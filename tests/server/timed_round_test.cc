@@ -317,5 +317,30 @@ TEST_F(TimedRoundOf, ADeadlineOfARoundThatOverlapsCountsFromItsWork) {
   EXPECT_EQ(timed.time.end.worked, 30) << "of those who count";
 }
 
+// The server learns at the deadline that too few were there, so the next round begins then.
+TEST_F(TimedRoundOf, ADroppedRoundThatOverlapsTakesItsDeadline) {
+  run_.cohort.size = 4;
+  run_.asynchronous.mode = "overlapped";
+  run_.devices.deadline = 3.5;
+  run_.devices.drops_below = true;
+  const TimedRound timed = Timed({.now = 30, .before = 10, .worked = 28}, 3);
+  EXPECT_THAT(Clients(timed), IsEmpty());
+  EXPECT_EQ(timed.time.end.now, 31.5);
+  EXPECT_EQ(timed.time.end.worked, 31.5);
+}
+
+TEST(FirstTraffic, OfFrozenTensorsIsDownAlone) {
+  const LayoutPtr model = *ParameterLayout::Make(
+      {{.name = "0.weight", .shape = {4, 3}}, {.name = "0.bias", .shape = {4}}}, DType::kF32);
+  RunPlan run;
+  const virtual_time::Traffic whole = FirstTraffic(run, *model);
+  EXPECT_EQ(whole.up, whole.down);
+  EXPECT_EQ(whole.down, static_cast<double>(model->bytes()));
+  run.model.frozen = {"0.weight"};
+  const virtual_time::Traffic split = FirstTraffic(run, *model);
+  EXPECT_EQ(split.down, whole.down);
+  EXPECT_EQ(split.up, 16);
+}
+
 }  // namespace
 }  // namespace macaw::server
