@@ -149,13 +149,13 @@ absl::StatusOr<std::unique_ptr<scheduler::CohortSampler>> SamplerOf(
 }
 
 virtual_time::Traffic FirstTraffic(const RunPlan& run, const ParameterLayout& model) {
+  const auto bytes = static_cast<double>(model.bytes());
   const std::vector<std::string> frozen = run.model.FrozenGlobs();
-  uint64_t trained = 0;
-  for (const LayoutEntry& entry : model.entries()) {
-    if (!MatchesAny(frozen, entry.name)) trained += entry.size;
-  }
-  return {.down = static_cast<double>(model.bytes()),
-          .up = static_cast<double>(trained * SizeOf(model.dtype()))};
+  if (frozen.empty()) return {.down = bytes, .up = bytes};
+  std::vector<LayoutEntry> trained = model.entries();
+  std::erase_if(trained, [&](const LayoutEntry& entry) { return MatchesAny(frozen, entry.name); });
+  const auto sent = ParameterLayout::Make(std::move(trained), model.dtype());
+  return {.down = bytes, .up = sent.ok() ? static_cast<double>((*sent)->bytes()) : bytes};
 }
 
 std::vector<scheduler::CohortEntry> AskedIn(const RunPlan& run,

@@ -438,7 +438,7 @@ TEST(Resolve, RefusesANameThatNoServerTakesWhereNamesCount) {
               AllOf(HasSubstr("evaluation.groups"), HasSubstr("\"bo\\tb\"")));
   EXPECT_THAT(refusal(std::string(129, 'b'), eligible), HasSubstr("129 bytes"));
   EXPECT_EQ(refusal("bo\nb", "cohort.min_rows=1"), "") << "no name counts";
-  EXPECT_EQ(refusal("bo\nb", "cohort.eligible=[\"0\"]", "workers.owners=2"), "") << "numbers do";
+  EXPECT_EQ(refusal("bo\nb", "cohort.eligible=[\"0\"]", "workers.owners=1"), "") << "numbers do";
 }
 
 TEST(Resolve, RefusesACohortThatTheKeysLeaveTooFewClientsFor) {
