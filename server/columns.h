@@ -64,7 +64,7 @@ inline constexpr RoundColumn kRoundColumns[] = {
      [](const PhaseReport& r) { return r.virtual_time.has_value(); }},
     {"staleness",
      "rounds by which the models of the round's clients were older than the newest, on average "
-     "(`round.mode`); in a simulation those that were left out are in it, too",
+     "(`round.mode`); in a simulation those of `left_out` are in it, too",
      [](const PhaseReport& r) { return r.mean_staleness.value_or(0); },
      [](const PhaseReport& r) { return r.mean_staleness.has_value(); }},
 };

@@ -299,6 +299,8 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
   }
   if (leaves_out()) leave_one_out_->Compare(aggregate);
   algorithms::ServerContext context = ContextOf(round, phase);
+  // A round of one client: the model from which it began. Without an age that is the newest one, as
+  // it was sent, which a codec of [broadcast] may have changed.
   if (keeps_older_ && order_->staleness.size() <= 1) {
     if (!order_->staleness.empty()) context.staleness = order_->staleness.front();
     MACAW_ASSIGN_OR_RETURN(context.base,

@@ -51,6 +51,11 @@ class DiscountedClient final : public DecoratedClient {
   const std::vector<ChannelSpec> channels_;
 };
 
+bool HasNoParameters(const ParameterLayout& layout) {
+  return std::ranges::none_of(
+      layout.entries(), [](const LayoutEntry& entry) { return entry.group == Group::kParameter; });
+}
+
 class MixedServer final : public DecoratedServer {
  public:
   // `coded`: clients begin from a coded model.
@@ -62,7 +67,7 @@ class MixedServer final : public DecoratedServer {
     for (aggregation::AggregatedChannel& channel : aggregate.channels) {
       if (channel.value.empty()) continue;  // no client counted
       const VectorView delta = channel.value.view();
-      if (!SameLayout(delta.layout, Model().layout)) continue;  // norms (drift.h)
+      if (HasNoParameters(*delta.layout)) continue;  // norms of updates (drift.h)
       const double share = config_.mixing * DiscountOf(config_, context.staleness);
       if (context.staleness > 0 || coded_) {  // else the base is the model
         if (!SameLayout(context.base.layout, delta.layout))

@@ -20,6 +20,7 @@
 #include "core/spelling.h"
 #include "core/status.h"
 #include "data/dataset.h"
+#include "server/engine/timed_round.h"
 #include "virtual_time/devices.h"
 #include "virtual_time/phones.h"
 #include "virtual_time/table.h"

@@ -17,6 +17,8 @@
 #include "core/spelling.h"
 #include "data/overlap.h"
 #include "plan/local_steps.h"
+#include "plan/quorum.h"
+#include "scheduler/cohort.h"
 #include "training/api/round_local.h"
 #include "training/api/schedule.h"
 
@@ -107,10 +109,11 @@ void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::strin
 }
 
 // Notes that the metrics after tuning are of other clients than those before, where some have test
-// rows and no training rows.
+// rows and no training rows. With evaluation.heldout these have columns of their own.
 void AddNoteOnTunedClients(const RunPlan& run, const data::Dataset& dataset,
                            std::vector<std::string>& notes) {
-  if (!run.evaluation.clients || run.evaluation.fine_tune.steps == 0) return;
+  if (!run.evaluation.clients || run.evaluation.heldout) return;
+  if (run.evaluation.fine_tune.steps == 0) return;
   uint64_t tested = 0, without = 0;
   for (ClientId client; client.value < dataset.info().clients; ++client.value) {
     if (dataset.Examples(client, data::Split::kTest) == 0) continue;
@@ -122,6 +125,18 @@ void AddNoteOnTunedClients(const RunPlan& run, const data::Dataset& dataset,
       absl::StrCat(without, " of ", tested,
                    " clients with test rows have no training rows to tune on: "
                    "clients_test_* are of them, too, and clients_test_tuned_* are not"));
+}
+
+// Whether rounds in virtual time wait until all their places are taken, whatever the deadline.
+bool DeadlineChangesNothing(const RunPlan& run) {
+  const DevicesConfig& devices = run.devices;
+  if (!devices.on() || devices.deadline <= 0 || devices.drops_below) return false;
+  if (run.cohort.sampling == "poisson") return devices.quorum >= 1;  // cohorts of any size
+  const uint64_t asked = std::min(scheduler::AskedClients(run.cohort), TrainClients(run));
+  uint64_t places = asked;
+  if (run.cohort.over_selection > 1) places = std::min(places, run.cohort.size);
+  if (devices.enough > 0) places = std::min(places, devices.enough);
+  return NeededOf(devices.quorum, asked) >= places;
 }
 
 // Notes how many clients that join later have test rows and no rows to be tuned on.
@@ -373,11 +388,11 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   }
   AddNoteOnTunedClients(run, dataset, notes);
   AddNoteOnTuning(run, dataset, notes);
-  const DevicesConfig& devices = run.devices;
-  if (devices.on() && devices.deadline > 0 && devices.quorum >= 1 && !devices.drops_below) {
+  if (DeadlineChangesNothing(run)) {
     notes.push_back(
-        "round.deadline changes nothing with round.quorum = 1: a round waits for all of its "
-        "clients. Set round.quorum below 1, or round.below_quorum = \"drop\"");
+        absl::StrCat("round.deadline changes nothing: with round.quorum = ", run.devices.quorum,
+                     " a round waits until all of its places are taken. Set a smaller "
+                     "round.quorum, or round.below_quorum = \"drop\""));
   }
   const bool owners = config.node.workers.owners > 0;
   if (std::string note = NoteOnGroups(run, dataset, owners ? MatchedBy::kNumber : MatchedBy::kName);

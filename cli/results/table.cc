@@ -141,20 +141,31 @@ void AddAccuracyNote(ResultTable& table) {
       absl::StrJoin(parts, "; "), ". Only rows of one accuracy compare."));
 }
 
-// What a reader must know of means over clients in rows that differ in who is hostile: these
-// clients' rows are left out.
+// Which clients are hostile in a row, as far as the keys say: the kind of an attack does not matter.
+std::string HostileIn(const ResultTable& table, const TableRow& row) {
+  std::string kind, fraction;
+  for (size_t i = 0; i < table.keys.size(); ++i) {
+    const Json& value = row.settings[i];
+    if (table.keys[i] == "attack.kind") kind = value.is_null() ? "none" : PlainText(value);
+    if (table.keys[i] == "attack.fraction") fraction = PlainText(value);
+  }
+  return kind == "none" ? "nobody" : absl::StrCat("a fraction of ", fraction);
+}
+
+// What a reader must know of means over clients in rows that differ in who is hostile: the rows of
+// these clients are left out.
 void AddAttackNote(ResultTable& table) {
   const auto metric = std::ranges::find_if(table.metrics, [](const std::string& name) {
     return absl::StrContains(name, "clients_test_") || absl::StrContains(name, "clients_val_");
   });
-  const auto key = std::ranges::find_if(table.keys, [](const std::string& name) {
-    return name == "attack.kind" || name == "attack.fraction";
-  });
-  if (metric == table.metrics.end() || key == table.keys.end()) return;
-  table.notes.push_back(absl::StrCat(*metric,
-                                     " is over the honest clients, and rows that differ in ", *key,
-                                     " have others: their means are over different clients. test_* "
-                                     "are over the same rows."));
+  if (metric == table.metrics.end()) return;
+  std::set<std::string> hostile;
+  for (const TableRow& row : table.rows) hostile.insert(HostileIn(table, row));
+  if (hostile.size() < 2) return;
+  table.notes.push_back(absl::StrCat(
+      *metric,
+      " leaves out the rows of hostile clients, and the rows of this table differ in who "
+      "is hostile: their means are over different clients. test_* are over the same rows."));
 }
 
 void AddNotes(ResultTable& table) {

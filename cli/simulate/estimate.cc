@@ -17,6 +17,7 @@
 #include "core/status.h"
 #include "proto/fleet/vector_codec.h"
 #include "server/budget.h"
+#include "server/engine/timed_round.h"
 #include "server/opening.h"
 
 namespace macaw::cli {

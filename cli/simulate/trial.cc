@@ -20,6 +20,7 @@
 #include "core/child.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "server/engine/timed_round.h"
 
 namespace macaw::cli {
 namespace {

@@ -12,6 +12,7 @@
 #include "cli/config/resolve.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "server/engine/timed_round.h"
 
 namespace macaw::cli {
 namespace {

@@ -52,6 +52,7 @@ bool HasSpentItsBudget(const RunResult& result, const Task& task) {
   const auto metric = result.settings.find("run.stop.metric");
   if (metric == result.settings.end() || !absl::StrContains(metric->second, "rule_epsilon"))
     return false;
+  // Where that cannot be said, the run itself tells why when it goes on.
   const absl::StatusOr<uint32_t> rounds = RoundsWithinBudget(task);
   return rounds.ok() && *rounds <= result.rounds;
 }

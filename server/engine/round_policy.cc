@@ -43,12 +43,6 @@ bool CompleteRounds::GoesOnAfterLost(uint32_t in_a_row, uint32_t rounds) const {
   return limits_.lost_rounds == 0 || in_a_row < std::min(limits_.lost_rounds, rounds);
 }
 
-uint64_t NeededOf(double quorum, uint64_t drawn) {
-  // 0.7 times 10 is 7 clients, although the product of the doubles is a little more than 7.
-  const double share = std::ceil(quorum * static_cast<double>(drawn) - 1e-9);
-  return std::min(drawn, std::max<uint64_t>(1, static_cast<uint64_t>(std::max(0.0, share))));
-}
-
 absl::Status CheckChance(const CohortConfig& cohort, absl::string_view keys) {
   if (cohort.sampling != "poisson") return absl::OkStatus();
   return absl::InvalidArgumentError(

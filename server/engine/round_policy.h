@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/ids.h"
+#include "plan/quorum.h"
 #include "plan/run_plan.h"
 
 namespace macaw::server {
@@ -90,9 +91,6 @@ class CompleteRounds : public RoundPolicy {
  private:
   Limits limits_;
 };
-
-// How many of the drawn clients must be counted: this share of them, but at least one.
-uint64_t NeededOf(double quorum, uint64_t drawn);
 
 // When a round may end without all its clients ([round]).
 struct RoundRules {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "algorithms/around/compressed.h"
 #include "sdk/testing/round_loop.h"
+#include "tests/algorithms/compressed_util.h"
 
 namespace macaw::algorithms {
 namespace {
@@ -57,6 +59,17 @@ TEST(FedExP, OfClientsThatAgreeIsFedAvg) {
     EXPECT_EQ(fedexp.ModelDigest(), fedavg.ModelDigest());
     EXPECT_EQ(fedexp.Result(), fedexp.Model());
   }
+}
+
+// Under EF21 the server has a mean in a round that counts nobody, and no norms.
+TEST(FedExP, HasARateOfOneWhereNobodyCounts) {
+  RoundLoop loop(Compressed(Builtin("fedexp"), Update({"topk 0.5"}, "ef21")), Q4(),
+                 {.start = kNearOptimum, .cohort = CohortOf(2)});
+  ASSERT_TRUE(loop.Round({0, 1}).ok());
+  const Numbers before = loop.Model();
+  ASSERT_TRUE(loop.Round({}).ok());
+  EXPECT_EQ(loop.metrics().at("server_rate"), 1);
+  EXPECT_GT(Distance(loop.Model(), before), 1e-6);
 }
 
 // ½(w_i − 1)² of one coordinate: a client projects on a hyperplane, and all meet at one point.

@@ -76,18 +76,26 @@ TEST(Notes, SayWhichClientsAreTestedAndNotTuned) {
   EXPECT_THAT(Notes("fedavg", SomeRows({20, 20, 0}, {5, 5, 5}), tuned), HasSubstr(note));
   EXPECT_THAT(Notes("fedavg", SomeRows({20, 20, 9}, {5, 5, 5}), tuned),
               testing::Not(HasSubstr("to tune on")));
+  SomeRows apart({20, 20, 0}, {5, 5, 5});
+  apart.set_train_clients(2);
+  std::vector<std::string> heldout = tuned;
+  heldout.emplace_back("evaluation.heldout=true");
+  EXPECT_THAT(Notes("fedavg", apart, heldout), testing::Not(HasSubstr(note)));
 }
 
 TEST(Notes, SayThatADeadlineChangesNothingWhereARoundWaitsForAll) {
-  const SomeRows rows({20, 20}, {5, 5});
-  const std::vector<std::string> waits = {"devices.family=phones", "round.deadline=3"};
-  const std::string note = "round.deadline changes nothing with round.quorum = 1";
-  EXPECT_THAT(Notes("fedavg", rows, waits), HasSubstr(note));
-  for (const char* other : {"round.quorum=0.5", "round.below_quorum=drop"}) {
-    std::vector<std::string> closes = waits;
-    closes.emplace_back(other);
-    EXPECT_THAT(Notes("fedavg", rows, closes), testing::Not(HasSubstr(note))) << other;
-  }
+  const SomeRows rows({20, 20, 20, 20}, {5, 5, 5, 5});
+  const auto is_noted = [&](std::vector<std::string> set) {
+    set.insert(set.end(), {"devices.family=phones", "round.deadline=3"});
+    return Notes("fedavg", rows, set).find("round.deadline changes nothing") != std::string::npos;
+  };
+  EXPECT_TRUE(is_noted({}));
+  EXPECT_TRUE(is_noted({"round.quorum=0.9"})) << "of two clients both";
+  EXPECT_TRUE(is_noted({"round.quorum=0.5", "round.enough=1"}));
+  EXPECT_TRUE(is_noted({"round.quorum=0.5", "cohort.over_selection=2"})) << "two of four asked";
+  EXPECT_FALSE(is_noted({"round.quorum=0.5"}));
+  EXPECT_FALSE(is_noted({"round.quorum=0.25", "cohort.over_selection=2"}));
+  EXPECT_FALSE(is_noted({"round.below_quorum=drop"}));
 }
 
 TEST(Notes, SayThatPersonalModelsAreNotEvaluatedWhereNoClientHasTestRows) {

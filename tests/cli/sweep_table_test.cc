@@ -268,14 +268,19 @@ TEST(SweepTable, ARunThatMissedATargetIsDone) {
 
 TEST(SweepTable, SaysWhereMeansOverClientsAreOfOtherClients) {
   SweepPlan plan = PlanOf(2);
-  const std::string note = "is over the honest clients, and rows that differ in attack.kind";
-  plan.keys = {"attack.kind"};
-  const auto text = [&] { return TableText(Made(plan, NoResults(plan))); };
-  EXPECT_THAT(text(), Not(HasSubstr(note))) << "central test rows are the same in all rows";
+  const auto is_noted = [&](const char* key, nlohmann::ordered_json one,
+                            nlohmann::ordered_json other) {
+    plan.keys = {key};
+    plan.configurations[0].values = {std::move(one)};
+    plan.configurations[1].values = {std::move(other)};
+    return TableText(Made(plan, NoResults(plan))).find("who is hostile") != std::string::npos;
+  };
+  EXPECT_FALSE(is_noted("attack.kind", "none", "alie")) << "central test rows are the same";
   plan.report = {"clients_test_accuracy"};
-  EXPECT_THAT(text(), HasSubstr(note));
-  plan.keys = {"attack.scale"};
-  EXPECT_THAT(text(), Not(HasSubstr("honest")));
+  EXPECT_TRUE(is_noted("attack.kind", "none", "alie"));
+  EXPECT_FALSE(is_noted("attack.kind", "sign-flip", "alie")) << "the same clients";
+  EXPECT_TRUE(is_noted("attack.fraction", 0.1, 0.2));
+  EXPECT_FALSE(is_noted("attack.scale", 1.0, 2.0));
 }
 
 TEST(SweepTable, SaysWhereTargetsAreOfDifferentAccuracies) {

@@ -118,7 +118,7 @@ TEST(Log, IsFollowedUntilTheRunHasEnded) {
 
 TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
   // So many rounds that it is interrupted long before the last one.
-  Simulation run("run", {WriteConfig("replay"), "--rounds", "100", "--processes", "2", "--slots",
+  Simulation run("run", {WriteConfig("replay"), "--rounds", "200", "--processes", "2", "--slots",
                          "1", "--set", "algorithm.name=scaffold", "--set", "model.name=logistic"});
   ASSERT_TRUE(run.WaitForEvent([](const auto& event) { return event["event"] == "round"; }));
   run.Signal(SIGINT);
@@ -129,9 +129,9 @@ TEST(Log, OfARunThatWasInterruptedAndWentOnRepeatsItToTheSameModel) {
   const std::string again = run.folder() + "-again";
   const Printed same = RunMacaw("replay " + run.folder() + " --out " + again + " --processes 1");
   EXPECT_EQ(same.exit, 0) << same.text;
-  EXPECT_THAT(same.text, HasSubstr("same       100 rounds, and the same model: " + run.digest()));
+  EXPECT_THAT(same.text, HasSubstr("same       200 rounds, and the same model: " + run.digest()));
   EXPECT_EQ(RunMacaw("replay " + run.folder() + " --out " + again).exit, 2) << "it is there";
-  EXPECT_NE(RunMacaw("simulate --resume " + again + " --rounds 101").exit, 0);
+  EXPECT_NE(RunMacaw("simulate --resume " + again + " --rounds 201").exit, 0);
 
   // Somebody has changed the configuration since.
   const std::string config = run.folder() + "/config.toml";
