@@ -141,7 +141,8 @@ void AddAccuracyNote(ResultTable& table) {
       absl::StrJoin(parts, "; "), ". Only rows of one accuracy compare."));
 }
 
-// Which clients are hostile in a row, as far as the keys say: the kind of an attack does not matter.
+// Which clients are hostile in a row, as far as the keys say. The kind of an attack does not
+// matter.
 std::string HostileIn(const ResultTable& table, const TableRow& row) {
   std::string kind, fraction;
   for (size_t i = 0; i < table.keys.size(); ++i) {

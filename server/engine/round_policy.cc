@@ -1,7 +1,6 @@
 #include "server/engine/round_policy.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "core/status.h"
