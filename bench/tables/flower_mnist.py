@@ -54,7 +54,7 @@ def beside(published: dict[str, list[tuple[float, float]]]) -> list[Cell]:
 
 def cells() -> list[Cell]:
     found = beside(PUBLISHED)
-    # The paper tried four μ and does not say which one it shows.
+    # The page's figure is that of the best of four μ. It does not say of which.
     for row, mu in (
         ("2 labels", "0.001"),
         ("3 labels", "0.001"),

@@ -108,18 +108,27 @@ void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::strin
                                "clients: how many they are of): raise ", key));
 }
 
+template <typename Has>  // bool(ClientId)
+uint64_t CountClients(const data::Dataset& dataset, const Has& has) {
+  uint64_t count = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value)
+    count += has(client) ? 1 : 0;
+  return count;
+}
+
 // Notes that the metrics after tuning are of other clients than those before, where some have test
 // rows and no training rows. With evaluation.heldout these have columns of their own.
 void AddNoteOnTunedClients(const RunPlan& run, const data::Dataset& dataset,
                            std::vector<std::string>& notes) {
   if (!run.evaluation.clients || run.evaluation.heldout) return;
   if (run.evaluation.fine_tune.steps == 0) return;
-  uint64_t tested = 0, without = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
-    if (dataset.Examples(client, data::Split::kTest) == 0) continue;
-    ++tested;
-    without += dataset.Examples(client, data::Split::kTrain) == 0 ? 1 : 0;
-  }
+  const auto is_tested = [&](ClientId client) {
+    return dataset.Examples(client, data::Split::kTest) > 0;
+  };
+  const uint64_t tested = CountClients(dataset, is_tested);
+  const uint64_t without = CountClients(dataset, [&](ClientId client) {
+    return is_tested(client) && dataset.Examples(client, data::Split::kTrain) == 0;
+  });
   if (without == 0) return;
   notes.push_back(
       absl::StrCat(without, " of ", tested,
@@ -143,13 +152,14 @@ bool DeadlineChangesNothing(const RunPlan& run) {
 void AddNoteOnTuning(const RunPlan& run, const data::Dataset& dataset,
                      std::vector<std::string>& notes) {
   if (!run.evaluation.heldout || run.evaluation.fine_tune.steps == 0) return;
-  uint64_t clients = 0, without = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value) {
-    const bool tested = dataset.Examples(client, data::Split::kTest) > 0;
-    if (!tested || dataset.Examples(client, data::Split::kTrain) > 0) continue;
-    ++clients;
-    without += dataset.Examples(client, data::Split::kValidation) == 0 ? 1 : 0;
-  }
+  const auto joins_later = [&](ClientId client) {
+    return dataset.Examples(client, data::Split::kTest) > 0 &&
+           dataset.Examples(client, data::Split::kTrain) == 0;
+  };
+  const uint64_t clients = CountClients(dataset, joins_later);
+  const uint64_t without = CountClients(dataset, [&](ClientId client) {
+    return joins_later(client) && dataset.Examples(client, data::Split::kValidation) == 0;
+  });
   if (without == 0) return;
   notes.push_back(
       absl::StrCat(without, " of ", clients,

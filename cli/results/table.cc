@@ -141,16 +141,17 @@ void AddAccuracyNote(ResultTable& table) {
       absl::StrJoin(parts, "; "), ". Only rows of one accuracy compare."));
 }
 
-// Which clients are hostile in a row, as far as the keys say. The kind of an attack does not
-// matter.
+// Rows with the same text have the same hostile clients, as far as the keys say: those of the same
+// fraction, whatever the kind of the attack. "none": a row without an attack.
 std::string HostileIn(const ResultTable& table, const TableRow& row) {
-  std::string kind, fraction;
+  std::string fraction;
+  bool attacked = true;
   for (size_t i = 0; i < table.keys.size(); ++i) {
     const Json& value = row.settings[i];
-    if (table.keys[i] == "attack.kind") kind = value.is_null() ? "none" : PlainText(value);
+    if (table.keys[i] == "attack.kind") attacked = !value.is_null() && PlainText(value) != "none";
     if (table.keys[i] == "attack.fraction") fraction = PlainText(value);
   }
-  return kind == "none" ? "nobody" : absl::StrCat("a fraction of ", fraction);
+  return attacked ? fraction : "none";
 }
 
 // What a reader must know of means over clients in rows that differ in who is hostile: the rows of

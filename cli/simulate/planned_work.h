@@ -98,8 +98,8 @@ struct PlannedWork {
 struct WorkLimits {
   uint64_t turns = 5'000'000, timed_turns = 1'000'000;  // are drawn; of a run with [devices]
 };
-// Of `rounds` rounds. `traffic`: what a turn moves after round 1; none: what one
-// moves in round 1.
+// Of `rounds` rounds. `traffic`: what a turn moves after round 1. Without it every turn moves what
+// one of round 1 does.
 PlannedWork WorkOfRun(const TurnPlan& plan, uint32_t rounds,
                       const std::optional<virtual_time::Traffic>& traffic = std::nullopt,
                       const WorkLimits& limits = {});

@@ -75,8 +75,8 @@ class State:
 
     It begins at zero. size: None for the model's tensors, else how many float64 numbers. summed:
     the server keeps the sum of this state over all clients, as SCAFFOLD's c sums all c_i. If a
-    client loses its state, the sum would still contain it. So all clients begin anew then, and
-    Rule.forget_states() sets the sum back to zero.
+    client loses its state, the sum would still contain it. So all clients begin anew then, and the
+    rule's forget_states() must set its sum back.
     """
 
     name: str
