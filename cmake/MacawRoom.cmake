@@ -1,5 +1,5 @@
 # macaw_unity(target): with MACAW_UNITY, its sources are compiled eight at a time. So names that are local to a source
-# must differ from those of the other sources of the room. Sources with compile options of their own stay alone.
+# must differ from those of the other sources of the target. Sources with compile options of their own stay alone.
 function(macaw_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MACAW_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
@@ -51,8 +51,9 @@ function(macaw_test name)
   endif()
   add_executable(${name}_test ${ARG_SOURCES} ${ARG_PLAIN})
   if(ARG_PLAIN)
-    set_source_files_properties(${ARG_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    set_source_files_properties(${ARG_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
+  macaw_unity(${name}_test)
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_LINKS} macaw_warnings GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE

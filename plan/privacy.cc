@@ -16,12 +16,14 @@ settings::Section<PrivacyConfig> PrivacySection() {
   const auto adaptive = [](const P& privacy) { return privacy.adaptive(); };
   const std::string needs = "privacy.mechanism = \"gaussian\"";
   const std::string needs_quantile = "privacy.clip_quantile";
-  f.Add("clip", &P::clip, "largest norm of a client's update; longer updates are scaled to it",
-        Above(0))
+  f.Add(
+       "clip", &P::clip,
+       "largest norm of a client's update; longer updates are scaled to it; a private run names it",
+       Above(0))
       .Needs(on, needs);
   f.Add("noise", &P::noise,
         "standard deviation of the noise on the sum of a round's updates, in units of clip; `macaw "
-        "privacy` says which is enough for an epsilon",
+        "privacy` says which is enough for an epsilon; a private run names it",
         Above(0))
       .Needs(on, needs);
   f.Add("delta", &P::delta, "delta of (epsilon, delta); below 1 / privacy.population",

@@ -1,5 +1,6 @@
 #include "server/columns.h"
 
+#include <algorithm>
 #include <iterator>
 #include <span>
 
@@ -43,6 +44,13 @@ static_assert(std::size(kFamilies) == kEvaluatedRows);
 constexpr char kPenalty[] = "l2_penalty", kObjective[] = "train_objective";
 
 }  // namespace
+
+std::optional<double> RoundValue(const PhaseReport& report, absl::string_view column) {
+  const auto* const found = std::ranges::find_if(
+      kRoundColumns, [&](const RoundColumn& one) { return one.name == column; });
+  if (found == std::end(kRoundColumns) || !found->has(report)) return std::nullopt;
+  return found->of(report);
+}
 
 const char* ColumnPrefix(EvaluatedRows rows) { return kFamilies[static_cast<size_t>(rows)].prefix; }
 

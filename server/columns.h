@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "algorithms/around/registry.h"
 #include "plan/run_plan.h"
 #include "plan/task.h"
@@ -68,6 +69,9 @@ inline constexpr RoundColumn kRoundColumns[] = {
      [](const PhaseReport& r) { return r.mean_staleness.value_or(0); },
      [](const PhaseReport& r) { return r.mean_staleness.has_value(); }},
 };
+
+// The value of such a column; nullopt: the round has none.
+std::optional<double> RoundValue(const PhaseReport& report, absl::string_view column);
 
 // How the columns of what is evaluated begin: "clients_test_".
 const char* ColumnPrefix(EvaluatedRows rows);

@@ -31,6 +31,24 @@ Section<StopRule> StopSection() {
   return f;
 }
 
+Section<RunBudget> BudgetSection() {
+  Section<RunBudget> f;
+  f.Add(
+      "virtual_seconds", &RunBudget::virtual_seconds,
+      "with [devices]: seconds of virtual time, of all rounds, after which the run ends; like the "
+      "other budgets looked at where a round is evaluated",
+      Above(0));
+  f.Add("bytes_up", &RunBudget::bytes_up,
+        "bytes of updates, as in the column bytes_up of all rounds, after which the run ends",
+        Above(0));
+  f.Add("bytes_down", &RunBudget::bytes_down,
+        "bytes that clients fetch, as in the column bytes_down of all rounds, after which the run "
+        "ends",
+        Above(0));
+  for (settings::Field<RunBudget>& field : f.fields()) field.role = Role::kLength;
+  return f;
+}
+
 Section<RoundRules> RoundSection() {
   using R = RoundRules;
   Section<R> f;
@@ -60,6 +78,13 @@ Section<RoundRules> RoundSection() {
 
 }  // namespace
 
+std::span<const RunBudget::Limit> RunBudget::Limits() {
+  static constexpr Limit kLimits[] = {{"virtual_seconds", &RunBudget::virtual_seconds},
+                                      {"bytes_up", &RunBudget::bytes_up},
+                                      {"bytes_down", &RunBudget::bytes_down}};
+  return kLimits;
+}
+
 Section<ServerConfig> ServerSection() {
   using C = ServerConfig;
   Section<C> f;
@@ -70,6 +95,7 @@ Section<ServerConfig> ServerSection() {
         "whether clients.jsonl is written, with a row per client and round")
       .As(Role::kCompute);
   f.AddSection("run.stop", &C::stop, StopSection());
+  f.AddSection("run.budget", &C::budget, BudgetSection());
   std::vector<std::string> policies;
   for (const auto& [name, what] : scheduler::SchedulingPolicies()) policies.push_back(name);
   f.AddChoice("scheduler.policy", &C::scheduling_policy, policies,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/settings/section.h"
@@ -20,12 +21,25 @@ struct StopRule {
   bool active() const { return !metric.empty(); }
 };
 
+// What the rounds of a run may take in all. It ends after the first evaluated round with which one
+// of these is spent.
+struct RunBudget {
+  struct Limit {
+    const char* column;  // of metrics.jsonl, of which each round has a part
+    std::optional<double> RunBudget::*limit;
+  };
+  std::optional<double> virtual_seconds, bytes_up, bytes_down;
+  static std::span<const Limit> Limits();
+  bool on() const { return virtual_seconds || bytes_up || bytes_down; }
+};
+
 // The server's own configuration: where it listens, what it keeps and when it ends the run.
 struct ServerConfig {
   std::string out;                 // the run's folder; "": runs/<name>
   uint32_t checkpoint_every = 10;  // rounds; the last round is always kept
   bool client_records = false;     // also write clients.jsonl
   StopRule stop;
+  RunBudget budget;
   std::string scheduling_policy = "planned_stealing";  // a name of scheduler::SchedulingPolicies
   std::string listen;     // "": a private Unix socket, for `macaw simulate`
   std::string authority;  // folder of the fleet's authority (identity/authority.h): TLS; "": plain
@@ -56,6 +70,7 @@ struct ServerConfig {
   std::string admin;
   std::string http;        // of the status page; "": there is none
   std::string http_token;  // a file with the token that the page asks for
+  bool may_end_early() const { return stop.active() || budget.on(); }
   bool keeps_commits() const { return durability == "commit"; }
 };
 

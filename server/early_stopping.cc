@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -131,6 +132,36 @@ absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckRunBudget(const RunBudget& budget, const RunPlan& run) {
+  if (budget.virtual_seconds.has_value() && !run.devices.on()) {
+    return absl::InvalidArgumentError(
+        "run.budget.virtual_seconds needs [devices], whose clock it reads");
+  }
+  if (budget.on() && run.evaluation.every == 0) {
+    return absl::InvalidArgumentError(
+        "run.budget is looked at where a round is evaluated, and evaluation.every = 0 evaluates "
+        "the last round's model alone: set evaluation.every to 1 or more");
+  }
+  return absl::OkStatus();
+}
+
+void EarlyStopping::Spend(const std::function<std::optional<double>(const char* column)>& column) {
+  for (const RunBudget::Limit& limit : RunBudget::Limits())
+    spent_[limit.column] += column(limit.column).value_or(0);
+}
+
+std::optional<std::string> EarlyStopping::Spent(uint32_t round) const {
+  for (const auto& [column, limit] : RunBudget::Limits()) {
+    const std::optional<double>& most = budget_.*limit;
+    const auto spent = spent_.find(column);
+    if (most.has_value() && spent != spent_.end() && spent->second >= *most) {
+      return absl::StrFormat("%s of all rounds are %.10g after round %d (run.budget.%s = %.10g)",
+                             column, spent->second, round, column, *most);
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> EarlyStopping::Observe(uint32_t round, double value) {

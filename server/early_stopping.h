@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,11 +13,18 @@
 
 namespace macaw::server {
 
-// Decides when a run stops early. Observe must get the rule's metric of every round for which
-// evaluation.every asks, and of the last, in round order. One thread.
+// Decides when a run stops early. One thread.
 class EarlyStopping {
  public:
-  explicit EarlyStopping(const StopRule& rule) : rule_(rule) {}
+  explicit EarlyStopping(const StopRule& rule, const RunBudget& budget = {})
+      : rule_(rule), budget_(budget) {}
+  // Adds what a round took: for each round once, in round order. `column`: the value of a column of
+  // its row, if it has it.
+  void Spend(const std::function<std::optional<double>(const char* column)>& column);
+  // Returns the reason if the rounds so far have spent the budget.
+  std::optional<std::string> Spent(uint32_t round) const;
+  // Must get the rule's metric of every round for which evaluation.every asks, and of the last, in
+  // round order.
   // Returns the reason if the run should stop now.
   std::optional<std::string> Observe(uint32_t round, double value);
   // The round of the best value so far; 0: there is none.
@@ -23,6 +32,8 @@ class EarlyStopping {
 
  private:
   StopRule rule_;
+  RunBudget budget_;
+  std::map<std::string, double> spent_;  // by column
   std::optional<double> best_;
   uint32_t best_round_ = 0;
   uint32_t without_progress_ = 0;
@@ -41,5 +52,8 @@ absl::Status CheckMetric(const std::string& key, const std::string& metric, cons
 // no limit.
 absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
                            const std::vector<MetricColumn>& columns);
+
+// Returns an error if the budget can never end the run.
+absl::Status CheckRunBudget(const RunBudget& budget, const RunPlan& run);
 
 }  // namespace macaw::server

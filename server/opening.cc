@@ -27,26 +27,30 @@
 namespace macaw::server {
 namespace {
 
-// Feeds the evaluated rows that a resumed run keeps to the stop rule. Returns an error if the rule
-// has already stopped the run, because one more round would change the result.
+// Feeds the rows that a resumed run keeps to the stop rule and the budget. Returns an error if one
+// of them has already stopped the run, because one more round would change the result.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
                     EarlyStopping& early_stopping) {
-  if (!options.config.stop.active()) return absl::OkStatus();
+  if (!options.config.may_end_early()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
-  std::optional<std::string> over;  // the rule's answer to the last row
+  std::optional<std::string> over;  // the answer to the last row
+  const char* key = "";             // whose answer it is
   for (const absl::string_view line :
        absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value())
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
     const Round round(static_cast<uint32_t>(*row->Get("round")));
+    early_stopping.Spend([&](const char* column) { return row->Get(column); });
+    if (!RegularEvaluationDue(options.run, round, options.stop_after)) continue;
     const auto value = row->Get(options.config.stop.metric);
-    if (value.has_value() && RegularEvaluationDue(options.run, round, options.stop_after))
-      over = early_stopping.Observe(round.value, *value);
+    over = value.has_value() ? early_stopping.Observe(round.value, *value) : std::nullopt;
+    key = over.has_value() ? "run.stop" : "run.budget";
+    if (!over.has_value()) over = early_stopping.Spent(round.value);
   }
   if (over.has_value()) {
     return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has stopped: ",
-                                              *over, "; change run.stop to carry it on"));
+                                              *over, "; change ", key, " to carry it on"));
   }
   return absl::OkStatus();
 }
@@ -137,7 +141,7 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
                                 .log_bytes = checkpoint.has_value() ? checkpoint->log_bytes : 0,
                                 .configurations = std::move(configurations),
                                 .has_rows_before = has_rows_before,
-                                .rows_before_opening = options.config.stop.active()}));
+                                .rows_before_opening = options.config.may_end_early()}));
   // A round that the log does not close may end otherwise now (which clients come in time).
   std::erase_if(inside.past.rows,
                 [&](const auto& row) { return row.first > inside.recovery.completed; });
@@ -207,7 +211,7 @@ EngineOptions EngineOptionsOf(const Options& options, const ModelKeeper& keeper)
           .waits = {.lease_factor = options.config.lease_factor,
                     .lease_limit = FromSeconds(options.config.lease_limit)},
           .workers = std::max(1U, options.config.workers),
-          .evaluation_gates = options.config.stop.active() || options.stepwise,
+          .evaluation_gates = options.config.may_end_early() || options.stepwise,
           .stepwise = options.stepwise,
           .stop_after = options.stop_after,
           .stop_reason = options.stop_reason,
@@ -351,6 +355,7 @@ absl::Status CheckPlanOf(const RunPlan& run, const ServerConfig& config,
         "run.stop.patience keeps the model of the best round, and the server of ",
         run.algorithm.name, " has several models: stop by run.stop.at_least, or remove patience"));
   }
+  MACAW_RETURN_IF_ERROR(CheckRunBudget(config.budget, run));
   return CheckStopRule(config.stop, run, ColumnsOf(run, algorithm, schema));
 }
 
@@ -412,7 +417,7 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
   if (engine.devices != nullptr) engine.clock.traffic = first_traffic;
   EvaluationConfig& evaluation = engine.run.evaluation;
   if (!algorithm.has_common_model) evaluation.central = evaluation.central_validation = false;
-  EarlyStopping early_stopping(options.config.stop);
+  EarlyStopping early_stopping(options.config.stop, options.config.budget);
   std::optional<MetricsRow> owed_row;
   std::string owed_contributions;
   MACAW_ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
@@ -431,6 +436,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     engine.begins_anew = checkpoint->begins_anew;
     if (!checkpoint->owed_row.empty()) {
       owed_row = MetricsRow::Parse(options.run.task, checkpoint->owed_row);
+      if (owed_row.has_value())
+        early_stopping.Spend([&](const char* column) { return owed_row->Get(column); });
       owed_contributions = checkpoint->owed_contributions;
       engine.evaluate_first = keeper.EvaluatedBlob();
       engine.evaluate_first_without = ModelsBeside(keeper.without(), keeper.UnlearnedModels());

@@ -231,19 +231,20 @@ KeptModel RunThreads::Kept(fleet::Blob model) const {
 }
 
 std::optional<std::string> RunThreads::ObserveForStop(Round round, const MetricsRow& row) {
-  if (!options_.config.stop.active()) return std::nullopt;
-  const auto value = row.Get(options_.config.stop.metric);
   const std::optional<fleet::Blob> model = std::exchange(observed_model_, std::nullopt);
   // A key that only tells of clients must not change when the run ends.
-  if (!value.has_value() || !RegularEvaluationDue(options_.run, round, options_.stop_after))
-    return std::nullopt;
+  if (!RegularEvaluationDue(options_.run, round, options_.stop_after)) return std::nullopt;
+  std::optional<std::string> spent = early_stopping_.Spent(round.value);
+  const auto value =
+      options_.config.stop.active() ? row.Get(options_.config.stop.metric) : std::nullopt;
+  if (!value.has_value()) return spent;
   std::optional<std::string> stop = early_stopping_.Observe(round.value, *value);
   const bool best = early_stopping_.best_round() == round.value;
   if (best && options_.config.stop.patience > 0 && model.has_value()) {
     const uint32_t every = options_.run.evaluation.every;
     writer_.Best(round, Kept(*model), /*off_grid=*/every == 0 || round.value % every != 0);
   }
-  return stop;
+  return stop.has_value() ? stop : spent;
 }
 
 void RunThreads::OnClosed(Closed closed) {
@@ -264,6 +265,7 @@ void RunThreads::OnClosed(Closed closed) {
   }
   if (closed.round_done()) {
     round_started_ = now;
+    early_stopping_.Spend([&](const char* column) { return RoundValue(report, column); });
     if (options_.config.client_records) {
       writer_.Clients(report.round, report.records, options_.run.task);
     }

@@ -7,7 +7,7 @@
 #include "core/random.h"
 #include "server/log/fields.h"
 
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 // Fills every field of every kind of record with random values, by the list of fields. A field that
 // the codec forgets then shows as a difference, even if the field is added later.
@@ -92,4 +92,4 @@ class RandomRecord {
   RandomStream stream_;
 };
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

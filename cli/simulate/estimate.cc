@@ -277,7 +277,8 @@ absl::StatusOr<CostEstimate> EstimateCost(const CheckedForEstimate& run,
   MACAW_ASSIGN_OR_RETURN(const std::optional<server::Budget> budget,
                          server::BudgetOf(config.node.server.stop, config.run));
   if (budget.has_value()) estimate.rounds = budget->rounds;
-  estimate.may_stop = config.node.server.stop.active() && !budget.has_value();
+  estimate.may_stop =
+      config.node.server.budget.on() || (config.node.server.stop.active() && !budget.has_value());
 
   const MatchedBy matched = workers.owners > 0 ? MatchedBy::kNumber : MatchedBy::kName;
   const std::vector<uint32_t> rows = DrawableRows(config.run, run.dataset, matched);

@@ -21,7 +21,7 @@ namespace macaw::cli {
 // round.
 struct CostEstimate {
   uint32_t rounds = 0;          // fewer than the run's where a budget of privacy ends it
-  bool may_stop = false;        // a stop rule may end it sooner
+  bool may_stop = false;        // a stop rule or a budget may end it sooner
   uint64_t population = 0;      // clients that can be drawn
   scheduler::RoundSize cohort;  // clients a round
   std::string learns;  // a cohort.sampling that learns: here cohorts are drawn uniformly instead

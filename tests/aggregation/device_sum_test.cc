@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using testing_support::FakeDevice;
 using testing_support::FakeDeviceOptions;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<device::CudaKernel> GpuKernels() {
@@ -142,7 +142,7 @@ TEST_P(DeviceSumTest, MeasuresVectorsOfManyPieces) {
                     7);
   cohort.clients[1].vectors[0].As<float>()[5 << 16] = -101;
   cohort.clients[1].vectors[0].As<float>()[(5 << 16) + 1] = kNan;  // behind the first one
-  cohort.clients[2].vectors[0].As<float>()[(3 << 16) - 1] = kInfinity;
+  cohort.clients[2].vectors[0].As<float>()[(3 << 16) - 1] = kFloatInfinity;
   const SumResult host = HostSum(cohort);
   EXPECT_THAT(host.answers[1].message(), HasSubstr("element 327680 is -101"));
   ExpectSame(DeviceResult(device(), cohort, 3), host);
@@ -195,8 +195,8 @@ TEST_P(DeviceSumTest, HasTheBitsOfTheHostsOnTenMillionValues) {
       for (float& value : client.vectors[0].As<float>()) value = EdgeValue(random, bits, bound);
     }
     // Some must be refused, each for another reason.
-    const float above = std::nextafter(static_cast<float>(bound), kInfinity);
-    const float bad[] = {kNan, -kNan, kInfinity, -kInfinity, above, -above};
+    const float above = std::nextafter(static_cast<float>(bound), kFloatInfinity);
+    const float bad[] = {kNan, -kNan, kFloatInfinity, -kFloatInfinity, above, -above};
     for (size_t i = 0; i < std::size(bad); ++i)
       cohort.clients[3 * i].vectors[0].As<float>()[random.Below(50000)] = bad[i];
     const SumResult host = HostSum(cohort);
@@ -214,7 +214,7 @@ TEST_P(DeviceSumTest, AddsNothingOfAClientThatAnyChannelRefuses) {
       9, 3);
   cohort.clients[1].vectors[0].As<float>()[39] = kNan;
   cohort.clients[2].vectors[2].As<float>()[0] = 1000;
-  cohort.clients[3].vectors[3].As<float>()[4] = kInfinity;
+  cohort.clients[3].vectors[3].As<float>()[4] = kFloatInfinity;
   cohort.clients[4].vectors[1].As<double>()[0] = 101;
   cohort.clients[5].vectors[0].As<float>()[0] = kNan;  // both: the first channel's error is told
   cohort.clients[5].vectors[2].As<float>()[0] = kNan;

@@ -17,8 +17,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-Setup SetupOf(const CohortConfig& cohort, uint64_t clients = 10,
-              const std::string& rule = "fedavg") {
+Setup FeedbackSetup(const CohortConfig& cohort, uint64_t clients = 10,
+                    const std::string& rule = "fedavg") {
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
   Setup setup;
@@ -42,65 +42,66 @@ std::string StateOf(const UpdateConfig& update, const Setup& setup, AroundCompre
 
 TEST(Feedback, AutoFollowsCodecRuleAndCohort) {
   const UpdateConfig topk = Update({"topk 0.1"});
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(10))), "update_residual_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3))), "update_sent_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3, "available"))), "update_sent_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3, "poisson"))), "update_residual_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3)), {.noised = true}), "update_residual_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3), 0)), "update_residual_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3), 10, "median")), "update_residual_delta ");
-  EXPECT_EQ(StateOf(topk, SetupOf(CohortOf(3), 10, "scaffold")), "control ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(10))), "update_residual_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3))), "update_sent_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3, "available"))), "update_sent_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3, "poisson"))), "update_residual_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3)), {.noised = true}), "update_residual_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3), 0)), "update_residual_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3), 10, "median")), "update_residual_delta ");
+  EXPECT_EQ(StateOf(topk, FeedbackSetup(CohortOf(3), 10, "scaffold")), "control ");
   for (const char* line : {"randomk 0.1", "qsgd 4", "terngrad", "bits 8", "bf16", "f16"})
-    EXPECT_EQ(StateOf(Update({line}), SetupOf(CohortOf(3))), "") << line;
+    EXPECT_EQ(StateOf(Update({line}), FeedbackSetup(CohortOf(3))), "") << line;
 }
 
 TEST(Feedback, IsWhatTheRunAsksFor) {
-  EXPECT_EQ(StateOf(Update({"topk 0.1"}, "none"), SetupOf(CohortOf(3))), "");
-  EXPECT_EQ(StateOf(Update({"topk 0.1"}, "residual"), SetupOf(CohortOf(3))),
+  EXPECT_EQ(StateOf(Update({"topk 0.1"}, "none"), FeedbackSetup(CohortOf(3))), "");
+  EXPECT_EQ(StateOf(Update({"topk 0.1"}, "residual"), FeedbackSetup(CohortOf(3))),
             "update_residual_delta ");
-  EXPECT_EQ(StateOf(Update({"qsgd 4"}, "ef21"), SetupOf(CohortOf(10))), "update_sent_delta ");
+  EXPECT_EQ(StateOf(Update({"qsgd 4"}, "ef21"), FeedbackSetup(CohortOf(10))), "update_sent_delta ");
   for (const char* rule : {"scaffold", "feddyn"})
-    EXPECT_THAT(StateOf(Update({"topk 0.1"}, "residual"), SetupOf(CohortOf(10), 10, rule)),
+    EXPECT_THAT(StateOf(Update({"topk 0.1"}, "residual"), FeedbackSetup(CohortOf(10), 10, rule)),
                 AllOf(HasSubstr("residual"), HasSubstr(rule)));
 }
 
 TEST(Feedback, ThatDecaysIsAResidualAndItsRound) {
   UpdateConfig decays = Update({"topk 0.1"}, "auto");
   decays.residual_decay = 0.9;
-  EXPECT_EQ(StateOf(decays, SetupOf(CohortOf(10))), "update_residual_delta update_round_delta ");
+  EXPECT_EQ(StateOf(decays, FeedbackSetup(CohortOf(10))),
+            "update_residual_delta update_round_delta ");
   for (const char* feedback : {"ef21", "none"}) {
     decays.feedback = feedback;
-    EXPECT_THAT(StateOf(decays, SetupOf(CohortOf(3))),
+    EXPECT_THAT(StateOf(decays, FeedbackSetup(CohortOf(3))),
                 AllOf(HasSubstr("update.residual_decay"), HasSubstr(feedback)));
   }
   decays.feedback = "auto";
-  EXPECT_THAT(StateOf(decays, SetupOf(CohortOf(3))), HasSubstr("update.residual_decay"));
+  EXPECT_THAT(StateOf(decays, FeedbackSetup(CohortOf(3))), HasSubstr("update.residual_decay"));
   decays.residual_decay = 1;
-  EXPECT_EQ(StateOf(decays, SetupOf(CohortOf(3))), "update_sent_delta ");
+  EXPECT_EQ(StateOf(decays, FeedbackSetup(CohortOf(3))), "update_sent_delta ");
 }
 
 TEST(Feedback, OfEf21IsRefusedWhereThereIsNoSumOfAllClients) {
   const UpdateConfig ef21 = Update({"topk 0.1"}, "ef21");
-  EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3, "poisson"))), HasSubstr("poisson"));
-  EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3, "proportional"))), HasSubstr("proportional"));
-  EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3), 10, "median")), HasSubstr("median"));
-  EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3), 10, "scaffold")),
+  EXPECT_THAT(StateOf(ef21, FeedbackSetup(CohortOf(3, "poisson"))), HasSubstr("poisson"));
+  EXPECT_THAT(StateOf(ef21, FeedbackSetup(CohortOf(3, "proportional"))), HasSubstr("proportional"));
+  EXPECT_THAT(StateOf(ef21, FeedbackSetup(CohortOf(3), 10, "median")), HasSubstr("median"));
+  EXPECT_THAT(StateOf(ef21, FeedbackSetup(CohortOf(3), 10, "scaffold")),
               AllOf(HasSubstr("scaffold"), testing::Not(HasSubstr("residual"))));
-  EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3)), {.noised = true}), HasSubstr("[privacy]"));
-  EXPECT_THAT(StateOf(ef21, SetupOf(CohortOf(3), 0)), HasSubstr("train_clients"));
+  EXPECT_THAT(StateOf(ef21, FeedbackSetup(CohortOf(3)), {.noised = true}), HasSubstr("[privacy]"));
+  EXPECT_THAT(StateOf(ef21, FeedbackSetup(CohortOf(3), 0)), HasSubstr("train_clients"));
 }
 
 TEST(Feedback, KeepsNothingOfAClientThatMayComeTwice) {
-  const algorithms::Setup setup = SetupOf(CohortOf(3, "proportional"));
+  const algorithms::Setup setup = FeedbackSetup(CohortOf(3, "proportional"));
   EXPECT_THAT(StateOf(Update({"topk 0.1"}), setup), HasSubstr("update.feedback = \"none\""));
   EXPECT_EQ(StateOf(Update({"topk 0.1"}, "none"), setup), "");
 }
 
 TEST(Compressed, IsRefusedWhereItMakesNoSense) {
-  const algorithms::Setup setup = SetupOf(CohortOf(3));
+  const algorithms::Setup setup = FeedbackSetup(CohortOf(3));
   EXPECT_THAT(StateOf(Update({"topc 0.1"}), setup),
               AllOf(HasSubstr("update.codec"), HasSubstr("topk")));
-  EXPECT_THAT(StateOf(Update({"topk 0.1"}), SetupOf(CohortOf(3), 10, "local")),
+  EXPECT_THAT(StateOf(Update({"topk 0.1"}), FeedbackSetup(CohortOf(3), 10, "local")),
               HasSubstr("update.codec"));
   const auto refusal = [&](const Description& rule) {
     return std::string(MakeSchema(Compressed(rule, Update({"bits 8"})), setup).status().message());
@@ -143,7 +144,7 @@ TEST(Compressed, IsRefusedWhereItMakesNoSense) {
 
 TEST(Compressed, SaysWhichFeedbackItTookAndWhatAClientKeeps) {
   const auto notes = [](const UpdateConfig& update, const CohortConfig& cohort) {
-    const algorithms::Setup setup = SetupOf(cohort);
+    const algorithms::Setup setup = FeedbackSetup(cohort);
     std::string text;
     for (const std::string& note : Compressed(Builtin("fedavg"), update).notes(setup))
       absl::StrAppend(&text, note, "\n");
@@ -173,8 +174,7 @@ TEST(Compressed, StandsDirectlyAroundTheRule) {
   run.algorithm = *registry.Complete({"fedavg", {}});
   const LayoutPtr layout = *ParameterLayout::Make(
       {{.name = "w", .shape = {2}}, {.name = "frozen", .shape = {2}}}, DType::kF32);
-  const absl::StatusOr<Schema> schema =
-      MakeSchema(*registry.RuleOf(run), algorithms::SetupOf(run, layout));
+  const absl::StatusOr<Schema> schema = MakeSchema(*registry.RuleOf(run), SetupOf(run, layout));
   ASSERT_TRUE(schema.ok()) << schema.status();
   EXPECT_EQ(schema->state.at(0).name, "update_residual_delta");
   EXPECT_EQ(schema->state.at(0).layout->count(), 2u) << "the trained tensors alone";

@@ -19,8 +19,8 @@ using Matrix = std::array<std::array<double, 2>, 2>;
 constexpr Matrix kIdentity = {{{1, 0}, {0, 1}}};
 
 // f_i = ½‖w − b_i‖² and one step of rate 0.1 from 0: Δ_i = 0.1·b_i.
-std::vector<TestPopulationClient> Bowls(const std::vector<std::array<double, 2>>& centres,
-                                        const std::vector<uint32_t>& examples) {
+std::vector<TestPopulationClient> BowlsAround(const std::vector<std::array<double, 2>>& centres,
+                                              const std::vector<uint32_t>& examples) {
   std::vector<TestPopulationClient> clients;
   for (size_t i = 0; i < centres.size(); ++i)
     clients.push_back({std::make_shared<Quadratic>(kIdentity, centres[i]), examples[i]});
@@ -29,7 +29,7 @@ std::vector<TestPopulationClient> Bowls(const std::vector<std::array<double, 2>>
 
 std::map<std::string, double> MetricsOf(const std::vector<std::array<double, 2>>& centres,
                                         const std::vector<uint32_t>& examples) {
-  RoundLoop loop(WithDrift(Builtin("fedavg")), Bowls(centres, examples), {.steps = 1});
+  RoundLoop loop(WithDrift(Builtin("fedavg")), BowlsAround(centres, examples), {.steps = 1});
   EXPECT_TRUE(loop.Rounds(1).ok());
   return loop.metrics();
 }

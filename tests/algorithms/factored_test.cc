@@ -18,14 +18,14 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr size_t kSize = 36 + 6;  // a matrix of 6 × 6 and a bias
+constexpr size_t kMatrixSize = 36 + 6;  // a matrix of 6 × 6 and a bias
 
 LayoutPtr MatrixLayout(DType dtype = DType::kF64) {
   return *ParameterLayout::Make(
       {{.name = "weight", .shape = {6, 6}}, {.name = "bias", .shape = {6}}}, dtype);
 }
 
-Bowls SomeBowls(size_t clients = 8) { return {clients, kSize, /*seed=*/77, /*spread=*/1}; }
+Bowls SomeBowls(size_t clients = 8) { return {clients, kMatrixSize, /*seed=*/77, /*spread=*/1}; }
 
 RoundLoop Loop(const Description& rule, const Bowls& bowls, uint64_t cohort, double lr = 0.2,
                DType dtype = DType::kF64) {
@@ -36,7 +36,7 @@ RoundLoop Loop(const Description& rule, const Bowls& bowls, uint64_t cohort, dou
           bowls.population,
           {.steps = 1,
            .dtype = dtype,
-           .start = Numbers(kSize),
+           .start = Numbers(kMatrixSize),
            .lr = lr,
            .layout = MatrixLayout(dtype),
            .cohort = drawn}};
@@ -81,7 +81,7 @@ TEST(Factored, AResidualStaysBounded) {
   const auto residual = [&] {
     double most = 0;
     for (size_t i = 0; i < 8; ++i)
-      most = std::max(most, Distance(loop.State(i, 0), Numbers(kSize)));
+      most = std::max(most, Distance(loop.State(i, 0), Numbers(kMatrixSize)));
     return most;
   };
   ASSERT_TRUE(loop.Rounds(500).ok());
@@ -108,7 +108,7 @@ TEST(Factored, AResidualDecaysWithTheRoundsThatItsClientWasAway) {
     EXPECT_EQ(loop.State(0, 1), Numbers({3}));
   }
   double most = 0;
-  for (size_t i = 0; i < kSize; ++i) {
+  for (size_t i = 0; i < kMatrixSize; ++i) {
     EXPECT_NEAR(left[0][i] - left[1][i], 2 * (left[1][i] - left[2][i]), 1e-12);
     most = std::max(most, std::abs(left[0][i] - left[1][i]));
   }
@@ -184,10 +184,10 @@ TEST(Factored, AStateThatFollowsMirrorsWhatWasDecoded) {
   const Bowls bowls = SomeBowls();
   RoundLoop loop = Loop(Acp("scaffold", "acpsgd 1", "none"), bowls, 8);
   ASSERT_TRUE(loop.Rounds(40).ok());
-  Numbers mean(kSize);
+  Numbers mean(kMatrixSize);
   for (size_t i = 0; i < 8; ++i) {
     const Numbers control = loop.State(i, 0);
-    for (size_t j = 0; j < kSize; ++j) mean[j] += control[j] / 8;
+    for (size_t j = 0; j < kMatrixSize; ++j) mean[j] += control[j] / 8;
   }
   EXPECT_LT(Distance(mean, loop.Saved("control")), 1e-9);
 }
@@ -231,7 +231,7 @@ TEST(PowerSgd, EndsAtTheOptimumWithAllClients) {
 // With a rank of the mean update, the first round's P̂ spans it: the model moves as FedAvg's.
 TEST(PowerSgd, AnUpdateOfItsRankIsExact) {
   Bowls bowls = SomeBowls(1);
-  Numbers b(kSize);
+  Numbers b(kMatrixSize);
   for (size_t i = 0; i < 6; ++i) {
     for (size_t j = 0; j < 6; ++j)
       b[i * 6 + j] =
@@ -253,7 +253,7 @@ TEST(PowerSgd, AClientKeepsMatricesAloneBetweenThePhases) {
   ASSERT_TRUE(loop.Rounds(1).ok());
   for (size_t client = 0; client < 8; ++client) {
     const Numbers kept = loop.State(client, 0);
-    for (size_t i = 36; i < kSize; ++i) EXPECT_EQ(kept[i], 0) << i;
+    for (size_t i = 36; i < kMatrixSize; ++i) EXPECT_EQ(kept[i], 0) << i;
   }
 }
 

@@ -44,16 +44,16 @@ TEST(BeginsAnew, ARuleThatSaysSoAndHasNoMethodIsToldWhichOne) {
 
 // ---- each rule, and the rule within everything that may stand around it
 
-struct Case {
+struct Forgetting {
   std::string name;
   Description rule;
   std::vector<std::string> sums;  // the vectors of the saved state that are sums, and their numbers
 };
-void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+void PrintTo(const Forgetting& one, std::ostream* out) { *out << one.name; }
 
 PrivacyConfig Clip() { return {.mechanism = "gaussian", .clip = 100, .noise = 1e-9}; }
 
-std::vector<Case> Cases() {
+std::vector<Forgetting> Cases() {
   const Description scaffold = Builtin("scaffold"), feddyn = Builtin("feddyn");
   const auto ef21 = [](const std::vector<std::string>& codec) {
     return Compressed(Builtin("fedavg"), Update(codec, "ef21"));
@@ -81,7 +81,7 @@ std::vector<Case> Cases() {
   };
 }
 
-class ForgetStates : public testing::TestWithParam<Case> {
+class ForgetStates : public testing::TestWithParam<Forgetting> {
  protected:
   static RoundLoop Loop() {
     const LayoutPtr layout = *ParameterLayout::Make(
@@ -126,10 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Of, ForgetStates, testing::ValuesIn(Cases()),
 
 // Twice the run of four clients of which one loses its state after some rounds: as it goes on by
 // itself, and as it begins anew.
-struct Ends {
+struct ForgottenEnds {
   Numbers stays, anew;
 };
-Ends AfterALoss(const Description& rule, const RoundLoop::Options& options, int rounds) {
+ForgottenEnds AfterALoss(const Description& rule, const RoundLoop::Options& options, int rounds) {
   const auto end = [&](bool begins_anew) {
     RoundLoop loop(rule, Q4(), options);
     EXPECT_TRUE(loop.SampledRounds(20, options.cohort.size).ok());
@@ -145,13 +145,14 @@ Ends AfterALoss(const Description& rule, const RoundLoop::Options& options, int 
 }
 
 TEST(AClientThatHasLostItsState, BiasesScaffoldUntilAllBeginAnew) {
-  const Ends ends = AfterALoss(Builtin("scaffold"), {.steps = 3, .cohort = CohortOf(4)}, 3000);
+  const ForgottenEnds ends =
+      AfterALoss(Builtin("scaffold"), {.steps = 3, .cohort = CohortOf(4)}, 3000);
   EXPECT_GT(Distance(ends.stays, Q4UniformOptimum()), 1e-3) << "nothing would be mended";
   EXPECT_LT(Distance(ends.anew, Q4UniformOptimum()), 1e-13);
 }
 
 TEST(AClientThatHasLostItsState, BiasesFedDynUntilAllBeginAnew) {
-  const Ends ends = AfterALoss(
+  const ForgottenEnds ends = AfterALoss(
       Builtin("feddyn"), {.steps = 7, .parameters = {{"alpha", 0.5}}, .cohort = CohortOf(4)}, 3000);
   EXPECT_GT(Distance(ends.stays, Q4UniformOptimum()), 1e-3) << "nothing would be mended";
   EXPECT_LT(Distance(ends.anew, Q4UniformOptimum()), 1e-13);
@@ -162,7 +163,7 @@ TEST(AClientThatHasLostItsState, BiasesEf21UntilAllBeginAnew) {
   const RoundLoop::Options options = {.steps = 1, .lr = 0.05, .cohort = CohortOf(2)};
   RoundLoop undisturbed(rule, Q4(), options);
   ASSERT_TRUE(undisturbed.SampledRounds(4000, 2).ok());
-  const Ends ends = AfterALoss(rule, options, 4000);
+  const ForgottenEnds ends = AfterALoss(rule, options, 4000);
   EXPECT_GT(Distance(ends.stays, undisturbed.Model()), 1e-3) << "nothing would be mended";
   EXPECT_LT(Distance(ends.anew, undisturbed.Model()), 1e-9);
 }

@@ -140,7 +140,7 @@ TEST_P(EveryFrozenRule, GoesOnWithTheSameBitsAfterAResume) {
   EXPECT_EQ(resumed.ModelDigest(), straight.ModelDigest());
 }
 
-std::vector<std::string> Names() {
+std::vector<std::string> TrainingNames() {
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
@@ -151,7 +151,7 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryFrozenRule, ::testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryFrozenRule, ::testing::ValuesIn(TrainingNames()),
                          [](const auto& test) { return test.param; });
 
 TEST(WithFrozen, RefusesARuleWithSeveralModels) {

@@ -313,7 +313,7 @@ TEST(FixedPointUnderAClip, RefusesARuleThatDoesNotSayWhatItsStateIs) {
   EXPECT_NE(refused.message().find("control"), absl::string_view::npos) << refused;
 }
 
-std::vector<std::string> Names() {
+std::vector<std::string> BuiltinNames() {
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
   std::vector<std::string> names;
@@ -324,12 +324,12 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryAlgorithm, ::testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(BuiltIn, EveryAlgorithm, ::testing::ValuesIn(BuiltinNames()),
                          [](const auto& test) { return test.param; });
 
 std::vector<std::string> NamesWithAState() {
   std::vector<std::string> names;
-  for (const std::string& name : Names()) {
+  for (const std::string& name : BuiltinNames()) {
     if (!LoopOf(name, DType::kF64).schema().state.empty()) names.push_back(name);
   }
   return names;

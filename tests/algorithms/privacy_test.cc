@@ -151,7 +151,7 @@ TEST(Privacy, NoiseHasItsDeviationHoweverManyClientsCame) {
 }
 
 // A shared number, and a norm layer with its statistic.
-LayoutPtr NormNet() {
+LayoutPtr BatchNormNet() {
   return *ParameterLayout::Make(
       {{.name = "w", .shape = {1}},
        {.name = "bn.weight", .shape = {1}},
@@ -161,13 +161,13 @@ LayoutPtr NormNet() {
 
 // A rule that sends them, too, whatever its description says: in a step they move by a tenth.
 TEST(Privacy, SendsNothingOfBuffersAndAddsNoNoiseToThem) {
-  const uint64_t statistic = NormNet()->Find("bn.running_mean")->offset;
+  const uint64_t statistic = BatchNormNet()->Find("bn.running_mean")->offset;
   const auto statistic_of = [&](const Description& rule, const std::vector<size_t>& cohort) {
     std::vector<TestPopulationClient> population;
     for (size_t k = 0; k < 10; ++k)
       population.push_back({std::make_shared<Slope>(Numbers{3.0 * k, 4.0 * k}), 1});
     RoundLoop loop(rule, population,
-                   {.steps = 1, .layout = NormNet(), .cohort = Poisson(4), .seed = 1});
+                   {.steps = 1, .layout = BatchNormNet(), .cohort = Poisson(4), .seed = 1});
     EXPECT_TRUE(loop.Round(cohort).ok());
     EXPECT_NE(loop.Model()[0], 0);
     return loop.server().Model().As<double>()[statistic];
@@ -187,7 +187,7 @@ TEST(Privacy, OfFedBnLeavesTheStatisticsWithTheClients) {
     for (size_t k = 0; k < 10; ++k)
       population.push_back({std::make_shared<Slope>(Numbers{3, 4}), 1});
     RoundLoop loop(rule, population,
-                   {.steps = 1, .layout = NormNet(), .cohort = Poisson(4), .seed = 1});
+                   {.steps = 1, .layout = BatchNormNet(), .cohort = Poisson(4), .seed = 1});
     EXPECT_TRUE(loop.Round({1, 2}).ok());
     const ConstVectorView kept = loop.StateOf(1, 0);
     return kept.As<double>()[kept.layout->Find("bn.running_mean")->offset];
@@ -493,7 +493,7 @@ TEST(Privacy, TakesModelsOfWhichNoBufferIsSent) {
   const PrivacyConfig privacy = Gaussian(1, 1);
   const auto why = [&](const std::string& rule,
                        const std::function<void(algorithms::Setup&)>& change) {
-    return WhyNot(rule, privacy, Poisson(10), 100, NormNet(), change);
+    return WhyNot(rule, privacy, Poisson(10), 100, BatchNormNet(), change);
   };
   const auto local = [](const std::string& globs) {
     return [globs](algorithms::Setup& setup) { setup.config.parameters["local"] = globs; };

@@ -12,7 +12,7 @@ using Parameters = std::map<std::string, ParameterValue>;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Setup SetupOf(const std::string& name, const Parameters& parameters = {}) {
+Setup SetupNamed(const std::string& name, const Parameters& parameters = {}) {
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
   Setup setup;
@@ -62,7 +62,7 @@ TEST(Refusals, NoneForAnOrdinaryRun) {
                                  "pfedme",
                                  "apfl",
                                  "perfedavg"}) {
-    EXPECT_EQ(Refusal(SetupOf(name)), "");
+    EXPECT_EQ(Refusal(SetupNamed(name)), "");
   }
 }
 
@@ -70,19 +70,19 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
   const auto refusal = [](const auto& setup, const std::vector<uint32_t>& rows) {
     return std::string(CheckRows(Builtin(setup.config.name), setup, rows).message());
   };
-  EXPECT_EQ(refusal(SetupOf("fedavg"), {0, 5, 0, 7}), "");
-  EXPECT_EQ(refusal(SetupOf("afl"), {5, 7}), "");
-  EXPECT_EQ(refusal(SetupOf("afl"), {5, 7, 0, 0}), "") << "those behind have no number to take";
-  EXPECT_THAT(refusal(SetupOf("afl"), {5, 0, 0, 7}),
+  EXPECT_EQ(refusal(SetupNamed("fedavg"), {0, 5, 0, 7}), "");
+  EXPECT_EQ(refusal(SetupNamed("afl"), {5, 7}), "");
+  EXPECT_EQ(refusal(SetupNamed("afl"), {5, 7, 0, 0}), "") << "those behind have no number to take";
+  EXPECT_THAT(refusal(SetupNamed("afl"), {5, 0, 0, 7}),
               AllOf(HasSubstr("client 1 has no rows"), HasSubstr("client 3 has")));
-  EXPECT_EQ(refusal(SetupOf("heterofl", {{"assign", "once"}}), {5, 0, 7}), "");
+  EXPECT_EQ(refusal(SetupNamed("heterofl", {{"assign", "once"}}), {5, 0, 7}), "");
   for (const char* assign : {"fix", "list"}) {
-    EXPECT_EQ(refusal(SetupOf("heterofl", {{"assign", assign}}), {5, 7, 0}), "");
-    EXPECT_THAT(refusal(SetupOf("heterofl", {{"assign", assign}}), {5, 0, 7}),
+    EXPECT_EQ(refusal(SetupNamed("heterofl", {{"assign", assign}}), {5, 7, 0}), "");
+    EXPECT_THAT(refusal(SetupNamed("heterofl", {{"assign", assign}}), {5, 0, 7}),
                 AllOf(HasSubstr("client 1 has no rows"),
                       HasSubstr("algorithm.heterofl.assign = \"once\"")));
   }
-  const auto trusting = SetupOf("fltrust", {{"root", int64_t{1}}});
+  const auto trusting = SetupNamed("fltrust", {{"root", int64_t{1}}});
   EXPECT_EQ(refusal(trusting, {0, 5, 7}), "");
   for (const std::vector<uint32_t>& rows : {std::vector<uint32_t>{5, 0, 7}, {5}})
     EXPECT_THAT(refusal(trusting, rows), HasSubstr("algorithm.fltrust.root = 1"));
@@ -91,19 +91,19 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
 // 0 is no weight and no number of clients: it is one that nobody has written into the plan.
 TEST(Refusals, ARuleThatComputesWithATotalNeedsIt) {
   for (const std::string name : {"scaffold", "feddyn"}) {
-    auto setup = SetupOf(name, {{"weighted", true}});
+    auto setup = SetupNamed(name, {{"weighted", true}});
     EXPECT_EQ(Refusal(setup), "");
     setup.total_weight = 0;
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr(name), HasSubstr("run.train_examples")));
     setup.cohort.weight = WeightPolicy::kTokens;
     EXPECT_THAT(Refusal(setup), HasSubstr("run.train_tokens"));
-    setup = SetupOf(name);
+    setup = SetupNamed(name);
     setup.total_weight = 0;
     EXPECT_EQ(Refusal(setup), "") << "the plain mean has no weights";
     setup.clients = 0;
     EXPECT_THAT(Refusal(setup), HasSubstr("run.clients"));
   }
-  auto fedavg = SetupOf("fedavg");
+  auto fedavg = SetupNamed("fedavg");
   fedavg.clients = 0;
   fedavg.total_weight = 0;
   EXPECT_EQ(Refusal(fedavg), "");
@@ -116,7 +116,7 @@ TEST(Refusals, ARuleThatComputesWithATotalNeedsIt) {
 }
 
 TEST(Refusals, ARuleOfAPlugInMayComputeWithTotalsUnlessItSaysOtherwise) {
-  auto setup = SetupOf("fedavg");
+  auto setup = SetupNamed("fedavg");
   Description plugin = Builtin("fedavg");
   EXPECT_FALSE(TotalsOf(plugin, setup).clients || TotalsOf(plugin, setup).weight);
   plugin.plugin = "mine";
@@ -131,18 +131,18 @@ TEST(Refusals, ARuleOfAPlugInMayComputeWithTotalsUnlessItSaysOtherwise) {
 TEST(Refusals, AClientWithStateTakesOneTurnARound) {
   for (const std::string name :
        {"scaffold", "feddyn", "ditto", "fedrep", "fedper", "local", "pfedme", "apfl", "moon"}) {
-    auto setup = SetupOf(name);
+    auto setup = SetupNamed(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("keeps state"),
                                       HasSubstr("\"uniform\"")));
   }
-  auto stateless = SetupOf("fedavg");
+  auto stateless = SetupNamed("fedavg");
   stateless.cohort.sampling = "proportional";
   EXPECT_EQ(Refusal(stateless), "");
 }
 
 TEST(Refusals, PooledTrainingHasEverybodysRowsInOnePlace) {
-  algorithms::Setup setup = SetupOf("pooled");
+  algorithms::Setup setup = SetupNamed("pooled");
   EXPECT_THAT(Refusal(setup),
               AllOf(HasSubstr("100 clients have rows of their own"), HasSubstr("simulations")));
   setup.clients = setup.cohort.size = 1;
@@ -152,7 +152,7 @@ TEST(Refusals, PooledTrainingHasEverybodysRowsInOnePlace) {
 TEST(Refusals, RulesThatLookAtEachUpdateTakeAClientOnce) {
   for (const std::string name :
        {"median", "trimmed_mean", "krum", "geometric_median", "centered_clipping", "norm_bound"}) {
-    auto setup = SetupOf(name);
+    auto setup = SetupNamed(name);
     setup.cohort.sampling = "proportional";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("algorithm " + name), HasSubstr("own update"),
                                       HasSubstr("\"uniform\"")));
@@ -165,42 +165,43 @@ TEST(Notes, SayThatAPlainMeanIsAnotherObjectiveThanFedAvgs) {
     return rule.notes ? absl::StrJoin(rule.notes(setup), " ") : "";
   };
   for (const std::string name : {"scaffold", "feddyn"}) {
-    EXPECT_THAT(notes(SetupOf(name)), AllOf(HasSubstr(name), HasSubstr("plain mean"),
-                                            HasSubstr("algorithm." + name + ".weighted = true")));
-    EXPECT_EQ(notes(SetupOf(name, {{"weighted", true}})), "");
+    EXPECT_THAT(notes(SetupNamed(name)),
+                AllOf(HasSubstr(name), HasSubstr("plain mean"),
+                      HasSubstr("algorithm." + name + ".weighted = true")));
+    EXPECT_EQ(notes(SetupNamed(name, {{"weighted", true}})), "");
   }
   for (const std::string name : {"qfedavg", "median", "trimmed_mean", "krum", "geometric_median",
                                  "centered_clipping", "norm_bound", "fltrust"}) {
-    EXPECT_THAT(notes(SetupOf(name)), HasSubstr("cohort.weight = \"uniform\""));
-    auto equal = SetupOf(name);
+    EXPECT_THAT(notes(SetupNamed(name)), HasSubstr("cohort.weight = \"uniform\""));
+    auto equal = SetupNamed(name);
     equal.cohort.weight = WeightPolicy::kUniform;
     EXPECT_EQ(notes(equal), "");
   }
   for (const std::string name : {"fedavg", "fedprox", "fednova", "mime", "fedadam", "ditto"})
-    EXPECT_EQ(notes(SetupOf(name)), "");
+    EXPECT_EQ(notes(SetupNamed(name)), "");
 }
 
 TEST(Refusals, RulesThatCountSgdSteps) {
   for (const std::string name : {"scaffold", "fednova", "mime", "mimelite", "gd", "qfedavg"}) {
-    auto setup = SetupOf(name);
+    auto setup = SetupNamed(name);
     setup.local.optimizer = "adam";
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr("local.optimizer"), HasSubstr("\"sgd\"")));
   }
-  auto setup = SetupOf("scaffold");
+  auto setup = SetupNamed("scaffold");
   setup.local.momentum = .9;  // counted by ‖a‖₁
   EXPECT_EQ(Refusal(setup), "");
 }
 
 TEST(Refusals, RulesThatAverageThoseWhoCame) {
   for (const std::string name : {"scaffold", "feddyn", "qfedavg", "fedexp", "term", "afl"}) {
-    auto setup = SetupOf(name);
+    auto setup = SetupNamed(name);
     setup.cohort.sampling = "poisson";
     EXPECT_THAT(Refusal(setup), HasSubstr("poisson"));
   }
 }
 
 TEST(Refusals, MimeNeitherWithMomentumNorClip) {
-  auto setup = SetupOf("mime");
+  auto setup = SetupNamed("mime");
   setup.local.momentum = .9;
   EXPECT_THAT(Refusal(setup), HasSubstr("base = \"momentum\""));
   setup.local.momentum = 0;
@@ -210,7 +211,7 @@ TEST(Refusals, MimeNeitherWithMomentumNorClip) {
 
 TEST(Refusals, RulesThatSayEachStepOfAClient) {
   for (const std::string name : {"pfedme", "apfl", "perfedavg", "fedsam"}) {
-    auto setup = SetupOf(name);
+    auto setup = SetupNamed(name);
     setup.local.clip_norm = 1;
     EXPECT_THAT(Refusal(setup), AllOf(HasSubstr(name), HasSubstr("local.clip_norm")));
     setup.local.clip_norm = 0;
@@ -220,29 +221,30 @@ TEST(Refusals, RulesThatSayEachStepOfAClient) {
     setup.local.optimizer = "adam";
     EXPECT_EQ(Refusal(setup).find("local.optimizer") == std::string::npos, name == "fedsam");
   }
-  auto half = SetupOf("perfedavg");
+  auto half = SetupNamed("perfedavg");
   half.local.steps = 1;
   EXPECT_THAT(Refusal(half), HasSubstr("two batches"));
 }
 
 TEST(Refusals, PFedMeWithStepsThatDiverge) {
-  EXPECT_THAT(Refusal(SetupOf("pfedme", {{"lambda", 15.0}, {"personal_lr", .2}})),
+  EXPECT_THAT(Refusal(SetupNamed("pfedme", {{"lambda", 15.0}, {"personal_lr", .2}})),
               HasSubstr("personal_lr * lambda = 3"));
-  EXPECT_THAT(Refusal(SetupOf("pfedme", {{"lambda", 0.0}})), HasSubstr("lambda must be above 0"));
+  EXPECT_THAT(Refusal(SetupNamed("pfedme", {{"lambda", 0.0}})),
+              HasSubstr("lambda must be above 0"));
 }
 
 // λ_i belongs to the i-th of all clients, who are drawn alike.
 TEST(Refusals, AflKnowsAllClients) {
-  auto setup = SetupOf("afl");
+  auto setup = SetupNamed("afl");
   setup.clients = 0;
   EXPECT_THAT(Refusal(setup), HasSubstr("run.clients"));
-  setup = SetupOf("afl");
+  setup = SetupNamed("afl");
   setup.cohort.sampling = "oort";
   EXPECT_THAT(Refusal(setup), HasSubstr("no bias"));
 }
 
 TEST(Refusals, ScaffoldTwoWithAClipOfTheCorrectedGradient) {
-  auto setup = SetupOf("scaffold", {{"option", int64_t{2}}});
+  auto setup = SetupNamed("scaffold", {{"option", int64_t{2}}});
   setup.local.clip = "corrected";
   EXPECT_EQ(Refusal(setup), "") << "nothing is clipped";
   setup.local.clip_norm = 1;
@@ -250,38 +252,38 @@ TEST(Refusals, ScaffoldTwoWithAClipOfTheCorrectedGradient) {
               AllOf(HasSubstr("local.clip = \"corrected\""), HasSubstr("option 2")));
   setup.local.clip = "gradient";
   EXPECT_EQ(Refusal(setup), "");
-  auto one = SetupOf("scaffold", {{"option", int64_t{1}}});
+  auto one = SetupNamed("scaffold", {{"option", int64_t{1}}});
   one.local.clip = "corrected";
   one.local.clip_norm = 1;
   EXPECT_EQ(Refusal(one), "");
 }
 
 TEST(Refusals, KrumNeedsTwiceItsHostileClientsAndThree) {
-  EXPECT_EQ(Refusal(SetupOf("krum", {{"f", int64_t{3}}})), "");
-  EXPECT_THAT(Refusal(SetupOf("krum", {{"f", int64_t{4}}})),
+  EXPECT_EQ(Refusal(SetupNamed("krum", {{"f", int64_t{3}}})), "");
+  EXPECT_THAT(Refusal(SetupNamed("krum", {{"f", int64_t{4}}})),
               AllOf(HasSubstr("2f+3 = 11"), HasSubstr("cohort.size = 10")));
-  EXPECT_THAT(Refusal(SetupOf("krum", {{"f", int64_t{3}}, {"m", int64_t{8}}})),
+  EXPECT_THAT(Refusal(SetupNamed("krum", {{"f", int64_t{3}}, {"m", int64_t{8}}})),
               HasSubstr("use m <= 7"));
 }
 
 TEST(Refusals, GroupsThatMatchNothingOrEverything) {
-  EXPECT_THAT(Refusal(SetupOf("fedbn")), HasSubstr("no batch-norm layers"));
-  EXPECT_THAT(Refusal(SetupOf("fedbn", {{"local", "bn*"}})), HasSubstr("matches none"));
-  EXPECT_THAT(Refusal(SetupOf("fedbn", {{"local", "*"}})), HasSubstr("nothing would be shared"));
-  EXPECT_EQ(Refusal(SetupOf("fedbn", {{"local", "1.*"}})), "");
+  EXPECT_THAT(Refusal(SetupNamed("fedbn")), HasSubstr("no batch-norm layers"));
+  EXPECT_THAT(Refusal(SetupNamed("fedbn", {{"local", "bn*"}})), HasSubstr("matches none"));
+  EXPECT_THAT(Refusal(SetupNamed("fedbn", {{"local", "*"}})), HasSubstr("nothing would be shared"));
+  EXPECT_EQ(Refusal(SetupNamed("fedbn", {{"local", "1.*"}})), "");
   for (const std::string name : {"fedrep", "fedper"}) {
-    EXPECT_THAT(Refusal(SetupOf(name, {{"head", "fc.*"}})), HasSubstr("matches none"));
-    EXPECT_THAT(Refusal(SetupOf(name, {{"head", "*"}})), HasSubstr("nothing would be shared"));
+    EXPECT_THAT(Refusal(SetupNamed(name, {{"head", "fc.*"}})), HasSubstr("matches none"));
+    EXPECT_THAT(Refusal(SetupNamed(name, {{"head", "*"}})), HasSubstr("nothing would be shared"));
   }
 }
 
 TEST(Refusals, MoonWhereNoRepresentationMoves) {
-  EXPECT_THAT(Refusal(SetupOf("moon", {{"temperature", 0.0}})),
+  EXPECT_THAT(Refusal(SetupNamed("moon", {{"temperature", 0.0}})),
               HasSubstr("temperature must be above 0"));
-  auto setup = SetupOf("moon");
+  auto setup = SetupNamed("moon");
   setup.task = TaskKind::kNextToken;
   EXPECT_THAT(Refusal(setup), HasSubstr("run.task = \"classification\""));
-  setup = SetupOf("moon");
+  setup = SetupNamed("moon");
   setup.layout = *ParameterLayout::Make(
       {{.name = "0.weight", .shape = {2}}, {.name = "0.bias", .shape = {1}}}, DType::kF32);
   EXPECT_THAT(Refusal(setup), HasSubstr("the model's last layer alone"));
@@ -304,8 +306,7 @@ std::string RefusalOfTraining(const std::string& rule, std::vector<std::string> 
   run.algorithm = *registry.Complete({rule, parameters});
   const models::ModelSpec spec = *models::BuildSpec(run.model, DType::kF32);
   const Description description = *registry.RuleOf(run);
-  return std::string(
-      MakeSchema(description, algorithms::SetupOf(run, spec.layout)).status().message());
+  return std::string(MakeSchema(description, SetupOf(run, spec.layout)).status().message());
 }
 
 const std::vector<std::string> kThreeLinear = {"linear 8", "relu", "linear 5", "relu", "linear 3"};
@@ -333,10 +334,10 @@ TEST(Refusals, AHeadThatIsFrozenIsNoOtherLayer) {
 }
 
 TEST(Refusals, ParametersThatWouldDivideByZero) {
-  EXPECT_THAT(Refusal(SetupOf("feddyn", {{"alpha", 0.0}})), HasSubstr("alpha must be above 0"));
-  EXPECT_THAT(Refusal(SetupOf("fedadam", {{"tau", 0.0}})), HasSubstr("tau must be above 0"));
-  EXPECT_THAT(Refusal(SetupOf("fedyogi", {{"beta2", 1.0}})), HasSubstr("beta2 must be below 1"));
-  EXPECT_THAT(Refusal(SetupOf("fednova", {{"server_momentum", 1.0}})),
+  EXPECT_THAT(Refusal(SetupNamed("feddyn", {{"alpha", 0.0}})), HasSubstr("alpha must be above 0"));
+  EXPECT_THAT(Refusal(SetupNamed("fedadam", {{"tau", 0.0}})), HasSubstr("tau must be above 0"));
+  EXPECT_THAT(Refusal(SetupNamed("fedyogi", {{"beta2", 1.0}})), HasSubstr("beta2 must be below 1"));
+  EXPECT_THAT(Refusal(SetupNamed("fednova", {{"server_momentum", 1.0}})),
               HasSubstr("server_momentum must be below 1"));
 }
 

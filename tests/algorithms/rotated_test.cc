@@ -19,8 +19,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr size_t kClients = 8, kNumbers = 36;
-Bowls EightBowls() { return {kClients, kNumbers, /*seed=*/11, /*spread=*/2}; }
+constexpr size_t kTurnedClients = 8, kTurnedNumbers = 36;
+Bowls TurnedBowls() { return {kTurnedClients, kTurnedNumbers, /*seed=*/11, /*spread=*/2}; }
 
 Description Turned(const char* line, std::string feedback = "none", const char* rule = "fedavg") {
   return Compressed(Builtin(rule), Update({"rotate", line}, std::move(feedback)));
@@ -29,10 +29,10 @@ Description Turned(const char* line, std::string feedback = "none", const char* 
 RoundLoop Loop(const Description& rule, uint64_t cohort, DType dtype = DType::kF64,
                double lr = 0.2) {
   return {rule,
-          EightBowls().population,
+          TurnedBowls().population,
           {.steps = 2,
            .dtype = dtype,
-           .start = Numbers(kNumbers),
+           .start = Numbers(kTurnedNumbers),
            .lr = lr,
            .cohort = CohortOf(cohort)}};
 }
@@ -73,7 +73,7 @@ TEST(Rotated, AloneChangesNoRule) {
 }
 
 TEST(Rotated, ChannelIsCodedAndHoldsWhatARotationMakesOfItsBound) {
-  const RoundLoop loop = Loop(Turned("bits 2"), kClients);
+  const RoundLoop loop = Loop(Turned("bits 2"), kTurnedClients);
   ASSERT_EQ(loop.schema().up.size(), 1u);
   EXPECT_TRUE(loop.schema().up[0].coded);
   EXPECT_EQ(loop.schema().up[0].levels, 2u);
@@ -83,9 +83,9 @@ TEST(Rotated, ChannelIsCodedAndHoldsWhatARotationMakesOfItsBound) {
 
 // Where all take part the mean of unbiased errors stays small beside that of one client.
 TEST(Rotated, UnbiasedCodecsNeedNoFeedback) {
-  const Bowls bowls = EightBowls();
+  const Bowls bowls = TurnedBowls();
   for (const DType dtype : {DType::kF64, DType::kF32}) {
-    RoundLoop loop = Loop(Turned("bits 8"), kClients, dtype);
+    RoundLoop loop = Loop(Turned("bits 8"), kTurnedClients, dtype);
     ASSERT_TRUE(loop.Rounds(300).ok());
     EXPECT_LT(Distance(loop.Model(), bowls.optimum), 0.1);
   }
@@ -95,31 +95,32 @@ TEST(Rotated, UnbiasedCodecsNeedNoFeedback) {
 // though each round has another rotation.
 TEST(Rotated, AResidualIsInTheModelsNumbers) {
   const std::vector<TestPopulationClient> one = {
-      {std::make_shared<SquaredDistance>(Numbers(kNumbers, 5)), 1}};
+      {std::make_shared<SquaredDistance>(Numbers(kTurnedNumbers, 5)), 1}};
   RoundLoop loop(Turned("topk 0.25", "residual"), one,
-                 {.steps = 1, .start = Numbers(kNumbers), .lr = 0.1, .cohort = CohortOf(1)});
-  Numbers found(kNumbers);
+                 {.steps = 1, .start = Numbers(kTurnedNumbers), .lr = 0.1, .cohort = CohortOf(1)});
+  Numbers found(kTurnedNumbers);
   for (int round = 0; round < 20; ++round) {
     const Numbers before = loop.Model();
-    for (size_t i = 0; i < kNumbers; ++i) found[i] += 0.1 * (5 - before[i]);
+    for (size_t i = 0; i < kTurnedNumbers; ++i) found[i] += 0.1 * (5 - before[i]);
     ASSERT_TRUE(loop.Rounds(1).ok());
     Numbers sent_and_kept = loop.Model();
     const Numbers kept = loop.State(0, 0);
-    for (size_t i = 0; i < kNumbers; ++i) sent_and_kept[i] += kept[i];
+    for (size_t i = 0; i < kTurnedNumbers; ++i) sent_and_kept[i] += kept[i];
     ASSERT_LT(Distance(sent_and_kept, found), 1e-9) << round;
     EXPECT_LT(loop.metrics().at("update_error"), 1);
   }
 }
 
 TEST(Rotated, Ef21sSumIsTheMeanOfWhatItsClientsSent) {
-  const Bowls bowls = EightBowls();
+  const Bowls bowls = TurnedBowls();
   RoundLoop loop = Loop(Turned("sign", "ef21"), 2);
   for (size_t first = 0; first < 24; ++first) {
     const std::vector<size_t> cohort = {first % 8, (first + 3) % 8};
     ASSERT_TRUE(loop.Round(cohort, {cohort[0]}).ok());
-    Numbers mean(kNumbers);
-    for (size_t client = 0; client < kClients; ++client) {
-      for (size_t i = 0; i < kNumbers; ++i) mean[i] += loop.State(client, 0)[i] / kClients;
+    Numbers mean(kTurnedNumbers);
+    for (size_t client = 0; client < kTurnedClients; ++client) {
+      for (size_t i = 0; i < kTurnedNumbers; ++i)
+        mean[i] += loop.State(client, 0)[i] / kTurnedClients;
     }
     ASSERT_LT(Distance(loop.Saved(SumOf("delta")), mean), 1e-9);
   }
@@ -130,9 +131,10 @@ TEST(Rotated, Ef21sSumIsTheMeanOfWhatItsClientsSent) {
 TEST(Rotated, AStateThatFollowsMirrorsWhatIsDecoded) {
   RoundLoop loop = Loop(Turned("bits 3", "auto", "scaffold"), 4, DType::kF64, 0.05);
   ASSERT_TRUE(loop.SampledRounds(60, 4).ok());
-  Numbers mean(kNumbers);
-  for (size_t client = 0; client < kClients; ++client) {
-    for (size_t i = 0; i < kNumbers; ++i) mean[i] += loop.State(client, 0)[i] / kClients;
+  Numbers mean(kTurnedNumbers);
+  for (size_t client = 0; client < kTurnedClients; ++client) {
+    for (size_t i = 0; i < kTurnedNumbers; ++i)
+      mean[i] += loop.State(client, 0)[i] / kTurnedClients;
   }
   EXPECT_LT(Distance(loop.Saved("control"), mean), 1e-9);
 }
@@ -165,11 +167,11 @@ TEST(Rotated, GoesOnWithTheSameBitsAfterAResume) {
 TEST(Rotated, IsRefusedWhereItMakesNoSense) {
   RunPlan run;
   run.cohort = CohortOf(4);
-  run.clients = kClients;
+  run.clients = kTurnedClients;
   Registry registry;
   registry.AddBuiltin(BuiltinAlgorithms());
   run.algorithm = *registry.Complete({"fedavg", {}});
-  const LayoutPtr layout = Plain(kNumbers, DType::kF32);
+  const LayoutPtr layout = Plain(kTurnedNumbers, DType::kF32);
   const auto refusal = [&](std::vector<std::string> codec) {
     run.update = Update(std::move(codec));
     const absl::StatusOr<Description> rule = registry.RuleOf(run);
@@ -202,15 +204,15 @@ TEST(Rotated, IsRefusedWhereItMakesNoSense) {
 // A rotation turns the bias of signs into a factor that all clients share: the run ends around the
 // optimum, and plain signs beside it.
 TEST(Rotated, SignsNeedNoFeedbackToEndAroundTheOptimum) {
-  const Bowls bowls = EightBowls();
+  const Bowls bowls = TurnedBowls();
   const auto mean_of_ends = [&](const Description& rule) {
-    RoundLoop loop = Loop(rule, kClients, DType::kF64, 0.05);
+    RoundLoop loop = Loop(rule, kTurnedClients, DType::kF64, 0.05);
     EXPECT_TRUE(loop.Rounds(500).ok());
-    Numbers mean(kNumbers);
+    Numbers mean(kTurnedNumbers);
     for (int round = 0; round < 500; ++round) {
       EXPECT_TRUE(loop.Rounds(1).ok());
       const Numbers model = loop.Model();
-      for (size_t i = 0; i < kNumbers; ++i) mean[i] += model[i] / 500;
+      for (size_t i = 0; i < kTurnedNumbers; ++i) mean[i] += model[i] / 500;
     }
     return Distance(mean, bowls.optimum);
   };
@@ -220,7 +222,7 @@ TEST(Rotated, SignsNeedNoFeedbackToEndAroundTheOptimum) {
 }
 
 TEST(Rotated, SaysThatNumbersAreBetterNotLeftOutBehindIt) {
-  const algorithms::Setup setup = Loop(Turned("bits 2"), kClients).setup();
+  const algorithms::Setup setup = Loop(Turned("bits 2"), kTurnedClients).setup();
   const auto notes = [&](const char* line) {
     std::string all;
     for (const std::string& note : Turned(line, "auto").notes(setup)) all += note + "\n";

@@ -17,7 +17,7 @@ RoundLoop Scaffold(const Parameters& parameters, Options options = {.steps = 0, 
 }
 
 // Compares c with the mean of the clients' c_i, or with Σ p_i c_i.
-double InvariantError(const RoundLoop& loop, bool weighted) {
+double ControlError(const RoundLoop& loop, bool weighted) {
   Numbers mean(2);
   for (size_t client = 0; client < 4; ++client) {
     for (size_t i = 0; i < 2; ++i)
@@ -44,7 +44,7 @@ TEST(Scaffold, KeepsTheServersControlAtTheMeanOfTheClients) {
     RoundLoop loop = Scaffold({{"weighted", weighted}});
     for (int round = 1; round <= 50; ++round) {
       ASSERT_TRUE(loop.SampledRounds(1, 2).ok());
-      EXPECT_LT(InvariantError(loop, weighted), 5e-15) << "round " << round;
+      EXPECT_LT(ControlError(loop, weighted), 5e-15) << "round " << round;
     }
     EXPECT_GT(Distance(loop.State(0, 0), {0, 0}), 0.1);
   }
@@ -55,10 +55,10 @@ TEST(Scaffold, KeepsItWhenClientsAreLost) {
     RoundLoop loop = Scaffold({{"weighted", weighted}});
     for (size_t round = 0; round < 40; ++round) {
       ASSERT_TRUE(loop.Round({0, 1, 2, 3}, {round % 4}).ok());
-      EXPECT_LT(InvariantError(loop, weighted), 5e-15);
+      EXPECT_LT(ControlError(loop, weighted), 5e-15);
     }
     ASSERT_TRUE(loop.Round({1, 2}, {1, 2}).ok());  // all of them are lost
-    EXPECT_LT(InvariantError(loop, weighted), 5e-15);
+    EXPECT_LT(ControlError(loop, weighted), 5e-15);
   }
 }
 

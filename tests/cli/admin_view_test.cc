@@ -11,7 +11,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string Json(const std::string& waits_for, const std::string& state = "running") {
+std::string StatusJson(const std::string& waits_for, const std::string& state = "running") {
   return absl::StrCat(R"({"run": "a", "state": ")", state,
                       R"(", "round": 3, "rounds": 10, "completed": 2, "cohort": 10, "counted": 8,
       "leased": 2, "waits_for": ")",
@@ -23,25 +23,25 @@ std::string Json(const std::string& waits_for, const std::string& state = "runni
 }
 
 TEST(AdminView, AStatusHasTheSentenceTheRoundAndTheQuarantine) {
-  EXPECT_THAT(*StatusView(Json("8 of 10 clients")),
+  EXPECT_THAT(*StatusView(StatusJson("8 of 10 clients")),
               AllOf(HasSubstr("8 of 10 clients"), HasSubstr("3 of 10, 2 done"),
                     HasSubstr("test_accuracy 0.5"), HasSubstr("phone-7, by ada: lost")));
 }
 
 TEST(AdminView, ANodesNameCannotSteerTheTerminal) {
-  const std::string table = *NodesView(Json("nothing"));
+  const std::string table = *NodesView(StatusJson("nothing"));
   EXPECT_THAT(table, AllOf(HasSubstr("x?[2Jy"), Not(HasSubstr("\x1b")), HasSubstr("41 s"),
                            HasSubstr("silent; trains 2 clients"), HasSubstr("owns its clients"),
                            HasSubstr(" 0.1.7 ")));
 }
 
 TEST(AdminView, AWatchedLineIsNewsUnlessOnlyTimesHaveChanged) {
-  const auto key = [](const std::string& waits) { return WatchView(Json(waits))->key; };
+  const auto key = [](const std::string& waits) { return WatchView(StatusJson(waits))->key; };
   EXPECT_EQ(key("8 of 10 clients: a silent for 41 s"), key("8 of 10 clients: a silent for 42 s"));
   EXPECT_EQ(key("paused for 119 s"), key("paused for 3 s"));
   EXPECT_NE(key("8 of 10 clients"), key("9 of 10 clients"));
   EXPECT_NE(key("8 of 10 clients: a2 silent for 41 s"), key("8 of 10 clients: a3 silent for 41 s"));
-  EXPECT_TRUE(WatchView(Json("over", "ended"))->ended);
+  EXPECT_TRUE(WatchView(StatusJson("over", "ended"))->ended);
 }
 
 TEST(AdminView, AnotherKindOfAnswerIsAnError) {

@@ -96,7 +96,7 @@ TEST(Description, HasAlgorithmsPartitionsModelsAndLayers) {
   EXPECT_GT(described["layers"].size(), 10u);
 }
 
-std::string Table(const char* head, const json& rows, const char* name) {
+std::string MarkdownTable(const char* head, const json& rows, const char* name) {
   std::string table = absl::StrCat("| ", head, " | is |\n|---|---|\n");
   for (const json& row : rows) {
     absl::StrAppend(&table, "| `", row[name].get<std::string>(), "` | ",
@@ -108,8 +108,8 @@ std::string Table(const char* head, const json& rows, const char* name) {
 TEST(Describe, TheGuideHasTheTableOfColumns) {
   const std::string guide = *ReadFile(MACAW_SOURCE_DIR "/docs/guides/runs.md");
   const json described = Described();
-  for (const std::string& table : {Table("column", described["columns"], "columns"),
-                                   Table("statistic", described["statistics"], "name")}) {
+  for (const std::string& table : {MarkdownTable("column", described["columns"], "columns"),
+                                   MarkdownTable("statistic", described["statistics"], "name")}) {
     EXPECT_THAT(guide, testing::HasSubstr(table)) << "copy the table into docs/guides/runs.md";
   }
 }

@@ -18,7 +18,6 @@ namespace macaw::cli {
 namespace {
 
 using settings::OtherValue;
-using settings::Role;
 using ::testing::HasSubstr;
 
 // A configuration in which `key` has an effect.
@@ -122,10 +121,12 @@ TEST(EveryKey, ThatARunKeepsIsRefusedToAResume) {
   Config virtual_time = Minimal();
   virtual_time.run.devices.family = "phones";
   ForEveryKey([&](const Field& field, const Config&, const Config&) {
-    const bool may_change = field.role == Role::kCompute || field.role == Role::kLength;
+    const bool may_change =
+        field.role == settings::Role::kCompute || field.role == settings::Role::kLength;
     EXPECT_EQ(IsKeptByAResume(field.key, Minimal()), !may_change);
     EXPECT_EQ(IsKeptByAResume(field.key, virtual_time), !may_change || ClosesRounds(field));
-    EXPECT_EQ(OnlyComputes(field.key), field.role == Role::kCompute && !ClosesRounds(field));
+    EXPECT_EQ(OnlyComputes(field.key),
+              field.role == settings::Role::kCompute && !ClosesRounds(field));
   });
 }
 
@@ -133,8 +134,8 @@ TEST(EveryKey, ThatDecidesAResultIsASettingOfTheSummary) {
   ForEveryKey([](const Field& field, const Config& before, const Config& after) {
     static const sdk::Catalogue catalogue = sdk::Catalogue::Builtins();
     const algorithms::Registry& registry = catalogue.algorithms();
-    const bool shown =
-        field.role == Role::kResult || field.role == Role::kLength || ClosesRounds(field);
+    const bool shown = field.role == settings::Role::kResult ||
+                       field.role == settings::Role::kLength || ClosesRounds(field);
     const bool elsewhere = field.key == "run.seed" || field.key == "algorithm.name" ||
                            (field.hidden && field.hidden(after));
     if (shown && !elsewhere) {
@@ -161,7 +162,8 @@ TEST(EveryKey, OfThePlanTravelsAndCountsInTheFingerprintIfItDecidesBits) {
     const absl::StatusOr<RunPlan> there = PlanOf(SettingsOf(plan));
     ASSERT_TRUE(there.ok()) << there.status();
     EXPECT_EQ(*there, plan);
-    const bool decides = field.role == Role::kResult || field.role == Role::kDerived;
+    const bool decides =
+        field.role == settings::Role::kResult || field.role == settings::Role::kDerived;
     EXPECT_EQ(Fingerprint(plan) != Fingerprint(before.run), decides);
   }
 }

@@ -75,7 +75,7 @@ TEST(LogTable, ANodesNumberIsThatOfItsSession) {
 
 TEST(LogTable, AnyRecordMakesWholeLines) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    server::testing_support::RandomRecord random(seed);
+    server::fixtures::RandomRecord random(seed);
     for (log::Record& record : random.OneOfEach()) {
       const std::string lines =
           LogTable().Lines({.record = std::move(record)}, log::Standing::kCounts);

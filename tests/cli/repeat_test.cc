@@ -19,12 +19,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
-const Json kFedAvg = {{"algorithm.name", "fedavg"}, {"local.lr", 0.1}};
-const Json kScaffold = {{"algorithm.name", "scaffold"}, {"local.lr", 0.05}};
+const Ordered kFedAvg = {{"algorithm.name", "fedavg"}, {"local.lr", 0.1}};
+const Ordered kScaffold = {{"algorithm.name", "scaffold"}, {"local.lr", 0.05}};
 
-PreparedSweep SweepOf(const Json& settings, std::vector<uint64_t> seeds = {1, 2}) {
+PreparedSweep SweepOf(const Ordered& settings, std::vector<uint64_t> seeds = {1, 2}) {
   PreparedSweep sweep;
   sweep.plan.metric = "test_loss";
   sweep.plan.higher = false;
@@ -46,12 +46,12 @@ class RepeatTest : public ::testing::Test {
     }
     return held;
   }
-  absl::StatusOr<HeldSweep> Open(const Json& settings, bool fixed = false,
+  absl::StatusOr<HeldSweep> Open(const Ordered& settings, bool fixed = false,
                                  bool force = false) const {
     PreparedSweep sweep = SweepOf(settings);
     return Open(sweep, fixed, force);
   }
-  std::string Refused(const Json& settings, bool force = false) const {
+  std::string Refused(const Ordered& settings, bool force = false) const {
     return std::string(Open(settings, /*fixed=*/true, force).status().message());
   }
   // What a run leaves in its folder.
@@ -83,13 +83,13 @@ TEST_F(RepeatTest, RunsAreBesideItsFolderAndItsFileNamesThem) {
   Finish(held, 1);
   const ResultTable table =
       MakeTable(sweep.plan, *ReadResults(held.folder, sweep.plan), held.folder);
-  const Json file = Json::parse(RepeatJson(sweep.plan, table));
+  const Ordered file = Ordered::parse(RepeatJson(sweep.plan, table));
   EXPECT_EQ(file["algorithm"], "fedavg");
-  EXPECT_EQ(file["settings"], Json({{"local.lr", 0.1}}));
-  EXPECT_EQ(file["seeds"], Json({1, 2}));
+  EXPECT_EQ(file["settings"], Ordered({{"local.lr", 0.1}}));
+  EXPECT_EQ(file["seeds"], Ordered({1, 2}));
   EXPECT_EQ(file["runs"][0]["end"], "finished");
   EXPECT_EQ(file["runs"][1]["folder"], folder_ / "exp-seed2");
-  EXPECT_EQ(file["metrics"]["test_loss"]["values"], Json({1}));
+  EXPECT_EQ(file["metrics"]["test_loss"]["values"], Ordered({1}));
   EXPECT_TRUE(file["metrics"]["test_loss"]["std"].is_null()) << "one run has no deviation";
 }
 
@@ -101,8 +101,8 @@ TEST_F(RepeatTest, ItsTableHasEveryColumnAndALineForEach) {
   auto results = *ReadResults(held.folder, sweep.plan);
   for (auto& [name, result] : results) result.rungs[5]["examples"] = 40;
   const ResultTable table = MakeTable(sweep.plan, results, held.folder);
-  const Json json = Json::parse(TableJson(table));
-  EXPECT_EQ(json["report"], Json::array()) << "nothing was asked for";
+  const Ordered json = Ordered::parse(TableJson(table));
+  EXPECT_EQ(json["report"], Ordered::array()) << "nothing was asked for";
   EXPECT_EQ(json["rows"][0]["report"]["examples"]["mean"], 40);
   EXPECT_EQ(TableText(table),
             "runs           2\n"

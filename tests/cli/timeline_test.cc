@@ -24,13 +24,13 @@ constexpr const char* kRound = R"([{"name":"process_name","ph":"M","pid":0,"args
 ,{"name":"client 9","ph":"X","pid":7,"tid":1,"ts":5350.0,"dur":400.0,"args":{}}
 )";
 
-absl::StatusOr<Timeline> Read(const std::string& text) {
+absl::StatusOr<Timeline> ReadText(const std::string& text) {
   const testing_support::TemporaryFolder folder;
   return ReadTimeline(folder.Write("timeline.json", text));
 }
 
 TEST(ReadTimeline, TakesPhasesTurnsAndNames) {
-  const Timeline timeline = *Read(absl::StrCat(kRound, "]\n"));
+  const Timeline timeline = *ReadText(absl::StrCat(kRound, "]\n"));
   EXPECT_EQ(timeline.workers.at(7).name, "worker-0");
   EXPECT_EQ(timeline.workers.at(7).slots, 2u);
   ASSERT_EQ(timeline.phases.size(), 1u);
@@ -42,21 +42,21 @@ TEST(ReadTimeline, TakesPhasesTurnsAndNames) {
 }
 
 TEST(ReadTimeline, PassesOverWhatACrashHasCut) {
-  const auto timeline = Read(absl::StrCat(kRound, ",{\"name\":\"client 1\",\"ph"));
+  const auto timeline = ReadText(absl::StrCat(kRound, ",{\"name\":\"client 1\",\"ph"));
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   EXPECT_EQ(timeline->phases[0].turns.size(), 3u);
 }
 
 TEST(ReadTimeline, SaysWhatIsMissingOrWrong) {
-  EXPECT_THAT(Read("[").status().message(), HasSubstr("tells of no round"));
+  EXPECT_THAT(ReadText("[").status().message(), HasSubstr("tells of no round"));
   EXPECT_THAT(
-      Read("[{\"name\":\"round 1\",\"pid\":0,\"args\":{\"round\":\"x\"}}").status().message(),
+      ReadText("[{\"name\":\"round 1\",\"pid\":0,\"args\":{\"round\":\"x\"}}").status().message(),
       HasSubstr("round 1"));
   EXPECT_THAT(ReadTimeline("/nowhere/timeline.json").status().message(), HasSubstr("/nowhere"));
 }
 
 TEST(TimeSpent, IsCutIntoWhatThePhaseWaitedFor) {
-  const TimeSpent spent = Spent(*Read(kRound));
+  const TimeSpent spent = Spent(*ReadText(kRound));
   EXPECT_EQ(spent.phases, 1u);
   EXPECT_EQ(spent.clients, 3u);
   EXPECT_DOUBLE_EQ(spent.whole, 1000);
@@ -71,7 +71,7 @@ TEST(TimeSpent, IsCutIntoWhatThePhaseWaitedFor) {
 }
 
 TEST(Picture, HasARowPerSlotAndABarPerClient) {
-  const Timeline timeline = *Read(kRound);
+  const Timeline timeline = *ReadText(kRound);
   const std::string picture = Picture(timeline, 0, 0);
   EXPECT_THAT(picture, HasSubstr("worker-0, slot 0"));
   EXPECT_THAT(picture, HasSubstr("worker-0, slot 1"));

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
 VirtualTrace::Turn FromTo(double began, double ended) { return {.began = began, .ended = ended}; }
 
@@ -39,9 +39,9 @@ TEST(TraceText, HasTurnsWithTheirPartsAndAMarkAStep) {
                   .ended = 3.75},
                  {.client = 8, .base = 2, .began = 1, .download = 1, .work = 9, .ended = 4}};
   trace.steps = {{.round = 3, .began = 1, .ended = 4, .clients = 1, .late = 1}};
-  const Json events = Json::parse(TraceText(trace));
+  const Ordered events = Ordered::parse(TraceText(trace));
   std::vector<std::string> spans, marks;
-  for (const Json& event : events) {
+  for (const Ordered& event : events) {
     const std::string name = event["name"];
     if (event["ph"] == "i") marks.push_back(name + " at " + event["ts"].dump());
     if (event["ph"] != "X") continue;
@@ -83,14 +83,14 @@ TurnPlan TwoClients(RunPlan run = {}) {
                          {.down = 1, .up = 1});
 }
 
-Json RowOf(uint32_t round, double seconds, uint64_t up, uint64_t down) {
+Ordered RowOf(uint32_t round, double seconds, uint64_t up, uint64_t down) {
   return {{"round", round}, {"clients", 2},       {"left_out", 0},
           {"bytes_up", up}, {"bytes_down", down}, {"virtual_seconds", seconds}};
 }
 
 // Round 1: 1 s down, 2 s of work, 1 s up. Then 2 s down and 3 s up.
 TEST(TraceOf, TakesTheTrafficOfTheRows) {
-  const std::vector<Json> rows = {RowOf(1, 4, 6, 4), RowOf(2, 7, 6, 4), RowOf(3, 7, 6, 4)};
+  const std::vector<Ordered> rows = {RowOf(1, 4, 6, 4), RowOf(2, 7, 6, 4), RowOf(3, 7, 6, 4)};
   const absl::StatusOr<VirtualTrace> trace = TraceOf(TwoClients(), rows, Round(2), Round(2), 100);
   ASSERT_TRUE(trace.ok()) << trace.status();
   ASSERT_EQ(trace->turns.size(), 2u) << "of round 2 alone";
@@ -104,19 +104,19 @@ TEST(TraceOf, TakesTheTrafficOfTheRows) {
 }
 
 TEST(TraceOf, RefusesAPlanThatIsNotTheRuns) {
-  const std::vector<Json> rows = {RowOf(1, 4, 6, 4), RowOf(2, 8, 6, 4)};
+  const std::vector<Ordered> rows = {RowOf(1, 4, 6, 4), RowOf(2, 8, 6, 4)};
   EXPECT_THAT(std::string(TraceOf(TwoClients(), rows, Round(1), Round(2), 100).status().message()),
               HasSubstr("round 2 took 8 virtual seconds, but 7"));
 }
 
 TEST(TraceOf, SaysWhichRoundsThereAre) {
-  const std::vector<Json> rows = {RowOf(1, 4, 2, 2)};
+  const std::vector<Ordered> rows = {RowOf(1, 4, 2, 2)};
   EXPECT_THAT(std::string(TraceOf(TwoClients(), rows, Round(9), Round(12), 9).status().message()),
               HasSubstr("no round from 9 to 12"));
 }
 
 TEST(TraceOf, EndsWhereItHasEnoughTurns) {
-  const std::vector<Json> rows = {RowOf(1, 4, 2, 2), RowOf(2, 4, 2, 2), RowOf(3, 4, 2, 2)};
+  const std::vector<Ordered> rows = {RowOf(1, 4, 2, 2), RowOf(2, 4, 2, 2), RowOf(3, 4, 2, 2)};
   const absl::StatusOr<VirtualTrace> trace = TraceOf(TwoClients(), rows, Round(1), Round(3), 3);
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_EQ(trace->steps.size(), 2u);
@@ -128,7 +128,7 @@ TEST(TraceOf, HasTurnsThatBeganBeforeItsRounds) {
   RunPlan run;
   run.cohort.size = 1;
   run.asynchronous = {.mode = "buffered", .concurrency = 2};
-  const std::vector<Json> rows = {RowOf(1, 3, 2, 2), RowOf(2, 1, 2, 2)};
+  const std::vector<Ordered> rows = {RowOf(1, 3, 2, 2), RowOf(2, 1, 2, 2)};
   const absl::StatusOr<VirtualTrace> trace =
       TraceOf(TwoClients(run), rows, Round(2), Round(2), 100);
   ASSERT_TRUE(trace.ok()) << trace.status();

@@ -16,14 +16,14 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-constexpr DType kBoth[] = {DType::kF32, DType::kF64};
+constexpr DType kTypes[] = {DType::kF32, DType::kF64};
 constexpr size_t kSizes[] = {1, 2, 3, 7, 8, 100, 4095, 4096, 4097, 6000, 8192, 12000};
 
-RandomStream Stream(uint64_t round = 1) { return RandomStream({.seed = 9, .extra = round}); }
+RandomStream RoundStream(uint64_t round = 1) { return RandomStream({.seed = 9, .extra = round}); }
 
 Doubles Rotated(const Doubles& values, DType dtype = DType::kF64, uint64_t round = 1) {
   FlatVector vector = VectorOf({values}, dtype);
-  Rotate(vector.view(), Stream(round));
+  Rotate(vector.view(), RoundStream(round));
   return TensorsOf(vector)[0];
 }
 
@@ -85,8 +85,8 @@ TEST(Rotation, IsThatOfItsDefinition) {
   for (const size_t size : {1u, 2u, 3u, 7u, 64u, 100u, 2048u, 4096u, 9000u}) {
     std::vector<Doubles> tensors = {SomeNumbers(size), SomeNumbers(5, 2)};
     FlatVector vector = VectorOf(tensors, DType::kF64);
-    Rotate(vector.view(), Stream());
-    ByDefinition expected(Stream());
+    Rotate(vector.view(), RoundStream());
+    ByDefinition expected(RoundStream());
     for (size_t t = 0; t < tensors.size(); ++t) {
       expected.Rotate(tensors[t]);
       EXPECT_LT(LargestDifference(TensorsOf(vector)[t], tensors[t]), 1e-11) << size;
@@ -105,7 +105,7 @@ TEST(Rotation, OfAFewNumbersByHand) {
 }
 
 TEST(Rotation, KeepsTheNorm) {
-  for (const DType dtype : kBoth) {
+  for (const DType dtype : kTypes) {
     for (const size_t size : kSizes) {
       const Doubles values = SomeNumbers(size);
       EXPECT_NEAR(std::sqrt(SquaredNormOf(Rotated(values, dtype)) / SquaredNormOf(values)), 1, 1e-6)
@@ -115,13 +115,13 @@ TEST(Rotation, KeepsTheNorm) {
 }
 
 TEST(Rotation, BackIsItsInverse) {
-  for (const DType dtype : kBoth) {
+  for (const DType dtype : kTypes) {
     for (const size_t size : kSizes) {
       const std::vector<Doubles> tensors = {SomeNumbers(size), SomeNumbers(33, 2)};
       FlatVector vector = VectorOf(tensors, dtype);
-      Rotate(vector.view(), Stream());
+      Rotate(vector.view(), RoundStream());
       EXPECT_NE(TensorsOf(vector), tensors);
-      RotateBack(vector.view(), Stream());
+      RotateBack(vector.view(), RoundStream());
       const double scale = std::sqrt(SquaredNormOf(tensors[0]));
       for (size_t t = 0; t < tensors.size(); ++t) {
         EXPECT_LT(LargestDifference(TensorsOf(vector)[t], tensors[t]),
@@ -171,7 +171,7 @@ TEST(Rotation, SpreadsALargeNumberOverItsBlock) {
 }
 
 TEST(Rotation, LeavesBuffersAndGapsAlone) {
-  for (const DType dtype : kBoth) {
+  for (const DType dtype : kTypes) {
     FlatVector vector(
         *ParameterLayout::Make({{.name = "w", .shape = {3, 5}},
                                 {.name = "b", .shape = {}},
@@ -182,7 +182,7 @@ TEST(Rotation, LeavesBuffersAndGapsAlone) {
       for (const LayoutEntry& entry : layout.entries())
         for (T& v : vector.As<T>().subspan(entry.offset, entry.size)) v = 2;
       for (const bool back : {false, true}) {
-        back ? RotateBack(vector.view(), Stream()) : Rotate(vector.view(), Stream());
+        back ? RotateBack(vector.view(), RoundStream()) : Rotate(vector.view(), RoundStream());
         std::vector<bool> inside(layout.size());
         for (const LayoutEntry& entry : layout.entries()) {
           for (uint64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
@@ -201,7 +201,7 @@ TEST(Rotation, LeavesBuffersAndGapsAlone) {
 
 TEST(Rotation, LeavesSomethingThatIsNotFinite) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (const DType dtype : kBoth) {
+  for (const DType dtype : kTypes) {
     for (const double bad : {kInfinity, -kInfinity, std::nan("")}) {
       for (const size_t place : {0u, 4500u, 4999u}) {
         Doubles values = SomeNumbers(5000);
@@ -227,7 +227,7 @@ TEST(Rotation, KnowsHowLargeANumberMayBecome) {
   for (const size_t size : {8u, 100u, 5000u}) {
     FlatVector one = VectorOf({Doubles(size)}, DType::kF64);
     one.As<double>()[size - 1] = 1;
-    RotateBack(one.view(), Stream());
+    RotateBack(one.view(), RoundStream());
     Doubles worst = TensorsOf(one)[0];
     for (double& v : worst) v = v < 0 ? -1 : 1;
     double largest = 0;
@@ -243,9 +243,9 @@ TEST(Rotation, KnowsHowLargeANumberMayBecome) {
 Doubles Decoded(const char* line, const Doubles& values, uint64_t draw) {
   FlatVector vector = VectorOf({values}, DType::kF64);
   Draws draws = DrawsOf(draw, draw);
-  Rotate(vector.view(), Stream(draw));
+  Rotate(vector.view(), RoundStream(draw));
   CodecOf({line}, {.rotated = true})->Apply(vector.view(), draws);
-  RotateBack(vector.view(), Stream(draw));
+  RotateBack(vector.view(), RoundStream(draw));
   return TensorsOf(vector)[0];
 }
 

@@ -14,10 +14,10 @@ namespace {
 using testing::DoubleNear;
 using testing::ElementsAre;
 
-RandomStream Stream(uint64_t seed) { return RandomStream({.seed = seed}); }
+RandomStream SpectrumStream(uint64_t seed) { return RandomStream({.seed = seed}); }
 
 std::vector<double> Normals(size_t size, uint64_t seed) {
-  RandomStream random = Stream(seed);
+  RandomStream random = SpectrumStream(seed);
   std::vector<double> numbers(size);
   for (double& number : numbers) number = random.Normal();
   return numbers;
@@ -53,7 +53,7 @@ TEST(Eigenvalues, KeepTraceAndNorm) {
 TEST(SquaredErrors, OfADiagonalMatrixByHand) {
   std::vector<float> m(size_t{6} * 7);
   m[0 * 7 + 5] = 2, m[1 * 7 + 0] = -4, m[3 * 7 + 3] = 1, m[5 * 7 + 1] = 3;
-  RandomStream random = Stream(1);
+  RandomStream random = SpectrumStream(1);
   const std::vector<double> errors = SquaredErrors(m.data(), 6, 7, 5, random);
   const double expected[] = {30, 14, 5, 1, 0, 0};
   ASSERT_EQ(errors.size(), 6u);
@@ -85,7 +85,7 @@ TEST(SquaredErrors, OfRandomMatricesAreThoseOfTheirSpectrum) {
             m[i] *= std::exp2(-static_cast<double>(i / columns));
         }
         const std::vector<double> expected = True(m, rows, columns);
-        RandomStream random = Stream(seed);
+        RandomStream random = SpectrumStream(seed);
         const uint32_t ranks = std::min(rows, columns) / 2;
         const std::vector<double> errors = SquaredErrors(m.data(), rows, columns, ranks, random);
         for (uint32_t r = 0; r <= ranks; ++r) {
@@ -109,7 +109,7 @@ TEST(SquaredErrors, OfAMatrixOfLowRankVanish) {
   for (const double scale : {1.0, 1e-90, 1e90}) {
     std::vector<double> scaled = m;
     for (double& value : scaled) value *= scale;
-    RandomStream random = Stream(5);
+    RandomStream random = SpectrumStream(5);
     const std::vector<double> errors = SquaredErrors(scaled.data(), 20, 15, 8, random);
     EXPECT_GT(errors[2], 1e-3 * errors[0]);
     for (size_t r = 3; r <= 8; ++r) EXPECT_LE(errors[r], 1e-13 * errors[0]) << r;
@@ -118,7 +118,7 @@ TEST(SquaredErrors, OfAMatrixOfLowRankVanish) {
 
 TEST(SquaredErrors, OfEqualStreamsAreEqual) {
   const std::vector<double> m = Normals(size_t{9} * 9, 4);
-  RandomStream one = Stream(1), same = Stream(1), other = Stream(2);
+  RandomStream one = SpectrumStream(1), same = SpectrumStream(1), other = SpectrumStream(2);
   const std::vector<double> errors = SquaredErrors(m.data(), 9, 9, 4, one);
   EXPECT_EQ(SquaredErrors(m.data(), 9, 9, 4, same), errors);
   EXPECT_NE(SquaredErrors(m.data(), 9, 9, 4, other), errors);

@@ -26,9 +26,9 @@ namespace {
 
 using google::protobuf::TextFormat;
 using google::protobuf::util::MessageDifferencer;
-using server::testing_support::StartTiny;
-using server::testing_support::TemporaryFolder;
-using server::testing_support::TinyOptions;
+using server::fixtures::StartTiny;
+using server::fixtures::TemporaryFolder;
+using server::fixtures::TinyOptions;
 
 constexpr char kFolder[] = MACAW_SOURCE_DIR "/tests/compatibility";
 
@@ -193,12 +193,12 @@ TEST_P(Compatibility, AKilledServersRunGoesOnInsideItsRound) {
   options.config.durability = "commit";
   options.resume = true;
   const auto coordinator = StartTiny(std::move(options));
-  server::testing_support::FakeWorker worker(*coordinator);
+  server::fixtures::FakeWorker worker(*coordinator);
   worker.identity().incarnation = 8;  // it was started again, too
   ASSERT_TRUE(worker.Register().ok());
   worker.RunToEnd();
   ASSERT_TRUE(coordinator->Wait().ok());
-  EXPECT_EQ(server::testing_support::RunBytes(folder.path()).digest, recording_.killed.digest);
+  EXPECT_EQ(server::fixtures::RunBytes(folder.path()).digest, recording_.killed.digest);
   const GoingOn session = GoingOnIn(folder.path());
   EXPECT_TRUE(session.goes_on);
   EXPECT_EQ(session.leased_in_2, 3u) << "the fourth client counted before";

@@ -13,10 +13,10 @@
 namespace macaw::compatibility {
 namespace {
 
-using server::testing_support::FakeWorker;
-using server::testing_support::StartTiny;
-using server::testing_support::TemporaryFolder;
-using server::testing_support::TinyOptions;
+using server::fixtures::FakeWorker;
+using server::fixtures::StartTiny;
+using server::fixtures::TemporaryFolder;
+using server::fixtures::TinyOptions;
 
 constexpr wire::InlineRule kInline{.max_inline = 1000};
 
@@ -81,7 +81,7 @@ class Session {
 
   void Commit() {
     if (commit_.part.has_value()) {
-      std::vector<server::testing_support::Summand> summands;
+      std::vector<server::fixtures::Summand> summands;
       for (const fleet::ClientRecord& record : commit_.part->included)
         summands.push_back({record.attempt.client, record.weight, record.multiplicity});
       commit_.part->sums = worker_.Sums(summands);
@@ -113,7 +113,7 @@ std::map<std::string, std::string> FilesIn(const std::string& folder) {
 
 KilledRun RecordKilledRun() {
   const TemporaryFolder whole, killed;
-  server::testing_support::Finish(TinyOptions(whole.path(), 3));
+  server::fixtures::Finish(TinyOptions(whole.path(), 3));
   server::Options options = TinyOptions(killed.path(), 3);
   options.config.durability = "commit";
   const auto coordinator = StartTiny(std::move(options));
@@ -126,7 +126,7 @@ KilledRun RecordKilledRun() {
   commit.part->sums = worker.Sums({{only.attempt.client, only.weight, only.multiplicity}});
   EXPECT_EQ(worker.Commit(commit).verdict, fleet::Verdict::kAccepted);
   KilledRun run{.files = FilesIn(killed.path()),
-                .digest = server::testing_support::RunBytes(whole.path()).digest};
+                .digest = server::fixtures::RunBytes(whole.path()).digest};
   coordinator->Interrupt();
   EXPECT_FALSE(worker.Work().has_value());
   return run;

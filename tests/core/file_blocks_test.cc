@@ -26,8 +26,8 @@ namespace {
 
 using testing_support::BytesOnDisk;
 
-constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kPiece = 4 * kMiB;
+constexpr size_t kMegabyte = size_t{1} << 20;
+constexpr size_t kPiece = 4 * kMegabyte;
 
 bool AllAre(std::span<const std::byte> bytes, int value) {
   return std::ranges::all_of(bytes, [&](std::byte b) { return b == std::byte(value); });
@@ -55,23 +55,23 @@ AlignedBuffer Move(const std::string& folder, AlignedBuffer from, uint64_t* most
 }
 
 void MakeOneOfTheOther(const std::string& folder) {
-  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
-  AlignedBuffer from = AlignedBuffer::Unset(64 * kMiB + 777);
+  Must(KeepLargeBlocksIn(folder, 6 * kMegabyte).ok(), "the folder takes files");
+  AlignedBuffer from = AlignedBuffer::Unset(64 * kMegabyte + 777);
   std::ranges::fill(from.bytes(), std::byte{7});
   const std::byte* const place = from.bytes().data();
   const uint64_t one = BytesOnDisk(folder);
-  Must(one >= 64 * kMiB && one <= 66 * kMiB, "a block has all of its space");
+  Must(one >= 64 * kMegabyte && one <= 66 * kMegabyte, "a block has all of its space");
   Must(HasItsSpace(place) && !TakesSpaceFirst(place), "it has its space from the beginning");
   uint64_t most = 0;
   const AlignedBuffer to = Move(folder, std::move(from), &most);
   Must(AllAre(to.bytes(), 7), "nothing is lost");
-  Must(most <= one + 20 * kMiB, "both together take the space of one, and of a step");
-  Must(BytesOnDisk(folder) <= one + kMiB, "the first one has gone");
-  Must(TakesSpaceFirst(to.bytes().data() + kMiB), "the second one takes its space first");
+  Must(most <= one + 20 * kMegabyte, "both together take the space of one, and of a step");
+  Must(BytesOnDisk(folder) <= one + kMegabyte, "the first one has gone");
+  Must(TakesSpaceFirst(to.bytes().data() + kMegabyte), "the second one takes its space first");
   // What is made next has its space, and does not lie in a block with holes.
-  const AlignedBuffer next(64 * kMiB + 777);
+  const AlignedBuffer next(64 * kMegabyte + 777);
   Must(AllAre(next.bytes(), 0), "a new block is zero");
-  Must(BytesOnDisk(folder) >= 2 * one - kMiB, "a new block has all of its space");
+  Must(BytesOnDisk(folder) >= 2 * one - kMegabyte, "a new block has all of its space");
   std::_Exit(0);
 }
 
@@ -82,16 +82,16 @@ TEST(FileBlocks, AVectorMadeOfAnotherTakesTheSpaceOfOne) {
 
 // The pool keeps blocks of this size that are given back.
 void UseAgain(const std::string& folder) {
-  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
-  AlignedBuffer block = AlignedBuffer::Unset(8 * kMiB);
-  GiveUpSpace(std::as_const(block).bytes().first(kMiB));
+  Must(KeepLargeBlocksIn(folder, 6 * kMegabyte).ok(), "the folder takes files");
+  AlignedBuffer block = AlignedBuffer::Unset(8 * kMegabyte);
+  GiveUpSpace(std::as_const(block).bytes().first(kMegabyte));
   Must(!HasItsSpace(block.bytes().data()), "a MiB was given up");
   block = AlignedBuffer();
   Must(BytesOnDisk(folder) == 0, "a block with holes is not kept");
-  block = AlignedBuffer::Unset(8 * kMiB);
-  Must(BytesOnDisk(folder) >= 8 * kMiB, "the next one has its space");
+  block = AlignedBuffer::Unset(8 * kMegabyte);
+  Must(BytesOnDisk(folder) >= 8 * kMegabyte, "the next one has its space");
   block = AlignedBuffer();
-  Must(BytesOnDisk(folder) >= 8 * kMiB, "a whole block is kept");
+  Must(BytesOnDisk(folder) >= 8 * kMegabyte, "a whole block is kept");
   std::_Exit(0);
 }
 
@@ -101,27 +101,27 @@ TEST(FileBlocks, ABlockWithHolesIsNotUsedAgain) {
 }
 
 void ShareWithAProgram(const std::string& folder) {
-  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
-  const auto shared = SharedMemory::Make("test", 9 * kMiB, Backing::kFileIfLarge);
-  Must(shared.ok() && (*shared)->Reserve(0, 9 * kMiB).ok(), "memory is shared in a file");
+  Must(KeepLargeBlocksIn(folder, 6 * kMegabyte).ok(), "the folder takes files");
+  const auto shared = SharedMemory::Make("test", 9 * kMegabyte, Backing::kFileIfLarge);
+  Must(shared.ok() && (*shared)->Reserve(0, 9 * kMegabyte).ok(), "memory is shared in a file");
   std::byte* const data = (*shared)->data();
-  Must(TakesSpaceFirst(data + kMiB), "its owner takes space before each use");
-  std::memset(data, 7, 9 * kMiB);
-  const std::span<const std::byte> bytes(data, 9 * kMiB);
-  GiveUpSpace(bytes.subspan(kMiB + 5, 7 * kMiB));
-  Must(BytesOnDisk(folder) <= 3 * kMiB, "most of it was given up");
-  Must(AllAre(bytes.first(kMiB + 5), 7) && AllAre(bytes.subspan(8 * kMiB + 5), 7),
+  Must(TakesSpaceFirst(data + kMegabyte), "its owner takes space before each use");
+  std::memset(data, 7, 9 * kMegabyte);
+  const std::span<const std::byte> bytes(data, 9 * kMegabyte);
+  GiveUpSpace(bytes.subspan(kMegabyte + 5, 7 * kMegabyte));
+  Must(BytesOnDisk(folder) <= 3 * kMegabyte, "most of it was given up");
+  Must(AllAre(bytes.first(kMegabyte + 5), 7) && AllAre(bytes.subspan(8 * kMegabyte + 5), 7),
        "its neighbours stay");
-  Must((*shared)->Reserve(0, 9 * kMiB).ok(), "it is taken again");
-  Must(BytesOnDisk(folder) >= 9 * kMiB, "all of it");
-  std::memset(data, 8, 9 * kMiB);
+  Must((*shared)->Reserve(0, 9 * kMegabyte).ok(), "it is taken again");
+  Must(BytesOnDisk(folder) >= 9 * kMegabyte, "all of it");
+  std::memset(data, 8, 9 * kMegabyte);
   Must(AllAre(bytes, 8), "it is as good as before");
-  GiveUpSpace(bytes.first(9 * kMiB - 100));
+  GiveUpSpace(bytes.first(9 * kMegabyte - 100));
   Must(AllAre(bytes.last(100), 8), "a page that is given up in part stays");
-  const auto in_memory = SharedMemory::Make("test", 9 * kMiB);
-  std::memset((*in_memory)->data(), 7, 9 * kMiB);
-  GiveUpSpace({(*in_memory)->data(), 9 * kMiB});
-  Must(AllAre({(*in_memory)->data(), 9 * kMiB}, 7), "what lies in no file stays");
+  const auto in_memory = SharedMemory::Make("test", 9 * kMegabyte);
+  std::memset((*in_memory)->data(), 7, 9 * kMegabyte);
+  GiveUpSpace({(*in_memory)->data(), 9 * kMegabyte});
+  Must(AllAre({(*in_memory)->data(), 9 * kMegabyte}, 7), "what lies in no file stays");
   std::_Exit(0);
 }
 
@@ -131,21 +131,21 @@ TEST(FileBlocks, MemoryThatIsSharedWithAProgramGivesItsSpaceUp) {
 }
 
 void LeaveWhatHasBeenPassed(const std::string& folder) {
-  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
-  AlignedBuffer block = AlignedBuffer::Unset(64 * kMiB + 777),
-                small = AlignedBuffer::Unset(5 * kMiB);
+  Must(KeepLargeBlocksIn(folder, 6 * kMegabyte).ok(), "the folder takes files");
+  AlignedBuffer block = AlignedBuffer::Unset(64 * kMegabyte + 777),
+                small = AlignedBuffer::Unset(5 * kMegabyte);
   const auto mapped = [] { return *ProportionalSetSize(); };
   const uint64_t before = mapped();
   std::ranges::fill(block.bytes(), std::byte{7});
   std::ranges::fill(small.bytes(), std::byte{7});
-  Must(mapped() >= before + 64 * kMiB, "what was written is in memory");
+  Must(mapped() >= before + 64 * kMegabyte, "what was written is in memory");
   PassedBytes passed(std::as_const(block).bytes());
-  passed.Until(15 * kMiB);
-  Must(mapped() >= before + 64 * kMiB, "a few megabytes stay");
-  passed.Until(40 * kMiB);
-  Must(mapped() <= before + 32 * kMiB, "what has been passed does not");
+  passed.Until(15 * kMegabyte);
+  Must(mapped() >= before + 64 * kMegabyte, "a few megabytes stay");
+  passed.Until(40 * kMegabyte);
+  Must(mapped() <= before + 32 * kMegabyte, "what has been passed does not");
   passed.Until(block.size());
-  Must(mapped() <= before + 8 * kMiB, "all has been passed");
+  Must(mapped() <= before + 8 * kMegabyte, "all has been passed");
   Must(AllAre(block.bytes(), 7), "its contents stay");
   LeaveToCache(std::as_const(small).bytes());
   Must(AllAre(small.bytes(), 7), "what lies in no file stays");
@@ -173,8 +173,8 @@ std::vector<std::span<const std::byte>> InPieces(std::span<const std::byte> byte
 }
 
 void OverwriteInFiles(const std::string& folder) {
-  Must(KeepLargeBlocksIn(folder, 6 * kMiB).ok(), "the folder takes files");
-  AlignedBuffer block = AlignedBuffer::Unset(64 * kMiB + 777);
+  Must(KeepLargeBlocksIn(folder, 6 * kMegabyte).ok(), "the folder takes files");
+  AlignedBuffer block = AlignedBuffer::Unset(64 * kMegabyte + 777);
   const std::vector<std::byte> bytes = Mixed(block.size() - 5000);
   std::byte* const to = block.bytes().data();
   std::memset(to, 9, 3000);
@@ -183,7 +183,7 @@ void OverwriteInFiles(const std::string& folder) {
   LeaveToCache(std::as_const(block).bytes());
   const uint64_t before = *ProportionalSetSize();
   Overwrite(to + 3000, InPieces(bytes));
-  Must(*ProportionalSetSize() <= before + 8 * kMiB, "what was written takes no memory");
+  Must(*ProportionalSetSize() <= before + 8 * kMegabyte, "what was written takes no memory");
   const auto all_as_written = [&] {
     return AllAre({to, 3000}, 9) && AllAre(end, 9) &&
            std::equal(bytes.begin(), bytes.end(), to + 3000);
@@ -210,16 +210,16 @@ TEST(FileBlocks, WhatIsOverwrittenIsInTheFileAndNotInMemory) {
 
 // With room for one vector and a half; then for half a vector.
 void UseASmallDisk() {
-  const testing_support::SmallDisk disk(100 * kMiB);
+  const testing_support::SmallDisk disk(100 * kMegabyte);
   if (!disk.mounted()) std::_Exit(77);
-  Must(KeepLargeBlocksIn(disk.path(), 6 * kMiB).ok(), "the folder takes files");
-  AlignedBuffer from = AlignedBuffer::Unset(64 * kMiB);
+  Must(KeepLargeBlocksIn(disk.path(), 6 * kMegabyte).ok(), "the folder takes files");
+  AlignedBuffer from = AlignedBuffer::Unset(64 * kMegabyte);
   std::ranges::fill(from.bytes(), std::byte{7});
   uint64_t most = 0;
   const AlignedBuffer to = Move(disk.path(), std::move(from), &most);
   Must(AllAre(to.bytes(), 7), "nothing is lost");
-  Must(BytesOnDisk(disk.path()) >= 64 * kMiB, "the second one lies on the disk");
-  AlignedBuffer too_large = UnsetWithoutSpace(200 * kMiB);
+  Must(BytesOnDisk(disk.path()) >= 64 * kMegabyte, "the second one lies on the disk");
+  AlignedBuffer too_large = UnsetWithoutSpace(200 * kMegabyte);
   for (size_t at = 0; at < too_large.size(); at += kPiece) {
     TakeSpace(too_large.bytes().subspan(at, kPiece));
     std::memset(too_large.bytes().data() + at, 9, kPiece);
@@ -228,13 +228,13 @@ void UseASmallDisk() {
   LeaveToCache(std::as_const(too_large).bytes());
   Must(AllAre(too_large.bytes(), 9), "what lies in memory stays there");
   GiveUpSpace(std::as_const(too_large).bytes());
-  Must(BytesOnDisk(disk.path()) <= 66 * kMiB, "its beginning was on the disk, and has gone");
-  AlignedBuffer in_both = UnsetWithoutSpace(64 * kMiB);
+  Must(BytesOnDisk(disk.path()) <= 66 * kMegabyte, "its beginning was on the disk, and has gone");
+  AlignedBuffer in_both = UnsetWithoutSpace(64 * kMegabyte);
   TakeSpace(in_both.bytes().first(kPiece));
   TakeSpace(in_both.bytes());
   const std::vector<std::byte> bytes = Mixed(in_both.size());
   Overwrite(in_both.bytes().data(), InPieces(bytes));
-  Must(BytesOnDisk(disk.path()) > 66 * kMiB, "its beginning is on the disk");
+  Must(BytesOnDisk(disk.path()) > 66 * kMegabyte, "its beginning is on the disk");
   Must(std::ranges::equal(in_both.bytes(), bytes), "a piece across the end of the file is whole");
   std::_Exit(0);
 }
@@ -250,7 +250,7 @@ TEST(FileBlocks, AFullDiskPutsTheRestIntoMemory) {
 }
 
 TEST(FileBlocks, WithoutTheSettingABufferIsInMemory) {
-  AlignedBuffer buffer = UnsetWithoutSpace(9 * kMiB);
+  AlignedBuffer buffer = UnsetWithoutSpace(9 * kMegabyte);
   TakeSpace(buffer.bytes());
   std::ranges::fill(buffer.bytes(), std::byte{7});
   GiveUpSpace(std::as_const(buffer).bytes());

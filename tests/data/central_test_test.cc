@@ -14,13 +14,6 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Rows by their first pixel, which is the row's number.
-std::set<int> NumbersOf(const std::vector<RowCopy>& rows) {
-  std::set<int> numbers;
-  for (const RowCopy& row : rows) numbers.insert(static_cast<unsigned char>(row.features[0]));
-  return numbers;
-}
-
 class OwnClients : public testing::Test {
  protected:
   static constexpr uint64_t kClients = 5;

@@ -16,13 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-// Rows by their first pixel, which is the row's number.
-std::set<int> NumbersOf(const std::vector<RowCopy>& rows) {
-  std::set<int> numbers;
-  for (const RowCopy& row : rows) numbers.insert(static_cast<unsigned char>(row.features[0]));
-  return numbers;
-}
-
 class CentralValidation : public testing::Test {
  protected:
   void SetUp() override {

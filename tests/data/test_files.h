@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,12 @@ inline std::vector<RowCopy> Copy(const Rows& rows) {
     copies.push_back(copy);
   }
   return copies;
+}
+// The numbers of rows of IdxImages.
+inline std::set<int> NumbersOf(const std::vector<RowCopy>& rows) {
+  std::set<int> numbers;
+  for (const RowCopy& row : rows) numbers.insert(static_cast<unsigned char>(row.features[0]));
+  return numbers;
 }
 inline std::vector<RowCopy> Copy(const Dataset& dataset, uint64_t client, Split split) {
   const absl::StatusOr<Rows> rows = dataset.Client(ClientId(client), split);

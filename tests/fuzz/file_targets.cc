@@ -318,7 +318,7 @@ bool FeedLogRecord(absl::string_view bytes) {
 
 std::vector<std::string> LogRecords() {
   std::vector<std::string> examples;
-  server::testing_support::RandomRecord random(5);
+  server::fixtures::RandomRecord random(5);
   for (server::log::Record& record : random.OneOfEach()) {
     std::string bytes;
     server::log::Encode({.sequence = 1, .ns = 77, .record = std::move(record)}, bytes);

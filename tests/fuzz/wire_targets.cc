@@ -21,7 +21,7 @@
 namespace macaw::fuzz {
 namespace {
 
-std::span<const std::byte> BytesOf(absl::string_view text) {
+std::span<const std::byte> InputBytes(absl::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
@@ -31,7 +31,7 @@ std::string TextOf(std::span<const std::byte> bytes) {
 
 std::shared_ptr<const AlignedBuffer> BufferOf(absl::string_view bytes) {
   auto buffer = std::make_shared<AlignedBuffer>(bytes.size());
-  std::ranges::copy(BytesOf(bytes), buffer->bytes().begin());
+  std::ranges::copy(InputBytes(bytes), buffer->bytes().begin());
   return buffer;
 }
 
@@ -99,7 +99,7 @@ std::vector<std::string> Commits() {
 bool FeedPart(absl::string_view bytes) {
   const google::protobuf::LogSilencer quiet;
   v1::Part part;
-  if (!wire::ParsePartBlob(BytesOf(bytes), /*max_clients=*/100, &part).ok()) return false;
+  if (!wire::ParsePartBlob(InputBytes(bytes), /*max_clients=*/100, &part).ok()) return false;
   MACAW_FUZZ_EXPECT(wire::CheckClients(part, 100).ok());
   const auto value = wire::FromWire(part);
   if (value.ok()) MACAW_FUZZ_EXPECT(value->included.size() + value->left_out.size() <= 100);
@@ -144,7 +144,7 @@ std::vector<std::string> Chunks() {
 bool FeedTable(absl::string_view bytes) {
   if (bytes.empty()) return false;
   const auto clients = static_cast<unsigned char>(bytes[0]);
-  const auto table = fleet::ClientTable::Decode(BytesOf(bytes.substr(1)), clients);
+  const auto table = fleet::ClientTable::Decode(InputBytes(bytes.substr(1)), clients);
   if (!table.ok()) return false;
   MACAW_FUZZ_EXPECT(table->clients() == clients);
   const AlignedBuffer again = table->Encode();

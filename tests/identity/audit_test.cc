@@ -12,11 +12,12 @@
 #include "identity/certificate.h"
 #include "identity/signed_head.h"
 #include "testing/temporary_folder.h"
+#include "tests/identity/now.h"
 
 namespace macaw::identity {
 namespace {
 
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+using fixtures::kNow;
 
 class AuditTest : public testing::Test {
  protected:

@@ -8,13 +8,13 @@
 #include "core/files.h"
 #include "identity/verify.h"
 #include "testing/temporary_folder.h"
+#include "tests/identity/now.h"
 
 namespace macaw::identity {
 namespace {
 
+using fixtures::kNow;
 using testing::HasSubstr;
-
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
 
 class AuthorityTest : public testing::Test {
  protected:

@@ -6,13 +6,14 @@
 #include "identity/node_files.h"
 #include "identity/verify.h"
 #include "testing/temporary_folder.h"
+#include "tests/identity/now.h"
 
 namespace macaw::identity {
 namespace {
 
+using fixtures::kNow;
 using testing::HasSubstr;
 
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
 const Validity kADay = {kNow, kNow + absl::Hours(24)};
 
 struct TestAuthority {

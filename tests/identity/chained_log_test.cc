@@ -10,14 +10,14 @@
 #include "absl/strings/str_split.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
+#include "tests/identity/now.h"
 
 namespace macaw::identity {
 namespace {
 
+using fixtures::kNow;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
 
 class ChainedLogTest : public testing::Test {
  protected:

@@ -15,8 +15,8 @@ nn::Conv2dOptions Conv(int64_t in, int64_t out, int64_t kernel, int64_t stride, 
 }
 
 // He et al. 2016, the basic block, as torchvision names its parts.
-struct BlockImpl : nn::Module {
-  BlockImpl(int64_t in, int64_t out, int64_t stride) {
+struct NormBlockImpl : nn::Module {
+  NormBlockImpl(int64_t in, int64_t out, int64_t stride) {
     conv1 = register_module("conv1", nn::Conv2d(Conv(in, out, 3, stride, 1)));
     bn1 = register_module("bn1", nn::BatchNorm2d(out));
     conv2 = register_module("conv2", nn::Conv2d(Conv(out, out, 3, 1, 1)));
@@ -36,9 +36,9 @@ struct BlockImpl : nn::Module {
   nn::BatchNorm2d bn1{nullptr}, bn2{nullptr};
   nn::Sequential downsample{nullptr};
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(NormBlock);
 
-ModelSpec SpecOf(ModelConfig config, DType dtype = DType::kF64) {
+ModelSpec NormSpec(ModelConfig config, DType dtype = DType::kF64) {
   absl::StatusOr<ModelSpec> spec = BuildSpec(config, dtype);
   EXPECT_TRUE(spec.ok()) << spec.status();
   return *std::move(spec);
@@ -76,11 +76,11 @@ void ExpectEqual(const ModelSpec& spec, nn::Sequential modules, double tolerance
 }
 
 TEST(Network, OfBatchNormIsTorchNns) {
-  const ModelSpec spec = SpecOf({.name = "layers",
-                                 .layers = {"conv 4 3 pad 1 nobias", "batchnorm", "relu", "flatten",
-                                            "linear 5", "batchnorm", "linear 3"},
-                                 .input_shape = {2, 5, 4},
-                                 .classes = 3});
+  const ModelSpec spec = NormSpec({.name = "layers",
+                                   .layers = {"conv 4 3 pad 1 nobias", "batchnorm", "relu",
+                                              "flatten", "linear 5", "batchnorm", "linear 3"},
+                                   .input_shape = {2, 5, 4},
+                                   .classes = 3});
   ExpectEqual(
       spec,
       nn::Sequential(nn::Conv2d(Conv(2, 4, 3, 1, 1)), nn::BatchNorm2d(4), nn::ReLU(), nn::Flatten(),
@@ -90,12 +90,12 @@ TEST(Network, OfBatchNormIsTorchNns) {
 
 TEST(Network, OfResNet18IsTorchNns) {
   const ModelSpec spec =
-      SpecOf({.name = "resnet18", .input_shape = {3, 16, 16}, .classes = 10}, DType::kF32);
+      NormSpec({.name = "resnet18", .input_shape = {3, 16, 16}, .classes = 10}, DType::kF32);
   nn::Sequential modules(nn::Conv2d(Conv(3, 64, 3, 1, 1)), nn::BatchNorm2d(64), nn::ReLU());
   int64_t in = 64;
   for (const int64_t out : {64, 128, 256, 512}) {
-    modules->push_back(Block(in, out, out == 64 ? 1 : 2));
-    modules->push_back(Block(out, out, 1));
+    modules->push_back(NormBlock(in, out, out == 64 ? 1 : 2));
+    modules->push_back(NormBlock(out, out, 1));
     in = out;
   }
   modules->push_back(nn::AdaptiveAvgPool2d(1));
@@ -106,7 +106,7 @@ TEST(Network, OfResNet18IsTorchNns) {
 
 TEST(Network, OfVgg11IsTorchNns) {
   const ModelSpec spec =
-      SpecOf({.name = "vgg11", .input_shape = {3, 32, 32}, .classes = 10}, DType::kF32);
+      NormSpec({.name = "vgg11", .input_shape = {3, 32, 32}, .classes = 10}, DType::kF32);
   nn::Sequential modules;
   int64_t in = 3;
   for (const int64_t out : {64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0}) {
@@ -130,7 +130,7 @@ TEST(Network, NormalisesByTheBatchWithoutMovingWhereAsked) {
   UseOneThread();
   ModelConfig config{
       .name = "layers", .layers = {"batchnorm", "linear 1"}, .input_shape = {3}, .classes = 1};
-  const ModelSpec spec = SpecOf(config);
+  const ModelSpec spec = NormSpec(config);
   FlatVector model = InitialModel(spec, 1);
   const FlatVector start = model.Clone();
   const std::vector<at::Tensor> w = ViewsOf(model.view());
@@ -147,7 +147,7 @@ TEST(Network, NormalisesByTheBatchWithoutMovingWhereAsked) {
   config.buffers = "server";
   FlatVector fixed = start.Clone();
   const std::vector<at::Tensor> v = ViewsOf(fixed.view());
-  const Network frozen(SpecOf(config));
+  const Network frozen(NormSpec(config));
   const at::Tensor trained =
       frozen.Forward(x, v, nullptr, Statistics::kBatchAndMove).representation;
   EXPECT_TRUE(torch::equal(trained, frozen.Forward(x, v, nullptr).representation));

@@ -7,7 +7,7 @@
 namespace macaw::models {
 namespace {
 
-ModelSpec SpecOf(std::vector<std::string> layers, std::vector<int64_t> input, DType dtype) {
+ModelSpec InitSpec(std::vector<std::string> layers, std::vector<int64_t> input, DType dtype) {
   return *BuildSpec({.name = "layers",
                      .layers = std::move(layers),
                      .input_shape = std::move(input),
@@ -16,7 +16,7 @@ ModelSpec SpecOf(std::vector<std::string> layers, std::vector<int64_t> input, DT
 }
 
 TEST(InitialModel, IsUniformWithinOneOverTheRootOfTheFanIn) {
-  const ModelSpec spec = SpecOf({"conv 32 5", "flatten", "linear 10"}, {3, 12, 12}, DType::kF32);
+  const ModelSpec spec = InitSpec({"conv 32 5", "flatten", "linear 10"}, {3, 12, 12}, DType::kF32);
   const FlatVector model = InitialModel(spec, 1);
   for (const auto& [name, fan_in] :
        {std::pair("0.weight", 75.0), std::pair("0.bias", 75.0), std::pair("2.weight", 2048.0)}) {
@@ -40,7 +40,7 @@ TEST(InitialModel, IsUniformWithinOneOverTheRootOfTheFanIn) {
 // torch.nn.MultiheadAttention: Glorot's bound for the projection in, zeros for both biases.
 TEST(InitialModel, StartsAttentionAsPyTorchDoes) {
   const ModelSpec spec =
-      SpecOf({"embedding 10 32", "attention heads 4 causal", "linear 10"}, {6}, DType::kF64);
+      InitSpec({"embedding 10 32", "attention heads 4 causal", "linear 10"}, {6}, DType::kF64);
   const FlatVector model = InitialModel(spec, 1);
   const auto largest = [&](const char* name) {
     const LayoutEntry& entry = *spec.layout->Find(name);
@@ -59,7 +59,7 @@ TEST(InitialModel, StartsAttentionAsPyTorchDoes) {
 
 TEST(InitialModel, StartsNormsAtTheIdentity) {
   const ModelSpec spec =
-      SpecOf({"conv 4 3", "groupnorm 2", "flatten", "linear 10"}, {1, 8, 8}, DType::kF64);
+      InitSpec({"conv 4 3", "groupnorm 2", "flatten", "linear 10"}, {1, 8, 8}, DType::kF64);
   const FlatVector model = InitialModel(spec, 1);
   const LayoutEntry& weight = *spec.layout->Find("1.weight");
   const LayoutEntry& bias = *spec.layout->Find("1.bias");
@@ -70,8 +70,8 @@ TEST(InitialModel, StartsNormsAtTheIdentity) {
 }
 
 TEST(InitialModel, DependsOnTheSeedAndTheTensorOnly) {
-  const ModelSpec one = SpecOf({"linear 20", "linear 10"}, {30}, DType::kF64);
-  const ModelSpec two = SpecOf({"linear 20", "relu", "linear 10"}, {30}, DType::kF64);
+  const ModelSpec one = InitSpec({"linear 20", "linear 10"}, {30}, DType::kF64);
+  const ModelSpec two = InitSpec({"linear 20", "relu", "linear 10"}, {30}, DType::kF64);
   EXPECT_EQ(DigestOfValues(InitialModel(one, 7).view()),
             DigestOfValues(InitialModel(two, 7).view()));
   EXPECT_NE(DigestOfValues(InitialModel(one, 7).view()),
@@ -79,8 +79,8 @@ TEST(InitialModel, DependsOnTheSeedAndTheTensorOnly) {
 }
 
 TEST(InitialModel, IsTheSameNumbersInBothPrecisions) {
-  const ModelSpec single = SpecOf({"linear 10"}, {30}, DType::kF32);
-  const ModelSpec twice = SpecOf({"linear 10"}, {30}, DType::kF64);
+  const ModelSpec single = InitSpec({"linear 10"}, {30}, DType::kF32);
+  const ModelSpec twice = InitSpec({"linear 10"}, {30}, DType::kF64);
   const FlatVector a = InitialModel(single, 3), b = InitialModel(twice, 3);
   for (uint64_t i = 0; i < 300; ++i) {
     EXPECT_EQ(a.As<float>()[i], static_cast<float>(b.As<double>()[i]));
@@ -89,7 +89,7 @@ TEST(InitialModel, IsTheSameNumbersInBothPrecisions) {
 
 // The bits are the start of every stored run; a change here changes all of them.
 TEST(InitialModel, HasTheseBits) {
-  const FlatVector model = InitialModel(SpecOf({"linear 10"}, {4}, DType::kF64), 1);
+  const FlatVector model = InitialModel(InitSpec({"linear 10"}, {4}, DType::kF64), 1);
   EXPECT_EQ(model.As<double>()[0], 0x1.8569727fbe6a6p-2);
   EXPECT_EQ(model.As<double>()[39], -0x1.ff19324a972eap-2);
 }

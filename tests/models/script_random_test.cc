@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kWide = 6, kClasses = 3;
 constexpr StreamKey kKey{.seed = 3, .purpose = Purpose::kDropout};
 
-ModelSpec SpecOf(const WrittenScript& script) {
+ModelSpec RandomSpec(const WrittenScript& script) {
   ModelConfig config;
   config.name = kScriptName;
   config.input_shape = {kWide};
@@ -53,7 +53,7 @@ class RandomScript : public testing::Test {
   }
   at::Tensor Logits(const WrittenScript& script, RandomStream* stream) const {
     const std::vector<at::Tensor> parameters = {weight};
-    return Network(SpecOf(script))
+    return Network(RandomSpec(script))
         .Forward(batch, parameters, stream, Statistics::kBatchAndMove)
         .logits;
   }
@@ -163,7 +163,7 @@ TEST_F(RandomScript, DropsInABatchOfOneRowBesideABuffer) {
   const std::vector<at::Tensor> parameters = {weight, at::zeros({kWide}, at::kDouble)};
   RandomStream ours(kKey), theirs(kKey);
   const at::Tensor logits =
-      Network(SpecOf(net)).Forward(row, parameters, &ours, Statistics::kBatchAndMove).logits;
+      Network(RandomSpec(net)).Forward(row, parameters, &ours, Statistics::kBatchAndMove).logits;
   const at::Tensor dropped = row * DropoutMask(row, 0.4, theirs);
   EXPECT_LT((logits - at::linear(dropped, weight)).abs().max().item<double>(), 1e-14);
   EXPECT_FALSE(dropped.equal(row));

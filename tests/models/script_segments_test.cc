@@ -23,15 +23,15 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kWide = 6, kOut = 3;
-constexpr StreamKey kKey{.seed = 3, .purpose = Purpose::kDropout};
+constexpr int64_t kSegmentWide = 6, kSegmentOut = 3;
+constexpr StreamKey kSegmentKey{.seed = 3, .purpose = Purpose::kDropout};
 
 // x + dropout(relu_(norm(linear(x)))·gain), where all blocks have one gain.
 WrittenScript Block(const std::string& name, const at::Tensor& gain) {
   WrittenScript block(name);
   block.Training().Parameter("gain", gain);
-  block.Inner("linear", WrittenLinear(name + "Linear", kWide, kWide));
-  block.Inner("norm", WrittenNorm(name + "Norm", kWide));
+  block.Inner("linear", WrittenLinear(name + "Linear", kSegmentWide, kSegmentWide));
+  block.Inner("norm", WrittenNorm(name + "Norm", kSegmentWide));
   block.Define(
       "    y = torch.relu_(self.norm.forward(self.linear.forward(x)))\n"
       "    return x + torch.dropout(y * self.gain * self.gain, 0.3, self.training)\n");
@@ -41,23 +41,23 @@ WrittenScript Block(const std::string& name, const at::Tensor& gain) {
 WrittenScript Deep(int blocks) {
   WrittenScript net("Net");
   net.Training();
-  const at::Tensor gain = torch::ones({kWide});
+  const at::Tensor gain = torch::ones({kSegmentWide});
   std::string body;
   for (int i = 0; i < blocks; ++i) {
     const std::string name = "b" + std::to_string(i);
     net.Inner(name, Block("Block" + std::to_string(i), gain));
     body += "    x = self." + name + ".forward(x)\n";
   }
-  net.Inner("last", WrittenLinear("Last", kWide, kOut));
+  net.Inner("last", WrittenLinear("Last", kSegmentWide, kSegmentOut));
   net.Define(body + "    return self.last.forward(x)\n");
   return net;
 }
 
-ModelSpec SpecOf(const WrittenScript& script, DType dtype = DType::kF64) {
+ModelSpec SegmentSpec(const WrittenScript& script, DType dtype = DType::kF64) {
   ModelConfig config;
   config.name = kScriptName;
-  config.input_shape = {kWide};
-  config.classes = kOut;
+  config.input_shape = {kSegmentWide};
+  config.classes = kSegmentOut;
   const auto content = ReadScriptContent(script.Bytes());
   EXPECT_TRUE(content.ok()) << content.status();
   config.tensors = content->tensors;
@@ -66,7 +66,7 @@ ModelSpec SpecOf(const WrittenScript& script, DType dtype = DType::kF64) {
   return spec;
 }
 
-struct Passed {
+struct SegmentPass {
   at::Tensor logits;
   std::vector<at::Tensor> gradients, values;
   size_t nodes = 0, again = 0;  // of the graph: all, and those that compute a part again
@@ -74,7 +74,7 @@ struct Passed {
 };
 
 void Count(const torch::autograd::Node* node, std::set<const torch::autograd::Node*>& seen,
-           Passed& passed) {
+           SegmentPass& passed) {
   if (node == nullptr || !seen.insert(node).second) return;
   ++passed.nodes;
   passed.again += node->name() == "RecomputeBackward" ? 1 : 0;
@@ -82,16 +82,17 @@ void Count(const torch::autograd::Node* node, std::set<const torch::autograd::No
     Count(edge.function.get(), seen, passed);
 }
 
-Passed Pass(const Network& network, const at::Tensor& batch, Statistics statistics, bool drops) {
+SegmentPass Pass(const Network& network, const at::Tensor& batch, Statistics statistics,
+                 bool drops) {
   FlatVector model = InitialModel(network.spec(), 3);
-  Passed passed{.values = ViewsOf(model.view())};
+  SegmentPass passed{.values = ViewsOf(model.view())};
   const std::vector<at::Tensor> written = ReadScriptContent(*network.spec().script)->values;
   for (size_t i = 0; i < written.size(); ++i) passed.values[i].copy_(written[i].detach());
   std::vector<at::Tensor> leaves = passed.values;
   for (size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].requires_grad_(model.layout()->entries()[i].group != Group::kBuffer);
   }
-  RandomStream masks(kKey);
+  RandomStream masks(kSegmentKey);
   passed.logits = network.Forward(batch, leaves, drops ? &masks : nullptr, statistics).logits;
   passed.next = masks.NextU32();
   std::set<const torch::autograd::Node*> seen;
@@ -114,16 +115,16 @@ class Segmented : public testing::Test {
 
 TEST_F(Segmented, GivesTheBitsOfTheWholeGraph) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
-    const ModelSpec spec = SpecOf(Deep(6), dtype);
+    const ModelSpec spec = SegmentSpec(Deep(6), dtype);
     const Network whole(spec), cut(spec, at::kCPU, /*checkpoint=*/true);
     const at::Tensor batch =
-        torch::randn({7, kWide}, dtype == DType::kF32 ? at::kFloat : at::kDouble);
+        torch::randn({7, kSegmentWide}, dtype == DType::kF32 ? at::kFloat : at::kDouble);
     for (int again = 0; again < 2; ++again) {
       for (const Statistics statistics :
            {Statistics::kBatchAndMove, Statistics::kBatch, Statistics::kRunning}) {
         for (const bool drops : {true, false}) {
-          const Passed expected = Pass(whole, batch, statistics, drops);
-          const Passed found = Pass(cut, batch, statistics, drops);
+          const SegmentPass expected = Pass(whole, batch, statistics, drops);
+          const SegmentPass found = Pass(cut, batch, statistics, drops);
           EXPECT_TRUE(found.logits.equal(expected.logits));
           EXPECT_EQ(found.next, expected.next) << "as many masks are drawn in the pass";
           for (size_t i = 0; i < expected.values.size(); ++i) {
@@ -146,11 +147,11 @@ TEST_F(Segmented, GivesTheBitsOfTheWholeGraph) {
 
 // One row has no statistics, so norms are in evaluation mode. A pass without gradients is whole.
 TEST_F(Segmented, GivesTheBitsOfOneRowAndOfAnEvaluation) {
-  const ModelSpec spec = SpecOf(Deep(6));
+  const ModelSpec spec = SegmentSpec(Deep(6));
   const Network whole(spec), cut(spec, at::kCPU, /*checkpoint=*/true);
-  const at::Tensor row = torch::randn({1, kWide}, at::kDouble);
-  const Passed expected = Pass(whole, row, Statistics::kBatchAndMove, true),
-               found = Pass(cut, row, Statistics::kBatchAndMove, true);
+  const at::Tensor row = torch::randn({1, kSegmentWide}, at::kDouble);
+  const SegmentPass expected = Pass(whole, row, Statistics::kBatchAndMove, true),
+                    found = Pass(cut, row, Statistics::kBatchAndMove, true);
   EXPECT_TRUE(found.logits.equal(expected.logits));
   for (size_t i = 0; i < expected.values.size(); ++i)
     EXPECT_TRUE(found.values[i].equal(expected.values[i]));
@@ -164,7 +165,7 @@ TEST_F(Segmented, GivesTheBitsOfOneRowAndOfAnEvaluation) {
 
 std::string Refusal(const WrittenScript& script) {
   try {
-    const Network cut(SpecOf(script), at::kCPU, /*checkpoint=*/true);
+    const Network cut(SegmentSpec(script), at::kCPU, /*checkpoint=*/true);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -173,17 +174,18 @@ std::string Refusal(const WrittenScript& script) {
 
 TEST_F(Segmented, IsRefusedWhereNoPartCanBeComputedAgain) {
   EXPECT_EQ(Refusal(Deep(6)), "");
-  EXPECT_THAT(Refusal(WrittenLinear("Alone", kWide, kOut)), HasSubstr("local.checkpoint"));
+  EXPECT_THAT(Refusal(WrittenLinear("Alone", kSegmentWide, kSegmentOut)),
+              HasSubstr("local.checkpoint"));
 
   WrittenScript moving = Deep(6);  // a statistic of its own, which its outputs depend on
   WrittenScript net("Moving");
-  net.Training().Inner("deep", moving).Buffer("mean", torch::zeros({kWide}));
+  net.Training().Inner("deep", moving).Buffer("mean", torch::zeros({kSegmentWide}));
   net.Define(
       "    self.mean.mul_(0.9).add_(x.mean(0))\n"
       "    return self.deep.forward(x - self.mean)\n");
   EXPECT_THAT(Refusal(net), HasSubstr("writes to a tensor that it was given"));
 
-  const at::Tensor weight = torch::randn({kOut, kWide});
+  const at::Tensor weight = torch::randn({kSegmentOut, kSegmentWide});
   WrittenScript lists("Lists");
   lists.Training().Parameter("weight", weight).List("weights", {weight});
   lists.Define("    return torch.linear(torch.tanh(torch.tanh(torch.tanh(x))), self.weights[0])\n");

@@ -17,7 +17,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kWide = 4, kClasses = 3;
+constexpr int64_t kTensorWide = 4, kTensorClasses = 3;
 
 class TensorsOfAScript : public testing::Test {
  protected:
@@ -36,8 +36,8 @@ class TensorsOfAScript : public testing::Test {
   static ModelSpec SpecOf(const WrittenScript& script, DType dtype) {
     ModelConfig config;
     config.name = kScriptName;
-    config.input_shape = {kWide};
-    config.classes = kClasses;
+    config.input_shape = {kTensorWide};
+    config.classes = kTensorClasses;
     config.tensors = ContentOf(script).tensors;
     absl::StatusOr<ModelSpec> spec = BuildSpec(config, dtype);
     EXPECT_TRUE(spec.ok()) << spec.status();
@@ -63,7 +63,8 @@ class TensorsOfAScript : public testing::Test {
 at::Tensor Random(at::IntArrayRef shape) { return torch::randn(shape, at::kDouble); }
 
 TEST_F(TensorsOfAScript, AParameterInAListIsTheRuns) {
-  const at::Tensor into = Random({kWide, kWide}), head = Random({kClasses, kWide});
+  const at::Tensor into = Random({kTensorWide, kTensorWide}),
+                   head = Random({kTensorClasses, kTensorWide});
   WrittenScript net("Listed");
   net.Parameter("into", into).Parameter("head", head).List("flat", {into, head});
   net.Define("    return torch.linear(torch.tanh(torch.linear(x, self.flat[0])), self.flat[1])\n");
@@ -71,8 +72,9 @@ TEST_F(TensorsOfAScript, AParameterInAListIsTheRuns) {
   named.Parameter("into", into).Parameter("head", head);
   named.Define("    return torch.linear(torch.tanh(torch.linear(x, self.into)), self.head)\n");
 
-  const at::Tensor batch = Random({5, kWide});
-  const std::vector<at::Tensor> values = {Random({kWide, kWide}), Random({kClasses, kWide})};
+  const at::Tensor batch = Random({5, kTensorWide});
+  const std::vector<at::Tensor> values = {Random({kTensorWide, kTensorWide}),
+                                          Random({kTensorClasses, kTensorWide})};
   const Pass ours = Run(net, batch, values), theirs = Run(named, batch, values);
   EXPECT_TRUE(ours.logits.equal(theirs.logits));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -82,7 +84,8 @@ TEST_F(TensorsOfAScript, AParameterInAListIsTheRuns) {
 }
 
 TEST_F(TensorsOfAScript, TiedOnesAreOneTensorWithTheSumOfTheirGradients) {
-  const at::Tensor tied = Random({kWide, kWide}), head = Random({kClasses, kWide});
+  const at::Tensor tied = Random({kTensorWide, kTensorWide}),
+                   head = Random({kTensorClasses, kTensorWide});
   WrittenScript net("Tied");
   net.Parameter("first", tied).Parameter("second", tied).Parameter("head", head);
   net.Define(
@@ -90,7 +93,7 @@ TEST_F(TensorsOfAScript, TiedOnesAreOneTensorWithTheSumOfTheirGradients) {
       "    return torch.linear(torch.linear(y, self.second.t()), self.head)\n");
   EXPECT_THAT(ContentOf(net).tensors, ElementsAre("parameter first 4 4", "parameter head 3 4"));
 
-  const at::Tensor batch = Random({5, kWide});
+  const at::Tensor batch = Random({5, kTensorWide});
   const Pass ours = Run(net, batch, {tied, head});
   at::Tensor leaf = tied.detach().clone().requires_grad_(true);
   const at::Tensor y = torch::tanh(torch::linear(batch, leaf));
@@ -99,14 +102,15 @@ TEST_F(TensorsOfAScript, TiedOnesAreOneTensorWithTheSumOfTheirGradients) {
 }
 
 TEST_F(TensorsOfAScript, FrozenOnesStayInTheFileInTheRunsType) {
-  const at::Tensor body = torch::randn({kWide, kWide}), head = torch::randn({kClasses, kWide});
+  const at::Tensor body = torch::randn({kTensorWide, kTensorWide}),
+                   head = torch::randn({kTensorClasses, kTensorWide});
   WrittenScript net("Frozen");
   net.Frozen("body", body).Parameter("head", head).List("flat", {body});
   net.Define(
       "    y = torch.linear(torch.linear(x, self.body), self.flat[0])\n"
       "    return torch.linear(y, self.head)\n");
   EXPECT_THAT(ContentOf(net).tensors, ElementsAre("parameter head 3 4"));
-  const at::Tensor batch = Random({5, kWide}), moved = Random({kClasses, kWide});
+  const at::Tensor batch = Random({5, kTensorWide}), moved = Random({kTensorClasses, kTensorWide});
   const at::Tensor frozen = body.to(at::kDouble);
   const at::Tensor expected =
       torch::linear(torch::linear(torch::linear(batch, frozen), frozen), moved);
@@ -116,7 +120,7 @@ TEST_F(TensorsOfAScript, FrozenOnesStayInTheFileInTheRunsType) {
 TEST_F(TensorsOfAScript, WhatNoRunCanTrainIsRefusedByName) {
   const auto with = [](at::Tensor value, bool frozen = false) {
     WrittenScript net("Odd");
-    net.Parameter("head", torch::randn({kClasses, kWide}));
+    net.Parameter("head", torch::randn({kTensorClasses, kTensorWide}));
     frozen ? net.Frozen("odd", std::move(value)) : net.Parameter("odd", std::move(value));
     net.Define("    return torch.linear(x, self.head)\n");
     return net;
@@ -128,14 +132,14 @@ TEST_F(TensorsOfAScript, WhatNoRunCanTrainIsRefusedByName) {
   EXPECT_EQ(RefusalOf(with(torch::ones({2}, at::kBFloat16), /*frozen=*/true)), "");
   EXPECT_EQ(RefusalOf(with(torch::ones({2}, at::kLong))), "");
 
-  const at::Tensor weight = torch::randn({kClasses, kWide});
+  const at::Tensor weight = torch::randn({kTensorClasses, kTensorWide});
   WrittenScript views("Views");
   views.Parameter("whole", weight).Parameter("rows", weight.detach()[0]);
   views.Define("    return torch.linear(x, self.whole)\n");
   EXPECT_THAT(RefusalOf(views), AllOf(HasSubstr("\"rows\""), HasSubstr("\"whole\"")));
 
   WrittenScript still("Still");
-  still.Frozen("head", torch::randn({kClasses, kWide}));
+  still.Frozen("head", torch::randn({kTensorClasses, kTensorWide}));
   still.Define("    return torch.linear(x, self.head)\n");
   EXPECT_THAT(RefusalOf(still), HasSubstr("requires_grad"));
 }

@@ -13,7 +13,7 @@ namespace {
 namespace nn = torch::nn;
 namespace F = torch::nn::functional;
 
-constexpr int64_t kTokens = 9, kPositions = 7, kWidth = 8, kHeads = 2, kHidden = 12, kRows = 5;
+constexpr int64_t kTokens = 9, kPositions = 7, kTextWidth = 8, kHeads = 2, kHidden = 12, kRows = 5;
 
 at::Tensor CausalMask() {  // LibTorch adds it to the scores
   return torch::full({kPositions, kPositions}, -HUGE_VAL, torch::kDouble).triu(1);
@@ -30,13 +30,13 @@ at::Tensor Attend(nn::MultiheadAttention& attention, const at::Tensor& x, bool c
 }
 
 // C++ has no TransformerEncoderLayer with norm_first, so this is its forward pass.
-struct BlockImpl : nn::Module {
-  BlockImpl() {
-    self_attn = register_module("self_attn", nn::MultiheadAttention(kWidth, kHeads));
-    linear1 = register_module("linear1", nn::Linear(kWidth, kHidden));
-    linear2 = register_module("linear2", nn::Linear(kHidden, kWidth));
-    norm1 = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
-    norm2 = register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
+struct EncoderBlockImpl : nn::Module {
+  EncoderBlockImpl() {
+    self_attn = register_module("self_attn", nn::MultiheadAttention(kTextWidth, kHeads));
+    linear1 = register_module("linear1", nn::Linear(kTextWidth, kHidden));
+    linear2 = register_module("linear2", nn::Linear(kHidden, kTextWidth));
+    norm1 = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({kTextWidth})));
+    norm2 = register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({kTextWidth})));
   }
   at::Tensor forward(at::Tensor x, bool causal, const at::Tensor& padding = {}) {
     x = x + Attend(self_attn, norm1->forward(x), causal, padding);
@@ -46,12 +46,12 @@ struct BlockImpl : nn::Module {
   nn::Linear linear1{nullptr}, linear2{nullptr};
   nn::LayerNorm norm1{nullptr}, norm2{nullptr};
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(EncoderBlock);
 
 struct ResidualImpl : nn::Module {  // "residual [layernorm, attention heads 2 causal]"
   ResidualImpl() {
-    norm = register_module("0", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
-    attention = register_module("1", nn::MultiheadAttention(kWidth, kHeads));
+    norm = register_module("0", nn::LayerNorm(nn::LayerNormOptions({kTextWidth})));
+    attention = register_module("1", nn::MultiheadAttention(kTextWidth, kHeads));
   }
   at::Tensor forward(const at::Tensor& x) {
     return x + Attend(attention, norm->forward(x), /*causal=*/true);
@@ -63,12 +63,12 @@ TORCH_MODULE(Residual);
 
 struct Decoder : nn::Module {
   Decoder() {
-    embedding = register_module("0", nn::Embedding(kTokens, kWidth));
-    positions = register_module("1", nn::Embedding(kPositions, kWidth));
-    block = register_module("2", Block());
+    embedding = register_module("0", nn::Embedding(kTokens, kTextWidth));
+    positions = register_module("1", nn::Embedding(kPositions, kTextWidth));
+    block = register_module("2", EncoderBlock());
     residual = register_module("3", Residual());
-    norm = register_module("4", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
-    linear = register_module("6", nn::Linear(kWidth, kTokens));
+    norm = register_module("4", nn::LayerNorm(nn::LayerNormOptions({kTextWidth})));
+    linear = register_module("6", nn::Linear(kTextWidth, kTokens));
     to(torch::kDouble);
   }
   at::Tensor forward(const at::Tensor& x) {
@@ -77,7 +77,7 @@ struct Decoder : nn::Module {
     return linear->forward(torch::gelu(norm->forward(y)));
   }
   nn::Embedding embedding{nullptr}, positions{nullptr};
-  Block block{nullptr};
+  EncoderBlock block{nullptr};
   Residual residual{nullptr};
   nn::LayerNorm norm{nullptr};
   nn::Linear linear{nullptr};
@@ -85,17 +85,17 @@ struct Decoder : nn::Module {
 
 struct Classifier : nn::Module {
   Classifier() {
-    embedding = register_module("0", nn::Embedding(kTokens, kWidth));
-    block = register_module("1", Block());
-    linear = register_module("3", nn::Linear(kWidth, 3));
+    embedding = register_module("0", nn::Embedding(kTokens, kTextWidth));
+    block = register_module("1", EncoderBlock());
+    linear = register_module("3", nn::Linear(kTextWidth, 3));
     to(torch::kDouble);
   }
   nn::Embedding embedding{nullptr};
-  Block block{nullptr};
+  EncoderBlock block{nullptr};
   nn::Linear linear{nullptr};
 };
 
-ModelSpec SpecOf(std::vector<std::string> layers, int64_t classes) {
+ModelSpec TextSpec(std::vector<std::string> layers, int64_t classes) {
   return *BuildSpec({.name = "layers",
                      .layers = std::move(layers),
                      .input_shape = {kPositions},
@@ -123,9 +123,9 @@ void Copy(const std::vector<at::Tensor>& from, const ModelSpec& spec, nn::Module
 TEST(Network, OfATransformerIsTorchNns) {
   UseOneThread();
   const ModelSpec spec =
-      SpecOf({"embedding 9 8", "positions", "transformer heads 2 ff 12 causal",
-              "residual [layernorm, attention heads 2 causal]", "layernorm", "gelu", "linear 9"},
-             kTokens);
+      TextSpec({"embedding 9 8", "positions", "transformer heads 2 ff 12 causal",
+                "residual [layernorm, attention heads 2 causal]", "layernorm", "gelu", "linear 9"},
+               kTokens);
   Decoder modules;
   TorchTwin twin(spec, TensorsOf(modules));
   const at::Tensor x = Text(), target = torch::randint(0, kTokens, {kRows * kPositions});
@@ -144,7 +144,7 @@ TEST(Network, OfPaddedTextsIsTorchNnsWithAMask) {
   UseOneThread();
   for (const std::string pool : {"mean", "last"}) {
     const ModelSpec spec =
-        SpecOf({"embedding 9 8", "transformer heads 2 ff 12", pool, "linear 3"}, 3);
+        TextSpec({"embedding 9 8", "transformer heads 2 ff 12", pool, "linear 3"}, 3);
     Classifier modules;
     TorchTwin twin(spec, TensorsOf(modules));
     const at::Tensor x = Text(), target = torch::randint(0, 3, {kRows});
@@ -190,8 +190,8 @@ TEST(Network, OfATransformerWithDropoutAgreesWhereNothingIsDropped) {
   UseOneThread();
   for (const std::string causal : {"", " causal"}) {
     const ModelSpec plain =
-        SpecOf({"embedding 9 8", "transformer heads 2 ff 12" + causal, "mean", "linear 3"}, 3);
-    const ModelSpec dropping = SpecOf(
+        TextSpec({"embedding 9 8", "transformer heads 2 ff 12" + causal, "mean", "linear 3"}, 3);
+    const ModelSpec dropping = TextSpec(
         {"embedding 9 8", "transformer heads 2 ff 12 dropout 1e-12" + causal, "mean", "linear 3"},
         3);
     ASSERT_TRUE(DrawsMasks(dropping.layers[1]));
@@ -211,7 +211,7 @@ TEST(Network, OfATransformerWithDropoutAgreesWhereNothingIsDropped) {
 TEST(Network, OfATransformerRepeatsItsDropout) {
   UseOneThread();
   const ModelSpec spec =
-      SpecOf({"embedding 9 8", "transformer heads 2 ff 12 dropout 0.5", "mean", "linear 3"}, 3);
+      TextSpec({"embedding 9 8", "transformer heads 2 ff 12 dropout 0.5", "mean", "linear 3"}, 3);
   FlatVector model = InitialModel(spec, 3);
   const std::vector<at::Tensor> w = ViewsOf(model.view());
   const at::Tensor x = Text().to(torch::kInt);

@@ -30,7 +30,7 @@ using testing_support::BadNetworkOptions;
 using testing_support::CutsAfter;
 using testing_support::Fault;
 
-constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kMegabyte = 1 << 20;
 
 enum class Security : uint8_t { kPlain, kTls };
 
@@ -91,30 +91,30 @@ INSTANTIATE_TEST_SUITE_P(, OverABadNetwork, testing::Values(Security::kPlain, Se
 
 // What a cut connection carried of a chunk that did not arrive is lost, and each connection begins
 // with a handshake.
-constexpr uint64_t kLostByACut = kMiB + 20'000;
+constexpr uint64_t kLostByACut = kMegabyte + 20'000;
 
 TEST_P(OverABadNetwork, AnUploadThatIsCutSendsNoByteTwiceBeyondAChunk) {
-  const std::vector<uint64_t> cuts = {3 * kMiB, 2 * kMiB, 9000, 1 * kMiB};
+  const std::vector<uint64_t> cuts = {3 * kMegabyte, 2 * kMegabyte, 9000, 1 * kMegabyte};
   UseNetwork(CutsAfter(cuts));
-  CommitArrives(RandomBlob(8 * kMiB + 77, 1));
+  CommitArrives(RandomBlob(8 * kMegabyte + 77, 1));
   EXPECT_EQ(network_->faults(), 4);
-  EXPECT_LT(network_->up(), 8 * kMiB + cuts.size() * kLostByACut);
+  EXPECT_LT(network_->up(), 8 * kMegabyte + cuts.size() * kLostByACut);
 }
 
 TEST_P(OverABadNetwork, ADownloadThatIsCutSendsNoByteTwiceBeyondAChunk) {
-  const std::vector<uint64_t> cuts = {3 * kMiB, 2 * kMiB, 9000, 1 * kMiB};
+  const std::vector<uint64_t> cuts = {3 * kMegabyte, 2 * kMegabyte, 9000, 1 * kMegabyte};
   UseNetwork(CutsAfter(cuts));
-  BroadcastArrives(RandomBlob(8 * kMiB + 77, 1));
+  BroadcastArrives(RandomBlob(8 * kMegabyte + 77, 1));
   EXPECT_EQ(network_->faults(), 4);
-  EXPECT_LT(network_->down(), 8 * kMiB + cuts.size() * kLostByACut);
+  EXPECT_LT(network_->down(), 8 * kMegabyte + cuts.size() * kLostByACut);
 }
 
 // What fits a message at the speed of the connection does not fit what a connection carries.
 TEST_P(OverABadNetwork, SumsThatConnectionsNeverCarryInOneMessageArriveInSlices) {
-  UseNetwork(
-      {.faults = {{Fault::Kind::kCut, 9 * kMiB}, {Fault::Kind::kCut, 300'000}}, .again = true});
+  UseNetwork({.faults = {{Fault::Kind::kCut, 9 * kMegabyte}, {Fault::Kind::kCut, 300'000}},
+              .again = true});
   const auto link = DialThrough();
-  for (const uint64_t size : {8 * kMiB, kMiB / 2, kMiB / 2, kMiB / 2}) {
+  for (const uint64_t size : {8 * kMegabyte, kMegabyte / 2, kMegabyte / 2, kMegabyte / 2}) {
     absl::StatusOr<fleet::CommitReply> committed;
     do committed = link->Commit(PartWith(RandomBlob(size, 1)));
     while (absl::IsUnavailable(committed.status()));
@@ -126,13 +126,13 @@ TEST_P(OverABadNetwork, SumsThatConnectionsNeverCarryInOneMessageArriveInSlices)
 
 TEST_P(OverABadNetwork, ThatHoldsBytesBackADownloadWaits) {
   UseNetwork({});
-  network_->HoldDown(kMiB);
-  std::thread download([&] { BroadcastArrives(RandomBlob(3 * kMiB, 1)); });
-  while (network_->down() < kMiB) std::this_thread::yield();
-  EXPECT_LT(network_->down(), 2 * kMiB);
+  network_->HoldDown(kMegabyte);
+  std::thread download([&] { BroadcastArrives(RandomBlob(3 * kMegabyte, 1)); });
+  while (network_->down() < kMegabyte) std::this_thread::yield();
+  EXPECT_LT(network_->down(), 2 * kMegabyte);
   network_->HoldDown(~uint64_t{0});
   download.join();
-  EXPECT_GE(network_->down(), 3 * kMiB);
+  EXPECT_GE(network_->down(), 3 * kMegabyte);
 }
 
 // A connection whose bytes vanish looks well for a minute: it is left when nothing moves.
@@ -142,10 +142,10 @@ TEST_P(OverABadNetwork, AConnectionThatGoesSilentIsLeftForANewOne) {
   const BadNetworkOptions silent = {
       .faults = {{Fault::Kind::kStall, 300'000}, {Fault::Kind::kStall, 5500}}};
   UseNetwork(silent);
-  CommitArrives(RandomBlob(2 * kMiB, 1), impatient);
+  CommitArrives(RandomBlob(2 * kMegabyte, 1), impatient);
   EXPECT_EQ(network_->faults(), 2);
   UseNetwork(silent);
-  BroadcastArrives(RandomBlob(2 * kMiB, 2), impatient);
+  BroadcastArrives(RandomBlob(2 * kMegabyte, 2), impatient);
   EXPECT_EQ(network_->faults(), 2);
 }
 
@@ -154,17 +154,17 @@ TEST_P(OverABadNetwork, DamagedBytesAreNeverCounted) {
   for (const uint64_t at : {40'000, 700'000, 100'000, 1'500'000})
     options.faults.push_back({Fault::Kind::kCorrupt, at});
   UseNetwork(options);
-  CommitArrives(RandomBlob(3 * kMiB, 1));
+  CommitArrives(RandomBlob(3 * kMegabyte, 1));
   EXPECT_GE(network_->faults(), 1);
   UseNetwork(options);
-  BroadcastArrives(RandomBlob(3 * kMiB, 2));
+  BroadcastArrives(RandomBlob(3 * kMegabyte, 2));
   EXPECT_GE(network_->faults(), 1);
 }
 
 // Of what had arrived nothing is sent again beyond a chunk: a restarted server has it on its disk.
 TEST_P(OverABadNetwork, AnUploadContinuesAfterARestartOfTheServer) {
-  const uint64_t size = 4 * kMiB, before = 3 * kMiB;
-  UseNetwork({.bytes_per_second = 6 * kMiB});
+  const uint64_t size = 4 * kMegabyte, before = 3 * kMegabyte;
+  UseNetwork({.bytes_per_second = 6 * kMegabyte});
   std::thread worker([&] { CommitArrives(RandomBlob(size, 1)); });
   while (network_->up() < before) std::this_thread::yield();
   StartServer();
@@ -175,8 +175,8 @@ TEST_P(OverABadNetwork, AnUploadContinuesAfterARestartOfTheServer) {
 
 // However long it is: the worker tries again and again.
 TEST_P(OverABadNetwork, AnOutageCostsNoByteBeyondAChunk) {
-  const uint64_t size = 4 * kMiB, before = 3 * kMiB;
-  UseNetwork({.bytes_per_second = 6 * kMiB});
+  const uint64_t size = 4 * kMegabyte, before = 3 * kMegabyte;
+  UseNetwork({.bytes_per_second = 6 * kMegabyte});
   std::thread worker([&] { CommitArrives(RandomBlob(size, 1)); });
   while (network_->up() < before) std::this_thread::yield();
   network_->Down(true);
@@ -188,8 +188,8 @@ TEST_P(OverABadNetwork, AnOutageCostsNoByteBeyondAChunk) {
 }
 
 TEST_P(OverABadNetwork, ADownloadContinuesAfterARestartOfTheWorker) {
-  const uint64_t size = 4 * kMiB, before = 3 * kMiB;
-  UseNetwork({.bytes_per_second = 6 * kMiB});
+  const uint64_t size = 4 * kMegabyte, before = 3 * kMegabyte;
+  UseNetwork({.bytes_per_second = 6 * kMegabyte});
   const ClientOptions worker{.partial_downloads = folder_ / "downloads"};
   const Blob broadcast = RandomBlob(size, 1);
   handler_.Serve(broadcast);

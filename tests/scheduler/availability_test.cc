@@ -5,17 +5,12 @@
 
 #include "scheduler/cohort.h"
 #include "scheduler/over_selection.h"
+#include "tests/scheduler/surprise.h"
 
 namespace macaw::scheduler {
 namespace {
 
-double Surprise(const std::vector<double>& counts, const std::vector<double>& expected) {
-  double chi2 = 0;
-  for (size_t i = 0; i < counts.size(); ++i)
-    chi2 += (counts[i] - expected[i]) * (counts[i] - expected[i]) / expected[i];
-  const double freedom = static_cast<double>(counts.size() - 1);
-  return (chi2 - freedom) / std::sqrt(2 * freedom);
-}
+using fixtures::Surprise;
 
 TEST(AvailableSampler, DrawsOnlyAvailableClientsAllEquallyLikely) {
   const std::vector<uint32_t> examples(40, 3);

@@ -11,9 +11,9 @@
 namespace macaw::scheduler {
 namespace {
 
+using fixtures::Learning;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::Learning;
 
 CohortConfig PowerOfChoiceOf(uint64_t size, uint64_t candidates) {
   CohortConfig config{.size = size, .sampling = "power-of-choice", .seed = 2};

@@ -9,7 +9,7 @@
 #include "scheduler/plan.h"
 #include "testing/virtual_round.h"
 
-namespace macaw::scheduler::testing {
+namespace macaw::scheduler::fixtures {
 
 inline Cohort MakeCohort(const std::vector<uint64_t>& loads, Round round = Round(1)) {
   Cohort cohort{.round = round};
@@ -32,4 +32,4 @@ inline double NoisyFactor(RandomStream& stream, double noise) {
   return std::exp(std::sqrt(variance) * stream.Normal() - variance / 2);
 }
 
-}  // namespace macaw::scheduler::testing
+}  // namespace macaw::scheduler::fixtures

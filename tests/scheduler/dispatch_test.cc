@@ -13,8 +13,8 @@
 namespace macaw::scheduler {
 namespace {
 
-using testing::MakeCohort;
-using testing::RandomLoads;
+using fixtures::MakeCohort;
+using fixtures::RandomLoads;
 
 Plan Planned(const std::string& policy, const std::vector<uint64_t>& loads,
              const std::vector<WorkerInfo>& workers) {

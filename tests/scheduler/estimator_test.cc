@@ -7,7 +7,7 @@
 namespace macaw::scheduler {
 namespace {
 
-using testing::NoisyFactor;
+using fixtures::NoisyFactor;
 
 constexpr WorkerId kFast(1), kSlow(2), kNew(3);
 

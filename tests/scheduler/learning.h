@@ -9,7 +9,7 @@
 #include "scheduler/cohort.h"
 #include "scheduler/feedback.h"
 
-namespace macaw::scheduler::testing {
+namespace macaw::scheduler::fixtures {
 
 // A population whose cohorts follow what rounds told, with the rounds' facts by hand.
 class Learning {
@@ -51,4 +51,4 @@ class Learning {
   const std::unique_ptr<CohortSampler> sampler_;
 };
 
-}  // namespace macaw::scheduler::testing
+}  // namespace macaw::scheduler::fixtures

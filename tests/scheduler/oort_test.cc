@@ -13,8 +13,8 @@
 namespace macaw::scheduler {
 namespace {
 
+using fixtures::Learning;
 using ::testing::ElementsAre;
-using testing::Learning;
 
 // Never explores, and clips nothing.
 CohortConfig Exploiting(uint64_t size) {

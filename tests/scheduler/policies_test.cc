@@ -12,8 +12,8 @@
 namespace macaw::scheduler {
 namespace {
 
-using testing::MakeCohort;
-using testing::RandomLoads;
+using fixtures::MakeCohort;
+using fixtures::RandomLoads;
 
 uint64_t LoadOf(const WorkerQueue& queue) {
   uint64_t load = 0;

@@ -5,9 +5,12 @@
 
 #include "core/random.h"
 #include "scheduler/cohort.h"
+#include "tests/scheduler/surprise.h"
 
 namespace macaw::scheduler {
 namespace {
+
+using fixtures::Surprise;
 
 TEST(UniformSampler, DependsOnSeedAndRoundOnly) {
   const std::vector<uint32_t> examples(1000, 7);
@@ -25,16 +28,6 @@ TEST(UniformSampler, DependsOnSeedAndRoundOnly) {
   EXPECT_NE(ids(other->Sample(Round(1))), first);
   EXPECT_TRUE(std::is_sorted(first.begin(), first.end()));
   EXPECT_EQ(std::set<uint64_t>(first.begin(), first.end()).size(), 100u);
-}
-
-// Pearson's χ² of counts against expectations, in standard deviations from its mean.
-double Surprise(const std::vector<double>& counts, const std::vector<double>& expected) {
-  double chi2 = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    chi2 += (counts[i] - expected[i]) * (counts[i] - expected[i]) / expected[i];
-  }
-  const double freedom = static_cast<double>(counts.size() - 1);
-  return (chi2 - freedom) / std::sqrt(2 * freedom);
 }
 
 TEST(ProportionalSampler, DrawsByExamplesWithReplacement) {

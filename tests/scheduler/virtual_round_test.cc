@@ -14,9 +14,9 @@
 namespace macaw::scheduler {
 namespace {
 
-using testing::MakeCohort;
-using testing::NoisyFactor;
-using testing::RandomLoads;
+using fixtures::MakeCohort;
+using fixtures::NoisyFactor;
+using fixtures::RandomLoads;
 
 constexpr double kRow = 0.01;
 

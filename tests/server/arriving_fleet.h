@@ -17,7 +17,7 @@
 #include "tests/server/log_law.h"
 #include "tests/server/small_population.h"
 
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 // An engine whose rounds do not wait for each other, and its fleet: six owners with a client each,
 // of which four train at a time; a round closes with two arrivals.
@@ -225,4 +225,4 @@ class Arriving : public testing::Test {
   uint64_t commit_ids_ = 0, incarnations_ = 0, progress_ = 0;
 };
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

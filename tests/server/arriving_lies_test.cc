@@ -12,6 +12,7 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Arriving;
 using fleet::LeftOutReason;
 using fleet::Next;
 using fleet::Verdict;
@@ -19,7 +20,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
-using testing_support::Arriving;
 
 // A false question in which round a client counts, of device `owner`.
 struct ArrivalLie {

@@ -11,13 +11,13 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Arriving;
 using fleet::Next;
 using fleet::Verdict;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
-using testing_support::Arriving;
 
 TEST_F(Arriving, ADeviceThatIsLostFreesItsPlaceWhereverItWas) {
   Start();

@@ -13,13 +13,13 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Arriving;
 using fleet::LeftOutReason;
 using fleet::Next;
 using fleet::Verdict;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
-using testing_support::Arriving;
 
 TEST_F(Arriving, AClientThatTrainsOnCountsInALaterRoundWithTheAgeOfItsModel) {
   Start();
@@ -146,7 +146,7 @@ TEST_F(Arriving, WithAsManyPlacesAsArrivalsARoundDrawsTheCohortOfASynchronousOne
     for (const uint64_t owner : BeginAll()) Count(owner);
   }
   EXPECT_GE(engine_->completed(), 3u);
-  std::vector<uint32_t> rows = testing_support::Examples();
+  std::vector<uint32_t> rows = fixtures::Examples();
   rows.resize(kOwners);
   const auto sampler = *scheduler::MakeSampler({.size = 3, .seed = 5}, rows);
   for (const log::RoundOpened& opened : All<log::RoundOpened>()) {

@@ -18,16 +18,16 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using identity::Role;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
 class Attack : public testing::Test {
  protected:

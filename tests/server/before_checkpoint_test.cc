@@ -13,13 +13,13 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
 size_t Checkpoints(const std::string& run_dir) {
   size_t count = 0;
@@ -72,7 +72,7 @@ TEST(BeforeCheckpoint, OfTheEndFailsTheCheckpointAndNotTheResult) {
   EXPECT_THAT(outcome.warning,
               AllOf(HasSubstr("No space left on device"), HasSubstr(folder.path() + "/checkpoints"),
                     HasSubstr("round 4")));
-  EXPECT_THAT(testing_support::Slurp(folder / "summary.json"), HasSubstr("\"rounds\": 4"));
+  EXPECT_THAT(fixtures::Slurp(folder / "summary.json"), HasSubstr("\"rounds\": 4"));
   EXPECT_EQ(Checkpoints(folder.path()), 0u);
 }
 

@@ -18,21 +18,21 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::ChannelsOf;
+using fixtures::FakeWorker;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::TinyExamples;
+using fixtures::TinyLayout;
+using fixtures::TinyOptions;
 using testing::IsEmpty;
-using testing_support::ChannelsOf;
-using testing_support::FakeWorker;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyExamples;
-using testing_support::TinyLayout;
-using testing_support::TinyOptions;
 
 constexpr uint32_t kRounds = 6;
 
 Options SummingOptions(const TemporaryFolder& folder) {
   Options options = TinyOptions(folder.path(), kRounds);
-  options.run.algorithm = *testing_support::Registry().Complete({"feddyn", {}});
+  options.run.algorithm = *fixtures::Registry().Complete({"feddyn", {}});
   options.run.evaluation.central = false;
   options.config.durability = "commit";
   options.config.checkpoint_every = 100;  // what a server that is started again knows is the log's

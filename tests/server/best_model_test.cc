@@ -14,12 +14,12 @@ namespace macaw::server {
 namespace {
 
 namespace fs = std::filesystem;
-using testing_support::FakeWorker;
-using testing_support::Slurp;
-using testing_support::StartTiny;
+using fixtures::FakeWorker;
+using fixtures::Slurp;
+using fixtures::StartTiny;
+using fixtures::TinyLayout;
+using fixtures::TinyOptions;
 using testing_support::TemporaryFolder;
-using testing_support::TinyLayout;
-using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
 const std::vector<double> kAccuracies = {0.2, 0.4, 0.9, 0.3, 0.5, 0.6, 0.7};

@@ -13,16 +13,16 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::ChannelsOf;
+using fixtures::FakeWorker;
+using fixtures::Lines;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::ChannelsOf;
-using testing_support::FakeWorker;
-using testing_support::Lines;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
 constexpr double kNoise = 2, kDelta = 1e-3;
@@ -100,7 +100,7 @@ TEST(Budget, APrivateRunEndsBeforeTheRoundThatWouldExceedIt) {
 
 TEST(Budget, ARunThatIsNotPrivateHasNoEpsilonInItsSummary) {
   const TemporaryFolder folder;
-  (void)testing_support::Finish(TinyOptions(folder.path(), 2));
+  (void)fixtures::Finish(TinyOptions(folder.path(), 2));
   EXPECT_FALSE(Json::parse(Slurp(folder / "summary.json")).contains("privacy"));
 }
 

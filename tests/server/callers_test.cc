@@ -12,22 +12,22 @@ namespace macaw::server {
 namespace {
 
 using absl::StatusCode;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using fleet::Caller;
 using fleet::Role;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
-Caller Node(const std::string& name) { return {.role = Role::kNode, .node = name}; }
+Caller NodeCaller(const std::string& name) { return {.role = Role::kNode, .node = name}; }
 
 TEST(Callers, AStrangerIsToldNothing) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
-  FakeWorker honest(fleet::MakeLocalLink(*coordinator, Node("honest")), "honest");
+  FakeWorker honest(fleet::MakeLocalLink(*coordinator, NodeCaller("honest")), "honest");
   ASSERT_TRUE(honest.Register().ok());
   const fleet::CommitRequest part = *honest.WorkOnPart();
 
@@ -54,11 +54,11 @@ TEST(Callers, ANodeSpeaksForItselfOnly) {
   const TemporaryFolder quiet, disturbed;
   Finish(TinyOptions(quiet.path(), 2));
   const auto coordinator = StartTiny(TinyOptions(disturbed.path(), 2));
-  FakeWorker honest(fleet::MakeLocalLink(*coordinator, Node("honest")), "honest");
+  FakeWorker honest(fleet::MakeLocalLink(*coordinator, NodeCaller("honest")), "honest");
   ASSERT_TRUE(honest.Register().ok());
   const fleet::CommitRequest part = *honest.WorkOnPart();
 
-  FakeWorker other(fleet::MakeLocalLink(*coordinator, Node("other")), "honest");
+  FakeWorker other(fleet::MakeLocalLink(*coordinator, NodeCaller("other")), "honest");
   EXPECT_EQ(other.Register().status().code(), StatusCode::kPermissionDenied) << "another's name";
   other.identity().name = "other";
   ASSERT_TRUE(other.Register().ok());
@@ -82,7 +82,7 @@ TEST(Callers, ANodeSpeaksForItselfOnly) {
 TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
-  Caller caller = Node("anna");
+  Caller caller = NodeCaller("anna");
   caller.owns_any = false;
   caller.owns = {"7"};
   FakeWorker anna(fleet::MakeLocalLink(*coordinator, caller), "anna");
@@ -105,7 +105,7 @@ TEST(Callers, AnOwnerBringsTheClientsThatItWasEnteredWith) {
 TEST(Callers, AnOwnerThatWasEnteredWithoutClientsBringsNone) {
   const TemporaryFolder folder;
   const auto coordinator = StartTiny(TinyOptions(folder.path(), 1));
-  Caller caller = Node("anna");
+  Caller caller = NodeCaller("anna");
   caller.owns_any = false;
   FakeWorker anna(fleet::MakeLocalLink(*coordinator, caller), "anna");
   const fleet::ClientTable table{.rows = {10}, .names = {"7"}};
@@ -123,7 +123,7 @@ TEST(Callers, NobodyBringsAClientThatTheRegistryGivesToAnother) {
   ClientOwners owners = {{"5", "phone-5"}};
   options.owners = [&] { return std::make_shared<const ClientOwners>(owners); };
   const auto coordinator = StartTiny(std::move(options));
-  FakeWorker worker(fleet::MakeLocalLink(*coordinator, Node("worker-0")), "worker-0");
+  FakeWorker worker(fleet::MakeLocalLink(*coordinator, NodeCaller("worker-0")), "worker-0");
   const absl::Status refused = worker.Register().status();
   EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(refused.message()),
@@ -131,7 +131,7 @@ TEST(Callers, NobodyBringsAClientThatTheRegistryGivesToAnother) {
   owners = {{"5", "worker-0"}, {"99", "phone-5"}};
   EXPECT_TRUE(worker.Register().ok());
   owners = {{"3", "phone-5"}};
-  Caller any = Node("lab");
+  Caller any = NodeCaller("lab");
   FakeWorker lab(fleet::MakeLocalLink(*coordinator, any), "lab");
   lab.identity().owner = true;
   EXPECT_EQ(lab.Register().status().code(), StatusCode::kPermissionDenied)

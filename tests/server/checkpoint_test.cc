@@ -13,12 +13,12 @@ namespace macaw::server {
 namespace {
 
 namespace fs = std::filesystem;
+using fixtures::Slurp;
+using fixtures::TinyLayout;
+using fixtures::TinyModel;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::Slurp;
 using testing_support::TemporaryFolder;
-using testing_support::TinyLayout;
-using testing_support::TinyModel;
 
 LayoutPtr MomentLayout() {
   static const LayoutPtr layout = ParameterLayout::Scalars("moment", 3, DType::kF64);

@@ -22,18 +22,18 @@ namespace macaw::server {
 namespace {
 
 namespace fs = std::filesystem;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::Lines;
+using fixtures::RunBytes;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyLayout;
+using fixtures::TinyOptions;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::Lines;
-using testing_support::RunBytes;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyLayout;
-using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
 std::vector<float> ModelIn(const std::string& run_dir) {
@@ -114,7 +114,7 @@ TEST(Coordinator, MovesTheModelByTheWeightedMeanOfTheCohort) {
   const Options options = TinyOptions(folder.path(), 3);
   EXPECT_EQ(Finish(options).rounds, 3u);
 
-  const std::vector<uint32_t> examples = testing_support::TinyExamples();
+  const std::vector<uint32_t> examples = fixtures::TinyExamples();
   const auto sampler = *scheduler::MakeSampler(options.run.cohort, examples);
   std::vector<double> x = {1, 2, 3, 4};
   for (uint32_t round = 1; round <= 3; ++round) {

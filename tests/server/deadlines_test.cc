@@ -11,7 +11,9 @@
 namespace macaw::server {
 namespace {
 
-TimePoint At(uint64_t seconds) { return TimePoint(FromSeconds(static_cast<double>(seconds))); }
+TimePoint AtSecond(uint64_t seconds) {
+  return TimePoint(FromSeconds(static_cast<double>(seconds)));
+}
 
 std::set<WorkerId> PopAll(Deadlines<WorkerId>& deadlines, TimePoint now) {
   std::set<WorkerId> popped;
@@ -22,30 +24,30 @@ std::set<WorkerId> PopAll(Deadlines<WorkerId>& deadlines, TimePoint now) {
 TEST(Deadlines, ADeadlineThatIsPutOffPassesOnlyAtItsLastTime) {
   Deadlines<WorkerId> deadlines;
   EXPECT_EQ(deadlines.next(), TimePoint::max());
-  deadlines.Set(WorkerId(1), At(10));
-  deadlines.Set(WorkerId(1), At(20));
-  EXPECT_LE(deadlines.next(), At(20));
-  EXPECT_TRUE(PopAll(deadlines, At(10)).empty());
-  EXPECT_EQ(deadlines.next(), At(20));
-  EXPECT_EQ(PopAll(deadlines, At(20)), std::set{WorkerId(1)});
+  deadlines.Set(WorkerId(1), AtSecond(10));
+  deadlines.Set(WorkerId(1), AtSecond(20));
+  EXPECT_LE(deadlines.next(), AtSecond(20));
+  EXPECT_TRUE(PopAll(deadlines, AtSecond(10)).empty());
+  EXPECT_EQ(deadlines.next(), AtSecond(20));
+  EXPECT_EQ(PopAll(deadlines, AtSecond(20)), std::set{WorkerId(1)});
   EXPECT_EQ(deadlines.next(), TimePoint::max());
 }
 
 TEST(Deadlines, ADeadlineThatIsBroughtForwardPassesOnce) {
   Deadlines<WorkerId> deadlines;
-  deadlines.Set(WorkerId(1), At(20));
-  deadlines.Set(WorkerId(1), At(5));
-  deadlines.SetIfEarlier(WorkerId(1), At(9));
-  EXPECT_EQ(deadlines.next(), At(5));
-  EXPECT_EQ(PopAll(deadlines, At(30)), std::set{WorkerId(1)});
+  deadlines.Set(WorkerId(1), AtSecond(20));
+  deadlines.Set(WorkerId(1), AtSecond(5));
+  deadlines.SetIfEarlier(WorkerId(1), AtSecond(9));
+  EXPECT_EQ(deadlines.next(), AtSecond(5));
+  EXPECT_EQ(PopAll(deadlines, AtSecond(30)), std::set{WorkerId(1)});
 }
 
 TEST(Deadlines, WhatIsRemovedDoesNotPass) {
   Deadlines<WorkerId> deadlines;
-  deadlines.Set(WorkerId(1), At(1));
-  deadlines.Set(WorkerId(2), At(2));
+  deadlines.Set(WorkerId(1), AtSecond(1));
+  deadlines.Set(WorkerId(2), AtSecond(2));
   deadlines.Remove(WorkerId(1));
-  EXPECT_EQ(PopAll(deadlines, At(9)), std::set{WorkerId(2)});
+  EXPECT_EQ(PopAll(deadlines, AtSecond(9)), std::set{WorkerId(2)});
   deadlines.Set(WorkerId(1), TimePoint::max());
   EXPECT_EQ(deadlines.next(), TimePoint::max());
 }
@@ -57,7 +59,7 @@ TEST(Deadlines, AreThoseOfAMapWhateverHappens) {
   uint64_t now = 0;
   for (int step = 0; step < 100000; ++step) {
     const WorkerId id(static_cast<uint32_t>(random.Below(30)));
-    const TimePoint when = At(now + random.Below(50));
+    const TimePoint when = AtSecond(now + random.Below(50));
     switch (random.Below(5)) {
       case 0:
         deadlines.Remove(id);
@@ -75,10 +77,10 @@ TEST(Deadlines, AreThoseOfAMapWhateverHappens) {
     now += random.Below(3);
     std::set<WorkerId> due;
     for (const auto& [one, its] : expected) {
-      if (its <= At(now)) due.insert(one);
+      if (its <= AtSecond(now)) due.insert(one);
     }
     for (const WorkerId one : due) expected.erase(one);
-    ASSERT_EQ(PopAll(deadlines, At(now)), due) << step;
+    ASSERT_EQ(PopAll(deadlines, AtSecond(now)), due) << step;
     for (const auto& [one, its] : expected) ASSERT_LE(deadlines.next(), its);
   }
 }

@@ -16,17 +16,17 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::Examples;
+using fixtures::kCohort;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::RecordOf;
+using fixtures::Table;
+using fixtures::TestRun;
 using fleet::LeftOutReason;
 using testing::HasSubstr;
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::Examples;
-using testing_support::kCohort;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::RecordOf;
-using testing_support::Table;
-using testing_support::TestRun;
 
 class Declining : public testing::Test {
  protected:
@@ -241,7 +241,7 @@ TEST_F(Declining, WithPresentWithinItsClientsAreNotDrawn) {
 }
 
 TEST_F(Declining, TheEvaluationOfItsClientsIsGivenUp) {
-  EvaluationBoard board(Round(1), testing_support::BlobOf(Round(1), Phase(0)),
+  EvaluationBoard board(Round(1), fixtures::BlobOf(Round(1), Phase(0)),
                         {.every = 1, .chunk = 10, .clients = true},
                         /*personal_models=*/false, [] {
                           Roster roster;

@@ -19,16 +19,16 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::Examples;
+using fixtures::kCohort;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::TestRun;
 using testing::Each;
 using testing::HasSubstr;
 using testing::Lt;
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::Examples;
-using testing_support::kCohort;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::TestRun;
 
 std::vector<ClientId> DrawnFrom(const Draw& draw) {
   std::vector<ClientId> drawn;

@@ -18,7 +18,7 @@
 #include "tests/server/log_law.h"
 #include "tests/server/small_population.h"
 
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 // A round engine and the world around it, as a loop over (event) → Effects. Events come from the
 // test. Records go to the law, replies to maps. Orders wait until the test carries one out; what it
@@ -339,4 +339,4 @@ class EngineDriver {
   std::optional<std::string> stop_;
 };
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

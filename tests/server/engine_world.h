@@ -19,17 +19,17 @@
 // parts, server restarts, and workers with vices.
 namespace macaw::server {
 
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::Examples;
-using testing_support::Expected;
-using testing_support::IsLeftOut;
-using testing_support::kCohort;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::RecordOf;
-using testing_support::Table;
-using testing_support::TestRun;
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::Examples;
+using fixtures::Expected;
+using fixtures::IsLeftOut;
+using fixtures::kCohort;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::RecordOf;
+using fixtures::Table;
+using fixtures::TestRun;
 
 class World {
  public:
@@ -153,8 +153,7 @@ class World {
     ++durable_.epoch;
     // A checkpoint is between two rounds. An evaluation that was not complete is done again.
     std::optional<fleet::Blob> owed;
-    if (durable_.owes_evaluation)
-      owed = testing_support::BlobOf(Round(durable_.completed), Phase(9));
+    if (durable_.owes_evaluation) owed = fixtures::BlobOf(Round(durable_.completed), Phase(9));
     std::map<std::string, admin::Quarantined> quarantine;
     for (const auto& [name, order] : orders_.quarantine) quarantine[name] = {.node = name};
     std::map<std::string, std::string> given_up;

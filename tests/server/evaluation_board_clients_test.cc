@@ -13,13 +13,13 @@
 namespace macaw::server {
 namespace {
 
-using testing_support::Everything;
-using testing_support::kAnna;
-using testing_support::kCentral;
-using testing_support::kClients;
-using testing_support::kTrainRows;
-using testing_support::Result;
-using testing_support::Take;
+using fixtures::Everything;
+using fixtures::kAnna;
+using fixtures::kCentral;
+using fixtures::kClients;
+using fixtures::kTrainRows;
+using fixtures::Result;
+using fixtures::Take;
 
 TEST(EvaluationBoard, AsksForTheGlobalModelWhereClientsHaveTheirOwn) {
   for (const bool personal : {false, true}) {

@@ -12,15 +12,15 @@
 namespace macaw::server {
 namespace {
 
-using testing_support::At;
-using testing_support::Board;
-using testing_support::Everything;
-using testing_support::kAnna;
-using testing_support::kBert;
-using testing_support::kCentral;
-using testing_support::kClients;
-using testing_support::Result;
-using testing_support::Take;
+using fixtures::At;
+using fixtures::Board;
+using fixtures::Everything;
+using fixtures::kAnna;
+using fixtures::kBert;
+using fixtures::kCentral;
+using fixtures::kClients;
+using fixtures::Result;
+using fixtures::Take;
 
 TEST(EvaluationBoard, CutsByTheConfigurationAndAddsInChunkOrder) {
   EvaluationBoard board = Board();

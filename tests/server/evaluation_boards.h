@@ -7,7 +7,7 @@
 #include "server/engine/evaluation_board.h"
 
 // Boards of round 3 over five clients, and what workers take from them and answer.
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 inline TimePoint At(double seconds) { return TimePoint(FromSeconds(seconds)); }
 inline constexpr WorkerId kAnna(1), kBert(2);
@@ -43,4 +43,4 @@ inline fleet::EvaluationResult Result(const fleet::EvaluationTask& task) {
           .sums = {static_cast<double>(task.end - task.begin), 0.1 * task.begin}};
 }
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

@@ -12,10 +12,10 @@
 namespace macaw::server {
 namespace {
 
-using testing_support::Examples;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::TestRun;
+using fixtures::Examples;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::TestRun;
 
 fleet::ClientRecord Counted(uint64_t client, std::vector<double> sums) {
   return {.attempt = {ClientId(client), {1, client}}, .sums = std::move(sums)};

@@ -13,12 +13,12 @@
 namespace macaw::server {
 namespace {
 
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::kCohort;
-using testing_support::NodeWithEverybody;
-using testing_support::Table;
-using testing_support::TestRun;
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::kCohort;
+using fixtures::NodeWithEverybody;
+using fixtures::Table;
+using fixtures::TestRun;
 
 class HandOut : public testing::Test {
  protected:
@@ -175,7 +175,7 @@ TEST_F(HandOut, WhoAskedBeforeTheLastNodeRegisteredIsServedWhenItDoes) {
   durable_.owes_evaluation = true;
   EngineOptions options{.run = TestRun(4), .workers = 2, .completed = 2};
   options.evaluation_gates = true;
-  options.evaluate_first = testing_support::BlobOf(Round(2), Phase(9));
+  options.evaluate_first = fixtures::BlobOf(Round(2), Phase(9));
   engine_ = std::make_unique<EngineDriver>(options, *scheduler_, durable_, /*rounds=*/4,
                                            /*phases=*/1);
   first_ = Join("first");

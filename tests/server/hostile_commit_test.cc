@@ -16,15 +16,15 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::CutTo;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::Summand;
+using fixtures::TinyOptions;
 using testing::HasSubstr;
-using testing_support::CutTo;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
-using testing_support::Summand;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
 struct Hostility {
   std::string name;
@@ -49,7 +49,7 @@ std::vector<Hostility> Hostilities() {
          auto channels = worker.channels();
          channels[0].layout =
              *ParameterLayout::Make({{.name = "0.weight", .shape = {3, 1}}}, DType::kF32);
-         std::vector<testing_support::Summand> summands;
+         std::vector<fixtures::Summand> summands;
          for (const auto& record : request.part->included)
            summands.push_back({record.attempt.client});
          request.part->sums = worker.Sums(summands, channels);
@@ -90,7 +90,7 @@ std::vector<Hostility> Hostilities() {
        }},
       {"OtherWeightsInTheSumsThanNamed", Verdict::kRefused, "weigh",
        [](FakeWorker& worker, CommitRequest& request) {
-         std::vector<testing_support::Summand> summands;
+         std::vector<fixtures::Summand> summands;
          for (const auto& record : request.part->included)
            summands.push_back({record.attempt.client, 1});
          request.part->sums = worker.Sums(summands);
@@ -329,10 +329,10 @@ TEST(Coordinator, TakesPartsOfClientsWhoseVectorsAreKept) {
   const auto work = [](const std::string& folder, bool lies) {
     Options options = TinyOptions(folder, 2);
     options.run.evaluation.every = 0;
-    options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
+    options.run.algorithm = *fixtures::Registry().Complete({"median", {}});
     const auto coordinator = StartTiny(options);
     FakeWorker worker(*coordinator);
-    worker.SendOn(testing_support::ChannelsOf(options.run));
+    worker.SendOn(fixtures::ChannelsOf(options.run));
     ASSERT_TRUE(worker.Register().ok());
     if (lies) {
       auto request = worker.WorkOnPart();
@@ -353,10 +353,10 @@ TEST(Coordinator, TakesPartsOfClientsWhoseVectorsAreKept) {
 TEST(Coordinator, TakesNoUploadOfMoreClientsThanItsNodeHas) {
   const TemporaryFolder folder;
   Options options = TinyOptions(folder.path(), 1);
-  options.run.algorithm = *testing_support::Registry().Complete({"median", {}});
+  options.run.algorithm = *fixtures::Registry().Complete({"median", {}});
   const auto coordinator = StartTiny(options);
   FakeWorker worker(*coordinator);
-  worker.SendOn(testing_support::ChannelsOf(options.run));
+  worker.SendOn(fixtures::ChannelsOf(options.run));
   ASSERT_TRUE(worker.Register().ok());
   const auto request = worker.WorkOnPart();
   ASSERT_TRUE(request.has_value());

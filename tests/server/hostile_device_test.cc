@@ -8,7 +8,7 @@ namespace {
 
 // The tiny run with a ninth client, which has one row more than the eighth.
 std::vector<uint32_t> NineExamples() {
-  std::vector<uint32_t> examples = testing_support::TinyExamples();
+  std::vector<uint32_t> examples = fixtures::TinyExamples();
   examples.push_back(examples.back() + 1);
   return examples;
 }

@@ -49,7 +49,7 @@ TEST_P(HostileWorker, TenThousandLiesNeitherEndNorChangeTheRun) {
     EXPECT_EQ(RunBytes(disturbed.path()), RunBytes(undisturbed.path()));
   } else {  // the order of arrivals is the world's decision, and lies have had a part in it
     ExpectTheSameRepeated(disturbed, HostileOptions(undisturbed.path(), GetParam()),
-                          testing_support::TinyExamples());
+                          fixtures::TinyExamples());
     EXPECT_GT(liar.told(), 0);
   }
   EXPECT_LT(liar.peak() - before, kMemoryBound);

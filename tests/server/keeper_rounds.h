@@ -13,7 +13,7 @@
 #include "server/model_keeper.h"
 #include "tests/server/tiny_run.h"
 
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 inline constexpr uint64_t kCohort = 5;
 inline constexpr uint64_t kTinyClients = 8;  // of TinyRun
@@ -149,4 +149,4 @@ class KeeperRounds : public testing::TestWithParam<std::string> {
   std::vector<aggregation::ChannelSpec> channels_;
 };
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

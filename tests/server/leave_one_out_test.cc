@@ -21,28 +21,29 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::ContributionsOf;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::kCohort;
+using fixtures::Lines;
+using fixtures::OrderOf;
+using fixtures::RefusalOf;
+using fixtures::Registry;
+using fixtures::RunBytes;
+using fixtures::SendApart;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyDelta;
+using fixtures::TinyLayout;
+using fixtures::TinyOptions;
+using fixtures::TrainedRules;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::kCohort;
-using testing_support::Lines;
-using testing_support::OrderOf;
-using testing_support::RefusalOf;
-using testing_support::Registry;
-using testing_support::RunBytes;
-using testing_support::SendApart;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyDelta;
-using testing_support::TinyLayout;
-using testing_support::TinyOptions;
-using testing_support::TrainedRules;
 
 // ---- the arithmetic
 
-class LeftOutOnce : public testing_support::KeeperRounds {
+class LeftOutOnce : public fixtures::KeeperRounds {
  protected:
   ModelKeeper Keeper(uint32_t leave_one_out) const {
     return KeeperRounds::Keeper({.leave_one_out = leave_one_out});
@@ -170,13 +171,6 @@ Options LeavingOut(const std::string& folder, uint32_t rounds, uint32_t every) {
   Options options = TinyOptions(folder, rounds);
   options.run.evaluation.leave_one_out = every;
   return options;
-}
-
-std::vector<nlohmann::json> ContributionsOf(const TemporaryFolder& folder) {
-  std::vector<nlohmann::json> lines;
-  for (const std::string& line : Lines(folder / "contributions.jsonl"))
-    lines.push_back(nlohmann::json::parse(line));
-  return lines;
 }
 
 TEST(LeaveOneOut, WritesALineForEachRoundThatIsDue) {

@@ -18,8 +18,8 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Registry;
 using testing::HasSubstr;
-using testing_support::Registry;
 
 constexpr uint64_t kSenders = 3;
 
@@ -69,7 +69,7 @@ class LeftOutCosine : public testing::Test {
   using Change = std::function<void(RunPlan&)>;
 
   static RunPlan PlanOf(const std::string& algorithm, const Change& change) {
-    RunPlan run = testing_support::TinyRun(2);
+    RunPlan run = fixtures::TinyRun(2);
     run.algorithm = *Registry().Complete({algorithm, {}});
     run.contribution_bound = 64;
     run.evaluation.leave_one_out = 1;
@@ -221,10 +221,10 @@ TEST_F(LeftOutCosine, EndsARunWhoseRuleAsksForAPhaseThatItDidNotTellOf) {
   algorithms::Description rule = **Registry().Find("fedavg");
   rule.server = algorithms::MakeServer<Twice>;
   const algorithms::Setup setup =
-      algorithms::SetupOf(PlanOf("fedavg", nullptr), testing_support::TinyLayout());
+      algorithms::SetupOf(PlanOf("fedavg", nullptr), fixtures::TinyLayout());
   for (const uint32_t every : {0, 1}) {
     ModelKeeper keeper =
-        *ModelKeeper::Make(rule, setup, testing_support::TinyModel(), {.leave_one_out = every});
+        *ModelKeeper::Make(rule, setup, fixtures::TinyModel(), {.leave_one_out = every});
     ASSERT_TRUE(keeper.Open(FirstOrder()).ok());
     const absl::StatusOr<bool> applied = keeper.Apply(Round(1), Phase(0));
     if (every == 0) {

@@ -288,7 +288,7 @@ class Liar {
     if (asks && !Arrive()) return;
     if (has_clients()) {
       worker_.Train(*lease_.training, request);
-      std::vector<testing_support::Summand> summands;
+      std::vector<fixtures::Summand> summands;
       for (const fleet::ClientRecord& record : request.part->included)
         summands.push_back({record.attempt.client, record.weight, record.multiplicity});
       request.part->sums = worker_.Sums(summands);

@@ -32,14 +32,14 @@
 // (hostile_worker_test.cc, hostile_device_test.cc).
 namespace macaw::server {
 
+using fixtures::CutTo;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using fleet::CommitRequest;
-using testing_support::CutTo;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
 constexpr int kCalls = 10'000;
 constexpr uint32_t kRounds = 50;

@@ -12,9 +12,9 @@
 namespace macaw::server::log {
 namespace {
 
-using testing_support::RandomRecord;
+using fixtures::RandomRecord;
 
-std::string BytesOf(const Entry& entry) {
+std::string Encoded(const Entry& entry) {
   std::string bytes;
   Encode(entry, bytes);
   return bytes;
@@ -26,7 +26,7 @@ TEST(LogCodec, EveryRecordComesBackAsItWas) {
     for (Record& record : random.OneOfEach()) {
       const Entry entry{
           .sequence = 7, .ns = static_cast<int64_t>(seed * 1'000'003), .record = std::move(record)};
-      const absl::StatusOr<Entry> read = Decode(BytesOf(entry), 7);
+      const absl::StatusOr<Entry> read = Decode(Encoded(entry), 7);
       ASSERT_TRUE(read.ok()) << read.status() << " seed " << seed << ": " << JsonOf(entry);
       EXPECT_EQ(*read, entry) << "seed " << seed << ": " << JsonOf(entry);
     }
@@ -36,7 +36,7 @@ TEST(LogCodec, EveryRecordComesBackAsItWas) {
 TEST(LogCodec, NoBytesMakeItFail) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     RandomStream stream({.seed = seed});
-    std::string bytes = BytesOf({.ns = 5, .record = RandomRecord(seed).Any()});
+    std::string bytes = Encoded({.ns = 5, .record = RandomRecord(seed).Any()});
     for (int changes = 0; changes < 4; ++changes)
       bytes[stream.Below(bytes.size())] = static_cast<char>(stream.NextU32());
     bytes.resize(1 + stream.Below(bytes.size()));
@@ -49,7 +49,7 @@ TEST(LogCodec, NoBytesMakeItFail) {
 
 TEST(LogCodec, KindsAndFieldsOfALaterVersionArePassedOver) {
   // A NodeLost record with two unknown fields: a number (100) and a text (101).
-  std::string record = BytesOf({.ns = 9, .record = NodeLost{.node = WorkerId(3), .why = "gone"}});
+  std::string record = Encoded({.ns = 9, .record = NodeLost{.node = WorkerId(3), .why = "gone"}});
   std::string payload = record.substr(4);  // behind time and the payload's tag and length
   ASSERT_EQ(static_cast<size_t>(record[3]), payload.size());
   payload += std::string("\xa0\x06\x05", 3) + std::string("\xaa\x06\x02hi", 5);
@@ -59,7 +59,7 @@ TEST(LogCodec, KindsAndFieldsOfALaterVersionArePassedOver) {
   EXPECT_EQ(read->record, Record(NodeLost{.node = WorkerId(3), .why = "gone"}));
 
   const Entry later{.ns = 9, .record = Unknown{.kind = 77}};
-  const absl::StatusOr<Entry> unknown = Decode(BytesOf(later), 0);
+  const absl::StatusOr<Entry> unknown = Decode(Encoded(later), 0);
   ASSERT_TRUE(unknown.ok()) << unknown.status();
   EXPECT_EQ(*unknown, later);
 }
@@ -83,14 +83,14 @@ TEST(LogCodec, ARoundOfAThousandClientsCostsTensOfKilobytes) {
                           .message = absl::StrCat("client ", i, ": ", std::string(5000, 'x'))});
     }
   }
-  EXPECT_LT(BytesOf({.record = opened}).size(), 3'000u);
-  EXPECT_LT(BytesOf({.record = leased}).size(), 4'000u);
-  EXPECT_LT(BytesOf({.record = accepted}).size(), 2'000u);
+  EXPECT_LT(Encoded({.record = opened}).size(), 3'000u);
+  EXPECT_LT(Encoded({.record = leased}).size(), 4'000u);
+  EXPECT_LT(Encoded({.record = accepted}).size(), 2'000u);
   accepted.given_up = GivenUpOf(left_out);
-  EXPECT_LT(BytesOf({.record = accepted}).size(), 90'000u);
+  EXPECT_LT(Encoded({.record = accepted}).size(), 90'000u);
   for (fleet::LeftOut& left : left_out) left.message = std::string(5000, 'x');
   accepted.given_up = GivenUpOf(left_out);
-  EXPECT_LT(BytesOf({.record = accepted}).size(), 9'000u) << "equal messages are kept once";
+  EXPECT_LT(Encoded({.record = accepted}).size(), 9'000u) << "equal messages are kept once";
 }
 
 TEST(LogCodec, ALongMessageKeepsItsBeginningAndItsEnd) {

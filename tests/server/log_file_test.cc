@@ -18,9 +18,9 @@
 namespace macaw::server::log {
 namespace {
 
+using fixtures::RandomRecord;
 using macaw::testing_support::TemporaryFolder;
 using testing::HasSubstr;
-using testing_support::RandomRecord;
 
 const Digest kRun = DigestOf("this run");
 

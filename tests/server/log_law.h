@@ -10,7 +10,7 @@
 
 #include "server/log/record.h"
 
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 // A law for the records of every session: at every moment they say for each client of an open phase
 // whether it waits, which node has it leased, or how it was settled. So the state of a round can be
@@ -146,4 +146,4 @@ class LogLaw {
   std::set<ClientId> counted_;  // in the open phase
 };
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

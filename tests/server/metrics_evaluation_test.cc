@@ -14,7 +14,7 @@
 namespace macaw::server {
 namespace {
 
-using testing_support::FourClients;
+using fixtures::FourClients;
 using Json = nlohmann::json;
 
 TEST(MetricsRow, AddsTheEvaluation) {

@@ -7,7 +7,7 @@
 #include "server/metrics.h"
 
 // Rounds whose metrics are known by hand.
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 inline fleet::ClientRecord Record(uint64_t client, uint32_t examples, uint64_t steps,
                                   std::vector<double> sums) {
@@ -29,4 +29,4 @@ inline PhaseReport FourClients() {
           .bytes_down = 5000};
 }
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

@@ -18,8 +18,8 @@
 namespace macaw::server {
 namespace {
 
-using testing_support::FourClients;
-using testing_support::Record;
+using fixtures::FourClients;
+using fixtures::Record;
 using Json = nlohmann::json;
 
 TEST(MetricsRow, SaysWhatTrainingGave) {

@@ -16,11 +16,11 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Registry;
+using fixtures::TinyDelta;
+using fixtures::TinyLayout;
+using fixtures::TinyModel;
 using testing::HasSubstr;
-using testing_support::Registry;
-using testing_support::TinyDelta;
-using testing_support::TinyLayout;
-using testing_support::TinyModel;
 
 constexpr double kBound = 64;
 
@@ -29,7 +29,7 @@ class ModelKeeperTest : public testing::Test {
   ModelKeeperTest() { Use("fedavg"); }
 
   void Use(const std::string& algorithm) {
-    RunPlan run = testing_support::TinyRun(1);
+    RunPlan run = fixtures::TinyRun(1);
     run.algorithm = *Registry().Complete({algorithm, {}});
     run.contribution_bound = kBound;
     setup_ = algorithms::SetupOf(run, TinyLayout());
@@ -141,7 +141,7 @@ TEST_F(ModelKeeperTest, MakesNoVectorsOfClientsThatThePartDoesNotName) {
   constexpr uint64_t kMany = 4000;
   const LayoutPtr layout =
       *ParameterLayout::Make({{.name = "0.weight", .shape = {1 << 16}}}, DType::kF32);
-  RunPlan run = testing_support::TinyRun(1);
+  RunPlan run = fixtures::TinyRun(1);
   run.algorithm = *Registry().Complete({"median", {}});
   const algorithms::Setup setup = algorithms::SetupOf(run, layout);
   const algorithms::Description& median = **Registry().Find("median");
@@ -215,7 +215,7 @@ TEST_F(ModelKeeperTest, SendsAChannelThatDidNotChangeAsTheSameBlob) {
 
 // A coded model travels in few bytes, and its whole bytes are there for whoever asks for them.
 TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
-  RunPlan run = testing_support::TinyRun(1);
+  RunPlan run = fixtures::TinyRun(1);
   run.algorithm = *Registry().Complete({"fedavg", {}});
   run.broadcast = {.codec = {"bits 4"}, .of = "model"};
   const algorithms::Description rule = *Registry().RuleOf(run);
@@ -238,7 +238,7 @@ TEST_F(ModelKeeperTest, OffersAShortFormOfACodedModel) {
 
 // Rounds that do not wait for each other: clients may have begun from models of earlier rounds.
 TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
-  RunPlan run = testing_support::TinyRun(1);
+  RunPlan run = fixtures::TinyRun(1);
   run.algorithm = *Registry().Complete({"fedavg", {}});
   run.contribution_bound = kBound;
   run.devices.family = "phones";
@@ -283,7 +283,7 @@ TEST_F(ModelKeeperTest, KeepsTheModelsFromWhichClientsTrain) {
 
 // A round's bytes do not depend on when the server was started.
 TEST_F(ModelKeeperTest, AChangeThatChangesNothingHasAFormOfItsOwn) {
-  RunPlan run = testing_support::TinyRun(1);
+  RunPlan run = fixtures::TinyRun(1);
   run.algorithm = *Registry().Complete({"fedavg", {}});
   run.cohort.size = run.clients;
   run.broadcast = {.codec = {"threshold 1000"}, .of = "change"};
@@ -462,7 +462,7 @@ TEST_F(ModelKeeperTest, ComesBackFromWhatItSaved) {
 class FrozenKeeper : public testing::Test {
  protected:
   FrozenKeeper() {
-    RunPlan run = testing_support::TinyRun(1);
+    RunPlan run = fixtures::TinyRun(1);
     run.algorithm = *Registry().Complete({"fedavgm", {}});
     run.model.frozen = {"0.bias"};
     setup_ = algorithms::SetupOf(run, TinyLayout());

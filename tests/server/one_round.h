@@ -13,15 +13,15 @@
 // An engine with one round to do. The test itself plays the workers.
 namespace macaw::server {
 
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::Examples;
-using testing_support::kCohort;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::RecordOf;
-using testing_support::Table;
-using testing_support::TestRun;
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::Examples;
+using fixtures::kCohort;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::RecordOf;
+using fixtures::Table;
+using fixtures::TestRun;
 
 // An engine with one round to do. The test itself plays the workers.
 class OneRound : public testing::Test {

@@ -31,7 +31,7 @@ class Operations : public OneRound {
     request.part = fleet::Part{.round = lease.round, .broadcast = lease.broadcast.name};
     std::vector<ClientId> included;
     for (const fleet::Assignment& a : lease.assignments) {
-      if (testing_support::IsLeftOut(lease.round, a.client)) {
+      if (fixtures::IsLeftOut(lease.round, a.client)) {
         request.part->left_out.push_back({.attempt = {a.client, a.fence},
                                           .reason = fleet::LeftOutReason::kFailed,
                                           .message = "it cannot be trained"});

@@ -12,14 +12,14 @@ namespace macaw::server {
 namespace {
 
 using admin::Action;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::Lines;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::Lines;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
 admin::RunStatus StatusOf(Coordinator& run) {

@@ -59,14 +59,14 @@ extern "C" int fsync(int fd) { return NoteSync(fd); }
 namespace macaw::server {
 namespace {
 
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::Slurp;
-using testing_support::StartTiny;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::RunBytes;
+using fixtures::Slurp;
+using fixtures::StartTiny;
+using fixtures::TinyModel;
+using fixtures::TinyOptions;
 using testing_support::TemporaryFolder;
-using testing_support::TinyModel;
-using testing_support::TinyOptions;
 namespace fs = std::filesystem;
 
 constexpr uint32_t kRounds = 5;
@@ -182,7 +182,7 @@ Commits Forgotten(const std::string& folder, Commits acknowledged) {
   Options options = DurableOptions(folder);
   options.resume = true;
   const absl::StatusOr<Opening> opening =
-      Open(std::move(options), TinyModel(), testing_support::Registry());
+      Open(std::move(options), TinyModel(), fixtures::Registry());
   EXPECT_TRUE(opening.ok()) << opening.status();
   if (!opening.ok()) return acknowledged;
   std::erase_if(acknowledged,
@@ -297,7 +297,7 @@ TEST(PowerLoss, AFileThatIsLostAloneEndsInTheSameModelOrARefusal) {
       Options options = DurableOptions(left);
       options.resume = true;
       const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
-          Coordinator::Start(options, TinyModel(), testing_support::Registry());
+          Coordinator::Start(options, TinyModel(), fixtures::Registry());
       if (!coordinator.ok()) {
         ++refused;
         EXPECT_THAT(std::string(coordinator.status().message()), testing::HasSubstr(left));

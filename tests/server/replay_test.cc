@@ -7,21 +7,21 @@
 #include <vector>
 
 #include "server/coordinator.h"
-#include "server/log/history.h"
 #include "tests/server/tiny_run.h"
 
 namespace macaw::server {
 namespace {
 
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::HistoryOf;
+using fixtures::RunBytes;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::Summand;
+using fixtures::TinyOptions;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::StartError;
-using testing_support::StartTiny;
-using testing_support::Summand;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
 // Moves all clients of a part but the first `keep` to left_out, as if their training had failed.
 fleet::CommitRequest WithoutSome(const FakeWorker& worker, fleet::CommitRequest request,
@@ -59,12 +59,6 @@ void RunWithMisfortune(Options options) {
   }
   worker.RunToEnd();
   ASSERT_TRUE(coordinator->Wait().ok());
-}
-
-log::History HistoryOf(const TemporaryFolder& folder) {
-  const auto history = log::ReadHistory(folder / "rounds.log");
-  EXPECT_TRUE(history.ok()) << history.status();
-  return history.value_or(log::History());
 }
 
 Options Repeating(const log::History& history, const TemporaryFolder& folder) {

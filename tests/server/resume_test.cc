@@ -16,17 +16,17 @@ namespace macaw::server {
 namespace {
 
 namespace fs = std::filesystem;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::RunBytes;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyExamples;
+using fixtures::TinyOptions;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyExamples;
-using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
 class Interrupted : public testing::TestWithParam<uint32_t> {};
@@ -113,10 +113,10 @@ TEST(Resume, RefusesAnotherConfigurationByTheKeyThatDiffers) {
   EXPECT_THAT(StartError(options).ToString(),
               AllOf(HasSubstr("local.lr"), HasSubstr("0.1"), HasSubstr("0.25")));
   EXPECT_EQ(Slurp(folder / "epoch"), "1\n") << "a refused start is no start";
-  options.run = testing_support::TinyRun(4);
+  options.run = fixtures::TinyRun(4);
   options.run.algorithm.name = "fedprox";
   EXPECT_THAT(StartError(options).ToString(), HasSubstr("algorithm."));
-  options.run = testing_support::TinyRun(6);  // more rounds are still the same configuration
+  options.run = fixtures::TinyRun(6);  // more rounds are still the same configuration
   EXPECT_EQ(Finish(options).rounds, 6u);
 }
 
@@ -297,7 +297,7 @@ TEST(Resume, KnowsNoStatesOfTheRoundThatWasCutShort) {
       ASSERT_TRUE(request.has_value());
       std::vector<fleet::ClientRecord>& records = request->part->included;
       if (!whole) records.resize(records.size() / 2);
-      std::vector<testing_support::Summand> summands;
+      std::vector<fixtures::Summand> summands;
       for (fleet::ClientRecord& record : records) {
         record.has_state = true;
         summands.push_back({record.attempt.client, record.weight});

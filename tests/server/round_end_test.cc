@@ -17,19 +17,19 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::kCohort;
+using fixtures::NodeWithEverybody;
+using fixtures::RecordOf;
+using fixtures::Table;
+using fixtures::TestRun;
 using fleet::LeftOutReason;
 using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::kCohort;
-using testing_support::NodeWithEverybody;
-using testing_support::RecordOf;
-using testing_support::Table;
-using testing_support::TestRun;
 
 // A worker with what it has leased.
-struct Holder {
+struct HoldingNode {
   SessionId session;
   fleet::TrainingLease lease;
   uint64_t commits = 0;
@@ -69,7 +69,7 @@ class RoundEnd : public testing::Test {
     return engine_->Register(NodeWithEverybody(name, /*slots=*/1), Table(), now_)->session;
   }
   // Asks for work. `running`: clients that the worker has leased and not committed.
-  fleet::LeaseReply Ask(Holder& holder, uint32_t running = 0) {
+  fleet::LeaseReply Ask(HoldingNode& holder, uint32_t running = 0) {
     engine_->Lease(++tickets_, {.session = holder.session, .wanted = 1, .running = running},
                    FromSeconds(30), now_);
     const fleet::LeaseReply reply = Answer(tickets_);
@@ -81,7 +81,7 @@ class RoundEnd : public testing::Test {
     return found != engine_->leases.end() ? found->second : fleet::LeaseReply{};
   }
   // Commits what the worker has leased, but for the first `without` clients of it.
-  fleet::Verdict Commit(Holder& holder, size_t without = 0) {
+  fleet::Verdict Commit(HoldingNode& holder, size_t without = 0) {
     fleet::Part part{.round = holder.lease.round,
                      .phase = holder.lease.phase,
                      .broadcast = holder.lease.broadcast.name};
@@ -109,7 +109,7 @@ class RoundEnd : public testing::Test {
   // The same, while both workers are heard.
   void PassInTouch(double seconds) {
     now_ += FromSeconds(seconds);
-    for (const Holder* holder : {&anna_, &bert_})
+    for (const HoldingNode* holder : {&anna_, &bert_})
       engine_->Heartbeat({.session = holder->session}, now_);
     engine_->Tick(now_);
   }
@@ -129,7 +129,7 @@ class RoundEnd : public testing::Test {
     }
     return reasons;
   }
-  static std::map<ClientId, LeftOutReason> Each(const Holder& holder, LeftOutReason reason) {
+  static std::map<ClientId, LeftOutReason> Each(const HoldingNode& holder, LeftOutReason reason) {
     std::map<ClientId, LeftOutReason> reasons;
     for (const ClientId client : holder.clients()) reasons[client] = reason;
     return reasons;
@@ -141,7 +141,7 @@ class RoundEnd : public testing::Test {
   RandomStream random_{{.seed = 1}};
   TimePoint now_{};
   Ticket tickets_ = 0;
-  Holder anna_, bert_;
+  HoldingNode anna_, bert_;
   std::vector<log::Record> records_;
 };
 
@@ -289,7 +289,7 @@ TEST_F(RoundEnd, WithDropARoundWhoseClientsFailedIsDroppedWhenNobodyIsMissing) {
   Ask(bert_);
   Expect({});
   Commit(anna_);
-  const auto leave_out = [&](Holder& holder) {
+  const auto leave_out = [&](HoldingNode& holder) {
     fleet::Part part{.round = Round(1), .broadcast = holder.lease.broadcast.name};
     for (const Attempt& attempt : holder.attempts())
       part.left_out.push_back({.attempt = attempt, .reason = LeftOutReason::kDeclined});

@@ -298,7 +298,7 @@ class ThreeRounds : public OneRound {
       part.round = piece.round, part.broadcast = piece.broadcast;
       for (fleet::ClientRecord& record : piece.included) {
         record.has_state = false;
-        if (testing_support::IsLeftOut(piece.round, record.attempt.client)) {
+        if (fixtures::IsLeftOut(piece.round, record.attempt.client)) {
           part.left_out.push_back({.attempt = record.attempt});
         } else {
           trained.push_back(record.attempt.client);

@@ -20,15 +20,15 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::LogLaw;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::LogLaw;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
 std::vector<log::Record> RecordsOf(const TemporaryFolder& folder) {
   std::vector<log::Record> records;

@@ -15,7 +15,7 @@
 #include "training/api/metrics.h"
 
 // A small run for the tests of the engine: forty clients, cohorts of twelve, no model.
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 inline constexpr uint64_t kPopulation = 40;
 inline constexpr uint64_t kCohort = 12;
@@ -96,4 +96,4 @@ inline fleet::Blob BlobOf(Round round, Phase phase) {
   return {.digest = DigestOf(absl::StrCat(round.value, "/", phase.value)), .size = 1};
 }
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

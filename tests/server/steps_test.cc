@@ -13,26 +13,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/coordinator.h"
-#include "server/log/history.h"
 #include "testing/local_link.h"
 #include "tests/server/tiny_run.h"
 
 namespace macaw::server {
 namespace {
 
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::RunBytes;
-using testing_support::StartTiny;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::HistoryOf;
+using fixtures::RunBytes;
+using fixtures::StartTiny;
+using fixtures::TinyOptions;
 using testing_support::TemporaryFolder;
-using testing_support::TinyOptions;
 
-constexpr uint32_t kRounds = 5;
+constexpr uint32_t kStepRounds = 5;
 constexpr int kDevices = 5;
 
 // Two arrivals a round, four clients at a time.
 Options Durable(const std::string& run_dir, bool resume = false) {
-  Options options = TinyOptions(run_dir, kRounds);
+  Options options = TinyOptions(run_dir, kStepRounds);
   options.run.cohort.size = 2;
   options.run.asynchronous = {.mode = "buffered", .concurrency = 4};
   options.config.durability = "commit";
@@ -132,12 +132,6 @@ std::vector<Device> Devices(Coordinator& coordinator) {
   return devices;
 }
 
-log::History HistoryOf(const TemporaryFolder& folder) {
-  const auto history = log::ReadHistory(folder / "rounds.log");
-  EXPECT_TRUE(history.ok()) << history.status();
-  return history.value_or(log::History());
-}
-
 TEST(Steps, AServerThatDiesAfterAnyArrivalGoesOnWithAllClientsAndARepeatedRunIsTheSame) {
   const TemporaryFolder undisturbed, killed, again;
   {
@@ -164,14 +158,14 @@ TEST(Steps, AServerThatDiesAfterAnyArrivalGoesOnWithAllClientsAndARepeatedRunIsT
     EXPECT_GT(servers, 4);
   }
   const log::History first = HistoryOf(undisturbed), second = HistoryOf(killed);
-  EXPECT_EQ(first.completed(), Round(kRounds));
+  EXPECT_EQ(first.completed(), Round(kStepRounds));
   EXPECT_EQ(log::FirstDifference(first, second), std::nullopt);
   EXPECT_EQ(RunBytes(undisturbed.path()), RunBytes(killed.path()));
 
   // The workers of the repeated run have several clients in a part.
   const log::Decisions decisions = second.decisions();
   ASSERT_TRUE(decisions.at({Round(2), Phase(0)}).step.has_value());
-  Options repeating = TinyOptions(again.path(), kRounds);
+  Options repeating = TinyOptions(again.path(), kStepRounds);
   repeating.run = Durable("").run;
   repeating.replays = second.sessions().front().run;
   repeating.decisions = decisions;
@@ -220,7 +214,7 @@ TEST(Steps, WhoTrainsWhileARunIsPausedCountsUnderTheNextServer) {
   EXPECT_EQ(train[2]->Count(), 1u);
   Work(devices, [] {});
   ASSERT_TRUE(coordinator->Wait().ok());
-  EXPECT_EQ(HistoryOf(folder).completed(), Round(kRounds));
+  EXPECT_EQ(HistoryOf(folder).completed(), Round(kStepRounds));
 }
 
 TEST(Steps, ARunThatWasResumedFromItsCheckpointBeginsWithNewClients) {
@@ -246,8 +240,8 @@ TEST(Steps, ARunThatWasResumedFromItsCheckpointBeginsWithNewClients) {
     Work(devices, [] {});
     ASSERT_TRUE(coordinator->Wait().ok());
   }
-  EXPECT_EQ(HistoryOf(folder).completed(), Round(kRounds));
-  Options repeating = TinyOptions(folder.path() + "-again", kRounds);
+  EXPECT_EQ(HistoryOf(folder).completed(), Round(kStepRounds));
+  Options repeating = TinyOptions(folder.path() + "-again", kStepRounds);
   const TemporaryFolder again;
   repeating.run_dir = again.path();
   repeating.run = Durable("").run;

@@ -14,19 +14,19 @@ namespace macaw::server {
 namespace {
 
 namespace fs = std::filesystem;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::Lines;
+using fixtures::Registry;
+using fixtures::RunBytes;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyModel;
+using fixtures::TinyOptions;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::Lines;
-using testing_support::Registry;
-using testing_support::RunBytes;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyModel;
-using testing_support::TinyOptions;
 using Json = nlohmann::json;
 
 // Runs to the end. Before that, interrupts and resumes the run in each round of `interruptions`.
@@ -136,7 +136,7 @@ TEST(StopRule, LooksAtTheRoundsOfEvaluationEveryAlone) {
 }
 
 // FedAvg that counts a budget down, as a rule with differential privacy does.
-class Spending final : public algorithms::MeanDeltaServer {
+class CountingDown final : public algorithms::MeanDeltaServer {
  public:
   using MeanDeltaServer::MeanDeltaServer;
   absl::StatusOr<algorithms::AfterApply> Apply(const algorithms::ServerContext& context,
@@ -154,7 +154,7 @@ TEST(StopRule, EndsTheRunByAMetricOfTheAlgorithmsOwn) {
     schema.metrics = {{"epsilon", std::nullopt}};
     return schema;
   };
-  spending.server = algorithms::MakeServer<Spending>;
+  spending.server = algorithms::MakeServer<CountingDown>;
   algorithms::Registry registry;
   ASSERT_TRUE(registry.Add(spending).ok());
 
@@ -191,6 +191,74 @@ TEST(StopRule, DoesNotLetAStoppedRunBeResumedUnderTheSameRule) {
   EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr("stopped"), HasSubstr("run.stop")));
   options.config.stop.at_least = 0.65;
   EXPECT_EQ(Finish(options).rounds, 4u) << "another rule may carry it on";
+}
+
+// The rounds of a tiny run send equally much.
+TEST(RunBudget, EndsTheRunAfterTheFirstEvaluatedRoundThatHasSpentItAlsoAcrossAResume) {
+  const TemporaryFolder one;
+  Finish(TinyOptions(one.path(), 1));
+  const double of_a_round = Json::parse(Lines(one / "metrics.jsonl").back())["bytes_up"];
+  ASSERT_GT(of_a_round, 0);
+  const auto run = [&](const std::string& run_dir, double rounds, uint32_t every,
+                       uint32_t leave_one_out, const std::vector<uint32_t>& interruptions) {
+    Options options = TinyOptions(run_dir, 9);
+    options.run.evaluation.every = every;
+    options.run.evaluation.leave_one_out = leave_one_out;
+    options.config.budget.bytes_up = rounds * of_a_round;
+    return RunInPieces(
+        options, Registry(), [](Round) { return 0.5; }, interruptions);
+  };
+  struct Case {
+    double rounds;
+    uint32_t every, ends;
+  };
+  for (const auto& [rounds, every, ends] :
+       {Case{4, 1, 4}, {3.5, 1, 4}, {4, 2, 4}, {4.5, 2, 6}, {4, 3, 6}, {7, 5, 9}}) {
+    const TemporaryFolder whole;
+    const Outcome expected = run(whole.path(), rounds, every, 0, {});
+    EXPECT_EQ(expected.rounds, ends) << rounds << ", " << every;
+    if (ends == 9) continue;  // the last one
+    EXPECT_EQ(expected.kind, Outcome::Kind::kStopped);
+    EXPECT_THAT(expected.reason, AllOf(HasSubstr("bytes_up of all rounds are"),
+                                       HasSubstr(absl::StrCat("after round ", ends))));
+    for (const std::vector<uint32_t>& interruptions :
+         {std::vector<uint32_t>{1}, {2}, {3}, {1, 2, 3}}) {
+      const TemporaryFolder parts;
+      const Outcome outcome = run(parts.path(), rounds, every, 0, interruptions);
+      EXPECT_EQ(outcome.rounds, ends) << rounds << ", " << every;
+      EXPECT_EQ(outcome.reason, expected.reason);
+      EXPECT_EQ(RunBytes(parts.path()), RunBytes(whole.path()));
+    }
+    const TemporaryFolder told;
+    EXPECT_EQ(run(told.path(), rounds, every, 1, {2}).rounds, ends) << "other rounds do not count";
+  }
+}
+
+TEST(RunBudget, StandsBesideAStopRuleAndALargerOneCarriesTheRunOn) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 6);
+  options.config.stop = {.metric = "test_accuracy", .patience = 5};
+  options.config.budget.bytes_down = 1;
+  EXPECT_EQ(Finish(options).rounds, 1u);
+  const Json summary = Json::parse(Slurp(folder / "summary.json"));
+  EXPECT_EQ(summary["end"], "stopped");
+  EXPECT_EQ(summary["best"]["metric"], "test_accuracy");
+  options.resume = true;
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr("stopped"), HasSubstr("bytes_down"), HasSubstr("run.budget")));
+  options.config.budget.bytes_down.reset();
+  EXPECT_EQ(Finish(options).rounds, 6u);
+}
+
+TEST(RunBudget, RefusesWhatNeverEndsTheRun) {
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 2);
+  options.config.budget.virtual_seconds = 5;
+  EXPECT_THAT(StartError(options).ToString(), HasSubstr("needs [devices]"));
+  options.config.budget = {.bytes_up = 5};
+  options.run.evaluation.every = 0;
+  EXPECT_THAT(StartError(options).ToString(), HasSubstr("evaluation.every"));
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(StopRule, IsCheckedBeforeAnythingIsWritten) {

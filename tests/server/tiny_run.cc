@@ -15,7 +15,7 @@
 #include "proto/fleet/vector_codec.h"
 #include "testing/local_link.h"
 
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 namespace {
 
 constexpr uint64_t kClients = 8;
@@ -99,6 +99,19 @@ std::string Slurp(const std::string& path) {
 std::vector<std::string> Lines(const std::string& path) {
   const std::string text = Slurp(path);
   return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+log::History HistoryOf(const TemporaryFolder& folder) {
+  const auto history = log::ReadHistory(folder / "rounds.log");
+  EXPECT_TRUE(history.ok()) << history.status();
+  return history.value_or(log::History());
+}
+
+std::vector<nlohmann::json> ContributionsOf(const TemporaryFolder& folder) {
+  std::vector<nlohmann::json> lines;
+  for (const std::string& line : Lines(folder / "contributions.jsonl"))
+    lines.push_back(nlohmann::json::parse(line));
+  return lines;
 }
 
 fleet::Blob CutTo(const fleet::Blob& blob, size_t size) {
@@ -345,4 +358,4 @@ RunBytes::RunBytes(const std::string& run_dir)
       model(Slurp(run_dir + "/model.safetensors")),
       digest(nlohmann::json::parse(Slurp(run_dir + "/summary.json"))["model_digest"]) {}
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

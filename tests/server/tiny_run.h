@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,10 +13,11 @@
 #include "plan/run_plan.h"
 #include "proto/fleet/link.h"
 #include "server/coordinator.h"
+#include "server/log/history.h"
 #include "testing/temporary_folder.h"
 
 // A run that can be computed by hand, with workers that consist only of calls of the fleet's API.
-namespace macaw::server::testing_support {
+namespace macaw::server::fixtures {
 
 using macaw::testing_support::TemporaryFolder;
 
@@ -34,6 +36,9 @@ FlatVector TinyDelta(ClientId client, ConstVectorView model);
 
 std::string Slurp(const std::string& path);  // fails the test if the file cannot be read
 std::vector<std::string> Lines(const std::string& path);
+log::History HistoryOf(
+    const TemporaryFolder& folder);  // of its rounds.log; fails the test on an error
+std::vector<nlohmann::json> ContributionsOf(const TemporaryFolder& folder);  // contributions.jsonl
 
 // The first `size` bytes of a blob.
 fleet::Blob CutTo(const fleet::Blob& blob, size_t size);
@@ -119,4 +124,4 @@ struct RunBytes {
   friend bool operator==(const RunBytes&, const RunBytes&) = default;
 };
 
-}  // namespace macaw::server::testing_support
+}  // namespace macaw::server::fixtures

@@ -17,16 +17,16 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::Examples;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::TestRun;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::Examples;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::TestRun;
 
 constexpr TotalsUsed kNone, kN{.clients = true}, kW{.weight = true};
 

@@ -23,23 +23,24 @@
 namespace macaw::server {
 namespace {
 
+using fixtures::ContributionsOf;
+using fixtures::FakeWorker;
+using fixtures::Finish;
+using fixtures::KeeperRounds;
+using fixtures::Lines;
+using fixtures::OrderOf;
+using fixtures::RefusalOf;
+using fixtures::Registry;
+using fixtures::RunBytes;
+using fixtures::SendApart;
+using fixtures::Slurp;
+using fixtures::StartError;
+using fixtures::StartTiny;
+using fixtures::TinyLayout;
+using fixtures::TinyOptions;
+using fixtures::TrainedRules;
 using testing::HasSubstr;
-using testing_support::FakeWorker;
-using testing_support::Finish;
-using testing_support::KeeperRounds;
-using testing_support::Lines;
-using testing_support::OrderOf;
-using testing_support::RefusalOf;
-using testing_support::Registry;
-using testing_support::RunBytes;
-using testing_support::SendApart;
-using testing_support::Slurp;
-using testing_support::StartError;
-using testing_support::StartTiny;
 using testing_support::TemporaryFolder;
-using testing_support::TinyLayout;
-using testing_support::TinyOptions;
-using testing_support::TrainedRules;
 
 // ---- the arithmetic
 
@@ -209,13 +210,6 @@ Options UnlearningAll(const std::string& folder, uint32_t rounds) {
   Options options = TinyOptions(folder, rounds);
   options.run.evaluation.unlearn = kEverybody;
   return options;
-}
-
-std::vector<nlohmann::json> ContributionsOf(const TemporaryFolder& folder) {
-  std::vector<nlohmann::json> lines;
-  for (const std::string& line : Lines(folder / "contributions.jsonl"))
-    lines.push_back(nlohmann::json::parse(line));
-  return lines;
 }
 
 std::string UnlearnedFile(const TemporaryFolder& folder, uint64_t client) {

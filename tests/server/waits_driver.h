@@ -19,20 +19,20 @@
 // For the tests of the table of waits in server/README.md: an engine, some nodes and a clock.
 namespace macaw::server {
 
+using fixtures::Durable;
+using fixtures::EngineDriver;
+using fixtures::Examples;
+using fixtures::kCentralTestRows;
+using fixtures::kCohort;
+using fixtures::kPopulation;
+using fixtures::NodeWithEverybody;
+using fixtures::RecordOf;
+using fixtures::Table;
+using fixtures::TestRun;
 using fleet::LeftOutReason;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-using testing_support::Durable;
-using testing_support::EngineDriver;
-using testing_support::Examples;
-using testing_support::kCentralTestRows;
-using testing_support::kCohort;
-using testing_support::kPopulation;
-using testing_support::NodeWithEverybody;
-using testing_support::RecordOf;
-using testing_support::Table;
-using testing_support::TestRun;
 
 inline constexpr double kLease = 10, kLimit = 200;  // seconds
 inline constexpr double kLeast = WaitLimits::kLeastLeases * kLease;

@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const Digest kRun = DigestOf("a run");
+const Digest kDiskRun = DigestOf("a run");
 
 void Replace(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
@@ -42,7 +42,7 @@ class DiskStateStoreTest : public ::testing::Test {
   std::string File() const { return SegmentsIn(folder_.path()).at(0); }
   // Stands for another process: it shares no open file with this one.
   std::unique_ptr<DiskStateStore> Other() const {
-    return *DiskStateStore::Open(folder_.path(), schema_, kRun);
+    return *DiskStateStore::Open(folder_.path(), schema_, kDiskRun);
   }
 
   static constexpr Attempt kVersion{ClientId(7), {1, 3}};
@@ -51,7 +51,7 @@ class DiskStateStoreTest : public ::testing::Test {
   const TestState state_{schema_, 1};
   const TemporaryFolder folder_;
   const std::unique_ptr<DiskStateStore> store_ =
-      *DiskStateStore::Open(folder_.path(), schema_, kRun);
+      *DiskStateStore::Open(folder_.path(), schema_, kDiskRun);
 };
 
 TEST_F(DiskStateStoreTest, TenThousandVersionsAreOneFile) {
@@ -70,7 +70,7 @@ TEST_F(DiskStateStoreTest, AnotherProcessSeesWhatWasPutAtOnce) {
 TEST_F(DiskStateStoreTest, WhatAKilledProcessHadPutIsThere) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto store = DiskStateStore::Open(folder_.path(), schema_, kRun);
+    const auto store = DiskStateStore::Open(folder_.path(), schema_, kDiskRun);
     const bool put = store.ok() && (*store)->Put(Version(8, 1, 4), state_.views()).ok();
     ::kill(::getpid(), put ? SIGKILL : SIGTERM);
   }
@@ -134,19 +134,20 @@ TEST_F(DiskStateStoreTest, TheStatesOfAnotherRunOrModelAreRefused) {
   EXPECT_THAT(why(DiskStateStore::Open(folder_.path(), schema_, DigestOf("another"))),
               AllOf(HasSubstr("another run"), HasSubstr("state.path")));
   const StateSchema other = {ParameterLayout::Scalars("control", 21, DType::kF32)};
-  EXPECT_THAT(why(DiskStateStore::Open(folder_.path(), other, kRun)), HasSubstr("another model"));
+  EXPECT_THAT(why(DiskStateStore::Open(folder_.path(), other, kDiskRun)),
+              HasSubstr("another model"));
 }
 
 TEST_F(DiskStateStoreTest, WhatIsDamagedInTheRunsOwnFolderIsWrittenAnewAndStatesAreKept) {
-  const std::string own = *FolderOfRun(folder_ / "device", kRun);
-  ASSERT_TRUE((*DiskStateStore::Open(own, schema_, kRun))->Put(kVersion, state_.views()).ok());
+  const std::string own = *FolderOfRun(folder_ / "device", kDiskRun);
+  ASSERT_TRUE((*DiskStateStore::Open(own, schema_, kDiskRun))->Put(kVersion, state_.views()).ok());
   const std::string store = own + "/store", whole = *ReadFile(store);
   std::string flipped = whole;
   flipped[40] ^= 1;
   for (const std::string& damaged : {std::string(), whole.substr(0, 60), flipped}) {
     Replace(store, damaged);
-    EXPECT_EQ(*FolderOfRun(folder_ / "device", kRun), own);
-    const auto opened = DiskStateStore::Open(own, schema_, kRun);
+    EXPECT_EQ(*FolderOfRun(folder_ / "device", kDiskRun), own);
+    const auto opened = DiskStateStore::Open(own, schema_, kDiskRun);
     ASSERT_TRUE(opened.ok()) << opened.status();
     EXPECT_TRUE(state_.Equals(*(*opened)->Get(kVersion)));
     EXPECT_EQ(*ReadFile(store), whole);
@@ -186,7 +187,7 @@ TEST(DiskStateStore, LargeStatesBeginOnBlocksAndAreFreedOneByOne) {
   const TemporaryFolder folder;
   const StateSchema schema = {ParameterLayout::Scalars("personal", 50000, DType::kF32)};
   const TestState state(schema, 3);
-  const auto store = *DiskStateStore::Open(folder.path(), schema, kRun);
+  const auto store = *DiskStateStore::Open(folder.path(), schema, kDiskRun);
   for (uint64_t counter = 1; counter <= 8; ++counter)
     ASSERT_TRUE(store->Put(Version(counter, 1, counter), state.views()).ok());
   ASSERT_TRUE(store->Flush().ok());
@@ -203,7 +204,7 @@ TEST(DiskStateStore, AFullDiskIsAnErrorAndWhatWasPutBeforeStays) {
   if (!disk.mounted()) GTEST_SKIP() << disk.why();
   const StateSchema schema = {ParameterLayout::Scalars("control", 2500, DType::kF32)};
   const TestState state(schema, 3);
-  const auto store = *DiskStateStore::Open(disk.path() + "/states", schema, kRun);
+  const auto store = *DiskStateStore::Open(disk.path() + "/states", schema, kDiskRun);
   absl::Status full;
   uint64_t put = 0;
   while (put < 100 && full.ok()) {
@@ -225,7 +226,8 @@ TEST(DiskStateStore, AFullDiskIsAnErrorAndWhatWasPutBeforeStays) {
 
 TEST(DiskStateStore, SaysWhichFolderItCannotUse) {
   EXPECT_THAT(
-      std::string(DiskStateStore::Open("/dev/null/states", TwoItems(), kRun).status().message()),
+      std::string(
+          DiskStateStore::Open("/dev/null/states", TwoItems(), kDiskRun).status().message()),
       HasSubstr("/dev/null/states"));
 }
 

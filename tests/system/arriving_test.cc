@@ -29,18 +29,18 @@ using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 using testing_support::WriteConfig;
 
-constexpr int kDevices = 6;
+constexpr int kArriving = 6;
 
 class ArrivingFleet : public testing::Test {
  protected:
   // `settings`: of the plan, and of a simulation of it.
   void Plan(const std::vector<std::string>& settings) {
     for (const std::string& one : settings) absl::StrAppend(&settings_, " --set '", one, "'");
-    Run(absl::StrCat("plan ", config_, settings_, " --set server.workers=", kDevices + 1,
+    Run(absl::StrCat("plan ", config_, settings_, " --set server.workers=", kArriving + 1,
                      " --set server.durability=commit --out ", folder_ / "server.toml"));
-    Run(absl::StrCat("data shards ", config_, " --set partition.clients=", kDevices, " --out ",
+    Run(absl::StrCat("data shards ", config_, " --set partition.clients=", kArriving, " --out ",
                      folder_ / "shards"));
-    Run(absl::StrCat("data prepare ", config_, " --set partition.clients=", kDevices, " --out ",
+    Run(absl::StrCat("data prepare ", config_, " --set partition.clients=", kArriving, " --out ",
                      folder_ / "all.safetensors"));
   }
   void Begin() {
@@ -49,7 +49,7 @@ class ArrivingFleet : public testing::Test {
                                   std::vector<std::string>{"--config", folder_ / "server.toml",
                                                            "--run-dir", run_, "--listen", listen_},
                                   folder_ / "server.log");
-    for (int device = 0; device < kDevices; ++device) {
+    for (int device = 0; device < kArriving; ++device) {
       devices_.emplace_back();
       Start(device);
     }
@@ -59,7 +59,7 @@ class ArrivingFleet : public testing::Test {
     tester_ = std::make_unique<Program>(
         "macaw-worker",
         std::vector<std::string>{"--config", node, "--server", listen_, "--name", "tester",
-                                 "--clients", absl::StrCat(kDevices, ":", kDevices), "--scratch",
+                                 "--clients", absl::StrCat(kArriving, ":", kArriving), "--scratch",
                                  folder_ / "tester"},
         folder_ / "tester.log");
   }
@@ -101,7 +101,7 @@ class ArrivingFleet : public testing::Test {
   }
   std::string Logs() const {
     std::string all = ReadFile(folder_ / "server.log").value_or("");
-    for (int device = 0; device < kDevices; ++device) {
+    for (int device = 0; device < kArriving; ++device) {
       absl::StrAppend(&all, "\n-- ", device, "\n",
                       ReadFile(folder_ / absl::StrCat("device-", device, ".log")).value_or(""));
     }
@@ -139,7 +139,7 @@ class ArrivingFleet : public testing::Test {
   std::vector<std::unique_ptr<Program>> devices_;
 };
 
-const std::vector<std::string> kModel = {absl::StrCat("partition.clients=", kDevices),
+const std::vector<std::string> kModel = {absl::StrCat("partition.clients=", kArriving),
                                          "model.name=mlp", "evaluation.every=1"};
 
 std::vector<std::string> With(std::vector<std::string> settings) {

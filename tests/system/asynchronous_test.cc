@@ -45,11 +45,11 @@ using testing_support::WriteConfig;
 
 using Settings = std::vector<std::string>;
 
-const Settings kDevices = SmallRun(40, 6, SmallDevices());
+const Settings kOnDevices = SmallRun(40, 6, SmallDevices());
 const Settings kBuffered =
-    Plus(kDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
+    Plus(kOnDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
 
-const Settings kOverlapped = Plus(kDevices, {"round.mode=overlapped", "run.rounds=8"});
+const Settings kOverlapped = Plus(kOnDevices, {"round.mode=overlapped", "run.rounds=8"});
 
 struct Timed {
   const char* name;
@@ -103,9 +103,10 @@ TEST_P(VirtualTime, GoesOnAfterAKill) {
 INSTANTIATE_TEST_SUITE_P(
     Of, VirtualTime,
     testing::Values(
-        Timed{"Rounds", kDevices},
-        Timed{"OverSelectionUnderADeadline",
-              Plus(kDevices, {"cohort.over_selection=2", "round.deadline=20", "round.quorum=0.5"})},
+        Timed{"Rounds", kOnDevices},
+        Timed{
+            "OverSelectionUnderADeadline",
+            Plus(kOnDevices, {"cohort.over_selection=2", "round.deadline=20", "round.quorum=0.5"})},
         Timed{"Buffered", kBuffered},
         Timed{"BufferedGroups", Plus(kBuffered, {"round.refill=4", "round.max_staleness=2",
                                                  "cohort.sampling=available"})},
@@ -144,7 +145,7 @@ TEST(Buffered, WithASynchronousRoundsPlacesIsTheSynchronousRunToTheByte) {
   const std::string config = WriteConfig("same");
   for (const std::string rule : {"fedavg", "fedprox", "fedadam"}) {
     const Settings settings =
-        Plus(kDevices, {absl::StrCat("algorithm.name=", rule), "run.rounds=5"});
+        Plus(kOnDevices, {absl::StrCat("algorithm.name=", rule), "run.rounds=5"});
     Simulation rounds("rounds", WithSettings(config, settings));
     ASSERT_EQ(rounds.Wait(), 0) << rounds.output();
     Simulation buffered("buffered", WithSettings(config, Plus(settings, {"round.mode=buffered",
@@ -264,11 +265,11 @@ TEST(Overlapped, IsThatOnPaper) {
 TEST(Overlapped, DoesTheWorkOfItsOwnRounds) {
   const std::string config = WriteConfig("work");
   const Settings steps =
-      Plus(kDevices, {"run.rounds=5", "local.steps=2", "local.qsr=0.1",
-                      "local.lr_schedule.kind=exponential", "local.lr_schedule.gamma=0.8"});
+      Plus(kOnDevices, {"run.rounds=5", "local.steps=2", "local.qsr=0.1",
+                        "local.lr_schedule.kind=exponential", "local.lr_schedule.gamma=0.8"});
   for (const Settings& settings :
-       {steps, Plus(kDevices, {"run.rounds=5", "cohort.straggler_fraction=0.5"}),
-        Plus(kDevices,
+       {steps, Plus(kOnDevices, {"run.rounds=5", "cohort.straggler_fraction=0.5"}),
+        Plus(kOnDevices,
              {"run.rounds=5", "cohort.straggler_fraction=0.5", "cohort.straggler_policy=drop"})}) {
     Simulation waits("waits", WithSettings(config, settings));
     ASSERT_EQ(waits.Wait(), 0) << waits.output();
@@ -289,10 +290,10 @@ TEST(VirtualTime, IsThatOfTheRulesWork) {
   const std::string config = WriteConfig("rules");
   const auto seconds = [&](const Settings& more) {
     Simulation run(
-        "rule",
-        WithSettings(config, Plus(Plus(kDevices, {"devices.down_kB_s=1e12", "devices.up_kB_s=1e12",
-                                                  "devices.round_spread=0", "run.rounds=2"}),
-                                  more)));
+        "rule", WithSettings(
+                    config, Plus(Plus(kOnDevices, {"devices.down_kB_s=1e12", "devices.up_kB_s=1e12",
+                                                   "devices.round_spread=0", "run.rounds=2"}),
+                                 more)));
     EXPECT_EQ(run.Wait(), 0) << run.output();
     return run.summary()["virtual_seconds"].get<double>();
   };
@@ -306,7 +307,7 @@ TEST(VirtualTime, IsThatOfTheRulesWork) {
 
 TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
   const std::string config = WriteConfig("summary");
-  Simulation run("run", WithSettings(config, kDevices));
+  Simulation run("run", WithSettings(config, kOnDevices));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   double sum = 0;
   for (const nlohmann::json& row : RowsOf(run)) sum += row["virtual_seconds"].get<double>();
@@ -325,10 +326,10 @@ TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
 // A deadline in virtual time decides who counts, and is no time of this machine.
 TEST(VirtualTime, ADeadlineLeavesOutSlowDevices) {
   const std::string config = WriteConfig("deadline");
-  Simulation all("all", WithSettings(config, kDevices));
+  Simulation all("all", WithSettings(config, kOnDevices));
   ASSERT_EQ(all.Wait(), 0) << all.output();
-  Simulation timed("timed",
-                   WithSettings(config, Plus(kDevices, {"round.deadline=10", "round.quorum=0.1"})));
+  Simulation timed(
+      "timed", WithSettings(config, Plus(kOnDevices, {"round.deadline=10", "round.quorum=0.1"})));
   ASSERT_EQ(timed.Wait(), 0) << timed.output();
   double late = 0;
   for (const nlohmann::json& row : RowsOf(timed)) {
@@ -342,7 +343,7 @@ TEST(VirtualTime, ADeadlineLeavesOutSlowDevices) {
 
 TEST(VirtualTime, AnotherDeadlineIsAnotherRun) {
   const std::string config = WriteConfig("resume");
-  Simulation run("run", WithSettings(config, Plus(kDevices, {"round.deadline=10"})));
+  Simulation run("run", WithSettings(config, Plus(kOnDevices, {"round.deadline=10"})));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   Simulation resumed("resumed",
                      {"--resume", run.folder(), "--rounds", "5", "--set", "round.deadline=20"});

@@ -29,7 +29,6 @@ namespace macaw {
 namespace {
 
 using testing_support::BadNetwork;
-using testing_support::Fault;
 using testing_support::Printed;
 using testing_support::Program;
 using testing_support::RunMacaw;
@@ -102,7 +101,8 @@ class FleetOverABadNetwork : public testing::Test {
 TEST_F(FleetOverABadNetwork, ThatCutsEachConnectionAgainAndAgainEndsWithTheSimulationsModel) {
   Plan("--set server.workers=2");
   Serve({"--config", plan_});
-  BadNetwork network(address_, {.faults = {{Fault::Kind::kCut, 300'000}}, .again = true});
+  BadNetwork network(address_,
+                     {.faults = {{testing_support::Fault::Kind::kCut, 300'000}}, .again = true});
   const auto first = Join("a", network.address()), second = Join("b", network.address());
   for (const auto& worker : {first.get(), second.get()})
     EXPECT_EQ(worker->Wait(), 0) << worker->text();

@@ -27,7 +27,7 @@ using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 
 // Softmax regression over a few generated clients: a run is a second.
-constexpr char kSmall[] = R"([run]
+constexpr char kSmallConfig[] = R"([run]
 name = "small"
 rounds = 4
 seed = 7
@@ -47,7 +47,7 @@ slots = 1
 
 class Commands : public testing::Test {
  protected:
-  Commands() : config_(folder_.Write("small.toml", kSmall)), out_(folder_ / "run") {}
+  Commands() : config_(folder_.Write("small.toml", kSmallConfig)), out_(folder_ / "run") {}
 
   std::string File(const std::string& name) { return *ReadFile(folder_ / name); }
   // Every file of a run but what its processes said, by name.

@@ -41,7 +41,7 @@ using testing_support::WriteConfig;
 
 using Settings = std::vector<std::string>;
 
-const Settings kClients = SmallRun(20, 5, {"run.rounds=4", "evaluation.leave_one_out=2"});
+const Settings kLeavingOut = SmallRun(20, 5, {"run.rounds=4", "evaluation.leave_one_out=2"});
 
 std::string ContributionsOf(const Simulation& run) {
   return Slurp(run.folder() + "/contributions.jsonl");
@@ -64,7 +64,8 @@ void PrintTo(const LeavingOut& leaving_out, std::ostream* out) { *out << leaving
 class Contribution : public testing::TestWithParam<LeavingOut> {};
 
 TEST_P(Contribution, IsTheSameForAnyWorkersAndInAReplay) {
-  ExpectTheSameBytesForAnyWorkers(WriteConfig("contribution"), Plus(kClients, GetParam().settings),
+  ExpectTheSameBytesForAnyWorkers(WriteConfig("contribution"),
+                                  Plus(kLeavingOut, GetParam().settings),
                                   [](const Simulation& one, const Simulation& three) {
                                     EXPECT_EQ(LinesOf(one).size(), 2u);
                                     EXPECT_EQ(ContributionsOf(three), ContributionsOf(one));
@@ -73,7 +74,7 @@ TEST_P(Contribution, IsTheSameForAnyWorkersAndInAReplay) {
 
 // From a checkpoint, and in the middle of a round.
 TEST_P(Contribution, IsTheSameAfterKills) {
-  const Settings settings = Plus(Plus(kClients, GetParam().settings),
+  const Settings settings = Plus(Plus(kLeavingOut, GetParam().settings),
                                  {"evaluation.leave_one_out=1", "run.rounds=6",
                                   "emulation.pause_probability=1", "emulation.pause_seconds=0.01"});
   const std::string config = WriteConfig("kill");
@@ -96,7 +97,7 @@ TEST_P(Contribution, IsTheSameAfterKills) {
 // What is recorded for a client in the first round is the model of a run of one round without it.
 TEST_P(Contribution, IsTheRunWithoutTheClient) {
   const Settings settings =
-      Plus(Plus(kClients, GetParam().settings), {"evaluation.leave_one_out=1", "run.rounds=1"});
+      Plus(Plus(kLeavingOut, GetParam().settings), {"evaluation.leave_one_out=1", "run.rounds=1"});
   Simulation run("run", WithSettings(WriteConfig("without"), settings));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const nlohmann::json line = LinesOf(run).at(0);
@@ -215,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Contributions, AreAddedUpOverTheRounds) {
-  Simulation run("run", WithSettings(WriteConfig("table"), Plus(kClients, {"cohort.size=20"})));
+  Simulation run("run", WithSettings(WriteConfig("table"), Plus(kLeavingOut, {"cohort.size=20"})));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const std::vector<nlohmann::json> lines = LinesOf(run);
   ASSERT_EQ(lines.size(), 2u);
@@ -290,7 +291,7 @@ TEST(Contributions, HaveTheNamesOfTheClientsWhichAReplayTakes) {
 TEST(Contributions, AreRefusedWhereTheyCannotBe) {
   const std::string config = WriteConfig("refused");
   const auto refused = [&](const Settings& settings) {
-    Simulation run("refused", WithSettings(config, Plus(kClients, settings)));
+    Simulation run("refused", WithSettings(config, Plus(kLeavingOut, settings)));
     EXPECT_NE(run.Wait(), 0);
     return run.output();
   };

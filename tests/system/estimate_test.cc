@@ -24,7 +24,7 @@ using testing_support::TemporaryFolder;
 using Json = nlohmann::json;
 
 // Softmax regression: no update has a zero, so every client sends the same.
-constexpr char kPlain[] = R"([run]
+constexpr char kPlainConfig[] = R"([run]
 name = "plain"
 rounds = 12
 seed = 3
@@ -45,11 +45,11 @@ slots = 2
 
 class Estimates : public testing::Test {
  protected:
-  std::string Command(const std::string& more, const std::string& config = kPlain) const {
+  std::string Command(const std::string& more, const std::string& config = kPlainConfig) const {
     return absl::StrCat("simulate ", folder_.Write("plain.toml", config), " ", more);
   }
   // The event with the estimate; null if there is none.
-  Json Estimate(const std::string& more, const std::string& config = kPlain) {
+  Json Estimate(const std::string& more, const std::string& config = kPlainConfig) {
     const Printed printed = RunMacaw(Command("--estimate --json " + more, config));
     EXPECT_EQ(printed.exit, 0) << printed.text;
     for (const absl::string_view line : absl::StrSplit(printed.text, '\n')) {
@@ -63,7 +63,7 @@ class Estimates : public testing::Test {
     double steps = 0, clients = 0;
     Json summary;
   };
-  Reported Run(const std::string& more, const std::string& config = kPlain) {
+  Reported Run(const std::string& more, const std::string& config = kPlainConfig) {
     const std::string out = folder_ / "run";
     const Printed printed =
         RunMacaw(Command(absl::StrCat("-q --force --out ", out, " ", more), config));

@@ -19,12 +19,12 @@ namespace {
 using testing_support::Simulation;
 using testing_support::WriteConfig;
 
-struct Bytes {
+struct LawBytes {
   std::string digest, metrics;
-  friend bool operator==(const Bytes&, const Bytes&) = default;
+  friend bool operator==(const LawBytes&, const LawBytes&) = default;
 };
 
-Bytes BytesOf(const std::string& name, std::vector<std::string> arguments) {
+LawBytes BytesOf(const std::string& name, std::vector<std::string> arguments) {
   Simulation simulation(name, std::move(arguments));
   EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
   return {simulation.digest(), simulation.metrics()};
@@ -46,7 +46,7 @@ TEST_P(Law, TheSameBytesForAnyWorkers) {
     more.insert(more.begin(), base.begin(), base.end());
     return more;
   };
-  const Bytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
+  const LawBytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.digest.size(), 64u);
   EXPECT_EQ(std::count(one.metrics.begin(), one.metrics.end(), '\n'), 3);
   EXPECT_EQ(BytesOf("1x2", with({"--processes", "1", "--slots", "2"})), one);
@@ -75,7 +75,7 @@ TEST(LawOfDropoutAndAugmentation, TheSameBytesForAnyWorkers) {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  const Bytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
+  const LawBytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
   EXPECT_EQ(BytesOf("2x2", with({"--processes", "2", "--slots", "2"})), one);
 }
 
@@ -95,7 +95,7 @@ TEST(LawOfLargeModels, TheSameBytesInMemoryAndInFiles) {
     more.insert(more.begin(), base.begin(), base.end());
     return more;
   };
-  const Bytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
+  const LawBytes one = BytesOf("1x1", with({"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.digest.size(), 64u);
   EXPECT_EQ(BytesOf("2x2", with({"--processes", "2", "--slots", "2"})), one);
   EXPECT_EQ(BytesOf("tcp", with({"--processes", "4", "--slots", "1", "--tcp"})), one);
@@ -111,8 +111,8 @@ TEST(LawOfStorage, PreparedFilesGiveTheBytesOfTheSourceTheyWereMadeFrom) {
   const std::string command =
       std::string(MACAW_BIN_DIR "/macaw data prepare ") + config + " --out " + prepared;
   ASSERT_EQ(testing_support::RunShell(command).exit, 0);
-  const Bytes pooled = BytesOf("pooled", {config});
-  const Bytes own =
+  const LawBytes pooled = BytesOf("pooled", {config});
+  const LawBytes own =
       BytesOf("prepared", {config, "--set", "data.source=prepared", "--set",
                            "data.path=" + prepared, "--set", "partition.scheme=natural"});
   EXPECT_EQ(own, pooled);
@@ -140,12 +140,12 @@ TEST(LawOfTime, ASlowSlotChangesWhoTrainsAndNothingElse) {
   const std::string config = WriteConfig("slow", "[evaluation]\nevery = 3\n");
   const std::vector<std::string> base = {config,  "--processes",    "3", "--slots", "2",
                                          "--set", "cohort.size=100"};
-  const Bytes even = BytesOf("even", base);
+  const LawBytes even = BytesOf("even", base);
   std::vector<std::string> slowed = base;
   slowed.insert(slowed.end(), {"--set", "workers.slowdown=[5.0]"});
   Simulation simulation("slow", slowed);
   ASSERT_EQ(simulation.Wait(), 0) << simulation.output();
-  EXPECT_EQ((Bytes{simulation.digest(), simulation.metrics()}), even);
+  EXPECT_EQ((LawBytes{simulation.digest(), simulation.metrics()}), even);
   std::map<std::string, int> clients;
   int all = 0;
   for (const auto& event : simulation.events()) {
@@ -160,11 +160,11 @@ TEST(LawOfTime, ASlowSlotChangesWhoTrainsAndNothingElse) {
 
 TEST(LawOfTime, EveryPolicyOnUnevenHardwareGivesTheSameBytes) {
   const std::string config = WriteConfig("policies");
-  const Bytes even = BytesOf("even", {config, "--processes", "1", "--slots", "1"});
+  const LawBytes even = BytesOf("even", {config, "--processes", "1", "--slots", "1"});
   for (const char* policy :
        {"planned_stealing", "longest_first", "random", "round_robin", "uniform"}) {
     SCOPED_TRACE(policy);
-    const Bytes uneven = BytesOf(
+    const LawBytes uneven = BytesOf(
         policy, {config, "--processes", "2", "--slots", "2", "--set",
                  std::string("scheduler.policy=") + policy, "--set", "workers.slowdown=[1.0, 3.0]",
                  "--set", "emulation.environment=cos", "--set", "emulation.pause_probability=0.1",

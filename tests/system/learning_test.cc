@@ -36,8 +36,8 @@ using testing_support::WriteConfig;
 
 using Settings = std::vector<std::string>;
 
-const Settings kClients = SmallRun(40, 6, {"run.rounds=8"});
-const Settings kDevices = Plus(kClients, SmallDevices());
+const Settings kLearnedOnClients = SmallRun(40, 6, {"run.rounds=8"});
+const Settings kLearnedOnDevices = Plus(kLearnedOnClients, SmallDevices());
 
 struct Learner {
   const char* name;
@@ -111,31 +111,33 @@ TEST_P(Learning, GoesOnAfterItsLastRound) {
 INSTANTIATE_TEST_SUITE_P(
     By, Learning,
     testing::Values(
-        Learner{"Oort", Plus(kClients, {"cohort.sampling=oort", "cohort.oort.exploration=0.5"})},
-        Learner{
-            "OortOnDevices",
-            Plus(kDevices, {"cohort.sampling=oort", "cohort.oort.exploration_decay=0.5",
-                            "cohort.oort.pacer_step=2", "cohort.oort.blacklist_rounds=2",
-                            "cohort.over_selection=1.5", "round.deadline=60", "round.quorum=0.5"})},
+        Learner{"Oort",
+                Plus(kLearnedOnClients, {"cohort.sampling=oort", "cohort.oort.exploration=0.5"})},
+        Learner{"OortOnDevices",
+                Plus(kLearnedOnDevices,
+                     {"cohort.sampling=oort", "cohort.oort.exploration_decay=0.5",
+                      "cohort.oort.pacer_step=2", "cohort.oort.blacklist_rounds=2",
+                      "cohort.over_selection=1.5", "round.deadline=60", "round.quorum=0.5"})},
         Learner{"OortWithStates",
-                Plus(kClients, {"cohort.sampling=oort", "algorithm.name=scaffold",
-                                "cohort.straggler_fraction=0.3", "cohort.straggler_policy=drop"})},
-        Learner{"PowerOfChoice",
-                Plus(kClients, {"cohort.sampling=power-of-choice", "cohort.candidates=15"})},
+                Plus(kLearnedOnClients,
+                     {"cohort.sampling=oort", "algorithm.name=scaffold",
+                      "cohort.straggler_fraction=0.3", "cohort.straggler_policy=drop"})},
+        Learner{"PowerOfChoice", Plus(kLearnedOnClients,
+                                      {"cohort.sampling=power-of-choice", "cohort.candidates=15"})},
         Learner{"PowerOfChoiceOfOwners",
-                Plus(kClients, {"cohort.sampling=power-of-choice", "workers.owners=3"})},
-        Learner{"UpperBound",
-                Plus(kDevices, {"cohort.sampling=ucb", "algorithm.name=fedadam",
-                                R"(update.codec=["topk 0.1"])", "update.feedback=residual"})},
-        Learner{"Cyclic", Plus(kClients, {"cohort.sampling=cyclic"})}),
+                Plus(kLearnedOnClients, {"cohort.sampling=power-of-choice", "workers.owners=3"})},
+        Learner{"UpperBound", Plus(kLearnedOnDevices,
+                                   {"cohort.sampling=ucb", "algorithm.name=fedadam",
+                                    R"(update.codec=["topk 0.1"])", "update.feedback=residual"})},
+        Learner{"Cyclic", Plus(kLearnedOnClients, {"cohort.sampling=cyclic"})}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // A loss is then of all phases of the round.
 TEST(Learning, OfARuleWithPhasesGivesTheSameBytesForAnyWorkers) {
   MACAW_NEEDS_LIBTORCH();
   const std::string config = WriteConfig("phases");
-  const Settings settings = Plus(kClients, {"cohort.sampling=ucb", "algorithm.name=mime",
-                                            "model.name=logistic", "run.rounds=10"});
+  const Settings settings = Plus(kLearnedOnClients, {"cohort.sampling=ucb", "algorithm.name=mime",
+                                                     "model.name=logistic", "run.rounds=10"});
   Simulation one("one", WithSettings(config, settings, {"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.Wait(), 0) << one.output();
   Simulation three("three", WithSettings(config, settings, {"--processes", "3", "--slots", "2"}));
@@ -148,7 +150,7 @@ TEST(Learning, OfARuleWithPhasesGivesTheSameBytesForAnyWorkers) {
 TEST(Learning, CohortsFollowTheLosses) {
   const std::string config = WriteConfig("follow");
   const auto different = [&](const std::string& sampling, const Settings& more) {
-    Simulation run("run", WithSettings(config, Plus(Plus(kClients, {"cohort.size=20"}),
+    Simulation run("run", WithSettings(config, Plus(Plus(kLearnedOnClients, {"cohort.size=20"}),
                                                     Plus(more, {"cohort.sampling=" + sampling}))));
     EXPECT_EQ(run.Wait(), 0) << run.output();
     const std::vector<std::set<uint64_t>> cohorts = CohortsOf(run);
@@ -174,36 +176,37 @@ TEST(Learning, IsRefusedWhereItCannotBe) {
   };
   for (const std::string sampling : {"oort", "power-of-choice", "ucb"}) {
     const Settings learning = {"cohort.sampling=" + sampling};
-    EXPECT_THAT(refused(Plus(kDevices, Plus(learning, {"round.mode=buffered"}))),
+    EXPECT_THAT(refused(Plus(kLearnedOnDevices, Plus(learning, {"round.mode=buffered"}))),
                 HasSubstr("clients of closed rounds"));
-    EXPECT_THAT(refused(Plus(kClients, Plus(learning, {"cohort.over_selection=2"}))),
+    EXPECT_THAT(refused(Plus(kLearnedOnClients, Plus(learning, {"cohort.over_selection=2"}))),
                 HasSubstr("needs [devices]"));
-    EXPECT_THAT(
-        refused(Plus(kClients, Plus(learning, {"privacy.mechanism=gaussian", "privacy.clip=1",
-                                               "privacy.noise=1", "privacy.delta=0.001"}))),
-        HasSubstr("drawn independently"));
+    EXPECT_THAT(refused(Plus(kLearnedOnClients,
+                             Plus(learning, {"privacy.mechanism=gaussian", "privacy.clip=1",
+                                             "privacy.noise=1", "privacy.delta=0.001"}))),
+                HasSubstr("drawn independently"));
   }
-  EXPECT_THAT(refused(Plus(kClients, {"cohort.sampling=power-of-choice", "cohort.candidates=3"})),
-              HasSubstr("cohort.candidates is 3"));
-  EXPECT_THAT(refused(Plus(kClients, {"cohort.oort.clip=0.5"})),
+  EXPECT_THAT(
+      refused(Plus(kLearnedOnClients, {"cohort.sampling=power-of-choice", "cohort.candidates=3"})),
+      HasSubstr("cohort.candidates is 3"));
+  EXPECT_THAT(refused(Plus(kLearnedOnClients, {"cohort.oort.clip=0.5"})),
               HasSubstr("cohort.sampling = \"oort\""));
-  EXPECT_THAT(refused(Plus(kClients, {"cohort.sampling=oort", "cohort.oort.penalty=1"})),
+  EXPECT_THAT(refused(Plus(kLearnedOnClients, {"cohort.sampling=oort", "cohort.oort.penalty=1"})),
               HasSubstr("devices.family"));
-  EXPECT_THAT(refused(Plus(kClients, {"cohort.sampling=oort", "cohort.oort.clip=2"})),
+  EXPECT_THAT(refused(Plus(kLearnedOnClients, {"cohort.sampling=oort", "cohort.oort.clip=2"})),
               HasSubstr("cohort.oort.clip"));
 }
 
 TEST(Learning, AnEstimateSaysThatItDrawsOtherCohorts) {
   const std::string config = WriteConfig("estimate");
-  Simulation run("estimate",
-                 WithSettings(config, Plus(kDevices, {"cohort.sampling=oort"}), {"--estimate"}));
+  Simulation run("estimate", WithSettings(config, Plus(kLearnedOnDevices, {"cohort.sampling=oort"}),
+                                          {"--estimate"}));
   EXPECT_EQ(run.Wait(), 0);
   EXPECT_THAT(run.output(), HasSubstr("drawn uniformly here: \"oort\" follows losses"));
 }
 
 TEST(Learning, ATraceOfTheClockIsOfTheConfigurationAlone) {
-  Simulation run("run",
-                 WithSettings(WriteConfig("trace"), Plus(kDevices, {"cohort.sampling=ucb"})));
+  Simulation run(
+      "run", WithSettings(WriteConfig("trace"), Plus(kLearnedOnDevices, {"cohort.sampling=ucb"})));
   ASSERT_EQ(run.Wait(), 0) << run.output();
   const auto trace = RunMacaw(
       absl::StrCat("timeline ", run.folder(), " --virtual ", run.folder(), "-virtual.json"));

@@ -22,12 +22,12 @@ using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 using testing_support::WriteConfig;
 
-struct Bytes {
+struct OwnedBytes {
   std::string model, metrics, states;
-  friend bool operator==(const Bytes&, const Bytes&) = default;
+  friend bool operator==(const OwnedBytes&, const OwnedBytes&) = default;
 };
 
-Bytes BytesOf(const Simulation& simulation) {
+OwnedBytes OwnedBytesOf(const Simulation& simulation) {
   return {simulation.digest(), simulation.metrics(),
           simulation.summary().value("state_digest", std::string())};
 }
@@ -47,10 +47,10 @@ class Owners : public testing::TestWithParam<Rule> {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  Bytes Run(const std::string& name, std::vector<std::string> more) const {
+  OwnedBytes Run(const std::string& name, std::vector<std::string> more) const {
     Simulation simulation(name, With(std::move(more)));
     EXPECT_EQ(simulation.Wait(), 0) << simulation.output();
-    return BytesOf(simulation);
+    return OwnedBytesOf(simulation);
   }
 
  private:
@@ -58,7 +58,7 @@ class Owners : public testing::TestWithParam<Rule> {
 };
 
 TEST_P(Owners, AnyDivisionOfThePopulationGivesTheSameBytes) {
-  const Bytes one = Run("one", {"--processes", "1"});
+  const OwnedBytes one = Run("one", {"--processes", "1"});
   ASSERT_EQ(one.model.size(), 64u);
   EXPECT_EQ(Run("two", {"--processes", "2"}), one);
   EXPECT_EQ(Run("owners", {"--owners", "12"}), one);
@@ -142,7 +142,7 @@ void KillOwnersInEveryRound(const std::string& setting) {
   int lost = 0;
   for (const auto& event : disturbed.events()) lost += event["event"] == "worker_lost" ? 1 : 0;
   EXPECT_GT(lost, 0);
-  EXPECT_EQ(BytesOf(disturbed), BytesOf(quiet));
+  EXPECT_EQ(OwnedBytesOf(disturbed), OwnedBytesOf(quiet));
 }
 
 TEST(OwnersFault, OwnersThatAreKilledComeBackUnderTheirNameAndChangeNothing) {

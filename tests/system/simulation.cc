@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string Slurp(const std::string& path) {
+std::string TextOf(const std::string& path) {
   const auto text = ReadFile(path);
   return text.ok() ? *text : "";
 }
@@ -29,7 +29,7 @@ std::string Slurp(const std::string& path) {
 std::vector<nlohmann::json> EventsIn(const std::string& folder) {
   std::vector<nlohmann::json> events;
   for (const absl::string_view line :
-       absl::StrSplit(Slurp(folder + "/events.jsonl"), '\n', absl::SkipEmpty())) {
+       absl::StrSplit(TextOf(folder + "/events.jsonl"), '\n', absl::SkipEmpty())) {
     auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (event.is_object()) events.push_back(std::move(event));
   }
@@ -75,11 +75,11 @@ Simulation::Simulation(const std::string& name, std::vector<std::string> argumen
 int Simulation::Wait() { return program_->Wait(); }
 bool Simulation::running() const { return program_->running(); }
 void Simulation::Signal(int signal) const { program_->Signal(signal); }
-std::string Simulation::output() const { return Slurp(output_path_); }
-std::string Simulation::metrics() const { return Slurp(folder_ + "/metrics.jsonl"); }
+std::string Simulation::output() const { return TextOf(output_path_); }
+std::string Simulation::metrics() const { return TextOf(folder_ + "/metrics.jsonl"); }
 
 nlohmann::json Simulation::summary() const {
-  return nlohmann::json::parse(Slurp(folder_ + "/summary.json"), nullptr,
+  return nlohmann::json::parse(TextOf(folder_ + "/summary.json"), nullptr,
                                /*allow_exceptions=*/false);
 }
 
@@ -128,7 +128,7 @@ std::vector<pid_t> Simulation::Children(const std::string& program) const {
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
     int pid = 0;
     if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
-    const std::string stat = Slurp(entry.path().string() + "/stat");
+    const std::string stat = TextOf(entry.path().string() + "/stat");
     const size_t open = stat.find('('), close = stat.rfind(')');
     if (close == std::string::npos) continue;
     const std::vector<std::string> fields = absl::StrSplit(stat.substr(close + 2), ' ');

@@ -10,7 +10,7 @@
 namespace macaw::testing_support {
 namespace {
 
-using Row = nlohmann::json;
+using MetricRow = nlohmann::json;
 using Table = std::vector<Surrounding>;
 
 const Settings kPlain = {};
@@ -30,15 +30,15 @@ Refusals operator+(Refusals left, const Refusals& right) {
   return left;
 }
 
-double In(const Row& row, const char* column) {
+double In(const MetricRow& row, const char* column) {
   const auto found = row.find(column);
   return found != row.end() && found->is_number() ? found->get<double>() : 0;
 }
 auto Has(const char* column) {
-  return [column](const Row& row) { return row.contains(column); };
+  return [column](const MetricRow& row) { return row.contains(column); };
 }
 auto Above(const char* column, double least = 0) {
-  return [=](const Row& row) { return In(row, column) > least; };
+  return [=](const MetricRow& row) { return In(row, column) > least; };
 }
 
 // No other client may be drawn.
@@ -81,7 +81,7 @@ Table OfCohorts() {
        .refused = DrawnOtherwise() + Refusals{planned,
                                               {{"krum"}, "need a cohort of 2f+3"},
                                               {{"rfa_in_buckets"}, "into one bucket"}},
-       .shows = [](const Row& row) { return In(row, "clients") == 0; },
+       .shows = [](const MetricRow& row) { return In(row, "clients") == 0; },
        .unseen = {"pooled"}},
       {.name = "ClientsDrawnTwice",
        .settings = {"cohort.sampling=proportional", "cohort.weight=uniform", "cohort.size=9"},
@@ -105,12 +105,12 @@ Table OfCohorts() {
        .settings = devices + Settings{"cohort.over_selection=2"},
        .refused = {{{"pooled"}, "the population has 1 clients"},
                    {{"fltrust"}, "the population has 12 clients"}},
-       .shows = [](const Row& row) { return In(row, "clients") == 5; }},
+       .shows = [](const MetricRow& row) { return In(row, "clients") == 5; }},
       {.name = "PartialStragglers", .settings = {"cohort.straggler_fraction=0.5"}},
       {.name = "DroppedStragglers",
        .settings = {"cohort.straggler_fraction=0.5", "cohort.straggler_policy=drop"},
        .refused = {{{"fltrust"}, "leaves it out of some rounds"}},
-       .shows = [](const Row& row) { return In(row, "clients") < 5; }},
+       .shows = [](const MetricRow& row) { return In(row, "clients") < 5; }},
       {.name = "UniformWeights", .settings = {"cohort.weight=uniform"}},
       {.name = "ACountOfOneForEach",
        .settings = {"cohort.max_weight=1"},
@@ -222,7 +222,9 @@ Table OfEvaluation() {
        .settings = {"evaluation.every=0"},
        .like = kPlain,
        .shows =
-           [](const Row& row) { return row["round"] == 4 && row.contains("clients_test_loss"); }},
+           [](const MetricRow& row) {
+             return row["round"] == 4 && row.contains("clients_test_loss");
+           }},
       {.name = "NoEvaluationOfClients", .settings = {"evaluation.clients=false"}, .like = kPlain},
       {.name = "NoCentralEvaluation", .settings = {"evaluation.central=false"}, .like = kPlain},
       {.name = "AnEvaluationOfTrainingRows",
@@ -269,6 +271,9 @@ Table OfEvaluation() {
        .like = kPlain},
       {.name = "ARunThatStopsEarly",
        .settings = {"run.stop.metric=clients", "run.stop.at_least=1"},
+       .like = Settings{"run.rounds=1"}},
+      {.name = "ARunWhoseBudgetIsSpent",
+       .settings = {"run.budget.bytes_down=1"},
        .like = Settings{"run.rounds=1"}},
       {.name = "ARunThatGetsNoBetter",
        .settings = {"run.stop.patience=2", "run.rounds=6"},
@@ -464,13 +469,13 @@ Table OfTime() {
        .like = kPlain},
       {.name = "Deadline",
        .settings = devices + Settings{"cohort.size=12", "round.deadline=0.3", "round.quorum=0.1"},
-       .shows = [](const Row& row) { return In(row, "late") > 0 && In(row, "clients") > 0; },
+       .shows = [](const MetricRow& row) { return In(row, "late") > 0 && In(row, "clients") > 0; },
        .unseen = {"pooled"}},
       {.name = "RoundsBelowTheQuorum",
        .settings =
            devices + Settings{"cohort.size=12", "devices.round_spread=0.5", "round.deadline=0.6",
                               "round.quorum=0.9", "round.below_quorum=drop", "run.rounds=6"},
-       .shows = [](const Row& row) { return In(row, "clients") == 0; },
+       .shows = [](const MetricRow& row) { return In(row, "clients") == 0; },
        .unseen = kNoOptions},  // one pass over the rows, which nearly all end in time
       {.name = "Buffered",
        .settings = devices + Settings{"round.mode=buffered", "round.concurrency=8"},

@@ -25,7 +25,7 @@ using testing_support::Simulation;
 using testing_support::Slurp;
 using testing_support::TemporaryFolder;
 
-constexpr int kBig = 8, kBigRows = 60, kSmall = 72, kSmallRows = 5;
+constexpr int kBig = 8, kBigRows = 60, kSmallClients = 72, kSmallRows = 5;
 
 // Clients "big-0" … "big-7", whose rows differ from client to client, and `small` others behind
 // them. All rows of a client are one batch, in stored order.
@@ -67,11 +67,11 @@ splits = ["train"]
                                                    more));
 }
 
-struct Rule {
+struct CountingRule {
   std::string name, algorithm;
 };
 
-class DrawableClients : public testing::TestWithParam<Rule> {};
+class DrawableClients : public testing::TestWithParam<CountingRule> {};
 
 // Clients that are never drawn are not there for a rule: the run is that of the others alone, bit
 // for bit. The eight have the same numbers in both.
@@ -88,21 +88,24 @@ TEST_P(DrawableClients, AreAllThatARuleCounts) {
   };
   const auto alone = run("alone", 0, "");
   ASSERT_EQ(alone->digest().size(), 64u);
-  EXPECT_EQ(run("rows", kSmall, "min_rows = 20\n")->digest(), alone->digest());
-  EXPECT_EQ(run("names", kSmall, "eligible = [\"big-*\"]\n")->digest(), alone->digest());
-  EXPECT_EQ(run("owners", kSmall, "min_rows = 20\n", {"--owners", "2"})->digest(), alone->digest());
+  EXPECT_EQ(run("rows", kSmallClients, "min_rows = 20\n")->digest(), alone->digest());
+  EXPECT_EQ(run("names", kSmallClients, "eligible = [\"big-*\"]\n")->digest(), alone->digest());
+  EXPECT_EQ(run("owners", kSmallClients, "min_rows = 20\n", {"--owners", "2"})->digest(),
+            alone->digest());
   const std::string numbers =
       "eligible = [\"0\", \"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\"]\n";
-  EXPECT_EQ(run("numbers", kSmall, numbers, {"--owners", "2"})->digest(), alone->digest());
+  EXPECT_EQ(run("numbers", kSmallClients, numbers, {"--owners", "2"})->digest(), alone->digest());
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Of, DrawableClients,
-    testing::Values(
-        Rule{"fedavg", "name = \"fedavg\"\n"}, Rule{"scaffold", "name = \"scaffold\"\n"},
-        Rule{"scaffold_weighted", "name = \"scaffold\"\n[algorithm.scaffold]\nweighted = true\n"},
-        Rule{"feddyn", "name = \"feddyn\"\n"},
-        Rule{"feddyn_weighted", "name = \"feddyn\"\n[algorithm.feddyn]\nweighted = true\n"}),
+    testing::Values(CountingRule{"fedavg", "name = \"fedavg\"\n"},
+                    CountingRule{"scaffold", "name = \"scaffold\"\n"},
+                    CountingRule{"scaffold_weighted",
+                                 "name = \"scaffold\"\n[algorithm.scaffold]\nweighted = true\n"},
+                    CountingRule{"feddyn", "name = \"feddyn\"\n"},
+                    CountingRule{"feddyn_weighted",
+                                 "name = \"feddyn\"\n[algorithm.feddyn]\nweighted = true\n"}),
     [](const auto& test) { return test.param.name; });
 
 // A server's file that says other totals than its clients bring.
@@ -216,7 +219,7 @@ TEST(MaxWeight, OfOneHasTheBytesOfUniformWeightsForAnyWorkersAndAfterAResume) {
 // A plan may be made on data whose clients have other names than the fleet's.
 TEST(PlanOfAFleet, HasTheTotalsOfTheClientsThatMatchOrOfAllAndSaysSo) {
   const TemporaryFolder folder;
-  const std::string job = Job(folder, "job", kSmall, "[cohort]\nsize = 2\n");
+  const std::string job = Job(folder, "job", kSmallClients, "[cohort]\nsize = 2\n");
   const auto plan = [&](const std::string& pattern) {
     const std::string file = folder / "server.toml";
     const testing_support::Printed printed = testing_support::RunMacaw(absl::StrCat(
@@ -237,7 +240,7 @@ TEST(PlanOfAFleet, SaysWhatThereIsToSayOfTheData) {
   for (int k = 0; k < 60; ++k)
     absl::StrAppend(&rows, 1700000000 + 10 * k, ",", k % 2, ",c", k % 4, "\n");
   const testing_support::Printed printed = testing_support::RunMacaw(
-      absl::StrCat("plan ", Job(folder, "job", kSmall, "[cohort]\nsize = 2\n"), " --out ",
+      absl::StrCat("plan ", Job(folder, "job", kSmallClients, "[cohort]\nsize = 2\n"), " --out ",
                    folder / "server.toml", " --set data.path=", folder.Write("times.csv", rows)));
   EXPECT_EQ(printed.exit, 0) << printed.text;
   EXPECT_THAT(printed.text, HasSubstr("note  column \"seconds\" has numbers from 1700000000 to"));

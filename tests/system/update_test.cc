@@ -32,18 +32,18 @@ using testing_support::TemporaryFolder;
 using testing_support::WithSettings;
 using testing_support::WriteConfig;
 
-const std::vector<std::string> kSmall = SmallRun(40, 12);
+const std::vector<std::string> kCodedRun = SmallRun(40, 12);
 
-struct Beside {
+struct CodedBeside {
   const char* name;
   std::vector<std::string> settings;
 };
-void PrintTo(const Beside& beside, std::ostream* out) { *out << beside.name; }
+void PrintTo(const CodedBeside& beside, std::ostream* out) { *out << beside.name; }
 
-class Update : public testing::TestWithParam<Beside> {};
+class Update : public testing::TestWithParam<CodedBeside> {};
 
 TEST_P(Update, GivesTheSameBytesForAnyWorkersAndInAReplay) {
-  const std::vector<std::string> settings = Plus(kSmall, GetParam().settings);
+  const std::vector<std::string> settings = Plus(kCodedRun, GetParam().settings);
   const std::string config = WriteConfig("update");
   Simulation one("one", WithSettings(config, settings, {"--processes", "1", "--slots", "1"}));
   ASSERT_EQ(one.Wait(), 0) << one.output();
@@ -60,35 +60,38 @@ TEST_P(Update, GivesTheSameBytesForAnyWorkersAndInAReplay) {
 INSTANTIATE_TEST_SUITE_P(
     Of, Update,
     testing::Values(
-        Beside{"TopkUnderAMedianWithHostileClients",
-               {R"(update.codec=["topk 0.1"])", "algorithm.name=median", "attack.kind=sign-flip",
-                "attack.fraction=0.3"}},
-        Beside{"Ef21WithHostileClients",
-               {R"(update.codec=["topk 0.1"])", "attack.kind=alie", "attack.fraction=0.3"}},
-        Beside{"PowerSgdWithHostileClients",
-               {R"(update.codec=["powersgd 2"])", "attack.kind=scaling", "attack.fraction=0.3"}},
-        Beside{"ChosenRanks", {R"(update.codec=["acpsgd 2"])", "update.adapt=1", "cohort.size=40"}},
-        Beside{"ChosenRanksWithHostileClients",
-               {R"(update.codec=["powersgd 2"])", "update.adapt=2", "attack.kind=sign-flip",
-                "attack.fraction=0.3"}},
-        Beside{"Ef21OfTensorsThatAreNotFrozen",
-               {R"(update.codec=["topk 0.1"])", R"(model.frozen=["1.*"])"}},
-        Beside{"ResidualsOfMatricesThatAreNotFrozen",
-               {R"(update.codec=["powersgd 2"])", R"(model.frozen=["1.*"])", "cohort.size=40"}},
-        Beside{"TopkOfSeveralPhases", {R"(update.codec=["topk 0.1"])", "algorithm.name=mime"}},
-        Beside{"TopkOfFedDyn", {R"(update.codec=["topk 0.1"])", "algorithm.name=feddyn"}},
-        Beside{
+        CodedBeside{"TopkUnderAMedianWithHostileClients",
+                    {R"(update.codec=["topk 0.1"])", "algorithm.name=median",
+                     "attack.kind=sign-flip", "attack.fraction=0.3"}},
+        CodedBeside{"Ef21WithHostileClients",
+                    {R"(update.codec=["topk 0.1"])", "attack.kind=alie", "attack.fraction=0.3"}},
+        CodedBeside{
+            "PowerSgdWithHostileClients",
+            {R"(update.codec=["powersgd 2"])", "attack.kind=scaling", "attack.fraction=0.3"}},
+        CodedBeside{"ChosenRanks",
+                    {R"(update.codec=["acpsgd 2"])", "update.adapt=1", "cohort.size=40"}},
+        CodedBeside{"ChosenRanksWithHostileClients",
+                    {R"(update.codec=["powersgd 2"])", "update.adapt=2", "attack.kind=sign-flip",
+                     "attack.fraction=0.3"}},
+        CodedBeside{"Ef21OfTensorsThatAreNotFrozen",
+                    {R"(update.codec=["topk 0.1"])", R"(model.frozen=["1.*"])"}},
+        CodedBeside{
+            "ResidualsOfMatricesThatAreNotFrozen",
+            {R"(update.codec=["powersgd 2"])", R"(model.frozen=["1.*"])", "cohort.size=40"}},
+        CodedBeside{"TopkOfSeveralPhases", {R"(update.codec=["topk 0.1"])", "algorithm.name=mime"}},
+        CodedBeside{"TopkOfFedDyn", {R"(update.codec=["topk 0.1"])", "algorithm.name=feddyn"}},
+        CodedBeside{
             "MajorityWithHostileClients",
             {R"(update.codec=["majority 0.001"])", "attack.kind=sign-flip", "attack.fraction=0.3"}},
-        Beside{"MajorityOfTensorsThatAreNotFrozen",
-               {R"(update.codec=["majority 0.001"])", R"(model.frozen=["1.*"])",
-                "cohort.sampling=poisson"}},
-        Beside{"Ef21OfOneClientARound", {R"(update.codec=["topk 0.1"])", "cohort.size=1"}}),
+        CodedBeside{"MajorityOfTensorsThatAreNotFrozen",
+                    {R"(update.codec=["majority 0.001"])", R"(model.frozen=["1.*"])",
+                     "cohort.sampling=poisson"}},
+        CodedBeside{"Ef21OfOneClientARound", {R"(update.codec=["topk 0.1"])", "cohort.size=1"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(UpdateWithPrivacy, LeavesEpsilonAndTheLawAsTheyAre) {
   const std::string config = WriteConfig("private");
-  const std::vector<std::string> settings = Plus(kSmall, SmallPrivacy());
+  const std::vector<std::string> settings = Plus(kCodedRun, SmallPrivacy());
   const auto epsilons = [](const Simulation& run) {
     std::vector<double> found;
     for (const nlohmann::json& row : RowsOf(run)) found.push_back(row.at("rule_epsilon"));
@@ -134,7 +137,7 @@ TEST(UpdateInput, WhatDoesNotGoTogetherIsRefusedBeforeTheRunHasAFolder) {
            {{majority, "algorithm.name=median"}, "median looks at each"},
            {{majority, "algorithm.name=scaffold"}, "mirrors what is counted"},
            {{majority, "attack.kind=alie", "attack.fraction=0.2"}, "sign-flip"}}) {
-    Simulation run("refused", WithSettings(config, Plus(kSmall, refused.settings)));
+    Simulation run("refused", WithSettings(config, Plus(kCodedRun, refused.settings)));
     EXPECT_EQ(run.Wait(), 2) << run.output();
     EXPECT_THAT(run.output(), AllOf(HasSubstr("update.codec"), HasSubstr(refused.why)));
     EXPECT_FALSE(FileExists(run.folder())) << refused.why;

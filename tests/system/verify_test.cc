@@ -31,14 +31,14 @@ using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 using testing_support::WriteConfig;
 
-constexpr int kClients = 8, kRows = 6;
+constexpr int kVerifiedClients = 8, kVerifiedRows = 6;
 
 // A table of eight clients, numbered as they come. `changed`: the client whose first row has
 // another label; -1: none.
 std::string WriteTable(const TemporaryFolder& folder, const std::string& name, int changed) {
   std::string text = "client,a,b,kind\n";
-  for (int client = 0; client < kClients; ++client) {
-    for (int row = 0; row < kRows; ++row) {
+  for (int client = 0; client < kVerifiedClients; ++client) {
+    for (int row = 0; row < kVerifiedRows; ++row) {
       const bool yes = (client + row) % 2 == 0, other = client == changed && row == 0;
       absl::StrAppend(&text, "c", client, ",", yes ? 1 : -1, ".", client, ",", row, ".5,",
                       yes != other ? "yes" : "no", "\n");

@@ -27,7 +27,7 @@ using testing_support::RunMacaw;
 using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 
-constexpr int kClients = 8, kCohort = 3;
+constexpr int kAllClients = 8, kCohort = 3;
 
 class ReplayWithout : public ::testing::Test {
  protected:
@@ -36,7 +36,7 @@ class ReplayWithout : public ::testing::Test {
   // Rows of eight clients; `shift` changes their features.
   void WriteRows(int shift) {
     std::string rows = "a,b,kind,client\n";
-    for (int client = 0; client < kClients; ++client) {
+    for (int client = 0; client < kAllClients; ++client) {
       for (int row = 0; row < 12; ++row)
         absl::StrAppend(&rows, (client + row) % 5 + shift, ",", (row * 3 + client) % 7, ",",
                         row % 2 == 0 ? "yes" : "no", ",c", client, "\n");

@@ -75,17 +75,6 @@ inline std::vector<models::ModelSpec> EveryOperation() {
              {7, 4}, 5, DType::kF32)};
 }
 
-// ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
-inline double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
-  const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
-  double error = 0, change = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += std::pow(static_cast<double>(x[i]) - y[i], 2);
-    change += std::pow(static_cast<double>(y[i]) - z[i], 2);
-  }
-  return change == 0 ? (error == 0 ? 0 : 1) : std::sqrt(error / change);
-}
-
 // The numbers of a vector in another precision; their layouts have the same entries.
 inline FlatVector Converted(ConstVectorView from, const LayoutPtr& to) {
   FlatVector result(to);

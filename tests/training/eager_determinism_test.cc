@@ -10,10 +10,10 @@
 namespace macaw::training {
 namespace {
 
-struct Bits {
+struct DigestBits {
   Digest end;
   MetricSums sums;
-  friend bool operator==(const Bits&, const Bits&) = default;
+  friend bool operator==(const DigestBits&, const DigestBits&) = default;
 };
 
 struct Case {
@@ -33,8 +33,8 @@ std::vector<Case> Cases(DType dtype) {
            143}};
 }
 
-Bits Train(LocalTrainer& trainer, const models::ModelSpec& spec, const Examples& examples,
-           uint64_t client, std::function<void(ClientTask&)> change = nullptr) {
+DigestBits Train(LocalTrainer& trainer, const models::ModelSpec& spec, const Examples& examples,
+                 uint64_t client, std::function<void(ClientTask&)> change = nullptr) {
   const FlatVector x = models::InitialModel(spec, 1);
   LocalPlan plan;
   plan.stages.push_back(StageFrom(View(x), 0.05));
@@ -72,11 +72,12 @@ TEST_P(EagerDeterminism, GivesTheSameBitsAfterOtherClients) {
 TEST_P(EagerDeterminism, GivesTheSameBitsOnEveryThread) {
   for (const Case& c : Cases(GetParam())) {
     const Examples examples = RandomExamples(33, c.width, 10, 1);
-    const Bits here = Train(*TrainerOf(c.spec, TaskKind::kClassification), c.spec, examples, 3);
-    std::vector<Bits> there(2);
+    const DigestBits here =
+        Train(*TrainerOf(c.spec, TaskKind::kClassification), c.spec, examples, 3);
+    std::vector<DigestBits> there(2);
     {
       std::vector<std::jthread> threads;
-      for (Bits& bits : there) {
+      for (DigestBits& bits : there) {
         threads.emplace_back([&] {
           const auto trainer = TrainerOf(c.spec, TaskKind::kClassification);
           bits = Train(*trainer, c.spec, examples, 3);
@@ -91,7 +92,7 @@ TEST_P(EagerDeterminism, GivesTheSameBitsOnEveryThread) {
 TEST_P(EagerDeterminism, DoesNotCareWhereRowsAreStored) {
   for (const Case& c : Cases(GetParam())) {
     const auto trainer = TrainerOf(c.spec, TaskKind::kClassification);
-    const Bits aligned = Train(*trainer, c.spec, RandomExamples(33, c.width, 10, 1), 3);
+    const DigestBits aligned = Train(*trainer, c.spec, RandomExamples(33, c.width, 10, 1), 3);
     for (const size_t shift : {1u, 4u, 28u}) {
       EXPECT_EQ(aligned, Train(*trainer, c.spec, RandomExamples(33, c.width, 10, 1, shift), 3))
           << c.name << " at byte " << shift;
@@ -117,7 +118,7 @@ TEST_P(EagerDeterminism, ChangesWithRoundClientAndSeed) {
   for (const Case& c : Cases(GetParam())) {
     const auto trainer = TrainerOf(c.spec, TaskKind::kClassification);
     const Examples examples = RandomExamples(33, c.width, 10, 1);
-    const Bits base = Train(*trainer, c.spec, examples, 3);
+    const DigestBits base = Train(*trainer, c.spec, examples, 3);
     EXPECT_NE(base, Train(*trainer, c.spec, examples, 4)) << c.name;
     EXPECT_NE(base,
               Train(*trainer, c.spec, examples, 3, [](ClientTask& t) { t.round = Round(9); }));

@@ -11,7 +11,7 @@ namespace {
 
 using Vec = std::vector<double>;
 
-struct Trained {
+struct TrainedOnNumbers {
   HandLine line = Line();
   models::ModelSpec spec = line.Spec();
   Examples examples = line.Stored();
@@ -27,7 +27,7 @@ struct Trained {
 };
 
 TEST(EagerStep, OfLinearRegressionIsTheHandGradient) {
-  Trained t;
+  TrainedOnNumbers t;
   const StageOutcome outcome = t.Run(StageFrom(View(t.x), 0.1));
   const Vec g = t.line.Gradient(t.start);
   ExpectPoint(outcome.end, {0.5 - 0.1 * g[0], -0.25 - 0.1 * g[1], 0.125 - 0.1 * g[2]});
@@ -40,7 +40,7 @@ TEST(EagerStep, OfLinearRegressionIsTheHandGradient) {
 }
 
 TEST(EagerStep, TakesBatchesInOrderAndAShortLastOne) {
-  Trained t;
+  TrainedOnNumbers t;
   Stage stage = StageFrom(View(t.x), 0.05);
   stage.local.batch_size = 2;
   stage.local.epochs = 2;
@@ -60,7 +60,7 @@ TEST(EagerStep, TakesBatchesInOrderAndAShortLastOne) {
 TEST(EagerStep, ClipsCorrectsDecaysAndKeepsMomentumInThatOrder) {
   for (const bool nesterov : {false, true})
     for (const bool clips_corrected : {false, true}) {
-      Trained t;
+      TrainedOnNumbers t;
       const Vec anchor = {0.1, 0.2, -0.3}, v = {0.01, -0.02, 0.03};
       const FlatVector a = PointOf(t.spec, anchor), constant = PointOf(t.spec, v);
       Stage stage = StageFrom(View(t.x), 0.1);
@@ -96,7 +96,7 @@ TEST(EagerStep, ClipsCorrectsDecaysAndKeepsMomentumInThatOrder) {
 }
 
 TEST(EagerStep, PullsTowardsItsStartWhenNoAnchorIsNamed) {
-  Trained t;
+  TrainedOnNumbers t;
   Stage stage = StageFrom(View(t.x), 0.1);
   stage.local.epochs = 3;
   stage.correction.mu = 2;
@@ -110,7 +110,7 @@ TEST(EagerStep, PullsTowardsItsStartWhenNoAnchorIsNamed) {
 }
 
 TEST(EagerStep, StartsMomentumAfreshEachRun) {
-  Trained t;
+  TrainedOnNumbers t;
   Stage stage = StageFrom(View(t.x), 0.1);
   stage.local.epochs = 3;
   stage.local.momentum = 0.9;
@@ -120,7 +120,7 @@ TEST(EagerStep, StartsMomentumAfreshEachRun) {
 
 // ‖a‖₁ of Wang et al. 2020 from real local runs, through epochs and steps alike.
 TEST(EagerStep, ReportsFedNovasNorm) {
-  Trained t;
+  TrainedOnNumbers t;
   Stage stage = StageFrom(View(t.x), 0.1);
   stage.local.epochs = 7;
   stage.local.momentum = 0.9;
@@ -133,7 +133,7 @@ TEST(EagerStep, ReportsFedNovasNorm) {
 }
 
 TEST(EagerEvaluation, SumsRowsInAnyBatches) {
-  Trained t;
+  TrainedOnNumbers t;
   const double loss = t.line.Loss(t.start) * 5;
   for (const uint32_t batch : {1u, 2u, 5u, 100u}) {
     const auto sums = t.trainer->Evaluate(View(t.x), t.examples.Targets(), 0, 5, batch);
@@ -149,7 +149,7 @@ TEST(EagerEvaluation, SumsRowsInAnyBatches) {
 }
 
 TEST(EagerEvaluation, LeavesTheOutcomeOfTheLastRunAlone) {
-  Trained t;
+  TrainedOnNumbers t;
   const StageOutcome outcome = t.Run(StageFrom(View(t.x), 0.1));
   const Vec before = TensorOf(outcome.end, 0);
   ASSERT_TRUE(t.trainer->Evaluate(View(t.x), t.examples.Targets(), 0, 5, 5).ok());

@@ -89,7 +89,8 @@ std::array<std::string, 4> BitsHere() {
 }
 
 TEST(EagerBits, AreThoseThatWereRecorded) {
-  const NumericProfile profile = *TorchBackend().Profile({});
+  const TrainerSetup usual;
+  const NumericProfile profile = *TorchBackend().Profile(usual);
   const std::string name = absl::StrCat(profile.instruction_set, ", ", profile.libraries);
   const std::array<std::string, 4> here = BitsHere();
   EXPECT_EQ(BitsHere(), here);

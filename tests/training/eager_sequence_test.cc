@@ -12,10 +12,10 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kTokens = 5, kLength = 4;
+constexpr int64_t kVocabulary = 5, kLength = 4;
 
-models::ModelSpec Spec() {
-  return SpecOf({"embedding 5 3", "lstm 6", "linear 5"}, {kLength}, kTokens, DType::kF64);
+models::ModelSpec SequenceSpec() {
+  return SpecOf({"embedding 5 3", "lstm 6", "linear 5"}, {kLength}, kVocabulary, DType::kF64);
 }
 
 std::unique_ptr<LocalTrainer> Trainer(const models::ModelSpec& spec) {
@@ -27,7 +27,7 @@ Ran RunOne(const models::ModelSpec& spec, Stage stage, const data::Rows& rows) {
 }
 
 TEST(NextToken, CountsEachPositionInUseOnce) {
-  const models::ModelSpec spec = Spec();
+  const models::ModelSpec spec = SequenceSpec();
   Sequences text{{{1, 2, 3, 0}, {4, 0, 0, 0}, {1, 1, 2, 2}}, {4, 1, 3}, {3, 1, 4}};
   // All weights are zero except the last bias, so every position predicts token 2.
   FlatVector x(spec.layout);
@@ -42,7 +42,7 @@ TEST(NextToken, CountsEachPositionInUseOnce) {
 }
 
 TEST(NextToken, DoesNotLookAtPadding) {
-  const models::ModelSpec spec = Spec();
+  const models::ModelSpec spec = SequenceSpec();
   const FlatVector x = models::InitialModel(spec, 3);
   Sequences one{{{1, 2, 0, 0}, {3, 4, 1, 2}}, {4, 1}, {2, 4}};
   Sequences other = one;
@@ -65,7 +65,7 @@ TEST(NextToken, DoesNotLookAtPadding) {
 }
 
 TEST(NextToken, IsLearnt) {
-  const models::ModelSpec spec = Spec();
+  const models::ModelSpec spec = SequenceSpec();
   const FlatVector x = models::InitialModel(spec, 3);
   Sequences text{{{0, 1, 2, 3}, {1, 2, 3, 4}, {2, 3, 4, 0}, {3, 4, 0, 1}}, {4, 0, 1, 2}, {}};
   Stage stage = StageFrom(View(x), 0.05);
@@ -82,18 +82,19 @@ TEST(NextToken, IsLearnt) {
 }
 
 TEST(NextToken, NeedsTokensAndAModelOfThem) {
-  const models::ModelSpec of_vectors = SpecOf({"linear 5"}, {kLength}, kTokens, DType::kF64);
+  const models::ModelSpec of_vectors = SpecOf({"linear 5"}, {kLength}, kVocabulary, DType::kF64);
   const auto message = [](const auto& trainer) { return std::string(trainer.status().message()); };
   EXPECT_THAT(message(MakeTrainer(of_vectors, TaskKind::kNextToken, data::FeatureType::kI32)),
               HasSubstr("begin it with \"embedding TOKENS OUT\""));
-  EXPECT_THAT(message(MakeTrainer(Spec(), TaskKind::kNextToken, data::FeatureType::kF32)),
+  EXPECT_THAT(message(MakeTrainer(SequenceSpec(), TaskKind::kNextToken, data::FeatureType::kF32)),
               HasSubstr("the data does not hold any"));
-  EXPECT_THAT(message(MakeTrainer(Spec(), TaskKind::kClassification, data::FeatureType::kI32)),
-              HasSubstr("has outputs at each position"));
+  EXPECT_THAT(
+      message(MakeTrainer(SequenceSpec(), TaskKind::kClassification, data::FeatureType::kI32)),
+      HasSubstr("has outputs at each position"));
   EXPECT_THAT(message(MakeTrainer(of_vectors, TaskKind::kNextToken, data::FeatureType::kF32)),
               HasSubstr("has outputs for the whole example"));
 
-  const models::ModelSpec spec = Spec();
+  const models::ModelSpec spec = SequenceSpec();
   const FlatVector x = models::InitialModel(spec, 3);
   Sequences text{{{0, 1, 2, 5}}, {1}, {}};
   const auto sums = Trainer(spec)->Evaluate(View(x), text.Rows(), 0, 1, 1);

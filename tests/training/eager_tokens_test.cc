@@ -11,37 +11,37 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr size_t kLength = 6;
-constexpr int32_t kTokens = 7;
+constexpr size_t kTokensOfRow = 6;
+constexpr int32_t kWords = 7;
 
-// Random tokens. Labels are `classes` in turn, lengths 1 to kLength in turn.
+// Random tokens. Labels are `classes` in turn, lengths 1 to kTokensOfRow in turn.
 Sequences RandomTexts(size_t count, int32_t classes, uint64_t seed) {
   RandomStream stream({.seed = seed});
   Sequences texts;
   for (size_t i = 0; i < count; ++i) {
-    std::vector<int32_t> row(kLength);
-    for (int32_t& token : row) token = static_cast<int32_t>(stream.Below(kTokens));
+    std::vector<int32_t> row(kTokensOfRow);
+    for (int32_t& token : row) token = static_cast<int32_t>(stream.Below(kWords));
     texts.rows.push_back(std::move(row));
     texts.labels.push_back(static_cast<int32_t>(i) % classes);
-    texts.lengths.push_back(1 + static_cast<int32_t>(i % kLength));
+    texts.lengths.push_back(1 + static_cast<int32_t>(i % kTokensOfRow));
   }
   return texts;
 }
 
-struct Case {
+struct TokenCase {
   std::string name;
   std::vector<std::string> layers;
   TaskKind task;
   int64_t classes;
 };
 
-std::vector<Case> Cases() {
+std::vector<TokenCase> TokenCases() {
   return {{"next token",
            {"embedding 7 8", "positions", "transformer heads 2 ff 12 causal",
             "residual [layernorm, attention heads 4 causal, linear 8]", "gru 5", "layernorm",
             "gelu", "linear 7"},
            TaskKind::kNextToken,
-           kTokens},
+           kWords},
           {"mean",
            {"embedding 7 8", "attention heads 2", "transformer heads 4 ff 10", "mean",
             "residual [layernorm, linear 8, gelu]", "linear 3"},
@@ -53,13 +53,13 @@ std::vector<Case> Cases() {
            3}};
 }
 
-models::ModelSpec SpecOfCase(const Case& c, DType dtype) {
-  return SpecOf(c.layers, {kLength}, c.classes, dtype);
+models::ModelSpec SpecOfCase(const TokenCase& c, DType dtype) {
+  return SpecOf(c.layers, {kTokensOfRow}, c.classes, dtype);
 }
 
 // In double, against central differences of the loss.
 TEST(EagerTrainer, DifferentiatesEveryLayerOfSequences) {
-  for (const Case& c : Cases()) {
+  for (const TokenCase& c : TokenCases()) {
     const models::ModelSpec spec = SpecOfCase(c, DType::kF64);
     Sequences texts = RandomTexts(7, static_cast<int32_t>(c.classes), 3);
     const data::Rows rows = texts.Rows();
@@ -96,8 +96,8 @@ Stage TrainFrom(const FlatVector& x, double lr) {
 TEST(EagerTrainer, MovesEveryTensorOfTheNamedModelsOfTokens) {
   for (const std::string name : {"char_lstm", "char_gru", "char_transformer"}) {
     const models::ModelSpec spec = *models::BuildSpec(
-        {.name = name, .input_shape = {kLength}, .classes = kTokens}, DType::kF32);
-    Sequences texts = RandomTexts(8, kTokens, 1);
+        {.name = name, .input_shape = {kTokensOfRow}, .classes = kWords}, DType::kF32);
+    Sequences texts = RandomTexts(8, kWords, 1);
     const FlatVector x = models::InitialModel(spec, 1);
     const Ran ran = RunOne(spec, TaskKind::kNextToken, TrainFrom(x, 0.01), texts.Rows());
     for (const LayoutEntry& entry : spec.layout->entries()) {
@@ -111,7 +111,7 @@ TEST(EagerTrainer, MovesEveryTensorOfTheNamedModelsOfTokens) {
 
 TEST(EagerTrainer, GivesTheSameBitsForTokensAfterOtherWorkAndOnAnyThread) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
-    for (Case c : Cases()) {
+    for (TokenCase c : TokenCases()) {
       c.layers.insert(c.layers.begin() + 1, "dropout 0.2");
       if (c.name != "last")
         c.layers.insert(c.layers.begin() + 2, "transformer heads 2 ff 9 causal dropout 0.3");
@@ -144,14 +144,15 @@ TEST(Texts, AreClassifiedWithoutALookAtPadding) {
   for (const std::string pool : {"mean", "last"}) {
     const models::ModelSpec spec =
         SpecOf({"embedding 7 8", "positions", "transformer heads 2 ff 12", pool, "linear 3"},
-               {kLength}, 3, DType::kF64);
+               {kTokensOfRow}, 3, DType::kF64);
     Sequences texts = RandomTexts(12, 3, 5);
     texts.lengths[4] = 0;  // an empty text is one token of padding
-    texts.rows[4].assign(kLength, 0);
+    texts.rows[4].assign(kTokensOfRow, 0);
     Sequences other = texts;
     for (size_t i = 0; i < texts.rows.size(); ++i) {
       const auto used = static_cast<size_t>(std::max(1, texts.lengths[i]));
-      for (size_t t = used; t < kLength; ++t) other.rows[i][t] = (texts.rows[i][t] + 3) % kTokens;
+      for (size_t t = used; t < kTokensOfRow; ++t)
+        other.rows[i][t] = (texts.rows[i][t] + 3) % kWords;
     }
     const FlatVector x = models::InitialModel(spec, 2);
     const data::Rows rows = texts.Rows(), others = other.Rows();
@@ -167,7 +168,7 @@ TEST(Texts, AreClassifiedWithoutALookAtPadding) {
 // The class is whether token 6 stands anywhere in the text.
 TEST(Texts, AreLearnt) {
   const models::ModelSpec spec =
-      SpecOf({"embedding 7 8", "transformer heads 2 ff 16", "mean", "linear 2"}, {kLength}, 2,
+      SpecOf({"embedding 7 8", "transformer heads 2 ff 16", "mean", "linear 2"}, {kTokensOfRow}, 2,
              DType::kF32);
   Sequences texts = RandomTexts(120, 2, 9);
   for (size_t i = 0; i < texts.rows.size(); ++i) {
@@ -187,9 +188,10 @@ TEST(Texts, AreLearnt) {
 }
 
 TEST(Texts, NeedAModelThatSaysOneThingOfEach) {
-  const models::ModelSpec each = SpecOf({"embedding 7 3", "linear 7"}, {kLength}, 7, DType::kF32);
+  const models::ModelSpec each =
+      SpecOf({"embedding 7 3", "linear 7"}, {kTokensOfRow}, 7, DType::kF32);
   const models::ModelSpec whole =
-      SpecOf({"embedding 7 3", "last", "linear 7"}, {kLength}, 7, DType::kF32);
+      SpecOf({"embedding 7 3", "last", "linear 7"}, {kTokensOfRow}, 7, DType::kF32);
   EXPECT_THAT(std::string(MakeTrainer(each, TaskKind::kClassification).status().message()),
               HasSubstr("\"last\" or \"mean\""));
   EXPECT_THAT(std::string(MakeTrainer(whole, TaskKind::kNextToken).status().message()),

@@ -12,17 +12,6 @@ namespace {
 
 using fused::Isa;
 
-// ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
-double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
-  const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
-  double error = 0, change = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += std::pow(static_cast<double>(x[i]) - y[i], 2);
-    change += std::pow(static_cast<double>(y[i]) - z[i], 2);
-  }
-  return change == 0 ? (error == 0 ? 0 : 1) : std::sqrt(error / change);
-}
-
 // Draws one case after another from a stream, so that a failure names its seed.
 class RandomCase {
  public:

@@ -15,17 +15,6 @@ namespace {
 
 using fused::Isa;
 
-// ‖a − b‖ / ‖b − start‖: the difference relative to what was learned.
-double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
-  const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
-  double error = 0, change = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += std::pow(static_cast<double>(x[i]) - y[i], 2);
-    change += std::pow(static_cast<double>(y[i]) - z[i], 2);
-  }
-  return std::sqrt(error / change);
-}
-
 struct Job {
   std::vector<std::string> layers;
   std::vector<int64_t> input = {1, 28, 28};

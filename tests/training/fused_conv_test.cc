@@ -11,21 +11,21 @@
 namespace macaw::training::fused {
 namespace {
 
-using testing::ConvCase;
-using testing::ConvNumbers;
-using testing::Reference;
-using testing::RunBlock;
+using fixtures::ConvCase;
+using fixtures::ConvNumbers;
+using fixtures::Reference;
+using fixtures::RunBlock;
 
 // Small integers: every sum is exact in f32, so results must be equal, and a pool has ties.
 constexpr int kWhole = 3;
 
 TEST(FusedConv, EqualsADoubleReferenceExactlyOnWholeNumbers) {
-  for (const ConvCase& conv : testing::HandPickedConvs()) {
-    const ConvNumbers given = testing::WholeNumbers(conv, kWhole);
+  for (const ConvCase& conv : fixtures::HandPickedConvs()) {
+    const ConvNumbers given = fixtures::WholeNumbers(conv, kWhole);
     const ConvNumbers wanted = Reference(conv, given);
     for (const Isa isa : SupportedIsas()) {
       SCOPED_TRACE(conv.Text() + " on " + std::string(Name(isa)));
-      EXPECT_EQ(testing::Differences(RunBlock(isa, conv, given), wanted), "");
+      EXPECT_EQ(fixtures::Differences(RunBlock(isa, conv, given), wanted), "");
     }
   }
 }
@@ -33,35 +33,35 @@ TEST(FusedConv, EqualsADoubleReferenceExactlyOnWholeNumbers) {
 TEST(FusedConv, EqualsADoubleReferenceExactlyOnRandomShapes) {
   RandomStream random(StreamKey{.seed = 7});
   for (int i = 0; i < 120; ++i) {
-    const ConvCase conv = testing::RandomConv(random);
-    const ConvNumbers given = testing::WholeNumbers(conv, kWhole);
+    const ConvCase conv = fixtures::RandomConv(random);
+    const ConvNumbers given = fixtures::WholeNumbers(conv, kWhole);
     const ConvNumbers wanted = Reference(conv, given);
     for (const Isa isa : SupportedIsas()) {
       SCOPED_TRACE(conv.Text() + " on " + std::string(Name(isa)));
-      ASSERT_EQ(testing::Differences(RunBlock(isa, conv, given), wanted), "");
+      ASSERT_EQ(fixtures::Differences(RunBlock(isa, conv, given), wanted), "");
     }
   }
 }
 
 TEST(FusedConv, IsCloseToADoubleReferenceOnRealNumbers) {
-  for (const ConvCase& conv : testing::HandPickedConvs()) {
-    const ConvNumbers given = testing::NormalNumbers(conv);
+  for (const ConvCase& conv : fixtures::HandPickedConvs()) {
+    const ConvNumbers given = fixtures::NormalNumbers(conv);
     const ConvNumbers wanted = Reference(conv, given);
     for (const Isa isa : SupportedIsas()) {
       SCOPED_TRACE(conv.Text() + " on " + std::string(Name(isa)));
-      EXPECT_EQ(testing::Differences(RunBlock(isa, conv, given), wanted, 3e-6), "");
+      EXPECT_EQ(fixtures::Differences(RunBlock(isa, conv, given), wanted, 3e-6), "");
     }
   }
 }
 
 TEST(FusedConv, HasTheSameBitsAtOtherAddresses) {
-  for (const ConvCase& conv : testing::HandPickedConvs()) {
-    const ConvNumbers given = testing::NormalNumbers(conv);
+  for (const ConvCase& conv : fixtures::HandPickedConvs()) {
+    const ConvNumbers given = fixtures::NormalNumbers(conv);
     for (const Isa isa : SupportedIsas()) {
       SCOPED_TRACE(conv.Text() + " on " + std::string(Name(isa)));
       const ConvNumbers made = RunBlock(isa, conv, given);
       for (const size_t shift : {16, 48, 1008}) {
-        EXPECT_EQ(testing::Differences(RunBlock(isa, conv, given, shift), made), "");
+        EXPECT_EQ(fixtures::Differences(RunBlock(isa, conv, given, shift), made), "");
       }
     }
   }
@@ -69,9 +69,9 @@ TEST(FusedConv, HasTheSameBitsAtOtherAddresses) {
 
 // An example's results do not depend on the rest of the batch.
 TEST(FusedConv, GivesAnExampleTheSameBitsInAnyBatch) {
-  for (ConvCase conv : testing::HandPickedConvs()) {
+  for (ConvCase conv : fixtures::HandPickedConvs()) {
     conv.n = 7;
-    const ConvNumbers given = testing::NormalNumbers(conv);
+    const ConvNumbers given = fixtures::NormalNumbers(conv);
     ConvCase last = conv;
     last.n = 1;
     ConvNumbers alone = given;
@@ -91,7 +91,7 @@ TEST(FusedConv, GivesAnExampleTheSameBitsInAnyBatch) {
       }
       all.d_weight = one.d_weight;
       all.d_bias = one.d_bias;
-      EXPECT_EQ(testing::Differences(one, all), "");
+      EXPECT_EQ(fixtures::Differences(one, all), "");
     }
   }
 }
@@ -102,7 +102,7 @@ TEST(FusedConv, ANotANumberPassesReluAndPool) {
         {.in = {.channels = 1, .height = 6, .width = 6}, .outputs = 3, .relu = true, .pool = pool},
         1};
     for (size_t i = 0; i < 36; ++i) {
-      ConvNumbers given = testing::WholeNumbers(conv, kWhole);
+      ConvNumbers given = fixtures::WholeNumbers(conv, kWhole);
       given.weight = {1, 1, 1};
       given.x[i] = std::numeric_limits<double>::quiet_NaN();
       for (const Isa isa : SupportedIsas()) {

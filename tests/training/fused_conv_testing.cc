@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace macaw::training::fused::testing {
+namespace macaw::training::fused::fixtures {
 namespace {
 
 struct Extents {
@@ -293,4 +293,4 @@ std::string Differences(const ConvNumbers& a, const ConvNumbers& b, double toler
                       Compare("d_bias", a.d_bias, b.d_bias, tolerance));
 }
 
-}  // namespace macaw::training::fused::testing
+}  // namespace macaw::training::fused::fixtures

@@ -9,7 +9,7 @@
 #include "training/fused/conv.h"
 #include "training/fused/isa.h"
 
-namespace macaw::training::fused::testing {
+namespace macaw::training::fused::fixtures {
 
 // A convolution on a batch.
 struct ConvCase {
@@ -44,4 +44,4 @@ ConvNumbers RunBlock(Isa isa, const ConvCase& conv, const ConvNumbers& given, si
 // "" or the first few differences; allowed: |a − b| ≤ tolerance·max(1, largest of the vector).
 std::string Differences(const ConvNumbers& a, const ConvNumbers& b, double tolerance = 0);
 
-}  // namespace macaw::training::fused::testing
+}  // namespace macaw::training::fused::fixtures

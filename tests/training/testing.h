@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -211,6 +213,18 @@ inline void ExpectPoint(ConstVectorView actual, const std::vector<double>& w,
   EXPECT_NEAR(TensorOf(actual, 0)[0], w[0], tolerance);
   EXPECT_NEAR(TensorOf(actual, 0)[1], w[1], tolerance);
   EXPECT_NEAR(TensorOf(actual, 1)[0], w[2], tolerance);
+}
+
+// ‖a − b‖ / ‖b − start‖ of float32: the difference relative to what was learned. Where nothing was,
+// 0 if they are the same and else 1.
+inline double ErrorOf(ConstVectorView a, ConstVectorView b, ConstVectorView start) {
+  const auto x = a.As<float>(), y = b.As<float>(), z = start.As<float>();
+  double error = 0, change = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(x[i]) - y[i], 2);
+    change += std::pow(static_cast<double>(y[i]) - z[i], 2);
+  }
+  return change == 0 ? (error == 0 ? 0 : 1) : std::sqrt(error / change);
 }
 
 }  // namespace macaw::training

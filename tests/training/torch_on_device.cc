@@ -149,7 +149,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-struct Hooks final : at::PrivateUse1HooksInterface {
+struct DeviceHooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
@@ -160,7 +160,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 [[maybe_unused]] const bool kRegistered = [] {
   c10::register_privateuse1_backend("test");
-  static Hooks hooks;
+  static DeviceHooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(kType, &TheMemory());
   return true;

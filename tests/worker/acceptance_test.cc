@@ -13,13 +13,13 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::OnlyFused;
+using fixtures::OptionsOf;
+using fixtures::Registry;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
 using testing::HasSubstr;
-using testing_support::OnlyFused;
-using testing_support::OptionsOf;
-using testing_support::Registry;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
 using testing_support::TemporaryFolder;
 
 RunPlan ARun() {

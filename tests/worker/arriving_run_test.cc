@@ -20,13 +20,13 @@
 namespace macaw::worker {
 namespace {
 
-using testing_support::OptionsOf;
-using testing_support::Result;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
+using fixtures::OptionsOf;
+using fixtures::Result;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
+using fixtures::Work;
 using testing_support::TemporaryFolder;
-using testing_support::Work;
 using Json = nlohmann::json;
 
 constexpr uint32_t kNodes = 4;

@@ -16,18 +16,18 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::OnlyFused;
+using fixtures::OptionsOf;
+using fixtures::Registry;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
 using testing::HasSubstr;
 using testing::Not;
-using testing_support::OnlyFused;
-using testing_support::OptionsOf;
-using testing_support::Registry;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
 using testing_support::TemporaryFolder;
 
 // Counts what a node asks for, and acts when it has been turned away twice.
-class WatchedLink final : public fleet::ForwardingLink {
+class DeclinedLink final : public fleet::ForwardingLink {
  public:
   using ForwardingLink::ForwardingLink;
   std::function<void()> after_two_refusals;
@@ -61,7 +61,7 @@ class Declining : public testing::Test {
   void StartOther(const AcceptConfig& accept = {}, double pause = 0) {
     other_ = std::jthread([this, accept, pause] {
       const auto link = fleet::MakeLocalLink(*server_);
-      WatchedLink watched(*link);
+      DeclinedLink watched(*link);
       Options options{.name = "lab-3", .accept = accept};
       options.emulation.pause_probability = pause > 0 ? 1 : 0;
       options.emulation.pause_seconds = pause;
@@ -85,7 +85,7 @@ class Declining : public testing::Test {
 
 TEST_F(Declining, ARoundGoesOnWithoutANodeAndTheServerKnowsWhy) {
   StartOther();
-  WatchedLink link(*link_);
+  DeclinedLink link(*link_);
   const absl::Status status = Work(link, {.name = "phone-7", .accept = {.run_when = {"false"}}}, 0);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(server_->Wait().ok());
@@ -101,7 +101,7 @@ TEST_F(Declining, NodesWorkAgainByThemselvesAndMeanwhileNoRoundIsUsedUp) {
   const AcceptConfig when_idle{.run_when = {"test", "-e", idle}, .run_when_every = 0.01};
   StartOther(when_idle,
              /*pause=*/0.05);  // so that the run is not over before the phone looks again
-  WatchedLink link(*link_);
+  DeclinedLink link(*link_);
   link.after_two_refusals = [&] { std::ofstream(idle) << "yes"; };
   const absl::Status status = Work(link, {.name = "phone-7", .accept = when_idle}, 0);
   EXPECT_TRUE(status.ok()) << status;

@@ -29,14 +29,14 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::OptionsOf;
+using fixtures::Registry;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
 using macaw::testing_support::FakeDevice;
 using macaw::testing_support::FakeDeviceOptions;
 using testing::HasSubstr;
-using testing_support::OptionsOf;
-using testing_support::Registry;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
 using testing_support::TemporaryFolder;
 using Json = nlohmann::json;
 

@@ -32,24 +32,24 @@ namespace macaw::worker {
 namespace {
 
 namespace fs = std::filesystem;
+using fixtures::OnlyFused;
+using fixtures::OptionsOf;
+using fixtures::Registry;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::OnlyFused;
-using testing_support::OptionsOf;
-using testing_support::Registry;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
 using testing_support::TemporaryFolder;
 
 constexpr uint32_t kRoundsOfFrozen = 4;
 
 // Counts the bytes that each digest brought, and perhaps takes the parts out of what a server
 // sends: so a worker of release 0.1.0 sees it.
-class WatchedLink final : public fleet::ForwardingLink {
+class PartsLink final : public fleet::ForwardingLink {
  public:
-  WatchedLink(fleet::FleetLink& link, bool reads_parts)
+  PartsLink(fleet::FleetLink& link, bool reads_parts)
       : ForwardingLink(link), reads_parts_(reads_parts) {}
 
   absl::StatusOr<fleet::LeaseReply> Lease(const fleet::LeaseRequest& request) override {
@@ -119,17 +119,17 @@ class FrozenRun : public testing::Test {
   }
   // One worker whose link is watched; `look` sees it at the end.
   template <typename Look>
-  testing_support::Result RunWatched(const RunPlan& run, bool reads_parts, Look look) {
+  fixtures::Result RunWatched(const RunPlan& run, bool reads_parts, Look look) {
     const TemporaryFolder folder, states;
     const auto server = StartServer(OptionsOf(run, folder.path()));
     const auto link = fleet::MakeLocalLink(*server);
-    WatchedLink watched(*link, reads_parts);
+    PartsLink watched(*link, reads_parts);
     const absl::Status status = worker::Run({.slots = 2, .state = {.path = states.path()}},
                                             *dataset_, watched, Registry(), OnlyFused(), {});
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(server->Wait().ok());
     look(watched, folder.path());
-    return testing_support::Result(folder.path());
+    return fixtures::Result(folder.path());
   }
   // A part of a run, over TCP, with a scratch folder of the worker's. Returns its traffic.
   fleet::Traffic WorkOver(server::Coordinator& server, const std::string& scratch) {
@@ -155,7 +155,7 @@ class FrozenRun : public testing::Test {
         wire::FleetServer::Start({.listen = "127.0.0.1:0", .share_memory = false}, server);
     EXPECT_TRUE(serving.ok()) << serving.status();
     const auto link = *wire::Dial({.server = (*serving)->address(), .share_memory = false});
-    WatchedLink watched(*link, reads_parts);
+    PartsLink watched(*link, reads_parts);
     std::stop_source stop;
     watched.when_declined = [&] { stop.request_stop(); };
     const Options options = {
@@ -175,7 +175,7 @@ TEST_F(FrozenRun, SendsItsBaseToAWorkerOnce) {
   for (const char* algorithm : {"fedavg", "scaffold"}) {
     RunPlan run = Plan();
     run.algorithm.name = algorithm;
-    RunWatched(run, true, [&](const WatchedLink& link, const std::string& folder) {
+    RunWatched(run, true, [&](const PartsLink& link, const std::string& folder) {
       EXPECT_GT(link.models_with_parts(), 3);
       EXPECT_EQ(link.times_fetched(link.base()), 1);
       const json summary = json::parse(*ReadFile(folder + "/summary.json"));
@@ -191,13 +191,13 @@ TEST_F(FrozenRun, SendsItsBaseToAWorkerOnce) {
 
 // What a worker of release 0.1.0 gets and gives: whole models, and the same run to the byte.
 TEST_F(FrozenRun, IsTheSameOnAWorkerThatReadsWholeModels) {
-  const auto nothing = [](const WatchedLink&, const std::string&) {};
+  const auto nothing = [](const PartsLink&, const std::string&) {};
   for (const char* algorithm : {"fedavg", "scaffold", "fedadam"}) {
     RunPlan run = Plan();
     run.algorithm.name = algorithm;
-    const testing_support::Result parts = RunWatched(run, true, nothing);
-    const testing_support::Result whole =
-        RunWatched(run, false, [](const WatchedLink& link, const std::string&) {
+    const fixtures::Result parts = RunWatched(run, true, nothing);
+    const fixtures::Result whole =
+        RunWatched(run, false, [](const PartsLink& link, const std::string&) {
           EXPECT_EQ(link.times_fetched(link.base()), 0);
         });
     EXPECT_EQ(parts.digest, whole.digest) << algorithm;
@@ -207,7 +207,7 @@ TEST_F(FrozenRun, IsTheSameOnAWorkerThatReadsWholeModels) {
 
 // The trained part alone is coded, and a codec's short forms are of it.
 TEST_F(FrozenRun, IsTheSameUnderCodecsAndOnWorkersThatDoNotKnowThem) {
-  const auto nothing = [](const WatchedLink&, const std::string&) {};
+  const auto nothing = [](const PartsLink&, const std::string&) {};
   for (const auto& [codec, of] :
        {std::pair<const char*, const char*>{"bits 8", "model"}, {"topk 0.1", "change"}}) {
     RunPlan run = Plan();
@@ -223,7 +223,7 @@ TEST_F(FrozenRun, KeepsTheBaseOnceBesideItsCheckpoints) {
   server::Options options = OptionsOf(Plan(), folder.path());
   options.config.checkpoint_every = 1;
   const auto server = StartServer(std::move(options));
-  ASSERT_TRUE(testing_support::Work(*server, *dataset_, {.slots = 2}).ok());
+  ASSERT_TRUE(fixtures::Work(*server, *dataset_, {.slots = 2}).ok());
   ASSERT_TRUE(server->Wait().ok());
   const auto bytes = [&](const std::string& name) { return fs::file_size(folder / name); };
   EXPECT_LT(bytes("checkpoints/round-00000004.safetensors"), bytes("base.safetensors") / 4);
@@ -252,19 +252,18 @@ TEST_F(FrozenRun, GoesOnWithTheSameBytes) {
       options.resume = folder == &parts && rounds == 4;
       const auto server = StartServer(std::move(options));
       ASSERT_NE(server, nullptr);
-      ASSERT_TRUE(testing_support::Work(*server, *dataset_, {.slots = 1}).ok());
+      ASSERT_TRUE(fixtures::Work(*server, *dataset_, {.slots = 1}).ok());
       ASSERT_TRUE(server->Wait().ok());
     }
   }
-  EXPECT_EQ(testing_support::Result(parts.path()).digest,
-            testing_support::Result(whole.path()).digest);
+  EXPECT_EQ(fixtures::Result(parts.path()).digest, fixtures::Result(whole.path()).digest);
 }
 
 // The file in the run's folder says what the base is, and another one is refused.
 TEST_F(FrozenRun, GoesOnWithTheBaseOfItsFolder) {
   const TemporaryFolder folder;
   const auto begin = StartServer(OptionsOf(Plan(2), folder.path()));
-  ASSERT_TRUE(testing_support::Work(*begin, *dataset_, {.slots = 1}).ok());
+  ASSERT_TRUE(fixtures::Work(*begin, *dataset_, {.slots = 1}).ok());
   ASSERT_TRUE(begin->Wait().ok());
   server::Options options = OptionsOf(Plan(4), folder.path());
   options.resume = true;
@@ -278,11 +277,11 @@ TEST_F(FrozenRun, GoesOnWithTheBaseOfItsFolder) {
   ASSERT_TRUE(AtomicWriteFile(folder / "base.safetensors", *base).ok());
   const auto server = server::Coordinator::Start(options, other.Clone(), Registry());
   ASSERT_TRUE(server.ok()) << server.status();
-  ASSERT_TRUE(testing_support::Work(**server, *dataset_, {.slots = 1}).ok());
+  ASSERT_TRUE(fixtures::Work(**server, *dataset_, {.slots = 1}).ok());
   ASSERT_TRUE((*server)->Wait().ok());
-  const testing_support::Result whole =
-      RunWatched(Plan(4), true, [](const WatchedLink&, const std::string&) {});
-  EXPECT_EQ(testing_support::Result(folder.path()).digest, whole.digest);
+  const fixtures::Result whole =
+      RunWatched(Plan(4), true, [](const PartsLink&, const std::string&) {});
+  EXPECT_EQ(fixtures::Result(folder.path()).digest, whole.digest);
 }
 
 // A file of that name that is a user's stays, and the folder as it was.
@@ -373,11 +372,11 @@ TEST_F(FrozenRun, HasOneBaseForModelsOfSeveralAges) {
     const auto server = StartServer(options);
     ASSERT_NE(server, nullptr);
     std::vector<std::unique_ptr<fleet::FleetLink>> links;
-    std::vector<std::unique_ptr<WatchedLink>> watched;
+    std::vector<std::unique_ptr<PartsLink>> watched;
     std::vector<std::thread> nodes;
     for (uint32_t i = 0; i < kNodes; ++i) {
       links.push_back(fleet::MakeLocalLink(*server));
-      watched.push_back(std::make_unique<WatchedLink>(*links.back(), i > 0));
+      watched.push_back(std::make_unique<PartsLink>(*links.back(), i > 0));
       nodes.emplace_back([this, i, link = watched.back().get()] {
         const absl::Status status =
             worker::Run({.name = absl::StrCat("node-", i),
@@ -398,10 +397,9 @@ TEST_F(FrozenRun, HasOneBaseForModelsOfSeveralAges) {
   repeating.replays = recorded->sessions().front().run;
   repeating.decisions = recorded->decisions();
   const auto server = StartServer(repeating);
-  ASSERT_TRUE(testing_support::Work(*server, *dataset_, {.slots = 3}).ok());
+  ASSERT_TRUE(fixtures::Work(*server, *dataset_, {.slots = 3}).ok());
   ASSERT_TRUE(server->Wait().ok());
-  EXPECT_EQ(testing_support::Result(again.path()).digest,
-            testing_support::Result(folder.path()).digest);
+  EXPECT_EQ(fixtures::Result(again.path()).digest, fixtures::Result(folder.path()).digest);
 }
 
 }  // namespace

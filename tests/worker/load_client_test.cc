@@ -12,8 +12,8 @@
 namespace macaw::worker {
 namespace {
 
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
 
 TEST(LoadClient, TheNoiseBelongsToTheClientsNumberAndTheRowsToItsPlace) {
   const std::unique_ptr<data::Dataset> dataset = SyntheticClients();

@@ -22,11 +22,11 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::SlotPoolTest;
+using fixtures::SumOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-using testing_support::SlotPoolTest;
-using testing_support::SumOf;
 
 // As a device does: two lanes serve all slots, and a trainer takes up to five clients at once.
 class SideBySide final : public training::Backend {

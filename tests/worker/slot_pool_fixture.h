@@ -11,7 +11,7 @@
 #include "tests/worker/synthetic_run.h"
 #include "worker/slot_pool.h"
 
-namespace macaw::worker::testing_support {
+namespace macaw::worker::fixtures {
 
 // A pool's side of a run of twelve clients with FedAvg, without a server.
 class SlotPoolTest : public testing::Test {
@@ -98,4 +98,4 @@ inline Digest SumOf(const Harvest& harvest) {
   return fleet::Blob::Of(*aggregation::ExactSum::EncodeTogether(harvest.sums)).digest;
 }
 
-}  // namespace macaw::worker::testing_support
+}  // namespace macaw::worker::fixtures

@@ -17,15 +17,15 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::Registry;
+using fixtures::SlotPoolTest;
+using fixtures::SumOf;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
-using testing_support::Registry;
-using testing_support::SlotPoolTest;
-using testing_support::SumOf;
 
 // Its trainers never end a client's work by themselves, only when it is not wanted any more.
 class Endless final : public training::Backend {

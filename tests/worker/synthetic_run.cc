@@ -6,7 +6,7 @@
 #include "data/options.h"
 #include "models/spec.h"
 
-namespace macaw::worker::testing_support {
+namespace macaw::worker::fixtures {
 
 std::unique_ptr<data::Dataset> SyntheticClients() {
   data::DataOptions options{.source = "synthetic", .seed = 3, .synthetic = {.clients = 12}};
@@ -64,4 +64,4 @@ std::unique_ptr<server::Coordinator> StartServer(server::Options options,
   return coordinator.ok() ? *std::move(coordinator) : nullptr;
 }
 
-}  // namespace macaw::worker::testing_support
+}  // namespace macaw::worker::fixtures

@@ -9,7 +9,7 @@
 #include "training/backends.h"
 
 // A small real run: logistic regression on generated clients.
-namespace macaw::worker::testing_support {
+namespace macaw::worker::fixtures {
 
 using macaw::testing_support::TemporaryFolder;
 
@@ -26,4 +26,4 @@ training::Backends& OnlyFused();
 std::unique_ptr<server::Coordinator> StartServer(server::Options options,
                                                  const algorithms::Registry& registry = Registry());
 
-}  // namespace macaw::worker::testing_support
+}  // namespace macaw::worker::fixtures

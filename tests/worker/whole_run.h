@@ -15,7 +15,7 @@
 
 // A real worker and a real server, with nothing but a function call between them, and what their
 // run leaves behind.
-namespace macaw::worker::testing_support {
+namespace macaw::worker::fixtures {
 
 inline absl::Status Work(server::Coordinator& server, const data::Dataset& dataset, Options options,
                          std::stop_token stop = {}) {
@@ -47,4 +47,4 @@ inline Result RunWith(const data::Dataset& dataset, Options options, uint32_t ro
   return Result(folder.path());
 }
 
-}  // namespace macaw::worker::testing_support
+}  // namespace macaw::worker::fixtures

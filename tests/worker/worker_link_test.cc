@@ -21,20 +21,20 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::OnlyFused;
+using fixtures::OptionsOf;
+using fixtures::Registry;
+using fixtures::Result;
+using fixtures::RunWith;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::OnlyFused;
-using testing_support::OptionsOf;
-using testing_support::Registry;
-using testing_support::Result;
-using testing_support::RunWith;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
 using testing_support::TemporaryFolder;
 
 // Counts how often a worker gets a blob that it has not kept.
-class CountingLink final : public fleet::ForwardingLink {
+class FetchedLink final : public fleet::ForwardingLink {
  public:
   using ForwardingLink::ForwardingLink;
   std::map<Digest, int> fetched;
@@ -80,7 +80,7 @@ TEST(WorkerLink, FetchesAChannelOnceAsLongAsItDoesNotChange) {
   const algorithms::Registry registry = RegistryWithABase();
   const auto server = StartServer(OptionsOf(config, folder.path()), registry);
   const auto link = fleet::MakeLocalLink(*server);
-  CountingLink counting(*link);
+  FetchedLink counting(*link);
   const absl::Status status =
       worker::Run({.slots = 2}, *dataset, counting, registry, OnlyFused(), {});
   EXPECT_TRUE(status.ok()) << status;

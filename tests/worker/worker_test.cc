@@ -24,18 +24,18 @@
 namespace macaw::worker {
 namespace {
 
+using fixtures::OnlyFused;
+using fixtures::OptionsOf;
+using fixtures::Registry;
+using fixtures::Result;
+using fixtures::RunWith;
+using fixtures::StartServer;
+using fixtures::SyntheticClients;
+using fixtures::SyntheticRun;
+using fixtures::Work;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing_support::OnlyFused;
-using testing_support::OptionsOf;
-using testing_support::Registry;
-using testing_support::Result;
-using testing_support::RunWith;
-using testing_support::StartServer;
-using testing_support::SyntheticClients;
-using testing_support::SyntheticRun;
 using testing_support::TemporaryFolder;
-using testing_support::Work;
 using Json = nlohmann::json;
 
 TEST(Worker, GivesTheSameBytesWithAnyNumberOfSlots) {
