@@ -205,6 +205,10 @@ Section<DataOptions> DataSection(const std::vector<std::string>& more_sources) {
       .As(Role::kLabel);
   AddColumn(f, "label_column", &D::label_column,
             "csv: name or number of the label's column; default: the last");
+  ReadBy(f.AddChoice("labels", &D::labels, {"auto", "numbers"},
+                     "csv: what labels are; auto: whole numbers and words are classes, and numbers "
+                     "with fractions targets of a regression; numbers: all numbers are targets"),
+         {"csv"});
   AddColumn(f, "client_column", &D::client_column,
             "csv: name or number of the column that says whose row it is; \"none\": no column");
   ReadBy(f.Add("drop_columns", &D::drop_columns,

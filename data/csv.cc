@@ -167,11 +167,17 @@ class Columns {
 // Collects the labels: all of them numbers, or all of them words.
 class Labels {
  public:
+  explicit Labels(bool as_numbers) : as_numbers_(as_numbers) {}
+
   absl::Status Append(absl::string_view cell, const std::string& file) {
     const std::optional<double> number = ParseNumber(cell);
     if (!number && !IsUtf8(cell)) return RefuseNotUtf8("the label", cell, file);
     if (cell.empty() || (number && !std::isfinite(static_cast<float>(*number)))) {
       return Refuse("\"", cell, "\" is no label");
+    }
+    if (as_numbers_ && !number) {
+      return Refuse(Quoted(cell.substr(0, 40)),
+                    " is a word, and data.labels = \"numbers\" asks for numbers");
     }
     if (count() > 0 && number.has_value() != words_.empty()) {
       return Refuse(Quoted(cell.substr(0, 40)), " is ", number ? "a number" : "a word",
@@ -195,7 +201,7 @@ class Labels {
   // For people, of regression targets that float32 hardly tells apart, over the first `rows`. "" if
   // there are none. `column` names them.
   std::string SpreadNote(uint64_t rows, absl::string_view column) const {
-    if (whole_) return "";
+    if (AreClasses()) return "";
     const std::span<const double> targets = std::span(numbers_).first(rows);
     std::string note = SpreadOf(targets).Note(column);
     const bool equal =
@@ -213,7 +219,7 @@ class Labels {
   absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
                      std::vector<std::string>& names) const {
     if (!words_.empty()) return StoreWords(options, store, classes, names);
-    if (!whole_) {
+    if (!AreClasses()) {
       store.targets.assign(numbers_.begin(), numbers_.end());
       return absl::OkStatus();
     }
@@ -266,7 +272,10 @@ class Labels {
                   absl::StrJoin(options.class_names, ", "), ")");
   }
 
+  bool AreClasses() const { return whole_ && !as_numbers_; }
+
   static constexpr double kLargestExact = 0x1.0p53;  // of the whole numbers of float64
+  const bool as_numbers_;
   std::vector<double> numbers_;
   bool whole_ = true;
   std::string first_large_;
@@ -480,7 +489,7 @@ class CsvReader {
   absl::string_view text_;             // its text
   std::vector<std::string> line_notes_;
   bool recognised_header_ = false;  // by the lines behind it
-  Labels labels_;
+  Labels labels_{options_.predicts_numbers()};
   UnreadableRows unreadable_;
   std::vector<double> row_;            // of one row, reused
   std::vector<ColumnSpread> spreads_;  // of each feature
@@ -504,6 +513,7 @@ absl::StatusOr<Examples> ReadCsv(const DataOptions& options) {
   // The choice of label and dropped columns also decides the rows, so it is part of the digest.
   if (!options.label_column.empty()) digest.Add(options.label_column);
   for (const std::string& column : options.drop_columns) digest.Add(column);
+  if (options.predicts_numbers()) digest.Add("labels numbers");
   if (!options.separator.empty()) digest.Add(absl::StrCat("separator ", options.separator));
   if (options.header.has_value() || reader.recognised_header())
     digest.Add(options.header.value_or(true) ? "header true" : "header false");

@@ -61,7 +61,9 @@ struct DataOptions {
   std::vector<int64_t> input_shape;
   std::vector<std::string> class_names;  // for people; empty: the data's own words, or numbers
   // csv: columns are named by the header or numbered from 0.
-  std::string label_column;  // default: the last column that no other key names
+  std::string label_column;     // default: the last column that no other key names
+  std::string labels = "auto";  // "numbers": whole numbers are targets, too, and not classes
+  bool predicts_numbers() const { return labels == "numbers"; }
   // The column with the client of each row; "": no clients (an error if a column looks like one);
   // kNoColumn: no clients in any case.
   std::string client_column;

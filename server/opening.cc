@@ -27,30 +27,40 @@
 namespace macaw::server {
 namespace {
 
+// Returns an error if the stop rule or the budget ends the run with this row.
+absl::Status RefuseEnd(const Options& options, const MetricsRow& row, Round last,
+                       EarlyStopping& early_stopping) {
+  const Round round(static_cast<uint32_t>(*row.Get("round")));
+  early_stopping.Spend([&](const char* column) { return row.Get(column); });
+  if (!RegularEvaluationDue(options.run, round, options.stop_after)) return absl::OkStatus();
+  const auto value = row.Get(options.config.stop.metric);
+  std::optional<std::string> over =
+      value.has_value() ? early_stopping.Observe(round.value, *value) : std::nullopt;
+  const char* const key = over.has_value() ? "run.stop" : "run.budget";
+  if (!over.has_value()) over = early_stopping.Spent(round.value);
+  if (!over.has_value()) return absl::OkStatus();
+  if (round == last) {
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has stopped: ",
+                                              *over, "; change ", key, " to carry it on"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " would have ended the run in ", options.run_dir, " before its ", last.value,
+      " rounds: ", *over, "; resume with one that has not ended it by now, or begin a new run"));
+}
+
 // Feeds the rows that a resumed run keeps to the stop rule and the budget. Returns an error if one
-// of them has already stopped the run, because one more round would change the result.
+// of them ends the run there: one more round would make another result than this configuration
+// does.
 absl::Status Replay(const Options& options, const Checkpoint& checkpoint,
                     EarlyStopping& early_stopping) {
   if (!options.config.may_end_early()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
-  std::optional<std::string> over;  // the answer to the last row
-  const char* key = "";             // whose answer it is
   for (const absl::string_view line :
        absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
     const auto row = MetricsRow::Parse(options.run.task, std::string(line));
     if (!row.has_value())
       return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
-    const Round round(static_cast<uint32_t>(*row->Get("round")));
-    early_stopping.Spend([&](const char* column) { return row->Get(column); });
-    if (!RegularEvaluationDue(options.run, round, options.stop_after)) continue;
-    const auto value = row->Get(options.config.stop.metric);
-    over = value.has_value() ? early_stopping.Observe(round.value, *value) : std::nullopt;
-    key = over.has_value() ? "run.stop" : "run.budget";
-    if (!over.has_value()) over = early_stopping.Spent(round.value);
-  }
-  if (over.has_value()) {
-    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has stopped: ",
-                                              *over, "; change ", key, " to carry it on"));
+    MACAW_RETURN_IF_ERROR(RefuseEnd(options, *row, checkpoint.round, early_stopping));
   }
   return absl::OkStatus();
 }

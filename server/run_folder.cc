@@ -55,8 +55,21 @@ absl::StatusOr<Digest> RunIdIn(const std::string& path, const Checkpoint* resume
   return id;
 }
 
+// Returns an error unless each line is JSON: the summary is made of all of them.
+absl::Status CheckLines(const std::string& path, absl::string_view text) {
+  uint64_t number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    ++number;
+    if (OrderedJson::accept(line)) continue;
+    return absl::DataLossError(absl::StrCat(
+        path, ": line ", number, " is not JSON: mend it, or put the file back from a copy; ",
+        "without it the run can only be begun again (macaw simulate --force, or another folder)"));
+  }
+  return absl::OkStatus();
+}
+
 // A resumed run continues after the rows that it had written before its checkpoint. Returns an
-// error if they are missing.
+// error if they are missing or damaged.
 absl::Status CheckRows(const std::string& path, uint64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   const char* way_out =
@@ -64,9 +77,12 @@ absl::Status CheckRows(const std::string& path, uint64_t bytes) {
       "--force, or another folder)";
   if (!FileExists(path)) return absl::DataLossError(absl::StrCat(path, " is gone", way_out));
   MACAW_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
-  if (size >= bytes) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(path, " has ", size, " bytes, but had ", bytes,
-                                          " when the checkpoint was written", way_out));
+  if (size < bytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", size, " bytes, but had ", bytes,
+                                            " when the checkpoint was written", way_out));
+  }
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return CheckLines(path, absl::string_view(text).substr(0, bytes));
 }
 
 // Removes the files that a killed process had begun to write: NAME.SUFFIX.part, where the suffix

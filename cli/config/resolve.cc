@@ -89,7 +89,9 @@ absl::Status ResolveTask(Config& config, const data::DatasetInfo& info) {
   if (task == TaskKind::kRegression && info.classes > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("run.task = \"regression\", but the labels of ", info.name, " are ",
-                     info.classes, " classes; use \"classification\" or \"binary\""));
+                     info.classes, " classes; use \"classification\" or \"binary\", or ",
+                     info.name == "csv" ? "data.labels = \"numbers\", which predicts whole numbers"
+                                        : "write them as floats, which are numbers to predict"));
   }
   if (task == TaskKind::kReconstruction && (tokens || info.input_shape.size() == 2)) {
     return absl::InvalidArgumentError(

@@ -137,6 +137,8 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   }
   const Json& best = ObjectAt(summary, "best");
   result.best_metric = ValueOr<std::string>(best, "metric", "");
+  if (result.settings.contains("run.stop.patience") && !summary.contains("best_model"))
+    result.best_not_kept = ValueOr<uint32_t>(best, "round", 0);
   return result;
 }
 
@@ -251,8 +253,11 @@ std::string SettingOf(const RunResult& run, const std::string& key,
     of_another = of_another ||
                  (absl::StartsWith(key, prefix) && key != kind && !run.settings.contains(kind));
   }
-  // A prepared file's own clients may keep their rows.
   const auto source = run.settings.find("data.source");
+  // A fleet's server does not know its nodes' rows.
+  for (const char* section : {"data.", "partition."})
+    of_another = of_another || (source == run.settings.end() && absl::StartsWith(key, section));
+  // A prepared file's own clients may keep their rows.
   of_another = of_another || (key == "data.test_fraction" && source != run.settings.end() &&
                               source->second == "\"prepared\"");
   return of_another ? "" : Unquoted(DefaultOf(key, registry));
@@ -285,6 +290,14 @@ std::string WarningText(const Drop& drop, const RunResult& result) {
       drop.metric, drop.last, drop.best, drop.best_round, drop.guess, result.algorithm);
 }
 
+std::string BestNotKeptText(const RunResult& result) {
+  if (result.best_not_kept == 0) return "";
+  return absl::StrCat("there is no model.best.safetensors: the model of round ",
+                      result.best_not_kept, ", the best by ", result.best_metric,
+                      ", was not kept. run.stop was given or changed after that round, or the ",
+                      "model's file is gone");
+}
+
 std::string LeftOutText(const RunResult& result) {
   if (result.left_out == 0) return "";
   return absl::StrCat(Counted(result.left_out, "turn"), " of clients did not count, in ",
@@ -313,6 +326,8 @@ std::string ResultText(const RunResult& result) {
   }
   if (const std::string left_out = LeftOutText(result); !left_out.empty())
     absl::StrAppend(&text, "left out   ", left_out, "\n");
+  if (const std::string not_kept = BestNotKeptText(result); !not_kept.empty())
+    absl::StrAppend(&text, "warning    ", not_kept, "\n");
   for (const Drop& drop : DropsOf(result)) {
     const std::string warning = absl::StrReplaceAll(WarningText(drop, result), {{"\n", kNextLine}});
     absl::StrAppend(&text, "warning    ", warning, "\n");

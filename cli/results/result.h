@@ -33,6 +33,7 @@ struct RunResult {
   std::map<std::string, double> final;      // by metric
   std::string best_metric;                  // what the run's own best round was chosen by
   std::map<std::string, Best> bests;        // of the metrics of test and validation rows
+  uint32_t best_not_kept = 0;               // with run.stop.patience: a best round without a model
   std::map<std::string, double> rounds_to;  // first round of an accuracy, by accuracy ("0.9")
   // What all rounds cost ("total_bytes_up", "total_bytes_down", "total_virtual_seconds" of a run
   // with virtual time), and those up to an accuracy's first round: "bytes_up_to_0.9",
@@ -87,6 +88,8 @@ struct Drop {
 };
 std::vector<Drop> DropsOf(const RunResult& result);
 std::string WarningText(const Drop& drop, const RunResult& result);  // two sentences
+// That model.best.safetensors is missing, and why; "": it is there, or nothing asks for it.
+std::string BestNotKeptText(const RunResult& result);
 
 // Clients' turns that did not count, and where to look, in a sentence; empty: all counted.
 std::string LeftOutText(const RunResult& result);

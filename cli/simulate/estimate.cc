@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "cli/simulate/backend.h"
 #include "cli/simulate/trial.h"
 #include "core/status.h"
+#include "core/vector.h"
 #include "proto/fleet/vector_codec.h"
 #include "server/budget.h"
 #include "server/engine/timed_round.h"
@@ -69,10 +72,20 @@ absl::StatusOr<SumBytes> SumsOf(const algorithms::Schema& schema,
   return sums;
 }
 
+// A model whose numbers differ: a rule with several models refuses those that begin equal.
+FlatVector SomeModel(const LayoutPtr& layout) {
+  FlatVector model(layout);
+  DispatchDType(layout->dtype(), [&]<typename T>(T) {
+    const std::span<T> numbers = model.As<T>();
+    std::iota(numbers.begin(), numbers.end(), T{0});
+  });
+  return model;
+}
+
 absl::StatusOr<uint64_t> ServerStateOf(const algorithms::Description& rule,
                                        const algorithms::Setup& setup) {
   MACAW_ASSIGN_OR_RETURN(const std::unique_ptr<algorithms::ServerAlgorithm> server,
-                         rule.server(setup, FlatVector(setup.layout)));
+                         rule.server(setup, SomeModel(setup.layout)));
   uint64_t bytes = 0;
   for (const auto& [name, vector] : server->Save().vectors) bytes += vector.layout()->bytes();
   return bytes;

@@ -69,6 +69,8 @@ class JsonOutput final : public Output {
     Json warnings = Json::array();
     if (std::string left_out = LeftOutText(result); !left_out.empty())
       warnings.push_back(std::move(left_out));
+    if (std::string not_kept = BestNotKeptText(result); !not_kept.empty())
+      warnings.push_back(std::move(not_kept));
     for (const Drop& drop : DropsOf(result)) warnings.push_back(WarningText(drop, result));
     Write({{"event", "result"},
            {"folder", AbsolutePath(result.folder)},

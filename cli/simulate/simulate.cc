@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -150,11 +151,15 @@ class Run {
                            catalogue_.OpenDataset(config_.node.data, config_.node.partition));
     MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, ResolveWith(*dataset));
     const bool own_values = !script_values.empty() && config_.node.model_init.empty();
-    if (!own_values) MACAW_RETURN_IF_ERROR(InitialWeights(config_, spec).status());
+    std::optional<FlatVector> start;  // none: the script's own values
+    if (!own_values) {
+      MACAW_ASSIGN_OR_RETURN(start, InitialWeights(config_, spec));
+    }
     MACAW_RETURN_IF_ERROR(CheckState(spec, Start::kNew));
     // What the server refuses, before a folder is made or another run's is replaced.
     MACAW_RETURN_IF_ERROR(
         server::CheckPlan(config_.run, config_.node.server, spec.layout, catalogue_.algorithms()));
+    if (start.has_value()) MACAW_RETURN_IF_ERROR(CheckStart(spec, *std::move(start)));
     if (!options_.model_step.empty()) return ModelStep(spec, *dataset, script_values);
     if (options_.estimate) return Estimate(spec, *dataset, script_values);
     if (options_.check) return absl::OkStatus();
@@ -211,6 +216,14 @@ class Run {
       Say("note", note);
     for (const std::string& note : NotesOnTheEnd(config_)) Say("note", note);
     return absl::OkStatus();
+  }
+
+  // Returns an error unless a rule with several models can make them of this one.
+  absl::Status CheckStart(const models::ModelSpec& spec, FlatVector start) const {
+    MACAW_ASSIGN_OR_RETURN(const algorithms::Description rule,
+                           catalogue_.algorithms().RuleOf(config_.run));
+    if (!rule.has_several_models) return absl::OkStatus();
+    return rule.server(algorithms::SetupOf(config_.run, spec.layout), std::move(start)).status();
   }
 
   // A run that goes on keeps its schedule: over more rounds the rounds that are done would have had

@@ -70,6 +70,18 @@ TEST(Compare, ShowsTheDefaultOfAKeyThatOnlySomeRunsGive) {
   EXPECT_THAT(comparison.rows[1].settings, ElementsAre(0.05));
 }
 
+TEST(Compare, ShowsNoKeysOfRowsThatAFleetsServerDoesNotKnow) {
+  const ResultTable comparison =
+      Compared({Done("fedavg", 1, 0.5),
+                Done("fedavg", 1, 0.6,
+                     {{"data.source", "\"synthetic\""}, {"data.synthetic.clients", "40"}})},
+               {"test_accuracy"});
+  EXPECT_THAT(comparison.keys, ElementsAre("data.source", "data.synthetic.clients"));
+  ASSERT_EQ(comparison.rows.size(), 2u);
+  EXPECT_THAT(comparison.rows[0].settings, ElementsAre(nullptr, nullptr));
+  EXPECT_THAT(comparison.rows[1].settings, ElementsAre("synthetic", 40));
+}
+
 TEST(Compare, SaysWhatAllRunsHaveAlike) {
   const std::map<std::string, std::string> lr = {{"local.lr", "0.05"}};
   EXPECT_THAT(TableText(Compared({Done("fedavg", 1, 0.5, lr), Done("fedavg", 2, 0.6, lr)})),

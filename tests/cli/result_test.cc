@@ -64,6 +64,21 @@ TEST_F(FolderTest, ASummaryBecomesAResult) {
   EXPECT_THAT(text, HasSubstr(path_ + "/model.safetensors"));
 }
 
+TEST_F(FolderTest, AResultSaysThatItsBestModelWasNotKept) {
+  const auto text = [&](const std::string& more) {
+    folder_.Write("summary.json",
+                  absl::StrCat(R"({"end": "finished", "rounds": 20, )", more,
+                               R"("best": {"metric": "test_loss", "round": 16}})"));
+    return ResultText(*ReadResult(path_));
+  };
+  const std::string patience = R"("settings": {"run.stop.patience": 3}, )";
+  EXPECT_THAT(text(patience), testing::AllOf(HasSubstr("no model.best.safetensors"),
+                                             HasSubstr("round 16"), HasSubstr("test_loss")));
+  EXPECT_THAT(text(patience + R"("best_model": {"round": 16}, )"),
+              Not(HasSubstr("no model.best.safetensors")));
+  EXPECT_THAT(text(""), Not(HasSubstr("no model.best.safetensors")));
+}
+
 TEST(ResultText, HasTheMetricsOfTheClientsOwnTestRows) {
   RunResult result;
   result.final = {

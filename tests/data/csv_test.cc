@@ -539,6 +539,18 @@ TEST_F(Csv, WellKnownFilesThatAreNotReadAreNamed) {
   EXPECT_THAT(table->info().class_names, ElementsAre("-1", "1"));
 }
 
+TEST_F(Csv, WholeNumbersAreTargetsWhereLabelsAreNumbers) {
+  const std::string text = "age,price\n30,104\n41,250\n29,104\n";
+  EXPECT_EQ(Whole(With(text))->info().classes, 2);
+  const auto regression = Whole(With(text, {.labels = "numbers"}));
+  EXPECT_EQ(regression->info().classes, 0);
+  EXPECT_TRUE(regression->info().class_names.empty());
+  EXPECT_EQ(Copy(*regression, 0, Split::kTrain)[1].target, 250.0F);
+  EXPECT_NE(Whole(With(text))->info().digest, regression->info().digest);
+  EXPECT_THAT(Refusal("age,price\n30,dear\n", {.labels = "numbers"}),
+              AllOf(HasSubstr("\"dear\" is a word"), HasSubstr("data.labels")));
+}
+
 TEST_F(Csv, TheDigestFollowsTheChoiceOfColumns) {
   const std::string text = "a,b,c\n1,0,1\n2,1,0\n";
   const auto digest = [&](DataOptions options) {

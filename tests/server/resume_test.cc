@@ -187,6 +187,9 @@ TEST(Resume, NamesTheWayOutWhenItsRowsAreLost) {
   EXPECT_EQ(Slurp(folder / "epoch"), "1\n");
   std::ofstream(path, std::ios::binary) << rows.substr(0, 10);
   EXPECT_THAT(StartError(options).ToString(), AllOf(HasSubstr(path), HasSubstr("has 10 bytes")));
+  std::ofstream(path, std::ios::binary) << "x" + rows.substr(1);
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr(path), HasSubstr("line 1 is not JSON"), HasSubstr("--force")));
   std::ofstream(path, std::ios::binary) << rows;
   EXPECT_EQ(Finish(options).rounds, 4u) << "the advice helps";
 }

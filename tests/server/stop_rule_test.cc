@@ -193,18 +193,18 @@ TEST(StopRule, DoesNotLetAStoppedRunBeResumedUnderTheSameRule) {
   EXPECT_EQ(Finish(options).rounds, 4u) << "another rule may carry it on";
 }
 
-// The rounds of a tiny run send equally much.
+// The rounds of a tiny run fetch equally much.
 TEST(RunBudget, EndsTheRunAfterTheFirstEvaluatedRoundThatHasSpentItAlsoAcrossAResume) {
   const TemporaryFolder one;
   Finish(TinyOptions(one.path(), 1));
-  const double of_a_round = Json::parse(Lines(one / "metrics.jsonl").back())["bytes_up"];
+  const double of_a_round = Json::parse(Lines(one / "metrics.jsonl").back())["bytes_down"];
   ASSERT_GT(of_a_round, 0);
   const auto run = [&](const std::string& run_dir, double rounds, uint32_t every,
                        uint32_t leave_one_out, const std::vector<uint32_t>& interruptions) {
     Options options = TinyOptions(run_dir, 9);
     options.run.evaluation.every = every;
     options.run.evaluation.leave_one_out = leave_one_out;
-    options.config.budget.bytes_up = rounds * of_a_round;
+    options.config.budget.bytes_down = rounds * of_a_round;
     return RunInPieces(
         options, Registry(), [](Round) { return 0.5; }, interruptions);
   };
@@ -219,7 +219,7 @@ TEST(RunBudget, EndsTheRunAfterTheFirstEvaluatedRoundThatHasSpentItAlsoAcrossARe
     EXPECT_EQ(expected.rounds, ends) << rounds << ", " << every;
     if (ends == 9) continue;  // the last one
     EXPECT_EQ(expected.kind, Outcome::Kind::kStopped);
-    EXPECT_THAT(expected.reason, AllOf(HasSubstr("bytes_up of all rounds are"),
+    EXPECT_THAT(expected.reason, AllOf(HasSubstr("bytes_down of all rounds are"),
                                        HasSubstr(absl::StrCat("after round ", ends))));
     for (const std::vector<uint32_t>& interruptions :
          {std::vector<uint32_t>{1}, {2}, {3}, {1, 2, 3}}) {
@@ -232,6 +232,27 @@ TEST(RunBudget, EndsTheRunAfterTheFirstEvaluatedRoundThatHasSpentItAlsoAcrossARe
     const TemporaryFolder told;
     EXPECT_EQ(run(told.path(), rounds, every, 1, {2}).rounds, ends) << "other rounds do not count";
   }
+}
+
+// Else a replay from the start, which has the rule in all rounds, would end there.
+TEST(StopRule, RefusesAResumeWithARuleThatWouldHaveEndedTheRunEarlier) {
+  const std::vector<double> accuracies = {0.2, 0.5, 0.4, 0.5, 0.3, 0.6, 0.6, 0.6};
+  const TemporaryFolder folder;
+  Options options = TinyOptions(folder.path(), 6);
+  const auto accuracy = [&](Round round) { return accuracies.at(round.value - 1); };
+  EXPECT_EQ(RunInPieces(options, Registry(), accuracy, {}).rounds, 6u);
+  options.run.rounds = 8;
+  options.resume = true;
+  options.config.stop = {.metric = "test_accuracy", .patience = 3};
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr("run.stop would have ended the run"), HasSubstr("of round 2")));
+  options.config.stop = {};
+  options.config.budget.bytes_down = 1;
+  EXPECT_THAT(StartError(options).ToString(),
+              AllOf(HasSubstr("run.budget would have ended the run"), HasSubstr("after round 1")));
+  options.config.budget = {};
+  options.config.stop = {.metric = "test_accuracy", .patience = 4};
+  EXPECT_EQ(RunInPieces(options, Registry(), accuracy, {}).rounds, 8u);
 }
 
 TEST(RunBudget, StandsBesideAStopRuleAndALargerOneCarriesTheRunOn) {

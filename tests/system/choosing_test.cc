@@ -108,6 +108,18 @@ TEST_F(ChoosingTest, AClusterThatNobodyChoosesStaysAsItBegan) {
   }
 }
 
+// By default the models begin as permutations of one.
+TEST_F(ChoosingTest, PermutedModelsAreEstimatedAndCheckedBeforeAFolderIsMade) {
+  const std::string permuted =
+      absl::StrCat(kIfca, " --set algorithm.ifca.start=permuted --set model.name=mlp ");
+  const Printed estimate = Simulate("estimate", permuted + "--estimate");
+  EXPECT_EQ(estimate.exit, 0) << estimate.text;
+  const Printed zero = Simulate("zero", permuted + "--set model.init=zero --check");
+  EXPECT_EQ(zero.exit, 2) << zero.text;
+  EXPECT_THAT(zero.text, HasSubstr("would begin equal to the first one"));
+  EXPECT_FALSE(FileExists(folder_ / "zero"));
+}
+
 TEST_F(ChoosingTest, RefusesPatienceWithSeveralModels) {
   const std::string metric =
       absl::StrCat(kIfca, " --set run.stop.metric=clients_test_accuracy --set run.stop.");
