@@ -11,7 +11,7 @@
 #include "cli/process/exit.h"
 #include "cli/results/text.h"
 #include "cli/simulate/client_names.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -48,7 +48,7 @@ absl::Status Tell(const ContributionCommand& command) {
   std::string text;
   for (const std::vector<std::string>& line : ContributionLines(clients, clients.size(), names))
     absl::StrAppend(&text, CsvLine(line));
-  return AtomicWriteFile(command.csv, text);
+  return WriteNamedFile(command.csv, text);
 }
 
 }  // namespace

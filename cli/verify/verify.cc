@@ -1,10 +1,6 @@
 #include "cli/verify/verify.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -25,6 +21,7 @@
 #include "core/files.h"
 #include "core/isa.h"
 #include "core/one_line.h"
+#include "core/scratch_folder.h"
 #include "core/sha256.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -33,7 +30,6 @@
 namespace macaw::cli {
 namespace {
 
-namespace fs = std::filesystem;
 namespace log = server::log;
 using OrderedJson = nlohmann::ordered_json;
 
@@ -42,32 +38,6 @@ constexpr char kInstructionSet[] = "workers.instruction_set";
 // float32 losses differ by some 1e-8 then, and a row whose best two classes are equal up to that is
 // rare.
 constexpr double kOfOneModel = 1e-5;
-
-// A private folder that the destructor removes.
-class ScratchFolder {
- public:
-  static absl::StatusOr<ScratchFolder> Make() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    if (error)
-      return FileError("cannot find the folder for temporary files", "TMPDIR", error.value());
-    std::string path = (parent / "macaw-verify-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr)
-      return FileError("cannot make a folder in", parent.string());
-    return ScratchFolder(path);
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // Writes what a run's folder has of the bundle, as far as a comparison or a run reads it.
 absl::Status Unpack(const Bundle& bundle, const std::string& folder) {
@@ -114,7 +84,7 @@ class Verifier {
           absl::StrCat(bundle_.name(), " has no result: its run was ", OneLine(manifest_.end),
                        " before its first round was done, so there is nothing to make again"));
     }
-    MACAW_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+    MACAW_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make("macaw-verify"));
     const std::string recorded = scratch / "recorded";
     MACAW_RETURN_IF_ERROR(Unpack(bundle_, recorded));
     MACAW_ASSIGN_OR_RETURN(Trace first, ReadTrace(recorded, {}));
