@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "algorithms/builtin.h"
+#include "cli/results/run_paths.h"
 #include "cli/results/text.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
@@ -234,6 +235,17 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   EXPECT_EQ(runs->runs[0].folder, folder / "x-seed1");
   EXPECT_EQ(runs->runs[1].seed, 2u);
   EXPECT_THAT(runs->left_out, IsEmpty());
+
+  // Of a repeat that is over, too, a run may have been removed.
+  folder.Write("x-repeat.json", R"({"runs": [{"folder": "runs/x-seed1", "end": "finished"},
+                                            {"folder": "runs/x-seed3", "end": "finished"}]})");
+  const auto removed = ReadRuns({folder / "x-repeat.json"});
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ(removed->runs.size(), 1u);
+  EXPECT_THAT(
+      removed->left_out,
+      ElementsAre(HasSubstr("1 of 2 runs failed or is not over, and is left out: x-seed3.")));
+  EXPECT_THAT(*RunFolders({folder / "x-repeat.json"}), ElementsAre(folder / "x-seed1"));
 
   folder.Write("s/sweep.json", "{}");
   for (const char* file :
