@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "algorithms/builtin.h"
 #include "cli/results/run_paths.h"
 #include "cli/results/text.h"
@@ -395,6 +396,23 @@ TEST(Compare, PairsEachRowWithTheBestAndCorrectsForTheirNumber) {
   EXPECT_EQ(json["rows"][0]["runs"][1]["folder"], "runs/fedavg-2");
   EXPECT_TRUE(json["rows"][0]["against_best"].is_null() !=
               json["rows"][1]["against_best"].is_null());
+}
+
+TEST(Compare, SaysWhyNothingIsPaired) {
+  const auto notes = [](const std::vector<RunResult>& runs) {
+    const auto comparison = Compare(runs, {"train_loss"}, Builtins(), {.paired = "test_accuracy"});
+    EXPECT_TRUE(comparison.ok()) << comparison.status();
+    return absl::StrJoin(comparison->notes, "\n");
+  };
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedprox", 1, 0.7)}),
+              HasSubstr("--paired compared nothing by test_accuracy: each row has one run"));
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedavg", 2, 0.7)}), HasSubstr("one row"));
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedavg", 2, 0.9), Done("fedprox", 2, 0.7),
+                     Done("fedprox", 3, 0.7)}),
+              HasSubstr("two or more seeds in common with the best one"));
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedavg", 2, 0.9), Done("fedprox", 1, 0.7),
+                     Done("fedprox", 2, 0.7)}),
+              testing::Not(HasSubstr("compared nothing")));
 }
 
 TEST(Compare, OneConfigurationHasALineAColumn) {
