@@ -100,27 +100,28 @@ class Verifier {
     done.profile = first.profile;
     done.here = second.profile;
     done.same_profile = first.profile == second.profile;
-    if (!done.same_profile) {
-      MACAW_ASSIGN_OR_RETURN(done.same_model, HaveTheSameModel(first, second, again));
+    done.same_model = !first.model_digest.empty() && first.model_digest == second.model_digest;
+    if (!done.same_profile && done.same_model) {
+      MACAW_ASSIGN_OR_RETURN(done.same_bits, HasOneModel(again));
     }
     const double tolerance = done.same_profile ? 0
-                             : done.same_model ? std::min(kOfOneModel, options_.tolerance)
+                             : done.same_bits  ? std::min(kOfOneModel, options_.tolerance)
                                                : options_.tolerance;
     const bool by_itself = EndsByItself(first);
     if (!by_itself) KeepToColumns(first, second);
     MACAW_ASSIGN_OR_RETURN(
         done.diff,
         Diff(first, second,
-             {.tolerance = tolerance, .digests = done.same_model, .judge_tensors = false}));
+             {.tolerance = tolerance, .digests = done.same_bits, .judge_tensors = false}));
     done.diff.elsewhere.clear();  // the bundle has none of these keys
-    MACAW_ASSIGN_OR_RETURN(done.figures,
-                           CompareFigures({.files = bundle_.files(),
-                                           .rows = first.rows,
-                                           .rounds = manifest_.rounds,
-                                           .model_digest = manifest_.model_digest,
-                                           .ended_by_itself = by_itself},
-                                          again, second.rows,
-                                          {.tolerance = tolerance, .same_model = done.same_model}));
+    MACAW_ASSIGN_OR_RETURN(
+        done.figures,
+        CompareFigures({.files = bundle_.files(),
+                        .rows = first.rows,
+                        .rounds = manifest_.rounds,
+                        .model_digest = manifest_.model_digest,
+                        .ended_by_itself = by_itself},
+                       again, second.rows, {.tolerance = tolerance, .same_model = done.same_bits}));
     return std::move(verification_);
   }
 
@@ -146,11 +147,9 @@ class Verifier {
     return refused("rounds.log", absl::StrJoin(joined, ", "));
   }
 
-  // Whether the rule has one model for all, and both runs end with the same bits of it. Training
-  // reads all that a rule keeps, so then the runs have computed the same.
-  static absl::StatusOr<bool> HaveTheSameModel(const Trace& first, const Trace& second,
-                                               const std::string& again) {
-    if (first.model_digest.empty() || first.model_digest != second.model_digest) return false;
+  // Whether the rule has one model for all. Training reads all that a rule keeps, so runs that end
+  // with the same bits of it have computed the same.
+  static absl::StatusOr<bool> HasOneModel(const std::string& again) {
     MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(again + "/config.toml"));
     MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
     MACAW_ASSIGN_OR_RETURN(const Config config,
@@ -358,7 +357,7 @@ std::string VerificationText(const Bundle& bundle, const Verification& verificat
                    "the run had %s; here it is %s. %s, so metrics are compared with a tolerance: "
                    "|a - b| <= %g max(1, |a|, |b|)",
                    verification.profile, verification.here,
-                   verification.same_model
+                   verification.same_bits
                        ? "The model has the same bits, and the last bits of its metrics may differ"
                        : "The last bits may differ",
                    verification.diff.tolerance));
