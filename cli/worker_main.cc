@@ -436,4 +436,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace macaw::cli
 
-int main(int argc, char** argv) { return macaw::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return macaw::cli::CloseOutput("macaw-worker", macaw::cli::Main(argc, argv));
+}

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/spelling.h"
 #include "core/status.h"
 #include "training/api/row_metrics.h"
@@ -81,6 +82,16 @@ std::string WithoutGroup(const std::string& column) {
   return absl::StartsWith(rest, "gap_") || last == std::string::npos ? column : rest.substr(last);
 }
 
+// Whether the values of the column are shares, from 0 to 1.
+bool IsShare(const std::string& column) {
+  if (absl::StartsWith(column, "rule_")) return false;  // a rule's own, of any range
+  constexpr absl::string_view kShares[] = {"accuracy", "precision", "recall", "f1", "auc", "top5"};
+  const std::vector<std::string> words = absl::StrSplit(WithoutGroup(column), '_');
+  return std::ranges::any_of(words, [&](const std::string& word) {
+    return std::ranges::find(kShares, word) != std::end(kShares);
+  });
+}
+
 }  // namespace
 
 bool HigherIsBetter(const std::string& column) {
@@ -130,6 +141,12 @@ absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
   MACAW_RETURN_IF_ERROR(CheckMetric("run.stop.metric", rule.metric, run, columns));
   if (!rule.at_least.has_value() && rule.patience == 0) {
     return absl::InvalidArgumentError("run.stop needs at_least, patience, or both");
+  }
+  if (rule.at_least.has_value() && *rule.at_least > 1 && HigherIsBetter(rule.metric) &&
+      IsShare(rule.metric)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run.stop.at_least is ", *rule.at_least, ", and ", rule.metric,
+                     " never reaches that: it is a share from 0 to 1, so 97 % is 0.97"));
   }
   return absl::OkStatus();
 }

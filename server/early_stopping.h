@@ -48,8 +48,8 @@ bool HigherIsBetter(const std::string& metric);
 absl::Status CheckMetric(const std::string& key, const std::string& metric, const RunPlan& run,
                          const std::vector<MetricColumn>& columns);
 
-// Returns an error if the rule can never end the run: if CheckMetric refuses its metric, or it has
-// no limit.
+// Returns an error if the rule can never end the run: if CheckMetric refuses its metric, it has no
+// limit, or its metric never reaches the limit.
 absl::Status CheckStopRule(const StopRule& rule, const RunPlan& run,
                            const std::vector<MetricColumn>& columns);
 

@@ -19,6 +19,7 @@
 #include "cli/results/result.h"
 #include "core/digest.h"
 #include "core/files.h"
+#include "core/named_file.h"
 #include "core/safetensors.h"
 #include "core/sha256.h"
 #include "core/status.h"
@@ -350,10 +351,13 @@ class Packer {
     const fs::path name =
         folder.has_filename() ? folder.filename() : folder.parent_path().filename();
     PackedBundle packed{.path = options_.out.empty() ? name.string() + ".macaw.zip" : options_.out};
-    MACAW_RETURN_IF_ERROR(data::WriteStoredZip(packed.path, entries));
-    MACAW_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(packed.path));
-    packed.bytes = file.bytes().size();
-    packed.sha256 = Sha256Hex(file.bytes());
+    MACAW_RETURN_IF_ERROR(WriteNamedFile(packed.path, [&](const std::string& path) -> absl::Status {
+      MACAW_RETURN_IF_ERROR(data::WriteStoredZip(path, entries));
+      MACAW_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+      packed.bytes = file.bytes().size();
+      packed.sha256 = Sha256Hex(file.bytes());
+      return absl::OkStatus();
+    }));
     packed.manifest = std::move(manifest_);
     return packed;
   }

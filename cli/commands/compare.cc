@@ -4,7 +4,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 #include "sdk/catalogue.h"
 
@@ -33,7 +33,7 @@ absl::Status Show(const CompareCommand& command) {
   }
   for (std::string& note : read.left_out) table.notes.push_back(std::move(note));
   std::cout << TableText(table);
-  return command.csv.empty() ? absl::OkStatus() : AtomicWriteFile(command.csv, TableCsv(table));
+  return command.csv.empty() ? absl::OkStatus() : WriteNamedFile(command.csv, TableCsv(table));
 }
 
 int CompareRuns(const CompareCommand& command) { return Report(Show(command)); }

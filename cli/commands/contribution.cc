@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
 #include "cli/results/text.h"
 #include "cli/simulate/client_names.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -45,10 +44,7 @@ absl::Status Tell(const ContributionCommand& command) {
   }
   std::cout.flush();
   if (command.csv.empty()) return absl::OkStatus();
-  std::string text;
-  for (const std::vector<std::string>& line : ContributionLines(clients, clients.size(), names))
-    absl::StrAppend(&text, CsvLine(line));
-  return AtomicWriteFile(command.csv, text);
+  return WriteNamedFile(command.csv, ContributionCsv(clients, names));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cli/config/resolve.h"
 #include "cli/process/exit.h"
 #include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "data/detect.h"
@@ -99,7 +100,8 @@ absl::Status CheckOut(const DataCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat(command.out, " is a folder; --out names the file to write"));
   }
-  if (command.force || !std::filesystem::exists(command.out, error)) return absl::OkStatus();
+  if (command.force || !std::filesystem::is_regular_file(command.out, error))
+    return absl::OkStatus();  // a device or a pipe is not replaced
   return absl::InvalidArgumentError(
       absl::StrCat(command.out, " exists already; --force replaces it"));
 }
@@ -182,8 +184,10 @@ int DataPrepare(const DataCommand& command) {
   if (const absl::Status status = CheckOut(command); !status.ok()) return Report(status);
   const absl::StatusOr<Opened> opened = Open(command);
   if (!opened.ok()) return Report(opened.status());
-  if (const absl::Status status = data::WritePrepared(*opened->dataset, command.out); !status.ok())
-    return Report(status);
+  const absl::Status status = WriteNamedFile(command.out, [&](const std::string& path) {
+    return data::WritePrepared(*opened->dataset, path);
+  });
+  if (!status.ok()) return Report(status);
   std::cout << command.out << ": " << opened->dataset->info().clients << " clients, "
             << opened->dataset->info().train_examples
             << " training examples; use it with [data] source = \"prepared\"\n";
@@ -230,9 +234,10 @@ int DataExportPartition(const DataCommand& command) {
   if (const absl::Status status = CheckOut(command); !status.ok()) return Report(status);
   const absl::StatusOr<Opened> opened = Open(command);
   if (!opened.ok()) return Report(opened.status());
-  if (const absl::Status status = data::ExportPartition(*opened->dataset, command.out);
-      !status.ok())
-    return Report(status);
+  const absl::Status status = WriteNamedFile(command.out, [&](const std::string& path) {
+    return data::ExportPartition(*opened->dataset, path);
+  });
+  if (!status.ok()) return Report(status);
   std::cout << command.out << ": the rows of " << opened->dataset->info().clients
             << " clients; use it with [partition] scheme = \"file\"\n";
   return kExitOk;

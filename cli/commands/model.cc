@@ -17,6 +17,7 @@
 #include "cli/process/exit.h"
 #include "cli/results/stored_model.h"
 #include "core/files.h"
+#include "core/named_file.h"
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "models/adapters.h"
@@ -133,8 +134,10 @@ absl::Status Merge(const std::string& path, const std::string& base, const std::
   if (std::ranges::any_of(stored.storage, is_read))
     return absl::InvalidArgumentError(absl::StrCat(out, " is read: name another file with --out"));
   const std::map<std::string, std::string> metadata = {{"merged_from", stored.file}};
-  MACAW_RETURN_IF_ERROR(stored.run.empty() ? WriteUnion(stored, out, metadata)
-                                           : WriteMerged(stored, out, metadata));
+  MACAW_RETURN_IF_ERROR(WriteNamedFile(out, [&](const std::string& path) {
+    return stored.run.empty() ? WriteUnion(stored, path, metadata)
+                              : WriteMerged(stored, path, metadata);
+  }));
   std::cout << "model    " << out << ", of " << stored.file << "\n";
   return absl::OkStatus();
 }

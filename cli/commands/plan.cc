@@ -11,7 +11,7 @@
 #include "cli/config/writer.h"
 #include "cli/process/exit.h"
 #include "cli/simulate/selection.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 #include "data/dataset.h"
 #include "server/engine/round_policy.h"
@@ -57,7 +57,8 @@ void NoteOnTheMetric(const server::StopRule& stop) {
 }
 
 absl::Status Write(const PlanCommand& command) {
-  if (!command.force && FileExists(command.out)) {
+  std::error_code ignored;
+  if (!command.force && std::filesystem::is_regular_file(command.out, ignored)) {
     return absl::InvalidArgumentError(
         absl::StrCat(command.out, " exists already; --force replaces it"));
   }
@@ -89,9 +90,9 @@ absl::Status Write(const PlanCommand& command) {
   MACAW_ASSIGN_OR_RETURN(const models::ModelSpec spec, SpecOf(config));
   MACAW_RETURN_IF_ERROR(ChooseStopMetric(config, spec, *dataset, catalogue.algorithms()));
   NoteOnTheMetric(config.node.server.stop);
-  return AtomicWriteFile(command.out, absl::StrCat("# The plan of ", command.source,
-                                                   " for a server without data (`macaw plan`).\n",
-                                                   ServerToml(config)));
+  return WriteNamedFile(command.out, absl::StrCat("# The plan of ", command.source,
+                                                  " for a server without data (`macaw plan`).\n",
+                                                  ServerToml(config)));
 }
 
 int WritePlan(const PlanCommand& command) {

@@ -161,7 +161,7 @@ absl::Status CheckWithout(const ReplayCommand& command, const log::History& hist
 // the run. With --config they are what the user says, and the first round is compared.
 absl::Status CheckIsTheSame(const ReplayCommand& command, const Document& document,
                             const std::vector<Override>& overrides, const log::History& recorded) {
-  if (command.without.empty() || !command.config.empty()) return absl::OkStatus();
+  if (!command.config.empty()) return absl::OkStatus();
   for (const Override& override : overrides)
     MACAW_RETURN_IF_ERROR(CheckMaySet(override, "a run without a client"));
   MACAW_ASSIGN_OR_RETURN(const std::string digest, ConfigurationDigest(document, overrides));
@@ -175,6 +175,19 @@ absl::Status CheckIsTheSame(const ReplayCommand& command, const Document& docume
   }
   MACAW_ASSIGN_OR_RETURN(const RunResult result, ReadResult(command.run));
   return Annotate(CheckDataOf(document, overrides, result.data_digest), "--without");
+}
+
+// A run on other data would only be found to part after it has trained. Where the run has no
+// summary yet, nobody knows the digest of its data; with --config they are what the user says.
+absl::Status CheckData(const ReplayCommand& command, const Document& document,
+                       const std::vector<Override>& overrides) {
+  const absl::StatusOr<RunResult> result = ReadResult(command.run);
+  if (!command.config.empty() || !result.ok()) return absl::OkStatus();
+  const absl::Status status = CheckDataOf(document, overrides, result->data_digest);
+  if (!absl::IsFailedPrecondition(status)) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(command.run, " cannot be repeated: ", status.message(),
+                   "; put those back, or name them (--set data.path=PATH)"));
 }
 
 // Says so if what the runs have in common is not the same.
@@ -296,7 +309,9 @@ absl::StatusOr<int> Repeat(ReplayCommand command) {
   MACAW_ASSIGN_OR_RETURN(const std::string config, ConfigurationOf(command));
   MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(config));
   MACAW_ASSIGN_OR_RETURN(const std::vector<Override> overrides, ParseOverrides(command.set));
-  MACAW_RETURN_IF_ERROR(CheckIsTheSame(command, document, overrides, recorded));
+  MACAW_RETURN_IF_ERROR(command.without.empty()
+                            ? CheckData(command, document, overrides)
+                            : CheckIsTheSame(command, document, overrides, recorded));
   std::vector<std::string> set = command.set;
   // Its rounds are others.
   if (!command.without.empty()) {
@@ -372,7 +387,8 @@ void AddReplay(CLI::App& app, std::function<int()>& run) {
       "With --without the metrics of both are told, beside those of a model that evaluation.unlearn "
       "has kept; 0 says that the run was done, and 1 that data or configuration are not the run's.\n"
       "Exit codes: 0 the same rounds and the same model, 1 they differ (the first round that does "
-      "is named), 2 bad usage or no such log, 130 interrupted.");
+      "is named), 2 bad usage, no such log, or data that are not the "
+      "run's, 130 interrupted.");
   command->final_callback([=, &run] {
     run = [options] {
       const absl::Status files = EnsureOpenFiles();

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/process/exit.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -24,7 +24,7 @@ absl::Status Write(const ReportCommand& command) {
     std::cout << page;
     return absl::OkStatus();
   }
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(command.out, page));
+  MACAW_RETURN_IF_ERROR(WriteNamedFile(command.out, page));
   std::cout << absl::StrCat("wrote ", command.out, " (", (page.size() + 512) / 1024,
                             " kB); it opens in any browser, without a network\n");
   return absl::OkStatus();

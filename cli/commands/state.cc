@@ -13,6 +13,7 @@
 #include "cli/process/exit.h"
 #include "cli/simulate/run_folder.h"
 #include "cli/simulate/run_states.h"
+#include "core/named_file.h"
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "proto/fleet/state_digest.h"
@@ -200,11 +201,12 @@ absl::Status Export(const std::string& run, ClientId client, const std::string& 
            .bytes = state.items[i].bytes.subspan(entry.offset * each, entry.size * each)});
     }
   }
-  MACAW_RETURN_IF_ERROR(
-      WriteSafetensors(out, tensors,
-                       {{"client", absl::StrCat(client.value)},
-                        {"round", absl::StrCat(states.newest().round.value)},
-                        {"version", absl::StrCat(version.epoch, ".", version.counter)}}));
+  MACAW_RETURN_IF_ERROR(WriteNamedFile(out, [&](const std::string& path) {
+    return WriteSafetensors(path, tensors,
+                            {{"client", absl::StrCat(client.value)},
+                             {"round", absl::StrCat(states.newest().round.value)},
+                             {"version", absl::StrCat(version.epoch, ".", version.counter)}});
+  }));
   PrintRow("written", absl::StrCat(out, ": ", tensors.size(), " tensors of client ", client.value,
                                    " after round ", states.newest().round.value));
   return absl::OkStatus();

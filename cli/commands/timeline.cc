@@ -13,7 +13,7 @@
 #include "cli/process/exit.h"
 #include "cli/simulate/virtual_rounds.h"
 #include "cli/timeline/virtual_trace.h"
-#include "core/files.h"
+#include "core/named_file.h"
 #include "core/status.h"
 
 namespace macaw::cli {
@@ -102,7 +102,7 @@ absl::Status Show(const TimelineCommand& command) {
     return absl::NotFoundError(absl::StrCat(command.run, ": no client has been trained yet"));
   if (!command.svg.empty()) {
     MACAW_RETURN_IF_ERROR(
-        AtomicWriteFile(command.svg, Picture(timeline, phases.first, phases.second)));
+        WriteNamedFile(command.svg, Picture(timeline, phases.first, phases.second)));
   }
   PrintWorkers(timeline);
   const auto clients = static_cast<double>(spent.clients) / static_cast<double>(spent.phases);
@@ -130,7 +130,7 @@ absl::Status WriteVirtual(const TimelineCommand& command) {
   }
   MACAW_ASSIGN_OR_RETURN(const VirtualTrace trace,
                          TraceOfRun(command.run, Round(rounds.first), Round(rounds.second)));
-  MACAW_RETURN_IF_ERROR(AtomicWriteFile(command.trace, TraceText(trace)));
+  MACAW_RETURN_IF_ERROR(WriteNamedFile(command.trace, TraceText(trace)));
   const std::vector<uint32_t> places = PlacesOf(trace.turns);
   const VirtualTrace::Step &first = trace.steps.front(), &last = trace.steps.back();
   std::cout << absl::StrFormat(

@@ -1,12 +1,16 @@
 #include "cli/process/exit.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -50,6 +54,25 @@ void Print(const char* what, const char* advice) {
   std::abort();  // a programmer's error: its core dump is worth having
 }
 
+bool ReaderHasGone() {
+  pollfd output{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+// Flushes standard output. Returns why something was not written, 0 where nobody knows why any
+// more; nullopt: all of it was.
+std::optional<int> FlushError() {
+  errno = 0;
+  std::cout.flush();
+  std::fflush(stdout);
+  if (std::cout.good() && std::ferror(stdout) == 0) return std::nullopt;
+  // An earlier write has failed: one of nothing may fail in the same way.
+  if (errno == 0) {
+    [[maybe_unused]] const ssize_t ignored = ::write(STDOUT_FILENO, "", 0);
+  }
+  return errno;
+}
+
 }  // namespace
 
 int ExitCodeOf(const absl::Status& status) {
@@ -67,6 +90,14 @@ void PrintError(absl::string_view program, absl::string_view message) {
 int Report(const absl::Status& status) {
   if (!status.ok()) PrintError("macaw", status.message());
   return ExitCodeOf(status);
+}
+
+int CloseOutput(const char* program, int code) {
+  const std::optional<int> error = FlushError();
+  if (!error.has_value() || *error == EPIPE || ReaderHasGone()) return code;
+  constexpr char kWhat[] = "cannot write to standard output";
+  PrintError(program, *error == 0 ? kWhat : absl::ErrnoToStatus(*error, kWhat).message());
+  return code == kExitOk ? kExitFailed : code;
 }
 
 void ExplainUncaught(const char* program) {

@@ -28,6 +28,11 @@ void PrintError(absl::string_view program, absl::string_view message);
 // Prints "macaw: error: …" to standard error unless the status is OK. Returns the exit code.
 int Report(const absl::Status& status);
 
+// The last step of a program whose standard output is its answer: flushes it. Returns `code`; or
+// kExitFailed instead of kExitOk, with an error, if not all of it could be written. That the reader
+// of a pipe has gone (`| head`) is no error. A server does without: its answer is the run's folder.
+int CloseOutput(const char* program, int code);
+
 // After this call, an exception that nobody catches, on any thread, ends the process with one line
 // "PROGRAM: error: …". The exit code is kExitFailed if memory or threads have run out. Any library
 // may meet these limits, so there is no other place to catch them. `program` must live until the

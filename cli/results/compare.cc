@@ -111,6 +111,21 @@ absl::Status Select(const std::string& select, const Runs& runs, Metrics& metric
   return absl::OkStatus();
 }
 
+// Why no row is compared with the best one; "": one is.
+std::string NotPairedText(const ResultTable& table, const std::string& metric) {
+  const bool tested = std::ranges::any_of(table.rows, [](const TableRow& row) {
+    return row.against_best.has_value() && row.against_best->p.has_value();
+  });
+  if (tested) return "";
+  return absl::StrCat(
+      "--paired compared nothing by ", metric, ": ",
+      table.rows.size() == 1 ? "all runs have the same settings, so there is one row."
+      : table.several_seeds()
+          ? "a row needs two or more seeds in common with the best one, and none has them."
+          : "each row has one run, and it needs two or more seeds that rows share. macaw simulate "
+            "--repeat N runs N.");
+}
+
 }  // namespace
 
 absl::StatusOr<RunsRead> ReadRuns(const std::vector<std::string>& paths) {
@@ -165,6 +180,9 @@ absl::StatusOr<ResultTable> Compare(std::vector<RunResult> runs, Metrics metrics
     for (std::string& note : NotesOn(group)) table.notes.push_back(std::move(note));
   }
   Summarise(table);
+  if (choice.paired.empty()) return table;
+  if (std::string note = NotPairedText(table, choice.paired); !note.empty())
+    table.notes.push_back(std::move(note));
   return table;
 }
 

@@ -81,8 +81,61 @@ double WorthOf(const ClientContribution& client) {
   return loss == client.deltas.end() ? -std::numeric_limits<double>::infinity() : -loss->second;
 }
 
+// How numbers are written.
+struct Style {
+  std::string (*cosine)(double);
+  std::string (*delta)(double);
+  std::string (*metric)(double);
+  std::string none;  // in the place of a number that is not defined
+};
+
+const Style kForPeople = {[](double value) { return absl::StrFormat("%.3f", value); },
+                          [](double value) { return absl::StrFormat("%+.5f", value); },
+                          [](double value) { return absl::StrFormat("%.5f", value); }, "-"};
+const Style kExact = {ExactText, ExactText, ExactText, ""};
+
 std::string NameOf(const ClientContribution& client, const std::vector<std::string>& names) {
   return client.client < names.size() ? names[client.client] : absl::StrCat(client.client);
+}
+
+std::vector<std::vector<std::string>> Lines(const std::vector<ClientContribution>& clients,
+                                            size_t most, const std::vector<std::string>& names,
+                                            const Style& style) {
+  std::set<std::string> metrics, unlearned;
+  bool unlearns = false;
+  for (const ClientContribution& client : clients) {
+    for (const auto& [metric, delta] : client.deltas) metrics.insert(metric);
+    for (const auto& [metric, value] : client.unlearned) unlearned.insert(metric);
+    unlearns = unlearns || client.unlearned_rounds > 0;
+  }
+  std::vector<std::vector<std::string>> lines = {{"client"}};
+  if (!names.empty()) lines[0].emplace_back("name");
+  lines[0].insert(lines[0].end(), {"rounds", "cosine"});
+  for (const std::string& metric : metrics) lines[0].push_back(absl::StrCat("delta ", metric));
+  if (unlearns) lines[0].emplace_back("unlearned rounds");
+  for (const std::string& metric : unlearned)
+    lines[0].push_back(absl::StrCat("unlearned ", metric));
+  for (size_t i = 0; i < clients.size(); ++i) {
+    if (i >= most && i + most < clients.size()) continue;
+    const ClientContribution& client = clients[i];
+    std::vector<std::string>& line = lines.emplace_back();
+    line.push_back(absl::StrCat(client.client));
+    if (!names.empty()) line.push_back(NameOf(client, names));
+    line.push_back(absl::StrCat(client.rounds));
+    line.push_back(std::isfinite(client.cosine) ? style.cosine(client.cosine) : style.none);
+    for (const std::string& metric : metrics) {
+      const auto delta = client.deltas.find(metric);
+      line.push_back(delta == client.deltas.end() ? style.none : style.delta(delta->second));
+    }
+    const bool has_model = client.unlearned_rounds > 0;
+    if (unlearns) line.push_back(has_model ? absl::StrCat(client.unlearned_rounds) : style.none);
+    for (const std::string& metric : unlearned) {
+      const auto value = client.unlearned.find(metric);
+      const bool known = value != client.unlearned.end();
+      line.push_back(known ? style.metric(value->second) : style.none);
+    }
+  }
+  return lines;
 }
 
 }  // namespace
@@ -114,41 +167,15 @@ absl::StatusOr<std::vector<ClientContribution>> ReadContributions(const std::str
 std::vector<std::vector<std::string>> ContributionLines(
     const std::vector<ClientContribution>& clients, size_t most,
     const std::vector<std::string>& names) {
-  std::set<std::string> metrics, unlearned;
-  bool unlearns = false;
-  for (const ClientContribution& client : clients) {
-    for (const auto& [metric, delta] : client.deltas) metrics.insert(metric);
-    for (const auto& [metric, value] : client.unlearned) unlearned.insert(metric);
-    unlearns = unlearns || client.unlearned_rounds > 0;
-  }
-  std::vector<std::vector<std::string>> lines = {{"client"}};
-  if (!names.empty()) lines[0].emplace_back("name");
-  lines[0].insert(lines[0].end(), {"rounds", "cosine"});
-  for (const std::string& metric : metrics) lines[0].push_back(absl::StrCat("delta ", metric));
-  if (unlearns) lines[0].emplace_back("unlearned rounds");
-  for (const std::string& metric : unlearned)
-    lines[0].push_back(absl::StrCat("unlearned ", metric));
-  for (size_t i = 0; i < clients.size(); ++i) {
-    if (i >= most && i + most < clients.size()) continue;
-    const ClientContribution& client = clients[i];
-    std::vector<std::string>& line = lines.emplace_back();
-    line.push_back(absl::StrCat(client.client));
-    if (!names.empty()) line.push_back(NameOf(client, names));
-    line.push_back(absl::StrCat(client.rounds));
-    line.push_back(std::isfinite(client.cosine) ? absl::StrFormat("%.3f", client.cosine) : "-");
-    for (const std::string& metric : metrics) {
-      const auto delta = client.deltas.find(metric);
-      line.push_back(delta == client.deltas.end() ? "-" : absl::StrFormat("%+.5f", delta->second));
-    }
-    const bool has_model = client.unlearned_rounds > 0;
-    if (unlearns) line.push_back(has_model ? absl::StrCat(client.unlearned_rounds) : "-");
-    for (const std::string& metric : unlearned) {
-      const auto value = client.unlearned.find(metric);
-      const bool known = value != client.unlearned.end();
-      line.push_back(known ? absl::StrFormat("%.5f", value->second) : "-");
-    }
-  }
-  return lines;
+  return Lines(clients, most, names, kForPeople);
+}
+
+std::string ContributionCsv(const std::vector<ClientContribution>& clients,
+                            const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::vector<std::string>& line : Lines(clients, clients.size(), names, kExact))
+    absl::StrAppend(&text, CsvLine(line));
+  return text;
 }
 
 std::string ContributionJson(const std::vector<ClientContribution>& clients,

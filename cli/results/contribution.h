@@ -34,6 +34,10 @@ std::vector<std::vector<std::string>> ContributionLines(
     const std::vector<ClientContribution>& clients, size_t most,
     const std::vector<std::string>& names = {});
 
+// The same of all clients as CSV, with every digit. A cell is empty where a number is not defined.
+std::string ContributionCsv(const std::vector<ClientContribution>& clients,
+                            const std::vector<std::string>& names = {});
+
 // The same of all clients as a list of JSON objects: null where a number is not defined.
 std::string ContributionJson(const std::vector<ClientContribution>& clients,
                              const std::vector<std::string>& names = {});

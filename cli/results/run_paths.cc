@@ -38,8 +38,7 @@ absl::StatusOr<std::vector<Listed>> OfRepeat(const std::string& file) {
     if (!run.is_object() || !run.contains("folder") || !run["folder"].is_string()) continue;
     const fs::path name = fs::path(run["folder"].get<std::string>()).filename();
     const std::string folder = (fs::path(file).parent_path() / name).string();
-    const bool is_over = run.contains("end");
-    listed.push_back({folder, is_over || FileExists(folder), /*may_lack_result=*/!is_over});
+    listed.push_back({folder, FileExists(folder), /*may_lack_result=*/true});
   }
   return listed;
 }

@@ -28,7 +28,7 @@ struct Column {
 
 Cell Same(const std::string& text) { return {text, text}; }
 Cell Exact(const std::optional<double>& value) {
-  return {.exact = value.has_value() ? absl::StrFormat("%.17g", *value) : ""};
+  return {.exact = value.has_value() ? ExactText(*value) : ""};
 }
 
 // The columns of a table, in their order. Every statistic is named here once, for text and CSV.

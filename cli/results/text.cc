@@ -22,6 +22,8 @@ size_t WidthOf(const std::string& text) {
 
 }  // namespace
 
+std::string ExactText(double value) { return absl::StrFormat("%.17g", value); }
+
 std::string AlignedText(const std::vector<std::vector<std::string>>& lines) {
   std::vector<size_t> widths(lines.front().size(), 0);
   for (const auto& line : lines) {

@@ -15,6 +15,8 @@ std::string AlignedText(const std::vector<std::vector<std::string>>& lines);
 
 // "0.9402", "1.23e-05"
 std::string MetricText(double value);
+// Every digit, for programs: "0.94020000000000004"
+std::string ExactText(double value);
 // "0.9402 ± 0.0021"; of one value "0.9402"
 std::string NumberText(const Estimate& estimate);
 // "0.91 to 0.95"; "-" where there is none

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/process/programs.h"
+#include "core/named_file.h"
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "data/gather.h"
@@ -90,7 +91,8 @@ class StepFile {
   }
   absl::Status Write(const std::string& path,
                      const std::map<std::string, std::string>& metadata) const {
-    return WriteSafetensors(path, tensors_, metadata);
+    return WriteNamedFile(
+        path, [&](const std::string& here) { return WriteSafetensors(here, tensors_, metadata); });
   }
 
  private:

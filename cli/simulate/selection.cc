@@ -110,12 +110,12 @@ std::vector<std::string> NotesOnTheEnd(const Config& config) {
 absl::StatusOr<std::string> FixedOverSeeds(const Document& document,
                                            std::vector<Override> overrides,
                                            const std::vector<uint64_t>& seeds,
-                                           const sdk::Catalogue& catalogue) {
+                                           const sdk::Catalogue& catalogue, Idle idle) {
   if (seeds.size() < 2) return "";
   // What is given is another seed than one that none of the runs has.
   const uint64_t other = std::ranges::max(seeds) + 1'000'003;
   overrides.push_back({"run.seed", absl::StrCat(other), "seeds"});
-  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue));
+  MACAW_ASSIGN_OR_RETURN(const Config config, ReadConfig(document, overrides, catalogue, idle));
   std::vector<std::string> fixed;
   const auto add_seed = [&](const char* key, uint64_t seed, const char* what) {
     if (seed != config.run.seed) fixed.push_back(absl::StrCat(what, " (", key, " = ", seed, ")"));

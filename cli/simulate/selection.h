@@ -47,6 +47,7 @@ std::vector<std::string> NotesOnTheEnd(const Config& config);
 absl::StatusOr<std::string> FixedOverSeeds(const Document& document,
                                            std::vector<Override> overrides,
                                            const std::vector<uint64_t>& seeds,
-                                           const sdk::Catalogue& catalogue);
+                                           const sdk::Catalogue& catalogue,
+                                           Idle idle = Idle::kRefuse);
 
 }  // namespace macaw::cli

@@ -129,9 +129,9 @@ class Preparation {
           ", and left out."));
     }
     if (!alone_) MACAW_RETURN_IF_ERROR(CheckEffects());
-    MACAW_ASSIGN_OR_RETURN(
-        const std::string fixed,
-        FixedOverSeeds(file_.base, OverridesOf(points.front()), sweep_.plan.seeds, catalogue_));
+    MACAW_ASSIGN_OR_RETURN(const std::string fixed,
+                           FixedOverSeeds(file_.base, OverridesOf(points.front()),
+                                          sweep_.plan.seeds, catalogue_, reading_));
     if (!fixed.empty()) sweep_.warnings.push_back(fixed);
     DropConstantKeys();
     CompareBaselinesAlone();

@@ -126,6 +126,7 @@ class Story {
     if (source_.retry_failed) MACAW_RETURN_IF_ERROR(held.folder.ForgetFailed(plan()));
     MACAW_ASSIGN_OR_RETURN(results_, ReadResults(held.folder, plan()));
     held_.emplace(std::move(held));
+    OpenRemoved();
     output_->Say("jobs", LimitsText());
     output_->Say("sweep", folder().path());
     output_->Event({{"event", "begun"},
@@ -138,6 +139,13 @@ class Story {
     }
     progress_.Finish();
     return Conclude();
+  }
+
+  // A run whose folder was removed is made again.
+  void OpenRemoved() {
+    for (auto& [name, result] : results_) {
+      if (!FileExists(folder().RunOf(plan(), name))) result.rungs.clear();
+    }
   }
 
   std::string LimitsText() const {

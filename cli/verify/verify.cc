@@ -1,10 +1,6 @@
 #include "cli/verify/verify.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -25,6 +21,7 @@
 #include "core/files.h"
 #include "core/isa.h"
 #include "core/one_line.h"
+#include "core/scratch_folder.h"
 #include "core/sha256.h"
 #include "core/spelling.h"
 #include "core/status.h"
@@ -33,7 +30,6 @@
 namespace macaw::cli {
 namespace {
 
-namespace fs = std::filesystem;
 namespace log = server::log;
 using OrderedJson = nlohmann::ordered_json;
 
@@ -42,32 +38,6 @@ constexpr char kInstructionSet[] = "workers.instruction_set";
 // float32 losses differ by some 1e-8 then, and a row whose best two classes are equal up to that is
 // rare.
 constexpr double kOfOneModel = 1e-5;
-
-// A private folder that the destructor removes.
-class ScratchFolder {
- public:
-  static absl::StatusOr<ScratchFolder> Make() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    if (error)
-      return FileError("cannot find the folder for temporary files", "TMPDIR", error.value());
-    std::string path = (parent / "macaw-verify-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr)
-      return FileError("cannot make a folder in", parent.string());
-    return ScratchFolder(path);
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // Writes what a run's folder has of the bundle, as far as a comparison or a run reads it.
 absl::Status Unpack(const Bundle& bundle, const std::string& folder) {
@@ -114,7 +84,7 @@ class Verifier {
           absl::StrCat(bundle_.name(), " has no result: its run was ", OneLine(manifest_.end),
                        " before its first round was done, so there is nothing to make again"));
     }
-    MACAW_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+    MACAW_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make("macaw-verify"));
     const std::string recorded = scratch / "recorded";
     MACAW_RETURN_IF_ERROR(Unpack(bundle_, recorded));
     MACAW_ASSIGN_OR_RETURN(Trace first, ReadTrace(recorded, {}));
@@ -130,27 +100,28 @@ class Verifier {
     done.profile = first.profile;
     done.here = second.profile;
     done.same_profile = first.profile == second.profile;
-    if (!done.same_profile) {
-      MACAW_ASSIGN_OR_RETURN(done.same_model, HaveTheSameModel(first, second, again));
+    done.same_model = !first.model_digest.empty() && first.model_digest == second.model_digest;
+    if (!done.same_profile && done.same_model) {
+      MACAW_ASSIGN_OR_RETURN(done.same_bits, HasOneModel(again));
     }
     const double tolerance = done.same_profile ? 0
-                             : done.same_model ? std::min(kOfOneModel, options_.tolerance)
+                             : done.same_bits  ? std::min(kOfOneModel, options_.tolerance)
                                                : options_.tolerance;
     const bool by_itself = EndsByItself(first);
     if (!by_itself) KeepToColumns(first, second);
     MACAW_ASSIGN_OR_RETURN(
         done.diff,
         Diff(first, second,
-             {.tolerance = tolerance, .digests = done.same_model, .judge_tensors = false}));
+             {.tolerance = tolerance, .digests = done.same_bits, .judge_tensors = false}));
     done.diff.elsewhere.clear();  // the bundle has none of these keys
-    MACAW_ASSIGN_OR_RETURN(done.figures,
-                           CompareFigures({.files = bundle_.files(),
-                                           .rows = first.rows,
-                                           .rounds = manifest_.rounds,
-                                           .model_digest = manifest_.model_digest,
-                                           .ended_by_itself = by_itself},
-                                          again, second.rows,
-                                          {.tolerance = tolerance, .same_model = done.same_model}));
+    MACAW_ASSIGN_OR_RETURN(
+        done.figures,
+        CompareFigures({.files = bundle_.files(),
+                        .rows = first.rows,
+                        .rounds = manifest_.rounds,
+                        .model_digest = manifest_.model_digest,
+                        .ended_by_itself = by_itself},
+                       again, second.rows, {.tolerance = tolerance, .same_model = done.same_bits}));
     return std::move(verification_);
   }
 
@@ -176,11 +147,9 @@ class Verifier {
     return refused("rounds.log", absl::StrJoin(joined, ", "));
   }
 
-  // Whether the rule has one model for all, and both runs end with the same bits of it. Training
-  // reads all that a rule keeps, so then the runs have computed the same.
-  static absl::StatusOr<bool> HaveTheSameModel(const Trace& first, const Trace& second,
-                                               const std::string& again) {
-    if (first.model_digest.empty() || first.model_digest != second.model_digest) return false;
+  // Whether the rule has one model for all. Training reads all that a rule keeps, so runs that end
+  // with the same bits of it have computed the same.
+  static absl::StatusOr<bool> HasOneModel(const std::string& again) {
     MACAW_ASSIGN_OR_RETURN(const Document document, OpenDocument(again + "/config.toml"));
     MACAW_ASSIGN_OR_RETURN(const sdk::Catalogue catalogue, LoadCatalogue(document, {}));
     MACAW_ASSIGN_OR_RETURN(const Config config,
@@ -388,7 +357,7 @@ std::string VerificationText(const Bundle& bundle, const Verification& verificat
                    "the run had %s; here it is %s. %s, so metrics are compared with a tolerance: "
                    "|a - b| <= %g max(1, |a|, |b|)",
                    verification.profile, verification.here,
-                   verification.same_model
+                   verification.same_bits
                        ? "The model has the same bits, and the last bits of its metrics may differ"
                        : "The last bits may differ",
                    verification.diff.tolerance));

@@ -27,9 +27,10 @@ struct Verification {
   FigureReport figures;       // what the bundle states beside its rows and its model
   std::string profile, here;  // numeric profiles
   bool same_profile = true;
-  // Where the profiles differ: the models still have the same bits, so metrics are compared with a
-  // small tolerance.
-  bool same_model = false;
+  bool same_model = false;  // the models have the same digest
+  // The profiles differ, and all the same both runs end with the same bits of a model that all
+  // clients share: metrics are compared with a small tolerance.
+  bool same_bits = false;
   bool from_log = false;  // who was left out was read from the bundle's log
   std::string folder;     // of the run that was made; "": it is removed
 

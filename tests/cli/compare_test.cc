@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "algorithms/builtin.h"
+#include "cli/results/run_paths.h"
 #include "cli/results/text.h"
 #include "core/files.h"
 #include "testing/temporary_folder.h"
@@ -247,6 +249,17 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   EXPECT_EQ(runs->runs[1].seed, 2u);
   EXPECT_THAT(runs->left_out, IsEmpty());
 
+  // Of a repeat that is over, too, a run may have been removed.
+  folder.Write("x-repeat.json", R"({"runs": [{"folder": "runs/x-seed1", "end": "finished"},
+                                            {"folder": "runs/x-seed3", "end": "finished"}]})");
+  const auto removed = ReadRuns({folder / "x-repeat.json"});
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ(removed->runs.size(), 1u);
+  EXPECT_THAT(
+      removed->left_out,
+      ElementsAre(HasSubstr("1 of 2 runs failed or is not over, and is left out: x-seed3.")));
+  EXPECT_THAT(*RunFolders({folder / "x-repeat.json"}), ElementsAre(folder / "x-seed1"));
+
   folder.Write("s/sweep.json", "{}");
   for (const char* file :
        {"s/jobs/001-seed1.toml", "s/jobs/002-seed1.toml", "s/runs/001-seed1/config.toml"})
@@ -395,6 +408,23 @@ TEST(Compare, PairsEachRowWithTheBestAndCorrectsForTheirNumber) {
   EXPECT_EQ(json["rows"][0]["runs"][1]["folder"], "runs/fedavg-2");
   EXPECT_TRUE(json["rows"][0]["against_best"].is_null() !=
               json["rows"][1]["against_best"].is_null());
+}
+
+TEST(Compare, SaysWhyNothingIsPaired) {
+  const auto notes = [](const std::vector<RunResult>& runs) {
+    const auto comparison = Compare(runs, {"train_loss"}, Builtins(), {.paired = "test_accuracy"});
+    EXPECT_TRUE(comparison.ok()) << comparison.status();
+    return absl::StrJoin(comparison->notes, "\n");
+  };
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedprox", 1, 0.7)}),
+              HasSubstr("--paired compared nothing by test_accuracy: each row has one run"));
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedavg", 2, 0.7)}), HasSubstr("one row"));
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedavg", 2, 0.9), Done("fedprox", 2, 0.7),
+                     Done("fedprox", 3, 0.7)}),
+              HasSubstr("two or more seeds in common with the best one"));
+  EXPECT_THAT(notes({Done("fedavg", 1, 0.8), Done("fedavg", 2, 0.9), Done("fedprox", 1, 0.7),
+                     Done("fedprox", 2, 0.7)}),
+              testing::Not(HasSubstr("compared nothing")));
 }
 
 TEST(Compare, OneConfigurationHasALineAColumn) {

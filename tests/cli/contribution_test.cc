@@ -135,6 +135,16 @@ TEST(Contribution, HasTheClientsNamesWhereThereAreAny) {
   EXPECT_THAT(ContributionJson(Read(kLines)), Not(HasSubstr("name")));
 }
 
+TEST(Contribution, HasEveryDigitAsCsv) {
+  const std::string line =
+      R"({"round":2,"client":[1,2],"cosine":[0.125,null],"delta_test_loss":[-0.000001234567,null]})"
+      "\n";
+  EXPECT_EQ(ContributionCsv(Read(line)),
+            "client,rounds,cosine,delta test_loss\n"
+            "1,1,0.125,-1.2345669999999999e-06\n"
+            "2,1,,\n");
+}
+
 // The last line of a run that goes on may not be whole.
 TEST(Contribution, StopsAtALineThatIsTorn) {
   const std::string text = kLines;

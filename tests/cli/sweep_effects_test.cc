@@ -86,6 +86,16 @@ cohort.straggler_policy = ["partial", "drop"]
   EXPECT_THAT(base->jobs[1].config, HasSubstr("straggler_policy = \"drop\""));
 }
 
+TEST_F(SweepEffectsTest, SeveralSeedsTakeAFirstConfigurationWithAKeyWithoutAnEffect) {
+  const PreparedSweep sweep = Sweep(R"(
+seeds = [1, 2]
+[keys]
+local.optimizer = ["adam", "sgd"]
+local.momentum = [0.5, 0.9]
+)");
+  EXPECT_EQ(sweep.jobs.size(), 6u);  // adam once, with two seeds
+}
+
 TEST_F(SweepEffectsTest, AKeyWithoutAnEffectInAllConfigurationsIsRefused) {
   EXPECT_THAT(Refused("base = \"run.toml\"\n[keys]\nlocal.beta1 = [0.8, 0.7]\n", "local.beta1"),
               AllOf(HasSubstr("sweep.toml"), HasSubstr("local.beta1 has no effect without")));

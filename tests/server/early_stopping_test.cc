@@ -139,6 +139,23 @@ TEST(EarlyStopping, RefusesAMetricThatTheRunDoesNotHaveAndNamesTheNearest) {
   EXPECT_THAT(Check({.metric = "test_accuracy", .patience = 1}, run), HasSubstr("test_mae"));
 }
 
+TEST(EarlyStopping, RefusesAShareAboveOne) {
+  RunPlan run;
+  run.task = TaskKind::kBinary;
+  run.evaluation.clients = true;
+  run.evaluation.metrics = {.f1 = true, .auc = true};
+  for (const char* metric : {"test_accuracy", "train_accuracy", "test_precision", "test_f1",
+                             "test_auc", "clients_test_recall_worst10"}) {
+    EXPECT_THAT(Check({.metric = metric, .at_least = 97}, run),
+                HasSubstr(absl::StrCat("run.stop.at_least is 97, and ", metric,
+                                       " never reaches that: it is a share from 0 to 1")));
+    EXPECT_EQ(Check({.metric = metric, .at_least = 1}, run), "OK") << metric;
+  }
+  // Less is better, or the range is not known.
+  for (const char* metric : {"test_loss", "clients_test_accuracy_std", "rule_epsilon", "clients"})
+    EXPECT_EQ(Check({.metric = metric, .at_least = 97}, run), "OK") << metric;
+}
+
 TEST(EarlyStopping, RefusesARuleThatCouldNeverFire) {
   RunPlan run;
   EXPECT_THAT(Check({.metric = "test_accuracy"}, run), HasSubstr("at_least, patience"));

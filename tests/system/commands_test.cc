@@ -23,6 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing_support::Printed;
 using testing_support::RunMacaw;
+using testing_support::RunShell;
 using testing_support::Simulation;
 using testing_support::TemporaryFolder;
 
@@ -250,6 +251,25 @@ TEST_F(Commands, TheListOfModelsHasTheLayers) {
   EXPECT_THAT(models.text, HasSubstr("conv OUT KERNEL [pad P] [stride S] [nobias]"));
   EXPECT_THAT(models.text, HasSubstr("then 120 and 84\n")) << "the fused kernels train it";
   EXPECT_THAT(models.text, testing::ContainsRegex("lstm .*\\(needs LibTorch\\)"));
+}
+
+TEST_F(Commands, OutputThatCannotBeWrittenIsAnError) {
+  for (const char* command : {"macaw algorithms", "macaw keys --json", "macaw --help",
+                              "macaw --version", "macaw-admin --help", "macaw-worker --version"}) {
+    const Printed printed = RunShell(absl::StrCat(MACAW_BIN_DIR, "/", command, " > /dev/full"));
+    EXPECT_EQ(printed.exit, 1) << command;
+    EXPECT_THAT(printed.text, HasSubstr("cannot write to standard output: No space left on device"))
+        << command;
+  }
+  // A usage error keeps its code.
+  EXPECT_EQ(RunShell(MACAW_BIN_DIR "/macaw algorithms none > /dev/full").exit, 2);
+}
+
+// As `macaw keys | head`, from a program that ignores SIGPIPE.
+TEST_F(Commands, AReaderThatHasEnoughIsNoError) {
+  const Printed printed = RunShell("{ trap '' PIPE; " MACAW_BIN_DIR
+                                   "/macaw keys --json; echo code $? >&2; } | head -c 1");
+  EXPECT_EQ(printed.text, "{code 0\n");
 }
 
 TEST_F(Commands, AnUnknownAlgorithmPointsToPlugins) {

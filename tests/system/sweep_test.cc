@@ -104,6 +104,12 @@ TEST_F(SweepTest, KilledTwiceItEndsWithTheSameTable) {
   EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));
   EXPECT_EQ(Text("killed/best.toml"), Text("plain/best.toml"));
   EXPECT_THAT(Text("killed/report.html"), HasSubstr("run-008-seed3"));
+  // A run that was removed is made again.
+  std::filesystem::remove_all(folder_ / "killed/runs/003-seed2");
+  const Printed removed = Sweep(file, "--out " + folder_ / "killed");
+  EXPECT_EQ(removed.exit, 0) << removed.text;
+  EXPECT_TRUE(FileExists(folder_ / "killed/runs/003-seed2/summary.json"));
+  EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));
   // Once more: nothing is left to do.
   EXPECT_EQ(Sweep(file, "--out " + folder_ / "killed").exit, 0);
   EXPECT_EQ(Text("killed/table.csv"), Text("plain/table.csv"));

@@ -208,6 +208,7 @@ TEST_F(Verified, ABundleIsTheSameAndAChangedOneIsRefused) {
   ASSERT_TRUE(verdict.is_object()) << forged.text;
   EXPECT_EQ(verdict["same"], false);
   EXPECT_EQ(verdict["diff"]["parting"]["round"], 1);
+  EXPECT_EQ(verdict["same_model"], true) << "its rows alone are forged";
   // Bytes of the file itself.
   std::string bytes = *ReadFile(bundle);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);

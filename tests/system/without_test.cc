@@ -135,6 +135,11 @@ TEST_F(ReplayWithout, KeepsWhatDecidesTheResult) {
   const Printed changed = Replay(run, absl::StrCat(client));
   EXPECT_EQ(changed.exit, 1) << changed.text;
   EXPECT_THAT(changed.text, HasSubstr("these are not the data of the run"));
+  const Printed whole =
+      RunMacaw(absl::StrCat("replay ", run.folder(), " --out ", folder_ / "whole"));
+  EXPECT_EQ(whole.exit, 2) << whole.text;
+  EXPECT_THAT(whole.text, HasSubstr("cannot be repeated: these are not the data of the run"));
+  EXPECT_FALSE(FileExists(folder_ / "whole")) << "nothing is trained";
   folder_.Write("rows.csv", "a,b,kind,client\n1,2\n");
   const Printed broken = Replay(run, absl::StrCat(client));
   EXPECT_EQ(broken.exit, 2) << broken.text;
