@@ -20,7 +20,9 @@ struct Family {
 };
 constexpr Family kFamilies[] = {
     {"test_", "on the central test set, in rounds whose evaluation was due"},
-    {"clients_train_", "over every client's training rows (`evaluation.splits` with `\"train\"`)"},
+    {"clients_train_",
+     "over every client's training rows (`evaluation.splits` with `\"train\"`), of the global model "
+     "also where clients have personal ones; with `ifca` of the one that each takes"},
     {"val_", "on the central validation set (`data.central_val_fraction`)"},
     {"clients_test_",
      "over every client's own test rows, at the rule's point: a personal model (Ditto, FedBN, "
@@ -92,6 +94,7 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     const bool common = of == Rows::kCentral || of == Rows::kCentralValidation ||
                         of == Rows::kHeldout || of == Rows::kHeldoutTuned;
     if (common && !algorithm.has_common_model) continue;
+    if (of == Rows::kTrain && !algorithm.shares_models()) continue;
     if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
     add_totals(ColumnPrefix(of), of);
     if (!IsOfClients(of)) continue;
@@ -112,9 +115,12 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
       columns.push_back({std::move(column.name), Rows::kClients, false, column.metric});
   }
   if (backdoor) columns.push_back({kBackdoorSuccess, Rows::kCentral});
-  columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
-  columns.push_back({"l2_penalty", Rows::kTrain});
-  columns.push_back({"train_objective", Rows::kTrain});
+  if (algorithm.shares_models())
+    columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
+  if (algorithm.has_common_model) {
+    columns.push_back({kPenalty, Rows::kTrain});
+    columns.push_back({kObjective, Rows::kTrain});
+  }
   add_totals("train_", std::nullopt);
   add_statistics("train_client_", std::nullopt);
   if (algorithm.has_personal_models && !algorithm.has_several_models) {

@@ -229,6 +229,7 @@ Table OfEvaluation() {
       {.name = "NoCentralEvaluation", .settings = {"evaluation.central=false"}, .like = kPlain},
       {.name = "AnEvaluationOfTrainingRows",
        .settings = {R"(evaluation.splits=["test", "train"])"},
+       .refused = {{{"local"}, "evaluates the server's model on all training rows"}},
        .like = kPlain,
        .shows = Has("train_objective"),
        .unseen = {"ifca"}},  // several models

@@ -55,6 +55,8 @@ class Case:
         keys = BASE | {"run.dtype": dtype, "algorithm.name": self.rule, "local.momentum": self.momentum}
         if self.rule in WITHOUT_EPOCHS:  # it takes all rows once, and refuses what says otherwise
             del keys["local.epochs"], keys["local.batch_size"]
+        if self.rule == "local":  # the server's model does not move
+            keys["evaluation.splits"] = ["test"]
         if self.model in UNEVEN:  # its problem says them
             del keys["evaluation.metrics"]
         keys |= {f"algorithm.{self.rule}.{key}": value for key, value in self.parameters.items()}
