@@ -26,8 +26,8 @@ constexpr Family kFamilies[] = {
     {"val_", "on the central validation set (`data.central_val_fraction`)"},
     {"clients_test_",
      "over every client's own test rows, at the rule's point: a personal model (Ditto, FedBN, "
-     "FedPer, FedRep, pFedMe, APFL), else the global one. With `evaluation.sample = K` over K clients, "
-     "drawn again after each round"},
+     "FedPer, FedRep, pFedMe, APFL), else the global one. With `evaluation.sample = K` over K of the "
+     "clients that have such rows, drawn again after each round"},
     {"clients_test_global_",
      "where clients have personal models, the global model on the same rows"},
     {"clients_test_tuned_",
