@@ -126,6 +126,9 @@ struct Description {
   // without rows may stand before one that trains.
   bool numbers_clients = false;
 
+  // A step takes so many batches: a turn with fewer changes nothing.
+  uint32_t batches_a_step = 1;
+
   // The fewest clients that a round must count for the rule to do anything; empty function: one.
   std::function<Needed(const Setup&)> needs = {};
 

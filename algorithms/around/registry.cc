@@ -137,8 +137,29 @@ absl::Status Registry::Add(Description description) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Refuses a run of which no client has as many batches as a step takes.
+absl::Status CheckBatches(const Description& rule, const Setup& setup,
+                          std::span<const uint32_t> rows) {
+  const auto trains = [](uint32_t count) { return count > 0; };
+  const auto steps = [&](uint32_t count) {
+    return trains(count) && StepsOf(setup.local, count) >= rule.batches_a_step;
+  };
+  if (std::ranges::none_of(rows, trains) || std::ranges::any_of(rows, steps))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a step of algorithm \"", rule.name, "\" takes ", rule.batches_a_step,
+      " batches, and no client has so many in a round, so the model would never move: set "
+      "local.epochs = ",
+      rule.batches_a_step, ", or a smaller local.batch_size"));
+}
+
+}  // namespace
+
 absl::Status CheckRows(const Description& description, const Setup& setup,
                        std::span<const uint32_t> rows) {
+  MACAW_RETURN_IF_ERROR(CheckBatches(description, setup, rows));
   const auto has_rows = [rows](uint64_t client) {
     return client < rows.size() && rows[client] > 0;
   };

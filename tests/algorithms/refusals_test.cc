@@ -82,6 +82,12 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
                 AllOf(HasSubstr("client 1 has no rows"),
                       HasSubstr("algorithm.heterofl.assign = \"once\"")));
   }
+  auto pairs = SetupNamed("perfedavg");
+  pairs.local = {.epochs = 1, .batch_size = 10};
+  EXPECT_EQ(refusal(pairs, {5, 0, 11}), "");
+  EXPECT_THAT(refusal(pairs, {5, 0, 10}), HasSubstr("takes 2 batches, and no client has so many"));
+  pairs.local.epochs = 2;
+  EXPECT_EQ(refusal(pairs, {5, 0, 10}), "");
   const auto trusting = SetupNamed("fltrust", {{"root", int64_t{1}}});
   EXPECT_EQ(refusal(trusting, {0, 5, 7}), "");
   for (const std::vector<uint32_t>& rows : {std::vector<uint32_t>{5, 0, 7}, {5}})
