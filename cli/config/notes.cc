@@ -121,6 +121,17 @@ void AddNoteOnBatches(const RunPlan& run, const algorithms::Description& rule,
                                rule.batches_a_step, ", or a smaller local.batch_size"));
 }
 
+// Of rows that nobody trains on and no model is evaluated on.
+void AddNoteOnCentralValidation(const algorithms::Description& rule, const data::DatasetInfo& data,
+                                std::vector<std::string>& notes) {
+  if (rule.has_common_model || data.val_examples == 0) return;
+  notes.push_back(
+      absl::StrCat("the central validation set (", Counted(data.val_examples, "row"),
+                   ") is not used: ", rule.name,
+                   " has no common model for val_*. Set data.central_val_fraction = 0, so that "
+                   "clients train on these rows, or data.val_fraction for rows of clients' own"));
+}
+
 // Of clients that have training rows and none of this split, and so are in none of its columns.
 void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::string_view rows,
                     absl::string_view columns, absl::string_view key,
@@ -410,6 +421,7 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
   }
   AddNotesOnSteps(run, dataset, notes);
   AddNoteOnBatches(run, *algorithm, dataset, notes);
+  AddNoteOnCentralValidation(*algorithm, dataset.info(), notes);
   if (run.evaluation.clients) {
     AddNoteOnSplit(dataset, data::Split::kTest, "test", "clients_test_",
                    "data.client_test_fraction", notes);

@@ -36,6 +36,7 @@ class SomeRows final : public data::Dataset {
   }
   data::Rows CentralTest() const override { return {}; }
   void set_classes(int64_t classes) { info_.classes = classes; }
+  void set_central_validation(uint64_t rows) { info_.val_examples = rows; }
   void set_train_clients(uint64_t clients) { info_.train_clients = clients; }
 
  private:
@@ -206,6 +207,17 @@ TEST(Notes, SayWhichClientsHaveTooFewBatchesForAStepOfTheRule) {
   EXPECT_EQ(Notes("perfedavg", rows, {"local.steps=4", "local.batch_size=0"}), "");
   EXPECT_THAT(Error("perfedavg", rows, {"local.batch_size=0"}),
               HasSubstr("no client has so many in a round, so the model would never move"));
+}
+
+TEST(Notes, SayThatTheCentralValidationSetIsNotUsedWithoutACommonModel) {
+  SomeRows rows({20, 20, 20}, {5, 5, 5});
+  rows.set_central_validation(7);
+  const std::vector<std::string> set = {"evaluation.clients=true"};
+  for (const char* rule : {"ifca", "local"}) {
+    EXPECT_THAT(Notes(rule, rows, set), AllOf(HasSubstr("the central validation set (7 rows)"),
+                                              HasSubstr("data.central_val_fraction = 0")));
+  }
+  EXPECT_EQ(Notes("fedavg", rows, set), "");
 }
 
 TEST(Notes, SayWhatAConceptShiftDoesToTheTestMetrics) {
