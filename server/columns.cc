@@ -162,8 +162,10 @@ std::vector<ColumnHelp> DescribeColumns() {
                  "of a model that each client trains beside the common one "
                  "(Ditto), as `train_*`"});
   all.push_back({"personal_train_client_*_STATISTIC", "of these models, over clients"});
-  all.push_back({"used_bound_CHANNEL",
-                 "largest value sent ÷ the channel's bound; a client above 1 is left out"});
+  all.push_back(
+      {"used_bound_CHANNEL",
+       "largest value sent ÷ the channel's bound; a client above 1 is left out. Where float32 is "
+       "summed, values far below 10⁻¹² of the bound are rounded away"});
   all.push_back({"rule_NAME", "the rule's own metrics; `macaw algorithms NAME` lists them"});
   for (const Family& family : kFamilies)
     all.push_back({absl::StrCat(family.prefix, "*"), family.help});

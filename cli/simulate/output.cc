@@ -70,6 +70,8 @@ class JsonOutput final : public Output {
     if (std::string left_out = LeftOutText(result); !left_out.empty())
       warnings.push_back(std::move(left_out));
     for (const Drop& drop : DropsOf(result)) warnings.push_back(WarningText(drop, result));
+    if (std::string coarse = CoarseSumsText(result); !coarse.empty())
+      warnings.push_back(std::move(coarse));
     Write({{"event", "result"},
            {"folder", AbsolutePath(result.folder)},
            {"warnings", std::move(warnings)}});
