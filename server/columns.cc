@@ -196,9 +196,10 @@ std::vector<ColumnHelp> DescribeColumns() {
     add_asked(metric.name, metric.help);
   for (const training::RowMetric& metric : training::RowMetricList())
     add_asked(metric.name, metric.help);
-  all.push_back({"test_groupN_*",
-                 "by group N of `data.concept_shift`; `test_*` are over the test set as "
-                 "all groups see it. So `clients_test_groupN_*`"});
+  all.push_back(
+      {"test_groupN_*",
+       "by group N of `data.concept_shift`, without the metrics of `evaluation.metrics`; `test_*` "
+       "are over the test set as all groups see it. So `clients_test_groupN_*`"});
   all.push_back({"clients_test_modelN_*",
                  "with `algorithm.name = \"ifca\"`: over the clients that chose model N, and how "
                  "many they are"});
