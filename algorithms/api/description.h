@@ -25,6 +25,7 @@ struct ParameterSpec {
   std::function<absl::Status(const ParameterValue&)> check = {};
   // What other parameters must be for this one to have an effect; empty: it always has.
   std::vector<settings::Need<AlgorithmConfig>> needs = {};
+  bool open_minimum = false;  // the minimum itself is refused
 };
 
 // What a formula need not explain.
