@@ -74,7 +74,8 @@ settings::Field<EvaluationConfig>& AddFlags(settings::Section<EvaluationConfig>&
   field.key = key;
   field.help = std::move(help);
   for (const Word& word : words) field.choices.push_back(word.word);
-  field.expected = absl::StrCat("a list of ", settings::QuotedChoices(field.choices));
+  field.expected =
+      absl::StrCat("a list of ", settings::QuotedChoices(field.choices), ", each once");
   field.set = [words](EvaluationConfig& e, const Value& value) {
     return SetWords(words, e, value);
   };
