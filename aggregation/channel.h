@@ -23,6 +23,13 @@ enum class Reduction : uint8_t {
   kCollect = 4,
 };
 
+// Whether the channel's integers are sums on a grid. kMax stores ordered keys instead, kCollect
+// nothing.
+constexpr bool IsSum(Reduction reduction) {
+  return reduction == Reduction::kWeightedMean || reduction == Reduction::kMean ||
+         reduction == Reduction::kFixedSum;
+}
+
 // The bounds that a channel can have: outside them an exponent could exceed a double's.
 inline constexpr double kSmallestBound = 0x1p-200;
 inline constexpr double kLargestBound = 0x1p200;

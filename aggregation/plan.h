@@ -52,11 +52,4 @@ struct Plan {
   double FromUnits(int64_t units) const;
 };
 
-// Whether the channel's integers are sums on a grid. kMax stores ordered keys instead, kCollect
-// nothing.
-constexpr bool IsSum(Reduction reduction) {
-  return reduction == Reduction::kWeightedMean || reduction == Reduction::kMean ||
-         reduction == Reduction::kFixedSum;
-}
-
 }  // namespace macaw::aggregation

@@ -352,7 +352,8 @@ Description HeteroFl() {
                             "the rate of the model that is evaluated and written, with 0 for what "
                             "it lacks and the scaler in its weights; 1: the whole one",
                         .minimum = 0,
-                        .maximum = 1});
+                        .maximum = 1,
+                        .open_minimum = true});
   for (ParameterSpec& parameter : heterofl.parameters) parameters.push_back(std::move(parameter));
   heterofl.parameters = std::move(parameters);
   heterofl.remarks =

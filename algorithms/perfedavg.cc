@@ -92,6 +92,7 @@ Description PerFedAvg() {
       "clients_test_tuned_*. local.steps and epochs count batches, two to a step; the last one of "
       "an odd number, a straggler's among them, changes nothing.";
   perfedavg.has_hooks = true;
+  perfedavg.batches_a_step = 2;
   perfedavg.passes = PerFedAvgPasses;
   perfedavg.parameters.push_back({.name = "alpha",
                                   .default_value = 0.01,

@@ -33,8 +33,10 @@ Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts) {
 }
 
 Description StatisticsRule(Description rule) {
-  rule.ignores = {"local.epochs", "local.steps", "local.batch_size", "local.shuffle",
-                  "local.drop_last"};
+  rule.ignores = {"local.epochs",          "local.steps",     "local.batch_size",
+                  "local.optimizer",       "local.lr",        "local.momentum",
+                  "local.weight_decay",    "local.clip_norm", "local.class_weights",
+                  "local.label_smoothing", "local.drop_last", "local.shuffle"};
   rule.has_statistics = true;
   if (!rule.passes) rule.passes = [](const Setup&) { return Passes(0, kForward); };
   return rule;

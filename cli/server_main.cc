@@ -268,6 +268,7 @@ absl::StatusOr<int> Serve(const ServerArguments& arguments, SignalFd& signals) {
                                        arguments.run_dir, " --follow` serves them"));
   }
   options.on_row = [&reporter](const std::string& row) { reporter.Report(row); };
+  options.on_warning = [&reporter](const std::string& warning) { reporter.Warn(warning); };
   if (!arguments.sync_state.empty()) {
     options.before_checkpoint = [folder = arguments.sync_state] {
       return state::SyncFolder(folder);

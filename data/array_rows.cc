@@ -12,10 +12,17 @@
 namespace macaw::data {
 namespace {
 
+// Why a number of an array is none in float32.
+const char* WhyNoFloat(double value) {
+  return std::isfinite(value) ? "that is beyond float32, whose numbers end at 3.4e38"
+                              : "that is not finite";
+}
+
 // Appends the values of all rows, and calls convert(element) for each in the order of the dataset.
-template <typename T, typename Convert>
+// Where that gives nothing, the error says wrong(element).
+template <typename T, typename Convert, typename Wrong>
 absl::Status AppendValues(const StoredArray& x, const RowShape& shape, std::vector<T>& values,
-                          const Convert& convert) {
+                          const Convert& convert, const Wrong& wrong) {
   const uint64_t width = x.row_elements();
   const uint64_t channels = shape.channels_last ? static_cast<uint64_t>(shape.input_shape[0]) : 1;
   const uint64_t plane = width / channels;
@@ -29,8 +36,7 @@ absl::Status AppendValues(const StoredArray& x, const RowShape& shape, std::vect
         const uint64_t element = row * width + i * channels + c;
         const std::optional<T> value = convert(element);
         if (!value.has_value()) {
-          return RefuseArray(x, absl::StrCat("has a value in row ", row,
-                                             " that is not finite, or no token (0 … 2147483647)"));
+          return RefuseArray(x, absl::StrCat("has a value in row ", row, " ", wrong(element)));
         }
         values.push_back(*value);
       }
@@ -63,21 +69,29 @@ absl::StatusOr<RowShape> ShapeOfRows(const StoredArray& x, bool images) {
 
 absl::Status AppendFeatures(const StoredArray& x, const RowShape& shape, ExampleStore& store) {
   if (x.kind == 'u' && x.item == 1) {
-    return AppendValues(x, shape, store.bytes,
-                        [&](uint64_t i) { return std::optional(static_cast<uint8_t>(x.data[i])); });
+    return AppendValues(
+        x, shape, store.bytes,
+        [&](uint64_t i) { return std::optional(static_cast<uint8_t>(x.data[i])); },
+        [](uint64_t) { return ""; });
   }
   if (x.kind == 'f') {
-    return AppendValues(x, shape, store.floats, [&](uint64_t i) {
-      const auto value = static_cast<float>(FloatAt(x, i));
-      return std::isfinite(value) ? std::optional(value) : std::nullopt;
-    });
+    return AppendValues(
+        x, shape, store.floats,
+        [&](uint64_t i) {
+          const auto value = static_cast<float>(FloatAt(x, i));
+          return std::isfinite(value) ? std::optional(value) : std::nullopt;
+        },
+        [&](uint64_t i) { return WhyNoFloat(FloatAt(x, i)); });
   }
   if (x.is_integer() && x.item >= 4) {
-    return AppendValues(x, shape, store.tokens, [&](uint64_t i) {
-      const int64_t token = IntegerAt(x, i);
-      const bool fits = token >= 0 && token <= INT32_MAX;
-      return fits ? std::optional(static_cast<int32_t>(token)) : std::nullopt;
-    });
+    return AppendValues(
+        x, shape, store.tokens,
+        [&](uint64_t i) {
+          const int64_t token = IntegerAt(x, i);
+          const bool fits = token >= 0 && token <= INT32_MAX;
+          return fits ? std::optional(static_cast<int32_t>(token)) : std::nullopt;
+        },
+        [](uint64_t) { return "that is no token (0 … 2147483647)"; });
   }
   return RefuseArray(x,
                      absl::StrCat("is ", x.TypeName(),
@@ -131,7 +145,8 @@ absl::Status AppendLabels(const StoredArray& y, uint64_t rows, ExampleStore& sto
     } else {
       const auto target = static_cast<float>(FloatAt(y, i));
       if (!std::isfinite(target))
-        return RefuseArray(y, absl::StrCat("has a label in row ", i, " that is not finite"));
+        return RefuseArray(y,
+                           absl::StrCat("has a label in row ", i, " ", WhyNoFloat(FloatAt(y, i))));
       store.targets.push_back(target);
     }
   }

@@ -87,8 +87,11 @@ class NpzClients {
   absl::Status Append(const StoredArray& client, uint64_t rows) {
     const bool name = client.is_integer() || client.kind == 'U' || client.kind == 'S';
     if (!name || client.shape.empty() || client.rows() != rows || client.row_elements() != 1) {
-      return RefuseArray(client, absl::StrCat("must have a number or a text for each of ", rows,
-                                              " rows: whose row it is"));
+      return RefuseArray(
+          client,
+          absl::StrCat("is ", client.TypeName(), " of shape [", absl::StrJoin(client.shape, ", "),
+                       "]; it must have a whole number or a text for each of ", rows,
+                       " rows: whose row it is"));
     }
     for (uint64_t i = 0; i < rows; ++i) {
       std::string text = TextAt(client, i);

@@ -137,6 +137,36 @@ absl::StatusOr<RowLists> InOrder(const NamedLists& lists,
   return ordered;
 }
 
+// Refuses a list with a row that is there twice. `seen`: no row, before and after.
+absl::Status CheckOnce(std::span<const uint32_t> rows, const std::string& list,
+                       std::vector<bool>& seen) {
+  for (const uint32_t row : rows) {
+    if (seen[row])
+      return absl::InvalidArgumentError(absl::StrCat(list, " lists row ", row, " twice"));
+    seen[row] = true;
+  }
+  for (const uint32_t row : rows) seen[row] = false;
+  return absl::OkStatus();
+}
+
+// The same of each list of the file, as it is there: clients' lists are not split yet.
+absl::Status CheckListsOnce(const PartitionEvents& events, uint64_t rows) {
+  std::vector<bool> seen(rows);
+  MACAW_RETURN_IF_ERROR(CheckOnce(events.test, Quoted(kTestKey), seen));
+  MACAW_RETURN_IF_ERROR(CheckOnce(events.central_val, Quoted(kCentralValidationKey), seen));
+  const auto check = [&](const NamedLists& lists, const std::string& of) -> absl::Status {
+    for (size_t i = 0; i < lists.names.size(); ++i) {
+      MACAW_RETURN_IF_ERROR(
+          CheckOnce(lists.lists.Of(i), absl::StrCat(Quoted(lists.names[i]), of), seen));
+    }
+    return absl::OkStatus();
+  };
+  MACAW_RETURN_IF_ERROR(check(events.train, ""));
+  MACAW_RETURN_IF_ERROR(check(events.validation, absl::StrCat(" in ", Quoted(kValidationKey))));
+  return check(events.client_test, absl::StrCat(" in ", Quoted(kClientTestKey)));
+}
+
+// Refuses rows that are in two lists where they may be in one alone.
 absl::Status CheckRows(const Division& division, uint64_t rows) {
   std::vector<bool> trains(rows);
   for (uint64_t c = 0; c < division.clients(); ++c) {
@@ -219,6 +249,7 @@ absl::StatusOr<Division> Assemble(PartitionEvents& events, const Examples& examp
           absl::StrCat("client ", Quoted(events.train.names[i]), " comes twice"));
     }
   }
+  MACAW_RETURN_IF_ERROR(CheckListsOnce(events, examples.block.count));
   Division division{.names = events.train.names};
   if (events.whole) {
     MACAW_ASSIGN_OR_RETURN(const RowLists validation,

@@ -74,7 +74,8 @@ settings::Field<EvaluationConfig>& AddFlags(settings::Section<EvaluationConfig>&
   field.key = key;
   field.help = std::move(help);
   for (const Word& word : words) field.choices.push_back(word.word);
-  field.expected = absl::StrCat("a list of ", settings::QuotedChoices(field.choices));
+  field.expected =
+      absl::StrCat("a list of ", settings::QuotedChoices(field.choices), ", each once");
   field.set = [words](EvaluationConfig& e, const Value& value) {
     return SetWords(words, e, value);
   };
@@ -123,10 +124,11 @@ settings::Section<EvaluationConfig> EvaluationSection() {
       .Needs(test_rows(&E::central), needs_test);
   f.Add("clients", &E::clients, "whether every client's own test rows are evaluated")
       .Needs(test_rows(&E::clients), needs_test);
-  f.Add("sample", &E::sample,
-        "how many clients are evaluated each time, drawn again; default: all (test and validation "
-        "rows; as many of the clients without training rows)",
-        AtLeast(0))
+  f.Add(
+       "sample", &E::sample,
+       "how many clients are evaluated each time, drawn again among those with such rows; default: "
+       "all (test and validation rows; as many of the clients without training rows)",
+       AtLeast(0))
       .Needs(EvaluatesClients,
              "clients to evaluate: evaluation.clients or heldout, or evaluation.splits with "
              "\"validation\"");

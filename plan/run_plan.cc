@@ -63,9 +63,11 @@ void AddRun(Section<RunPlan>& f) {
       "are their inputs; it reads no labels");
   f.AddChoice("run.dtype", &R::dtype, {{"float32", DType::kF32}, {"float64", DType::kF64}},
               "number type of models and updates");
-  f.Add("run.contribution_bound", &R::contribution_bound,
-        "largest |value| of a client's update; an update beyond it is refused",
-        Between(1e-60, 1e60));  // the sums have room for 2^-200 to 2^200
+  f.Add(
+      "run.contribution_bound", &R::contribution_bound,
+      "largest |value| of a client's update; an update beyond it is refused. Sums of float32 have "
+      "steps of about 1e-15 of it, so a bound far above the updates rounds them away",
+      Between(1e-60, 1e60));  // the sums have room for 2^-200 to 2^200
   // The file names shared libraries (`plugins`); nodes compare what is in them.
   Field<R>& plugins = f.Add("run.plugins", &R::plugins, "name, version and digest of each plug-in");
   plugins.As(Role::kDerived).in_file = false;

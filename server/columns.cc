@@ -20,12 +20,14 @@ struct Family {
 };
 constexpr Family kFamilies[] = {
     {"test_", "on the central test set, in rounds whose evaluation was due"},
-    {"clients_train_", "over every client's training rows (`evaluation.splits` with `\"train\"`)"},
+    {"clients_train_",
+     "over every client's training rows (`evaluation.splits` with `\"train\"`), of the global model "
+     "also where clients have personal ones; with `ifca` of the one that each takes"},
     {"val_", "on the central validation set (`data.central_val_fraction`)"},
     {"clients_test_",
      "over every client's own test rows, at the rule's point: a personal model (Ditto, FedBN, "
-     "FedPer, FedRep, pFedMe, APFL), else the global one. With `evaluation.sample = K` over K clients, "
-     "drawn again after each round"},
+     "FedPer, FedRep, pFedMe, APFL), else the global one. With `evaluation.sample = K` over K of the "
+     "clients that have such rows, drawn again after each round"},
     {"clients_test_global_",
      "where clients have personal models, the global model on the same rows"},
     {"clients_test_tuned_",
@@ -92,6 +94,7 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
     const bool common = of == Rows::kCentral || of == Rows::kCentralValidation ||
                         of == Rows::kHeldout || of == Rows::kHeldoutTuned;
     if (common && !algorithm.has_common_model) continue;
+    if (of == Rows::kTrain && !algorithm.shares_models()) continue;
     if (of == Rows::kGlobal && !algorithm.has_both_models()) continue;
     add_totals(ColumnPrefix(of), of);
     if (!IsOfClients(of)) continue;
@@ -112,9 +115,12 @@ std::vector<MetricColumn> MetricColumns(TaskKind task, const algorithms::Descrip
       columns.push_back({std::move(column.name), Rows::kClients, false, column.metric});
   }
   if (backdoor) columns.push_back({kBackdoorSuccess, Rows::kCentral});
-  columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
-  columns.push_back({"l2_penalty", Rows::kTrain});
-  columns.push_back({"train_objective", Rows::kTrain});
+  if (algorithm.shares_models())
+    columns.push_back({absl::StrCat(ColumnPrefix(Rows::kTrain), kMissingCount), Rows::kTrain});
+  if (algorithm.has_common_model) {
+    columns.push_back({kPenalty, Rows::kTrain});
+    columns.push_back({kObjective, Rows::kTrain});
+  }
   add_totals("train_", std::nullopt);
   add_statistics("train_client_", std::nullopt);
   if (algorithm.has_personal_models && !algorithm.has_several_models) {
@@ -156,8 +162,10 @@ std::vector<ColumnHelp> DescribeColumns() {
                  "of a model that each client trains beside the common one "
                  "(Ditto), as `train_*`"});
   all.push_back({"personal_train_client_*_STATISTIC", "of these models, over clients"});
-  all.push_back({"used_bound_CHANNEL",
-                 "largest value sent ÷ the channel's bound; a client above 1 is left out"});
+  all.push_back(
+      {"used_bound_CHANNEL",
+       "largest value sent ÷ the channel's bound; a client above 1 is left out. Where float32 is "
+       "summed, values far below 10⁻¹² of the bound are rounded away"});
   all.push_back({"rule_NAME", "the rule's own metrics; `macaw algorithms NAME` lists them"});
   for (const Family& family : kFamilies)
     all.push_back({absl::StrCat(family.prefix, "*"), family.help});
@@ -188,9 +196,10 @@ std::vector<ColumnHelp> DescribeColumns() {
     add_asked(metric.name, metric.help);
   for (const training::RowMetric& metric : training::RowMetricList())
     add_asked(metric.name, metric.help);
-  all.push_back({"test_groupN_*",
-                 "by group N of `data.concept_shift`; `test_*` are over the test set as "
-                 "all groups see it. So `clients_test_groupN_*`"});
+  all.push_back(
+      {"test_groupN_*",
+       "by group N of `data.concept_shift`, without the metrics of `evaluation.metrics`; `test_*` "
+       "are over the test set as all groups see it. So `clients_test_groupN_*`"});
   all.push_back({"clients_test_modelN_*",
                  "with `algorithm.name = \"ifca\"`: over the clients that chose model N, and how "
                  "many they are"});

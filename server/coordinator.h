@@ -61,6 +61,8 @@ struct Options {
   // Called on the writer's thread with each finished row of metrics.jsonl (a JSON object in one
   // line), just before it is written.
   std::function<void(const std::string& row)> on_row;
+  // Called on the same thread with what a user should know of the run's results, once each.
+  std::function<void(const std::string& warning)> on_warning;
   // The nodes to which a registry has entered clients, by the clients' names, at this moment; null:
   // there is no registry. Another node may not bring a client of such a name. Thread-safe.
   std::function<absl::StatusOr<std::shared_ptr<const ClientOwners>>()> owners;

@@ -137,6 +137,14 @@ absl::Status CheckEvaluationOf(const RunPlan& run, const algorithms::Description
         absl::StrCat("evaluation.heldout: algorithm \"", run.algorithm.name,
                      "\" has no common model that a client who joins could start from"));
   }
+  if (evaluation.train && !algorithm.shares_models()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation.splits with \"train\" evaluates the server's model on all training rows, and "
+        "with algorithm \"",
+        run.algorithm.name,
+        "\" it stays as it began: take \"train\" out; train_* tell of the rows that clients train "
+        "on"));
+  }
   return absl::OkStatus();
 }
 

@@ -41,6 +41,7 @@ absl::StatusOr<ModelKeeper> ModelKeeper::Make(const algorithms::Description& alg
   ModelKeeper keeper;
   keeper.layout_ = setup.layout;
   keeper.seed_ = setup.seed;
+  keeper.bound_ = setup.contribution_bound;
   keeper.keeps_older_ = setup.asynchronous;
   MACAW_ASSIGN_OR_RETURN(keeper.schema_, algorithms::MakeSchema(algorithm, setup));
   keeper.sent_layout_ = algorithms::SentModelLayout(keeper.schema_);
@@ -323,6 +324,16 @@ absl::StatusOr<bool> ModelKeeper::Apply(Round round, Phase phase) {
 absl::Status ModelKeeper::ForgetStates() {
   if (unlearning_.has_value()) MACAW_RETURN_IF_ERROR(unlearning_->ForgetStates());
   return algorithm_->ForgetStates();
+}
+
+std::vector<std::string> ModelKeeper::BoundedByTheRun() const {
+  std::vector<std::string> names;
+  for (const aggregation::ChannelSpec& channel : schema_.up) {
+    const bool sum =
+        aggregation::IsSum(channel.reduction) && channel.layout->dtype() == DType::kF32;
+    if (sum && channel.bound == bound_) names.push_back(channel.name);
+  }
+  return names;
 }
 
 void ModelKeeper::TakeMetrics(Phase phase, aggregation::Aggregate& aggregate) {

@@ -66,6 +66,8 @@ class ModelKeeper {
   // The largest |value| of each channel in the applied phases of the round, as a fraction of the
   // channel's bound.
   const Numbers& headroom() const { return headroom_; }
+  // The channels that are sums of float32 and have the run's own bound (run.contribution_bound).
+  std::vector<std::string> BoundedByTheRun() const;
   // The algorithm's own metrics in the applied phases of the round. A metric of kind sum is added
   // over the phases. Of any other metric the last phase's value is kept.
   Numbers metrics() const;
@@ -153,6 +155,7 @@ class ModelKeeper {
   std::shared_ptr<const SplitModel> split_;
   std::optional<WholeNames> names_;  // with split_
   uint64_t seed_ = 0;                // the run's
+  double bound_ = 0;                 // run.contribution_bound
   std::unique_ptr<algorithms::ServerAlgorithm> algorithm_;
   std::optional<fleet::Blob> sent_model_;    // until the model changes
   std::map<std::string, fleet::Blob> sent_;  // by channel: its newest blob

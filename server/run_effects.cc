@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "server/client_evaluation.h"
+#include "server/coarse_sums.h"
 #include "server/contributions.h"
 #include "server/run_threads.h"
 
@@ -265,6 +266,7 @@ void RunThreads::OnClosed(Closed closed) {
   }
   if (closed.round_done()) {
     round_started_ = now;
+    WarnOfCoarseSums(closed);
     early_stopping_.Spend([&](const char* column) { return RoundValue(report, column); });
     if (options_.config.client_records) {
       writer_.Clients(report.round, report.records, options_.run.task);
@@ -301,6 +303,18 @@ void RunThreads::OnClosed(Closed closed) {
   }
   Carry(engine_.Applied(std::move(closed.another_phase), std::move(closed.model),
                         SteadyClock().Now(), std::move(closed.without)));
+}
+
+void RunThreads::WarnOfCoarseSums(const Closed& closed) {
+  if (told_of_coarse_sums_) return;
+  std::string text = CoarseSumsText(closed.report->round, closed.headroom, bounded_);
+  if (text.empty()) return;
+  told_of_coarse_sums_ = true;
+  log_.Warning(absl::StrCat("coarse_sums ", text));
+  if (!options_.on_warning) return;
+  writer_.After(
+      RunWriter::Safe::kFromThisProcess,
+      [tell = options_.on_warning, text = std::move(text)](const absl::Status&) { tell(text); });
 }
 
 void RunThreads::WriteRow(std::function<std::string()> text) {

@@ -56,7 +56,8 @@ void RunThreads::Begin(EndRun order) {
       .stop_metric = options_.config.stop.metric,
       .best_model_round = options_.config.stop.patience > 0 ? early_stopping_.best_round() : 0,
       .delta = options_.run.privacy.delta,
-      .profiles = engine_.profiles()};
+      .profiles = engine_.profiles(),
+      .bounded_channels = bounded_};
   if (options_.config.stop.patience > 0) {
     facts.chooses = [this](Round round) {
       return RegularEvaluationDue(options_.run, round, options_.stop_after);

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "server/coarse_sums.h"
 #include "server/early_stopping.h"
 #include "server/journal/recovery.h"
 #include "server/selection.h"
@@ -105,6 +106,7 @@ struct Extremes {
   OrderedJson rounds_to = OrderedJson::object();
   OrderedJson last = OrderedJson::object();
   uint64_t left_out = 0, left_out_rounds = 0;      // clients' turns, and rounds with any
+  uint64_t coarse_rounds = 0;                      // IsCoarse
   uint64_t bytes_up = 0, bytes_down = 0;           // of all rounds
   OrderedJson bytes_to = OrderedJson::object();    // of the rounds up to those of rounds_to
   std::optional<double> virtual_seconds;           // of all rounds, of a run with [devices]
@@ -119,6 +121,14 @@ OrderedJson ReportOf(const OrderedJson& row) {
     if (reported && value.is_number()) report[name] = value;
   }
   return report;
+}
+
+// Whether a sum of the row's round is too coarse for what its clients sent.
+bool HasCoarseSum(const OrderedJson& row, const std::vector<std::string>& channels) {
+  return std::ranges::any_of(channels, [&](const std::string& channel) {
+    const auto used = row.find(absl::StrCat("used_bound_", channel));
+    return used != row.end() && used->is_number() && IsCoarse(used->get<double>());
+  });
 }
 
 void KeepBest(const std::string& metric, const OrderedJson& value, const OrderedJson& row,
@@ -138,9 +148,9 @@ void KeepBest(const std::string& metric, const OrderedJson& value, const Ordered
 
 // Reads metrics.jsonl once: the last value of every column, the best rows of the chosen column and
 // of those over rows that nobody trains on, and the first rounds at which the accuracy reached the
-// usual thresholds. `chooses`: SummaryFacts.
-absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metric,
-                                      const std::function<bool(Round)>& chooses) {
+// usual thresholds.
+absl::StatusOr<Extremes> ReadExtremes(const std::string& path, const SummaryFacts& facts) {
+  std::string metric = facts.stop_metric;
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<OrderedJson> rows;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
@@ -159,12 +169,13 @@ absl::StatusOr<Extremes> ReadExtremes(const std::string& path, std::string metri
     const uint64_t left_out = row.value("left_out", uint64_t{0});
     extremes.left_out += left_out;
     extremes.left_out_rounds += left_out > 0 ? 1 : 0;
+    extremes.coarse_rounds += HasCoarseSum(row, facts.bounded_channels) ? 1 : 0;
     extremes.bytes_up += row.value("bytes_up", uint64_t{0});
     extremes.bytes_down += row.value("bytes_down", uint64_t{0});
     if (const auto seconds = row.find("virtual_seconds"); seconds != row.end())
       extremes.virtual_seconds = extremes.virtual_seconds.value_or(0) + seconds->get<double>();
     // As the stop rule counts them, so that the best round and the best model agree.
-    const bool may_be_best = !chooses || chooses(Round(row.value("round", 0U)));
+    const bool may_be_best = !facts.chooses || facts.chooses(Round(row.value("round", 0U)));
     for (const auto& [name, value] : row.items()) {
       extremes.last[name] = value;
       if (may_be_best && OfUntrainedRows(name)) KeepBest(name, value, row, extremes.bests);
@@ -407,8 +418,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
         path_ + "/trained.safetensors", model,
         WithAdapters({{"run", facts.name}, {"base", split->base().digest.Hex()}}, facts.adapters)));
   }
-  MACAW_ASSIGN_OR_RETURN(const Extremes extremes,
-                         ReadExtremes(path_ + "/metrics.jsonl", facts.stop_metric, facts.chooses));
+  MACAW_ASSIGN_OR_RETURN(const Extremes extremes, ReadExtremes(path_ + "/metrics.jsonl", facts));
   OrderedJson final = extremes.last;
   const uint32_t final_round = final.value("round", 0u);
   final.erase("round");
@@ -442,6 +452,7 @@ absl::Status RunFolder::WriteFinal(std::span<const ConstVectorView> models, cons
       {"reproducible", facts.profiles.size() <= 1}};
   // An interrupted run may not have evaluated its last round, whose row comes with a resume.
   if (final_round != facts.rounds) summary["final_round"] = final_round;
+  if (extremes.coarse_rounds > 0) summary["coarse_sums"] = {{"rounds", extremes.coarse_rounds}};
   if (extremes.virtual_seconds.has_value()) {
     summary["virtual_seconds"] = *extremes.virtual_seconds;
     summary["virtual_seconds_to"] = extremes.virtual_to;

@@ -54,7 +54,8 @@ struct SummaryFacts {
   // Of a private run, after its last round; takes seconds, so the writer's thread asks. Null: none.
   std::function<std::optional<double>()> epsilon;
   double delta = 0;
-  std::vector<NumericProfile> profiles;  // of all workers, each once
+  std::vector<NumericProfile> profiles;       // of all workers, each once
+  std::vector<std::string> bounded_channels;  // ModelKeeper::BoundedByTheRun
 };
 
 // A model of evaluation.unlearn, for a file.

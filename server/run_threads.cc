@@ -58,6 +58,7 @@ RunThreads::RunThreads(Opening opening)
       split_(keeper_.split()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       collects_(keeper_.collects()),
+      bounded_(keeper_.BoundedByTheRun()),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {
                 loop_.Post([this, status] { StopUnwritten(status); });

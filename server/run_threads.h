@@ -167,6 +167,8 @@ class RunThreads final : public admin::AdminHandler {
   // Engine thread:
   // The first node that registers decides, unless the configuration has.
   void NoteInstructionSet();
+  // Says once that the sums of a round are too coarse for what clients send.
+  void WarnOfCoarseSums(const Closed& closed);
   void LogLeftOut(const fleet::HeartbeatRequest& request, LeftOutLines& lines) const;
   // The row of the round's evaluation, now complete, and whether the run stops after it.
   std::optional<std::string> FinishRow(const EvaluationSums& sums);
@@ -270,6 +272,7 @@ class RunThreads final : public admin::AdminHandler {
   TimePoint round_started_;
   const uint32_t first_round_ = engine_.completed();
   bool has_rows_ = false;  // of this session
+  bool told_of_coarse_sums_ = false;
   std::optional<TimePoint> first_lease_at_;
   bool suspended_ = false;  // no effect is carried out any more, and the outcome follows
   std::optional<TimePoint> ended_at_;
@@ -283,7 +286,8 @@ class RunThreads final : public admin::AdminHandler {
   const LayoutPtr layout_;                         // of the model; any thread
   const std::shared_ptr<const SplitModel> split_;  // of it, or null; any thread
   const bool small_model_;
-  const bool collects_;  // large vectors, client by client
+  const bool collects_;                     // large vectors, client by client
+  const std::vector<std::string> bounded_;  // ModelKeeper::BoundedByTheRun; any thread
 
   RunWriter writer_;
   Executor sums_{"sums", 1};

@@ -25,6 +25,7 @@ struct ParameterSpec {
   std::function<absl::Status(const ParameterValue&)> check = {};
   // What other parameters must be for this one to have an effect; empty: it always has.
   std::vector<settings::Need<AlgorithmConfig>> needs = {};
+  bool open_minimum = false;  // the minimum itself is refused
 };
 
 // What a formula need not explain.
@@ -125,6 +126,9 @@ struct Description {
   // It keeps a number for each client that trains, by the client's own number, so that no client
   // without rows may stand before one that trains.
   bool numbers_clients = false;
+
+  // A step takes so many batches: a turn with fewer changes nothing.
+  uint32_t batches_a_step = 1;
 
   // The fewest clients that a round must count for the rule to do anything; empty function: one.
   std::function<Needed(const Setup&)> needs = {};

@@ -61,6 +61,8 @@ absl::StatusOr<ParameterValue> Convert(const ParameterSpec& spec, ParameterValue
       return absl::InvalidArgumentError(
           absl::StrCat("must be at least ", *spec.minimum, ", not ", *number));
     }
+    if (spec.minimum && spec.open_minimum && *number == *spec.minimum)
+      return absl::InvalidArgumentError(absl::StrCat("must be above ", *spec.minimum));
     if (spec.maximum && *number > *spec.maximum) {
       return absl::InvalidArgumentError(
           absl::StrCat("must be at most ", *spec.maximum, ", not ", *number));
@@ -137,18 +139,52 @@ absl::Status Registry::Add(Description description) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// What is wrong with a client that no round draws.
+std::string WhyNotDrawn(const Setup& setup) {
+  const uint32_t least = std::max(LeastRows(setup.local), setup.cohort.min_rows.value_or(1));
+  std::string why = "has no rows to train on";
+  if (least > 1) {
+    why = absl::StrCat("has fewer training rows than ", least, " (",
+                       setup.cohort.min_rows == least ? "cohort.min_rows"
+                                                      : "local.drop_last with local.batch_size",
+                       ")");
+  }
+  if (!setup.cohort.eligible.empty()) absl::StrAppend(&why, " or is not in cohort.eligible");
+  return why;
+}
+
+// Refuses a run of which no client has as many batches as a step takes.
+absl::Status CheckBatches(const Description& rule, const Setup& setup,
+                          std::span<const uint32_t> rows) {
+  const auto trains = [](uint32_t count) { return count > 0; };
+  const auto steps = [&](uint32_t count) {
+    return trains(count) && StepsOf(setup.local, count) >= rule.batches_a_step;
+  };
+  if (std::ranges::none_of(rows, trains) || std::ranges::any_of(rows, steps))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a step of algorithm \"", rule.name, "\" takes ", rule.batches_a_step,
+      " batches, and no client has so many in a round, so the model would never move: set "
+      "local.epochs = ",
+      rule.batches_a_step, ", or a smaller local.batch_size"));
+}
+
+}  // namespace
+
 absl::Status CheckRows(const Description& description, const Setup& setup,
                        std::span<const uint32_t> rows) {
+  MACAW_RETURN_IF_ERROR(CheckBatches(description, setup, rows));
   const auto has_rows = [rows](uint64_t client) {
     return client < rows.size() && rows[client] > 0;
   };
   if (description.trusts) {
     const Trusted trusted = description.trusts(setup);
     if (!has_rows(trusted.client.value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(trusted.key, " = ", trusted.client.value,
-                       ": that client has no rows to train on, and a round without it leaves the "
-                       "model as it is: name another one"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          trusted.key, " = ", trusted.client.value, ": that client ", WhyNotDrawn(setup),
+          ", and a round without it leaves the model as it is: name another one"));
     }
   }
   // A rule that draws its clients' levels does not compute with N: it gives no numbers (levels.h).
@@ -159,8 +195,8 @@ absl::Status CheckRows(const Description& description, const Setup& setup,
   if (behind == rows.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "algorithm \"", description.name, "\" numbers the clients that train from 0, and client ",
-      empty - rows.begin(), " has no rows to train on, while client ", behind - rows.begin(),
-      " has: give each a row (partition.min_size), ",
+      empty - rows.begin(), " ", WhyNotDrawn(setup), ", while client ", behind - rows.begin(),
+      " can be drawn: give each enough rows (partition.min_size), ",
       setup.config.parameters.contains("assign")
           ? absl::StrCat("set algorithm.", description.name, ".assign = \"once\", ")
           : "",

@@ -39,10 +39,12 @@ std::string WhyIdle(const Field& field, const Config& config,
   if (const settings::Need<Config>* need = settings::Missing(field.needs, config))
     return absl::StrCat("without ", need->words);
   // A default is in every effective file, whether the rule reads it or not. Fine-tuning before an
-  // evaluation reads [local], whatever the rule.
+  // evaluation reads [local], whatever the rule, and l2_penalty is of the decay.
   const auto rule = registry.Find(config.run.algorithm.name);
   if (!rule.ok() || !settings::Contains((*rule)->ignores, field.key)) return "";
-  if (config.run.evaluation.fine_tune.steps > 0) return "";
+  const EvaluationConfig& evaluation = config.run.evaluation;
+  if (evaluation.fine_tune.steps > 0) return "";
+  if (evaluation.train && field.key == "local.weight_decay") return "";
   if (field.get(config) == field.get(Config())) return "";
   return absl::StrCat("with algorithm \"", config.run.algorithm.name, "\"");
 }

@@ -25,6 +25,14 @@
 namespace macaw::cli {
 namespace {
 
+template <typename Has>  // bool(ClientId)
+uint64_t CountClients(const data::Dataset& dataset, const Has& has) {
+  uint64_t count = 0;
+  for (ClientId client; client.value < dataset.info().clients; ++client.value)
+    count += has(client) ? 1 : 0;
+  return count;
+}
+
 // Whether some client has rows of this split.
 bool AnyHas(const data::Dataset& dataset, data::Split split) {
   for (uint64_t c = 0; c < dataset.info().clients; ++c) {
@@ -92,6 +100,38 @@ void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
   }
 }
 
+// Of clients whose turns change nothing, because a step of the rule takes more batches.
+void AddNoteOnBatches(const RunPlan& run, const algorithms::Description& rule,
+                      const data::Dataset& dataset, std::vector<std::string>& notes) {
+  if (rule.batches_a_step <= 1) return;
+  const LocalConfig local = training::MostLocal(run);
+  const auto trains = [&](ClientId client) {
+    return dataset.Examples(client, data::Split::kTrain) >= LeastRows(local);
+  };
+  const uint64_t clients = CountClients(dataset, trains);
+  const uint64_t without = CountClients(dataset, [&](ClientId client) {
+    return trains(client) &&
+           StepsOf(local, dataset.Examples(client, data::Split::kTrain)) < rule.batches_a_step;
+  });
+  if (without == 0) return;
+  notes.push_back(absl::StrCat("a step of ", rule.name, " takes ", rule.batches_a_step,
+                               " batches, and ", without, " of ", clients,
+                               " clients have fewer in a round, so their turns change nothing: set "
+                               "local.epochs = ",
+                               rule.batches_a_step, ", or a smaller local.batch_size"));
+}
+
+// Of rows that nobody trains on and no model is evaluated on.
+void AddNoteOnCentralValidation(const algorithms::Description& rule, const data::DatasetInfo& data,
+                                std::vector<std::string>& notes) {
+  if (rule.has_common_model || data.val_examples == 0) return;
+  notes.push_back(
+      absl::StrCat("the central validation set (", Counted(data.val_examples, "row"),
+                   ") is not used: ", rule.name,
+                   " has no common model for val_*. Set data.central_val_fraction = 0, so that "
+                   "clients train on these rows, or data.val_fraction for rows of clients' own"));
+}
+
 // Of clients that have training rows and none of this split, and so are in none of its columns.
 void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::string_view rows,
                     absl::string_view columns, absl::string_view key,
@@ -106,14 +146,6 @@ void AddNoteOnSplit(const data::Dataset& dataset, data::Split split, absl::strin
   notes.push_back(absl::StrCat(without, " of ", clients, " clients that train have no ", rows,
                                " rows, so ", columns, "* say nothing of them (", columns,
                                "clients: how many they are of): raise ", key));
-}
-
-template <typename Has>  // bool(ClientId)
-uint64_t CountClients(const data::Dataset& dataset, const Has& has) {
-  uint64_t count = 0;
-  for (ClientId client; client.value < dataset.info().clients; ++client.value)
-    count += has(client) ? 1 : 0;
-  return count;
 }
 
 // Notes that the metrics after tuning are of other clients than those before, where some have test
@@ -388,6 +420,8 @@ std::vector<std::string> NotesOf(const Config& config, const models::ModelSpec& 
         "accuracy is 1 and its loss 0. Look at the labels; classes that no row has are data.classes");
   }
   AddNotesOnSteps(run, dataset, notes);
+  AddNoteOnBatches(run, *algorithm, dataset, notes);
+  AddNoteOnCentralValidation(*algorithm, dataset.info(), notes);
   if (run.evaluation.clients) {
     AddNoteOnSplit(dataset, data::Split::kTest, "test", "clients_test_",
                    "data.client_test_fraction", notes);

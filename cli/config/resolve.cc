@@ -354,7 +354,7 @@ absl::Status Resolve(Config& config, const data::Dataset& dataset,
   // The server looks again, at the rows that its nodes bring.
   MACAW_ASSIGN_OR_RETURN(const algorithms::Description* const rule,
                          catalogue.algorithms().Find(config.run.algorithm.name));
-  if (rule->trusts || rule->numbers_clients) {
+  if (rule->trusts || rule->numbers_clients || rule->batches_a_step > 1) {
     MACAW_RETURN_IF_ERROR(algorithms::CheckRows(*rule, algorithms::SetupOf(config.run, nullptr),
                                                 DrawableRows(config.run, dataset, matched)));
   }

@@ -76,7 +76,8 @@ std::string RangeText(const algorithms::ParameterSpec& spec) {
                      : std::holds_alternative<std::string>(spec.default_value) ? "a string"
                      : std::holds_alternative<double>(spec.default_value)      ? "a number"
                                                                                : "an integer";
-  if (spec.minimum.has_value()) absl::StrAppend(&text, " >= ", *spec.minimum);
+  if (spec.minimum.has_value())
+    absl::StrAppend(&text, spec.open_minimum ? " > " : " >= ", *spec.minimum);
   if (spec.maximum.has_value())
     absl::StrAppend(&text, spec.minimum.has_value() ? ", <= " : " <= ", *spec.maximum);
   return text;

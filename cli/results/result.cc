@@ -129,6 +129,7 @@ absl::StatusOr<RunResult> ReadResult(const std::string& folder) {
   }
   result.left_out = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "clients", 0);
   result.left_out_rounds = ValueOr<uint64_t>(ObjectAt(summary, "left_out"), "rounds", 0);
+  result.coarse_rounds = ValueOr<uint64_t>(ObjectAt(summary, "coarse_sums"), "rounds", 0);
   for (const auto& [metric, best] : ObjectAt(summary, "bests").items()) {
     if (!best.is_object()) continue;
     result.bests[metric] = {.value = ValueOr<double>(best, "value", std::nan("")),
@@ -305,6 +306,15 @@ std::string LeftOutText(const RunResult& result) {
                       ": `macaw log ", result.folder, "` says which and why");
 }
 
+std::string CoarseSumsText(const RunResult& result) {
+  if (result.coarse_rounds == 0) return "";
+  return absl::StrCat(
+      "In ", Counted(result.coarse_rounds, "round"), " of ", result.rounds,
+      " clients' updates were so small beside run.contribution_bound that most of "
+      "them was rounded away.\nSet a smaller run.contribution_bound: sums have steps "
+      "of about 1e-15 of it.");
+}
+
 std::string ResultText(const RunResult& result) {
   std::string text =
       absl::StrFormat("done       %d rounds in %.1f s (%.3g rounds/s after the start)\n",
@@ -326,12 +336,12 @@ std::string ResultText(const RunResult& result) {
   }
   if (const std::string left_out = LeftOutText(result); !left_out.empty())
     absl::StrAppend(&text, "left out   ", left_out, "\n");
-  if (const std::string not_kept = BestNotKeptText(result); !not_kept.empty())
-    absl::StrAppend(&text, "warning    ", not_kept, "\n");
-  for (const Drop& drop : DropsOf(result)) {
-    const std::string warning = absl::StrReplaceAll(WarningText(drop, result), {{"\n", kNextLine}});
-    absl::StrAppend(&text, "warning    ", warning, "\n");
-  }
+  const auto warn = [&](const std::string& warning) {
+    absl::StrAppend(&text, "warning    ", absl::StrReplaceAll(warning, {{"\n", kNextLine}}), "\n");
+  };
+  if (const std::string not_kept = BestNotKeptText(result); !not_kept.empty()) warn(not_kept);
+  for (const Drop& drop : DropsOf(result)) warn(WarningText(drop, result));
+  if (const std::string coarse = CoarseSumsText(result); !coarse.empty()) warn(coarse);
   absl::StrAppend(
       &text, "results    ", result.folder, "/: summary.json, metrics.jsonl, model.safetensors\n",
       "in Python  pandas.read_json(\"", result.folder, "/metrics.jsonl\", lines=True)\n",

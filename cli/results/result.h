@@ -41,6 +41,7 @@ struct RunResult {
   std::map<std::string, double> costs;
   uint64_t left_out = 0;         // clients' turns that did not count, in all rounds
   uint64_t left_out_rounds = 0;  // rounds with such turns
+  uint64_t coarse_rounds = 0;    // whose sums round most of the updates away
 
   bool done() const { return end == "finished" || end == "stopped"; }
 };
@@ -93,6 +94,9 @@ std::string BestNotKeptText(const RunResult& result);
 
 // Clients' turns that did not count, and where to look, in a sentence; empty: all counted.
 std::string LeftOutText(const RunResult& result);
+
+// That the sums of some rounds were too coarse, and what to do, in two sentences; empty: none was.
+std::string CoarseSumsText(const RunResult& result);
 
 // A few lines: how long, how good, where, and how to open it in Python.
 std::string ResultText(const RunResult& result);

@@ -72,6 +72,8 @@ class JsonOutput final : public Output {
     if (std::string not_kept = BestNotKeptText(result); !not_kept.empty())
       warnings.push_back(std::move(not_kept));
     for (const Drop& drop : DropsOf(result)) warnings.push_back(WarningText(drop, result));
+    if (std::string coarse = CoarseSumsText(result); !coarse.empty())
+      warnings.push_back(std::move(coarse));
     Write({{"event", "result"},
            {"folder", AbsolutePath(result.folder)},
            {"warnings", std::move(warnings)}});

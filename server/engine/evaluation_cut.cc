@@ -23,6 +23,23 @@ std::vector<uint64_t> SampleOf(std::vector<uint64_t> clients, Round round, uint6
   return drawn;
 }
 
+// Whether the client has rows of a kind that is evaluated.
+bool HasRowsOf(const EvaluationConfig& config, bool heldout, const Roster& roster,
+               ClientId client) {
+  return ((heldout || config.clients) && roster.TestRowsOf(client) > 0) ||
+         (!heldout && config.validation && roster.ValidationRowsOf(client) > 0);
+}
+
+// Leaves out the clients that have nothing to evaluate, unless none has.
+std::vector<uint64_t> ThoseWithRows(const EvaluationConfig& config, bool heldout,
+                                    const Roster& roster, std::vector<uint64_t> clients) {
+  const auto none = [&](uint64_t client) {
+    return !HasRowsOf(config, heldout, roster, ClientId(client));
+  };
+  if (!std::ranges::all_of(clients, none)) std::erase_if(clients, none);
+  return clients;
+}
+
 // Adds chunks of the rows from `first` on.
 void CutRows(EvaluationQueue queue, const fleet::EvaluationTask& task, uint64_t first,
              uint64_t rows, uint64_t chunk, std::vector<CutTask>& tasks) {
@@ -73,13 +90,13 @@ std::vector<CutTask> CutEvaluation(const EvaluationConfig& config, const CutOpti
     const bool apart = config.heldout && roster.rows()[client] == 0;
     (apart ? heldout : clients).push_back(client);
   }
-  const auto sample = [&](std::vector<uint64_t> of, uint64_t group) {
-    return SampleOf(std::move(of), options.round, config.sample, options.seed, group);
+  const auto cut = [&](std::vector<uint64_t> of, bool apart) {
+    if (config.sample > 0) of = ThoseWithRows(config, apart, roster, std::move(of));
+    of = SampleOf(std::move(of), options.round, config.sample, options.seed, apart ? 1 : 0);
+    CutClients(config, options.personal_models, roster, of, apart, tasks);
   };
-  CutClients(config, options.personal_models, roster, sample(std::move(clients), 0),
-             /*heldout=*/false, tasks);
-  CutClients(config, options.personal_models, roster, sample(std::move(heldout), 1),
-             /*heldout=*/true, tasks);
+  cut(std::move(clients), /*apart=*/false);
+  cut(std::move(heldout), /*apart=*/true);
   for (ClientId client; config.train && client.value < roster.clients(); ++client.value) {
     CutRows(
         QueueOf(roster.HoldingOf(client)),

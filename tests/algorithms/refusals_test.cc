@@ -74,7 +74,18 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
   EXPECT_EQ(refusal(SetupNamed("afl"), {5, 7}), "");
   EXPECT_EQ(refusal(SetupNamed("afl"), {5, 7, 0, 0}), "") << "those behind have no number to take";
   EXPECT_THAT(refusal(SetupNamed("afl"), {5, 0, 0, 7}),
-              AllOf(HasSubstr("client 1 has no rows"), HasSubstr("client 3 has")));
+              AllOf(HasSubstr("client 1 has no rows to train on"),
+                    HasSubstr("client 3 can be drawn"), HasSubstr("partition.min_size")));
+  auto with_least = SetupNamed("afl");
+  with_least.cohort.min_rows = 10;
+  EXPECT_THAT(refusal(with_least, {15, 0, 0, 17}),
+              HasSubstr("client 1 has fewer training rows than 10 (cohort.min_rows)"));
+  with_least.local.drop_last = true;
+  with_least.local.batch_size = 20;
+  with_least.cohort.eligible = {"a*"};
+  EXPECT_THAT(refusal(with_least, {25, 0, 27}),
+              HasSubstr("than 20 (local.drop_last with local.batch_size) or is not in "
+                        "cohort.eligible"));
   EXPECT_EQ(refusal(SetupNamed("heterofl", {{"assign", "once"}}), {5, 0, 7}), "");
   for (const char* assign : {"fix", "list"}) {
     EXPECT_EQ(refusal(SetupNamed("heterofl", {{"assign", assign}}), {5, 7, 0}), "");
@@ -82,6 +93,12 @@ TEST(Refusals, RulesThatNeedRowsOfCertainClients) {
                 AllOf(HasSubstr("client 1 has no rows"),
                       HasSubstr("algorithm.heterofl.assign = \"once\"")));
   }
+  auto pairs = SetupNamed("perfedavg");
+  pairs.local = {.epochs = 1, .batch_size = 10};
+  EXPECT_EQ(refusal(pairs, {5, 0, 11}), "");
+  EXPECT_THAT(refusal(pairs, {5, 0, 10}), HasSubstr("takes 2 batches, and no client has so many"));
+  pairs.local.epochs = 2;
+  EXPECT_EQ(refusal(pairs, {5, 0, 10}), "");
   const auto trusting = SetupNamed("fltrust", {{"root", int64_t{1}}});
   EXPECT_EQ(refusal(trusting, {0, 5, 7}), "");
   for (const std::vector<uint32_t>& rows : {std::vector<uint32_t>{5, 0, 7}, {5}})

@@ -69,10 +69,13 @@ TEST_F(RegistryTest, ChecksChoicesAndMaxima) {
   Description custom = **registry_.Find("fedavg");
   custom.name = "custom";
   custom.parameters = {{.name = "kind", .default_value = "adam", .choices = {"adam", "yogi"}},
-                       {.name = "beta", .default_value = 0.9, .minimum = 0, .maximum = 1}};
+                       {.name = "beta", .default_value = 0.9, .minimum = 0, .maximum = 1},
+                       {.name = "rate", .default_value = 1.0, .minimum = 0, .open_minimum = true}};
   ASSERT_TRUE(registry_.Add(custom).ok());
   EXPECT_THAT(Refusal("custom", "kind", std::string("yogy")), HasSubstr("did you mean 'yogi'?"));
   EXPECT_THAT(Refusal("custom", "beta", 1.5), HasSubstr("at most 1"));
+  EXPECT_THAT(Refusal("custom", "rate", 0.0), HasSubstr("algorithm.custom.rate: must be above 0"));
+  EXPECT_TRUE(registry_.Complete({"custom", {{"rate", 1e-9}}}).ok());
   EXPECT_TRUE(
       registry_.Complete({"custom", {{"kind", std::string("yogi")}, {"beta", int64_t{1}}}}).ok());
 }

@@ -281,7 +281,8 @@ TEST(Config, EvaluatesTheSplitsThatAreNamed) {
   for (const char* bad : {"[]", "[\"valid\"]", "[\"test\", \"test\"]", "\"train\""}) {
     EXPECT_THAT(
         Parse(kMinimal, {absl::StrCat("evaluation.splits=", bad)}).status().message(),
-        HasSubstr("evaluation.splits must be a list of \"test\" | \"validation\" | \"train\""))
+        HasSubstr("evaluation.splits must be a list of \"test\" | \"validation\" | \"train\", "
+                  "each once, found"))
         << bad;
   }
 }

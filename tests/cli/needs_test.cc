@@ -295,7 +295,17 @@ TEST(AKeyThatARuleDoesNotRead, IsRefusedWithTheRule) {
       ++keys;
     }
   }
-  EXPECT_EQ(keys, 20u);
+  EXPECT_EQ(keys, 41u);
+}
+
+// The column l2_penalty is of the decay, whatever the rule does with it.
+TEST(AKeyThatARuleDoesNotRead, MayBeReadByAnEvaluation) {
+  const auto refusal = [](std::vector<std::string> set) {
+    set.insert(set.end(), {"algorithm.name=ridge", "local.weight_decay=0.01"});
+    return std::string(OfBuiltins(kMinimal, set).status().message());
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("local.weight_decay has no effect with algorithm"));
+  EXPECT_EQ(refusal({R"(evaluation.splits=["test", "train"])"}), "");
 }
 
 TEST(EveryConditionalParameter, IsHeldToItsNeed) {

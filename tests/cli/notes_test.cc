@@ -36,6 +36,7 @@ class SomeRows final : public data::Dataset {
   }
   data::Rows CentralTest() const override { return {}; }
   void set_classes(int64_t classes) { info_.classes = classes; }
+  void set_central_validation(uint64_t rows) { info_.val_examples = rows; }
   void set_train_clients(uint64_t clients) { info_.train_clients = clients; }
 
  private:
@@ -43,19 +44,33 @@ class SomeRows final : public data::Dataset {
   std::vector<uint32_t> train_, test_;
 };
 
-std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
-                  std::vector<std::string> set = {}) {
-  const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
+Config Read(const std::string& algorithm, std::vector<std::string> set,
+            const sdk::Catalogue& catalogue) {
   std::vector<Override> overrides;
   set.insert(set.end(), {"cohort.size=2", "algorithm.name=" + algorithm});
   for (const std::string& one : set) overrides.push_back(*ParseOverride(one));
-  auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, builtins);
+  auto config = ReadConfig(*ParseDocument(kMinimal, "exp.toml", "/configs"), overrides, catalogue);
   EXPECT_TRUE(config.ok()) << config.status();
-  const absl::Status resolved = Resolve(*config, dataset, builtins);
+  return *std::move(config);
+}
+
+std::string Notes(const std::string& algorithm, const data::Dataset& dataset,
+                  std::vector<std::string> set = {}) {
+  const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
+  Config config = Read(algorithm, std::move(set), builtins);
+  const absl::Status resolved = Resolve(config, dataset, builtins);
   EXPECT_TRUE(resolved.ok()) << resolved;
-  const auto spec = SpecOf(*config);
+  const auto spec = SpecOf(config);
   EXPECT_TRUE(spec.ok()) << spec.status();
-  return absl::StrJoin(NotesOf(*config, *spec, dataset, builtins.algorithms()), "\n");
+  return absl::StrJoin(NotesOf(config, *spec, dataset, builtins.algorithms()), "\n");
+}
+
+// Why the run is refused.
+std::string Error(const std::string& algorithm, const data::Dataset& dataset,
+                  std::vector<std::string> set) {
+  const sdk::Catalogue builtins = sdk::Catalogue::Builtins();
+  Config config = Read(algorithm, std::move(set), builtins);
+  return std::string(Resolve(config, dataset, builtins).message());
 }
 
 TEST(Notes, SayThatClientsThatJoinLaterHaveNothingToTuneOn) {
@@ -181,6 +196,28 @@ TEST(Notes, SayWhichClientsTakeNoStepOrOne) {
   EXPECT_THAT(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.batch_size=0"}),
               HasSubstr("3 of 3 clients take one step"));
   EXPECT_EQ(Notes("fedavg", rows, {"cohort.straggler_fraction=0.5", "local.epochs=2"}), "");
+}
+
+TEST(Notes, SayWhichClientsHaveTooFewBatchesForAStepOfTheRule) {
+  const SomeRows rows({3, 12, 25, 0}, {1, 1, 1, 1});
+  EXPECT_THAT(Notes("perfedavg", rows),
+              AllOf(HasSubstr("1 of 3 clients have fewer in a round"),
+                    HasSubstr("local.epochs = 2"), HasSubstr("local.batch_size")));
+  EXPECT_EQ(Notes("perfedavg", rows, {"local.epochs=2"}), "");
+  EXPECT_EQ(Notes("perfedavg", rows, {"local.steps=4", "local.batch_size=0"}), "");
+  EXPECT_THAT(Error("perfedavg", rows, {"local.batch_size=0"}),
+              HasSubstr("no client has so many in a round, so the model would never move"));
+}
+
+TEST(Notes, SayThatTheCentralValidationSetIsNotUsedWithoutACommonModel) {
+  SomeRows rows({20, 20, 20}, {5, 5, 5});
+  rows.set_central_validation(7);
+  const std::vector<std::string> set = {"evaluation.clients=true"};
+  for (const char* rule : {"ifca", "local"}) {
+    EXPECT_THAT(Notes(rule, rows, set), AllOf(HasSubstr("the central validation set (7 rows)"),
+                                              HasSubstr("data.central_val_fraction = 0")));
+  }
+  EXPECT_EQ(Notes("fedavg", rows, set), "");
 }
 
 TEST(Notes, SayWhatAConceptShiftDoesToTheTestMetrics) {

@@ -486,6 +486,16 @@ TEST(ResultText, SaysHowManyTurnsDidNotCountAndWhereToLook) {
                                                  HasSubstr("macaw log runs/exp")));
 }
 
+TEST(ResultText, WarnsOfSumsThatAreTooCoarse) {
+  RunResult result;
+  result.rounds = 60;
+  EXPECT_THAT(ResultText(result), Not(HasSubstr("contribution_bound")));
+  result.coarse_rounds = 4;
+  EXPECT_THAT(ResultText(result),
+              testing::AllOf(HasSubstr("warning    In 4 rounds of 60"),
+                             HasSubstr("Set a smaller run.contribution_bound")));
+}
+
 TEST(RowReporter, PassesAWarningOnThatIsNoRow) {
   auto pipe = MakePipe();
   ASSERT_TRUE(pipe.ok());

@@ -163,6 +163,8 @@ TEST_F(Npz, NamesOfClientsAreUtf8) {
         folder_.Write("n.npz", ZipBytes({Bytes({2, 3}), Labels({0, 1}), client}));
     return std::string(OpenDataset({.source = "npz", .path = path}, {}).status().message());
   };
+  EXPECT_THAT(refusal({"client.npy", NpyOf<double>("<f8", {2}, {1, 2})}),
+              HasSubstr("is float64 of shape [2]; it must have a whole number or a text"));
   EXPECT_THAT(refusal({"client.npy", NpyBytes("|S3", {2}, std::string("ann\0\0\0", 6))}),
               AllOf(HasSubstr("client"), HasSubstr("no name in row 1")));
   EXPECT_THAT(refusal({"client.npy", NpyBytes("|S3", {2}, "annJ\xE9 ")}),
@@ -232,7 +234,9 @@ TEST_F(Npz, RefusesWhatItCannotReadByTheArraysName) {
   EXPECT_THAT(Refusal(with(NpyOf<float>("<f4", {2, 1}, {1, nan}))),
               HasSubstr("in row 1 that is not finite"));
   EXPECT_THAT(Refusal(with(NpyOf<double>("<f8", {2, 1}, {1e300, 0}))),
-              HasSubstr("in row 0 that is not finite"));
+              HasSubstr("in row 0 that is beyond float32"));
+  EXPECT_THAT(Refusal({Bytes({2, 2}), {"y.npy", NpyOf<double>("<f8", {2}, {0, 1e39})}}),
+              HasSubstr("has a label in row 1 that is beyond float32"));
   EXPECT_THAT(Refusal(with(NpyOf<int64_t>("<i8", {2, 1}, {1, -7}))), HasSubstr("no token"));
   EXPECT_THAT(
       Refusal({Bytes({2, 2}), Labels({0, 1}), Bytes({2, 3}, "x_test"), Labels({0, 1}, "y_test")}),

@@ -67,9 +67,25 @@ TEST_F(PartitionFile, SaysThatItLeavesNoCentralTestSetAndWhatItDoesNotUse) {
   EXPECT_EQ(notes(all + "]}"), "");
 }
 
+TEST_F(PartitionFile, RefusesARowThatAListHasTwice) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {R"({"a": [1, 2, 1]})", "\"a\" lists row 1 twice"},
+      {R"({"a": [1], "test": [7, 7, 8]})", "\"test\" lists row 7 twice"},
+      {R"({"a": [1], "central_validation": [5, 6, 5]})",
+       "\"central_validation\" lists row 5 twice"},
+      {R"({"a": [1], "validation": {"a": [4, 4]}})", "\"a\" in \"validation\" lists row 4 twice"},
+      {R"({"a": [1], "client_test": {"a": [9, 3, 9]}})",
+       "\"a\" in \"client_test\" lists row 9 twice"}};
+  for (const auto& [text, words] : wrong)
+    EXPECT_THAT(Read(text).status().message(), HasSubstr(words)) << text;
+  EXPECT_TRUE(
+      Read(R"({"a": [1], "b": [2], "test": [3], "client_test": {"a": [3], "b": [3]}})").ok())
+      << "test rows may be several clients'";
+}
+
 TEST_F(PartitionFile, RefusesInvalidDivisions) {
   EXPECT_THAT(Read(R"({"a": [1, 2], "b": [2]})").status().message(),
-              HasSubstr("\"b\" lists row 2"));
+              HasSubstr("\"b\" lists row 2, which is in another list too"));
   EXPECT_THAT(Read(R"({"a": [1, 100]})").status().message(),
               HasSubstr("row 100, but the data has 100 rows"));
   EXPECT_THAT(Read(R"({"a": [1, -1]})").status().message(), HasSubstr("row -1"));

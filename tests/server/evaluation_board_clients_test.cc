@@ -107,6 +107,29 @@ TEST(EvaluationBoard, DrawsASampleOfTheClientsForEachRound) {
   EXPECT_GT(seen.size(), 3u) << "of 10 pairs";
 }
 
+// Clients 0 and 3 have test rows, client 2 validation rows. Client 1 has nothing.
+TEST(EvaluationBoard, DrawsASampleAmongThoseWhoHaveWhatIsEvaluated) {
+  Roster roster;
+  roster.Add({.name = "w", .clients = 4},
+             {.rows = {3, 5, 950, 1}, .test_rows = {2, 0, 0, 4}, .validation_rows = {0, 0, 7, 0}});
+  roster.Begin();
+  const auto clients_of = [&](EvaluationConfig config) {
+    config.central = false;
+    std::set<uint64_t> seen;
+    for (uint32_t round = 1; round <= 30; ++round) {
+      EvaluationBoard board(Round(round), {}, config, /*personal_models=*/false, roster, 7);
+      FenceSource fences(1);
+      for (const auto& task : Take(board, kAnna, kClients, 100, 5, fences))
+        seen.insert(task.client.value);
+    }
+    return seen;
+  };
+  EXPECT_EQ(clients_of({.clients = true, .sample = 1}), (std::set<uint64_t>{0, 3}));
+  EXPECT_EQ(clients_of({.clients = true, .validation = true, .sample = 1}),
+            (std::set<uint64_t>{0, 2, 3}));
+  EXPECT_EQ(clients_of({.clients = true}).size(), 4u) << "without a sample everybody is asked";
+}
+
 TEST(EvaluationBoard, LeavesHostileClientsOut) {
   const HostileClients hostile({.kind = "sign-flip", .fraction = 0.4}, kTrainRows.size(), 7);
   ASSERT_EQ(hostile.count(), 2u);

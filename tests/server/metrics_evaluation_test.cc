@@ -329,6 +329,15 @@ TEST(CheckEvaluationOf, RefusesWhatCannotBeEvaluated) {
               algorithm.has_common_model = false;
             }).find("evaluation.heldout"),
             std::string::npos);
+  const auto train = [&](bool several_models) {
+    return check([several_models](auto& run, auto& algorithm) {
+      run.evaluation.train = true;
+      algorithm.has_common_model = false;
+      algorithm.has_several_models = several_models;
+    });
+  };
+  EXPECT_EQ(train(true), "") << "each client is evaluated at the model that it takes";
+  EXPECT_NE(train(false).find("evaluation.splits with \"train\""), std::string::npos);
 }
 
 }  // namespace

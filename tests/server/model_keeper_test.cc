@@ -84,6 +84,14 @@ TEST_F(ModelKeeperTest, ForgetsWhatItsAlgorithmHasSummedAndKeepsTheModel) {
   EXPECT_FALSE(keeper_->begins_anew());
 }
 
+TEST_F(ModelKeeperTest, NamesTheFloatSumsThatHaveTheBoundOfTheRun) {
+  EXPECT_EQ(keeper_->BoundedByTheRun(), std::vector<std::string>{"delta"});
+  Use("median");
+  EXPECT_TRUE(keeper_->BoundedByTheRun().empty()) << "vectors are kept as they are";
+  Use("ridge");
+  EXPECT_TRUE(keeper_->BoundedByTheRun().empty()) << "float64, with a bound of their own";
+}
+
 TEST_F(ModelKeeperTest, RefusesARuleThatSumsStatesAndCannotForgetThem) {
   algorithms::Description rule = **Registry().Find("fedavg");
   rule.schema = [inside = rule.schema](const algorithms::Setup& setup) {

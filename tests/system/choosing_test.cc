@@ -78,6 +78,21 @@ TEST_F(ChoosingTest, AModelThatHasDivergedIsTakenByNobody) {
   EXPECT_EQ(summary["final"]["clients_test_model1_clients"], 0);
 }
 
+// Sums have steps of about 1e-15 of the bound, which is then beyond all updates.
+TEST_F(ChoosingTest, ABoundFarAboveAllUpdatesIsWarnedOf) {
+  const Printed fine = Simulate("fine", "");
+  ASSERT_EQ(fine.exit, 0) << fine.text;
+  EXPECT_THAT(fine.text, testing::Not(HasSubstr("contribution_bound")));
+  EXPECT_FALSE(Summary("fine").contains("coarse_sums"));
+  const Printed coarse = Simulate("coarse", " --set run.contribution_bound=1e16");
+  ASSERT_EQ(coarse.exit, 0) << coarse.text;
+  EXPECT_THAT(coarse.text,
+              AllOf(HasSubstr("warning: in round 1 the largest number of the clients' updates"),
+                    HasSubstr("warning    In ")));
+  const Json summary = Summary("coarse");
+  EXPECT_EQ(summary["coarse_sums"]["rounds"], summary["rounds"]);
+}
+
 // Nobody chooses the second and the third model: they stay as they began, whatever they are, and
 // the first one is that of a run with others in their place.
 TEST_F(ChoosingTest, AClusterThatNobodyChoosesStaysAsItBegan) {

@@ -164,15 +164,17 @@ Table OfLocalWork() {
                           "the rule is made for SGD steps"};
   const Names own_steps = {"pfedme", "apfl", "perfedavg"};
   const Refusal steps = {own_steps, "the rule says each step of a client"};
-  const Refusals clips = {{{"mime", "mimelite"}, "clips one gradient of each pair"},
+  const Refusal not_read = {kSums, "has no effect with algorithm"};
+  const Refusals clips = {not_read,
+                          {{"mime", "mimelite"}, "clips one gradient of each pair"},
                           {own_steps + Names{"fedsam"}, "would clip a step's first gradient"}};
   return {
       {.name = "Momentum",
        .settings = {"local.momentum=0.5"},
-       .refused = {{{"mime", "mimelite"}, "a second momentum inside the round"}, steps}},
+       .refused = {not_read, {{"mime", "mimelite"}, "a second momentum inside the round"}, steps}},
       {.name = "Adam",
        .settings = {"local.optimizer=adam", "local.lr=0.01"},
-       .refused = {counts, steps},
+       .refused = {not_read, counts, steps},
        .needs_libtorch = true},
       {.name = "ClippedGradients", .settings = {"local.clip_norm=0.5"}, .refused = clips},
       {.name = "ClippedCorrections",
@@ -180,7 +182,7 @@ Table OfLocalWork() {
        .refused =
            clips + Refusals{{{"scaffold"}, "clips the gradient and its correction together"}},
        .needs_libtorch = true},
-      {.name = "WeightDecay", .settings = {"local.weight_decay=0.01"}},
+      {.name = "WeightDecay", .settings = {"local.weight_decay=0.01"}, .refused = {not_read}},
       {.name = "CountedSteps",
        .settings = {"local.steps=3"},
        .refused = {{kNoOptions, "local.steps has no effect with algorithm"}}},
@@ -192,9 +194,7 @@ Table OfLocalWork() {
       {.name = "RowsInStoredOrder",
        .settings = {"local.shuffle=false"},
        .refused = {{kNoOptions, "local.shuffle has no effect with algorithm"}}},
-      {.name = "SmoothedLabels",
-       .settings = {"local.label_smoothing=0.1"},
-       .refused = {{{"daef"}, "local.label_smoothing"}}},
+      {.name = "SmoothedLabels", .settings = {"local.label_smoothing=0.1"}, .refused = {not_read}},
       {.name = "PartsOfABatch",
        .settings = {"local.micro_batch=2"},
        .refused = {{kHooks, "which look at whole batches"}},
@@ -229,6 +229,7 @@ Table OfEvaluation() {
       {.name = "NoCentralEvaluation", .settings = {"evaluation.central=false"}, .like = kPlain},
       {.name = "AnEvaluationOfTrainingRows",
        .settings = {R"(evaluation.splits=["test", "train"])"},
+       .refused = {{{"local"}, "evaluates the server's model on all training rows"}},
        .like = kPlain,
        .shows = Has("train_objective"),
        .unseen = {"ifca"}},  // several models

@@ -16,7 +16,8 @@ BASE = {
     "local.lr": LR, "local.weight_decay": DECAY, "evaluation.every": 0, "evaluation.clients": True,
     "evaluation.splits": ["train", "test"], "evaluation.metrics": ["balanced_accuracy", "f1", "auc", "ece", "confusion"],
 }
-WITHOUT_EPOCHS = {"daef", "gd", "kmeans", "ridge"}
+SUMS = {"daef", "kmeans", "ridge"}
+WITHOUT_EPOCHS = SUMS | {"gd"}
 RULES = {
     "afl": rules.Afl, "apfl": personal.APFL, "centered_clipping": robust.CenteredClipping, "ditto": personal.Ditto, "fedadagrad": rules.FedAdagrad,
     "fedadam": rules.FedAdam, "fedavg": rules.FedAvg, "fedavgm": rules.FedAvgM, "fedbn": personal.FedBN,
@@ -55,6 +56,10 @@ class Case:
         keys = BASE | {"run.dtype": dtype, "algorithm.name": self.rule, "local.momentum": self.momentum}
         if self.rule in WITHOUT_EPOCHS:  # it takes all rows once, and refuses what says otherwise
             del keys["local.epochs"], keys["local.batch_size"]
+        if self.rule in SUMS:  # it takes no step
+            del keys["local.lr"]
+        if self.rule == "local":  # the server's model does not move
+            keys["evaluation.splits"] = ["test"]
         if self.model in UNEVEN:  # its problem says them
             del keys["evaluation.metrics"]
         keys |= {f"algorithm.{self.rule}.{key}": value for key, value in self.parameters.items()}

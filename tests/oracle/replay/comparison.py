@@ -165,7 +165,7 @@ class Comparison:
         if self.starts:
             of_models, pooled["clients_train_"] = self.by_model(outputs, labels)
             expected |= of_models
-        else:
+        elif self.case.rule != "local":
             objective, pooled["clients_train_"] = metrics.objective(trained, self.common, DECAY)
             expected |= objective
         self.of_each_client(outputs["clients_test_"], labels)
