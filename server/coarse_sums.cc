@@ -15,7 +15,7 @@ std::string CoarseSumsText(Round round, const std::vector<std::pair<std::string,
   return absl::StrCat("in round ", round.value, " the largest number of the clients' updates (",
                       coarse->first, ") is ", coarse->second,
                       " of run.contribution_bound, and sums have steps of about 1e-15 of it, so "
-                      "most of the updates is rounded away: set a smaller run.contribution_bound");
+                      "most of each update is rounded away: set a smaller run.contribution_bound");
 }
 
 }  // namespace macaw::server

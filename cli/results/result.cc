@@ -311,7 +311,7 @@ std::string CoarseSumsText(const RunResult& result) {
   return absl::StrCat(
       "In ", Counted(result.coarse_rounds, "round"), " of ", result.rounds,
       " clients' updates were so small beside run.contribution_bound that most of "
-      "them was rounded away.\nSet a smaller run.contribution_bound: sums have steps "
+      "each was rounded away.\nSet a smaller run.contribution_bound: sums have steps "
       "of about 1e-15 of it.");
 }
 

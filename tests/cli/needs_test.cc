@@ -290,7 +290,9 @@ TEST(AKeyThatARuleDoesNotRead, IsRefusedWithTheRule) {
       const std::string file = EffectiveToml(*OfBuiltins(kMinimal, {given}));
       const absl::StatusOr<Config> shared = OfBuiltins(file, {with_rule});
       ASSERT_TRUE(shared.ok()) << shared.status();
-      EXPECT_EQ(TextOf(shared->idle.at(0)), message + "\"");
+      // Another optimizer has another rate, of which a note is, too.
+      const auto text = [](const IdleKey& idle) { return TextOf(idle); };
+      EXPECT_EQ(std::ranges::count(shared->idle, message + "\"", text), 1);
       EXPECT_THAT(OfBuiltins(EffectiveToml(*shared), {})->idle, IsEmpty());
       ++keys;
     }

@@ -88,8 +88,9 @@ TEST_F(ModelKeeperTest, NamesTheFloatSumsThatHaveTheBoundOfTheRun) {
   EXPECT_EQ(keeper_->BoundedByTheRun(), std::vector<std::string>{"delta"});
   Use("median");
   EXPECT_TRUE(keeper_->BoundedByTheRun().empty()) << "vectors are kept as they are";
-  Use("ridge");
-  EXPECT_TRUE(keeper_->BoundedByTheRun().empty()) << "float64, with a bound of their own";
+  Use("fednova");
+  EXPECT_EQ(keeper_->BoundedByTheRun(), std::vector<std::string>{"direction"})
+      << "tau is of float64, with a bound of its own";
 }
 
 TEST_F(ModelKeeperTest, RefusesARuleThatSumsStatesAndCannotForgetThem) {
