@@ -59,7 +59,9 @@ function(macaw_test name)
   target_compile_definitions(${name}_test PRIVATE
     MACAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MACAW_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   # Test code is compiled once and runs briefly, so -O1 saves a fifth of its build. Kernels included by tests stay at -O3.
-  if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT name MATCHES "training|device")
+  if(name MATCHES "training|device")  # GCC 12 warns of its own std::string where sources are together
+    target_compile_options(${name}_test PRIVATE $<$<AND:$<CXX_COMPILER_ID:GNU>,$<COMPILE_LANGUAGE:CXX>>:-Wno-maybe-uninitialized>)
+  elseif(CMAKE_BUILD_TYPE STREQUAL Release)
     target_compile_options(${name}_test PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
     if(NOT ARG_HEADERS AND TARGET macaw_test_headers)
       target_precompile_headers(${name}_test REUSE_FROM macaw_test_headers)

@@ -55,7 +55,7 @@ struct SummaryFacts {
   std::function<std::optional<double>()> epsilon;
   double delta = 0;
   std::vector<NumericProfile> profiles;       // of all workers, each once
-  std::vector<std::string> bounded_channels;  // ModelKeeper::BoundedByTheRun
+  std::vector<std::string> bounded_channels;  // whose sums may be coarse
 };
 
 // A model of evaluation.unlearn, for a file.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "server/coarse_sums.h"
 
 namespace macaw::server {
 namespace {
@@ -58,7 +59,8 @@ RunThreads::RunThreads(Opening opening)
       split_(keeper_.split()),
       small_model_(keeper_.Layouts().front()->size() <= kSmallModel),
       collects_(keeper_.collects()),
-      bounded_(keeper_.BoundedByTheRun()),
+      bounded_(MayBeCoarse(options_.run.contribution_bound) ? keeper_.BoundedByTheRun()
+                                                            : std::vector<std::string>()),
       writer_(std::move(opening.folder),
               [this](const absl::Status& status) {
                 loop_.Post([this, status] { StopUnwritten(status); });

@@ -287,7 +287,7 @@ class RunThreads final : public admin::AdminHandler {
   const std::shared_ptr<const SplitModel> split_;  // of it, or null; any thread
   const bool small_model_;
   const bool collects_;                     // large vectors, client by client
-  const std::vector<std::string> bounded_;  // ModelKeeper::BoundedByTheRun; any thread
+  const std::vector<std::string> bounded_;  // whose sums may be coarse; any thread
 
   RunWriter writer_;
   Executor sums_{"sums", 1};

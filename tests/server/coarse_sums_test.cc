@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/run_plan.h"
+
 namespace macaw::server {
 namespace {
 
@@ -15,6 +17,12 @@ TEST(CoarseSums, AreThoseThatKeepTenBitsOfTheLargestUpdate) {
   EXPECT_TRUE(IsCoarse(0x1p-41));
   EXPECT_FALSE(IsCoarse(0x1p-40));
   EXPECT_FALSE(IsCoarse(1));
+}
+
+TEST(CoarseSums, AreNoMatterUnderBoundsAsUsual) {
+  EXPECT_FALSE(MayBeCoarse(RunPlan().contribution_bound));
+  EXPECT_FALSE(MayBeCoarse(1e6));
+  EXPECT_TRUE(MayBeCoarse(1e7));
 }
 
 TEST(CoarseSums, SayTheRoundTheKeyAndWhatToDo) {
