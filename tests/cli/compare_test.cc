@@ -362,10 +362,13 @@ TEST(Compare, ShowsTestValuesInTheRoundsThatValidationRowsChoose) {
 }
 
 TEST(Compare, ASectionThatARunDoesNotUseHasNoValuesAndASeedFollowsTheRuns) {
-  const std::map<std::string, std::string> used = {
-      {"privacy.mechanism", "\"gaussian\""}, {"privacy.noise", "2.0"}, {"partition.seed", "3"}};
+  const std::map<std::string, std::string> plain = {{"data.source", "\"synthetic\""}};
+  std::map<std::string, std::string> used = plain;
+  used["privacy.mechanism"] = "\"gaussian\"";
+  used["privacy.noise"] = "2.0";
+  used["partition.seed"] = "3";
   const ResultTable comparison =
-      Compared({Done("fedavg", 1, 0.5), Done("fedavg", 1, 0.6, used)}, {"test_accuracy"});
+      Compared({Done("fedavg", 1, 0.5, plain), Done("fedavg", 1, 0.6, used)}, {"test_accuracy"});
   EXPECT_THAT(comparison.keys, ElementsAre("partition.seed", "privacy.mechanism", "privacy.noise"));
   EXPECT_THAT(comparison.rows[0].settings, ElementsAre("run", "none", nullptr));
   EXPECT_THAT(comparison.rows[1].settings, ElementsAre(3, "gaussian", 2.0));
