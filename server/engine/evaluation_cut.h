@@ -39,7 +39,8 @@ struct CutOptions {
 
 // The tasks of the round's model: chunks of config.chunk rows of the central sets, as each group of
 // concept shift sees them, and of each client's training rows; one task for all test rows or all
-// validation rows of a client. config.sample draws among the clients with such rows. The test and validation rows of `hostile` clients are left out.
+// validation rows of a client. config.sample draws among the clients with such rows. The test and
+// validation rows of `hostile` clients are left out.
 std::vector<CutTask> CutEvaluation(const EvaluationConfig& config, const CutOptions& options,
                                    const Roster& roster, const HostileClients& hostile);
 // The central test set, as each of the groups sees its `rows` rows, with a model (CutTask::of).

@@ -66,9 +66,8 @@ TEST_F(FolderTest, ASummaryBecomesAResult) {
 
 TEST_F(FolderTest, AResultSaysThatItsBestModelWasNotKept) {
   const auto text = [&](const std::string& more) {
-    folder_.Write("summary.json",
-                  absl::StrCat(R"({"end": "finished", "rounds": 20, )", more,
-                               R"("best": {"metric": "test_loss", "round": 16}})"));
+    folder_.Write("summary.json", absl::StrCat(R"({"end": "finished", "rounds": 20, )", more,
+                                               R"("best": {"metric": "test_loss", "round": 16}})"));
     return ResultText(*ReadResult(path_));
   };
   const std::string patience = R"("settings": {"run.stop.patience": 3}, )";
