@@ -14,7 +14,7 @@ namespace macaw {
 // - Nothing, or a file: it is made or replaced atomically.
 // - A symbolic link: it stays, and the file that it points at is made or replaced.
 // - A device, a pipe, or the file that standard output or standard error goes to: it stays, and
-//   gets the bytes, behind what the program has printed. Waits where nobody reads a pipe yet.
+//   gets the bytes after what the program has printed. Opening a pipe waits for its reader.
 //
 // Errors name the path and the system's reason.
 absl::Status WriteNamedFile(const std::string& path, absl::string_view text);

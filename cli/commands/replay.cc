@@ -177,8 +177,8 @@ absl::Status CheckIsTheSame(const ReplayCommand& command, const Document& docume
   return Annotate(CheckDataOf(document, overrides, result.data_digest), "--without");
 }
 
-// A run on other data would only be found to part after it has trained. Where the run has no
-// summary yet, nobody knows the digest of its data; with --config they are what the user says.
+// Refuses other data than the run's before any training. The run's summary.json has the digest of
+// its data; a run without a summary is not checked. With --config the data are the user's choice.
 absl::Status CheckData(const ReplayCommand& command, const Document& document,
                        const std::vector<Override>& overrides) {
   const absl::StatusOr<RunResult> result = ReadResult(command.run);

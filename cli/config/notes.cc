@@ -100,7 +100,8 @@ void AddNotesOnSteps(const RunPlan& run, const data::Dataset& dataset,
   }
 }
 
-// Of clients whose turns change nothing, because a step of the rule takes more batches.
+// Counts the clients whose turns change nothing: a step of the rule takes more batches than they
+// have in a round.
 void AddNoteOnBatches(const RunPlan& run, const algorithms::Description& rule,
                       const data::Dataset& dataset, std::vector<std::string>& notes) {
   if (rule.batches_a_step <= 1) return;
@@ -121,7 +122,7 @@ void AddNoteOnBatches(const RunPlan& run, const algorithms::Description& rule,
                                rule.batches_a_step, ", or a smaller local.batch_size"));
 }
 
-// Of rows that nobody trains on and no model is evaluated on.
+// Says that the central validation rows are not used: the rule has no common model to evaluate.
 void AddNoteOnCentralValidation(const algorithms::Description& rule, const data::DatasetInfo& data,
                                 std::vector<std::string>& notes) {
   if (rule.has_common_model || data.val_examples == 0) return;

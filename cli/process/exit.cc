@@ -59,8 +59,8 @@ bool ReaderHasGone() {
   return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
-// Flushes standard output. Returns why something was not written, 0 where nobody knows why any
-// more; nullopt: all of it was.
+// Flushes standard output. Returns nullopt if all of it was written, and else errno of the failed
+// write, or 0 if that is no longer known.
 std::optional<int> FlushError() {
   errno = 0;
   std::cout.flush();

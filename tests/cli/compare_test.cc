@@ -249,7 +249,7 @@ TEST(ReadRuns, TakesFoldersAndTheFileOfARepeatAndNamesWhatIsMissing) {
   EXPECT_EQ(runs->runs[1].seed, 2u);
   EXPECT_THAT(runs->left_out, IsEmpty());
 
-  // Of a repeat that is over, too, a run may have been removed.
+  // A run of a finished repeat may have been removed.
   folder.Write("x-repeat.json", R"({"runs": [{"folder": "runs/x-seed1", "end": "finished"},
                                             {"folder": "runs/x-seed3", "end": "finished"}]})");
   const auto removed = ReadRuns({folder / "x-repeat.json"});

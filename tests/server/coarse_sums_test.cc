@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(CoarseSums, AreThoseThatKeepTenBitsOfTheLargestUpdate) {
-  EXPECT_FALSE(IsCoarse(0)) << "nobody has sent anything, or all are where they began";
+  EXPECT_FALSE(IsCoarse(0)) << "all updates are zero";
   EXPECT_TRUE(IsCoarse(1e-18));
   EXPECT_TRUE(IsCoarse(0x1p-41));
   EXPECT_FALSE(IsCoarse(0x1p-40));
