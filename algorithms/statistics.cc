@@ -33,10 +33,25 @@ Schema StatisticsSchema(const Setup& setup, std::vector<LayoutPtr> layouts) {
 }
 
 Description StatisticsRule(Description rule) {
-  rule.ignores = {"local.epochs",          "local.steps",     "local.batch_size",
-                  "local.optimizer",       "local.lr",        "local.momentum",
-                  "local.weight_decay",    "local.clip_norm", "local.class_weights",
-                  "local.label_smoothing", "local.drop_last", "local.shuffle"};
+  rule.ignores = {"local.epochs",
+                  "local.steps",
+                  "local.batch_size",
+                  "local.optimizer",
+                  "local.lr",
+                  "local.momentum",
+                  "local.weight_decay",
+                  "local.clip_norm",
+                  "local.class_weights",
+                  "local.label_smoothing",
+                  "local.drop_last",
+                  "local.shuffle",
+                  "local.lr_schedule.kind",
+                  "local.lr_schedule.gamma",
+                  "local.lr_schedule.every",
+                  "local.lr_schedule.rounds",
+                  "local.lr_schedule.floor",
+                  "local.lr_schedule.warmup_rounds",
+                  "cohort.max_weight"};
   rule.has_statistics = true;
   if (!rule.passes) rule.passes = [](const Setup&) { return Passes(0, kForward); };
   return rule;

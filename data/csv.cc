@@ -1,24 +1,22 @@
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/csv_text.h"
 #include "core/status.h"
 #include "core/utf8.h"
 #include "data/column_spread.h"
+#include "data/csv_columns.h"
 #include "data/csv_header.h"
+#include "data/csv_labels.h"
 #include "data/known_files.h"
 #include "data/readers.h"
 #include "data/source_file.h"
@@ -29,260 +27,6 @@ namespace macaw::data {
 namespace {
 
 using Cells = std::vector<absl::string_view>;
-
-template <typename... Words>
-absl::Status Refuse(const Words&... words) {
-  return absl::InvalidArgumentError(absl::StrCat(words...));
-}
-
-// Whether the name of a column suggests that it holds the client: "user", "Client ID", "device_id".
-bool NamesAClient(absl::string_view name) {
-  std::string letters;
-  for (const char c : name) {
-    if (absl::ascii_isalnum(c)) letters += absl::ascii_tolower(c);
-  }
-  for (const char* word : {"client", "user", "device", "writer", "speaker", "subject", "patient",
-                           "participant", "customer", "owner", "hospital"}) {
-    for (const char* ending : {"", "id", "name", "no", "number"}) {
-      if (letters == absl::StrCat(word, ending)) return true;
-    }
-  }
-  return letters == "uid" || letters == "pid";
-}
-
-enum class Role : uint8_t { kFeature, kLabel, kClient, kDropped };
-
-// The role of each column, decided by the first line.
-class Columns {
- public:
-  static absl::StatusOr<Columns> Of(const Cells& cells, bool header, const DataOptions& options) {
-    Columns columns;
-    columns.roles_.assign(cells.size(), Role::kFeature);
-    for (const absl::string_view cell : cells) {
-      if (header) columns.names_.emplace_back(cell);
-    }
-    MACAW_RETURN_IF_ERROR(columns.Assign(options));
-    for (size_t i = 0; i < columns.names_.size(); ++i) {
-      if (columns.roles_[i] == Role::kDropped || IsUtf8(columns.names_[i])) continue;
-      return RefuseNotUtf8(absl::StrCat("the name of column ", i), columns.names_[i], options.path);
-    }
-    return columns;
-  }
-
-  size_t size() const { return roles_.size(); }
-  Role role(size_t column) const { return roles_[column]; }
-  const std::vector<std::string>& names() const { return names_; }
-  // For csv_header.h.
-  JudgedColumns judged() const {
-    JudgedColumns judged;
-    for (const Role role : roles_) judged.is_feature.push_back(role == Role::kFeature);
-    judged.label = static_cast<size_t>(std::ranges::find(roles_, Role::kLabel) - roles_.begin());
-    return judged;
-  }
-
-  // For messages: column "age", or column 3 of a file without a header.
-  std::string Text(size_t column) const {
-    return names_.empty() ? absl::StrCat("column ", column)
-                          : absl::StrCat("column ", Quoted(names_[column]));
-  }
-  std::vector<std::string> FeatureNames() const {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < names_.size(); ++i) {
-      if (roles_[i] == Role::kFeature) names.push_back(names_[i]);
-    }
-    return names;
-  }
-
- private:
-  absl::Status Assign(const DataOptions& options) {
-    for (const std::string& column : options.drop_columns) {
-      MACAW_RETURN_IF_ERROR(Give(column, Role::kDropped, "data.drop_columns"));
-    }
-    const bool guess = options.client_column.empty();
-    if (!guess && options.client_column != kNoColumn) {
-      MACAW_RETURN_IF_ERROR(Give(options.client_column, Role::kClient, "data.client_column"));
-    }
-    if (!options.label_column.empty()) {
-      MACAW_RETURN_IF_ERROR(Give(options.label_column, Role::kLabel, "data.label_column"));
-    } else {
-      const auto last = std::find(roles_.rbegin(), roles_.rend(), Role::kFeature);
-      if (last != roles_.rend()) *last = Role::kLabel;
-    }
-    if (std::find(roles_.begin(), roles_.end(), Role::kFeature) == roles_.end()) {
-      return Refuse(
-          "a row needs a label and at least one feature, and has ", size(),
-          size() == 1 ? " column; data.separator says what stands between cells" : " columns");
-    }
-    for (size_t i = 0; i < names_.size(); ++i) {
-      if (roles_[i] == Role::kDropped || roles_[i] == Role::kClient) continue;
-      if (names_[i].empty()) {
-        // Its number may be the name of another column.
-        const bool taken = std::ranges::find(names_, absl::StrCat(i)) != names_.end();
-        return Refuse("column ", i, " has no name in the header; if it numbers the rows, leave it ",
-                      "out: data.drop_columns = [\"", taken ? "" : absl::StrCat(i), "\"]");
-      }
-      if (guess && NamesAClient(names_[i])) {
-        return Refuse(Text(i), " seems to say whose row it is: set data.client_column = \"",
-                      names_[i], "\", or \"", kNoColumn, "\" if no column does");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Give(const std::string& wanted, Role role, absl::string_view key) {
-    MACAW_ASSIGN_OR_RETURN(const size_t column, Find(wanted, key));
-    if (roles_[column] != Role::kFeature) {
-      return Refuse(key, " names ", Text(column), ", which another key names too");
-    }
-    roles_[column] = role;
-    return absl::OkStatus();
-  }
-
-  // Finds a column by its header name, or by its number from 0.
-  absl::StatusOr<size_t> Find(const std::string& wanted, absl::string_view key) const {
-    const auto named = std::find(names_.begin(), names_.end(), wanted);
-    if (named != names_.end()) {
-      if (std::find(named + 1, names_.end(), wanted) != names_.end()) {
-        return Refuse(key, " \"", wanted, "\" is the name of two columns; give a number 0 ... ",
-                      size() - 1);
-      }
-      return static_cast<size_t>(named - names_.begin());
-    }
-    const std::optional<double> number = ParseNumber(wanted);
-    if (number && IsWhole(*number) && *number >= 0 && *number < static_cast<double>(size())) {
-      return static_cast<size_t>(*number);
-    }
-    if (names_.empty()) {
-      return Refuse(key, " \"", wanted, "\" is no number 0 ... ", size() - 1,
-                    ", and the file has no header with names");
-    }
-    return Refuse(key, " \"", wanted, "\" is neither a name of the header (",
-                  EscapeToUtf8(absl::StrJoin(names_, ", ")), ") nor a number 0 ... ", size() - 1);
-  }
-
-  std::vector<std::string> names_;  // empty: the file has no header
-  std::vector<Role> roles_;
-};
-
-// Collects the labels: all of them numbers, or all of them words.
-class Labels {
- public:
-  explicit Labels(bool as_numbers) : as_numbers_(as_numbers) {}
-
-  absl::Status Append(absl::string_view cell, const std::string& file) {
-    const std::optional<double> number = ParseNumber(cell);
-    if (!number && !IsUtf8(cell)) return RefuseNotUtf8("the label", cell, file);
-    if (cell.empty() || (number && !std::isfinite(static_cast<float>(*number)))) {
-      return Refuse("\"", cell, "\" is no label");
-    }
-    if (as_numbers_ && !number) {
-      return Refuse(Quoted(cell.substr(0, 40)),
-                    " is a word, and data.labels = \"numbers\" asks for numbers");
-    }
-    if (count() > 0 && number.has_value() != words_.empty()) {
-      return Refuse(Quoted(cell.substr(0, 40)), " is ", number ? "a number" : "a word",
-                    ", the labels before it are ", number ? "words" : "numbers");
-    }
-    if (number) {
-      numbers_.push_back(*number);
-      whole_ = whole_ && IsWhole(*number);
-      if (std::fabs(*number) >= kLargestExact) {
-        if (first_large_.empty()) first_large_ = std::string(cell);
-        large_differ_ = large_differ_ || cell != first_large_;
-      }
-    } else {
-      of_row_.push_back(words_.try_emplace(std::string(cell), words_.size()).first->second);
-    }
-    return absl::OkStatus();
-  }
-
-  size_t count() const { return numbers_.size() + of_row_.size(); }
-
-  // For people, of regression targets that float32 hardly tells apart, over the first `rows`. "" if
-  // there are none. `column` names them.
-  std::string SpreadNote(uint64_t rows, absl::string_view column) const {
-    if (AreClasses()) return "";
-    const std::span<const double> targets = std::span(numbers_).first(rows);
-    std::string note = SpreadOf(targets).Note(column);
-    const bool equal =
-        std::ranges::adjacent_find(targets, std::ranges::not_equal_to()) == targets.end();
-    if (!note.empty() || !large_differ_ || !equal) return note;
-    return absl::StrFormat(
-        "%s has whole numbers beyond 2^53 that differ and are all read as %.17g: subtract a number "
-        "near them, such as the minimum, or make words of them if they are classes",
-        column, numbers_.front());
-  }
-
-  // Stores labels as classes, with names unless they are just 0 … k−1; or as regression targets.
-  // Words have the order of data.class_names where these are words of the file, else sorted order,
-  // which needs all of data.classes.
-  absl::Status Store(const DataOptions& options, ExampleStore& store, int64_t& classes,
-                     std::vector<std::string>& names) const {
-    if (!words_.empty()) return StoreWords(options, store, classes, names);
-    if (!AreClasses()) {
-      store.targets.assign(numbers_.begin(), numbers_.end());
-      return absl::OkStatus();
-    }
-    MACAW_ASSIGN_OR_RETURN(ClassMap map, MapClasses(numbers_, options.classes, options.path));
-    classes = std::max<int64_t>(static_cast<int64_t>(map.map.size()), options.classes);
-    names = NamesOf(map);
-    store.classes = std::move(map.classes);
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status StoreWords(const DataOptions& options, ExampleStore& store, int64_t& classes,
-                          std::vector<std::string>& names) const {
-    MACAW_ASSIGN_OR_RETURN(names, NamesOfWords(options));
-    if (options.classes > 0 && names.size() > static_cast<uint64_t>(options.classes)) {
-      return Refuse(options.path, " holds ", names.size(),
-                    " different labels, but data.classes is ", options.classes);
-    }
-    std::vector<int32_t> place(words_.size());
-    for (size_t c = 0; c < names.size(); ++c) {
-      const auto found = words_.find(names[c]);
-      if (found != words_.end()) place[found->second] = static_cast<int32_t>(c);
-    }
-    for (const uint32_t word : of_row_) store.classes.push_back(place[word]);
-    classes = std::max<int64_t>(static_cast<int64_t>(names.size()), options.classes);
-    return absl::OkStatus();
-  }
-
-  // On a device a class may be missing, so that its own words do not number the others'.
-  absl::StatusOr<std::vector<std::string>> NamesOfWords(const DataOptions& options) const {
-    std::vector<std::string> words;
-    for (const auto& [word, number] : words_) words.push_back(word);
-    std::sort(words.begin(), words.end());
-    const auto unnamed = [&](const std::string& word) {
-      return std::ranges::find(options.class_names, word) == options.class_names.end();
-    };
-    const auto other = std::ranges::find_if(words, unnamed);
-    if (other == words.end()) return options.class_names;
-    // None of them: other names for the same classes.
-    if (std::ranges::all_of(words, unnamed)) {
-      if (static_cast<int64_t>(words.size()) >= options.classes) return words;
-      return Refuse(options.path, " holds ", words.size(), " of the ", options.classes,
-                    " classes that data.classes says, as words (", absl::StrJoin(words, ", "),
-                    "). Which ones are missing decides their numbers, "
-                    "so a node would number them unlike the others: list all words in "
-                    "data.class_names, in the order that every node uses");
-    }
-    return Refuse(options.path, " holds the label \"", *other,
-                  "\", which is none of data.class_names (",
-                  absl::StrJoin(options.class_names, ", "), ")");
-  }
-
-  bool AreClasses() const { return whole_ && !as_numbers_; }
-
-  static constexpr double kLargestExact = 0x1.0p53;  // of the whole numbers of float64
-  const bool as_numbers_;
-  std::vector<double> numbers_;
-  bool whole_ = true;
-  std::string first_large_;
-  bool large_differ_ = false;
-  std::unordered_map<std::string, uint32_t> words_;  // in the order of their first row
-  std::vector<uint32_t> of_row_;
-};
 
 // The beginning of a line, for a message.
 std::string Shortened(std::string line) {
@@ -328,7 +72,7 @@ class CsvReader {
   std::vector<std::string> SpreadNotes() const {
     std::vector<std::string> notes;
     for (size_t column = 0, feature = 0; feature < spreads_.size(); ++column) {
-      if (columns_->role(column) != Role::kFeature) continue;
+      if (columns_->role(column) != ColumnRole::kFeature) continue;
       std::string note = spreads_[feature++].Note(columns_->Text(column));
       if (!note.empty()) notes.push_back(std::move(note));
     }
@@ -336,7 +80,7 @@ class CsvReader {
   }
 
   uint64_t rows() const { return labels_.count(); }
-  const Labels& labels() const { return labels_; }
+  const CsvLabels& labels() const { return labels_; }
   // For people, of first lines that may be rows or headers.
   const std::vector<std::string>& line_notes() const { return line_notes_; }
   bool recognised_header() const { return recognised_header_; }
@@ -344,7 +88,7 @@ class CsvReader {
   std::string TargetNote(uint64_t rows) const {
     return labels_.SpreadNote(rows, columns_->Text(columns_->judged().label));
   }
-  const std::optional<Columns>& columns() const { return columns_; }
+  const std::optional<CsvColumns>& columns() const { return columns_; }
   std::vector<float> TakeFeatures() { return std::move(features_); }
   std::vector<uint32_t> TakeClients() { return std::move(client_of_row_); }
   std::vector<std::string> TakeClientNames() { return std::move(client_names_); }
@@ -375,7 +119,7 @@ class CsvReader {
   absl::StatusOr<bool> BeginFile(const Cells& cells, bool first, absl::string_view place) {
     const bool header = first && IsHeader(cells, place);
     if (!columns_) {
-      MACAW_ASSIGN_OR_RETURN(columns_, Columns::Of(cells, header, options_));
+      MACAW_ASSIGN_OR_RETURN(columns_, CsvColumns::Of(cells, header, options_));
     } else if (header && !columns_->names().empty() &&
                !std::equal(cells.begin(), cells.end(), columns_->names().begin(),
                            columns_->names().end())) {
@@ -403,8 +147,8 @@ class CsvReader {
     if (columns_ && !columns_->names().empty())
       return std::equal(cells.begin(), cells.end(), columns_->names().begin(),
                         columns_->names().end());
-    const absl::StatusOr<Columns> columns =
-        columns_ ? *columns_ : Columns::Of(cells, /*header=*/false, options_);
+    const absl::StatusOr<CsvColumns> columns =
+        columns_ ? *columns_ : CsvColumns::Of(cells, /*header=*/false, options_);
     if (!columns.ok()) return false;  // BeginFile says it
     const FirstLine judged = JudgeFirstLine(text_, separator_, columns->judged());
     if (judged == FirstLine::kRow) return false;
@@ -430,16 +174,16 @@ class CsvReader {
     std::optional<size_t> client;
     for (size_t i = 0; i < cells.size(); ++i) {
       switch (columns_->role(i)) {
-        case Role::kDropped:
+        case ColumnRole::kDropped:
           break;
-        case Role::kFeature: {
+        case ColumnRole::kFeature: {
           MACAW_ASSIGN_OR_RETURN(row_.emplace_back(), FeatureOf(i, cells[i]));
           break;
         }
-        case Role::kLabel:
+        case ColumnRole::kLabel:
           label = i;
           break;
-        case Role::kClient:
+        case ColumnRole::kClient:
           if (cells[i].empty()) return Refuse(columns_->Text(i), " names no client");
           if (!IsUtf8(cells[i]))
             return RefuseNotUtf8(absl::StrCat(columns_->Text(i), ": the client"), cells[i], *path_);
@@ -483,13 +227,13 @@ class CsvReader {
   }
 
   const DataOptions& options_;
-  std::optional<Columns> columns_;
+  std::optional<CsvColumns> columns_;
   char separator_ = ',';
   const std::string* path_ = nullptr;  // of the file that is read
   absl::string_view text_;             // its text
   std::vector<std::string> line_notes_;
   bool recognised_header_ = false;  // by the lines behind it
-  Labels labels_{options_.predicts_numbers()};
+  CsvLabels labels_{options_.predicts_numbers()};
   UnreadableRows unreadable_;
   std::vector<double> row_;            // of one row, reused
   std::vector<ColumnSpread> spreads_;  // of each feature

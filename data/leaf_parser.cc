@@ -204,10 +204,6 @@ class LeafEvents : public nlohmann::json_sax<Json> {
   }
 
   template <typename... Words>
-  static absl::Status Refuse(const Words&... words) {
-    return absl::InvalidArgumentError(absl::StrCat(words...));
-  }
-  template <typename... Words>
   bool Fail(const Words&... words) {
     error_ = Refuse(words...);
     return false;

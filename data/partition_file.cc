@@ -116,17 +116,23 @@ class PartitionEvents : public nlohmann::json_sax<Json> {
   std::vector<uint32_t>* into_ = nullptr;
 };
 
-// The lists in the order of `names`; a client without an entry gets an empty list.
+// The lists in the order of the clients; a client without an entry gets an empty list.
 absl::StatusOr<RowLists> InOrder(const NamedLists& lists,
                                  const std::map<std::string, size_t>& clients,
                                  const std::string& section) {
   std::vector<std::span<const uint32_t>> of(clients.size());
+  std::vector<bool> has(clients.size());
   for (size_t i = 0; i < lists.names.size(); ++i) {
     const auto client = clients.find(lists.names[i]);
     if (client == clients.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", section, "\" names ", Quoted(lists.names[i]), ", who is no client"));
     }
+    if (has[client->second]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", section, "\" names ", Quoted(lists.names[i]), " twice"));
+    }
+    has[client->second] = true;
     of[client->second] = lists.lists.Of(i);
   }
   RowLists ordered;

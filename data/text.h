@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/text.h"
@@ -14,6 +15,12 @@ namespace macaw::data {
 // A name that a file gives, for a message of one line.
 inline std::string Quoted(absl::string_view name) {
   return absl::StrCat("\"", EscapeToUtf8(name), "\"");
+}
+
+// The error of input that cannot be taken.
+template <typename... Words>
+absl::Status Refuse(const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(words...));
 }
 
 inline bool IsWhole(double value) {

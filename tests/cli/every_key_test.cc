@@ -121,8 +121,9 @@ TEST(EveryKey, ThatARunKeepsIsRefusedToAResume) {
   Config virtual_time = Minimal();
   virtual_time.run.devices.family = "phones";
   ForEveryKey([&](const Field& field, const Config&, const Config&) {
-    const bool may_change =
-        field.role == settings::Role::kCompute || field.role == settings::Role::kLength;
+    static const std::set<std::string> files = {"data.path", "data.test_path", "partition.path"};
+    const bool may_change = field.role == settings::Role::kCompute ||
+                            field.role == settings::Role::kLength || files.contains(field.key);
     EXPECT_EQ(IsKeptByAResume(field.key, Minimal()), !may_change);
     EXPECT_EQ(IsKeptByAResume(field.key, virtual_time), !may_change || ClosesRounds(field));
     EXPECT_EQ(OnlyComputes(field.key),

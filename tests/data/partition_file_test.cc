@@ -95,6 +95,12 @@ TEST_F(PartitionFile, RefusesInvalidDivisions) {
   EXPECT_THAT(Read(R"({"a": [1], "validation": {"b": [2]}})").status().message(),
               HasSubstr("who is no client"));
   EXPECT_THAT(Read(R"({"a": [1], "a": [2]})").status().message(), HasSubstr("comes twice"));
+  EXPECT_THAT(Read(R"({"a": [1], "validation": {"a": [2], "a": [3]}})").status().message(),
+              HasSubstr(R"("validation" names "a" twice)"));
+  EXPECT_THAT(Read(R"({"a": [1], "client_test": {"a": [2]}, "client_test": {"a": [3]}})")
+                  .status()
+                  .message(),
+              HasSubstr(R"("client_test" names "a" twice)"));
   EXPECT_THAT(Read(R"({"a": [1], "": [2]})").status().message(),
               HasSubstr("client 1 has an empty name"));
   EXPECT_THAT(Read(R"({"a": {"b": [1]}})").status().message(), HasSubstr("expected a list"));

@@ -49,6 +49,9 @@ const Settings kOnDevices = SmallRun(40, 6, SmallDevices());
 const Settings kBuffered =
     Plus(kOnDevices, {"round.mode=buffered", "round.concurrency=15", "run.rounds=8"});
 
+// With a budget that is spent some rounds before the last.
+const Settings kBudget = {"run.rounds=40", "server.durability=commit"};
+
 const Settings kOverlapped = Plus(kOnDevices, {"round.mode=overlapped", "run.rounds=8"});
 
 struct Timed {
@@ -126,6 +129,12 @@ INSTANTIATE_TEST_SUITE_P(
         Timed{"BufferedUntilItStops",
               Plus(kBuffered,
                    {"run.rounds=40", "run.stop.metric=test_accuracy", "run.stop.at_least=0.4"})},
+        Timed{"RoundsUntilABudgetIsSpent",
+              Plus(Plus(kOnDevices, kBudget), {"run.budget.virtual_seconds=100"})},
+        Timed{"BufferedUntilABudgetIsSpent",
+              Plus(Plus(kBuffered, kBudget), {"run.budget.virtual_seconds=40"})},
+        Timed{"OverlappedUntilABudgetIsSpent",
+              Plus(Plus(kOverlapped, kBudget), {"run.budget.virtual_seconds=100"})},
         Timed{"Overlapped", kOverlapped},
         Timed{"OverlappedWithMomentumAndACodec",
               Plus(kOverlapped, {"algorithm.name=fedavgm", R"(update.codec=["topk 0.1", "bits 8"])",
@@ -322,6 +331,34 @@ TEST(VirtualTime, IsInTheSummaryAndInComparisons) {
   EXPECT_FALSE(without.summary().contains("virtual_seconds"));
   EXPECT_FALSE(RowsOf(without)[0].contains("virtual_seconds"));
 }
+
+class Budgeted : public VirtualTime {};
+
+TEST_P(Budgeted, EndsAfterTheFirstRoundThatHasSpentIt) {
+  const std::string config = WriteConfig("budget");
+  Simulation whole("whole", WithSettings(config, GetParam().settings));
+  ASSERT_EQ(whole.Wait(), 0) << whole.output();
+  const std::vector<nlohmann::json> rows = RowsOf(whole);
+  ASSERT_GT(rows.size(), 4U);
+  double spent = 0;
+  for (size_t i = 0; i < 3; ++i) spent += rows[i]["virtual_seconds"].get<double>();
+  const auto rounds_within = [&](double budget) {
+    const Settings more = {absl::StrCat("run.budget.virtual_seconds=", budget)};
+    Simulation run("budgeted", WithSettings(config, Plus(GetParam().settings, more)));
+    EXPECT_EQ(run.Wait(), 0) << run.output();
+    const std::vector<nlohmann::json> mine = RowsOf(run);
+    for (size_t i = 0; i < mine.size(); ++i)
+      EXPECT_EQ(mine[i]["test_loss"], rows[i]["test_loss"]) << i;
+    return mine.size();
+  };
+  EXPECT_EQ(rounds_within(spent - 0.001), 3U);
+  EXPECT_EQ(rounds_within(spent + 0.001), 4U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Budgeted,
+                         testing::Values(Timed{"Rounds", kOnDevices}, Timed{"Buffered", kBuffered},
+                                         Timed{"Overlapped", kOverlapped}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // A deadline in virtual time decides who counts, and is no time of this machine.
 TEST(VirtualTime, ADeadlineLeavesOutSlowDevices) {
