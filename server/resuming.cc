@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/status.h"
 #include "server/base_file.h"
+#include "server/engine/engine_options.h"
 #include "server/metrics.h"
 #include "server/run_folder.h"
 
