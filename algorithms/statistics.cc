@@ -46,10 +46,6 @@ Description StatisticsRule(Description rule) {
                   "local.drop_last",
                   "local.shuffle",
                   "local.lr_schedule.kind",
-                  "local.lr_schedule.gamma",
-                  "local.lr_schedule.every",
-                  "local.lr_schedule.rounds",
-                  "local.lr_schedule.floor",
                   "local.lr_schedule.warmup_rounds",
                   "cohort.max_weight"};
   rule.has_statistics = true;
