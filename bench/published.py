@@ -14,8 +14,8 @@
 y_test. A finished run becomes an entry of results/published/TABLE.jsonl (record.py), and a run with
 an entry is not made again. An entry counts while its cell has the settings that it had. Each run
 has a folder under --runs, where one that was cut goes on. Seed after seed, so that a table of one
-seed comes first. --jobs: runs at a time, a core each. --only: runs of cells whose row or column has
-the text. --rounds: tries, which leave no entries.
+seed comes first. --jobs: runs at a time, a core each. --only: the cell of this name, or all cells
+whose row or column has the text. --rounds: tries, which leave no entries.
 
 --check: makes the runs with entries again, adds nothing, and ends with 1 if a run on the same data
 with the same arithmetic (summary.json, "profile") has another model. --again: runs with entries,
@@ -178,7 +178,13 @@ def make(tables: list[Table], options: argparse.Namespace) -> None:
 
 
 def chosen(table: Table, options: argparse.Namespace) -> list[Cell]:
-    return [cell for cell in table.cells if all(text in cell.name for text in options.only)]
+    """The cells that --only names; a text that is a whole name is that cell's alone."""
+    names = {cell.name for cell in table.cells}
+
+    def fits(cell: Cell, text: str) -> bool:
+        return cell.name == text if text in names else text in cell.name
+
+    return [cell for cell in table.cells if all(fits(cell, text) for text in options.only)]
 
 
 def main() -> None:
