@@ -47,8 +47,10 @@ struct InsideARound {
   PastRows past;  // of rounds after the checkpoint that were evaluated
 };
 
+// `rows_before_opening`: see RecoverFrom.
 absl::StatusOr<InsideARound> Restore(const Options& options,
-                                     const std::optional<Checkpoint>& checkpoint) {
+                                     const std::optional<Checkpoint>& checkpoint,
+                                     bool rows_before_opening) {
   const Round round = checkpoint.has_value() ? checkpoint->round : Round(0);
   const bool owes_row = checkpoint.has_value() && !checkpoint->owed_row.empty();
   const Round first = owes_row ? round : Round(round.value + 1);
@@ -70,7 +72,7 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
                                 .log_bytes = checkpoint.has_value() ? checkpoint->log_bytes : 0,
                                 .configurations = std::move(configurations),
                                 .has_rows_before = has_rows_before,
-                                .rows_before_opening = options.config.may_end_early()}));
+                                .rows_before_opening = rows_before_opening}));
   // A round that the log does not close may end otherwise now (which clients come in time).
   std::erase_if(inside.past.rows,
                 [&](const auto& row) { return row.first > inside.recovery.completed; });
@@ -79,20 +81,44 @@ absl::StatusOr<InsideARound> Restore(const Options& options,
   return inside;
 }
 
-// nullopt: the run continues from its checkpoint.
-std::optional<InsideARound> RecoverRound(const Options& options,
-                                         const std::optional<Checkpoint>& checkpoint) {
+// nullopt: the run continues from its checkpoint, or begins again where it has none. Errors: the
+// configuration has changed so that rounds would be lost. `early_stopping` has observed the rows up
+// to the checkpoint.
+absl::StatusOr<std::optional<InsideARound>> RecoverRound(
+    const Options& options, const std::optional<Checkpoint>& checkpoint,
+    const EarlyStopping& early_stopping) {
+  std::optional<InsideARound> none;
   if (!options.config.keeps_commits() || !options.resume || !options.reset_states.empty())
-    return std::nullopt;
-  absl::StatusOr<InsideARound> inside = Restore(options, checkpoint);
+    return none;
+  const bool may_end_early = options.config.may_end_early();
+  absl::StatusOr<InsideARound> inside = Restore(options, checkpoint, may_end_early);
   if (inside.ok()) {
-    Logger("server").Info(absl::StrCat("goes_on_after_round ", inside->recovery.completed.value));
-    return *std::move(inside);
+    const Round completed = inside->recovery.completed;
+    const auto& phases = inside->recovery.restored.phases;
+    const Round opened = phases.empty() ? completed : phases.rbegin()->first.first;
+    MACAW_RETURN_IF_ERROR(
+        CheckGoesOnAfter(options, {.completed = completed, .opened = std::max(completed, opened)},
+                         checkpoint.has_value() ? checkpoint->metrics_bytes : 0, early_stopping));
+    Logger("server").Info(absl::StrCat("goes_on_after_round ", completed.value));
+    return std::optional(*std::move(inside));
+  }
+  if (absl::IsInvalidArgument(inside.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot resume the run in ", options.run_dir, ": ", inside.status().message(),
+                     ". Give it the configuration that it had (macaw log ", options.run_dir,
+                     " shows its rounds), or begin another run in a folder of its own"));
+  }
+  if (may_end_early && Restore(options, checkpoint, /*rows_before_opening=*/false).ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot resume the run in ", options.run_dir,
+                     " with run.stop or run.budget: its open round began before the metrics of the "
+                     "round before were there, as a run without them does. Resume it without them; "
+                     "they may be given when it has ended or stopped between two rounds"));
   }
   Logger("server").Warning(
       absl::StrCat("goes_back_to_round ", checkpoint.has_value() ? checkpoint->round.value : 0,
                    " the open round cannot go on: ", inside.status().message()));
-  return std::nullopt;
+  return none;
 }
 
 // What operators had ordered holds in the next server, too.
@@ -322,8 +348,12 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     owed_row = MetricsRow::Parse(options.run.task, R"({"round": 0})");
     engine.evaluate_first = keeper.EvaluatedBlob();
   }
-  std::optional<InsideARound> inside = RecoverRound(options, checkpoint);
-  if (options.resume && !checkpoint.has_value() && !inside.has_value()) TellThatItBegins(options);
+  MACAW_ASSIGN_OR_RETURN(std::optional<InsideARound> inside,
+                         RecoverRound(options, checkpoint, early_stopping));
+  if (options.resume && !checkpoint.has_value() && !inside.has_value()) {
+    MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
+    TellThatItBegins(options);
+  }
   TakeOrders(options, KnownEndOf(checkpoint, inside.has_value() ? &inside->recovery : nullptr),
              engine);
   const Round completed = inside.has_value() ? inside->recovery.completed : Round(engine.completed);
@@ -336,7 +366,8 @@ absl::StatusOr<Opening> Open(Options options, FlatVector initial,
     MACAW_RETURN_IF_ERROR(KeepBaseFile(options.run_dir, *keeper.split()));
   engine.epoch = folder.epoch();
   engine.run_id = folder.run_id();
-  const double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
+  double seconds_before = checkpoint.has_value() ? checkpoint->seconds : 0;
+  if (inside.has_value()) seconds_before = std::max(seconds_before, inside->past.seconds);
   Restored restored;
   if (inside.has_value()) {
     restored = std::move(inside->recovery.restored);

@@ -15,6 +15,7 @@ namespace macaw::server {
 struct PastRows {
   std::map<Round, std::string> rows;           // of metrics.jsonl
   std::map<Round, std::string> contributions;  // of contributions.jsonl
+  double seconds = 0;  // spent on the run by its servers, as the last line of events.jsonl says
 };
 
 // The lines after those of the checkpoint, which end at these offsets. A round without one of its

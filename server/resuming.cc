@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "core/files.h"
 #include "core/status.h"
 #include "server/base_file.h"
@@ -17,9 +18,82 @@
 namespace macaw::server {
 namespace {
 
-// A run that was killed before its first checkpoint begins again, with the same run_id. A run that
-// came further but has no checkpoint has lost its checkpoints. That is an error, so that its other
-// files are not deleted without the user's consent.
+// Returns an error unless the run has more rounds than it has done. `owes`: something of the last
+// one, such as its evaluation, is still to be done.
+absl::Status CheckRoundsLeft(const Options& options, Round done, bool owes) {
+  const auto over = [&](uint32_t rounds) {
+    return owes ? done.value > rounds : done.value >= rounds;
+  };
+  if (options.stop_after > 0 && over(options.stop_after)) {
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir,
+                                              " has stopped: ", options.stop_reason,
+                                              "; change run.stop to carry it on"));
+  }
+  if (over(options.run.rounds)) {
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
+                                              done.value,
+                                              " rounds; ask for more with --rounds (macaw-server: "
+                                              "run.rounds)"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns an error if the stop rule or the budget ends the run with this row.
+absl::Status RefuseEnd(const Options& options, const MetricsRow& row, Round last,
+                       EarlyStopping& early_stopping) {
+  const Round round(static_cast<uint32_t>(*row.Get("round")));
+  early_stopping.Spend([&](const char* column) { return row.Get(column); });
+  if (!RegularEvaluationDue(options.run, round, options.stop_after)) return absl::OkStatus();
+  const auto value = row.Get(options.config.stop.metric);
+  std::optional<std::string> over =
+      value.has_value() ? early_stopping.Observe(round.value, *value) : std::nullopt;
+  const char* const key = over.has_value() ? "run.stop" : "run.budget";
+  if (!over.has_value()) over = early_stopping.Spent(round.value);
+  if (!over.has_value()) return absl::OkStatus();
+  if (round == last) {
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has stopped: ",
+                                              *over, "; change ", key, " to carry it on"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " would have ended the run in ", options.run_dir, " before its ", last.value,
+      " rounds: ", *over, "; resume with one that has not ended it by now, or begin a new run"));
+}
+
+// RefuseEnd for the rows of rounds before `before`.
+absl::Status ReplayRows(const Options& options, absl::string_view rows, Round before, Round last,
+                        EarlyStopping& early_stopping) {
+  for (const absl::string_view line : absl::StrSplit(rows, '\n', absl::SkipEmpty())) {
+    const auto row = MetricsRow::Parse(options.run.task, std::string(line));
+    if (!row.has_value())
+      return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
+    if (*row->Get("round") >= before.value) break;
+    MACAW_RETURN_IF_ERROR(RefuseEnd(options, *row, last, early_stopping));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& options,
+                                                               const ModelKeeper& keeper) {
+  if (!options.resume && HasCheckpoint(options.run_dir)) {
+    // The former run's checkpoints may have higher rounds, and would be taken for the newest ones
+    // of this run.
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.run_dir,
+                     "/checkpoints holds those of another run: resume that one, "
+                     "or give this one a folder of its own"));
+  }
+  if (!options.resume) return std::nullopt;
+  if (!HasCheckpoint(options.run_dir)) return std::nullopt;
+  MACAW_ASSIGN_OR_RETURN(
+      Checkpoint checkpoint,
+      ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
+  MACAW_RETURN_IF_ERROR(
+      CheckRoundsLeft(options, checkpoint.round, /*owes=*/!checkpoint.owed_row.empty()));
+  return checkpoint;
+}
+
 absl::Status CheckBeginsAgain(const Options& options) {
   const std::string none =
       absl::StrCat("there is no checkpoint in ", options.run_dir, "/checkpoints to resume from");
@@ -47,62 +121,6 @@ absl::Status CheckBeginsAgain(const Options& options) {
   return absl::OkStatus();
 }
 
-// Returns an error if the stop rule or the budget ends the run with this row.
-absl::Status RefuseEnd(const Options& options, const MetricsRow& row, Round last,
-                       EarlyStopping& early_stopping) {
-  const Round round(static_cast<uint32_t>(*row.Get("round")));
-  early_stopping.Spend([&](const char* column) { return row.Get(column); });
-  if (!RegularEvaluationDue(options.run, round, options.stop_after)) return absl::OkStatus();
-  const auto value = row.Get(options.config.stop.metric);
-  std::optional<std::string> over =
-      value.has_value() ? early_stopping.Observe(round.value, *value) : std::nullopt;
-  const char* const key = over.has_value() ? "run.stop" : "run.budget";
-  if (!over.has_value()) over = early_stopping.Spent(round.value);
-  if (!over.has_value()) return absl::OkStatus();
-  if (round == last) {
-    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has stopped: ",
-                                              *over, "; change ", key, " to carry it on"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      key, " would have ended the run in ", options.run_dir, " before its ", last.value,
-      " rounds: ", *over, "; resume with one that has not ended it by now, or begin a new run"));
-}
-
-}  // namespace
-
-absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& options,
-                                                               const ModelKeeper& keeper) {
-  if (!options.resume && HasCheckpoint(options.run_dir)) {
-    // The former run's checkpoints may have higher rounds, and would be taken for the newest ones
-    // of this run.
-    return absl::AlreadyExistsError(
-        absl::StrCat(options.run_dir,
-                     "/checkpoints holds those of another run: resume that one, "
-                     "or give this one a folder of its own"));
-  }
-  if (!options.resume) return std::nullopt;
-  if (!HasCheckpoint(options.run_dir)) {
-    MACAW_RETURN_IF_ERROR(CheckBeginsAgain(options));
-    return std::nullopt;
-  }
-  MACAW_ASSIGN_OR_RETURN(
-      Checkpoint checkpoint,
-      ReadNewestCheckpoint(options.run_dir, Fingerprint(options.run), keeper.Layouts()));
-  if (options.stop_after > 0 && checkpoint.round.value >= options.stop_after &&
-      checkpoint.owed_row.empty()) {
-    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir,
-                                              " has stopped: ", options.stop_reason,
-                                              "; change run.stop to carry it on"));
-  }
-  if (checkpoint.round.value >= options.run.rounds && checkpoint.owed_row.empty()) {
-    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " has done its ",
-                                              checkpoint.round.value,
-                                              " rounds; ask for more with --rounds (macaw-server: "
-                                              "run.rounds)"));
-  }
-  return checkpoint;
-}
-
 absl::Status TakeBaseOf(const Checkpoint& checkpoint, const std::string& run_dir,
                         ModelKeeper& keeper) {
   const auto has_it = [&] {
@@ -126,14 +144,27 @@ absl::Status ReplayStopRule(const Options& options, const Checkpoint& checkpoint
                             EarlyStopping& early_stopping) {
   if (!options.config.may_end_early()) return absl::OkStatus();
   MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.run_dir + "/metrics.jsonl"));
-  for (const absl::string_view line :
-       absl::StrSplit(text.substr(0, checkpoint.metrics_bytes), '\n', absl::SkipEmpty())) {
-    const auto row = MetricsRow::Parse(options.run.task, std::string(line));
-    if (!row.has_value())
-      return absl::DataLossError(absl::StrCat(options.run_dir, "/metrics.jsonl is damaged"));
-    MACAW_RETURN_IF_ERROR(RefuseEnd(options, *row, checkpoint.round, early_stopping));
+  return ReplayRows(options, absl::string_view(text).substr(0, checkpoint.metrics_bytes),
+                    /*before=*/Round(UINT32_MAX), checkpoint.round, early_stopping);
+}
+
+absl::Status CheckGoesOnAfter(const Options& options, const DurableRounds& rounds,
+                              uint64_t metrics_bytes, EarlyStopping early_stopping) {
+  MACAW_RETURN_IF_ERROR(CheckRoundsLeft(options, rounds.completed, /*owes=*/true));
+  if (rounds.opened.value > options.run.rounds) {
+    return absl::OutOfRangeError(absl::StrCat("the run in ", options.run_dir, " is inside round ",
+                                              rounds.opened.value, ", and run.rounds is ",
+                                              options.run.rounds, ": ask for more"));
   }
-  return absl::OkStatus();
+  const std::string path = options.run_dir + "/metrics.jsonl";
+  if (!options.config.may_end_early() || !FileExists(path)) return absl::OkStatus();
+  MACAW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  // The last one may end the run: its server died before that.
+  const absl::Status status = ReplayRows(
+      options, absl::string_view(text).substr(std::min<uint64_t>(metrics_bytes, text.size())),
+      /*before=*/rounds.completed, rounds.completed, early_stopping);
+  // A row that a crash of the machine has torn is made again.
+  return absl::IsDataLoss(status) ? absl::OkStatus() : status;
 }
 
 absl::StatusOr<VersionIndex> VersionsAfter(const Options& options, const Checkpoint& checkpoint) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,11 +14,26 @@
 // What a resumed run continues from. None of this writes.
 namespace macaw::server {
 
-// The newest checkpoint of a resumed run. nullopt: the run begins with its first round. Errors: no
-// run has begun there, its checkpoints are lost, another configuration wrote them, or the run is
-// done; of a new run: the folder has checkpoints of another one.
+// The newest checkpoint of a resumed run. nullopt: there is none. Errors: another configuration
+// wrote it, or the run is done; of a new run: the folder has checkpoints of another one.
 absl::StatusOr<std::optional<Checkpoint>> CheckpointToGoOnFrom(const Options& options,
                                                                const ModelKeeper& keeper);
+
+// Whether a run without a checkpoint, which cannot continue inside a round either, may begin again
+// with its first round and the same run_id: it was killed before its first checkpoint. A run that
+// came further has lost its checkpoints. That is an error, so that its other files are not deleted
+// without the user's consent.
+absl::Status CheckBeginsAgain(const Options& options);
+
+// How far a run with durable commits has come.
+struct DurableRounds {
+  Round completed, opened;  // the newest ones
+};
+// Of a run that continues inside a round: an error if the configuration has fewer rounds, or would
+// have ended the run before them. `metrics_bytes`: of the checkpoint. `early_stopping` has observed
+// the rows before that.
+absl::Status CheckGoesOnAfter(const Options& options, const DurableRounds& rounds,
+                              uint64_t metrics_bytes, EarlyStopping early_stopping);
 
 // Gives `keeper` the frozen tensors with which the checkpoint was written. An error if neither the
 // initial model nor base.safetensors has them.

@@ -52,20 +52,30 @@ void RunThreads::Status(fleet::Reply<admin::RunStatus> reply) {
 void RunThreads::Apply(admin::Change change, fleet::Reply<admin::Changed> reply) {
   loop_.Post([this, change = std::move(change), reply = std::move(reply)]() mutable {
     if (suspended_) return std::move(reply)(Suspended());
-    const auto answer = [&](const absl::StatusOr<std::string>& said) {
-      if (!said.ok()) return std::move(reply)(said.status());
-      std::move(reply)(admin::Changed{.text = *said});
-    };
     const auto before =
         std::ranges::find(changes_, change.request_id, &decltype(changes_)::value_type::first);
-    if (before != changes_.end() && !change.request_id.empty()) return answer(before->second);
+    if (before != changes_.end() && !change.request_id.empty())
+      return AnswerOperator(before->second, std::move(reply));
     auto [said, effects] = engine_.Operate(change, SteadyClock().Now());
     Carry(std::move(effects));
     if (said.ok()) log_.Info(absl::StrCat("operator by=", change.by, " ", *said));
     changes_.emplace_back(change.request_id, said);
     if (changes_.size() > kChangesRemembered) changes_.pop_front();
-    answer(said);
+    AnswerOperator(said, std::move(reply));
   });
+}
+
+void RunThreads::AnswerOperator(const absl::StatusOr<std::string>& said,
+                                fleet::Reply<admin::Changed> reply) {
+  if (!said.ok()) return std::move(reply)(said.status());
+  admin::Changed changed{.text = *said};
+  if (ended_at_.has_value() || suspended_) return std::move(reply)(std::move(changed));
+  writer_.After(RunWriter::Safe::kFromTheMachine,
+                [reply = std::move(reply),
+                 changed = std::move(changed)](const absl::Status& written) mutable {
+                  if (!written.ok()) return std::move(reply)(NotWritten());
+                  std::move(reply)(std::move(changed));
+                });
 }
 
 }  // namespace macaw::server

@@ -156,6 +156,11 @@ class RunThreads final : public admin::AdminHandler {
     });
   }
 
+  // Answers an operator once the change is on the disk, with or without durable commits, so that
+  // the next server knows what the operator was told. Errors, and answers of a run that has ended,
+  // are given at once.
+  void AnswerOperator(const absl::StatusOr<std::string>& said, fleet::Reply<admin::Changed> reply);
+
   static absl::Status NotWritten();
   static absl::Status Suspended();
   // From now on calls get Suspended for an answer, the open ones at once.

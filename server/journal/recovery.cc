@@ -247,8 +247,13 @@ absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& 
   Follower log(from.checkpoint);
   MACAW_ASSIGN_OR_RETURN(const std::optional<Gap> gap, Follow(reader, Backing(from, journal), log));
   if (log.ended) return absl::FailedPreconditionError("its server had ended it");
-  if (std::ranges::count(from.configurations, log.configuration) == 0)
+  if (std::ranges::count(from.configurations, log.configuration) == 0) {
+    if (log.completed > from.checkpoint) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its ", log.completed.value, " rounds are those of another configuration"));
+    }
     return absl::FailedPreconditionError("it had another configuration");
+  }
   if (gap.has_value()) {
     if (gap->offset < recovery.end.synced) return absl::DataLossError(gap->Text());
     recovery.end.cut = gap->offset;

@@ -47,7 +47,8 @@ struct RecoverFrom {
 //
 // An error says why the run cannot continue inside its round: it has ended, its commits were not
 // durable, something is missing, or it had another configuration. The run then continues from the
-// checkpoint.
+// checkpoint. InvalidArgument: another configuration has completed rounds since the checkpoint,
+// which would be lost.
 absl::StatusOr<Recovery> Recover(const std::string& run_dir, const RecoverFrom& from);
 
 std::string JournalFolder(const std::string& run_dir);

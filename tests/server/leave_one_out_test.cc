@@ -257,34 +257,6 @@ TEST_P(LeaveOneOutInterrupted, GivesTheSameLines) {
 
 INSTANTIATE_TEST_SUITE_P(Durable, LeaveOneOutInterrupted, testing::Bool());
 
-// A server that goes on inside a round writes its rows over those of the dead one. If it does fewer
-// rounds, the lines of the others must not stay.
-TEST(LeaveOneOut, LeavesNoLineOfARoundThatIsNotDoneAgain) {
-  for (const uint32_t rounds : {2, 3}) {
-    const TemporaryFolder folder, fewer;
-    Options options = LeavingOut(folder.path(), 6, 1);
-    options.config.checkpoint_every = 10;
-    options.config.durability = "commit";
-    {
-      const auto coordinator = StartTiny(options);
-      FakeWorker worker(*coordinator);
-      SendApart(worker);
-      ASSERT_TRUE(worker.Register().ok());
-      worker.RunThrough(5);
-      ASSERT_TRUE(worker.WorkOnPart().has_value());  // inside round 6
-      coordinator->Suspend();
-      ASSERT_TRUE(coordinator->Wait().ok());
-    }
-    ASSERT_GT(ContributionsOf(folder).size(), rounds);
-    options.run.rounds = rounds;
-    options.resume = true;
-    Finish(options);
-    Finish(LeavingOut(fewer.path(), rounds, 1));
-    EXPECT_EQ(RunBytes(folder.path()), RunBytes(fewer.path()));
-    EXPECT_EQ(Slurp(folder / "contributions.jsonl"), Slurp(fewer / "contributions.jsonl"));
-  }
-}
-
 // A client that cannot be trained is in no line.
 TEST(LeaveOneOut, HasNoClientThatDidNotCount) {
   const TemporaryFolder folder;

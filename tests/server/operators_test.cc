@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/coordinator.h"
+#include "server/log/orders.h"
 #include "tests/server/tiny_run.h"
 
 namespace macaw::server {
@@ -33,6 +34,30 @@ absl::StatusOr<admin::Changed> Ask(Coordinator& run, admin::Change change) {
   std::promise<absl::StatusOr<admin::Changed>> promise;
   run.operations().Apply(change, [&](auto said) { promise.set_value(std::move(said)); });
   return promise.get_future().get();
+}
+
+// The next server knows what an operator has been told.
+TEST(Operators, AreAnsweredWhenTheChangeIsInTheLog) {
+  for (const char* durability : {"checkpoint", "commit"}) {
+    const TemporaryFolder folder;
+    Options options = TinyOptions(folder.path(), 4);
+    options.config.durability = durability;
+    const auto run = StartTiny(std::move(options));
+    FakeWorker worker(*run, "ben");
+    ASSERT_TRUE(worker.Register().ok());
+    worker.RunThrough(1);
+    for (const Action action : {Action::kQuarantine, Action::kAdmit}) {
+      std::promise<bool> in_quarantine;
+      run->operations().Apply(
+          {.action = action, .by = "ada", .reason = "noise", .node = "ben"}, [&](auto said) {
+            const auto orders = log::ReadOrders(folder / "rounds.log", UINT64_MAX);
+            in_quarantine.set_value(said.ok() && orders.ok() && orders->quarantine.contains("ben"));
+          });
+      EXPECT_EQ(in_quarantine.get_future().get(), action == Action::kQuarantine) << durability;
+    }
+    run->Interrupt();
+    EXPECT_TRUE(run->Wait().ok());
+  }
 }
 
 TEST(Operators, ARoundThatIsAbortedAndARunThatIsPausedGiveTheSameBytes) {
