@@ -16,7 +16,6 @@ import json
 import os
 import pickle
 import platform
-import random
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from . import _client, _trace, rules
 from ._context import Rows, TrainContext
 from ._pairs import ADVICE, pairs_all
 from ._safetensors import Array
+from ._seeding import Seeding
 
 _HIDDEN = (__file__, str(Path(__file__).with_name("_context.py")))
 
@@ -124,6 +124,7 @@ class _Server:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._spec = spec
+        self._seeding = Seeding()
         home = spec["loss"] or spec["train"]
         self._function, self._arguments = load(home), home["arguments"]
         self._evaluate = load(spec["evaluate"]) if spec["evaluate"] else None
@@ -171,7 +172,7 @@ class _Server:
             for name, parameter in model.named_parameters():
                 if name in weights and name not in ctx.trainable:
                     parameter.requires_grad_(False)
-        self._seed(ctx.seed)
+        self._seeding.begin(ctx.seed)
         if self._spec["loss"]:
             answer = self._train_by_loss(model, rows, ctx)
         else:
@@ -204,6 +205,7 @@ class _Server:
         else:
             model = {name: array.copy() for name, array in weights.items()}
         arguments = self._spec["evaluate"]["arguments"]
+        self._seeding.begin(task.client)
         metrics = self._evaluate(model, self._rows(task), **arguments)
         if not isinstance(metrics, Mapping) or "loss" not in metrics:
             raise TypeError('the evaluate function must return a dict with "loss", a mean of rows')
@@ -211,6 +213,7 @@ class _Server:
 
     def outputs(self, weights: dict[str, Array], task: Any) -> Any:
         module = self._for_evaluation(weights)
+        self._seeding.begin(0)  # of a module that draws when it is evaluated, too
         with self._torch.no_grad():
             found = _trace.logits_of(module(self._rows(task).x))
         if found is None:
@@ -352,12 +355,6 @@ class _Server:
                 "the tensors of the one that it got"
             )
         return {name: places[name] for name in weights}
-
-    def _seed(self, seed: int) -> None:
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        if self._torch is not None:
-            self._torch.manual_seed(seed)
 
 
 def _array(value: Any, dtype: Any) -> Array:

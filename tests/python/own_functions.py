@@ -48,6 +48,13 @@ def draws(model: Any, rows: Any, ctx: Any) -> Any:
     return model, {"loss": 1.0}
 
 
+def imports_torch_and_draws(model: Any, rows: Any, ctx: Any) -> Any:
+    import torch
+
+    model["0.bias"] += torch.randn(model["0.bias"].shape).numpy()
+    return model, {"loss": 1.0}
+
+
 def fails(model: Any, rows: Any, ctx: Any, in_round: int = 2) -> Any:
     if ctx.round == in_round and len(rows) > 2:
         raise ValueError(f"the rows of {ctx.name} are locked")
@@ -91,6 +98,13 @@ def diverges(model: Any, rows: Any, ctx: Any, loss: str = "nan") -> Any:
 
 def half_right(model: Any, rows: Any) -> Any:
     return {"loss": 0.25, "accuracy": 0.5}
+
+
+def draws_to_evaluate(model: Any, rows: Any) -> Any:
+    """What a sample of rows, or dropout, does."""
+    import random
+
+    return {"loss": np.random.random() + random.random()}
 
 
 def far_off(model: Any, rows: Any, loss: str = "nan") -> Any:
