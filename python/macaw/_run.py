@@ -15,7 +15,7 @@ import numpy as np
 from . import _adapters, _ending, _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
 from ._paths import path_of
-from ._program import program
+from ._program import environment, program
 from ._settings import kept_table
 from .errors import ArgumentError, Error, PackageMissingError
 
@@ -98,8 +98,9 @@ class Run:
             )
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         done = subprocess.run(
-            [program(), "contribution", self.folder, "--json"], capture_output=True, text=True
-        )
+            [program(), "contribution", self.folder, "--json"],
+            env=environment(), capture_output=True, text=True,
+        )  # fmt: skip
         clients = json.loads(done.stdout) if done.returncode == 0 else []
         names = {client["client"]: client["name"] for client in clients if "name" in client}
         for line in lines if names else ():
