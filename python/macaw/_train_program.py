@@ -29,6 +29,7 @@ from ._context import Rows, TrainContext
 from ._pairs import ADVICE, pairs_all
 from ._safetensors import Array
 from ._seeding import Seeding
+from ._weights import array_given
 
 _HIDDEN = (__file__, str(Path(__file__).with_name("_context.py")))
 
@@ -310,7 +311,11 @@ class _Server:
         if missing:
             raise TypeError(f"the train function returned no {', '.join(missing)}")
         dtype = next(iter(weights.values())).dtype
-        return {name: _array(trained[name], dtype) for name in weights}, dict(metrics)
+        whole = self._whole_numbers()
+        arrays = {
+            name: array_given(name, trained[name], dtype, whole=name in whole) for name in weights
+        }
+        return arrays, dict(metrics)
 
     # ---- the module
 
@@ -332,6 +337,11 @@ class _Server:
 
     def _places(self, module: Any) -> dict[str, Any]:
         return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+    def _whole_numbers(self) -> set[str]:
+        """The tensors of the module that are no floats, such as a counter."""
+        places = {} if self._module is None else self._places(self._module)
+        return {name for name, tensor in places.items() if not tensor.is_floating_point()}
 
     def _loaded(self, module: Any, weights: Mapping[str, Array]) -> Any:
         places = self._places(module)
@@ -355,10 +365,6 @@ class _Server:
                 "the tensors of the one that it got"
             )
         return {name: places[name] for name in weights}
-
-
-def _array(value: Any, dtype: Any) -> Array:
-    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value, dtype)
 
 
 def _nominal_steps(local: Mapping[str, Any], rows: int) -> int:
