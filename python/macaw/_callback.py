@@ -88,7 +88,7 @@ class OpenRun(Run):
 
     def _add(self, values: Mapping[str, Any], role: str) -> None:
         found = _own_rows.checked(values, self.row, role)
-        _own_rows.write(self.folder, self.round, found)
+        _own_rows.write(self._own_folder(), self.round, found)
         self._logged.update(found)
 
     def stop(self, why: str = "on_round asked for it") -> None:
@@ -99,7 +99,7 @@ class OpenRun(Run):
         self._why = " ".join(str(why).split()) or "on_round asked for it"
 
     def _tensors(self) -> Any:
-        kept = _kept.newest(self.folder)
+        kept = _kept.newest(self._own_folder())
         if kept is None or kept[0] != self.round:
             raise Error(f"{self.folder} has no model of round {self.round}")
         return kept[1]

@@ -107,7 +107,9 @@ class TrainContext:
     @cached_property
     def generator(self) -> Any:
         """A ``torch.Generator`` for this turn, on the CPU."""
-        return self._torch.Generator().manual_seed(self.seed)
+        import torch  # of a model of arrays, too
+
+        return torch.Generator().manual_seed(self.seed)
 
     def batches(self) -> Iterator[Any]:
         """The rows of each step, as positions in x and y, by ``[local]``: epochs or steps,

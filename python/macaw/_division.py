@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ._names import in_python
-from ._program import program
+from ._program import environment, program
 from ._safetensors import Array
 from ._settings import value_of
 from ._spaces import Space
@@ -169,6 +169,7 @@ def _exported(
         out = Path(folder) / "rows.json"
         done = subprocess.run(
             [program(), "data", "export-partition", source, "--out", out, *overrides(chosen)],
+            env=environment(),
             capture_output=True,
             text=True,
         )

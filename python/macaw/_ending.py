@@ -16,6 +16,14 @@ def has_ended(folder: Path) -> bool:
     return found is not None and newer_row(folder, found) is None
 
 
+def run_id(folder: Path) -> str | None:
+    """Which run the folder holds, also after a resume; None: it has not begun."""
+    try:
+        return (folder / "run-id").read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
 def summary(folder: Path) -> dict[str, Any] | None:
     """What summary.json says, of whichever session; None: there is none."""
     path = folder / "summary.json"

@@ -162,7 +162,7 @@ def plot_clients(
 
 def of_clients(run: Any, metric: str = "test_accuracy") -> Array:
     """A metric of each client at the run's newest evaluation, by the clients' numbers."""
-    file = run.folder / "clients_evaluated.json"
+    file = run._own_folder() / "clients_evaluated.json"
     if not file.exists():
         raise Error(
             f"{run.folder} has no {file.name}: a run writes it with evaluation=dict(clients=True), "

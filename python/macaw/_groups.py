@@ -104,6 +104,7 @@ def _in_folder(folder: Path) -> list[Run]:
 
 
 def _summary(run: Run) -> dict[str, Any]:
+    run._own_folder()
     try:
         return run.summary
     except Error:  # it goes on

@@ -195,7 +195,8 @@ def _of_factory(
         if path.exists() and path.read_bytes() != weights.read_bytes():
             raise ModelError(
                 f"model: the function's weights with seed {seed} are not those of an earlier call: "
-                "they are to be drawn from torch alone, which is seeded for each call"
+                "they are to be drawn from torch alone, which is seeded for each call. Where they "
+                f"are, {path} was damaged: remove it"
             )
         _safetensors.copy(weights, path)
     model.keys["init"] = folder / f"{stem}-{{seed}}.safetensors"

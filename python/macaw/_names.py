@@ -118,8 +118,13 @@ def embeds(model: Any, run: Any) -> bool:
     return True
 
 
-def refuse_unknown(title: str, known: Sequence[str], given: Iterable[str]) -> None:
-    """An ArgumentError for the first of `given` that is unknown, with what was probably meant."""
+def refuse_unknown(
+    title: str, known: Sequence[str], given: Iterable[str], of: str = "macaw."
+) -> None:
+    """An ArgumentError for the first of `given` that is unknown, with what was probably meant.
+
+    of: the module that has the function or class; empty for one of the caller's own.
+    """
     for key in given:
         if key in known:
             continue
@@ -131,7 +136,7 @@ def refuse_unknown(title: str, known: Sequence[str], given: Iterable[str]) -> No
         question = f"; did you mean {meant}?" if meant else ";"
         there = f"it has {', '.join(known)}" if known else "it has none"
         raise ArgumentError(
-            f"macaw.{title} has no argument {key}{question} {there}", key=key, nearest=meant
+            f"{of}{title} has no argument {key}{question} {there}", key=key, nearest=meant
         )
 
 

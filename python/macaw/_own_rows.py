@@ -51,9 +51,7 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 def refuse_name(name: Any, role: str) -> None:
     """Refuses what is no word, and the name of a column that a run may write itself."""
     if not isinstance(name, str) or not name:
-        raise ArgumentError(
-            f"{role}: {name!r} is no word, and a column is called by one", key=role
-        )
+        raise ArgumentError(f"{role}: {name!r} is no word, and a column is called by one", key=role)
     if name in _OF_A_RUN or _FAMILIES.fullmatch(name):
         raise ArgumentError(
             f"{role}: {name} is a column that a run writes itself; choose another name, such as "
@@ -87,6 +85,13 @@ def checked(values: Mapping[str, Any], row: Mapping[str, Any], role: str) -> dic
             raise ArgumentError(
                 f"{role}: {name} is {type(value).__name__}, and a column has numbers", key=role
             )
-        finite = value is None or math.isfinite(value)
+        try:
+            finite = value is None or math.isfinite(value)
+        except OverflowError:
+            raise ArgumentError(
+                f"{role}: {name} is a whole number beyond what a float holds (1.8e308): log its "
+                "logarithm, such as math.log10(value)",
+                key=role,
+            ) from None
         found[name] = value if finite else None
     return found

@@ -45,6 +45,11 @@ def program(name: str = "macaw") -> Path:
     return path
 
 
+def environment() -> dict[str, str]:
+    """Of a program that this process starts: rules in Python run in the same interpreter."""
+    return {"MACAW_PYTHON": sys.executable, **os.environ}
+
+
 class Simulation:
     """One `macaw simulate` as a process of its own. One thread may use it.
 
@@ -65,7 +70,7 @@ class Simulation:
             stdin=subprocess.PIPE if stepwise else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={"MACAW_PYTHON": sys.executable, **os.environ},  # for rules in Python
+            env=environment(),
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

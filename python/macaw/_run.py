@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from . import _adapters, _ending, _kept, _model, _normalise, _own_rows, _safetensors
 from ._normalise import Normalisation
 from ._paths import path_of
-from ._program import program
+from ._program import environment, program
 from ._settings import kept_table
 from .errors import ArgumentError, Error, PackageMissingError
 
@@ -41,11 +42,31 @@ class Run:
         self._model = model
         if not (self.folder / "config.toml").exists():
             raise Error(f"{self.folder} is no run: it has no config.toml")
+        self._id = _ending.run_id(self.folder)
+
+    def _lost(self) -> str | None:
+        """Why the run's files are not in its folder any more; None: they are."""
+        if not (self.folder / "config.toml").exists():
+            return "has no run any more: it was removed or moved; macaw.Run(…) opens a moved one"
+        there = _ending.run_id(self.folder)
+        self._id = self._id or there  # a run that begins writes it with its first round
+        if there == self._id:
+            return None
+        return (
+            "holds another run by now, which has replaced this one (overwrite=True): give each its "
+            "own name= or out=; macaw.Run(…) opens the one that is there"
+        )
+
+    def _own_folder(self) -> Path:
+        """The folder, if it still holds this run."""
+        if (why := self._lost()) is not None:
+            raise Error(f"{self.folder} {why}")
+        return self.folder
 
     @property
     def summary(self) -> dict[str, Any]:
         """Final and best metrics, speed, memory, digests (docs/guides/runs.md)."""
-        summary = _ending.summary(self.folder)
+        summary = _ending.summary(self._own_folder())
         if summary is None:
             raise Error(f"{self.folder} has no summary yet: the run has not ended")
         if (last := _ending.newer_row(self.folder, summary)) is not None:
@@ -63,8 +84,10 @@ class Run:
     @property
     def rows(self) -> list[Row]:
         """A dict a round, as in metrics.jsonl, with what ``on_round`` and ``metrics=`` add."""
-        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        rows: list[Row] = [json.loads(line) for line in lines]
+        file = self._own_folder() / "metrics.jsonl"
+        if not file.exists():
+            raise Error(f"{self.folder} has no {file.name}: no round is done, or it was removed")
+        rows: list[Row] = [json.loads(line) for line in file.read_text().splitlines()]
         own = _own_rows.read(self.folder)
         return [{**row, **own.get(row["round"], {})} for row in rows]
 
@@ -89,7 +112,7 @@ class Run:
         Where the data names its clients, ``"name"`` is a list beside ``"client"``, and
         ``"unlearned_name"`` one beside ``"unlearned_client"``.
         """
-        file = self.folder / "contributions.jsonl"
+        file = self._own_folder() / "contributions.jsonl"
         if not file.exists():
             raise Error(
                 f"{self.folder} has no {file.name}: a run writes it with "
@@ -98,8 +121,9 @@ class Run:
             )
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         done = subprocess.run(
-            [program(), "contribution", self.folder, "--json"], capture_output=True, text=True
-        )
+            [program(), "contribution", self.folder, "--json"],
+            env=environment(), capture_output=True, text=True,
+        )  # fmt: skip
         clients = json.loads(done.stdout) if done.returncode == 0 else []
         names = {client["client"]: client["name"] for client in clients if "name" in client}
         for line in lines if names else ():
@@ -115,7 +139,7 @@ class Run:
 
         A run of a sweep has those of its sweep.
         """
-        for folder in (self.folder, self.folder.parent.parent):
+        for folder in (self._own_folder(), self.folder.parent.parent):
             if (folder / _normalise.FILE).exists():
                 return Normalisation.load(folder / _normalise.FILE)
         raise Error(f"{self.folder} has no {_normalise.FILE}: the run was without normalise=…")
@@ -123,7 +147,7 @@ class Run:
     @property
     def is_normalised(self) -> bool:
         """Whether the run was begun with ``normalise=``."""
-        places = (self.folder, self.folder.parent.parent)
+        places = (self._own_folder(), self.folder.parent.parent)
         return any((folder / _normalise.FILE).exists() for folder in places)
 
     def model(self, module: Any = None, *, best: bool = False) -> Any:
@@ -166,7 +190,7 @@ class Run:
         """The final models of a rule that has several (``macaw.IFCA``), in order; of another rule
         the one model alone. Each is a dict from names to arrays.
         """
-        folder = self.folder / "models"
+        folder = self._own_folder() / "models"
         if not folder.is_dir():
             return [self._tensors()]
         count = len(list(folder.glob("*.safetensors")))
@@ -174,11 +198,11 @@ class Run:
 
     def _adapters(self) -> list[str]:
         """``model.adapters`` of the run."""
-        config = (self.folder / "config.toml").read_text()
+        config = (self._own_folder() / "config.toml").read_text()
         return list(kept_table(config, "model").get("adapters", []))
 
     def _best_tensors(self) -> Any:
-        path = self.folder / "model.best.safetensors"
+        path = self._own_folder() / "model.best.safetensors"
         if path.exists():
             return _safetensors.read(path)
         raise Error(
@@ -187,7 +211,7 @@ class Run:
         )
 
     def _tensors(self) -> Any:
-        path = self.folder / "model.safetensors"
+        path = self._own_folder() / "model.safetensors"
         summary = _ending.summary(self.folder)
         ended = -1 if summary is None else summary["rounds"]
         kept = _kept.newest(self.folder)
@@ -236,6 +260,8 @@ class Run:
         return figure
 
     def __repr__(self) -> str:
+        if (why := self._lost()) is not None:
+            return f"<macaw.Run {self.folder}: it {why.partition(':')[0]}>"
         try:
             summary = self.summary
         except Error:

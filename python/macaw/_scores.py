@@ -15,7 +15,7 @@ import numpy as np
 from . import _model, _names, _own_rows, _safetensors, _trace
 from ._division import keep_their_rows
 from ._pairs import ADVICE, pairs_all
-from ._program import program
+from ._program import environment, program
 from ._safetensors import Array
 from ._settings import kept_table
 from ._warn import warn
@@ -149,7 +149,7 @@ def test_rows(folder: Path) -> tuple[Array, Array]:
 def _macaw_data(command: str, folder: Path, out: Path) -> None:
     done = subprocess.run(
         [program(), "data", command, folder / "config.toml", "--out", out],
-        capture_output=True, text=True,
+        env=environment(), capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode != 0:
         raise Error(_names.in_python(done.stderr.strip().removeprefix("macaw: error: ")))

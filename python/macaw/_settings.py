@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,8 @@ def to_toml(value: Any) -> str:
     if isinstance(value, os.PathLike):
         return to_toml(os.path.abspath(value))
     if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise TypeError("it has a whole number of more than 64 bits: the largest is 2**63 - 1")
         return str(value)
     if isinstance(value, float):
         text = repr(value)
@@ -72,11 +74,16 @@ def to_toml(value: Any) -> str:
     raise TypeError(f"{value!r} is a {type(value).__name__}, which no key takes")
 
 
+def toml_of(key: str, value: Any, write: Callable[[Any], str] = to_toml) -> str:
+    """A key's value as TOML; ConfigError if no key takes it."""
+    try:
+        return write(value)
+    except TypeError as error:
+        raise ConfigError(f"{key}: {error}", key=key) from error
+
+
 def overrides(settings: Mapping[str, Any]) -> list[str]:
     arguments = []
     for key, value in settings.items():
-        try:
-            arguments += ["--set", f"{key}={to_toml(value)}"]
-        except TypeError as error:
-            raise ConfigError(f"{key}: {error}", key=key) from error
+        arguments += ["--set", f"{key}={toml_of(key, value)}"]
     return arguments

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from . import keys as _keys
 
+
 def stream(
     model: Any = None,
     data: Any = None,
@@ -220,7 +221,7 @@ def resume(
     """
     settings: dict[str, Any] = {}
     add(settings, "workers", workers or {})
-    place = folder.folder if isinstance(folder, Run) else path_of(folder, "folder")
+    place = folder._own_folder() if isinstance(folder, Run) else path_of(folder, "folder")
     _refuse_lost(place)
     if metrics and model is None:
         raise ConfigError(

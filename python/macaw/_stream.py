@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from . import _kept, _model, _progress
+from . import _ending, _kept, _model, _progress
 from ._callback import Callbacks, OpenRun
 from ._program import Event, Simulation
 from ._run import Row, Run
@@ -35,6 +35,7 @@ class Stream:
         self._said: list[tuple[str, str]] = []
         #: The run's folder.
         self.folder = Path()
+        self._run_id: str | None = None
         self.rounds = 0
         self._over = False
         if model is not None and model.said:
@@ -77,7 +78,9 @@ class Stream:
     @property
     def run(self) -> Run:
         """The run, as far as it is. ``run.model()`` is the newest model that it has kept."""
-        return Run(self.folder, model=self._model, said=self._said)
+        run = Run(self.folder, model=self._model, said=self._said)
+        run._id = self._run_id or run._id
+        return run
 
     def finish(self) -> Run:
         """Reads the rounds that are left, and returns the run."""
@@ -104,6 +107,7 @@ class Stream:
         for event in self._events:
             if event["event"] == "round":
                 row: Row = event["row"]
+                self._run_id = self._run_id or _ending.run_id(self.folder)
                 if self._callbacks is not None:
                     row = self._between_rounds(row, self._callbacks)
                 self._progress.row(row)

@@ -19,7 +19,7 @@ from ._configuration import keys_of, run_seed, words_for
 from ._module_keys import check_model, dtype_of, example, look_at_outputs
 from ._names import in_python
 from ._paths import Path_, path_of
-from ._program import program
+from ._program import environment, program
 from ._settings import add
 from ._spaces import Space
 from ._sweep_result import SweepResult
@@ -251,7 +251,9 @@ def _run(file: Path, folder: Path, progress: bool, words: Mapping[str, str]) -> 
     command: list[Any] = [program(), "sweep", "--json", file, "--out", folder]
     error: dict[str, Any] | None = None
     # In a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment(), start_new_session=True
+    ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:

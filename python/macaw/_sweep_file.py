@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ._paths import Path_, path_of
-from ._settings import to_toml
+from ._settings import to_toml, toml_of
 from ._spaces import Space
 from .algorithms import Algorithm
 from .errors import ConfigError
@@ -117,15 +118,16 @@ def text_of(
     top: the sweep's own; None: not given. settings: of the runs; a Space is to be tried. drawn:
     whether combinations are drawn, and not all are tried. config: a file with further keys.
     """
-    head = "".join(f"{key} = {to_toml(value)}\n" for key, value in top.items() if value is not None)
+    given = {key: value for key, value in top.items() if value is not None}
+    head = "".join(f"{key} = {toml_of(key, value)}\n" for key, value in given.items())
     keys: dict[str, str] = {}
     base: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Space):
             kind = "grid" if value.kind == "choice" and not drawn else value.kind
-            keys[key] = _space(kind, value.values)
+            keys[key] = toml_of(key, value.values, functools.partial(_space, kind))
         else:
-            base[key] = to_toml(value)
+            base[key] = toml_of(key, value)
     if config is not None:
         # A base that is a file takes no further keys; one with a single value does not vary.
         keys.update({key: f"[{value}]" for key, value in base.items()})

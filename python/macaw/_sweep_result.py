@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _ending, _figures, _groups, _latex, _train
 from ._paths import Path_, path_of
-from ._program import program
+from ._program import environment, program
 from ._run import Run
 from .errors import Error
 
@@ -20,8 +20,9 @@ class SweepResult:
     def __init__(self, folder: Path_) -> None:
         self.folder = path_of(folder, "folder")
         done = subprocess.run(
-            [program(), "sweep", "show", "--json", self.folder], capture_output=True, text=True
-        )
+            [program(), "sweep", "show", "--json", self.folder],
+            env=environment(), capture_output=True, text=True,
+        )  # fmt: skip
         if done.returncode != 0:
             raise Error(done.stderr.strip().removeprefix("macaw: error: "))
         #: All that `macaw sweep show --json` says (cli/sweep/table.h).

@@ -16,7 +16,6 @@ import json
 import os
 import pickle
 import platform
-import random
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -29,6 +28,8 @@ from . import _client, _trace, rules
 from ._context import Rows, TrainContext
 from ._pairs import ADVICE, pairs_all
 from ._safetensors import Array
+from ._seeding import Seeding
+from ._weights import array_given
 
 _HIDDEN = (__file__, str(Path(__file__).with_name("_context.py")))
 
@@ -124,6 +125,7 @@ class _Server:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._spec = spec
+        self._seeding = Seeding()
         home = spec["loss"] or spec["train"]
         self._function, self._arguments = load(home), home["arguments"]
         self._evaluate = load(spec["evaluate"]) if spec["evaluate"] else None
@@ -171,7 +173,7 @@ class _Server:
             for name, parameter in model.named_parameters():
                 if name in weights and name not in ctx.trainable:
                     parameter.requires_grad_(False)
-        self._seed(ctx.seed)
+        self._seeding.begin(ctx.seed)
         if self._spec["loss"]:
             answer = self._train_by_loss(model, rows, ctx)
         else:
@@ -204,6 +206,7 @@ class _Server:
         else:
             model = {name: array.copy() for name, array in weights.items()}
         arguments = self._spec["evaluate"]["arguments"]
+        self._seeding.begin(task.client)
         metrics = self._evaluate(model, self._rows(task), **arguments)
         if not isinstance(metrics, Mapping) or "loss" not in metrics:
             raise TypeError('the evaluate function must return a dict with "loss", a mean of rows')
@@ -211,6 +214,7 @@ class _Server:
 
     def outputs(self, weights: dict[str, Array], task: Any) -> Any:
         module = self._for_evaluation(weights)
+        self._seeding.begin(0)  # of a module that draws when it is evaluated, too
         with self._torch.no_grad():
             found = _trace.logits_of(module(self._rows(task).x))
         if found is None:
@@ -307,7 +311,11 @@ class _Server:
         if missing:
             raise TypeError(f"the train function returned no {', '.join(missing)}")
         dtype = next(iter(weights.values())).dtype
-        return {name: _array(trained[name], dtype) for name in weights}, dict(metrics)
+        whole = self._whole_numbers()
+        arrays = {
+            name: array_given(name, trained[name], dtype, whole=name in whole) for name in weights
+        }
+        return arrays, dict(metrics)
 
     # ---- the module
 
@@ -329,6 +337,11 @@ class _Server:
 
     def _places(self, module: Any) -> dict[str, Any]:
         return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+    def _whole_numbers(self) -> set[str]:
+        """The tensors of the module that are no floats, such as a counter."""
+        places = {} if self._module is None else self._places(self._module)
+        return {name for name, tensor in places.items() if not tensor.is_floating_point()}
 
     def _loaded(self, module: Any, weights: Mapping[str, Array]) -> Any:
         places = self._places(module)
@@ -352,16 +365,6 @@ class _Server:
                 "the tensors of the one that it got"
             )
         return {name: places[name] for name in weights}
-
-    def _seed(self, seed: int) -> None:
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        if self._torch is not None:
-            self._torch.manual_seed(seed)
-
-
-def _array(value: Any, dtype: Any) -> Array:
-    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value, dtype)
 
 
 def _nominal_steps(local: Mapping[str, Any], rows: int) -> int:

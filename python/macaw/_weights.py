@@ -140,6 +140,35 @@ def array_of(tensor: Any) -> Array:
     return array
 
 
+def array_given(name: str, value: Any, dtype: Any, *, whole: bool = False) -> Array:
+    """A tensor that a train function has returned, of the run's dtype.
+
+    whole: the model's own has whole numbers. Kinds of numbers that the run's dtype cannot stand for
+    are refused: casting them would train another model without a word.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
+        raise TypeError(
+            f"the train function returned {name} with masked values, which a model has not: fill "
+            "them, such as value.filled(0)"
+        )
+    if hasattr(value, "detach"):  # of torch, whose bfloat16 NumPy has not
+        value = value.detach().cpu()
+        if value.is_floating_point() and value.element_size() < 4:
+            value = value.float()
+        value = value.numpy()
+    array = np.asarray(value)
+    if array.dtype == object:
+        array = np.array(array.tolist())
+    floats = array.dtype.kind == "f" or array.dtype.name.startswith("bfloat")
+    if floats or (whole and array.dtype.kind in "biu"):
+        return np.asarray(array, dtype)
+    advice = "return real numbers" if array.dtype.kind == "c" else "return floats"
+    raise TypeError(
+        f"the train function returned {name} as {array.dtype}, and the model has "
+        f"{np.dtype(dtype)}: {advice}, and cast by astype(…) what is meant to be cast"
+    )
+
+
 def _prefix(weights: Mapping[str, Array], there: Mapping[str, Any]) -> str:
     """What stands before the run's names in the module; empty where nothing fits."""
     first = next(iter(weights))

@@ -113,7 +113,7 @@ class _Matrix:
         np.save(npy, np.ascontiguousarray(counts, "<i8"), allow_pickle=False)
         digest = hashlib.sha256(npy.getvalue()).hexdigest()[:16]
         file = folder / f"histogram-{digest}.npy"
-        if not file.exists():
+        if not file.exists() or file.read_bytes() != npy.getvalue():  # or it was damaged
             folder.mkdir(parents=True, exist_ok=True)
             aside = folder / f"{file.name}.{os.getpid()}.part"
             aside.write_bytes(npy.getvalue())

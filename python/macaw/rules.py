@@ -226,7 +226,17 @@ if TYPE_CHECKING:
         pass
 
 else:
-    _Fields = object
+
+    class _Fields:
+        def __new__(cls, *_: Any, **given: Any) -> Any:
+            if not serving:  # where the programs run a rule, they know its parameters
+                from macaw._names import refuse_unknown
+
+                of_init = inspect.signature(cls.__init__).parameters.values()
+                if not any(p.kind is p.VAR_KEYWORD for p in of_init):
+                    known = [p.name for p in of_init][1:]
+                    refuse_unknown(cls.__name__, known, given, of="")
+            return super().__new__(cls)
 
 
 class Rule(_Fields):
@@ -258,6 +268,9 @@ class Rule(_Fields):
                               cls.__name__).lower()  # fmt: skip
         if "__init__" not in cls.__dict__:
             dataclasses.dataclass(eq=False, kw_only=True)(cls)
+        of_init = inspect.signature(cls.__init__)
+        own = list(of_init.parameters.values())[1:]
+        cls.__signature__ = of_init.replace(parameters=own)  # type: ignore[attr-defined]
 
     def check(self, setup: Setup) -> None:
         """Refuses runs that the rule is not made for, by a ValueError with the reason."""

@@ -48,6 +48,13 @@ def draws(model: Any, rows: Any, ctx: Any) -> Any:
     return model, {"loss": 1.0}
 
 
+def imports_torch_and_draws(model: Any, rows: Any, ctx: Any) -> Any:
+    import torch
+
+    model["0.bias"] += torch.randn(model["0.bias"].shape).numpy()
+    return model, {"loss": 1.0}
+
+
 def fails(model: Any, rows: Any, ctx: Any, in_round: int = 2) -> Any:
     if ctx.round == in_round and len(rows) > 2:
         raise ValueError(f"the rows of {ctx.name} are locked")
@@ -83,6 +90,26 @@ def returns(model: Any, rows: Any, ctx: Any, what: str = "") -> Any:
     }[what]
 
 
+def returns_as(model: Any, rows: Any, ctx: Any, kind: str = "") -> Any:
+    """The same numbers as arrays of another kind."""
+    model["0.bias"] += np.float32(0.25)
+
+    def other(array: Any) -> Any:
+        if kind == "masked":
+            return np.ma.masked_array(array, mask=np.arange(array.size).reshape(array.shape) == 0)
+        if kind == "no mask":
+            return np.ma.masked_array(array)
+        if kind == "list":
+            return array.tolist()
+        if kind.startswith("torch "):
+            import torch
+
+            return torch.from_numpy(array).to(getattr(torch, kind[6:]))
+        return array.astype(kind)
+
+    return {name: other(array) for name, array in model.items()}, {"loss": 1.0}
+
+
 def diverges(model: Any, rows: Any, ctx: Any, loss: str = "nan") -> Any:
     """One client, in round 2."""
     model["0.bias"] += np.float32(0.1)
@@ -91,6 +118,13 @@ def diverges(model: Any, rows: Any, ctx: Any, loss: str = "nan") -> Any:
 
 def half_right(model: Any, rows: Any) -> Any:
     return {"loss": 0.25, "accuracy": 0.5}
+
+
+def draws_to_evaluate(model: Any, rows: Any) -> Any:
+    """What a sample of rows, or dropout, does."""
+    import random
+
+    return {"loss": np.random.random() + random.random()}
 
 
 def far_off(model: Any, rows: Any, loss: str = "nan") -> Any:

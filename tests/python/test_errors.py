@@ -125,6 +125,16 @@ class WrongCalls(TestCase):
         error = self.refused(macaw.ConfigError, algorithm=macaw.FedProx(mu=-1))
         self.assertEqual(error.key, "algorithm.fedprox.mu")
 
+    def test_a_whole_number_beyond_64_bits(self) -> None:
+        self.assertEqual(self.refused(macaw.ConfigError, seed=2**63).key, "run.seed")
+        error = self.refused(macaw.ConfigError, local={"steps": 2**70})
+        self.assertIn("local.steps: it has a whole number of more than 64 bits", str(error))
+        for changes in ({"seeds": [2**70]}, {"local": {"lr": macaw.grid([0.1, object()])}}):
+            job = self.job("sweep", **changes)
+            del job["seed"]
+            with self.assertRaisesRegex(macaw.ConfigError, "64 bits|no key takes"):
+                macaw.sweep(**job)
+
     def test_an_unknown_name(self) -> None:
         for key, name, nearest in [
             ("algorithm", "fedprxo", "fedprox"),

@@ -68,7 +68,8 @@ class OnRound(TestCase):
         self.assertNotIn("square", (stream.folder / "metrics.jsonl").read_text())
 
     def test_that_logs_what_no_column_holds_is_refused(self) -> None:
-        for values, word in (({"train_loss": 1}, "train_loss"), ({"a": "b"}, "str")):
+        for values, word in (({"train_loss": 1}, "train_loss"), ({"a": "b"}, "str"),
+                             ({"big": 10**400}, "big is a whole number beyond")):  # fmt: skip
             with self.assertRaisesRegex(macaw.ArgumentError, word):
                 job = self.job("run", overwrite=True)
                 macaw.simulate(**job, on_round=lambda run, values=values: run.log(values))

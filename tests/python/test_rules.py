@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import linecache
 import math
@@ -58,6 +59,18 @@ class ARule(TestCase):
     def test_without_a_source_is_refused(self) -> None:
         with self.assertRaisesRegex(macaw.ConfigError, "Nowhere"):
             macaw.simulate(**self.job("python", algorithm=type("Nowhere", (Rule,), {})()))
+
+    def test_has_no_other_arguments_than_its_parameters(self) -> None:
+        class Mine(Rule):
+            momentum: float = 0.9
+
+        with self.assertRaises(macaw.ArgumentError) as caught:
+            Mine(moment=0.5)  # type: ignore[call-arg]
+        self.assertEqual((caught.exception.key, caught.exception.nearest), ("moment", "momentum"))
+        self.assertIn("Mine has no argument moment", str(caught.exception))
+        self.assertEqual(Mine(momentum=0.5).parameters(), {"momentum": 0.5})
+        self.assertEqual(str(inspect.signature(Mine)).replace("'", ""),
+                         "(*, momentum: float = 0.9) -> None")  # fmt: skip
 
     def test_that_raises_says_where(self) -> None:
         text = FILE.read_text().replace("mu=self.mu", "mu=1 / 0")
@@ -187,7 +200,6 @@ class AMethod(TestCase):
         plain = self.run_of("plain", "    pass\n", **changes)
         self.assertLess(plain.summary["final"]["clients_test_loss"], math.log(3) - 0.01)
         self.assertEqual(run.digest, plain.digest)  # it changes what is evaluated alone
-
 
     def test_a_state_under_privacy_must_not_mirror_what_is_sent(self) -> None:
         body = """

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import macaw
-from macaw import _groups
+from macaw import _groups, rules
 from macaw._program import program
-from support import TestCase, job
+from support import SOURCE, TestCase, job
+
+
+def py_fedprox(**parameters: Any) -> rules.Rule:
+    """The rule of examples/rules/py_fedprox.py."""
+    folder = str(SOURCE / "examples/rules")
+    with mock.patch.object(sys, "path", [folder, *sys.path]):
+        from py_fedprox import PyFedProx  # type: ignore[import-not-found]
+
+    rule: rules.Rule = PyFedProx(**parameters)
+    return rule
 
 
 def arguments(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
@@ -37,6 +50,17 @@ class Sweep(TestCase):
             import pandas
 
             self.assertIsInstance(sweep.table, pandas.DataFrame)
+
+    def test_a_rule_of_ones_own_runs_in_this_interpreter(self) -> None:
+        """Also where the first python3 of PATH lacks NumPy."""
+        other = self.folder / "python3"
+        other.write_text("#!/bin/sh\necho 'no NumPy here' >&2\nexit 1\n")
+        other.chmod(0o755)
+        path = f"{self.folder}:{os.environ['PATH']}"
+        given = arguments(self.folder, "s", algorithm=py_fedprox(mu=macaw.grid([0.1, 1.0])))
+        with mock.patch.dict(os.environ, PATH=path):
+            sweep = macaw.sweep(**given, progress=False)
+        self.assertEqual([row["runs"] for row in sweep.rows], [1, 1])
 
     def test_repeat_is_a_sweep_of_one_configuration(self) -> None:
         given = arguments(self.folder, "s", run={"seed": 5})
