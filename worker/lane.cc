@@ -6,16 +6,19 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "algorithms/around/channels.h"
 #include "algorithms/around/local_work.h"
 #include "core/clock.h"
 #include "core/logging.h"
+#include "core/spelling.h"
 #include "core/status.h"
 #include "plan/local_steps.h"
 #include "plan/real_arrivals.h"
 #include "training/api/losses.h"
 #include "training/api/metrics.h"
+#include "training/api/most_work.h"
 #include "training/api/straggler.h"
 #include "worker/lasting_fault.h"
 
@@ -376,6 +379,7 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
     if (!traced.ok()) return OurFault(client, traced);
   }
   turn.record = RecordOf(work, context_->run.task);
+  MACAW_RETURN_IF_ERROR(CheckReported(turn));
   const absl::StatusOr<algorithms::ClientResult> result =
       context_->algorithm->Conclude(turn.context, work.outcomes, *turn.workspace);
   if (!result.ok()) return OurFault(client, result.status());
@@ -392,6 +396,30 @@ absl::Status Lane::Add(Turn& turn, training::TurnOutcome outcomes) {
   if (!bytes.ok()) return OurFault(client, bytes.status());
   turn.record.bytes_up = *bytes;
   return absl::OkStatus();
+}
+
+// A server would refuse the whole part for it. A program of the owner's may report what it likes.
+absl::Status Lane::CheckReported(const Turn& turn) const {
+  const fleet::ClientRecord& record = turn.record;
+  const uint64_t rows = turn.context.examples;
+  const uint64_t planned = StepsOf(turn.context.local, rows);
+  const bool tokens =
+      context_->run.task == TaskKind::kNextToken && dataset_->info().train_tokens > 0;
+  const training::MostWork most = training::MostWorkOf(
+      context_->run,
+      {.rows = rows, .tokens = tokens ? data::TokensOf(turn.task.train) : 0, .steps = planned});
+  const auto refuse = [&](double reported, const char* what, double limit) {
+    return training::ClientFault(absl::StrFormat(
+        "client %d: its trainer reports %.0f %s, and %.0f at most can count, as it has %s and "
+        "[local] plans %s",
+        turn.id().value, reported, what, limit, Counted(rows, "row"), Counted(planned, "step")));
+  };
+  for (const std::vector<double>* sums : {&record.sums, &record.personal_sums}) {
+    if (!sums->empty() && (*sums)[0] > most.rows)
+      return refuse((*sums)[0], tokens ? "tokens" : "rows", most.rows);
+  }
+  const auto steps = static_cast<double>(record.steps);
+  return steps > most.steps ? refuse(steps, "steps", most.steps) : absl::OkStatus();
 }
 
 absl::StatusOr<fleet::ClientRecord> Lane::Keep(Turn& turn) {

@@ -131,6 +131,8 @@ class Lane {
   bool MayAskApart() const { return HasContributions(context_->run.evaluation); }
   // Asks the algorithm for the client's result, and gives that to the sum.
   absl::Status Add(Turn& turn, training::TurnOutcome outcomes);
+  // Whether its trainer reports no more work than can count (training/api/most_work.h).
+  absl::Status CheckReported(const Turn& turn) const;
   // Once the sum has the client: keeps its state.
   absl::StatusOr<fleet::ClientRecord> Keep(Turn& turn);
   void LeaveOut(const fleet::Assignment& assignment, fleet::LeftOutReason reason,

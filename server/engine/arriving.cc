@@ -24,6 +24,14 @@ void RoundEngine::TakeArrival(Node& node, Poll poll, TimePoint now) {
 bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket,
                                TimePoint now) {
   if (!caught_up()) return false;
+  if (EvaluatesFirst(node)) {
+    Record(phase_.Release(node.id, request.trained,
+                          absl::StrCat(node.name, " evaluates before a round opens")));
+    for (const Attempt& attempt : request.trained)
+      std::erase_if(train_on_, [&](const auto& one) { return one.attempt == attempt; });
+    Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kCommit});
+    return true;
+  }
   const auto trains_on = [&](const Attempt& attempt) {
     return std::ranges::find(train_on_, attempt, &Restored::TrainsOn::attempt) != train_on_.end();
   };
@@ -48,9 +56,8 @@ bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, T
     }
     // The round does not close before the evaluation of the round before. A node that is to do some
     // of that does not wait for the next round.
-    const bool evaluates =
-        evaluation_.waits(node.holding) || (node.central_test && evaluation_.central_waits());
-    if (!evaluates && (!phase_.TakesArrivals() || Decide() != Course::kWait)) return false;
+    if (!evaluation_.waits_for(node) && (!phase_.TakesArrivals() || Decide() != Course::kWait))
+      return false;
     // It has some time to send its part. Asking once more gives it no more of it.
     node.progressed = now;
     node.leased_until = std::max(node.leased_until, now + LeastLease());
@@ -58,6 +65,12 @@ bool RoundEngine::ServeArrival(Node& node, const fleet::LeaseRequest& request, T
   }
   Answer(ticket, fleet::LeaseReply{.next = fleet::Next::kWork, .training = phase_.Arrive(attempt)});
   return true;
+}
+
+bool RoundEngine::EvaluatesFirst(const Node& node) const {
+  const bool last = completed_ >= LastRound();
+  return state_ == State::kDraining && (last || options_.evaluation_gates) &&
+         evaluation_.waits_for(node);
 }
 
 void RoundEngine::ServeArrivals(TimePoint now) {

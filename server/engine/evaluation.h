@@ -53,6 +53,9 @@ class Evaluation {
     return open() && board_->waiting(EvaluationBoard::Of(holding)) > 0;
   }
   bool waits() const { return open() && board_->waiting() > 0; }
+  bool waits_for(const Node& node) const {  // for this node, among others
+    return waits(node.holding) || (node.central_test && central_waits());
+  }
 
   // The task to which this result belongs. Null if the result comes too late.
   const fleet::EvaluationTask* Find(WorkerId node, const fleet::EvaluationResult& result) const {

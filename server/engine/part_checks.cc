@@ -8,14 +8,11 @@
 #include "core/status.h"
 #include "training/api/class_counts.h"
 #include "training/api/metrics.h"
+#include "training/api/most_work.h"
 #include "training/api/row_metrics.h"
 
 namespace macaw::server {
 namespace {
-
-// A result is bounded by the work that was handed out. An algorithm may pass over a client's rows
-// more often than [local] says, but at most this many times as often.
-constexpr double kMostPasses = 1000;
 
 // The rows that a task asks for. Of a client's own test and validation rows there are as many as
 // its node said before the run.
@@ -59,16 +56,13 @@ absl::Status CheckMetrics(TaskKind task, const fleet::ClientRecord& record) {
   return absl::OkStatus();
 }
 
+// A result is bounded by the work that was handed out.
 bool IsMoreThanLeased(const RunPlan& run, const fleet::ClientRecord& record, const Seat& seat) {
-  const double rows = std::max<double>(record.examples, 1);
-  const uint64_t batch = run.local.batch_size;
-  const auto steps = static_cast<double>(seat.entry.steps);
-  const double planned = steps * (batch > 0 ? static_cast<double>(batch) : rows);
-  const double passes = kMostPasses * (1 + planned / rows);
-  const double once = run.task == TaskKind::kNextToken && seat.tokens > 0 ? seat.tokens : rows;
+  const training::MostWork most = training::MostWorkOf(
+      run, {.rows = record.examples, .tokens = seat.tokens, .steps = seat.entry.steps});
   const double personal = record.personal_sums.empty() ? 0 : record.personal_sums[0];
-  return record.sums[0] > passes * once || personal > passes * once ||
-         static_cast<double>(record.steps) > kMostPasses * (1 + steps);
+  return record.sums[0] > most.rows || personal > most.rows ||
+         static_cast<double>(record.steps) > most.steps;
 }
 
 }  // namespace

@@ -342,13 +342,13 @@ class RoundEngine {
   // The clients that the node is leased now, if there are any for it.
   std::optional<fleet::TrainingLease> ServeTraining(Node& node, const fleet::LeaseRequest& request,
                                                     fleet::LeaseReply& reply, TimePoint now);
-  // Rounds that do not wait for each other (arriving.cc). TakeArrival: the node has trained a
-  // client and asks in which round it counts. ServeArrival: as Serve, for such a call. It has to
-  // wait where the open round has its arrivals, and between two rounds.
+  // Rounds that do not wait for each other (arriving.cc). TakeArrival: a node asks in which round a
+  // client counts that it has trained. ServeArrival: as Serve, for such a call; and for those that
+  // wait, as they came. EvaluatesFirst: the node, before a round opens; so its client counts in none.
   void TakeArrival(Node& node, Poll poll, TimePoint now);
   bool ServeArrival(Node& node, const fleet::LeaseRequest& request, Ticket ticket, TimePoint now);
-  // Serves those that wait, in the order in which they came.
   void ServeArrivals(TimePoint now);
+  bool EvaluatesFirst(const Node& node) const;
   // Gives up clients of the open round that wait for rows that are gone.
   void GiveUpGoneClients(const std::vector<HoldingId>& rows);
   std::string WhyGone() const;

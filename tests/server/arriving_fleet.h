@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -201,7 +202,13 @@ class Arriving : public testing::Test {
     const uint32_t round = apply.report.round.value;
     law_.Add(log::Closed{.round = apply.report.round, .last = true});
     reports_[round] = std::move(apply.report);
-    Carry(engine_->Applied(false, std::nullopt, now_));
+    std::optional<fleet::Blob> model;
+    if (evaluated_.contains(round)) model = BlobOf(Round(round), Phase(99));
+    Carry(engine_->Applied(false, std::move(model), now_));
+  }
+  void Do(JudgeEvaluation& judge) {
+    judged_.push_back(judge.round.value);
+    Carry(engine_->EvaluationJudged(judge.round, std::nullopt, now_));
   }
   void Do(EndRun& end) { ended_ = end.status; }
   template <typename T>
@@ -221,6 +228,8 @@ class Arriving : public testing::Test {
   std::map<uint64_t, fleet::TrainingLease> begun_;
   std::optional<absl::Status> ended_;
   bool hold_broadcast_ = false;
+  std::set<uint32_t> evaluated_;  // rounds whose models are to be evaluated
+  std::vector<uint32_t> judged_;  // those whose evaluations are complete
   Ticket tickets_ = 0;
   uint64_t commit_ids_ = 0, incarnations_ = 0, progress_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -63,6 +64,47 @@ class Endless final : public training::Backend {
   mutable std::atomic<int> begun = 0;
 };
 
+// The fused kernels. Its trainers report of some clients more rows or more steps than they took.
+class Boastful final : public training::Backend {
+ public:
+  class Trainer final : public training::LocalTrainer {
+   public:
+    explicit Trainer(std::unique_ptr<training::LocalTrainer> honest) : honest_(std::move(honest)) {}
+    training::TurnOutcome Run(const training::LocalPlan& plan,
+                              const training::ClientTask& task) override {
+      training::TurnOutcome outcomes = honest_->Run(plan, task);
+      if (!outcomes.ok()) return outcomes;
+      training::StageOutcome& last = outcomes->back();
+      if (task.client == ClientId(1)) last.sums[0] *= 1e6;
+      if (task.client == ClientId(2)) last.steps = 10'000'000;
+      if (task.client == ClientId(3)) last.sums[0] *= 500;  // it may have passed over them so often
+      return outcomes;
+    }
+    absl::StatusOr<training::MetricSums> Evaluate(ConstVectorView model, const data::Rows& rows,
+                                                  uint64_t begin, uint64_t end,
+                                                  uint32_t batch) override {
+      return honest_->Evaluate(model, rows, begin, end, batch);
+    }
+    std::string name() const override { return "boastful"; }
+
+   private:
+    std::unique_ptr<training::LocalTrainer> honest_;
+  };
+
+  std::string name() const override { return "boastful"; }
+  absl::Status Supports(const training::TrainerSetup&) const override { return absl::OkStatus(); }
+  absl::StatusOr<NumericProfile> Profile(const training::TrainerSetup& setup) const override {
+    return training::FusedBackend().Profile(setup);
+  }
+  absl::StatusOr<std::unique_ptr<training::LocalTrainer>> MakeTrainer(
+      const training::TrainerSetup& setup) const override {
+    auto honest = training::FusedBackend().MakeTrainer(setup);
+    if (!honest.ok()) return honest.status();
+    return std::make_unique<Trainer>(*std::move(honest));
+  }
+  std::string Report() const override { return ""; }
+};
+
 TEST_F(SlotPoolTest, AddsUpToTheSameBytesOnAnyNumberOfSlots) {
   const Harvest one = TrainAll(1), four = TrainAll(4);
   ASSERT_THAT(one.sums, SizeIs(1));
@@ -117,6 +159,30 @@ TEST_F(SlotPoolTest, LeavesOutAClientThatCannotBeAddedWithTheReason) {
   uint64_t added = 0;
   for (const aggregation::ExactSum& sum : harvest.sums) added += sum.clients();
   EXPECT_EQ(added, 3u) << "what is left out leaves no trace";
+}
+
+// A server refuses a part with such a client, and all others of it would be lost, too.
+TEST_F(SlotPoolTest, LeavesOutAClientWhoseTrainerReportsMoreWorkThanCanCount) {
+  const Boastful boastful;
+  UseBackend(boastful);
+  const auto pool = Start(2);
+  pool->Enqueue(Phase1(), Assignments(0, 4), TimePoint{});
+  ASSERT_TRUE(pool->WaitIdle()) << pool->error();
+  Harvest harvest = *pool->TakeHarvest();
+  EXPECT_THAT(harvest.included, SizeIs(2));
+  ASSERT_THAT(harvest.left_out, SizeIs(2));
+  std::ranges::sort(harvest.left_out, {},
+                    [](const fleet::LeftOut& left) { return left.attempt.client; });
+  EXPECT_EQ(harvest.left_out[0].attempt.client, ClientId(1));
+  EXPECT_EQ(harvest.left_out[0].reason, fleet::LeftOutReason::kFailed);
+  EXPECT_THAT(harvest.left_out[0].message,
+              AllOf(StartsWith("its trainer reports"), HasSubstr("000000 rows"),
+                    HasSubstr("[local] plans")));
+  EXPECT_EQ(harvest.left_out[1].attempt.client, ClientId(2));
+  EXPECT_THAT(harvest.left_out[1].message, HasSubstr("10000000 steps"));
+  uint64_t added = 0;
+  for (const aggregation::ExactSum& sum : harvest.sums) added += sum.clients();
+  EXPECT_EQ(added, 2u);
 }
 
 TEST_F(SlotPoolTest, LeavesOutAClientThatCannotTakeAStep) {
