@@ -241,6 +241,8 @@ class OwnProgram {
   void Evaluate(uint64_t id, const Json& evaluate) {
     const double rows = evaluate["end"].get<double>() - evaluate["begin"].get<double>();
     if (evaluate["client"] == 5) return Say({{"id", id}, {"error", {{"message", "no test rows"}}}});
+    if (evaluate["client"] == 6)
+      return Say({{"id", id}, {"sums", {{"examples", rows + 1}, {"loss", 1}, {"correct", 1}}}});
     if (evaluate["client"] == 1 && ::access("evaluated", F_OK) != 0) {
       std::ofstream("evaluated") << "";
       ::exit(4);  // the first time only

@@ -421,6 +421,8 @@ TEST_F(OwnersProgram, EvaluatesItsOwnRows) {
               testing::ElementsAre(10, testing::DoubleEq(10.0 * start_.As<float>()[0]), 1));
   EXPECT_TRUE(sums(1).ok()) << "it died the first time, and was asked again";
   EXPECT_THAT(std::string(sums(5).status().message()), HasSubstr("no test rows"));
+  EXPECT_THAT(std::string(sums(6).status().message()),
+              HasSubstr("client 6 cannot be evaluated: the program reports 11 rows, and has 10"));
   const auto plain = Make(Setup("plain"));
   EXPECT_THAT(plain->Evaluate(View(start_), rows, 0, 1, 200).status(),
               testing::Property(&absl::Status::code, absl::StatusCode::kUnimplemented));

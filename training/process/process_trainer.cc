@@ -124,6 +124,13 @@ absl::StatusOr<MetricSums> ProcessTrainer::AskForSums(ConstVectorView model, con
   MACAW_ASSIGN_OR_RETURN(
       Answer answer, Ask(EvaluateLine(id, rows, begin, end, place),
                          [&](const auto& line) { return ParseEvaluated(line, id, setup_.task); }));
+  // How many tokens of a sequence are in use is not known here; of no rows a program may have none.
+  const auto asked = static_cast<double>(end - begin);
+  if (answer.error.empty() && setup_.task != TaskKind::kNextToken && answer.sums[0] != 0 &&
+      answer.sums[0] != asked) {
+    answer.fatal = true;
+    answer.error = absl::StrCat("the program reports ", answer.sums[0], " rows, and has ", asked);
+  }
   if (answer.error.empty()) return std::move(answer.sums);
   const std::string words =
       absl::StrCat("client ", rows.noise.client.value, " cannot be evaluated: ", answer.error);
