@@ -129,8 +129,11 @@ FirstLine JudgeFirstLine(absl::string_view text, char separator, const JudgedCol
   const bool hint = any_fractions || (numbers >= 3 && CountsUp(first, numbers) &&
                                       numbers == first.size() && !rows.any_counts_up);
   if (rows.count >= kRowsThatHint && hint) return FirstLine::kPerhapsHeader;
-  return word && own_label && rows.count >= kRowsThatTell ? FirstLine::kPerhapsHeader
-                                                          : FirstLine::kRow;
+  if (word && own_label && rows.count >= kRowsThatTell) return FirstLine::kPerhapsHeader;
+  // "0,1,label" over a few rows.
+  const bool named_places = places && numbers >= 2 && word && IsName(label);
+  return named_places && rows.count > 0 && !rows.has_first_label ? FirstLine::kPerhapsHeader
+                                                                 : FirstLine::kRow;
 }
 
 }  // namespace macaw::data
