@@ -19,6 +19,7 @@
 #include "data/csv_labels.h"
 #include "data/known_files.h"
 #include "data/readers.h"
+#include "data/separator.h"
 #include "data/source_file.h"
 #include "data/text.h"
 #include "data/unreadable_rows.h"
@@ -38,11 +39,6 @@ std::string Shortened(std::string line) {
 // How much of a file says whether it is a well-known one.
 constexpr size_t kKnownFileBytes = size_t{4} << 10;
 
-char SeparatorOf(const DataOptions& options, absl::string_view text) {
-  if (options.separator.empty()) return FindSeparator(text);
-  return options.separator == kTabSeparator ? '\t' : options.separator.front();
-}
-
 class CsvReader {
  public:
   explicit CsvReader(const DataOptions& options)
@@ -53,7 +49,7 @@ class CsvReader {
     MACAW_ASSIGN_OR_RETURN(const std::string bytes, ReadSource(path, digest));
     MACAW_RETURN_IF_ERROR(CheckPlainText(bytes, path));
     const absl::string_view text = WithoutByteOrderMark(bytes);
-    if (!columns_) separator_ = SeparatorOf(options_, text);
+    if (!columns_) separator_ = SeparatorOf(options_.separator, text);
     text_ = text;
     CsvText table(text, separator_);
     for (bool first = true; table.Next(); first = false) {

@@ -17,6 +17,7 @@
 #include "core/files.h"
 #include "core/named_file.h"
 #include "core/status.h"
+#include "core/text.h"
 #include "data/dataset.h"
 #include "data/detect.h"
 #include "data/overlap.h"
@@ -55,6 +56,20 @@ absl::StatusOr<bool> IsConfiguration(const std::string& path) {
   return absl::StartsWith(head, "[data]") || absl::StrContains(head, "\n[data]");
 }
 
+// The keys that say how a text is read, as far as they are given. What they do not take is refused
+// once the source is known.
+data::DataOptions KeysOfTexts(const std::vector<Override>& given) {
+  data::DataOptions keys;
+  for (const Override& override : given) {
+    absl::string_view value = override.value;
+    if (value.size() > 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+    if (override.key == "data.separator") keys.separator = std::string(value);
+    if (override.key == "data.unreadable_rows")
+      keys.unreadable_rows = ParseNumber(value).value_or(0);
+  }
+  return keys;
+}
+
 // What a command needs of the partition.
 enum class Division : uint8_t {
   kAsConfigured,
@@ -72,7 +87,8 @@ absl::StatusOr<Opened> Open(const DataCommand& command,
     const bool says_source = std::ranges::any_of(
         given, [](const Override& override) { return override.key == "data.source"; });
     if (!says_source) {
-      MACAW_ASSIGN_OR_RETURN(const std::string source, data::DetectSource(command.source));
+      MACAW_ASSIGN_OR_RETURN(const std::string source,
+                             data::DetectSource(command.source, KeysOfTexts(given)));
       overrides.push_back({"data.source", Quoted(source), command.source});
     }
     overrides.push_back({"data.path", Quoted(command.source), command.source});
